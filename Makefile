@@ -1,0 +1,93 @@
+# Everything a person or CI runs. Needs only make and a Python 3.11+ with pip and venv: no root, no other tool.
+
+PYTHON ?= python3
+ARGS ?=
+SEEDS ?= 100000
+KILLS ?= 1000
+TRIALS ?= 200
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check fix bench sim planted kill9 zombie cov lock clean
+.DELETE_ON_ERROR:
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(VENV)/run.stamp ## Play the example cascade
+	$(BIN)/chargehand play examples/cascade.json
+
+test: check ## check, then the tests; e.g. make test ARGS=tests/core
+	$(BIN)/pytest -n 2 $(ARGS)
+
+check: $(VENV)/dev.stamp ## Format, lint, layers, dependencies, types; changes nothing
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/deptry --no-ansi src
+	$(BIN)/basedpyright
+
+fix: $(VENV)/dev.stamp ## Format, and fix what lint can fix
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/dev.stamp ## Benchmarks; pass ARGS
+	$(BIN)/python -m bench $(ARGS)
+
+sim: $(VENV)/dev.stamp ## Simulated worlds, seed by seed; SEEDS=100000
+	$(BIN)/python -m tests.sim.run --seeds $(SEEDS) $(ARGS)
+
+planted: $(VENV)/dev.stamp ## Prove that the simulation finds bugs planted on purpose
+	$(BIN)/python -m tests.sim.planted $(ARGS)
+
+kill9: $(VENV)/dev.stamp ## Kill real processes and resume; KILLS=1000
+	$(BIN)/python -m tests.kill9 --kills $(KILLS) $(ARGS)
+
+zombie: $(VENV)/dev.stamp ## Freeze and thaw a run's owner; TRIALS=200
+	$(BIN)/python -m tests.zombie --trials $(TRIALS) $(ARGS)
+
+cov: $(VENV)/dev.stamp ## The tests with branch coverage
+	$(BIN)/coverage run -m pytest $(ARGS)
+	$(BIN)/coverage report
+
+# Keeps the versions already locked; ARGS=--upgrade moves them all, ARGS='--upgrade-package ruff' one.
+COMPILE = $(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --exclude-newer '7 days' --custom-compile-command 'make lock' $(ARGS)
+
+lock: $(VENV)/made.stamp ## Write requirements/*.lock anew; ARGS=--upgrade for newer versions
+	$(BIN)/python -m venv $(VENV)/lock
+	$(VENV)/lock/bin/python -m pip --disable-pip-version-check --quiet --quiet install uv==0.13.7
+	$(COMPILE) pyproject.toml requirements/run.in -o requirements/run.lock
+	$(COMPILE) pyproject.toml requirements/dev.in -o requirements/dev.lock
+
+clean: ## Remove the environment and everything generated
+	rm -rf $(VENV) build dist .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# --- the environment: made once, and again when a lock or pyproject.toml changes ---------------------------------------
+
+OLD := echo "chargehand needs Python 3.11 or newer, which '$(PYTHON)' is not: try  make PYTHON=python3.12" >&2; exit 1
+BARE := echo "'$(PYTHON)' has no venv module: install it (Debian: python3-venv) or try  make PYTHON=..." >&2; exit 1
+
+$(VENV)/made.stamp:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { $(OLD); }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { $(BARE); }
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/run.stamp: requirements/run.lock pyproject.toml | $(VENV)/made.stamp
+	@echo "installing requirements/run.lock into $(VENV)"
+	@$(PIP) install --require-hashes -r requirements/run.lock
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+# dev.lock holds all of run.lock at the same versions, so it serves for both.
+$(VENV)/dev.stamp: requirements/dev.lock pyproject.toml | $(VENV)/made.stamp
+	@echo "installing requirements/dev.lock into $(VENV) (20 seconds or so, once)"
+	@$(PIP) install --require-hashes -r requirements/dev.lock
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@ $(VENV)/run.stamp

@@ -1,0 +1,3 @@
+"""The command line: verbs, and what happened in words."""
+
+USUAL_JOURNAL = ".chargehand/runs.db"

@@ -1,0 +1,141 @@
+"""A plan to look at: as a tree, as Mermaid, and what it will take. Findings, and amounts of time, in words."""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from chargehand.cli.console import clean, short
+from chargehand.cli.words import counted, dollars
+from chargehand.terms.budget import Amount
+from chargehand.terms.forecast import Forecast
+from chargehand.terms.plan import Finding, Plan, Task, TaskId, in_order, needs
+from chargehand.terms.policy import Seconds
+
+_MOST = 60  # tasks that a tree shows
+_LEAST_ROOM = 16
+
+
+_COMBINED = {
+    "merge": "merged into one answer",
+    "select": "of which the best is the answer",
+    "vote": "of which the answer is the one most agree on",
+    "reduce": "reduced to one answer",
+    "forward": "of which one is handed through as the answer",
+    "none": "whose results are the answer",
+}
+
+
+class _Row(Struct, frozen=True):
+    name: str
+    who: str
+    wants: str
+    task: Task
+
+
+def heading(plan: Plan) -> str:
+    return f"plan: {counted(len(plan.tasks), 'task')}, {_COMBINED[plan.combine]}"
+
+
+def tree(plan: Plan, columns: int) -> list[str]:
+    """One line a task, each under the input that comes last; what else it needs stands behind it."""
+    found = [_row(indent, task) for indent, task in _branches(plan.tasks)]
+    name, who = (max((len(text) for text in texts), default=0) for texts in _columns(found))
+    lines: list[str] = []
+    for row in found[:_MOST]:
+        head = f"{row.name:{name}}  {row.who:{who}}  "
+        room = columns - len(head) - (len(row.wants) + 2 if row.wants else 0)
+        said = short(row.task.instruction, max(_LEAST_ROOM, room))
+        lines.append(f"{head}{said}  {row.wants}".rstrip())
+    if len(found) > _MOST:
+        lines.append(f"… and {len(found) - _MOST} more")
+    return lines
+
+
+def _columns(found: Sequence[_Row]) -> tuple[list[str], list[str]]:
+    return [row.name for row in found[:_MOST]], [row.who for row in found[:_MOST]]
+
+
+def _row(indent: str, task: Task) -> _Row:
+    return _Row(indent + short(task.id, 24), short(_for_whom(task), 20), _wants(task), task)
+
+
+def _for_whom(task: Task) -> str:
+    if task.worker or task.match is None:
+        return task.worker or "anybody"
+    tags = [*task.match.all, *(["/".join(task.match.some)] if task.match.some else [])]
+    return f"#{' #'.join(tags)}"
+
+
+def _wants(task: Task) -> str:
+    parts = [f"each of {task.for_each}"] if task.for_each else []
+    given = [one for one in needs(task) if one[0] != task.for_each]
+    parts += [name for name, need in given if need == "required"]
+    parts += [f"{name} (optional)" for name, need in given if need == "optional"]
+    if quorum := [name for name, need in given if need == "quorum"]:
+        parts.append(f"{task.quorum} of ({', '.join(quorum)})")
+    return clean(f"needs {', '.join(parts)}") if parts else ""
+
+
+def _branches(tasks: Sequence[Task]) -> Iterator[tuple[str, Task]]:
+    """The tasks with their indents, depth first. Tasks in a circle have no place in a tree and come last."""
+    line, _ = in_order(tasks)
+    level: dict[TaskId, int] = {}
+    children: dict[TaskId | None, list[Task]] = {}
+    for task in line:
+        inside = [(level[name], need == "required", name) for name, need in needs(task) if name in level]
+        level[task.id] = 1 + max((one[0] for one in inside), default=0)
+        _, _, mother = max(inside, default=(0, False, None))
+        children.setdefault(mother, []).append(task)
+    stack = [("", task, task is children[None][-1]) for task in reversed(children.get(None, []))]
+    while stack:
+        indent, task, last = stack.pop()
+        yield f"{indent}{'└─' if last else '├─'} ", task
+        below = children.get(task.id, [])
+        deeper = indent + ("   " if last else "│  ")
+        stack += [(deeper, one, one is below[-1]) for one in reversed(below)]
+    placed = {id(task) for task in line}
+    yield from (("?─ ", task) for task in tasks if id(task) not in placed)
+
+
+def outlook(found: Forecast) -> list[str]:
+    """What a plan will take, in a few lines."""
+    path = " → ".join([*map(clean, found.critical_path[:8]), *(["…"] if len(found.critical_path) > 8 else [])])
+    unknown = f", where {', '.join(map(clean, found.unbounded))} counts once" if found.unbounded else ""
+    return [
+        f"expected: {seconds(found.makespan)} ({seconds(found.serial)} of work, up to {found.width} at once{unknown})",
+        f"critical: {path} ({seconds(found.critical)})",
+        f"cost: {_band(found.low, found.high)}",
+    ]
+
+
+def _band(low: Amount, high: Amount) -> str:
+    parts = [f"{dollars(low.micros)} to {dollars(high.micros)}"] if high.micros else []
+    parts += [f"{low.tokens:,} to {high.tokens:,} tokens"] if high.tokens else []
+    parts += [f"{low.calls:,} to {high.calls:,} calls"] if high.calls else []
+    return ", ".join(parts) or "no estimates given"
+
+
+def seconds(amount: Seconds) -> str:
+    if amount < 120:
+        return f"{amount:.1f} s"
+    return f"{amount / 60:.1f} min" if amount < 7200 else f"{amount / 3600:.1f} h"
+
+
+def finding(found: Finding) -> str:
+    """One finding on one line: how grave, where, what, and its code."""
+    return f"{'error' if found.grave else 'warning'}: {clean(found.place)}: {clean(found.message)} [{found.code}]"
+
+
+def mermaid(plan: Plan) -> str:
+    """The plan as a Mermaid flowchart; a dotted arrow is an optional input."""
+    number = {task.id: f"t{at}" for at, task in enumerate(plan.tasks)}
+    lines = ["flowchart TD"]
+    for task in plan.tasks:
+        label = clean(f"{task.id}: {_for_whom(task)}").replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;")
+        lines.append(f'  {number[task.id]}["{label}"]')
+        for name, need in needs(task):
+            arrow = {"required": "-->", "optional": "-.->", "quorum": f"-- {task.quorum} of --->"}[need]
+            arrow = "-- each -->" if name == task.for_each else arrow
+            if name in number:
+                lines.append(f"  {number[name]} {arrow} {number[task.id]}")
+    return "\n".join(lines)

@@ -1,0 +1,138 @@
+"""A script file: a request, and what everybody will do. And reading JSON files so that errors say where.
+
+What a script means is known to `agents.scripted`; whether its plan can run, to `terms.lint`.
+"""
+
+import json
+import secrets
+import sys
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import cast
+
+import msgspec
+from msgspec import structs
+
+from chargehand.agents.scripted import Move, Script
+from chargehand.errors import Invalid, NotJson
+from chargehand.terms.budget import Budget
+from chargehand.terms.events import RunRequested
+from chargehand.terms.plan import Plan
+from chargehand.terms.policy import Policy, Seconds
+from chargehand.terms.roster import Roster
+from chargehand.terms.value import encode_value
+
+
+class Story(Script, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
+    """A script with the request it answers. Without `plan` the first of `plans` is proposed by the planner.
+
+    `seconds` is the time the run has. `seed` fixes the waits between attempts; left out, each run has its own.
+    """
+
+    goal: str
+    roster: Roster
+    plan: Plan | None = None
+    policy: Policy = Policy()
+    budget: Budget = Budget()
+    seconds: Seconds = 3600.0
+    seed: int | None = None
+
+    def request(self, now: float) -> RunRequested:
+        seed = secrets.randbits(32) if self.seed is None else self.seed
+        return RunRequested(self.goal, self.roster, self.policy, self.budget, now + self.seconds, seed, self.plan)
+
+
+def read_story(path: str) -> Story:
+    """A script from a file; Invalid says what is wrong with it, and where."""
+    return told(path, read_table(path))
+
+
+def told(path: str, table: dict[str, object]) -> Story:
+    try:
+        story = msgspec.convert(table, Story)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"{path} is not a script: {error}; docs/cli.md lists the fields") from error
+    if story.plan is None and not story.plans:
+        raise Invalid(f"{path} has no plan: give `plan`, or `plans` for a planner to propose")
+    _check_roster(path, story.roster)
+    _check_names(path, story)
+    for place, moves in (*story.moves.items(), ("answers", story.answers), ("otherwise", (story.otherwise,))):
+        _check_moves(path, place, moves)
+    return story
+
+
+def _check_roster(path: str, roster: Roster) -> None:
+    names = roster.names()
+    for name in names:
+        if names.count(name) > 1:
+            raise Invalid(f"{path}: there are two workers {name!r}; give each a name of its own")
+    for agent in roster.agents:
+        if strange := [name for name in agent.fallbacks if name not in names]:
+            who = f"{agent.name!r} falls back to {strange[0]!r}"
+            raise Invalid(f"{path}: {who}, who is not in the roster{_near(strange[0], names)}")
+
+
+def _check_names(path: str, story: Story) -> None:
+    plans = (*story.plans, *([story.plan] if story.plan else []))
+    tasks = {str(task.id).strip() for plan in plans for task in plan.tasks}
+    for field, names in (("moves", story.moves), ("refined", story.refined)):
+        for name in names:
+            if name.partition("[")[0] not in tasks:
+                raise Invalid(f"{path}: {field} names {name!r}, which is no task of the plan{_near(name, tasks)}")
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    found = get_close_matches(name, list(names), 1)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def _check_moves(path: str, place: str, moves: tuple[Move, ...]) -> None:
+    for number, move in enumerate(moves, 1):
+        amounts = (move.seconds, move.retry_after, *(structs.astuple(move.used) if move.used else ()))
+        if min(amounts) < 0:
+            raise Invalid(f"{path}: move {number} of {place!r} has a number below zero; times and costs are 0 or more")
+
+
+def read_table(path: str) -> dict[str, object]:
+    """A JSON object from a file, or from standard input for `-`."""
+    value = read_value(path, _bytes(path))
+    if not isinstance(value, dict):
+        raise Invalid(f"{path} holds no JSON object but a {type(value).__name__}; begin with {{")
+    return cast("dict[str, object]", value)
+
+
+def read_value(path: str, body: bytes) -> object:
+    """A JSON value; Invalid says where it is none, or holds what nobody can hand on."""
+    try:
+        value = msgspec.json.decode(body)
+        encode_value(value)
+    except NotJson as error:
+        raise Invalid(f"{path}: {error}") from error
+    except RecursionError as error:
+        raise Invalid(f"{path} is nested too deeply; send something flatter") from error
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise _unreadable(path, body, error) from error
+    return value
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise Invalid(f"{path} cannot be read: {error.strerror}; name an existing JSON file") from error
+
+
+def _unreadable(path: str, body: bytes, error: Exception) -> Invalid:
+    """The same error with a line and a column, which msgspec does not count."""
+    try:
+        encode_value(json.loads(body.decode()))
+    except json.JSONDecodeError as found:
+        return Invalid(f"{path}, line {found.lineno}, column {found.colno}: this is not JSON: {found.msg}")
+    except NotJson as found:
+        return Invalid(f"{path}: {found}")
+    except RecursionError:
+        return Invalid(f"{path} is nested too deeply; send something flatter")
+    except (UnicodeError, ValueError):
+        return Invalid(f"{path} is not JSON: it is not text in UTF-8")
+    return Invalid(f"{path} is not JSON: {error}")

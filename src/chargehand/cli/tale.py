@@ -1,0 +1,148 @@
+"""A run told to people, entry by entry: the same words whether it is under way or long over.
+
+It folds what it hears, so it knows what the run knows.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from chargehand.cli.console import Console, clean, clean_json, clean_lines, short
+from chargehand.cli.render import heading, outlook, seconds, tree
+from chargehand.cli.timeline import LEGEND, Timeline
+from chargehand.cli.words import SUPERVISOR, counted, money, said
+from chargehand.core.fold import begin, fold
+from chargehand.core.state import RunState
+from chargehand.core.view import gaps, results
+from chargehand.errors import Corrupt
+from chargehand.terms import events as ev
+from chargehand.terms.forecast import forecast
+from chargehand.terms.plan import Plan
+from chargehand.terms.policy import Instant
+from chargehand.terms.value import decode_value
+
+
+class Tale:
+    """`console` is for the story, `data` for the answer, and for the entries where they are asked for (`jsonl`)."""
+
+    def __init__(self, console: Console, data: Console, *, jsonl: bool) -> None:
+        self._console = console
+        self._data = data
+        self._jsonl = jsonl
+        self._state: RunState | None = None
+        self._began: Instant = 0.0
+        self._wide = 0
+        self._resumes = False
+        self._timeline = Timeline()
+
+    @property
+    def state(self) -> RunState:
+        assert self._state is not None, "a tale begins with its first entry"
+        return self._state
+
+    def hear(self, run: str, entries: Sequence[ev.Entry]) -> None:
+        """Tell what was written."""
+        if self._resumes:
+            self._resumes = False
+            goal = clean(self.state.requested.goal)
+            self._console.line(f"going on with {clean(run)} after {self.state.seq} entries: {goal}", "bold")
+        for entry in entries:
+            if self._jsonl:
+                self._data.line(clean_json(msgspec.json.encode(entry).decode()))
+            self._tell(entry)
+
+    def catch_up(self, entries: Iterable[ev.Entry]) -> None:
+        """Take in what was told before; what is heard next goes on from there."""
+        for entry in entries:
+            self._take_in(entry)
+        self._resumes = True
+
+    def _tell(self, entry: ev.Entry) -> None:
+        before, event = self._state, entry.event
+        if isinstance(event, ev.RunRequested):
+            self._take_in(entry)
+            self._console.line(f"goal: {clean(event.goal)}", "bold")
+            if event.plan is not None:
+                self._show_plan(event.plan)
+            return
+        assert before is not None, "a run begins with its request"
+        words = said(before, entry)
+        task = f"{short(words.task, 20):{self._wide}}"
+        who = f"{short(words.who, 12):{min(12, max(map(len, (*before.agents, SUPERVISOR))))}}"
+        when = self._console.paint(f"{entry.at - self._began:8.2f} s", "dim")
+        self._console.line(f"{when}  {task}  {who}  {self._console.paint(words.text, words.tone)}")
+        self._take_in(entry)
+        if isinstance(event, ev.TasksAdded) and event.tasks:
+            self._show_plan(Plan(event.tasks, self.state.combine))
+
+    def _take_in(self, entry: ev.Entry) -> None:
+        if self._state is None:
+            if not isinstance(entry.event, ev.RunRequested):
+                raise Corrupt("this run does not begin with its request; restore the journal from a backup")
+            self._began, self._state = entry.at, begin(entry)
+        else:
+            fold(self._state, entry)
+        self._timeline.hear(entry)
+        if isinstance(entry.event, ev.RunRequested | ev.TasksAdded | ev.TaskExpanded | ev.InputAnswered):
+            self._wide = min(20, max(map(len, self._state.tasks), default=0))
+
+    def _show_plan(self, plan: Plan) -> None:
+        requested = self.state.requested
+        self._console.line()
+        self._console.line(heading(plan), "bold")
+        for line in tree(plan, self._console.columns):
+            self._console.line(line)
+        for line in outlook(forecast(plan, requested.roster, requested.policy)):
+            self._console.line(line, "dim")
+        self._console.line()
+
+    def close(self) -> None:
+        """The timeline, the answer, what is missing, what it cost and how it ended."""
+        state, console = self.state, self._console
+        console.line()
+        console.line(f"timeline: {seconds(state.at - self._began)}   {LEGEND}", "bold")
+        for line in self._timeline.lines(console.columns):
+            console.line(line)
+        console.line()
+        self._answer()
+        missing = state.ended.gaps if state.ended is not None else gaps(state)
+        if state.ended is not None:
+            console.line(f"gaps: {len(missing) or 'none'}")
+            for gap in missing:
+                console.line(f"  {clean(gap.task)} {gap.status} ({gap.reason}: {clean(gap.message)})", "bad")
+        elif missing:
+            console.line(f"unfinished: {counted(len(missing), 'task')} of {len(state.tasks)}")
+        console.line(f"cost: {money(state.ledger.spent)}")
+        console.line(f"ending: {ending(state)}", "bold")
+
+    def _answer(self) -> None:
+        found = answer(self.state)
+        if found is not None:
+            self._console.line("answer:", "bold")
+            # entries asked for: they hold the answer too, and nothing else belongs among them
+            (self._console if self._jsonl else self._data).line(found)
+            self._console.line()
+
+
+def answer(state: RunState) -> str | None:
+    """The answer: text as it is, anything else as JSON. Where none is to be written, the results are the answer."""
+    if state.answer is not None:
+        found = decode_value(state.answer)
+    elif state.combine == "none" and state.ended is not None:
+        found = {one.task: decode_value(one.value) for one in results(state) if one.value is not None}
+    else:
+        return None
+    if isinstance(found, str):
+        return clean_lines(found)
+    return clean_json(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+
+
+def ending(state: RunState) -> str:
+    """How a run ended, or why it has not."""
+    if state.ended is not None:
+        reason = state.ended.reason
+        return state.ended.ending if reason in ("done", state.ended.ending) else f"{state.ended.ending} ({reason})"
+    if state.input is not None:
+        what = "to approve the plan" if state.input.what == "plan" else "what became of an effect"
+        return f"not yet: a person is asked {what}"
+    return "not yet"

@@ -1,0 +1,242 @@
+"""Events in words: one line each, for people. What takes more than one event to say lies in `render`."""
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Raw, Struct
+
+from chargehand.cli.console import Tone, clean, short
+from chargehand.core.state import RunState
+from chargehand.terms import events as ev
+from chargehand.terms.budget import Amount
+from chargehand.terms.plan import TaskId
+from chargehand.terms.policy import Instant
+from chargehand.terms.value import decode_value
+
+_ROOM = 72
+SUPERVISOR = "supervisor"
+
+
+class Said(Struct, frozen=True):
+    """What one event says: of which task, by whom, in words."""
+
+    text: str
+    task: str = ""
+    who: str = ""
+    tone: Tone = "plain"
+
+
+def said(state: RunState, entry: ev.Entry) -> Said:
+    """An entry in words, given what was so before it."""
+    return WORDS[type(entry.event)](state, entry.event, entry.at)
+
+
+def money(amount: Amount) -> str:
+    """Dollars, tokens and calls; what is nothing is left out."""
+    parts = [dollars(amount.micros)] if amount.micros else []
+    parts += [counted(amount.tokens, "token")] if amount.tokens else []
+    parts += [counted(amount.calls, "call")] if amount.calls else []
+    return ", ".join(parts) or "nothing"
+
+
+def dollars(micros: int) -> str:
+    whole, _, cents = f"{micros / 1_000_000:.6f}".partition(".")
+    return f"${int(whole):,}.{cents.rstrip('0').ljust(2, '0')}"
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def value(result: Raw) -> str:
+    """A result in a few words."""
+    found = decode_value(result)
+    if isinstance(found, list):
+        return f"a list of {len(found)}"  # pyright: ignore[reportUnknownArgumentType]
+    return short(found if isinstance(found, str) else bytes(result).decode(), _ROOM)
+
+
+def failure(found: ev.Failure) -> str:
+    return f"({found.kind}: {short(found.message, _ROOM)})"
+
+
+def _by(state: RunState, task: TaskId, text: str, tone: Tone = "plain") -> Said:
+    progress = state.tasks.get(task)
+    return Said(text, clean(task), clean(progress.worker) if progress else "", tone)
+
+
+# --- the run as a whole
+
+
+def _requested(_state: RunState, _event: ev.RunRequested, _at: Instant) -> Said:
+    return Said("requested", tone="dim")
+
+
+def _offered(_state: RunState, event: ev.ResultsOffered, _at: Instant) -> Said:
+    return Said(f"{counted(len(event.offers), 'result')} of run {clean(event.run)} may be used again", tone="dim")
+
+
+def _resumed(_state: RunState, event: ev.RunResumed, _at: Instant) -> Said:
+    return Said(f"taken up again by a new process (epoch {event.epoch})", tone="warn")
+
+
+def _pause_set(_state: RunState, event: ev.PauseSet, _at: Instant) -> Said:
+    return Said(f"{'paused' if event.paused else 'unpaused'}{_because(event.reason)}", tone="warn")
+
+
+def _cancel_requested(_state: RunState, event: ev.CancelRequested, _at: Instant) -> Said:
+    return Said(f"asked to cancel{_because(event.reason)}", tone="warn")
+
+
+def _because(reason: str) -> str:
+    return f": {short(reason, _ROOM)}" if reason else ""
+
+
+def _time_ran_out(_state: RunState, _event: ev.TimeRanOut, _at: Instant) -> Said:
+    return Said("the time ran out: no more tasks, what is left of it belongs to the answer", tone="warn")
+
+
+def _ended(_state: RunState, event: ev.RunEnded, _at: Instant) -> Said:
+    tones: dict[str, Tone] = {"complete": "good", "failed": "bad"}
+    return Said(f"ended: {event.ending}", tone=tones.get(event.ending, "warn"))
+
+
+def _noted(state: RunState, event: ev.Noted, _at: Instant) -> Said:
+    return _by(state, event.task, f"note: {short(event.text, _ROOM)}", "dim")
+
+
+# --- the supervisor and the person
+
+
+def _supervision_started(_state: RunState, event: ev.SupervisionStarted, _at: Instant) -> Said:
+    doing = {"plan": "plans", "refine": "rewrites the task", "answer": "writes the answer"}[event.duty]
+    why = {"more": "plans what comes next", "rejected": "plans again: the plan was rejected", "replan": "plans anew"}
+    return Said(why.get(event.why, doing) if event.duty == "plan" else doing, clean(event.task), SUPERVISOR)
+
+
+def _supervision_failed(_state: RunState, event: ev.SupervisionFailed, _at: Instant) -> Said:
+    doing = {"plan": "found no plan", "refine": "could not rewrite it", "answer": "wrote no answer"}[event.duty]
+    why = f" ({event.findings[0].code}: {short(event.findings[0].message, _ROOM)})" if event.findings else ""
+    return Said(f"{doing} {why.strip() or failure(event.failure)}", clean(event.task), SUPERVISOR, "bad")
+
+
+def _tasks_added(_state: RunState, event: ev.TasksAdded, _at: Instant) -> Said:
+    added = f"added {counted(len(event.tasks), 'task')}" if event.tasks else "added nothing"
+    return Said(added if event.closed else f"{added}; more may follow", who=SUPERVISOR)
+
+
+def _refined(_state: RunState, event: ev.TaskRefined, _at: Instant) -> Said:
+    return Said(f"refined: {short(event.instruction, _ROOM)}", clean(event.task), SUPERVISOR, "warn")
+
+
+def _answer_written(_state: RunState, _event: ev.AnswerWritten, _at: Instant) -> Said:
+    return Said("answered", who=SUPERVISOR, tone="good")
+
+
+def _input_requested(state: RunState, event: ev.InputRequested, _at: Instant) -> Said:
+    if event.what == "plan":
+        return Said("a person is asked to approve the plan", tone="warn")
+    return _by(state, event.task, "a person is asked whether its effect happened", "warn")
+
+
+def _input_answered(_state: RunState, event: ev.InputAnswered, _at: Instant) -> Said:
+    return Said(f"a person answered: {event.verdict}{_because(event.feedback)}", tone="warn")
+
+
+# --- tasks and attempts
+
+
+def _started(state: RunState, event: ev.AttemptStarted, _at: Instant) -> Said:
+    progress = state.tasks[event.task]
+    which = "" if event.attempt == 1 else f", attempt {event.attempt}"
+    if progress.redo:
+        which += " once more after the crash"
+    if event.probes:
+        which += ", to see whether it works again"
+    return Said(f"started{which}", clean(event.task), clean(event.worker))
+
+
+def _step_started(state: RunState, event: ev.StepStarted, _at: Instant) -> Said:
+    return _by(state, event.task, f"calls {clean(event.name)} ({event.effect})", "dim")
+
+
+def _step_finished(state: RunState, event: ev.StepFinished, _at: Instant) -> Said:
+    return _by(state, event.task, f"step {event.step} returned {value(event.result)}", "dim")
+
+
+def _succeeded(state: RunState, event: ev.AttemptSucceeded, _at: Instant) -> Said:
+    return _by(state, event.task, f"done: {value(event.result)}", "good")
+
+
+def _failed(state: RunState, event: ev.AttemptFailed, _at: Instant) -> Said:
+    return _by(state, event.task, f"failed {failure(event.failure)}", "bad")
+
+
+def _retry_scheduled(state: RunState, event: ev.RetryScheduled, at: Instant) -> Said:
+    if event.worker:
+        return _by(state, event.task, f"falls back to {clean(event.worker)}", "warn")
+    wait = event.after - at
+    return _by(state, event.task, f"retry in {wait:.2g} s" if wait > 0 else "retry at once", "warn")
+
+
+def _backoff_ended(state: RunState, event: ev.BackoffEnded, _at: Instant) -> Said:
+    return _by(state, event.task, "the wait is over", "dim")
+
+
+def _expanded(_state: RunState, event: ev.TaskExpanded, _at: Instant) -> Said:
+    return Said(f"becomes {counted(event.count, 'task')}, one an item", clean(event.task), tone="dim")
+
+
+def _joined(state: RunState, event: ev.TaskJoined, _at: Instant) -> Said:
+    progress = state.tasks[event.task]
+    return Said(f"joined: {progress.items_done} of {progress.items} items", clean(event.task), tone="good")
+
+
+def _reused(_state: RunState, event: ev.ResultReused, _at: Instant) -> Said:
+    return Said(f"taken over from {clean(event.source)} of run {clean(event.run)}", clean(event.task), tone="good")
+
+
+def _task_failed(state: RunState, event: ev.TaskFailed, _at: Instant) -> Said:
+    return _by(state, event.task, f"given up {failure(event.failure)}", "bad")
+
+
+def _skipped(_state: RunState, event: ev.TaskSkipped, _at: Instant) -> Said:
+    why = {
+        "input": f"because {clean(event.because)} did not deliver",
+        "budget": "because the budget is too small for it",
+        "deadline": "because the time ran out",
+        "person": "by a person",
+    }[event.reason]
+    return Said(f"skipped {why}", clean(event.task), tone="bad")
+
+
+WORDS: dict[type, Callable[[RunState, Any, Instant], Said]] = {
+    ev.RunRequested: _requested,
+    ev.ResultsOffered: _offered,
+    ev.RunResumed: _resumed,
+    ev.PauseSet: _pause_set,
+    ev.CancelRequested: _cancel_requested,
+    ev.TimeRanOut: _time_ran_out,
+    ev.RunEnded: _ended,
+    ev.Noted: _noted,
+    ev.SupervisionStarted: _supervision_started,
+    ev.SupervisionFailed: _supervision_failed,
+    ev.TasksAdded: _tasks_added,
+    ev.TaskRefined: _refined,
+    ev.AnswerWritten: _answer_written,
+    ev.InputRequested: _input_requested,
+    ev.InputAnswered: _input_answered,
+    ev.AttemptStarted: _started,
+    ev.StepStarted: _step_started,
+    ev.StepFinished: _step_finished,
+    ev.AttemptSucceeded: _succeeded,
+    ev.AttemptFailed: _failed,
+    ev.RetryScheduled: _retry_scheduled,
+    ev.BackoffEnded: _backoff_ended,
+    ev.TaskExpanded: _expanded,
+    ev.TaskJoined: _joined,
+    ev.ResultReused: _reused,
+    ev.TaskFailed: _task_failed,
+    ev.TaskSkipped: _skipped,
+}
+"""The words for each event; a test holds it against the union."""

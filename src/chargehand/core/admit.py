@@ -1,0 +1,132 @@
+"""`admit`: the door. What the world reports becomes an event here, or is refused with a reason."""
+
+from typing import TypeVar
+
+from msgspec import structs
+
+from chargehand.core.attempts import DOUBT
+from chargehand.core.state import Progress, RunState, Status, Work
+from chargehand.errors import PlanInvalid, Refused
+from chargehand.terms import events as ev
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.lint import lint
+from chargehand.terms.plan import NO_TASK, Plan, TaskId, fingerprint
+
+
+def admit(state: RunState, report: ev.Event) -> ev.Event:
+    """The event a report amounts to; Refused when it does not fit what is so now."""
+    if state.ended is not None:
+        raise Refused("the run has ended")
+    match report:
+        case ev.AttemptSucceeded() | ev.AttemptFailed():
+            return _outcome(state, report)
+        case ev.StepStarted():
+            return _step(state, report)
+        case ev.StepFinished():
+            step = (_running(state, report.task, report.attempt).steps or {}).get(report.step)
+            if step is None or step.result is not None:
+                raise Refused(f"step {report.step} of {report.task!r} is not open")
+            return _sane(report)
+        case ev.TasksAdded():
+            return _proposal(state, report)
+        case ev.SupervisionFailed():
+            _expect(state, report.duty, report.number, report.task)
+            return _sane(report)
+        case ev.TaskRefined():
+            _expect(state, "refine", report.number, report.task)
+            return _sane(report)
+        case ev.AnswerWritten():
+            _expect(state, "answer", report.number)
+            return _sane(report)
+        case ev.InputAnswered():
+            return _reply(state, report)
+        case ev.CancelRequested() | ev.PauseSet() | ev.RunResumed() | ev.ResultsOffered() | ev.Noted():
+            return report
+        case _:
+            raise Refused(f"{type(report).__name__} is decided, never reported")
+
+
+_Paid = TypeVar(
+    "_Paid",
+    bound=ev.AttemptSucceeded
+    | ev.AttemptFailed
+    | ev.StepFinished
+    | ev.TasksAdded
+    | ev.SupervisionFailed
+    | ev.TaskRefined
+    | ev.AnswerWritten,
+)
+
+
+def _sane(report: _Paid) -> _Paid:
+    used = report.used
+    if used is None or (used.tokens >= 0 and used.micros >= 0 and used.calls >= 0):
+        return report
+    return structs.replace(report, used=None)  # a provider that pays us is mistaken: charge what was reserved
+
+
+def _running(state: RunState, task: TaskId, attempt: int) -> Progress:
+    progress = state.tasks.get(task)
+    if progress is None or progress.status is not Status.RUNNING or progress.attempt != attempt:
+        raise Refused(f"attempt {attempt} of {task!r} is no longer under way")
+    return progress
+
+
+def _outcome(state: RunState, report: ev.AttemptSucceeded | ev.AttemptFailed) -> ev.Event:
+    progress = _running(state, report.task, report.attempt)
+    if progress.steps and progress.in_doubt():
+        return ev.AttemptFailed(report.task, report.attempt, DOUBT, _sane(report).used)
+    return _sane(report)
+
+
+def _step(state: RunState, report: ev.StepStarted) -> ev.Event:
+    progress = _running(state, report.task, report.attempt)
+    if report.step in (progress.steps or {}):
+        raise Refused(f"step {report.step} of {report.task!r} has been started before")
+    # what the attempt itself holds is given back at its first step
+    held, wanted = progress.held, report.reserve or NOTHING
+    more = Amount(wanted.tokens - held.tokens, wanted.micros - held.micros, wanted.calls - held.calls)
+    if not state.ledger.covers(more, keep=state.requested.budget.floor):
+        raise Refused(f"the budget does not cover step {report.step} of {report.task!r}")
+    return report
+
+
+def _expect(state: RunState, duty: ev.Duty, number: int, task: TaskId = NO_TASK) -> None:
+    if Work(duty, task, number) not in state.owing:
+        raise Refused(f"nobody is waiting for {duty} number {number} any more")
+
+
+def _proposal(state: RunState, report: ev.TasksAdded) -> ev.Event:
+    _expect(state, "plan", report.number)
+    if not report.tasks and (report.done and (state.tasks or not report.closed)):
+        return _sane(report)  # the planner has nothing to add
+    requested, planned = state.requested, len(state.tasks) - state.items
+    linted = lint(report.tasks, requested.roster, requested.policy.limits, known=state.tasks, planned=planned)
+    errors = linted.errors
+    if not errors and state.planning.next == "replan":
+        before = {fingerprint(one.task) for one in state.tasks.values()}
+        if before.issuperset(map(fingerprint, linted.tasks)):
+            said = "This changes nothing: every task was in the plan before. Ask for something else, or for nothing."
+            errors = (ev.Finding("unchanged", "plan", said),)
+    if errors:
+        failure = ev.Failure("logic", "the plan cannot run")
+        return ev.SupervisionFailed("plan", report.number, failure, findings=errors, used=_sane(report).used)
+    return structs.replace(_sane(report), tasks=linted.tasks, warnings=linted.warnings)
+
+
+def _reply(state: RunState, report: ev.InputAnswered) -> ev.Event:
+    asked = state.input
+    if asked is None or asked.number != report.number:
+        raise Refused(f"question {report.number} is not being asked")
+    fitting = {"plan": ("approve", "edit", "reject"), "effect": ("done", "again", "fail")}[asked.what]
+    if report.verdict not in fitting:
+        raise Refused(f"{report.verdict!r} does not answer this question; say one of {', '.join(fitting)}")
+    if report.verdict != "edit":
+        return report
+    if report.plan is None:
+        raise Refused("an edit comes with the edited plan")
+    kept = {task for task, one in state.tasks.items() if one.round != state.round}
+    linted = lint(report.plan.tasks, state.requested.roster, state.requested.policy.limits, known=kept)
+    if linted.errors:
+        raise PlanInvalid(linted.errors)
+    return structs.replace(report, plan=Plan(linted.tasks, report.plan.combine, report.plan.goal))

@@ -1,0 +1,186 @@
+"""What becomes of a task while workers try it: the folds of attempts, steps, retries and refinements."""
+
+from hashlib import blake2b
+from heapq import heappush
+
+from chargehand.core.growth import settle
+from chargehand.core.state import Progress, RunState, Status, Step, Work, enqueue, lane_key, prune
+from chargehand.terms import breaker as breakers
+from chargehand.terms import events as ev
+from chargehand.terms.breaker import Breaker
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.plan import needs
+from chargehand.terms.policy import Instant, Seconds
+
+
+def attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
+    progress = state.tasks[event.task]
+    key = lane_key(progress)
+    if progress.worker and progress.worker != event.worker:
+        progress.tried, progress.failures = (*progress.tried, progress.worker), 0
+    progress.attempt, progress.worker, progress.redo = event.attempt, event.worker, False
+    progress.status = Status.RUNNING
+    prune(state, key)
+    set_timer(state, progress, event.until)
+    if event.reserve is not None:
+        progress.held = event.reserve
+        state.ledger.reserve(event.reserve)
+    state.running += 1
+    state.load[event.worker] = state.load.get(event.worker, 0) + 1
+    for name in event.probes:
+        breakers.lease(state.breakers[name], state.at, state.requested.policy.breaking)
+    if progress.taken is None and progress.task.quorum:
+        quorum = (need_id for need_id, need in needs(progress.task) if need == "quorum")
+        progress.taken = tuple(need_id for need_id in quorum if state.tasks[need_id].status is Status.DONE)
+    state.owe(Work("attempt", event.task, event.attempt))
+
+
+def set_timer(state: RunState, progress: Progress, at: Instant) -> None:
+    progress.timer = at
+    heappush(state.timers, (at, progress.order))
+
+
+def close_attempt(state: RunState, progress: Progress, used: Amount | None) -> None:
+    state.running -= 1
+    state.load[progress.worker] -= 1
+    progress.timer = 0.0
+    for step in (progress.steps or {}).values():
+        if step.result is None:
+            state.ledger.settle(step.held, None)
+    if used is not None or progress.held is not NOTHING:
+        state.ledger.settle(progress.held, used)
+        progress.held = NOTHING
+    state.disown(Work("attempt", progress.task.id, progress.attempt))
+
+
+def step_started(state: RunState, event: ev.StepStarted) -> None:
+    progress = state.tasks[event.task]
+    if progress.held is not NOTHING:  # from its first step on an attempt reserves call by call
+        state.ledger.settle(progress.held, NOTHING)
+        progress.held = NOTHING
+    if progress.steps is None:
+        progress.steps = {}
+    held = event.reserve or NOTHING
+    state.ledger.reserve(held)
+    progress.steps[event.step] = Step(event.name, event.effect, event.request, held)
+
+
+def step_finished(state: RunState, event: ev.StepFinished) -> None:
+    steps = state.tasks[event.task].steps
+    assert steps is not None, "admit lets no step finish that did not start"
+    step = steps[event.step]
+    step.result, step.good = event.result, event.good
+    state.ledger.settle(step.held, event.used)
+
+
+def attempt_succeeded(state: RunState, event: ev.AttemptSucceeded) -> None:
+    progress = state.tasks[event.task]
+    close_attempt(state, progress, event.used)
+    progress.result, progress.items, progress.steps = event.result, event.items, None
+    if state.breakers:
+        for name in dict.fromkeys(breaker_names(state, progress.worker)):
+            if name in state.breakers:
+                breakers.note(state.breakers[name], state.at, state.requested.policy.breaking, good=True)
+    settle(state, progress, Status.DONE)
+
+
+def attempt_failed(state: RunState, event: ev.AttemptFailed) -> None:
+    progress = state.tasks[event.task]
+    close_attempt(state, progress, event.used)
+    judge(state, progress, event.failure)
+    worker, model = breaker_names(state, progress.worker)
+    name = {"network": model, "timeout": model, "logic": worker}.get(event.failure.kind)
+    if name:
+        found = state.breakers.setdefault(name, Breaker())
+        breakers.note(found, state.at, state.requested.policy.breaking, good=False)
+
+
+def breaker_names(state: RunState, worker: str) -> tuple[str, str]:
+    """Bad work is the worker's fault; a dead line is that of the model behind it, which others may share."""
+    model = state.agents[worker].model
+    return f"worker:{worker}", f"model:{model}" if model else f"worker:{worker}"
+
+
+def judge(state: RunState, progress: Progress, failure: ev.Failure) -> None:
+    for step in (progress.steps or {}).values():
+        if step.effect == "effect" and step.result is not None:  # the next attempt must not do it again
+            progress.effects = {**(progress.effects or {}), step.request: step.result}
+    progress.failure, progress.steps = failure, None
+    progress.failures += 1
+    progress.status = Status.JUDGED
+    state.judged[progress.task.id] = None
+
+
+def retry_scheduled(state: RunState, event: ev.RetryScheduled) -> None:
+    progress = state.tasks[event.task]
+    state.judged.pop(event.task, None)
+    if event.worker:
+        progress.tried, progress.failures = (*progress.tried, progress.worker), 0
+        progress.worker = event.worker
+    if event.after > state.at:
+        progress.status = Status.BACKING_OFF
+        set_timer(state, progress, event.after)
+    else:
+        enqueue(state, progress)
+
+
+def backoff_ended(state: RunState, event: ev.BackoffEnded) -> None:
+    progress = state.tasks[event.task]
+    progress.timer = 0.0
+    enqueue(state, progress)
+
+
+def task_refined(state: RunState, event: ev.TaskRefined) -> None:
+    progress = state.tasks[event.task]
+    progress.instruction = event.instruction
+    close_refinement(state, progress, event.used)
+
+
+def close_refinement(state: RunState, progress: Progress, used: Amount | None) -> None:
+    state.disown(Work("refine", progress.task.id, progress.failures))
+    state.ledger.settle(progress.held, used)
+    progress.held, progress.timer, progress.refined = NOTHING, 0.0, progress.failures
+    progress.status = Status.JUDGED
+    state.judged[progress.task.id] = None
+
+
+DOUBT = ev.Failure("uncertain", "an effect was begun and nobody knows whether it happened")
+
+
+def interrupt(state: RunState, progress: Progress) -> None:
+    """The process died under an attempt: take it up again with the steps it had, unless an effect is in doubt."""
+    doubt = progress.in_doubt()
+    close_attempt(state, progress, None)
+    progress.resumes += 1
+    if doubt:
+        judge(state, progress, DOUBT)
+    elif progress.resumes > state.requested.policy.limits.resumes:
+        message = f"the process died {progress.resumes} times during this attempt"
+        judge(state, progress, ev.Failure("resource", message, permanent=True))
+    else:
+        progress.steps = {number: step for number, step in (progress.steps or {}).items() if step.result is not None}
+        progress.redo = True
+        enqueue(state, progress)
+
+
+def doubt_resolved(state: RunState, progress: Progress, event: ev.InputAnswered) -> None:
+    """A person said what became of an effect."""
+    if event.verdict == "done":
+        progress.result = event.result
+        settle(state, progress, Status.DONE)
+    elif event.verdict == "again":
+        enqueue(state, progress)
+    else:
+        settle(state, progress, Status.FAILED)
+
+
+def jitter(state: RunState, *parts: object) -> float:
+    """A number in [0, 1) that depends on nothing but the run's seed and what it is for."""
+    text = "/".join(map(str, (state.requested.seed, *parts)))
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") / 2**64
+
+
+def backoff(state: RunState, failures: int, *parts: object) -> Seconds:
+    """The wait after this many failures: full jitter under a ceiling that doubles."""
+    retry = state.requested.policy.retry
+    return jitter(state, *parts, failures) * min(retry.ceiling, retry.base * 2 ** min(failures, 32))

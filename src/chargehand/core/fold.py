@@ -1,0 +1,297 @@
+"""`fold`: what an entry makes of the state. It never refuses and never decides; a longer plan makes it no dearer."""
+
+from collections.abc import Callable, Sequence
+from heapq import heappop
+from typing import Any
+
+from msgspec import structs
+
+from chargehand.core import attempts
+from chargehand.core.growth import add, drop_round, settle
+from chargehand.core.state import Desk, Progress, RunState, Status, Work, enqueue
+from chargehand.terms import events as ev
+from chargehand.terms.breaker import forget_probe
+from chargehand.terms.budget import NOTHING, Amount, Ledger
+from chargehand.terms.plan import NO_TASK, Plan, TaskId
+
+
+def begin(entry: ev.Entry) -> RunState:
+    """The state after a run's first entry."""
+    requested = entry.event
+    assert isinstance(requested, ev.RunRequested), "a journal begins with run.requested"
+    # the answer gets its share of the time, but never more than a fifth of it
+    kept = min(requested.policy.answer, max(0.0, requested.deadline - entry.at) / 5)
+    agents = {agent.name: agent for agent in requested.roster.agents}
+    state = RunState(requested, Ledger(requested.budget), requested.deadline - kept, agents)
+    state.seq, state.at = entry.seq, entry.at
+    if requested.plan is None:
+        state.planning.next = "first"
+    else:
+        _take_plan(state, requested.plan)
+    return state
+
+
+def fold(state: RunState, entry: ev.Entry) -> None:
+    """Apply one entry, in place."""
+    state.seq, state.at = entry.seq, entry.at
+    event = entry.event
+    FOLDS[type(event)](state, event)
+    timers = state.timers
+    while timers and state.ordered[timers[0][1]].timer != timers[0][0]:
+        heappop(timers)
+
+
+def replay(entries: Sequence[ev.Entry]) -> RunState:
+    """The state a journal amounts to."""
+    state = begin(entries[0])
+    for entry in entries[1:]:
+        fold(state, entry)
+    state.touched.clear()
+    return state
+
+
+def _take_plan(state: RunState, plan: Plan) -> None:
+    state.combine, state.closed = plan.combine, True
+    state.approved = not state.requested.policy.approve
+    add(state, plan.tasks)
+
+
+# --- the supervisor's duties
+
+
+def _supervision_started(state: RunState, event: ev.SupervisionStarted) -> None:
+    held = event.reserve or NOTHING
+    state.ledger.reserve(held)
+    state.owe(Work(event.duty, event.task, event.number))
+    if event.duty == "refine":
+        progress = state.tasks[event.task]
+        del state.judged[event.task]
+        progress.status, progress.held = Status.REFINING, held
+        attempts.set_timer(state, progress, event.until)
+        return
+    desk = _desk(state, event.duty)
+    again = desk.redo
+    desk.open, desk.redo, desk.next = True, False, event.why
+    desk.number, desk.timer, desk.held = event.number, event.until, held
+    if event.duty == "plan" and event.why != "failed" and not again:
+        state.round += 1
+        state.fresh = 0
+        if event.why == "replan":
+            state.replans += 1
+            state.closed, desk.failures, desk.feedback = False, 0, ()
+
+
+def _desk(state: RunState, duty: ev.Duty) -> Desk:
+    return state.planning if duty == "plan" else state.answering
+
+
+def _close_desk(state: RunState, duty: ev.Duty, used: Amount | None) -> None:
+    desk = _desk(state, duty)
+    state.disown(Work(duty, NO_TASK, desk.number))
+    state.ledger.settle(desk.held, used)
+    desk.open, desk.held, desk.timer, desk.next = False, NOTHING, 0.0, None
+
+
+def _supervision_failed(state: RunState, event: ev.SupervisionFailed) -> None:
+    if event.duty == "refine":
+        attempts.close_refinement(state, state.tasks[event.task], event.used)
+        return
+    _close_desk(state, event.duty, event.used)
+    desk = _desk(state, event.duty)
+    desk.failures += 1
+    desk.feedback, desk.next = event.findings, "rejected" if event.findings else "failed"
+    if not event.findings:
+        wait = attempts.backoff(state, desk.failures, event.duty, event.number)
+        desk.timer = state.at + max(wait, event.failure.retry_after)
+
+
+def _tasks_added(state: RunState, event: ev.TasksAdded) -> None:
+    if event.done and state.planning.open:
+        _close_desk(state, "plan", event.used)
+        state.planning.failures, state.planning.feedback = 0, ()
+    if event.done:
+        state.closed, state.wake = event.closed, event.wake
+        state.planning.next = None if event.closed else "more"
+    state.combine = event.combine or state.combine
+    if event.tasks:
+        state.approved = not state.requested.policy.approve
+    add(state, event.tasks)
+
+
+def _answer_written(state: RunState, event: ev.AnswerWritten) -> None:
+    _close_desk(state, "answer", event.used)
+    state.answer = event.answer
+
+
+# --- tasks, outside their attempts
+
+
+def _task_expanded(state: RunState, event: ev.TaskExpanded) -> None:
+    progress = state.tasks[event.task]
+    del state.expandable[event.task]
+    progress.status, progress.items, progress.items_open = Status.EXPANDED, event.count, event.count
+    for index in range(event.count):
+        task = structs.replace(progress.task, id=TaskId(f"{event.task}[{index}]"), replaces=NO_TASK)
+        item = Progress(task, len(state.ordered), progress.round, rank=progress.rank, mother=progress, index=index)
+        state.ordered.append(item)
+        state.tasks[task.id] = item
+        enqueue(state, item)
+    state.unsettled += event.count
+    state.items += event.count
+    if not event.count:
+        state.joinable[event.task] = None
+
+
+def _task_joined(state: RunState, event: ev.TaskJoined) -> None:
+    del state.joinable[event.task]
+    settle(state, state.tasks[event.task], Status.DONE)
+
+
+def _result_reused(state: RunState, event: ev.ResultReused) -> None:
+    progress = state.tasks[event.task]
+    progress.result, progress.items = event.result, event.items
+    settle(state, progress, Status.DONE)
+
+
+def _task_failed(state: RunState, event: ev.TaskFailed) -> None:
+    progress = state.tasks[event.task]
+    for pending in (state.judged, state.joinable, state.expandable):
+        pending.pop(event.task, None)
+    progress.failure = event.failure
+    settle(state, progress, Status.FAILED)
+
+
+def _task_skipped(state: RunState, event: ev.TaskSkipped) -> None:
+    progress = state.tasks[event.task]
+    state.doomed.pop(event.task, None)
+    state.starved = state.starved or event.reason == "budget"
+    progress.skipped, progress.because = event.reason, event.because
+    settle(state, progress, Status.SKIPPED)
+
+
+# --- the run as a whole
+
+
+def _run_resumed(state: RunState, _event: ev.RunResumed) -> None:
+    for work in list(state.owing):
+        if work.kind == "attempt":
+            attempts.interrupt(state, state.tasks[work.task])
+        elif work.kind == "refine":
+            progress = state.tasks[work.task]
+            attempts.close_refinement(state, progress, None)
+            progress.refined = 0
+        else:
+            desk = _desk(state, work.kind)
+            why = desk.next
+            _close_desk(state, work.kind, None)
+            desk.redo, desk.next = True, why or "first"
+    for breaker in state.breakers.values():
+        forget_probe(breaker)
+
+
+def _time_ran_out(state: RunState, _event: ev.TimeRanOut) -> None:
+    state.time_up = True
+    _stop_all(state)
+    for progress in state.tasks.values():
+        if progress.settled:
+            continue
+        tried = progress.attempt > 0
+        progress.status, progress.timer = Status.FAILED if tried else Status.SKIPPED, 0.0
+        progress.skipped = None if tried else "deadline"
+        if tried and (progress.failure is None or progress.failure.kind != "uncertain"):
+            progress.failure = ev.Failure("deadline", "the time ran out before it was finished")
+    state.unsettled, state.closed, state.planning.next, state.input = 0, True, None, None
+    for pending in (state.judged, state.doomed, state.expandable, state.joinable, state.lanes, state.timers):
+        pending.clear()
+
+
+def _stop_all(state: RunState) -> None:
+    for work in list(state.owing):
+        if work.kind == "attempt":
+            progress = state.tasks[work.task]
+            doubt = progress.in_doubt()
+            attempts.close_attempt(state, progress, None)
+            if doubt:
+                progress.failure = attempts.DOUBT
+        elif work.kind == "refine":
+            attempts.close_refinement(state, state.tasks[work.task], None)
+        else:
+            _close_desk(state, work.kind, None)
+
+
+def _run_ended(state: RunState, event: ev.RunEnded) -> None:
+    _stop_all(state)
+    state.ended = event
+
+
+def _input_requested(state: RunState, event: ev.InputRequested) -> None:
+    state.input, state.asked = event, event.number
+    if event.what == "effect":
+        state.judged.pop(event.task, None)
+        state.tasks[event.task].status = Status.ASKING
+
+
+def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
+    asked = state.input
+    assert asked is not None, "admit lets nobody answer what was not asked"
+    state.input = None
+    if asked.what == "effect":
+        attempts.doubt_resolved(state, state.tasks[asked.task], event)
+    elif event.verdict == "approve":
+        state.approved = True
+    else:
+        drop_round(state)
+        if event.plan is not None:
+            _take_plan(state, event.plan)
+            state.approved = True
+        else:
+            finding = ev.Finding("rejected_by_person", "plan", event.feedback or "A person rejected this plan.")
+            state.closed, state.planning.next, state.planning.failures = False, "rejected", 0
+            state.planning.feedback = (finding,)
+
+
+def _results_offered(state: RunState, event: ev.ResultsOffered) -> None:
+    state.offers = {offer.key: (event.run, offer) for offer in event.offers}
+
+
+def _pause_set(state: RunState, event: ev.PauseSet) -> None:
+    state.paused = event.paused
+
+
+def _cancel_requested(state: RunState, event: ev.CancelRequested) -> None:
+    state.cancel = event
+
+
+def _nothing(_state: RunState, _event: ev.Noted) -> None:
+    pass
+
+
+FOLDS: dict[type, Callable[[RunState, Any], None]] = {
+    ev.AttemptStarted: attempts.attempt_started,
+    ev.AttemptSucceeded: attempts.attempt_succeeded,
+    ev.AttemptFailed: attempts.attempt_failed,
+    ev.StepStarted: attempts.step_started,
+    ev.StepFinished: attempts.step_finished,
+    ev.RetryScheduled: attempts.retry_scheduled,
+    ev.BackoffEnded: attempts.backoff_ended,
+    ev.TaskRefined: attempts.task_refined,
+    ev.SupervisionStarted: _supervision_started,
+    ev.SupervisionFailed: _supervision_failed,
+    ev.TasksAdded: _tasks_added,
+    ev.AnswerWritten: _answer_written,
+    ev.TaskExpanded: _task_expanded,
+    ev.TaskJoined: _task_joined,
+    ev.ResultReused: _result_reused,
+    ev.TaskFailed: _task_failed,
+    ev.TaskSkipped: _task_skipped,
+    ev.InputRequested: _input_requested,
+    ev.InputAnswered: _input_answered,
+    ev.ResultsOffered: _results_offered,
+    ev.RunResumed: _run_resumed,
+    ev.PauseSet: _pause_set,
+    ev.CancelRequested: _cancel_requested,
+    ev.TimeRanOut: _time_ran_out,
+    ev.RunEnded: _run_ended,
+    ev.Noted: _nothing,
+}
+"""One fold for each event; a test holds it against the union."""

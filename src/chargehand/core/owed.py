@@ -1,0 +1,71 @@
+"""`owed`: what the runtime must be doing now, when it must look again, and what each piece of work is given."""
+
+from collections.abc import KeysView
+
+from msgspec import Raw, Struct
+
+from chargehand.core.state import RunState, Step, Work
+from chargehand.core.view import Input, gaps, inputs, results
+from chargehand.terms.breaker import next_change
+from chargehand.terms.events import Finding, Gap
+from chargehand.terms.plan import Task
+from chargehand.terms.policy import Instant
+
+
+def owed(state: RunState) -> KeysView[Work]:
+    """Started and not yet answered."""
+    return state.owing.keys()
+
+
+def wake_at(state: RunState, now: Instant) -> Instant | None:
+    """The first instant after `now` at which `decide` may have more to say although nothing was reported."""
+    if state.ended is not None:
+        return None
+    times = [state.work_until] if not state.time_up else []
+    if state.timers:
+        times.append(state.timers[0][0])
+    times.extend(desk.timer for desk in (state.planning, state.answering) if desk.timer)
+    if state.lanes:
+        times.extend(next_change(one) for one in state.breakers.values() if one.opened)
+    return min((one for one in times if one > now), default=None)
+
+
+class Brief(Struct, frozen=True):
+    """What somebody needs to know to do one piece of work, and nothing else.
+
+    `inputs` are a task's inputs for an attempt, and every result there is for an answer. `steps` were recorded by this
+    attempt before a crash, `effects` (by request) by earlier attempts: neither is done again. For planning, `tasks` are
+    what the plan holds already, `findings` what was wrong with the last proposal, `gaps` what is still missing.
+    """
+
+    work: Work
+    goal: str
+    until: Instant
+    worker: str = ""
+    instruction: str = ""
+    inputs: tuple[Input, ...] = ()
+    steps: dict[int, Step] | None = None
+    effects: dict[str, Raw] | None = None
+    failure: str = ""
+    tasks: tuple[Task, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+
+def brief(state: RunState, work: Work) -> Brief:
+    """The brief for one piece of owed work."""
+    goal = state.requested.goal
+    if work.kind == "plan":
+        desk = state.planning
+        tasks = tuple(one.task for one in state.tasks.values())
+        missing = tuple(one for one in gaps(state) if one.status != "unfinished")
+        return Brief(work, goal, desk.timer, inputs=results(state), tasks=tasks, findings=desk.feedback, gaps=missing)
+    if work.kind == "answer":
+        return Brief(work, goal, state.answering.timer, inputs=results(state), gaps=gaps(state))
+    progress = state.tasks[work.task]
+    failure = progress.failure.message if progress.failure is not None else ""
+    instruction = progress.instruction or progress.task.instruction
+    given = inputs(state, progress)
+    return Brief(
+        work, goal, progress.timer, progress.worker, instruction, given, progress.steps, progress.effects, failure
+    )

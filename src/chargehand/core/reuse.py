@@ -1,0 +1,29 @@
+"""Build-system semantics: the same work on the same inputs need not be paid for twice.
+
+A task's key is a hash of who may do it, what is asked and what goes in; its own name is not part of it.
+"""
+
+from msgspec import Raw
+
+from chargehand.core.state import Progress, RunState, Status, candidates
+from chargehand.core.view import inputs
+from chargehand.terms.events import Offer
+from chargehand.terms.plan import digest
+
+
+def key_of(state: RunState, progress: Progress) -> str:
+    """The key of a task whose inputs are settled."""
+    task = progress.task
+    agents = (state.agents[name] for name in candidates(state, task.worker or task.match) if name in state.agents)
+    specs = [f"{agent.name}={agent.spec}" for agent in agents]
+    parts = [digest(*specs), task.instruction]
+    for one in inputs(state, progress):
+        parts.append(digest(bytes(one.value)) if one.value is not None else "gap")
+        parts.append(str(len(one.gaps)))
+    return digest(*parts)
+
+
+def offers(state: RunState) -> tuple[Offer, ...]:
+    """What a fork of this run may use again: every finished result, under its key."""
+    done = (one for one in state.tasks.values() if one.status is Status.DONE and one.result is not None)
+    return tuple(Offer(key_of(state, one), one.task.id, one.result or Raw(b"null"), one.items) for one in done)

@@ -1,0 +1,89 @@
+"""What the run as a whole does next: plan, ask a person, plan again, write the answer, end."""
+
+from chargehand.core.state import RunState, Status
+from chargehand.core.view import gaps
+from chargehand.terms import events as ev
+from chargehand.terms.budget import NOTHING
+from chargehand.terms.plan import NO_TASK
+from chargehand.terms.policy import Instant
+
+
+def supervise(state: RunState, now: Instant) -> list[ev.Event]:
+    """At most one event: each changes what follows."""
+    event = _next(state, now)
+    return [] if event is None else [event]
+
+
+def _next(state: RunState, now: Instant) -> ev.Event | None:
+    if state.cancel is not None:
+        return ev.RunEnded("cancelled", "cancelled", gaps(state))
+    if state.time_up:
+        return _finish(state, now)
+    if state.input is not None or state.planning.open:
+        return None
+    if not state.approved and state.planning.next in (None, "more"):
+        return ev.InputRequested(state.asked + 1, "plan")
+    if state.planning.next is not None:
+        return _plan(state, now, state.planning.next)
+    if state.unsettled:
+        return None
+    if _may_replan(state):
+        return _started(state, "plan", now, "replan")
+    return _finish(state, now)
+
+
+def _plan(state: RunState, now: Instant, why: ev.Why) -> ev.Event | None:
+    desk = state.planning
+    if why == "more" and state.unsettled and not (state.wake == "any" and state.fresh):
+        return None
+    broke = not state.ledger.covers(state.requested.roster.supervision, keep=state.requested.budget.floor)
+    if desk.failures >= state.requested.policy.limits.plans or broke:
+        if state.tasks:  # what there is must do
+            return ev.TasksAdded(desk.number, (), closed=True)
+        return ev.RunEnded("failed", "budget" if broke else "no_plan")
+    return _started(state, "plan", now, why) if now >= desk.timer else None
+
+
+def _may_replan(state: RunState) -> bool:
+    return (
+        state.replans < state.requested.policy.limits.replans
+        and state.ledger.covers(state.requested.roster.supervision, keep=state.requested.budget.floor)
+        and bool(gaps(state))
+    )
+
+
+def _started(state: RunState, duty: ev.Duty, now: Instant, why: ev.Why = "first") -> ev.Event:
+    requested = state.requested
+    desk = state.planning if duty == "plan" else state.answering
+    last = state.work_until if duty == "plan" else requested.deadline + requested.policy.grace
+    until = min(now + requested.policy.supervision, last)
+    reserve = None if requested.roster.supervision == NOTHING else requested.roster.supervision
+    return ev.SupervisionStarted(duty, desk.number + (not desk.redo), until, NO_TASK, why, reserve)
+
+
+def _finish(state: RunState, now: Instant) -> ev.Event | None:
+    """The answer, if one is wanted, there is something to answer from and it can still be had; then the end."""
+    desk, policy = state.answering, state.requested.policy
+    if desk.open:
+        return None
+    done = any(one.status is Status.DONE for one in state.tasks.values())
+    wanted = state.combine != "none" and state.answer is None and done and desk.failures < policy.limits.answers
+    if (
+        wanted
+        and now < state.requested.deadline + policy.grace
+        and state.ledger.covers(state.requested.roster.supervision)
+    ):
+        return _started(state, "answer", now) if now >= desk.timer else None
+    return _ending(state, done=done)
+
+
+def _ending(state: RunState, *, done: bool) -> ev.RunEnded:
+    missing = gaps(state)
+    cause: ev.EndReason | None = "deadline" if state.time_up else "budget" if state.starved else None
+    if state.time_up and not state.approved and not done:
+        return ev.RunEnded("needs_input", "no_input", missing)
+    if not done:
+        return ev.RunEnded("failed", cause or ("no_results" if state.tasks else "no_plan"), missing)
+    if missing or (state.combine != "none" and state.answer is None):
+        return ev.RunEnded("partial", cause or "gaps", missing)
+    return ev.RunEnded("complete", "done")

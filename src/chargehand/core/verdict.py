@@ -1,0 +1,38 @@
+"""A failed attempt: again, better, by another, or not at all."""
+
+from chargehand.core.attempts import backoff
+from chargehand.core.state import Progress, RunState, line_of
+from chargehand.terms import events as ev
+from chargehand.terms.budget import NOTHING
+from chargehand.terms.policy import Instant
+
+
+def verdict(state: RunState, progress: Progress, now: Instant) -> ev.Event | None:
+    """What becomes of a failed task; None while somebody else's question is being asked."""
+    failure, policy, task = progress.failure, state.requested.policy, progress.task.id
+    assert failure is not None, "only failed tasks are judged"
+    if failure.kind == "uncertain" and policy.uncertain == "ask":
+        return ev.InputRequested(state.asked + 1, "effect", task) if state.input is None else None
+    if failure.kind in ("uncertain", "budget", "deadline"):
+        return ev.TaskFailed(task, failure)
+    allowed = policy.retry.fallback_attempts if progress.tried else policy.retry.attempts
+    parked = failure.retry_after > policy.retry.obey_retry_after
+    if progress.failures >= allowed or failure.permanent or parked:
+        gone = (progress.worker, *progress.tried)
+        other = next((one for one in line_of(state, progress.task) if one in state.agents and one not in gone), None)
+        return ev.RetryScheduled(task, now, other) if other else ev.TaskFailed(task, failure)
+    if failure.kind != "logic":
+        wait = max(backoff(state, progress.failures, task, progress.attempt), failure.retry_after)
+        return ev.RetryScheduled(task, now + wait)
+    return _refinement(state, progress, now) or ev.RetryScheduled(task, now)
+
+
+def _refinement(state: RunState, progress: Progress, now: Instant) -> ev.Event | None:
+    policy, reserve = state.requested.policy, state.requested.roster.supervision
+    if not policy.refine or progress.refined >= progress.failures:
+        return None
+    if not state.ledger.covers(reserve, keep=state.requested.budget.floor):
+        return None  # a plain retry is better than none
+    until = min(now + policy.supervision, state.work_until)
+    held = None if reserve == NOTHING else reserve
+    return ev.SupervisionStarted("refine", progress.failures, until, progress.task.id, reserve=held)

@@ -1,0 +1,90 @@
+"""What a task and a run look like to those who work on them: inputs, results and gaps, read off the state."""
+
+import msgspec
+from msgspec import Raw, Struct
+
+from chargehand.core.state import Progress, RunState, Status
+from chargehand.terms.events import Gap
+from chargehand.terms.plan import TaskId, needs
+
+_LIST = msgspec.json.Decoder(list[Raw])
+
+
+class Input(Struct, frozen=True):
+    """What one needed task delivers: a value, a gap, or (a list with holes) both."""
+
+    task: TaskId
+    value: Raw | None
+    gaps: tuple[Gap, ...] = ()
+
+
+def inputs(state: RunState, progress: Progress) -> tuple[Input, ...]:
+    """Exactly what a task is given: the results it needs, and typed gaps for what is missing."""
+    task = progress.task
+    if not task.after and not task.for_each:
+        return ()
+    found: list[Input] = []
+    for need_id, need in needs(task):
+        needed = state.tasks[need_id]
+        if need == "quorum" and progress.taken is not None and need_id not in progress.taken:
+            continue
+        if need == "quorum" and progress.taken is None and needed.status is not Status.DONE:
+            continue
+        if need_id == task.for_each and progress.index >= 0:
+            found.append(Input(need_id, _elements(state, needed)[progress.index]))
+        else:
+            found.append(delivered(state, needed))
+    return tuple(found)
+
+
+def delivered(state: RunState, progress: Progress) -> Input:
+    """What a settled task hands on."""
+    task = progress.task.id
+    if progress.status is not Status.DONE:
+        return Input(task, None, (gap(progress),))
+    if progress.result is not None:
+        return Input(task, progress.result)
+    items = [state.tasks[TaskId(f"{task}[{index}]")] for index in range(progress.items)]
+    values = (bytes(item.result) if item.result is not None else b"null" for item in items)
+    holes = tuple(gap(item) for item in items if item.status is not Status.DONE)
+    return Input(task, Raw(b"[" + b",".join(values) + b"]"), holes)
+
+
+def _elements(state: RunState, source: Progress) -> list[Raw]:
+    if source.elements is None:  # scratch: opened once, however many items there are
+        value = delivered(state, source).value
+        source.elements = _LIST.decode(bytes(value)) if value is not None else []
+    return source.elements
+
+
+def gap(progress: Progress) -> Gap:
+    """Why there is nothing from this task."""
+    task = progress.task.id
+    if progress.status is Status.FAILED and progress.failure is not None:
+        return Gap(task, "failed", progress.failure.kind, progress.failure.message)
+    if progress.status is Status.SKIPPED:
+        reason = progress.skipped or "input"
+        said = {
+            "input": f"it needs {progress.because!r}, which did not deliver",
+            "budget": "the budget was too small for it",
+            "deadline": "the time ran out before it could start",
+            "person": "a person skipped it",
+        }
+        return Gap(task, "skipped", reason, said[reason], progress.because)
+    return Gap(task, "unfinished", "unfinished", "the run ended before it was finished")
+
+
+def gaps(state: RunState) -> tuple[Gap, ...]:
+    """Every task the answer has to do without, unless another one that replaces it was done."""
+    replaced = {one.task.replaces for one in state.tasks.values() if one.status is Status.DONE and one.task.replaces}
+    missing = (one for task, one in state.tasks.items() if one.status is not Status.DONE and task not in replaced)
+    return tuple(gap(one) for one in missing)
+
+
+def results(state: RunState) -> tuple[Input, ...]:
+    """Every result there is to answer from; the items of a list that was put together come with the list."""
+    return tuple(
+        delivered(state, one)
+        for one in state.tasks.values()
+        if one.status is Status.DONE and (one.mother is None or one.mother.status is not Status.DONE)
+    )

@@ -1,0 +1,19 @@
+"""The time of a run: follows the wall clock, but never goes back and never jumps while a process lives."""
+
+import time
+from collections.abc import Callable
+from typing import TypeAlias
+
+from chargehand.terms.policy import Instant
+
+Clock: TypeAlias = Callable[[], Instant]
+
+
+def steady(wall: Clock = time.time, ticks: Clock = time.monotonic, *, least: Instant = 0.0) -> Clock:
+    """A clock that starts at the wall's time, or at `least` if the wall was set back, and then only ticks."""
+    start, first = max(wall(), least), ticks()
+
+    def now() -> Instant:
+        return start + (ticks() - first)
+
+    return now

@@ -1,0 +1,208 @@
+"""Drive one run to its end: decide, write, then make what is running equal to what is owed, then wait.
+
+Nothing is acted on before it is in the journal. Where runs come from is `driver`'s business.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from chargehand.agents.crew import Crew
+from chargehand.core.admit import admit
+from chargehand.core.decide import decide
+from chargehand.core.fold import fold
+from chargehand.core.owed import brief, wake_at
+from chargehand.core.state import RunState, Work
+from chargehand.errors import ChargehandError, PlanInvalid, Refused, StoreUnavailable
+from chargehand.runtime.clock import Clock
+from chargehand.runtime.hand import perform
+from chargehand.stores.codec import encode
+from chargehand.stores.journal import Journal, Lease
+from chargehand.terms import events as ev
+
+logger = logging.getLogger(__name__)
+
+Listener: TypeAlias = Callable[[str, Sequence[ev.Entry]], None]
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
+
+
+class Drive:
+    """One run under way in this process."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        crew: Crew,
+        lease: Lease,
+        state: RunState,
+        clock: Clock,
+        listener: Listener | None = None,
+        *,
+        unwritten: Sequence[ev.Entry] = (),
+    ) -> None:
+        self.state = state
+        self.run = lease.run
+        self.crew = crew
+        self._journal = journal
+        self._lease = lease
+        self._clock = clock
+        self._listener = listener
+        self._inbox: list[tuple[ev.Event, asyncio.Future[None] | None]] = []
+        self._unwritten = list(unwritten)
+        self._urgent = bool(unwritten)
+        self._waiting: list[asyncio.Future[None]] = []
+        self._running: dict[Work, asyncio.Task[None]] = {}
+        self._bell: asyncio.Future[None] | None = None
+        self._alarm: tuple[float, asyncio.TimerHandle] | None = None
+
+    # --- from outside
+
+    def tell(self, report: ev.Event) -> None:
+        """Report something; what becomes of it is not waited for."""
+        self._inbox.append((report, None))
+        self._ring()
+
+    async def ask(self, report: ev.Event) -> None:
+        """Report something and wait until it is journaled; Refused if it does not fit, NotJson if it cannot be kept."""
+        encode(report)
+        future = asyncio.get_running_loop().create_future()
+        self._inbox.append((report, future))
+        self._ring()
+        await future
+
+    def note(self, event: ev.Noted) -> None:
+        """Write this along with whatever is written next."""
+        encode(event)
+        urgent = self._urgent
+        self._record(event, max(self._clock(), self.state.at))
+        self._urgent = urgent
+
+    # --- the loop
+
+    async def to_end(self, *, first: Sequence[ev.Event] = (), wait_for_input: bool = False) -> None:
+        """Drive until the run has ended or, unless told to wait, nothing goes on without a person."""
+        trouble: ChargehandError | None = None
+        for event in first:  # refused before anything is written, so that whoever sent it hears of it
+            self._record(admit(self.state, event), max(self._clock(), self.state.at))
+        async with asyncio.TaskGroup() as jobs:
+            try:
+                await self._loop(jobs, wait_for_input=wait_for_input)
+            except ChargehandError as error:
+                trouble = error  # raised bare below; from here it would arrive wrapped in a group
+            finally:
+                self._stop()
+        if trouble is not None:
+            raise trouble
+
+    async def _loop(self, jobs: asyncio.TaskGroup, *, wait_for_input: bool) -> None:
+        state = self.state
+        while True:
+            now = max(self._clock(), state.at)
+            self._take_in(now)
+            while found := decide(state, now):
+                for event in found:
+                    self._record(event, now)
+            if self._urgent:
+                await self._write()
+            self._align(jobs)
+            if state.ended is not None:
+                return
+            if not wait_for_input and self._stuck_without_a_person():
+                return
+            await self._wait(now)
+
+    def _stuck_without_a_person(self) -> bool:
+        state = self.state
+        startable = state.approved and bool(state.lanes)
+        return not (state.input is None or state.owing or state.timers or startable or self._inbox)
+
+    def _take_in(self, now: float) -> None:
+        inbox, self._inbox = self._inbox, []
+        for report, future in inbox:
+            try:
+                self._record(admit(self.state, report), now)
+            except (Refused, PlanInvalid) as error:
+                if future is None:
+                    logger.info("refused %s: %s", type(report).__name__, error)
+                elif not future.done():
+                    future.set_exception(error)
+            else:
+                if future is not None:
+                    self._waiting.append(future)
+
+    def _record(self, event: ev.Event, now: float) -> None:
+        entry = ev.Entry(self.state.seq + 1, now, event)
+        fold(self.state, entry)
+        self._unwritten.append(entry)
+        self._urgent = True
+
+    async def _write(self) -> None:
+        entries, self._unwritten, self._urgent = self._unwritten, [], False
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                await self._journal.append(self._lease, entries)
+                break
+            except StoreUnavailable as error:
+                if self._clock() > self.state.requested.deadline + self.state.requested.policy.grace:
+                    raise
+                logger.warning("run %s is held up: %s", self.run, error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+        self._announce(entries)
+
+    def _announce(self, entries: Sequence[ev.Entry]) -> None:
+        if self._listener is None:
+            return
+        try:
+            self._listener(self.run, entries)
+        except Exception:  # an onlooker's mistake must not end what it looks at
+            logger.exception("the listener of run %s failed", self.run)
+
+    def _align(self, jobs: asyncio.TaskGroup) -> None:
+        state, running = self.state, self._running
+        for work in state.touched:
+            if work in state.owing:
+                if work not in running:
+                    running[work] = jobs.create_task(perform(self, work, brief(state, work)))
+            elif (job := running.pop(work, None)) is not None:
+                job.cancel()
+        state.touched.clear()
+
+    async def _wait(self, decided: float) -> None:
+        if self._inbox:
+            return
+        loop = asyncio.get_running_loop()
+        at = wake_at(self.state, decided)  # not the present: writing took time, and something may have come due
+        if self._alarm is not None and self._alarm[0] != at:
+            self._alarm[1].cancel()
+            self._alarm = None
+        if self._alarm is None and at is not None:
+            self._alarm = (at, loop.call_later(max(0.0, at - self._clock()), self._rang))
+        self._bell = loop.create_future()
+        await self._bell
+
+    def _rang(self) -> None:
+        self._alarm = None
+        self._ring()
+
+    def _ring(self) -> None:
+        if self._bell is not None and not self._bell.done():
+            self._bell.set_result(None)
+
+    def _stop(self) -> None:
+        if self._alarm is not None:
+            self._alarm[1].cancel()
+        for job in self._running.values():
+            job.cancel()
+        for future in self._waiting:
+            future.cancel()
+        for _, future in self._inbox:
+            if future is not None:
+                future.cancel()

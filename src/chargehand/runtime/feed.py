@@ -1,0 +1,117 @@
+"""What is written, to whoever wants to see it: first what the journal has, then live, in order, each entry once.
+
+A reader never holds a driver up: one that falls behind goes back to reading the journal. Only what a driver of this
+process writes arrives live.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
+from weakref import WeakSet, WeakValueDictionary
+
+from chargehand.errors import Refused, RunUnknown
+from chargehand.stores.journal import Journal
+from chargehand.terms.events import Entry, RunEnded
+
+MOST = 1000
+"""How many entries wait for a reader before it has to fetch them from the journal."""
+
+
+class Feed:
+    """A driver's listener with any number of readers. It forgets a reader that nobody holds any more."""
+
+    def __init__(self, journal: Journal, *, most: int = MOST) -> None:
+        self._journal = journal
+        self._most = most
+        self._readers: WeakValueDictionary[str, WeakSet[Reader]] = WeakValueDictionary()
+
+    def __call__(self, run: str, entries: Sequence[Entry]) -> None:
+        for reader in tuple(self._readers.get(run, ())):
+            reader.hear(entries)
+
+    def subscribe(self, run: str, after: int = 0, *, expected: bool = False) -> "Reader":
+        """The entries of a run that follow number `after`, up to the end of the run.
+
+        A run without entries is RunUnknown to the reader, unless it is `expected` to begin.
+        """
+        mates = self._readers.setdefault(run, WeakSet())
+        reader = Reader(self._journal, run, after, self._most, mates, expected=expected)
+        mates.add(reader)
+        return reader
+
+    @property
+    def readers(self) -> int:
+        """How many there are."""
+        return sum(map(len, self._readers.values()))
+
+
+class Reader(AsyncIterator[Entry]):
+    """One reader's place in a run. Nothing is lost when a wait is cancelled or raises: ask for the next again."""
+
+    def __init__(
+        self, journal: Journal, run: str, after: int, most: int, mates: "WeakSet[Reader]", *, expected: bool
+    ) -> None:
+        self._mates = mates  # the feed knows them only as long as one of them does
+        self._journal = journal
+        self._run = run
+        self._seen = max(after, 0)
+        self._most = most
+        self._expected = expected
+        self._past: deque[Entry] = deque()
+        self._live: deque[Entry] = deque()
+        self._behind = True
+        self._over = False
+        self._bell = asyncio.Event()
+
+    def hear(self, entries: Iterable[Entry]) -> None:
+        """Take what was written just now, or, if that is too much, note that the journal has it."""
+        if self._behind or self._over:
+            return
+        self._live.extend(entries)
+        if len(self._live) > self._most:
+            self._fall_behind()
+        self._bell.set()
+
+    def _fall_behind(self) -> None:
+        self._live.clear()
+        self._behind = True
+
+    async def __anext__(self) -> Entry:
+        while not self._over:
+            if (entry := self._next()) is not None:
+                self._seen = entry.seq
+                self._over = isinstance(entry.event, RunEnded)
+                return entry
+            if self._behind:
+                await self._catch_up()
+            else:
+                self._bell.clear()
+                await self._bell.wait()
+        raise StopAsyncIteration
+
+    def _next(self) -> Entry | None:
+        for line in (self._past, self._live):
+            while line:
+                entry = line.popleft()
+                if entry.seq == self._seen + 1:
+                    return entry
+                if entry.seq > self._seen:  # somebody else wrote in between
+                    self._fall_behind()
+        return None
+
+    async def _catch_up(self) -> None:
+        # from here on what is written is heard: it is in the journal's answer, or in the line, or in both
+        self._behind = False
+        try:
+            found = await self._journal.read(self._run, after=max(self._seen - 1, 0))
+        except BaseException as error:
+            if self._expected and not self._seen and isinstance(error, RunUnknown):
+                return
+            self._fall_behind()
+            raise
+        if self._seen and not found:
+            self._fall_behind()
+            raise Refused(f"run {self._run!r} has no entry {self._seen} yet; read on from one that it has")
+        # the last entry seen comes along, to tell whether it was the end
+        self._over = bool(self._seen) and isinstance(found[0].event, RunEnded)
+        self._past.extend(found)

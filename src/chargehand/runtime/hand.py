@@ -1,0 +1,163 @@
+"""Do one piece of owed work and report what came of it. A worker's mistake is its task's failure, never the run's."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, cast
+
+import msgspec
+
+from chargehand.agents.crew import Crew, Done, Proposal, WorkFailed
+from chargehand.core.owed import Brief
+from chargehand.core.state import Work
+from chargehand.errors import NotJson, Refused
+from chargehand.stores.codec import encode
+from chargehand.terms import events as ev
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.events import Effect
+from chargehand.terms.plan import Task, digest
+from chargehand.terms.value import decode_value, encode_value
+
+
+class Line(Protocol):
+    """Where reports go."""
+
+    run: str
+    crew: Crew
+
+    def tell(self, report: ev.Event) -> None: ...
+
+    async def ask(self, report: ev.Event) -> None: ...
+
+    def note(self, event: ev.Noted) -> None: ...
+
+
+async def perform(line: Line, work: Work, brief: Brief) -> None:
+    """Do the work; always report, unless it was cancelled because nobody is owed it any more."""
+    try:
+        report = await _VERBS[work.kind](line, work, brief, _Hand(line, work, brief))
+    except WorkFailed as error:
+        report = _failed(work, error.failure, error.used)
+    except asyncio.CancelledError:
+        job = asyncio.current_task()
+        if job is None or job.cancelling():
+            raise
+        report = _failed(work, ev.Failure("logic", "the worker gave up by cancelling itself"))
+    except Exception as error:  # noqa: BLE001 - whatever a worker raises fails its own work only
+        report = _failed(work, _blame(error))
+    line.tell(_kept(work, report))
+
+
+def _kept(work: Work, report: ev.Event) -> ev.Event:
+    """The report if it can be written; else the failure of whoever made it."""
+    try:
+        encode(report)
+    except NotJson as error:
+        return _failed(work, ev.Failure("logic", f"what came of it cannot be kept: {error}: {ascii(report)[:500]}"))
+    return report
+
+
+def _blame(error: Exception) -> ev.Failure:
+    if isinstance(error, TimeoutError):
+        return ev.Failure("timeout", str(error) or "the worker timed out")
+    if isinstance(error, ConnectionError):
+        return ev.Failure("network", f"{type(error).__name__}: {error}")
+    if isinstance(error, MemoryError):
+        return ev.Failure("resource", "out of memory")
+    if isinstance(error, NotJson):
+        return ev.Failure("logic", f"the result cannot be kept: {error}")
+    return ev.Failure("logic", f"{type(error).__name__}: {error}")
+
+
+def _failed(work: Work, failure: ev.Failure, used: Amount | None = None) -> ev.Event:
+    if work.kind == "attempt":
+        return ev.AttemptFailed(work.task, work.number, failure, used)
+    return ev.SupervisionFailed(work.kind, work.number, failure, work.task, used=used)
+
+
+_PROPOSALS = msgspec.json.Decoder(Proposal)
+
+
+def _proposal(found: Proposal) -> Proposal:
+    return _PROPOSALS.decode(msgspec.json.encode(found))
+
+
+async def _attempt(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Event:
+    done = await line.crew.attempt(brief, hand)
+    items = len(cast("list[object]", done.value)) if isinstance(done.value, list | tuple) else -1
+    return ev.AttemptSucceeded(work.task, work.number, encode_value(cast("object", done.value)), items, done.used)
+
+
+async def _plan(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Event:
+    found = _proposal(await line.crew.plan(brief, hand))
+    return ev.TasksAdded(work.number, found.tasks, found.combine, closed=found.closed, wake=found.wake, used=found.used)
+
+
+async def _refine(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Event:
+    refined = await line.crew.refine(brief, hand)
+    return ev.TaskRefined(work.task, work.number, refined.instruction, refined.used)
+
+
+async def _answer(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Event:
+    done = await line.crew.answer(brief, hand)
+    return ev.AnswerWritten(work.number, encode_value(done.value), done.used)
+
+
+_VERBS = {"attempt": _attempt, "plan": _plan, "refine": _refine, "answer": _answer}
+
+
+class _Hand:
+    def __init__(self, line: Line, work: Work, brief: Brief) -> None:
+        self._line = line
+        self._work = work
+        self._recorded = brief.steps or {}
+        self._effects = brief.effects or {}
+        self._number = 0
+
+    async def step(
+        self,
+        name: str,
+        call: Callable[[str], Awaitable[Done]],
+        *,
+        request: str = "",
+        effect: Effect = "read",
+        reserve: Amount = NOTHING,
+    ) -> object:
+        if self._work.kind != "attempt":
+            raise Refused("only attempts record steps")
+        asked = digest(name, request)
+        if effect == "effect" and asked in self._effects:
+            return decode_value(self._effects[asked])
+        task, attempt = self._work.task, self._work.number
+        self._number += 1
+        recorded = self._recorded.get(self._number)
+        if recorded is not None and recorded.result is not None and recorded.request == asked:
+            return decode_value(recorded.result)
+        if recorded is not None:
+            self._diverge()
+            return await self.step(name, call, request=request, effect=effect, reserve=reserve)
+        number = self._number
+        held = None if reserve == NOTHING else reserve
+        try:
+            await self._line.ask(ev.StepStarted(task, attempt, number, name, effect, asked, held))
+        except Refused as error:
+            raise WorkFailed(ev.Failure("budget", str(error))) from error
+        done = await call(f"{self._line.run}/{task}/{attempt}/{number}")
+        result = encode_value(done.value)
+        await self._line.ask(ev.StepFinished(task, attempt, number, result, used=done.used))
+        return decode_value(result)
+
+    def _diverge(self) -> None:
+        """It asks for something else this time: of what was recorded only the effects count, which stay done."""
+        self.note(f"step {self._number} diverged from what was recorded and is made anew")
+        done = [step for step in self._recorded.values() if step.effect == "effect"]
+        more = {step.request: step.result for step in done if step.result is not None}
+        self._effects, self._number, self._recorded = {**self._effects, **more}, max(self._recorded), {}
+
+    async def grow(self, tasks: Sequence[Task]) -> None:
+        if self._work.kind != "plan":
+            raise Refused("only planners grow a plan")
+        checked = _proposal(Proposal(tuple(tasks)))
+        await self._line.ask(ev.TasksAdded(self._work.number, checked.tasks, done=False, closed=False))
+
+    def note(self, text: str) -> None:
+        self._line.note(ev.Noted(text, self._work.task, self._work.number))

@@ -1,0 +1,132 @@
+"""A SQLite file: opening it, its schema, and its errors in words. What the rows mean is not decided here."""
+
+import sqlite3
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+from chargehand.errors import Corrupt, StoreError, StoreUnavailable
+from chargehand.terms.policy import Seconds
+
+Durability = Literal["machine", "process"]
+"""What an acknowledged entry survives: the loss of power, or only the end of the process."""
+
+Connect = Callable[[Path, Seconds], sqlite3.Connection]
+
+_APPLICATION = 1130915684  # "Chgd": no other program's database is mistaken for a journal
+_SCHEMA = ("001.sql",)
+_SYNCHRONOUS: dict[Durability, str] = {
+    "machine": "PRAGMA synchronous = FULL",
+    "process": "PRAGMA synchronous = NORMAL",
+}
+_WORDS = {
+    sqlite3.SQLITE_FULL: "the disk is full; free some space",
+    sqlite3.SQLITE_READONLY: "it is read-only; make the file and its directory writable",
+    sqlite3.SQLITE_BUSY: "another program holds a lock on it; close that program",
+    sqlite3.SQLITE_LOCKED: "another program holds a lock on it; close that program",
+    sqlite3.SQLITE_PROTOCOL: "another program stands still while it holds a lock on it; end that program",
+    sqlite3.SQLITE_IOERR: "the disk reports an error; check the disk",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that its directory exists and may be entered",
+    sqlite3.SQLITE_PERM: "access is denied; change the permissions",
+    sqlite3.SQLITE_NOMEM: "memory ran out; free some",
+}
+_FOR_ALL = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+    }
+)
+
+
+def connect(path: Path, patience: Seconds) -> sqlite3.Connection:
+    """A connection that waits this long for locks, without transactions of its own making."""
+    return sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+
+
+def open_writer(path: Path, patience: Seconds, durability: Durability, connect: Connect) -> sqlite3.Connection:
+    connection = connect(path, patience)
+    try:
+        _check(connection, path)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(_SYNCHRONOUS[durability])
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: Path, patience: Seconds, connect: Connect) -> sqlite3.Connection:
+    connection = connect(path, patience)
+    try:
+        connection.execute("PRAGMA query_only = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _number(connection: sqlite3.Connection, question: str) -> int:
+    return int(connection.execute(question).fetchone()[0])
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    # before anything is changed: it may be somebody else's file
+    if _number(connection, "PRAGMA application_id") != _APPLICATION:
+        if _number(connection, "SELECT count(*) FROM sqlite_master"):
+            raise StoreError(f"{path} is a database of another program; name another file for the journal")
+        return
+    version = _number(connection, "PRAGMA user_version")
+    if version > len(_SCHEMA):
+        raise Corrupt(
+            f"{path} has schema {version} and this chargehand knows {len(_SCHEMA)}: "
+            "a newer version wrote it; upgrade chargehand"
+        )
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the schema up to date, within the transaction that is open."""
+    version = _number(connection, "PRAGMA user_version")
+    for name in _SCHEMA[version:]:
+        script = resources.files("chargehand.stores").joinpath("schema", name).read_text(encoding="utf-8")
+        for statement in script.split(";"):
+            connection.execute(statement)
+
+
+def undo(connection: sqlite3.Connection) -> None:
+    """Roll back where a transaction is open; after some errors SQLite has done so itself."""
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+
+
+def concerns_all(error: Exception) -> bool:
+    """Whether everybody who writes now would meet the same error."""
+    return _code(error) in _FOR_ALL
+
+
+def explain(error: Exception, path: Path) -> StoreError:
+    """What went wrong, in words, by who can act."""
+    found = _explained(error, path)
+    found.__cause__ = error
+    return found
+
+
+def _explained(error: Exception, path: Path) -> StoreError:
+    code = _code(error)
+    if code in _WORDS:
+        return StoreUnavailable(f"{path} cannot be used: {_WORDS[code]}, and try again. Nothing was lost ({error})")
+    if code == sqlite3.SQLITE_NOTADB:
+        return StoreError(f"{path} is not a journal, nor any SQLite database; name another file ({error})")
+    if code == sqlite3.SQLITE_CORRUPT:
+        return Corrupt(f"{path} is damaged; restore it from a backup ({error})")
+    if isinstance(error, sqlite3.Error | OSError) and code != sqlite3.SQLITE_CONSTRAINT:
+        return StoreUnavailable(f"{path} could not be used: {error}. Nothing was lost; try again")
+    return StoreError(f"{path} could not take what it was given: {error}")
+
+
+def _code(error: Exception) -> int:
+    # the low byte is the kind, the rest a detail of it
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF

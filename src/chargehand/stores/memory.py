@@ -1,0 +1,80 @@
+"""A journal that ends with the process. It keeps encoded bytes: they are small, and prove that events can be read back.
+
+Nothing here waits, so it may serve a simulated loop. Not safe for several threads.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct, field
+
+from chargehand.errors import RunUnknown
+from chargehand.stores.blobs import LIMIT, Blobs, MemoryBlobs
+from chargehand.stores.codec import TAGS, decode_entry, encode_entry
+from chargehand.stores.journal import Lease, RunRow, check_claim, check_name, check_numbers, differs, fenced, misfit
+from chargehand.terms.events import Entry
+
+
+class _Stream(Struct, eq=False):
+    """One run. A body that is a `str` is the reference of a blob."""
+
+    epoch: int = 0
+    held: bool = False
+    bodies: list[bytes | str] = field(default_factory=list[bytes | str])
+
+
+class MemoryJournal:
+    def __init__(self, blobs: Blobs | None = None) -> None:
+        self._blobs = MemoryBlobs() if blobs is None else blobs
+        self._streams: dict[str, _Stream] = {}
+
+    async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
+        check_name(run)
+        stream = self._streams.get(run) or _Stream()
+        check_claim(run, seq=len(stream.bodies), held=stream.held, new=new, steal=steal)
+        self._streams[run] = stream
+        stream.epoch += 1
+        stream.held = True
+        return Lease(run, stream.epoch, len(stream.bodies))
+
+    async def append(self, lease: Lease, entries: Sequence[Entry]) -> None:
+        if not entries:
+            return
+        check_numbers(lease.run, entries)
+        stream = self._streams.get(lease.run)
+        if stream is None or stream.epoch != lease.epoch or not stream.held:
+            raise fenced(lease.run, lease.epoch)
+        bodies = [body if len(body) <= LIMIT else self._blobs.put(body) for body in map(encode_entry, entries)]
+        before, last = entries[0].seq - 1, entries[-1].seq
+        stored = len(stream.bodies)
+        if stored == before:
+            stream.bodies += bodies
+        elif stored < last:
+            raise misfit(lease.run, stored, before + 1)
+        elif stream.bodies[before:last] != bodies:
+            raise differs(lease.run, before + 1)
+        lease.seq = max(lease.seq, last)
+
+    async def read(self, run: str, *, after: int = 0) -> list[Entry]:
+        stream = self._streams.get(run)
+        if stream is None or not stream.bodies:
+            raise RunUnknown(run)
+        return [self._entry(run, stream, seq) for seq in range(max(after, 0) + 1, len(stream.bodies) + 1)]
+
+    def _entry(self, run: str, stream: _Stream, seq: int) -> Entry:
+        body = stream.bodies[seq - 1]
+        return decode_entry(self._blobs.get(body) if isinstance(body, str) else body, run=run, seq=seq)
+
+    async def release(self, lease: Lease) -> None:
+        stream = self._streams.get(lease.run)
+        if stream is not None and stream.epoch == lease.epoch:
+            stream.held = False
+
+    async def runs(self) -> list[RunRow]:
+        return [self._row(run, stream) for run, stream in sorted(self._streams.items()) if stream.bodies]
+
+    def _row(self, run: str, stream: _Stream) -> RunRow:
+        first, last = self._entry(run, stream, 1), self._entry(run, stream, len(stream.bodies))
+        return RunRow(run, last.seq, first.at, last.at, TAGS[type(last.event)], stream.epoch, stream.held)
+
+    async def close(self) -> None:
+        """Nothing to let go of: what was written can still be read."""

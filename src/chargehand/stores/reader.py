@@ -1,0 +1,90 @@
+"""Looking into a journal file without taking it over: a run can be looked at while another process drives it."""
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from msgspec import Struct
+
+from chargehand.errors import Refused, StoreError
+from chargehand.stores import rows
+from chargehand.stores.blobs import FileBlobs
+from chargehand.stores.database import connect, explain, open_reader
+from chargehand.stores.journal import RunRow, check_name
+from chargehand.terms.events import Entry, RunEnded
+
+_PATIENCE = 5.0
+
+
+class Found(Struct, frozen=True):
+    """One run in a listing: its row, how it ended if it did, and whether a living process drives it."""
+
+    row: RunRow
+    ended: RunEnded | None
+    driven: bool
+
+
+def read_run(journal: Path, run: str) -> list[Entry]:
+    """Every entry of a run; RunUnknown if there is none."""
+    check_name(run)
+    with closing(_opened(journal)) as connection:
+        try:
+            return rows.read(connection, _blobs(journal), run, 0)
+        except sqlite3.Error as error:
+            raise explain(error, journal) from error
+
+
+def read_runs(journal: Path) -> list[Found]:
+    """Every run, the latest first."""
+    with closing(_opened(journal)) as connection:
+        try:
+            found = [_found(connection, journal, row) for row in rows.listing(connection)]
+        except sqlite3.Error as error:
+            raise explain(error, journal) from error
+    return sorted(found, key=lambda one: one.row.started, reverse=True)
+
+
+def _found(connection: sqlite3.Connection, journal: Path, row: RunRow) -> Found:
+    ended: RunEnded | None = None
+    if row.type == "run.ended":
+        last = rows.read(connection, _blobs(journal), row.run, row.seq - 1)[-1].event
+        ended = last if isinstance(last, RunEnded) else None
+    return Found(row, ended, row.held and ended is None and _owner_lives(connection))
+
+
+def _owner_lives(connection: sqlite3.Connection) -> bool:
+    """Whether the process that held the file last is still there: a killed one leaves its runs marked as held."""
+    token, pid = connection.execute("SELECT token, pid FROM owner").fetchone() or ("", 0)
+    if not token or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _blobs(journal: Path) -> FileBlobs:
+    return FileBlobs(journal.with_name(journal.name + "-blobs"))
+
+
+def _opened(journal: Path) -> sqlite3.Connection:
+    if not journal.exists():  # SQLite would make it
+        raise Refused(f"there is no journal {journal}; play a script first, or name another with --journal")
+    try:
+        connection = open_reader(journal, _PATIENCE, connect)
+        try:
+            found = connection.execute("SELECT count(*) FROM sqlite_master WHERE name IN ('runs', 'entries', 'owner')")
+            known = found.fetchone()[0] == 3
+        except sqlite3.Error:
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        raise explain(error, journal) from error
+    if not known:
+        connection.close()
+        raise StoreError(f"{journal} is not a journal; name another file with --journal")
+    return connection

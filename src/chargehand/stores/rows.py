@@ -1,0 +1,110 @@
+"""A journal's rows, and the statements that read and write them. Threads and transactions are not their business.
+
+Every function here raises its refusals before it has written anything.
+"""
+
+import sqlite3
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from chargehand.errors import Corrupt, RunUnknown
+from chargehand.stores.blobs import Blobs
+from chargehand.stores.codec import TAGS, decode, version_of
+from chargehand.stores.journal import Lease, RunRow, check_claim, differs, fenced, misfit
+from chargehand.terms.events import Entry
+
+_STAND = "SELECT number, epoch, seq, holder FROM runs WHERE run = ?"
+_HOLD = """
+    INSERT INTO runs (run, epoch, seq, holder) VALUES (?, ?, 0, ?)
+    ON CONFLICT (run) DO UPDATE SET epoch = excluded.epoch, holder = excluded.holder
+"""
+_ADVANCE = "UPDATE runs SET seq = ? WHERE number = ? AND run = ? AND epoch = ? AND seq = ? AND holder IS NOT NULL"
+_INSERT = """
+    INSERT INTO entries (run, seq, at, epoch, type, version, body, blob, crc) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_BETWEEN = """
+    SELECT run, seq, at, epoch, type, version, body, blob, crc FROM entries
+    WHERE run = ? AND seq BETWEEN ? AND ? ORDER BY seq
+"""
+_AFTER = "SELECT seq, at, epoch, type, version, body, blob, crc FROM entries WHERE run = ? AND seq > ? ORDER BY seq"
+_FREE = "UPDATE runs SET holder = NULL WHERE run = ? AND epoch = ?"
+_LIST = """
+    SELECT runs.run, runs.seq, first.at, last.at, last.type, runs.epoch, runs.holder IS NOT NULL
+    FROM runs
+    JOIN entries AS first ON first.run = runs.number AND first.seq = 1
+    JOIN entries AS last ON last.run = runs.number AND last.seq = runs.seq
+    ORDER BY runs.run
+"""
+_NUMBERS = struct.Struct("<qdqq")
+
+
+Row: TypeAlias = tuple[int, int, float, int, str, int, bytes, str, int]
+"""One entry as stored: run, seq, at, epoch, type, version, body, blob, crc. A large body lies in the blob named."""
+
+
+def _checksum(run: str, seq: int, at: float, epoch: int, kind: str, version: int, body: bytes, blob: str) -> int:
+    head = _NUMBERS.pack(seq, at, epoch, version) + f"{run}\0{kind}\0{blob}".encode()
+    return zlib.crc32(body, zlib.crc32(head))
+
+
+def made(lease: Lease, entry: Entry, body: bytes, blob: str = "") -> Row:
+    """The row of an entry under this lease."""
+    run, seq, at, epoch, event = lease.run, entry.seq, entry.at, lease.epoch, entry.event
+    kind, version = TAGS[type(event)], version_of(event)
+    body = b"" if blob else body
+    crc = _checksum(run, seq, at, epoch, kind, version, body, blob)
+    return lease.number, seq, at, epoch, kind, version, body, blob, crc
+
+
+def claim(connection: sqlite3.Connection, run: str, holder: str, *, new: bool, steal: bool) -> Lease:
+    _, epoch, seq, present = connection.execute(_STAND, (run,)).fetchone() or (0, 0, 0, None)
+    if present != holder:  # else this very claim was written already and its answer lost
+        check_claim(run, seq=seq, held=present is not None, new=new, steal=steal)
+        connection.execute(_HOLD, (run, epoch + 1, holder))
+    number, epoch, seq, _ = connection.execute(_STAND, (run,)).fetchone()
+    return Lease(run, epoch, seq, number)
+
+
+def append(connection: sqlite3.Connection, lease: Lease, entries: Sequence[Row]) -> None:
+    first, epoch, number = entries[0][1], lease.epoch, lease.number
+    last = first - 1 + len(entries)
+    # the update is the check: it finds its row only if epoch, place and hold are as the lease says
+    if connection.execute(_ADVANCE, (last, number, lease.run, epoch, first - 1)).rowcount == 1:
+        connection.executemany(_INSERT, entries)
+        return
+    _, present, seq, holder = connection.execute(_STAND, (lease.run,)).fetchone() or (0, 0, 0, None)
+    if present != epoch or holder is None:
+        raise fenced(lease.run, epoch)
+    if seq < last:
+        raise misfit(lease.run, seq, first)
+    if connection.execute(_BETWEEN, (number, first, last)).fetchall() != list(entries):
+        raise differs(lease.run, first)
+
+
+def release(connection: sqlite3.Connection, lease: Lease) -> None:
+    connection.execute(_FREE, (lease.run, lease.epoch))
+
+
+def read(connection: sqlite3.Connection, blobs: Blobs, run: str, after: int) -> list[Entry]:
+    number, _, last, _ = connection.execute(_STAND, (run,)).fetchone() or (0, 0, 0, None)
+    if not last:
+        raise RunUnknown(run)
+    entries: list[Entry] = []
+    expected = max(after, 0)
+    for seq, at, epoch, kind, version, body, blob, crc in connection.execute(_AFTER, (number, expected)).fetchall():
+        expected += 1
+        if seq != expected:
+            raise Corrupt(f"entry {expected} of run {run!r} is missing; restore the journal from a backup")
+        if crc != _checksum(run, seq, at, epoch, kind, version, body, blob):
+            raise Corrupt(f"entry {seq} of run {run!r} is damaged; restore the journal from a backup")
+        content = blobs.get(blob) if blob else body
+        entries.append(Entry(seq, at, decode(kind, version, content, run=run, seq=seq)))
+    if expected < last:
+        raise Corrupt(f"entry {expected + 1} of run {run!r} is missing; restore the journal from a backup")
+    return entries
+
+
+def listing(connection: sqlite3.Connection) -> list[RunRow]:
+    return [RunRow(*row[:-1], held=bool(row[-1])) for row in connection.execute(_LIST).fetchall()]

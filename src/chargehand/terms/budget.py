@@ -1,0 +1,121 @@
+"""Money and its like: reserve before spending, settle after. Knows nothing of tasks.
+
+`spent + reserved <= cap` holds before every call. Whoever does not say what was used is charged what was reserved.
+"""
+
+from functools import lru_cache
+
+from msgspec import Struct
+
+from chargehand.errors import Invalid
+
+
+class Amount(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Dollars are whole millionths (`micros`), because floats do not add up."""
+
+    tokens: int = 0
+    micros: int = 0
+    calls: int = 0
+
+
+NOTHING = Amount()
+
+
+class Budget(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The caps of one run; None is no cap. `floor` is kept back for writing the answer."""
+
+    tokens: int | None = None
+    micros: int | None = None
+    calls: int | None = None
+    seconds: float | None = None
+    floor: Amount = NOTHING
+
+
+@lru_cache(maxsize=64)
+def check(budget: Budget) -> None:
+    """Raise Invalid for a budget that makes no sense."""
+    for name in ("tokens", "micros", "calls", "seconds"):
+        cap = getattr(budget, name)
+        if cap is not None and not cap >= 0:  # `not >=` also catches NaN
+            raise Invalid(f"budget.{name} is {cap}; a cap is zero or more, or left out for none")
+    for name in ("tokens", "micros", "calls"):
+        kept, cap = getattr(budget.floor, name), getattr(budget, name)
+        if kept < 0:
+            raise Invalid(f"budget.floor.{name} is {kept}; what is kept back is zero or more")
+        if cap is not None and kept > cap:
+            raise Invalid(f"budget.floor.{name} keeps {kept} of a cap of {cap}; lower the floor or raise the cap")
+
+
+class Ledger(Struct):
+    """What one run has spent and what it holds in reserve, in place."""
+
+    budget: Budget
+    tokens: int = 0
+    micros: int = 0
+    calls: int = 0
+    held_tokens: int = 0
+    held_micros: int = 0
+    held_calls: int = 0
+
+    def covers(self, amount: Amount, *, keep: Amount = NOTHING) -> bool:
+        """Whether this much more may be reserved while `keep` stays untouched."""
+        budget = self.budget
+        return (
+            _room(budget.tokens, self.tokens + self.held_tokens, amount.tokens, keep.tokens)
+            and _room(budget.micros, self.micros + self.held_micros, amount.micros, keep.micros)
+            and _room(budget.calls, self.calls + self.held_calls, amount.calls, keep.calls)
+        )
+
+    def reserve(self, amount: Amount) -> None:
+        self.held_tokens += amount.tokens
+        self.held_micros += amount.micros
+        self.held_calls += amount.calls
+
+    def settle(self, held: Amount, used: Amount | None) -> None:
+        """Give a reservation back and book what was used; unknown use books the whole reservation."""
+        self.held_tokens -= held.tokens
+        self.held_micros -= held.micros
+        self.held_calls -= held.calls
+        booked = held if used is None else used
+        self.tokens += booked.tokens
+        self.micros += booked.micros
+        self.calls += booked.calls
+
+    @property
+    def capped(self) -> bool:
+        budget = self.budget
+        return budget.tokens is not None or budget.micros is not None or budget.calls is not None
+
+    @property
+    def spent(self) -> Amount:
+        return Amount(self.tokens, self.micros, self.calls)
+
+    @property
+    def reserved(self) -> Amount:
+        return Amount(self.held_tokens, self.held_micros, self.held_calls)
+
+
+def _room(cap: int | None, taken: int, more: int, keep: int) -> bool:
+    # asking for nothing always fits: a free tool may run when the purse is empty
+    return cap is None or more == 0 or taken + more + keep <= cap
+
+
+def carve(ledger: Ledger, share: Amount) -> Budget:
+    """A nested run's budget: at most `share`, never more than what is left here.
+
+    The caller reserves the same amount in this ledger and settles it with what the nested run spent,
+    so children draw on the parent's purse and never open one of their own.
+    """
+    budget = ledger.budget
+
+    def left(cap: int | None, taken: int, wanted: int, keep: int) -> int | None:
+        if cap is None:
+            return wanted or None
+        rest = max(0, cap - taken - keep)
+        return min(wanted, rest) if wanted else rest
+
+    return Budget(
+        tokens=left(budget.tokens, ledger.tokens + ledger.held_tokens, share.tokens, budget.floor.tokens),
+        micros=left(budget.micros, ledger.micros + ledger.held_micros, share.micros, budget.floor.micros),
+        calls=left(budget.calls, ledger.calls + ledger.held_calls, share.calls, budget.floor.calls),
+    )

@@ -1,0 +1,288 @@
+"""Every fact that can happen in a run. Frozen, past tense, one tagged union; a published one never changes meaning.
+
+A new field gets a default; a new meaning gets a new event. `VERSIONS` counts shapes that older code cannot read.
+"""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Raw, Struct
+
+from chargehand.terms.budget import Amount, Budget
+from chargehand.terms.plan import NO_TASK, Combine, Finding, Plan, Task, TaskId
+from chargehand.terms.policy import Instant, Policy, Seconds
+from chargehand.terms.roster import Roster
+
+NULL = Raw(b"null")
+FailureKind = Literal["network", "timeout", "resource", "logic", "uncertain", "budget", "deadline"]
+Effect = Literal["read", "idempotent", "effect"]
+Ending = Literal["complete", "partial", "failed", "cancelled", "needs_input"]
+EndReason = Literal["done", "gaps", "deadline", "budget", "cancelled", "no_plan", "no_results", "no_input"]
+Duty = Literal["plan", "refine", "answer"]
+Why = Literal["first", "more", "rejected", "failed", "replan"]
+SkipReason = Literal["input", "budget", "deadline", "person"]
+
+
+class Failure(Struct, frozen=True, omit_defaults=True):
+    """Why something did not succeed. `permanent`: the same worker would fail again."""
+
+    kind: FailureKind
+    message: str
+    retry_after: Seconds = 0.0
+    permanent: bool = False
+
+
+class Gap(Struct, frozen=True, omit_defaults=True):
+    """One task the answer has to do without, and why."""
+
+    task: TaskId
+    status: Literal["failed", "skipped", "unfinished"]
+    reason: str
+    message: str
+    because: TaskId = NO_TASK
+
+
+class Parent(Struct, frozen=True):
+    """The attempt of another run that this run is."""
+
+    run: str
+    task: TaskId
+    attempt: int
+    nesting: int
+
+
+class Offer(Struct, frozen=True):
+    """A finished result that may be used again by whoever asks for the same with the same inputs."""
+
+    key: str
+    task: TaskId
+    result: Raw
+    items: int = -1
+
+
+class _Fact(Struct, frozen=True, omit_defaults=True, tag_field="type"):
+    pass
+
+
+class RunRequested(_Fact, frozen=True, tag="run.requested"):
+    """`seed` is all the randomness a run ever uses."""
+
+    goal: str
+    roster: Roster
+    policy: Policy
+    budget: Budget
+    deadline: Instant
+    seed: int
+    plan: Plan | None = None
+    parent: Parent | None = None
+    warnings: tuple[Finding, ...] = ()
+
+
+class ResultsOffered(_Fact, frozen=True, tag="run.offered"):
+    run: str
+    offers: tuple[Offer, ...]
+
+
+class RunResumed(_Fact, frozen=True, tag="run.resumed"):
+    """A new process took over: what was under way died with the old one."""
+
+    epoch: int
+
+
+class PauseSet(_Fact, frozen=True, tag="run.pause_set"):
+    paused: bool
+    reason: str = ""
+
+
+class CancelRequested(_Fact, frozen=True, tag="run.cancel_requested"):
+    reason: str = ""
+
+
+class TasksAdded(_Fact, frozen=True, tag="plan.grown"):
+    """`done`: this round of planning is over. `closed`: so is the plan. `wake`: when to ask for more if it is not."""
+
+    number: int
+    tasks: tuple[Task, ...]
+    combine: Combine | None = None
+    done: bool = True
+    closed: bool = True
+    wake: Literal["any", "all"] = "all"
+    used: Amount | None = None
+    warnings: tuple[Finding, ...] = ()
+
+
+class InputRequested(_Fact, frozen=True, tag="input.requested"):
+    """A person is asked: to approve the plan, or what became of an effect."""
+
+    number: int
+    what: Literal["plan", "effect"]
+    task: TaskId = NO_TASK
+
+
+class InputAnswered(_Fact, frozen=True, tag="input.answered"):
+    """For a plan: approve, edit (with a plan) or reject. For an effect: done (with its result), again or fail."""
+
+    number: int
+    verdict: Literal["approve", "edit", "reject", "done", "again", "fail"]
+    feedback: str = ""
+    plan: Plan | None = None
+    result: Raw = NULL
+
+
+class SupervisionStarted(_Fact, frozen=True, tag="supervision.started"):
+    """The supervisor is asked to plan, to refine a task, or to write the answer."""
+
+    duty: Duty
+    number: int
+    until: Instant
+    task: TaskId = NO_TASK
+    why: Why = "first"
+    reserve: Amount | None = None
+
+
+class SupervisionFailed(_Fact, frozen=True, tag="supervision.failed"):
+    """It did not work out. `findings` say what is wrong with the plan that was proposed."""
+
+    duty: Duty
+    number: int
+    failure: Failure
+    task: TaskId = NO_TASK
+    findings: tuple[Finding, ...] = ()
+    used: Amount | None = None
+
+
+class AttemptStarted(_Fact, frozen=True, tag="attempt.started"):
+    """The same number again means: taken up after a crash, with the steps it had recorded."""
+
+    task: TaskId
+    attempt: int
+    worker: str
+    until: Instant
+    reserve: Amount | None = None
+    probes: tuple[str, ...] = ()
+
+
+class StepStarted(_Fact, frozen=True, tag="step.started"):
+    task: TaskId
+    attempt: int
+    step: int
+    name: str
+    effect: Effect = "read"
+    request: str = ""
+    reserve: Amount | None = None
+
+
+class StepFinished(_Fact, frozen=True, tag="step.finished"):
+    task: TaskId
+    attempt: int
+    step: int
+    result: Raw
+    good: bool = True
+    used: Amount | None = None
+
+
+class AttemptSucceeded(_Fact, frozen=True, tag="attempt.succeeded"):
+    """`items` is the length of a list result, which `for_each` needs without opening it."""
+
+    task: TaskId
+    attempt: int
+    result: Raw
+    items: int = -1
+    used: Amount | None = None
+
+
+class AttemptFailed(_Fact, frozen=True, tag="attempt.failed"):
+    task: TaskId
+    attempt: int
+    failure: Failure
+    used: Amount | None = None
+
+
+class RetryScheduled(_Fact, frozen=True, tag="task.retry_scheduled"):
+    """`worker` is set when another one takes over."""
+
+    task: TaskId
+    after: Instant
+    worker: str = ""
+
+
+class BackoffEnded(_Fact, frozen=True, tag="task.backoff_ended"):
+    task: TaskId
+
+
+class TaskRefined(_Fact, frozen=True, tag="task.refined"):
+    task: TaskId
+    number: int
+    instruction: str
+    used: Amount | None = None
+
+
+class TaskExpanded(_Fact, frozen=True, tag="task.expanded"):
+    task: TaskId
+    count: int
+
+
+class TaskJoined(_Fact, frozen=True, tag="task.joined"):
+    task: TaskId
+
+
+class ResultReused(_Fact, frozen=True, tag="task.reused"):
+    task: TaskId
+    key: str
+    run: str
+    source: TaskId
+    result: Raw
+    items: int = -1
+
+
+class TaskFailed(_Fact, frozen=True, tag="task.failed"):
+    task: TaskId
+    failure: Failure
+
+
+class TaskSkipped(_Fact, frozen=True, tag="task.skipped"):
+    task: TaskId
+    reason: SkipReason
+    because: TaskId = NO_TASK
+
+
+class TimeRanOut(_Fact, frozen=True, tag="run.time_ran_out"):
+    """No more tasks: what is left of the time belongs to the answer."""
+
+
+class AnswerWritten(_Fact, frozen=True, tag="answer.written"):
+    number: int
+    answer: Raw
+    used: Amount | None = None
+
+
+class RunEnded(_Fact, frozen=True, tag="run.ended"):
+    ending: Ending
+    reason: EndReason
+    gaps: tuple[Gap, ...] = ()
+
+
+class Noted(_Fact, frozen=True, tag="noted"):
+    """Something worth showing that decides nothing; it rides along with the next write."""
+
+    text: str
+    task: TaskId = NO_TASK
+    attempt: int = 0
+
+
+Event: TypeAlias = (
+    RunRequested | ResultsOffered | RunResumed | PauseSet | CancelRequested | TimeRanOut | RunEnded | Noted
+    | SupervisionStarted | SupervisionFailed | TasksAdded | InputRequested | InputAnswered | AnswerWritten
+    | AttemptStarted | StepStarted | StepFinished | AttemptSucceeded | AttemptFailed
+    | RetryScheduled | BackoffEnded | TaskRefined | TaskExpanded | TaskJoined | ResultReused | TaskFailed | TaskSkipped
+)  # fmt: skip
+
+VERSIONS: dict[str, int] = {}
+"""The current version of every event that is no longer at 1, by its tag."""
+
+
+class Entry(Struct, frozen=True):
+    """An event as written: its place in the run, and when."""
+
+    seq: int
+    at: Instant
+    event: Event

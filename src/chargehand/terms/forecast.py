@@ -1,0 +1,100 @@
+"""What a plan will take before a cent is spent: its critical path, how much runs at once, how long, how much money.
+
+Of several workers that fit, the first counts. Inputs from outside are there already. Tasks in a circle are left out.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush
+
+from msgspec import Struct, structs
+
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.plan import Plan, TaskId, in_order, needs
+from chargehand.terms.policy import Policy, Seconds
+from chargehand.terms.roster import Agent, Match, Roster, fits
+
+
+class Forecast(Struct, frozen=True, omit_defaults=True):
+    """`critical`: nothing limits the tasks, of which `width` then run at once. `makespan`: as the policy allows.
+
+    `low` is one attempt a task, one plan, one answer; `high` all the policy allows, but for replans. `unbounded` tasks
+    are repeated over a list whose length nobody knows yet: they count once.
+    """
+
+    critical_path: tuple[TaskId, ...] = ()
+    critical: Seconds = 0.0
+    serial: Seconds = 0.0
+    makespan: Seconds = 0.0
+    width: int = 0
+    speedup: float = 1.0
+    low: Amount = NOTHING
+    high: Amount = NOTHING
+    unbounded: tuple[TaskId, ...] = ()
+
+
+def forecast(plan: Plan, roster: Roster, policy: Policy) -> Forecast:
+    tasks, _ = in_order(plan.tasks)
+    asked = Counter([task.worker or task.match for task in tasks])
+    lines = {key: _line(key, roster) for key in asked}
+    guesses = {key: line[0].seconds if line else Agent("").seconds for key, line in lines.items()}
+    takes = [max(0.0, guesses[one.worker or one.match] if one.seconds is None else one.seconds) for one in tasks]
+    index = {task.id: at for at, task in enumerate(tasks)}
+    readers: list[list[int]] = [[] for _ in tasks]
+    ranks = takes.copy()  # how long it is from the start of a task to the end of the plan
+    for at in range(len(tasks) - 1, -1, -1):
+        ranks[at] += max([ranks[reader] for reader in readers[at]], default=0.0)
+        for name, _ in needs(tasks[at]):
+            if name in index:
+                readers[index[name]].append(at)
+    critical, width = _played(readers, takes, ranks, len(tasks))
+    slots, serial = max(1, policy.limits.width), sum(takes)
+    makespan = critical if width <= slots else _played(readers, takes, ranks, slots)[0]
+    path = [ranks.index(max(ranks))] if ranks else []
+    while path and readers[path[-1]]:
+        path.append(max(readers[path[-1]], key=ranks.__getitem__))
+    low, high = _costs([(count, lines[key]) for key, count in asked.items()], plan, roster, policy)
+    critical_path, unbounded = tuple(tasks[at].id for at in path), tuple(task.id for task in tasks if task.for_each)
+    speedup = serial / critical if critical else 1.0
+    return Forecast(critical_path, critical, serial, makespan, width, speedup, low, high, unbounded)
+
+
+def _line(key: str | Match | None, roster: Roster) -> list[Agent]:
+    agents = {agent.name: agent for agent in roster.agents}
+    named = [key] if isinstance(key, str) else [a.name for a in roster.agents if key is None or fits(key, a.tags)]
+    fallbacks = agents[named[0]].fallbacks if named and named[0] in agents else ()
+    return [agents[name] for name in dict.fromkeys((*named, *fallbacks)) if name in agents]
+
+
+def _played(readers: list[list[int]], takes: list[Seconds], ranks: list[Seconds], slots: int) -> tuple[Seconds, int]:
+    """When the last task ends and how many ran at once, if free slots go to the longest way to the end."""
+    left = Counter(reader for line in readers for reader in line)
+    ready = [(-rank, at) for at, rank in enumerate(ranks) if at not in left]
+    heapify(ready)
+    running: list[tuple[Seconds, int]] = []
+    now, most = 0.0, 0
+    while ready or running:
+        while ready and len(running) < slots:
+            _, at = heappop(ready)
+            heappush(running, (now + takes[at], at))
+        now, most = running[0][0], max(most, len(running))
+        while running and running[0][0] == now:
+            for reader in readers[heappop(running)[1]]:
+                left[reader] -= 1
+                if not left[reader]:
+                    heappush(ready, (-ranks[reader], reader))
+    return now, most
+
+
+def _costs(asked: Iterable[tuple[int, Sequence[Agent]]], plan: Plan, roster: Roster, policy: Policy) -> list[Amount]:
+    answers = policy.limits.answers if plan.combine != "none" else 0
+    low = [(1 + min(1, answers), roster.supervision)]
+    high = [(policy.limits.plans + answers, roster.supervision)]
+    for count, line in asked:
+        low += [(count, agent.estimate) for agent in line[:1]]
+        for place, agent in enumerate(line):
+            attempts = policy.retry.fallback_attempts if place else policy.retry.attempts
+            high.append((count * attempts, agent.estimate))
+            high.append((count * (attempts - 1) * policy.refine, roster.supervision))
+    scaled = [[[times * number for number in structs.astuple(one)] for times, one in parts] for parts in (low, high)]
+    return [Amount(*map(sum, zip(*parts, strict=True))) for parts in scaled]

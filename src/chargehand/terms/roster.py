@@ -1,0 +1,67 @@
+"""Who there is: agents as the scheduler sees them, and which of them may take a task."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from msgspec import Struct
+
+from chargehand.errors import Invalid
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.policy import Seconds
+
+
+class Agent(Struct, frozen=True, forbid_unknown_fields=True):
+    """A definition, as far as the scheduler cares. `spec` is a digest of persona, tools and model settings.
+
+    `estimate` is what one attempt reserves, `seconds` what it is expected to take, `capacity` how many
+    attempts it takes at once (0: as many as the run allows).
+    """
+
+    name: str
+    does: str = ""
+    tags: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    model: str = ""
+    fallbacks: tuple[str, ...] = ()
+    capacity: int = 0
+    estimate: Amount = NOTHING
+    seconds: Seconds = 10.0
+    timeout: Seconds = 300.0
+    spec: str = ""
+
+
+class Match(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Tags a worker must carry: every one of `all`, and at least one of `some` (where given)."""
+
+    all: tuple[str, ...] = ()
+    some: tuple[str, ...] = ()
+
+
+class Roster(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The workers of one run, in order of preference, and what a call of their supervisor is expected to cost."""
+
+    agents: tuple[Agent, ...] = ()
+    supervision: Amount = NOTHING
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(agent.name for agent in self.agents)
+
+
+@lru_cache(maxsize=64)
+def check(roster: Roster) -> None:
+    """Raise Invalid for a roster nobody could work with."""
+    names = roster.names()
+    for agent in roster.agents:
+        amounts = (agent.estimate.tokens, agent.estimate.micros, agent.estimate.calls)
+        if not agent.name or names.count(agent.name) > 1:
+            raise Invalid(f"two workers are called {agent.name!r}" if agent.name else "a worker needs a name")
+        if strangers := [name for name in agent.fallbacks if name not in names]:
+            raise Invalid(f"worker {agent.name!r} falls back to {strangers[0]!r}, who is not on the roster")
+        if not (min(amounts) >= 0 and agent.capacity >= 0 and agent.seconds >= 0 and agent.timeout > 0):
+            raise Invalid(f"worker {agent.name!r}: estimate, capacity and seconds are zero or more, timeout above zero")
+
+
+def fits(match: Match, tags: Iterable[str]) -> bool:
+    """Whether somebody with these tags answers the match."""
+    carried = frozenset(tags)
+    return carried.issuperset(match.all) and (not match.some or not carried.isdisjoint(match.some))

@@ -1,0 +1,92 @@
+"""Results as canonical JSON: sorted keys, and nothing that JSON would change in silence.
+
+What a value means is not its business. Dates, sets, bytes and structs become what msgspec makes of them.
+"""
+
+import re
+from math import isfinite
+from typing import cast
+
+import msgspec
+from msgspec import Raw
+
+from chargehand.errors import NotJson
+
+DEPTH = 64
+
+_ENCODER = msgspec.json.Encoder(order="sorted")
+_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_BRACKETS, _NOT_BRACKETS = bytes.maketrans(b"{}", b"[]"), bytes(set(range(256)) - set(b"[]{}"))
+_DIGITS, _MANY_DIGITS = bytes.maketrans(b"123456789", b"0" * 9), b"0" * 19
+
+
+def encode_value(value: object) -> Raw:
+    """The value as JSON; NotJson says where it cannot be carried."""
+    try:
+        body = _ENCODER.encode(value)
+    except (TypeError, ValueError, RecursionError):
+        return Raw(_ENCODER.encode(_plain(value, "$", 0)))
+    # msgspec writes NaN as null, integers of any size and any depth: only such bytes need a closer look
+    if b"null" in body or _MANY_DIGITS in body.translate(_DIGITS) or _deep(body):
+        body = _ENCODER.encode(_plain(value, "$", 0))
+    return Raw(body)
+
+
+def decode_value(raw: Raw | bytes) -> object:
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise NotJson("$", f"is not JSON that can be read: {error}") from error
+
+
+def _deep(body: bytes) -> bool:
+    if body.count(b"[") + body.count(b"{") <= DEPTH:
+        return False
+    brackets = _STRINGS.sub(b"", body).translate(_BRACKETS, _NOT_BRACKETS)
+    for _ in range(DEPTH):  # each pass takes the innermost level away
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets)
+
+
+def _plain(value: object, place: str, depth: int) -> object:
+    """A copy in plain data, or NotJson at the first place that has none."""
+    if value is None or isinstance(value, bool | Raw):
+        return value
+    if isinstance(value, str):
+        if not value.isascii() and value.encode(errors="ignore").decode() != value:
+            raise NotJson(place, "is text with half a surrogate pair; replace it first")
+        return str.__str__(value)  # not str(): that would show an enum's name
+    if isinstance(value, int | float):
+        return _number(value, place)
+    if isinstance(value, dict | list | tuple):
+        if depth == DEPTH:
+            raise NotJson(place, f"lies more than {DEPTH} levels deep; send something flatter")
+        if isinstance(value, dict):
+            return _table(cast("dict[object, object]", value), place, depth + 1)
+        return [_plain(item, f"{place}[{n}]", depth + 1) for n, item in enumerate(cast("list[object]", value))]
+    try:
+        return _plain(msgspec.to_builtins(value), place, depth)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotJson(place, f"is of type {type(value).__name__}, which JSON cannot carry; send plain data") from error
+
+
+def _number(value: float, place: str) -> float:
+    if isinstance(value, int):
+        if -(2**63) <= value < 2**63:
+            return int(value)
+        raise NotJson(place, "is an integer outside 64 bits; send it as text")
+    if isfinite(value):
+        return float(value)
+    raise NotJson(place, f"is {float(value)}, which JSON has no number for; send null or text")
+
+
+def _table(value: dict[object, object], place: str, depth: int) -> dict[str, object]:
+    plain: dict[str, object] = {}
+    for key, item in value.items():
+        if not isinstance(key, str | int) or isinstance(key, bool):
+            raise NotJson(place, f"has the key {key!r}; keys are text")
+        name = str(_plain(key, f"{place} has a key that", depth))
+        if name in plain:
+            raise NotJson(place, f"has two keys that both become {name!r}; rename one")
+        plain[name] = _plain(item, f"{place}.{name}", depth)
+    return plain

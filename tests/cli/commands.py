@@ -1,0 +1,90 @@
+"""Real commands in real processes, and small scripts for them to play."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+COMMAND = (sys.executable, "-W", "error", "-m", "chargehand")
+JOURNAL = Path(".chargehand/runs.db")
+
+Done = subprocess.CompletedProcess[str]
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM", "PYTHONIOENCODING")}
+    return {**kept, "PYTHONUTF8": "1", **more}
+
+
+def chargehand(folder: Path, *words: str | Path, given: str = "", **more: str) -> Done:
+    """Run one command in a folder, to its end."""
+    return subprocess.run(
+        [*COMMAND, *map(str, words)],
+        cwd=folder,
+        env=environment(**more),
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+
+
+class Underway:
+    """One command that is still running. Its progress goes to a file, so that nothing blocks it."""
+
+    def __init__(self, folder: Path, *words: str | Path) -> None:
+        self.heard = folder / "progress.txt"
+        with self.heard.open("w") as progress:
+            self.process = subprocess.Popen(
+                [*COMMAND, *map(str, words)],
+                cwd=folder,
+                env=environment(),
+                stdout=subprocess.DEVNULL,
+                stderr=progress,
+            )
+
+    def until(self, words: str) -> None:
+        """Wait until it has said this."""
+        while words not in self.heard.read_text():
+            try:
+                self.process.wait(timeout=0.02)
+            except subprocess.TimeoutExpired:
+                continue
+            assert words in self.heard.read_text(), self.heard.read_text()
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def end(self) -> int:
+        return self.process.wait(timeout=20)
+
+
+def task(name: str, *after: object, worker: str = "ann", **more: object) -> dict[str, object]:
+    said = f"carry out the part called {name} of the report"
+    return {"id": name, "instruction": said, "worker": worker, "after": list(after), **more}
+
+
+def script(folder: Path, *tasks: Mapping[str, object], **more: object) -> Path:
+    """A script file with these tasks for a worker named ann."""
+    story = {
+        "goal": "a report",
+        "roster": {"agents": [{"name": "ann", "estimate": {"calls": 1}}]},
+        "policy": {"retry": {"base": 0.01}},
+        "seconds": 60,
+        "plan": {"tasks": list(tasks)},
+        **more,
+    }
+    path = folder / "script.json"
+    path.write_text(json.dumps(story))
+    return path
+
+
+def run_of(done: Done) -> str:
+    """The name of the run a command told of."""
+    return next(line.split()[1] for line in done.stderr.splitlines() if line.startswith("run: "))

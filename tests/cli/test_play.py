@@ -1,0 +1,250 @@
+"""`chargehand play` and `resume`: real processes, real journals, every ending."""
+
+import json
+import os
+import re
+import sqlite3
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from chargehand.stores.reader import read_run
+from chargehand.terms.events import Entry
+from tests.cli.commands import COMMAND, EXAMPLES, JOURNAL, Done, Underway, chargehand, environment, run_of, script, task
+
+
+@pytest.fixture(scope="module")
+def cascade(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+    folder = tmp_path_factory.mktemp("cascade")
+    return folder, chargehand(folder, "play", EXAMPLES / "cascade.json", "--run", "cascade")
+
+
+def test_the_example_plays_to_a_complete_end(cascade: tuple[Path, Done]) -> None:
+    _, done = cascade
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Order the 4,000 sets from Sun and Hale [memo].\n")
+    for words in (
+        "│  ├─ quotes",
+        "needs landed, lateness (optional)",
+        "critical: shortlist → quotes → landed → memo",
+        "cost: $0.0382 to $0.1581",
+        "failed (network: connection reset by the rates service)",
+        "retry in 0.4 s",
+        "falls back to clerk",
+        "refined: Estimate freight per set for each supplier, and customs",
+        "becomes 3 tasks, one an item",
+        "joined: 3 of 3 items",
+        "ended: complete",
+        "gaps: none",
+        "chargehand show cascade",
+    ):
+        assert words in done.stderr, words
+
+
+def test_data_goes_to_one_stream_and_progress_to_the_other(cascade: tuple[Path, Done]) -> None:
+    _, done = cascade
+    assert len(done.stdout.splitlines()) == 4
+    assert "Sun and Hale [memo]" not in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_what_is_shown_afterwards_is_what_was_told_live(cascade: tuple[Path, Done]) -> None:
+    folder, done = cascade
+    shown = chargehand(folder, "show", "cascade")
+    assert shown.returncode == 0
+    lines = [line for line in done.stderr.splitlines() if not line.startswith(("run: ", "  look again:"))]
+    assert [line for line in shown.stdout.splitlines() if line not in done.stdout.splitlines()] == lines
+
+
+def test_the_journal_lists_what_it_holds(cascade: tuple[Path, Done]) -> None:
+    folder, _ = cascade
+    listed = chargehand(folder, "runs")
+    assert re.fullmatch(r"cascade  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d +\d\.\d s +\d+ entries  complete\n", listed.stdout)
+    facts = json.loads(chargehand(folder, "runs", "--json").stdout)
+    assert [(one["run"], one["ending"], one["held"]) for one in facts] == [("cascade", "complete", False)]
+
+
+def test_a_run_with_gaps_says_so(tmp_path: Path) -> None:
+    done = chargehand(tmp_path, "play", EXAMPLES / "gaps.json", "--jsonl")
+    assert done.returncode == 3
+    assert "T3 skipped (input: it needs 'T1', which did not deliver)" in done.stderr
+    assert f"chargehand play {EXAMPLES / 'gaps.json'} --reuse {run_of(done)}" in done.stderr
+    told = [msgspec.json.decode(line, type=Entry) for line in done.stdout.splitlines()]
+    assert told == read_run(tmp_path / JOURNAL, run_of(done))
+    assert "Late parcels" not in done.stdout.splitlines()[0]
+    shown = chargehand(tmp_path, "show", run_of(done), "--jsonl")
+    assert shown.stdout == done.stdout
+
+
+NO = {"fail": "logic", "message": "no", "permanent": True}
+
+
+@pytest.mark.parametrize(
+    ("code", "ending", "given"),
+    [
+        (0, "complete", {}),
+        (1, "failed (no_results)", {"moves": {"a": [NO], "b": [NO]}}),
+        (3, "partial (gaps)", {"moves": {"b": [NO]}}),
+        (4, "not yet: a person is asked to approve the plan", {"policy": {"approve": True}}),
+        (5, "partial (budget)", {"budget": {"calls": 1}}),
+        (5, "failed (deadline)", {"seconds": 0.3, "otherwise": {"seconds": 20}}),
+    ],
+)
+def test_each_ending_has_its_exit_code(tmp_path: Path, code: int, ending: str, given: dict[str, object]) -> None:
+    file = script(tmp_path, task("a"), task("b"), **given)
+    done = chargehand(tmp_path, "play", file, "--durability", "process")
+    assert f"ending: {ending}\n" in done.stderr
+    assert done.returncode == code
+
+
+def test_without_a_synthesis_the_results_are_the_answer(tmp_path: Path) -> None:
+    file = script(tmp_path, plan={"tasks": [task("a")], "combine": "none"}, moves={"a": [{"result": {"n": 1}}]})
+    done = chargehand(tmp_path, "play", file)
+    assert json.loads(done.stdout) == {"a": {"n": 1}}
+
+
+def test_a_planner_may_propose_and_be_sent_back(tmp_path: Path) -> None:
+    circle = {"tasks": [task("a", "b"), task("b", "a")]}
+    file = script(tmp_path, plan=None, plans=[circle, {"tasks": [task("a"), task("b", "a")]}])
+    done = chargehand(tmp_path, "play", file)
+    assert done.returncode == 0
+    assert "found no plan (cycle: Each of these tasks waits for the one before it, in a circle: " in done.stderr
+    assert "plans again: the plan was rejected" in done.stderr
+    assert "└─ a     ann" in done.stderr
+
+
+def asked(folder: Path) -> Path:
+    file = script(folder, task("a"), plans=[{"tasks": [task("c")]}], policy={"approve": True})
+    done = chargehand(folder, "play", file, "--run", "asked")
+    assert done.returncode == 4
+    assert "chargehand resume asked --script" in done.stderr
+    return file
+
+
+def test_a_person_approves_once(tmp_path: Path) -> None:
+    file = asked(tmp_path)
+    assert "waits for a person" in chargehand(tmp_path, "runs").stdout
+    still = chargehand(tmp_path, "resume", "asked", "--script", file)
+    assert still.returncode == 4
+    done = chargehand(tmp_path, "resume", "asked", "--script", file, "--approve")
+    assert done.returncode == 0
+    assert "a person answered: approve" in done.stderr
+    again = chargehand(tmp_path, "resume", "asked", "--script", file, "--approve")
+    assert again.returncode == 2
+    assert again.stderr.count("\n") == 1
+    assert "has ended (complete)" in again.stderr
+
+
+def test_a_person_rejects_and_the_planner_tries_again(tmp_path: Path) -> None:
+    file = asked(tmp_path)
+    done = chargehand(tmp_path, "resume", "asked", "--script", file, "--reject", "leave a out")
+    assert done.returncode == 4  # the new plan waits for approval as well
+    assert "a person answered: reject: leave a out" in done.stderr
+    done = chargehand(tmp_path, "resume", "asked", "--script", file, "--approve")
+    assert done.returncode == 0
+    assert "[c]" in done.stdout
+
+
+def test_a_person_hands_in_a_plan_and_a_bad_one_changes_nothing(tmp_path: Path) -> None:
+    file = asked(tmp_path)
+    edited = tmp_path / "plan.json"
+    edited.write_text(json.dumps({"tasks": [task("x", "y")]}))
+    before = read_run(tmp_path / JOURNAL, "asked")
+    refused = chargehand(tmp_path, "resume", "asked", "--script", file, "--plan", edited)
+    assert refused.returncode == 2
+    assert refused.stderr.count("\n") == 1
+    assert "tasks[0] (x).after: Task 'x' waits for 'y', which does not exist." in refused.stderr
+    assert read_run(tmp_path / JOURNAL, "asked") == before
+    edited.write_text(json.dumps({"tasks": [task("x")]}))
+    done = chargehand(tmp_path, "resume", "asked", "--script", file, "--plan", edited)
+    assert done.returncode == 0
+    assert "[x]" in done.stdout
+
+
+def test_a_person_says_what_became_of_an_effect(tmp_path: Path) -> None:
+    moves = {"a": [{"fail": "uncertain", "message": "was the mail sent?"}]}
+    file = script(tmp_path, task("a"), moves=moves, policy={"uncertain": "ask"})
+    done = chargehand(tmp_path, "play", file, "--run", "asked")
+    assert done.returncode == 4
+    assert "--effect again" in done.stderr
+    wrong = chargehand(tmp_path, "resume", "asked", "--script", file, "--approve")
+    assert wrong.returncode == 2
+    assert "say one of done, again, fail" in wrong.stderr
+    done = chargehand(tmp_path, "resume", "asked", "--script", file, "--effect", "done", "--result", '"sent"')
+    assert done.returncode == 0
+    assert done.stdout == "[a] sent\n"
+
+
+def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    slow = script(tmp_path, task("a"), task("b", "a"), moves={"b": [{"seconds": 30}]})
+    playing = Underway(tmp_path, "play", slow, "--run", "long")
+    playing.until("b  ann         started")
+    playing.process.kill()
+    assert playing.end() == -9
+    assert "interrupted: resume it" in chargehand(tmp_path, "runs").stdout
+    shown = chargehand(tmp_path, "show", "long").stdout
+    assert "ending: not yet" in shown
+    assert "chargehand resume long --script FILE" in shown
+    quick = script(tmp_path, task("a"), task("b", "a"))
+    done = chargehand(tmp_path, "resume", "long", "--script", quick)
+    assert done.returncode == 0
+    assert "going on with long after 4 entries: a report" in done.stderr
+    assert "taken up again by a new process (epoch 2)" in done.stderr
+    assert "b  ann         started once more after the crash" in done.stderr
+    assert not re.search(r"a  ann +started", done.stderr)
+
+
+def test_a_run_under_way_can_be_looked_at_but_not_resumed_and_is_cancelled_by_ctrl_c(tmp_path: Path) -> None:
+    file = script(tmp_path, task("a"), task("b", "a"), moves={"b": [{"seconds": 30}]})
+    playing = Underway(tmp_path, "play", file, "--run", "long")
+    playing.until("b  ann         started")
+    assert "under way" in chargehand(tmp_path, "runs").stdout
+    before = read_run(tmp_path / JOURNAL, "long")
+    busy = chargehand(tmp_path, "resume", "long", "--script", file)
+    assert busy.returncode == 2
+    assert busy.stderr.count("\n") == 1
+    assert f"is in use by process {playing.process.pid}" in busy.stderr
+    assert read_run(tmp_path / JOURNAL, "long") == before
+    playing.interrupt()
+    assert playing.end() == 130
+    told = playing.heard.read_text()
+    assert "cancelling the run; Ctrl-C once more ends this process at once" in told
+    assert "asked to cancel: Ctrl-C" in told
+    assert "ending: cancelled\n" in told
+    assert "--reuse long" in told
+    shown = chargehand(tmp_path, "show", "long")
+    assert shown.returncode == 0
+    assert "b unfinished" in shown.stdout
+    again = chargehand(tmp_path, "play", script(tmp_path, task("a"), task("b", "a")), "--reuse", "long")
+    assert again.returncode == 0
+    assert "taken over from a of run long" in again.stderr
+
+
+def test_a_second_ctrl_c_ends_the_process_and_the_run_can_go_on(tmp_path: Path) -> None:
+    file = script(tmp_path, task("a"), moves={"a": [{"seconds": 30}]})
+    playing = Underway(tmp_path, "play", file, "--run", "long")
+    playing.until("started")
+    # another program has locked the journal, so the wish to cancel cannot be written
+    lock = sqlite3.connect(tmp_path / JOURNAL, isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    playing.interrupt()
+    playing.until("cancelling the run")
+    playing.interrupt()
+    assert playing.end() == -2
+    lock.close()
+    assert "to go on: python -m chargehand resume long --script" in playing.heard.read_text()
+    done = chargehand(tmp_path, "resume", "long", "--script", script(tmp_path, task("a")))
+    assert done.returncode == 0
+
+
+def test_a_reader_who_goes_away_does_not_end_the_run(tmp_path: Path) -> None:
+    file = script(tmp_path, task("a"), task("b", "a"), otherwise={"seconds": 0.1})
+    gone, end = os.pipe()
+    os.close(gone)
+    words = [*COMMAND, "play", str(file), "--run", "alone", "--jsonl"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment(), stdout=end, stderr=end, check=False, timeout=20)
+    os.close(end)
+    assert done.returncode == 0
+    assert "ending: complete" in chargehand(tmp_path, "show", "alone").stdout

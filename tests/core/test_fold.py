@@ -1,0 +1,86 @@
+"""What holds of the core whatever the run."""
+
+from typing import get_args
+
+import pytest
+
+from chargehand.agents.scripted import Move, Script, ScriptedCrew
+from chargehand.core.decide import decide
+from chargehand.core.fold import FOLDS, begin, replay
+from chargehand.core.owed import owed, wake_at
+from chargehand.core.state import Status
+from chargehand.errors import Invalid
+from chargehand.terms import events as ev
+from chargehand.terms.plan import Plan, Task, TaskId
+from chargehand.terms.policy import Breaking, Limits, Policy, Retry, check
+from tests.requests import request
+from tests.virtual import Stage
+
+
+def test_every_event_has_a_fold() -> None:
+    assert set(FOLDS) == set(get_args(ev.Event)) - {ev.RunRequested}
+
+
+def test_a_journal_begins_with_a_request() -> None:
+    with pytest.raises(AssertionError, match="begins with"):
+        begin(ev.Entry(1, 0.0, ev.PauseSet(paused=True)))
+
+
+def chain(count: int) -> Plan:
+    ids = [TaskId(f"t{number}") for number in range(count)]
+    tasks = [
+        Task(name, "carry out one link of it", "worker", after=tuple(ids[max(0, n - 1) : n]))
+        for n, name in enumerate(ids)
+    ]
+    return Plan(tuple(tasks), "none")
+
+
+def test_deciding_changes_nothing() -> None:
+    stage = Stage(ScriptedCrew(Script({"t1": (Move(fail="network"), Move())}, otherwise=Move(seconds=1.0))))
+    stage.start(request(chain(4)))
+    entries = stage.entries["run"]
+    for cut in range(1, len(entries)):
+        state = replay(entries[:cut])
+        now = entries[cut - 1].at
+        assert decide(state, now) == decide(state, now)
+        assert list(owed(state)) == list(owed(replay(entries[:cut])))
+
+
+def test_nothing_waits_without_a_timer_or_an_owner() -> None:
+    stage = Stage(ScriptedCrew(Script({"t1": (Move(fail="network"), Move())}, otherwise=Move(seconds=1.0))))
+    stage.start(request(chain(4)))
+    entries = stage.entries["run"]
+    for cut in range(1, len(entries)):
+        state = replay(entries[:cut])
+        now = entries[cut - 1].at
+        assert decide(state, now) or owed(state) or wake_at(state, now) is not None
+
+
+def test_a_plan_handed_over_in_any_order_runs_in_the_right_one() -> None:
+    stage = Stage(ScriptedCrew(Script()))
+    shuffled = Plan(tuple(reversed(chain(6).tasks)), "none")
+    found = stage.start(request(shuffled))
+    assert found.ending == "complete"
+    assert [one.task for one in stage.events(ev.AttemptStarted)] == [f"t{number}" for number in range(6)]
+
+
+def test_a_very_long_chain_does_not_recurse() -> None:
+    stage = Stage(ScriptedCrew(Script()))
+    policy = Policy(limits=Limits(tasks=5000, depth=5000))
+    found = stage.start(request(chain(3000), policy=policy))
+    assert set(found.statuses.values()) == {Status.DONE}
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Policy(retry=Retry(attempts=0)),
+        Policy(retry=Retry(base=-1.0)),
+        Policy(limits=Limits(width=0)),
+        Policy(breaking=Breaking(window=float("nan"))),
+        Policy(grace=-1.0),
+    ],
+)
+def test_a_policy_that_makes_no_sense_is_refused(policy: Policy) -> None:
+    with pytest.raises(Invalid, match=r"policy\.\w+ is"):
+        check(policy)

@@ -1,0 +1,282 @@
+"""What must be so after a process was killed: the journal against what was told and against what really happened."""
+
+import shutil
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from msgspec import Struct
+
+from chargehand.core.fold import replay
+from chargehand.stores.codec import decode
+from chargehand.terms import events as ev
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.plan import NO_TASK, TaskId
+
+_ENTRIES = "SELECT seq, at, epoch, type, version, body, blob FROM entries WHERE run = ? ORDER BY seq"
+_STEPS = ("read", "idempotent", "effect")
+
+
+class Row(Struct, frozen=True):
+    seq: int
+    at: float
+    epoch: int
+    type: str
+    version: int
+    body: bytes
+    blob: str
+
+
+class Evidence:
+    """One journal over the lives of many processes. `problems` is what is wrong; it should stay empty.
+
+    With `rivals` two processes were at work at once, so calls that are no effects may have been made twice.
+    """
+
+    def __init__(self, directory: Path, *, rivals: bool = False) -> None:
+        self.directory = directory
+        self._rivals = rivals
+        self.problems: list[str] = []
+        self.told: dict[str, dict[int, tuple[float, bytes]]] = {}
+        self.ended: dict[str, tuple[str, Amount]] = {}
+        self._checked: dict[str, int] = {}  # runs that have ended, and how long they were then
+        self._begun: set[tuple[str, str, str]] = set()
+        self._finished: set[tuple[str, str, str]] = set()
+        self._calls: Counter[tuple[str, str, str]] = Counter()
+        self._effects: Counter[tuple[str, str]] = Counter()
+        self._outside = 0
+
+    def require(self, truth: bool, problem: str) -> None:
+        if not truth:
+            self.problems.append(problem)
+
+    # --- what a process said
+
+    def hear(self, line: str) -> None:
+        word, *rest = line.split("\t")
+        if word == "told":
+            run, seq, at, body = rest
+            known = self.told.setdefault(run, {})
+            self.require(int(seq) > max(known, default=0), f"{run}: entry {seq} was told out of order or twice")
+            known[int(seq)] = (float(at), body.encode())
+        elif word == "ended":
+            run, ending, tokens, micros, calls = rest
+            self.ended[run] = (ending, Amount(int(tokens), int(micros), int(calls)))
+        elif word == "refused":
+            self.require(self._rivals, f"refused without reason: {rest}")
+
+    # --- after every death
+
+    def inspect(self) -> None:
+        """Look at a copy: the next process must find the scene as it was left."""
+        with TemporaryDirectory() as scratch:
+            for suffix in ("", "-wal"):
+                found = self.directory / f"runs.db{suffix}"
+                if found.exists():
+                    shutil.copy(found, scratch)
+            if not (Path(scratch) / "runs.db").exists():
+                self.require(not self.told, "the journal is gone")
+                return
+            with closing(sqlite3.connect(Path(scratch) / "runs.db")) as connection:
+                self._inspect(connection)
+
+    def _inspect(self, connection: sqlite3.Connection) -> None:
+        (said,) = connection.execute("PRAGMA integrity_check").fetchone()
+        self.require(said == "ok", f"the file is damaged: {said}")
+        self._look_outside()
+        known = connection.execute("SELECT name FROM sqlite_master WHERE name = 'runs'").fetchone()
+        stands = connection.execute("SELECT number, run, seq, epoch FROM runs").fetchall() if known else []
+        self._check_runs(connection, stands)
+
+    def _check_runs(self, connection: sqlite3.Connection, stands: list[tuple[int, str, int, int]]) -> None:
+        missing = self.told.keys() - {run for _, run, _, _ in stands}
+        self.require(not missing, f"told and gone: {sorted(missing)}")
+        for number, run, seq, epoch in stands:
+            if run in self._checked:
+                self.require(seq == self._checked[run], f"{run} was written to after its end")
+                continue
+            rows = [Row(*one) for one in connection.execute(_ENTRIES, (number,))]
+            self._check_rows(run, rows, seq, epoch)
+            self._finish(run, rows)
+            if rows and rows[-1].type == "run.ended":
+                self._checked[run] = seq
+        early = [call for call in self._calls if call[1] in ("step", "attempt") and call not in self._begun]
+        self.require(not early, f"made before they were written down: {early}")
+
+    def _check_rows(self, run: str, rows: list[Row], seq: int, epoch: int) -> None:
+        self.require([row.seq for row in rows] == list(range(1, seq + 1)), f"{run} has a hole, or not {seq} entries")
+        epochs = [row.epoch for row in rows]
+        self.require(epochs == sorted(epochs), f"{run}: the epochs go back")
+        self.require(not epochs or epochs[-1] <= epoch, f"{run}: an entry of an epoch to come")
+        for before, row in pairwise(rows):
+            risen = row.epoch > before.epoch
+            self.require(risen == (row.type == "run.resumed"), f"{run}: entry {row.seq} is of epoch {row.epoch}")
+        stored = {row.seq: row for row in rows}
+        for number, (at, body) in self.told.get(run, {}).items():
+            row = stored.get(number)
+            if row is None:
+                self.problems.append(f"{run}: entry {number} was told and is lost")
+            else:
+                self.require((row.at, self._content(row)) == (at, body), f"{run}: entry {number} is not as told")
+
+    def _content(self, row: Row) -> bytes:
+        return (self.directory / "runs.db-blobs" / row.blob).read_bytes() if row.blob else row.body
+
+    def _look_outside(self) -> None:
+        """What the process that just died did in the world: nothing that was finished before it began."""
+        path = self.directory / "outside.log"
+        lines = path.read_text().splitlines() if path.exists() else []
+        seen: set[tuple[str, str, str]] = set()
+        for line in lines[self._outside :]:
+            run, kind, key, *request = line.split("\t")
+            step = kind in _STEPS
+            self.require(not step or key.startswith(f"{run}/"), f"{key} could be a key of another run than {run}")
+            call = (run, "step", key.removeprefix(f"{run}/")) if step else (run, kind, key)
+            self.require(call not in self._finished, f"{call} was finished and made again")
+            self.require(self._rivals or call not in seen, f"{call} was made twice by one process")
+            seen.add(call)
+            self._calls[call] += 1
+            if kind == "effect":
+                self._effects[run, request[0]] += 1
+        self._outside = len(lines)
+
+    def _finish(self, run: str, rows: list[Row]) -> None:
+        workers: dict[TaskId, str] = {}
+        for entry in self._entries(run, rows):
+            if (begun := _begun(entry.event)) is not None:
+                self._begun.add((run, *begun))
+            for kind, key in _finished(entry.event, workers):
+                call = (run, kind, key)
+                self._finished.add(call)
+                if kind == "step":
+                    self.require(call in self._calls, f"{call} has a result and never happened")
+
+    def _entries(self, run: str, rows: list[Row]) -> list[ev.Entry]:
+        return [
+            ev.Entry(row.seq, row.at, decode(row.type, row.version, self._content(row), run=run, seq=row.seq))
+            for row in rows
+        ]
+
+    # --- after all is done
+
+    def conclude(self) -> int:
+        """Every run has ended, paid what its journal says, and did each effect once; returns how many runs."""
+        with closing(sqlite3.connect(self.directory / "runs.db")) as connection:
+            runs = connection.execute("SELECT number, run FROM runs WHERE seq > 0").fetchall()
+            for number, run in runs:
+                rows = [Row(*one) for one in connection.execute(_ENTRIES, (number,))]
+                self._conclude(run, self._entries(run, rows))
+        return len(runs)
+
+    def _conclude(self, run: str, entries: list[ev.Entry]) -> None:
+        state = replay(entries)
+        self.require(state.ended is not None, f"{run} never ended")
+        self.require(state.ledger.reserved == NOTHING, f"{run} still holds {state.ledger.reserved}")
+        self.require(state.ledger.spent == spent(entries), f"{run}: the ledger differs from the journal")
+        if state.ended is not None and run in self.ended:
+            told = self.ended[run]
+            self.require(told == (state.ended.ending, state.ledger.spent), f"{run} ended otherwise than was told")
+        allowed = again(entries)
+        for (name, request), count in self._effects.items():
+            task = request.split("/")[1]
+            if name == run:
+                self.require(count <= 1 + allowed[task], f"the effect {request} happened {count} times")
+
+
+def _begun(event: ev.Event) -> tuple[str, str] | None:
+    if isinstance(event, ev.StepStarted):
+        return "step", f"{event.task}/{event.attempt}/{event.step}"
+    if isinstance(event, ev.AttemptStarted):
+        return "attempt", f"{event.task}/{event.attempt}"
+    return None
+
+
+def _finished(event: ev.Event, workers: dict[TaskId, str]) -> list[tuple[str, str]]:
+    """The calls an event says are over, as they are called outside."""
+    match event:
+        case ev.AttemptStarted():
+            workers[event.task] = event.worker
+        case ev.StepFinished():
+            return [("step", f"{event.task}/{event.attempt}/{event.step}")]
+        case ev.AttemptSucceeded() | ev.AttemptFailed():
+            return [("attempt", f"{event.task}/{event.attempt}")]
+        case ev.TaskRefined():
+            return [("refine", f"{event.task}/{event.number}/{workers[event.task]}")]
+        case ev.TasksAdded() if event.done:
+            return [("plan", str(event.number))]
+        case ev.AnswerWritten():
+            return [("answer", str(event.number))]
+        case _:
+            pass
+    return []
+
+
+def again(entries: list[ev.Entry]) -> Counter[str]:
+    """How often a person had the effects of each task done once more."""
+    asked: dict[int, TaskId] = {}
+    found: Counter[str] = Counter()
+    for entry in entries:
+        if isinstance(entry.event, ev.InputRequested):
+            asked[entry.event.number] = entry.event.task
+        elif isinstance(entry.event, ev.InputAnswered) and entry.event.verdict == "again":
+            found[asked[entry.event.number]] += 1
+    return found
+
+
+class _Bill:
+    """What a journal amounts to in money, counted anew: what is open is charged when it is cut off."""
+
+    def __init__(self) -> None:
+        self.spent = [0, 0, 0]
+        self.open: dict[tuple[str, ...], Amount] = {}
+
+    def close(self, *key: str, used: Amount | None) -> None:
+        held = self.open.pop(key, NOTHING)
+        booked = held if used is None else used
+        self.spent = [sum(pair) for pair in zip(self.spent, (booked.tokens, booked.micros, booked.calls), strict=True)]
+
+    def cut_off(self, task: str = "") -> None:
+        for key in [key for key in self.open if not task or key[:2] == ("step", task)]:
+            self.close(*key, used=None)
+
+    def see(self, event: ev.Event) -> None:
+        match event:
+            case ev.SupervisionStarted():
+                self.open[event.duty, event.task] = event.reserve or NOTHING
+            case ev.SupervisionFailed():
+                self.close(event.duty, event.task, used=event.used)
+            case ev.TasksAdded() if event.done:
+                self.close("plan", NO_TASK, used=event.used)
+            case ev.TaskRefined():
+                self.close("refine", event.task, used=event.used)
+            case ev.AnswerWritten():
+                self.close("answer", NO_TASK, used=event.used)
+            case ev.RunResumed() | ev.TimeRanOut() | ev.RunEnded():
+                self.cut_off()
+            case _:
+                self._see_attempt(event)
+
+    def _see_attempt(self, event: ev.Event) -> None:
+        match event:
+            case ev.AttemptStarted():
+                self.open["attempt", event.task] = event.reserve or NOTHING
+            case ev.StepStarted():
+                self.open.pop(("attempt", event.task), None)
+                self.open["step", event.task, str(event.step)] = event.reserve or NOTHING
+            case ev.StepFinished():
+                self.close("step", event.task, str(event.step), used=event.used)
+            case ev.AttemptSucceeded() | ev.AttemptFailed():
+                self.cut_off(event.task)
+                self.close("attempt", event.task, used=event.used)
+            case _:
+                pass
+
+
+def spent(entries: list[ev.Entry]) -> Amount:
+    bill = _Bill()
+    for entry in entries:
+        bill.see(entry.event)
+    return Amount(*bill.spent)

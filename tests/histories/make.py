@@ -1,0 +1,264 @@
+"""`python -m tests.histories.make`: write down runs that every later version must understand. Overwrites nothing."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+
+import msgspec
+from msgspec import structs
+
+from chargehand.agents.crew import Done, Hand, Proposal
+from chargehand.agents.scripted import Move, Script, ScriptedCrew
+from chargehand.core.fold import replay
+from chargehand.core.owed import Brief
+from chargehand.terms import events as ev
+from chargehand.terms.budget import Amount, Budget
+from chargehand.terms.plan import Edge, Plan, Task, TaskId
+from chargehand.terms.policy import Breaking, Limits, Policy, Retry
+from chargehand.terms.roster import Agent, Match, Roster
+from chargehand.terms.value import encode_value
+from tests.histories.kept import HERE, expected_of, lines_of, names
+from tests.requests import request
+from tests.virtual import NOW, Stage
+
+CALL = Amount(tokens=100, micros=250, calls=1)
+ROSTER = Roster(
+    (
+        Agent("ann", "finds facts", ("facts", "fast"), ("search",), "model-a", ("bob",), 2, CALL, 5.0, 60.0, "v1"),
+        Agent("bob", "finds them too", ("facts",), estimate=CALL),
+        Agent("cid", "writes", ("prose",), estimate=CALL, model="model-b"),
+    ),
+    supervision=CALL,
+)
+PAID = Move(used=CALL)
+
+
+def task(name: str, *after: str | Edge, worker: str = "ann", **more: object) -> Task:
+    needs = tuple(one if isinstance(one, Edge) else TaskId(one) for one in after)
+    return structs.replace(Task(TaskId(name), f"carry out {name} of the report", worker, after=needs), **more)
+
+
+def fails(kind: ev.FailureKind, message: str, **more: object) -> Move:
+    return structs.replace(Move(fail=kind, message=message, used=CALL), **more)
+
+
+class Tools(ScriptedCrew):
+    """Works in steps: a search, an idempotent note and, for tasks called `send`, an effect. Plans in two pieces."""
+
+    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+        for number, effect in enumerate(("read", "idempotent", "effect")):
+            if effect == "effect" and not brief.work.task.startswith("send"):
+                continue
+            await asyncio.sleep(1.0)
+
+            async def call(key: str, number: int = number) -> Done:
+                await asyncio.sleep(1.0)
+                return Done({"step": number, "found": ["x", "y"]}, CALL)
+
+            await hand.step("tool", call, request=f"{brief.work.task}/{number}", effect=effect, reserve=CALL)
+            hand.note(f"step {number} of {brief.work.task} is over")
+        return await super().attempt(brief, hand)
+
+    async def plan(self, brief: Brief, hand: Hand) -> Proposal:
+        if brief.work.number > 1:
+            more = (task("third", "second", worker="cid"),)
+            return Proposal(more if len(brief.tasks) < 3 else (), "forward", used=CALL)
+        await hand.grow([task("first")])
+        await asyncio.sleep(3.0)
+        return Proposal((task("second", "first"),), "merge", closed=False, wake="any", used=CALL)
+
+
+def crashed(stage: Stage, crew: ScriptedCrew, last: Callable[[ev.Event], bool]) -> Stage:
+    """Another process that finds what a first one left that died right after this event."""
+    entries = stage.entries["run"]
+    cut = next(entry.seq for entry in entries if last(entry.event))
+    second = Stage(crew)
+    second.loop.now = entries[cut - 1].at + 30.0
+    second.entries["run"] = entries[:cut]
+
+    async def restore() -> None:
+        lease = await second.journal.claim("run", new=True)
+        await second.journal.append(lease, entries[:cut])
+        await second.journal.release(lease)
+
+    second.play(restore)
+    return second
+
+
+def retries() -> Stage:
+    moves = {
+        "a": (fails("network", "the line went dead"), fails("resource", "busy", retry_after=2.0), PAID),
+        "b": (fails("logic", "no sources given"), PAID),
+        "c": (fails("timeout", "too slow"), fails("timeout", "too slow"), fails("timeout", "too slow"), PAID),
+    }
+    stage = Stage(ScriptedCrew(Script(moves, refined={"b": "carry out b with sources"}, otherwise=PAID)))
+    plan = Plan((task("a"), task("b"), task("c"), task("d", "a", "b", Edge(TaskId("c"), "optional"), worker="cid")))
+    stage.start(request(plan, ROSTER, budget=Budget(calls=50, micros=50_000, floor=CALL)))
+    return stage
+
+
+def cascade() -> Stage:
+    moves = {"T1": (fails("logic", "the source is closed"),)}
+    plan = Plan((task("T1"), task("T2"), task("T3", "T1"), task("T4", "T2"), task("T5", "T3", "T4")))
+    stage = Stage(ScriptedCrew(Script(moves, otherwise=PAID)))
+    stage.start(request(plan, ROSTER, policy=Policy(retry=Retry(base=0.0))))
+    return stage
+
+
+def approval() -> Stage:
+    first = Plan((task("a"), task("b", worker="cid")))
+    better = Plan((task("a"), task("b", "a", worker="cid"), task("c", "b")))
+    stage = Stage(ScriptedCrew(Script(plans=(first, better), otherwise=PAID)))
+    stage.start(request(None, ROSTER, policy=Policy(approve=True)))
+    stage.resume(ev.InputAnswered(1, "reject", "b cannot begin before a"))
+    edited = Plan((task("a"), task("b", "a", worker="cid"), task("e", "b", instruction="carry out the end")), "select")
+    stage.resume(ev.InputAnswered(2, "edit", plan=edited))
+    return stage
+
+
+def repeated() -> Stage:
+    moves = {
+        "list": (Move(result=["v", "w", "x", "y", "z"], used=CALL),),
+        "each[1]": (fails("logic", "y is not there", permanent=True),),
+    }
+    each = task("each", for_each=TaskId("list"), at_least=3, worker="", match=Match(("facts",), ("fast", "prose")))
+    stage = Stage(ScriptedCrew(Script(moves, otherwise=PAID)))
+    plan = Plan((task("list"), each, task("reduce", "each", worker="cid")), "reduce")
+    stage.start(
+        request(
+            plan, structs.replace(ROSTER, agents=(structs.replace(ROSTER.agents[0], fallbacks=()), *ROSTER.agents[1:]))
+        )
+    )
+    return stage
+
+
+def streamed() -> Stage:
+    stage = Stage(Tools(Script(otherwise=PAID)))
+    stage.start(request(None, ROSTER))
+    return stage
+
+
+def budget() -> Stage:
+    stage = Stage(ScriptedCrew(Script(otherwise=PAID, answers=(PAID,))))
+    plan = Plan(tuple(task(f"t{n}", *([f"t{n - 2}"] if n > 1 else []), worker="bob") for n in range(10)))
+    stage.start(request(plan, ROSTER, budget=Budget(calls=8, micros=2000, tokens=900, floor=CALL)))
+    return stage
+
+
+def deadline() -> Stage:
+    moves = {"slow": (Move(seconds=500.0),), "slower": (fails("network", "no line", retry_after=25.0),)}
+    stage = Stage(ScriptedCrew(Script(moves, otherwise=PAID)))
+    quick = [task("quick"), task("next", "quick"), task("then", "next")]
+    plan = Plan((*quick, task("slow", worker="bob"), task("slower", worker="cid"), task("last", "slow")))
+    stage.start(request(plan, ROSTER, policy=Policy(retry=Retry(attempts=5))), seconds=100.0)
+    return stage
+
+
+def crash() -> Stage:
+    crew = Tools(Script({"b": (fails("logic", "not like this"), PAID)}, otherwise=PAID))
+    stage = Stage(crew)
+    stage.start(request(Plan((task("a"), task("b"), task("send", "a", worker="cid"))), ROSTER))
+
+    def died(event: ev.Event) -> bool:
+        return isinstance(event, ev.StepStarted) and (event.task, event.step) == ("b", 2)
+
+    second = crashed(stage, crew, died)
+    second.resume()
+    return second
+
+
+def uncertain() -> Stage:
+    crew = Tools(Script(otherwise=PAID))
+    plan = Plan((task("a"), task("send", worker="cid"), task("after", "send")))
+    stage = Stage(crew)
+    stage.start(request(plan, ROSTER, policy=Policy(uncertain="ask")))
+
+    def died(event: ev.Event) -> bool:
+        return isinstance(event, ev.StepStarted) and event.effect == "effect"
+
+    second = crashed(stage, crew, died)
+    found = second.resume()
+    assert found.question is not None
+    second.resume(ev.InputAnswered(found.question.number, "done", result=encode_value({"sent": True})))
+    return second
+
+
+def cancelled() -> Stage:
+    stage = Stage(Tools(Script(otherwise=Move(seconds=30.0, used=CALL))))
+    asked = structs.replace(
+        request(Plan((task("a"), task("b", "a"), task("send", worker="cid"))), ROSTER), deadline=NOW + 600
+    )
+
+    async def story() -> None:
+        async with asyncio.TaskGroup() as jobs:
+            jobs.create_task(stage.driver.start("run", asked))
+            await asyncio.sleep(10.0)
+            await stage.driver.ask("run", ev.PauseSet(True, "lunch"))
+            await asyncio.sleep(20.0)
+            await stage.driver.ask("run", ev.PauseSet(False))
+            await asyncio.sleep(10.0)
+            await stage.driver.ask("run", ev.CancelRequested("nobody needs it any more"))
+
+    stage.play(story)
+    return stage
+
+
+def forked() -> Stage:
+    stage = Stage(ScriptedCrew(Script({"a": (Move(result=[1, 2], used=CALL),)}, otherwise=PAID)))
+    old = Plan((task("a"), task("b"), task("c", "a"), task("d", "b", "c")))
+    stage.start(request(old, ROSTER), "first")
+    changed = task("b", instruction="carry out b anew")
+    more = [task("e", "d"), task("f", "e"), task("g", "b"), task("h", "f", "g")]
+    asked = request(Plan((old.tasks[0], changed, *old.tasks[2:], *more)), ROSTER)
+    asked = structs.replace(asked, deadline=NOW + 600)
+    stage.play(lambda: stage.driver.fork("first", "run", asked))
+    return stage
+
+
+def replanned() -> Stage:
+    """A planner that errs, breakers that open, a quorum, and a second plan that closes a gap."""
+    cyclic = Plan((task("x", "y"), task("y", "x")))
+    voters = [task(f"v{n}") for n in range(4)]
+    quorum = tuple(Edge(one.id, "quorum") for one in voters)
+    first = Plan((*voters, task("vote", *quorum, quorum=2, worker="cid"), task("gone", worker="cid")), "vote")
+    second = Plan((task("instead", worker="bob", instruction="look it up elsewhere", replaces=TaskId("gone")),), "vote")
+    moves = {
+        "v2": (fails("network", "no line"),),
+        "v3": (fails("network", "no line"),),
+        "gone": (fails("logic", "not allowed", permanent=True),),
+    }
+    policy = Policy(
+        retry=Retry(attempts=2, base=0.1),
+        breaking=Breaking(consecutive=2, open=5.0),
+        limits=Limits(replans=1, fan_out=20),
+        refine=False,
+    )
+    stage = Stage(ScriptedCrew(Script(moves, plans=(cyclic, first, second), otherwise=PAID)))
+    stage.start(request(None, ROSTER, policy=policy))
+    return stage
+
+
+HISTORIES: tuple[Callable[[], Stage], ...] = (
+    retries, cascade, approval, repeated, streamed, budget, deadline, crash, uncertain, cancelled, forked, replanned,
+)  # fmt: skip
+
+
+def main() -> int:
+    there = set(names())
+    for tell in HISTORIES:
+        name = tell.__name__
+        if name in there:
+            print(f"{name} is there already and stays as it is")
+            continue
+        stage = tell()
+        entries = stage.play(lambda stage=stage: stage.journal.read("run"))
+        kept = b"".join(msgspec.json.encode(line) + b"\n" for line in lines_of(entries))
+        expected = msgspec.json.encode(expected_of(replay(entries)))
+        (HERE / f"{name}.jsonl").write_bytes(kept)
+        (HERE / f"{name}.expected.json").write_bytes(msgspec.json.format(expected) + b"\n")
+        print(f"{name}: {len(entries)} entries")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

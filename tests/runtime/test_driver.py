@@ -1,0 +1,502 @@
+"""What a person may rely on when a run is carried out, told on virtual time."""
+
+import asyncio
+
+import pytest
+from msgspec import structs
+
+from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
+from chargehand.agents.scripted import Move, Script, ScriptedCrew
+from chargehand.core.owed import Brief
+from chargehand.errors import Invalid, PlanInvalid, Refused
+from chargehand.terms import events as ev
+from chargehand.terms.budget import Amount, Budget
+from chargehand.terms.plan import Edge, Plan, Task, TaskId
+from chargehand.terms.policy import Breaking, Limits, Policy, Retry
+from chargehand.terms.roster import Agent, Match, Roster
+from tests.requests import request
+from tests.virtual import NOW, Stage
+
+CALL = Amount(calls=1, micros=10)
+
+
+def task(name: str, *after: str | Edge, worker: str = "worker", **more: object) -> Task:
+    needs = tuple(one if isinstance(one, Edge) else TaskId(one) for one in after)
+    made = Task(TaskId(name), f"carry out {name} of the work", worker, after=needs)
+    return structs.replace(made, **more)
+
+
+def plan(*tasks: Task, combine: str = "none") -> Plan:
+    return structs.replace(Plan(tasks), combine=combine)
+
+
+def fails(kind: ev.FailureKind = "logic", **more: object) -> Move:
+    return structs.replace(Move(fail=kind, message="no luck"), **more)
+
+
+# --- retries
+
+
+def test_a_transient_failure_is_retried_unchanged_after_a_wait() -> None:
+    stage = Stage(ScriptedCrew(Script({"a": (fails("network"), fails("network"), Move(result=1))})))
+    found = stage.start(request(plan(task("a"))))
+    assert found.ending == "complete"
+    assert stage.events(ev.TaskRefined) == []
+    waits = [one.after for one in stage.events(ev.RetryScheduled)]
+    assert NOW < waits[0] <= NOW + 1.0
+    assert waits[0] < waits[1] <= waits[0] + 2.0
+
+
+def test_a_logic_failure_is_refined_with_the_error_in_view() -> None:
+    stage = Stage(ScriptedCrew(Script({"a": (fails("logic"), Move())}, refined={"a": "carry out a with more care"})))
+    found = stage.start(request(plan(task("a"))))
+    assert found.results[TaskId("a")] == {"did": "carry out a with more care"}
+    assert len(stage.events(ev.AttemptStarted)) == 2
+
+
+def test_three_attempts_then_the_fallbacks_in_order_then_the_end() -> None:
+    roster = Roster((Agent("worker", fallbacks=("second", "third")), Agent("second"), Agent("third")))
+    stage = Stage(ScriptedCrew(Script({"a": (fails("timeout"),)})))
+    found = stage.start(request(plan(task("a")), roster))
+    assert [one.worker for one in stage.events(ev.AttemptStarted)] == ["worker"] * 3 + ["second", "third"]
+    assert (found.ending, found.reason) == ("failed", "no_results")
+
+
+def test_a_long_retry_after_sends_the_task_to_somebody_else() -> None:
+    roster = Roster((Agent("worker", fallbacks=("second",)), Agent("second")))
+    stage = Stage(ScriptedCrew(Script({"a": (fails("resource", retry_after=3600.0), Move(result=1))})))
+    assert stage.start(request(plan(task("a")), roster)).ending == "complete"
+    assert [one.worker for one in stage.events(ev.AttemptStarted)] == ["worker", "second"]
+    assert stage.loop.time() == NOW
+
+
+def test_a_worker_that_hangs_is_given_up_in_time() -> None:
+    roster = Roster((Agent("worker", timeout=30.0),))
+    stage = Stage(ScriptedCrew(Script({"a": (Move(seconds=9999.0), Move(result=1))})))
+    assert stage.start(request(plan(task("a")), roster)).ending == "complete"
+    assert [one.failure.kind for one in stage.events(ev.AttemptFailed)] == ["timeout"]
+
+
+def test_a_failing_worker_is_left_alone_for_a_while() -> None:
+    tasks = [task(f"t{number}") for number in range(6)]
+    policy = Policy(retry=Retry(attempts=1), limits=Limits(width=1), breaking=Breaking(consecutive=3, open=30.0))
+    moves = {f"t{number}": (fails("logic", permanent=True),) for number in range(3)}
+    stage = Stage(ScriptedCrew(Script(moves)))
+    found = stage.start(request(plan(*tasks), policy=policy))
+    starts = {
+        entry.event.task: entry.at for entry in stage.entries["run"] if isinstance(entry.event, ev.AttemptStarted)
+    }
+    assert starts[TaskId("t2")] == NOW
+    assert starts[TaskId("t3")] == NOW + 30.0
+    assert [one.probes for one in stage.events(ev.AttemptStarted)][3] == ("worker:worker",)
+    assert found.ending == "partial"
+
+
+# --- joins and lists
+
+
+def test_a_quorum_goes_ahead_when_enough_have_answered() -> None:
+    sources = [task(f"s{number}") for number in range(4)]
+    edges = [Edge(one.id, "quorum") for one in sources]
+    moves = {"s0": (Move(seconds=1.0, result=0),), "s1": (Move(seconds=2.0, result=1),), "s2": (Move(seconds=50.0),)}
+    stage = Stage(ScriptedCrew(Script({**moves, "s3": (fails("logic", permanent=True),)})))
+    found = stage.start(request(plan(*sources, task("join", *edges, quorum=2))))
+    assert found.results[TaskId("join")] == {"did": "carry out join of the work", "from": {"s0": 0, "s1": 1}}
+    joined = next(
+        e.at for e in stage.entries["run"] if isinstance(e.event, ev.AttemptStarted) and e.event.task == "join"
+    )
+    assert joined == NOW + 2.0
+
+
+def test_a_quorum_that_cannot_be_reached_is_skipped_with_the_cause() -> None:
+    stage = Stage(ScriptedCrew(Script({"a": (fails("logic", permanent=True),)})))
+    join = task("join", Edge(TaskId("a"), "quorum"), Edge(TaskId("b"), "quorum"), quorum=2)
+    found = stage.start(request(plan(task("a"), task("b"), join)))
+    assert {gap.task: gap.because for gap in found.gaps} == {"a": "", "join": "a"}
+
+
+def test_a_task_is_repeated_over_a_list_and_folded_back() -> None:
+    moves = {"list": (Move(result=["x", "y", "z"]),), "each[1]": (fails("logic", permanent=True),)}
+    stage = Stage(ScriptedCrew(Script(moves)))
+    each = task("each", for_each=TaskId("list"), at_least=2)
+    found = stage.start(request(plan(task("list"), each, task("sum", "each"))))
+    assert found.results[TaskId("each[0]")] == {"did": "carry out each of the work", "from": {"list": "x"}}
+    item = {"did": "carry out each of the work", "from": {"list": "x"}}
+    given = [item, None, {**item, "from": {"list": "z"}}]
+    assert found.results[TaskId("sum")] == {"did": "carry out sum of the work", "from": {"each": given}}
+    assert {gap.task for gap in found.gaps} == {"each[1]"}
+
+
+@pytest.mark.parametrize(("result", "said"), [("text", "no list"), (list(range(101)), "at most 100")])
+def test_what_cannot_be_repeated_over_fails_that_task_alone(result: object, said: str) -> None:
+    stage = Stage(ScriptedCrew(Script({"list": (Move(result=result),)})))
+    found = stage.start(request(plan(task("list"), task("each", for_each=TaskId("list")), task("other"))))
+    assert [said in gap.message for gap in found.gaps] == [True]
+    assert found.ending == "partial"
+
+
+def test_the_longest_remaining_path_goes_first() -> None:
+    tasks = [task("short"), task("long"), task("longer", "long", seconds=500.0)]
+    stage = Stage(ScriptedCrew(Script()))
+    stage.start(request(plan(*tasks), policy=Policy(limits=Limits(width=1))))
+    assert [one.task for one in stage.events(ev.AttemptStarted)] == ["long", "longer", "short"]
+
+
+def test_the_idlest_of_those_with_the_tags_takes_it() -> None:
+    roster = Roster((Agent("ann", tags=("x", "y")), Agent("ben", tags=("x",), capacity=1), Agent("cat", tags=("z",))))
+    tasks = [task(f"t{n}", worker="", match=Match(all=("x",))) for n in range(4)]
+    stage = Stage(ScriptedCrew(Script(otherwise=Move(seconds=1.0))))
+    stage.start(request(plan(*tasks), roster))
+    assert [one.worker for one in stage.events(ev.AttemptStarted)] == ["ann", "ben", "ann", "ann"]
+
+
+# --- money and time
+
+
+def test_the_cap_is_never_passed_and_the_answer_keeps_its_share() -> None:
+    roster = Roster((Agent("worker", estimate=CALL),), supervision=CALL)
+    budget = Budget(calls=4, floor=Amount(calls=1))
+    crew = ScriptedCrew(Script(otherwise=Move(used=CALL), answers=(Move(used=CALL),)))
+    stage = Stage(crew)
+    found = stage.start(request(plan(*(task(f"t{n}") for n in range(6)), combine="merge"), roster, budget=budget))
+    assert found.spent == Amount(calls=4, micros=40)
+    assert (found.ending, found.reason) == ("partial", "budget")
+    assert found.answer is not None
+    assert len(found.gaps) == 3
+
+
+def test_usage_that_is_missing_or_absurd_is_charged_as_reserved() -> None:
+    for used in (None, Amount(calls=-5)):
+        stage = Stage(ScriptedCrew(Script(otherwise=Move(used=used))))
+        found = stage.start(request(plan(task("a")), Roster((Agent("worker", estimate=CALL),))))
+        assert found.spent == CALL
+
+
+def test_at_the_deadline_what_there_is_becomes_the_answer() -> None:
+    stage = Stage(ScriptedCrew(Script({"slow": (Move(seconds=500.0),)})))
+    found = stage.start(
+        request(plan(task("quick"), task("slow"), task("after", "slow"), combine="merge")), seconds=100.0
+    )
+    assert (found.ending, found.reason) == ("partial", "deadline")
+    assert "[quick]" in str(found.answer)
+    assert {gap.task: gap.reason for gap in found.gaps} == {"slow": "deadline", "after": "deadline"}
+    assert stage.loop.time() <= NOW + 100.0
+
+
+def test_a_wall_time_budget_is_a_deadline() -> None:
+    stage = Stage(ScriptedCrew(Script({"slow": (Move(seconds=500.0),)})))
+    assert stage.start(request(plan(task("slow")), budget=Budget(seconds=50.0))).reason == "deadline"
+    assert stage.loop.time() <= NOW + 50.0
+
+
+# --- people
+
+
+def test_a_plan_waits_for_approval_and_says_so() -> None:
+    stage = Stage(ScriptedCrew(Script()))
+    found = stage.start(request(plan(task("a")), policy=Policy(approve=True)))
+    assert found.ending == "needs_input"
+    assert found.question is not None
+    assert stage.events(ev.AttemptStarted) == []
+    assert stage.resume(ev.InputAnswered(found.question.number, "approve")).ending == "complete"
+
+
+def test_an_edited_plan_is_checked_and_then_carried_out() -> None:
+    stage = Stage(ScriptedCrew(Script()))
+    found = stage.start(request(plan(task("a")), policy=Policy(approve=True)))
+    assert found.question is not None
+    bad = ev.InputAnswered(found.question.number, "edit", plan=plan(task("b", "nowhere")))
+    with pytest.raises(PlanInvalid, match="nowhere"):
+        stage.resume(bad)
+    done = stage.resume(ev.InputAnswered(found.question.number, "edit", plan=plan(task("b"), task("c", "b"))))
+    assert done.statuses.keys() == {"b", "c"}
+    assert done.ending == "complete"
+
+
+def test_a_rejected_plan_goes_back_to_the_planner_with_the_reason() -> None:
+    seen: list[str] = []
+
+    class Planner(ScriptedCrew):
+        async def plan(self, brief: Brief, hand: Hand) -> Proposal:
+            seen.extend(finding.message for finding in brief.findings)
+            return await super().plan(brief, hand)
+
+    stage = Stage(Planner(Script(plans=(plan(task("a")), plan(task("b"))))))
+    found = stage.start(request(policy=Policy(approve=True)))
+    assert found.question is not None
+    found = stage.resume(ev.InputAnswered(found.question.number, "reject", "too expensive"))
+    assert seen == ["too expensive"]
+    assert found.question is not None
+    assert stage.resume(ev.InputAnswered(found.question.number, "approve")).statuses.keys() == {"b"}
+
+
+def test_nobody_approving_ends_the_run_at_its_deadline() -> None:
+    stage = Stage(ScriptedCrew(Script()))
+    found = stage.start(request(plan(task("a")), policy=Policy(approve=True)), seconds=60.0, wait=True)
+    assert (found.ending, found.reason) == ("needs_input", "no_input")
+    assert stage.loop.time() <= NOW + 65.0
+
+
+def test_cancel_reaches_the_worker_and_keeps_what_was_done() -> None:
+    cancelled: list[str] = []
+
+    class Slow(ScriptedCrew):
+        async def attempt(self, brief: Brief, hand: Hand) -> Done:
+            try:
+                return await super().attempt(brief, hand)
+            except asyncio.CancelledError:
+                cancelled.append(brief.work.task)
+                raise
+
+    stage = Stage(Slow(Script({"slow": (Move(seconds=500.0),)})))
+
+    async def story() -> ev.Ending:
+        async with asyncio.TaskGroup() as jobs:
+            asked = structs.replace(request(plan(task("quick"), task("slow"))), deadline=NOW + 600)
+            run = jobs.create_task(stage.driver.start("run", asked))
+            await stage.after(5.0, ev.CancelRequested("enough"))()
+        return run.result().ending
+
+    assert stage.play(story) == "cancelled"
+    assert cancelled == ["slow"]
+    assert stage.loop.time() == NOW + 5.0
+
+
+def test_a_paused_run_starts_nothing_new() -> None:
+    stage = Stage(ScriptedCrew(Script(otherwise=Move(seconds=10.0))))
+
+    async def story() -> None:
+        async with asyncio.TaskGroup() as jobs:
+            asked = structs.replace(request(plan(task("a"), task("b", "a"))), deadline=NOW + 600)
+            jobs.create_task(stage.driver.start("run", asked))
+            await stage.after(5.0, ev.PauseSet(paused=True))()
+            await stage.after(50.0, ev.PauseSet(paused=False))()
+
+    stage.play(story)
+    started = [entry.at - NOW for entry in stage.entries["run"] if isinstance(entry.event, ev.AttemptStarted)]
+    assert started == [0.0, 55.0]
+
+
+# --- planners
+
+
+class Rounds:
+    """Adds one task at a time and looks at what came of the last."""
+
+    async def plan(self, brief: Brief, hand: Hand) -> Proposal:
+        number = len(brief.tasks)
+        if number == 3:
+            return Proposal(())
+        return Proposal((task(f"t{number}"),), "none", closed=False)
+
+    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+        return Done(brief.instruction)
+
+    async def refine(self, brief: Brief, hand: Hand) -> Refined:
+        return Refined(brief.instruction)
+
+    async def answer(self, brief: Brief, hand: Hand) -> Done:
+        return Done("")
+
+
+def test_an_open_plan_is_asked_for_more_until_it_is_closed() -> None:
+    stage = Stage(Rounds())
+    assert stage.start(request()).statuses.keys() == {"t0", "t1", "t2"}
+    assert [one.why for one in stage.events(ev.SupervisionStarted)] == ["first", "more", "more", "more"]
+
+
+def test_tasks_start_while_the_planner_is_still_writing() -> None:
+    class Streaming(Rounds):
+        async def plan(self, brief: Brief, hand: Hand) -> Proposal:
+            await hand.grow([task("early")])
+            await asyncio.sleep(60.0)
+            return Proposal((task("late", "early"),), "none")
+
+    stage = Stage(Streaming())
+    assert stage.start(request()).ending == "complete"
+    started = {e.event.task: e.at - NOW for e in stage.entries["run"] if isinstance(e.event, ev.AttemptStarted)}
+    assert started == {"early": 0.0, "late": 60.0}
+
+
+def test_a_bad_plan_goes_back_in_words_three_times_and_then_the_run_fails() -> None:
+    stage = Stage(ScriptedCrew(Script(plans=(plan(task("a", "b"), task("b", "a")),))))
+    found = stage.start(request())
+    assert (found.ending, found.reason) == ("failed", "no_plan")
+    rejections = stage.events(ev.SupervisionFailed)
+    assert len(rejections) == 3
+    assert rejections[0].findings[0].code == "cycle"
+    assert "a" in rejections[0].findings[0].message
+
+
+def test_a_replan_must_change_something_and_closes_the_gap() -> None:
+    first, same = plan(task("a")), plan(task("a2", instruction="carry out a of the work"))
+    other = plan(task("a3", instruction="look it up elsewhere instead", replaces=TaskId("a")))
+    moves = {"a": (fails("logic", permanent=True),)}
+    stage = Stage(ScriptedCrew(Script(moves, plans=(first, same, other))))
+    found = stage.start(request(policy=Policy(limits=Limits(replans=1))))
+    assert [one.code for event in stage.events(ev.SupervisionFailed) for one in event.findings] == ["unchanged"]
+    assert (found.ending, found.gaps) == ("complete", ())
+
+
+# --- steps, effects and crashes
+
+
+class Mailer(Rounds):
+    """Sends one letter, then fails once."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+        await hand.step("send", self.send, request="to: all", effect="effect")
+        if brief.work.number == 1:
+            raise WorkFailed(ev.Failure("logic", "forgot the date"))
+        return Done("sent")
+
+    async def send(self, key: str) -> Done:
+        self.sent.append(key)
+        return Done("ok")
+
+
+def test_an_effect_is_not_repeated_by_the_next_attempt() -> None:
+    crew = Mailer()
+    stage = Stage(crew)
+    assert stage.start(request(plan(task("mail")))).ending == "complete"
+    assert crew.sent == ["run/mail/1/1"]
+
+
+def test_an_effect_that_failed_half_way_is_uncertain_and_never_repeated() -> None:
+    class Cut(Mailer):
+        async def send(self, key: str) -> Done:
+            self.sent.append(key)
+            raise ConnectionError("cut off")
+
+    crew = Cut()
+    stage = Stage(crew)
+    found = stage.start(request(plan(task("mail"))))
+    assert [gap.reason for gap in found.gaps] == ["uncertain"]
+    assert len(crew.sent) == 1
+
+
+def test_a_person_may_say_what_became_of_an_uncertain_effect() -> None:
+    class Cut(Mailer):
+        async def send(self, key: str) -> Done:
+            raise ConnectionError("cut off")
+
+    stage = Stage(Cut())
+    found = stage.start(request(plan(task("mail")), policy=Policy(uncertain="ask")))
+    assert found.question is not None
+    assert (found.question.what, found.question.task) == ("effect", "mail")
+    done = stage.resume(ev.InputAnswered(found.question.number, "done"))
+    assert done.ending == "complete"
+
+
+def test_a_step_the_budget_does_not_cover_fails_its_task_and_spends_nothing() -> None:
+    class Greedy(Mailer):
+        async def attempt(self, brief: Brief, hand: Hand) -> Done:
+            await hand.step("ask", self.send, reserve=Amount(calls=50))
+            return Done("never")
+
+    crew = Greedy()
+    stage = Stage(crew)
+    found = stage.start(request(plan(task("a")), budget=Budget(calls=10)))
+    assert [gap.reason for gap in found.gaps] == ["budget"]
+    assert (crew.sent, found.spent.calls) == ([], 0)
+
+
+# --- forks
+
+
+def test_a_fork_does_again_only_what_changed_and_what_hangs_on_it() -> None:
+    stage = Stage(ScriptedCrew(Script(otherwise=Move(used=CALL))))
+    old = plan(task("a"), task("b"), task("c", "a"), task("d", "b"), task("e", "c", "d"))
+    stage.start(request(old), "first")
+    new = plan(task("a"), task("b", instruction="carry out b quite differently"), *old.tasks[2:])
+    asked = structs.replace(request(new), deadline=NOW + 600)
+    found = stage.play(lambda: stage.driver.fork("first", "second", asked))
+    assert [one.task for one in stage.events(ev.ResultReused, "second")] == ["a", "c"]
+    assert {one.task for one in stage.events(ev.AttemptStarted, "second")} == {"b", "d", "e"}
+    assert (found.ending, found.spent.calls) == ("complete", 3)
+
+
+def test_a_fork_under_another_worker_does_it_again() -> None:
+    stage = Stage(ScriptedCrew(Script(otherwise=Move(used=CALL))))
+    stage.start(request(plan(task("a"))), "first")
+    asked = structs.replace(request(plan(task("a")), Roster((Agent("worker", spec="new prompt"),))), deadline=NOW + 600)
+    assert stage.play(lambda: stage.driver.fork("first", "second", asked)).spent.calls == 1
+
+
+# --- manners
+
+
+def test_what_does_not_fit_is_refused_with_a_reason() -> None:
+    stage = Stage(ScriptedCrew(Script(otherwise=Move(seconds=10.0))))
+
+    async def story() -> list[str]:
+        said: list[str] = []
+        async with asyncio.TaskGroup() as jobs:
+            jobs.create_task(stage.driver.start("run", structs.replace(request(plan(task("a"))), deadline=NOW + 600)))
+            await asyncio.sleep(1.0)
+            for report in (
+                ev.InputAnswered(1, "approve"),
+                ev.AttemptSucceeded(TaskId("a"), 7, ev.NULL),
+                ev.AttemptSucceeded(TaskId("x"), 1, ev.NULL),
+                ev.RunEnded("complete", "done"),
+                ev.TaskRefined(TaskId("a"), 1, "x"),
+            ):
+                try:
+                    await stage.driver.ask("run", report)
+                except Refused as error:
+                    said.append(str(error))
+        return said
+
+    said = stage.play(story)
+    assert len(said) == 5
+    assert "question 1 is not being asked" in said[0]
+    assert "no longer under way" in said[1]
+    assert "never reported" in said[3]
+
+
+def test_a_crew_that_hands_over_the_wrong_type_fails_its_own_work_only() -> None:
+    class Wrong(Rounds):
+        async def attempt(self, brief: Brief, hand: Hand) -> Done:
+            return Done("fine", used=3) if brief.work.task == "a" else Done("fine")  # pyright: ignore[reportArgumentType]
+
+    stage = Stage(Wrong())
+    found = stage.start(request(plan(task("a"), task("b")), policy=Policy(refine=False)))
+    assert [(gap.task, "cannot be kept" in gap.message) for gap in found.gaps] == [("a", True)]
+
+
+def test_a_listener_that_fails_does_not_end_the_run() -> None:
+    stage = Stage(ScriptedCrew(Script()))
+
+    def fails_always(run: str, entries: object) -> None:
+        raise RuntimeError(f"no ear for {run}")
+
+    stage.driver._listener = fails_always
+    assert stage.start(request(plan(task("a")))).ending == "complete"
+
+
+@pytest.mark.parametrize(
+    ("agents", "said"),
+    [
+        ((Agent("a"), Agent("a")), "two workers are called 'a'"),
+        ((Agent(""),), "needs a name"),
+        ((Agent("a", fallbacks=("b",)),), "falls back to 'b'"),
+        ((Agent("a", estimate=Amount(micros=-1)),), "zero or more"),
+        ((Agent("a", timeout=0.0),), "above zero"),
+    ],
+)
+def test_a_roster_nobody_could_work_with_is_refused(agents: tuple[Agent, ...], said: str) -> None:
+    stage = Stage(ScriptedCrew(Script()))
+    with pytest.raises(Invalid, match=said):
+        stage.start(request(plan(task("t", worker="a")), Roster(agents)))
+    assert stage.play(stage.journal.runs) == []
+
+
+def test_an_invalid_plan_is_refused_before_anything_is_written() -> None:
+    stage = Stage(ScriptedCrew(Script()))
+    with pytest.raises(PlanInvalid) as caught:
+        stage.start(request(plan(task("a", "b"), task("b", "a"))))
+    assert [finding.code for finding in caught.value.findings][:1] == ["cycle"]
+    assert stage.play(stage.journal.runs) == []

@@ -1,0 +1,130 @@
+"""`python -m tests.sim.planted`: bugs planted on purpose, each of which the simulation must find.
+
+An oracle that is missing is a bug that is invisible. Each bug is a change of text in a copy of the source, so it fails
+loudly when the text it changes is no longer there.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from msgspec import Struct
+
+HERE = Path(__file__).resolve()
+ROOT = HERE.parents[2]
+
+
+class Bug(Struct, frozen=True):
+    name: str
+    file: str
+    before: str
+    after: str
+
+
+BUGS = (
+    # inputs
+    Bug("a failed required input does not matter", "core/growth.py", '(need == "required" and not good) or', ""),
+    Bug("a failed optional input is waited for", "core/growth.py", 'elif good or need == "optional":', "elif good:"),
+    Bug("an optional input is not waited for", "core/growth.py", 'progress.unmet += need != "quorum"', 'progress.unmet += need == "required"'),
+    Bug("one quorum input is enough", "core/growth.py", "reader.unmet -= not reader.wanted", "reader.unmet -= 1"),
+    Bug("a quorum never gives up", "core/growth.py", "reader.spare -= 1", "pass"),
+    Bug("late tasks miss inputs settled before", "core/growth.py", "if first else ()", "if not first else ()"),
+    Bug("a failed item does not count as settled", "core/growth.py", "mother.items_open -= 1", "mother.items_open -= status is Status.DONE"),
+    Bug("a worker gets only part of its inputs", "core/view.py", "return tuple(found)", "return tuple(found[:1])"),
+    Bug("a worker gets quorum results that came later", "core/attempts.py", "progress.taken = tuple(", "_ = tuple("),
+    Bug("a list is joined only when every item is done", "core/decide.py", "least = min(progress.task.at_least, progress.items)", "least = progress.items"),
+    # attempts
+    Bug("one attempt too many", "core/verdict.py", "progress.failures >= allowed", "progress.failures > allowed"),
+    Bug("a permanent failure is retried", "core/verdict.py", " or failure.permanent or parked", " or parked"),
+    Bug("no fallback worker", "core/verdict.py", "one not in gone), None)", "one in ()), None)"),
+    Bug("Retry-After is ignored", "core/verdict.py", "progress.attempt), failure.retry_after)", "progress.attempt), 0.0)"),
+    Bug("nobody gives up on a hanging worker", "core/decide.py", "if state.timers and now >= state.timers[0][0]:", "if False:"),
+    Bug("backing off never ends", "core/decide.py", "if progress.status is Status.BACKING_OFF:", "if progress.status is Status.WAITING:"),
+    Bug("the refiner is not told what failed", "core/owed.py", "progress.failure.message if progress.failure is not None else", '"" if progress.failure is not None else'),
+    Bug("a late report of an earlier attempt counts", "core/admit.py", " or progress.attempt != attempt:", ":"),
+    # limits
+    Bug("one slot too many", "core/starts.py", "limits.width - state.running", "limits.width + 1 - state.running"),
+    Bug("one slot too few", "core/starts.py", "limits.width - state.running", "limits.width - 1 - state.running"),
+    Bug("capacity is off by one", "core/starts.py", "load >= agent.capacity)", "load > agent.capacity)"),
+    Bug("a slot is never given back", "core/attempts.py", "    state.running -= 1\n", ""),
+    Bug("a worker's slot is never given back", "core/attempts.py", "    state.load[progress.worker] -= 1\n", ""),
+    Bug("a pause is ignored", "core/decide.py", " and not state.paused", ""),
+    Bug("work starts before the plan is approved", "core/decide.py", "state.lanes and state.approved and", "state.lanes and"),
+    # money
+    Bug("unknown use is free", "terms/budget.py", "held if used is None else used", "NOTHING if used is None else used"),
+    Bug("a negative bill is believed", "core/admit.py", "used.micros >= 0", "True"),
+    Bug("the floor is not kept for the answer", "core/starts.py", "keep=state.requested.budget.floor", "keep=NOTHING"),
+    Bug("steps do not ask for money", "core/admit.py", "if not state.ledger.covers(more", "if False and not state.ledger.covers(more"),
+    Bug("an open step's reservation is forgotten", "core/attempts.py", "state.ledger.settle(step.held, None)", "pass"),
+    Bug("the cap may be passed by one call", "terms/budget.py", "taken + more + keep <= cap", "taken + keep <= cap"),
+    # breakers, of workers and of models
+    Bug("a breaker opens one failure early", "terms/breaker.py", "breaker.row >= numbers.consecutive", "breaker.row + 1 >= numbers.consecutive"),
+    Bug("a breaker opens one failure late", "terms/breaker.py", "breaker.row >= numbers.consecutive", "breaker.row > numbers.consecutive"),
+    Bug("a breaker never admits a probe", "terms/breaker.py", '"half-open" if now >= breaker.until else "open"', '"open"'),
+    Bug("two probes at once", "terms/breaker.py", "if now < breaker.leased:", "if False:"),
+    Bug("a success does not close a breaker", "terms/breaker.py", "if breaker.opened:  # the probe", "if False:  # the probe"),
+    # crashes
+    Bug("an effect in doubt is done again", "core/attempts.py", "    if doubt:\n        judge(state, progress, DOUBT)\n    elif", "    if"),
+    Bug("an effect is done again by the next attempt", "core/attempts.py", 'if step.effect == "effect" and step.result is not None:', "if False:"),
+    Bug("recorded steps are lost on resume", "core/attempts.py", "progress.steps = {number: step for number, step in (progress.steps or {}).items() if step.result is not None}", "progress.steps = None"),
+    Bug("a resumed attempt counts as another", "core/attempts.py", "progress.redo = True", "progress.redo = False"),
+    Bug("planning is not taken up again", "core/fold.py", 'desk.redo, desk.next = True, why or "first"', "desk.redo, desk.next = True, None"),
+    Bug("nobody is told of the resume", "runtime/driver.py", "more = (ev.RunResumed(lease.epoch), *also)", "more = also"),
+    Bug("a zombie may write", "stores/memory.py", "stream.epoch != lease.epoch or ", ""),
+    Bug("work begins before it is written", "runtime/drive.py", "            if self._urgent:\n                await self._write()\n            self._align(jobs)", "            self._align(jobs)\n            if self._urgent:\n                await self._write()"),
+    Bug("a step is confirmed before it is written", "runtime/drive.py", "self._waiting.append(future)", "future.set_result(None)"),
+    Bug("entries are dropped when the disk is full", "runtime/drive.py", "            await asyncio.sleep(pause)\n", "            break\n"),
+    # the run
+    Bug("timers that came due while writing are missed", "runtime/drive.py", "wake_at(self.state, decided)", "wake_at(self.state, self._clock())"),
+    Bug("nobody looks at the clock", "runtime/drive.py", "if self._alarm is None and at is not None:", "if False:"),
+    Bug("the answer is begun too early", "core/supervise.py", "    if state.unsettled:\n        return None\n    if _may_replan", "    if _may_replan"),
+    Bug("gaps are kept quiet", "core/supervise.py", 'cause or "gaps", missing)', 'cause or "gaps")'),
+    Bug("the deadline does not stop anybody", "core/fold.py", "    state.time_up = True\n    _stop_all(state)\n", "    state.time_up = True\n"),
+    Bug("a question can be answered after the deadline", "core/fold.py", "state.input = 0, True, None, None", "_ = 0, True, None, None"),
+    Bug("plans are not checked", "core/admit.py", "    errors = linted.errors\n", "    errors: tuple[ev.Finding, ...] = ()\n"),
+    Bug("a planner may try for ever", "core/supervise.py", "desk.failures >= state.requested.policy.limits.plans or broke", "broke"),
+)  # fmt: skip
+
+
+def hunt(bug: Bug, seeds: int) -> tuple[bool, float, str]:
+    """Whether the simulation finds a bug, how long it took, and what it said."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        shutil.copytree(ROOT / "src" / "chargehand", copy / "chargehand", ignore=shutil.ignore_patterns("__pycache__"))
+        target = copy / "chargehand" / bug.file
+        text = target.read_text()
+        if text.count(bug.before) != 1:
+            return False, 0.0, f"its text stands {text.count(bug.before)} times in {bug.file}"
+        target.write_text(text.replace(bug.before, bug.after))
+        begun = time.monotonic()
+        command = [sys.executable, "-m", "tests.sim.hunt", str(seeds)]
+        environment = {"PYTHONPATH": f"{copy}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=False)
+        said = (done.stdout + done.stderr).strip().splitlines()
+        return done.returncode == 1, time.monotonic() - begun, said[-1] if said else "nothing"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.planted", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=2000, help="how many seeds each bug may survive (default 2000)")
+    parser.add_argument("--only", default="", help="only bugs whose name contains this")
+    options = parser.parse_args()
+    bugs = [bug for bug in BUGS if options.only in bug.name]
+    found = 0
+    with ThreadPoolExecutor(2) as pool:
+        hunts = pool.map(partial(hunt, seeds=options.seeds), bugs)
+        for bug, (caught, seconds, said) in zip(bugs, hunts, strict=True):
+            found += caught
+            print(f"{'found ' if caught else 'MISSED'} {seconds:5.1f} s  {bug.name}: {said[:110]}", flush=True)
+    print(f"{found} of {len(bugs)} planted bugs found within {options.seeds} seeds each")
+    return 0 if found == len(bugs) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

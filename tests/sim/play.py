@@ -1,0 +1,406 @@
+"""Play one seed: the production driver on virtual time, crashed and disturbed as the scenario says, and judged."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Sequence
+
+from chargehand.core.fold import replay
+from chargehand.core.state import RunState, Status
+from chargehand.errors import ChargehandError, Fenced, Refused, RunBusy, StoreUnavailable
+from chargehand.runtime.driver import Driver, Outcome, outcome
+from chargehand.stores.journal import Lease, RunRow
+from chargehand.stores.memory import MemoryJournal
+from chargehand.terms import events as ev
+from chargehand.terms.plan import TaskId
+from chargehand.terms.value import decode_value, encode_value
+from tests.sim.loop import VirtualLoop
+from tests.sim.reference import expected
+from tests.sim.scenario import Scenario
+from tests.sim.shadow import OPEN, Shadow, Violation
+from tests.sim.world import World
+
+RUN = "run"
+EPOCH = 1_000_000.0  # virtual time zero; a whole million, so that the world can count from it
+
+
+class Crash(BaseException):
+    """The process is gone. Not an Exception: nobody may handle it."""
+
+
+class Handle:
+    """One process's hold on the journal. It may fail, and it dies with its process."""
+
+    def __init__(self, play: "Play", rng: random.Random, *, faults: bool) -> None:
+        self.play = play
+        self.dead = False
+        self.trouble = False
+        self._rng = rng
+        self._faults = faults
+        self._failures = rng.randint(1, 6) if faults and "store" in play.plot.faults else 0
+        crash = faults and "crash" in play.plot.faults and play.crashes < 3
+        self._crash_in = rng.randint(1, 30) if crash else 0
+
+    async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
+        return await self.play.journal.claim(run, new=new, steal=steal)
+
+    async def append(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
+        self._check_alive()
+        if self._failures and self._rng.random() < 0.2:
+            self._failures -= 1
+            self.trouble = True
+            if self._rng.random() < 0.5:
+                await self._really(lease, entries)
+            raise StoreUnavailable("the disk is full")
+        if self._crash_in:
+            self._crash_in -= 1
+            if not self._crash_in:
+                if self._rng.random() < 0.7:
+                    await self._really(lease, entries)
+                self.die()
+                raise Crash
+        await self._really(lease, entries)
+        self.trouble = False
+
+    async def _really(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
+        await self.play.journal.append(lease, entries)
+        self.play.appended(lease, entries)
+
+    async def read(self, run: str, *, after: int = 0) -> list[ev.Entry]:
+        return await self.play.journal.read(run, after=after)
+
+    async def release(self, lease: Lease) -> None:
+        if not self.dead:
+            await self.play.journal.release(lease)
+
+    async def runs(self) -> list[RunRow]:
+        return await self.play.journal.runs()
+
+    async def close(self) -> None:
+        pass
+
+    def die(self) -> None:
+        self.dead = True
+        for stream in self.play.journal._streams.values():
+            stream.held = False  # what a journal's owner held ends with its process
+
+    def _check_alive(self) -> None:
+        if self.dead:
+            raise Crash
+
+
+class Play:
+    """One seed under way. With `prefix` it begins as if a process had died right after that many entries."""
+
+    def __init__(self, plot: Scenario, *, prefix: Sequence[ev.Entry] = (), deep: bool = False) -> None:
+        self.plot = plot
+        self.shadow = Shadow(plot)
+        self.world = World(plot, self.shadow)
+        self.journal = MemoryJournal()
+        self.crashes = 0
+        self.deep = deep
+        self.loop = VirtualLoop(EPOCH)
+        self.driver: Driver | None = None
+        self.handle: Handle | None = None
+        self.entries: list[ev.Entry] = []
+        self._prefix = prefix
+        self._jump = 0.0
+        self._rng = random.Random(f"play/{plot.seed}")
+
+    def run(self) -> list[ev.Entry]:
+        """Play to the end; Violation, Deadlock or StepLimit say what went wrong."""
+        self.loop.on_idle = self._idle
+        try:
+            found = self.loop.run_until_complete(self._main())
+            left = asyncio.all_tasks(self.loop)
+        except BaseException:
+            self._sweep_up()
+            raise
+        finally:
+            self.loop.close()
+        self._judge(found, left)
+        return self.entries
+
+    def _sweep_up(self) -> None:
+        """After a violation: end what still runs, so that it does not speak up later."""
+        self.loop.on_idle, self.loop.most_steps = None, self.loop.steps + 1000
+        left = asyncio.all_tasks(self.loop)
+        for job in left:
+            job.cancel()
+        with contextlib.suppress(BaseException):
+            self.loop.run_until_complete(asyncio.wait(left))
+        for job in left:
+            if job.done() and not job.cancelled():
+                job.exception()
+
+    # --- incarnations
+
+    async def _main(self) -> Outcome:
+        if self._prefix:
+            await self._restore()
+        for life in range(40):
+            faults = life < 6 and not self._prefix
+            self.handle = Handle(self, random.Random(f"life/{self.plot.seed}/{life}"), faults=faults)
+            self.driver = Driver(self.handle, self.world, wall=self._wall, ticks=self.loop.time)
+            async with asyncio.TaskGroup() as jobs:
+                main = jobs.create_task(self._live(life))
+                others = [jobs.create_task(other) for other in self._disturbances(life, faults=faults)]
+                found = await main
+                for other in others:
+                    other.cancel()
+            if found is not None and found.question is None:
+                return found
+            await asyncio.sleep(self._rng.uniform(0, 3))
+            if self.loop.time() > EPOCH + 200_000:
+                break
+        raise Violation(f"seed {self.plot.seed}: 12: the run never ended")
+
+    async def _live(self, life: int) -> Outcome | None:
+        """One process: what came of it, or None when it died or was fenced."""
+        assert self.driver is not None
+        try:
+            wait = life > 4 or self._rng.random() < 0.5
+            if not self.entries:
+                return await self.driver.start(RUN, self._request(), wait_for_input=wait)
+            state = replay(self.entries)
+            if state.ended is not None:
+                return outcome(RUN, state)
+            answers = self._answer_to_question()
+            return await self.driver.resume(RUN, *answers, wait_for_input=wait, steal=True)  # its holder is gone
+        except (Fenced, StoreUnavailable):
+            return None
+        except BaseExceptionGroup as group:
+            if group.subgroup(Crash) is None:
+                raise
+        except Crash:
+            pass
+        assert self.handle is not None
+        self.handle.die()
+        self.crashes += 1
+        if "jump" in self.plot.faults:
+            self._jump += self._rng.choice((-3600.0, 3600.0))
+        return None
+
+    def _request(self) -> ev.RunRequested:
+        plot = self.plot
+        plan = plot.plan if plot.style == "fixed" else None
+        deadline = self._wall() + plot.seconds
+        return ev.RunRequested("the goal", plot.roster, plot.policy, plot.budget, deadline, plot.seed, plan)
+
+    def _wall(self) -> float:
+        return self.loop.time() + self._jump
+
+    async def _restore(self) -> None:
+        lease = await self.journal.claim(RUN, new=True)
+        await self.journal.append(lease, self._prefix)
+        epoch = lease.epoch
+        for entry in self._prefix:
+            epoch = entry.event.epoch if isinstance(entry.event, ev.RunResumed) else epoch
+            self.shadow.see(epoch, entry)
+        self.journal._streams[RUN].epoch = epoch
+        self.entries = list(self._prefix)
+        self.loop.now = max(self.loop.now, self._prefix[-1].at)
+        for entry in self._prefix:  # what the outside had seen by then
+            if isinstance(entry.event, ev.AttemptSucceeded):
+                self.world.recorded[entry.event.task] = decode_value(entry.event.result)
+
+    # --- people and other disturbances
+
+    def _disturbances(self, life: int, *, faults: bool):
+        yield self._person()
+        if not faults:
+            return
+        if "cancel" in self.plot.faults and life == 0:
+            yield self._tell(ev.CancelRequested("enough"), self._rng.uniform(0, 40))
+        if "pause" in self.plot.faults and life == 0:
+            yield self._tell(ev.PauseSet(True), self._rng.uniform(0, 20))
+        if "zombie" in self.plot.faults and life < 2:
+            yield self._rival(self._rng.uniform(0, 20))
+
+    async def _tell(self, report: ev.Event, wait: float) -> None:
+        await asyncio.sleep(wait)
+        assert self.driver is not None
+        try:
+            await self.driver.ask(RUN, report)
+        except (ChargehandError, asyncio.CancelledError):
+            return
+
+    async def _rival(self, wait: float) -> None:
+        """Another process takes the run over while this one still drives it, and is killed when this one notices."""
+        await asyncio.sleep(wait)
+        handle = Handle(self, self._rng, faults=False)
+        driver = Driver(handle, self.world, wall=self._wall, ticks=self.loop.time)
+        try:
+            await driver.resume(RUN, steal=True, wait_for_input=True)
+        except Refused:
+            return
+        finally:
+            handle.die()
+
+    async def _person(self) -> None:
+        """Answers whatever is asked, sooner or later, and lets a paused run go on; a silent one does neither."""
+        while True:
+            await asyncio.sleep(self._rng.uniform(1, 20))
+            assert self.driver is not None
+            paused = self.shadow.paused and "silence" not in self.plot.faults
+            for answer in [ev.PauseSet(False)] if paused else self._answer_to_question():
+                try:
+                    await self.driver.ask(RUN, answer)
+                except (Refused, RunBusy):
+                    continue
+
+    def _answer_to_question(self) -> list[ev.Event]:
+        if "silence" in self.plot.faults or not self.entries:
+            return []
+        state = replay(self.entries)
+        if state.input is None:
+            return []
+        rng = self.world.rng("person", state.input.number)
+        number = state.input.number
+        if state.input.what == "effect":
+            verdict = rng.choice(("done", "again", "fail"))
+            result = encode_value("a person says so") if verdict == "done" else ev.NULL
+            return [ev.InputAnswered(number, verdict, result=result)]
+        if rng.random() < 0.3 and self.plot.style == "whole" and number < 3:
+            return [ev.InputAnswered(number, "reject", "not like this")]
+        if rng.random() < 0.3 and self.plot.style in ("whole", "fixed") and state.round <= 1 and not state.replans:
+            return [ev.InputAnswered(number, "edit", plan=self.plot.plan)]
+        return [ev.InputAnswered(number, "approve")]
+
+    # --- oracles
+
+    def appended(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
+        fresh = [entry for entry in entries if entry.seq > self.shadow.seq]
+        for entry in fresh:
+            self.shadow.see(lease.epoch, entry)
+            if isinstance(entry.event, ev.AttemptSucceeded):
+                self.world.recorded[entry.event.task] = decode_value(entry.event.result)
+        self.entries += fresh
+        if self.deep:
+            self._same_state()
+
+    def _same_state(self) -> None:
+        """Oracle 9: what is in memory is what the journal says."""
+        live = self._live_state()
+        if live is not None and live.seq == self.entries[-1].seq:
+            self._require(snapshot(live) == snapshot(replay(self.entries)), "9: memory and journal disagree")
+
+    def _live_state(self) -> RunState | None:
+        drive = self.driver._under_way.get(RUN) if self.driver is not None else None
+        return None if drive is None else drive.state
+
+    def _require(self, truth: bool, text: str) -> None:
+        self.shadow.require(truth, text)
+
+    def _idle(self) -> None:
+        """Oracle 6: no free slot while a task could start."""
+        state, shadow = self._live_state(), self.shadow
+        if state is None or self.handle is None or self.handle.dead or self.handle.trouble or state.seq != shadow.seq:
+            return
+        blocked = state.paused or not state.approved or state.time_up or state.cancel is not None
+        if blocked or state.ended is not None or state.ledger.capped or shadow.gauges:
+            return
+        running = [node.worker for node in shadow.nodes.values() if node.status == "running"]
+        if len(running) >= self.plot.policy.limits.width:
+            return
+        for task, node in shadow.nodes.items():
+            free = node.status == "ready" or (node.status == "waiting" and shadow.inputs_met(node.task))
+            if not free or (node.task.for_each and not node.item_of):
+                continue
+            named = [node.worker] if node.worker else shadow.allowed(node.task)[:1]
+            for name in named:
+                capacity = shadow.agents[name].capacity
+                self._require(
+                    bool(capacity) and running.count(name) >= capacity, f"6: {task} is ready and {name} is idle"
+                )
+
+    def _judge(self, found: Outcome, left: set[asyncio.Task[object]]) -> None:
+        plot, shadow, state = self.plot, self.shadow, replay(self.entries)
+        self._require(not left, f"8: jobs left over: {left}")
+        self._require(not self.world.problems, f"3: {self.world.problems[:3]}")
+        assert state.ended is not None
+        assert shadow.requested is not None
+        self._require(state.ended.ending == found.ending, "9: the outcome is not what the journal says")
+        self._require(
+            state.ledger.reserved.micros == 0 and state.ledger.reserved.calls == 0, "4: reservations left over"
+        )
+        spent = [state.ledger.tokens, state.ledger.micros, state.ledger.calls]
+        self._require(spent == shadow.spent, f"4: the ledger says {spent}, the journal {shadow.spent}")
+        latest = shadow.requested.deadline + plot.policy.grace + (0.01 if not self.crashes else 3600 * 8)
+        if not (plot.faults & {"store", "zombie", "crash"}):
+            self._require(self.entries[-1].at <= latest, "12: it ended after the deadline")
+        missing = {task for task, node in shadow.nodes.items() if node.status != "done"}
+        replaced = {node.task.replaces for node in shadow.nodes.values() if node.status == "done"}
+        self._require({gap.task for gap in found.gaps} == missing - replaced, f"16: gaps {found.gaps} for {missing}")
+        self._statuses(state)
+        self._effects()
+        self._ending(state, missing - replaced)
+        if plot.calm and not plot.policy.approve and "planner" not in plot.faults:
+            self._as_expected(state)
+
+    def _statuses(self, state: RunState) -> None:
+        for task, progress in state.tasks.items():
+            said = self.shadow.nodes[task].status
+            self._require(
+                progress.status.value == said or said in OPEN, f"9: {task} is {progress.status.value}, not {said}"
+            )
+
+    def _effects(self) -> None:
+        for key, count in self.world.raw.items():
+            task = TaskId(key.rpartition("/")[0])
+            self._require(count <= 1 or task in self.shadow.again, f"11: {key} happened {count} times")
+
+    def _ending(self, state: RunState, missing: set[TaskId]) -> None:
+        assert state.ended is not None
+        ending, done = state.ended.ending, any(one.status is Status.DONE for one in state.tasks.values())
+        if ending == "complete":
+            self._require(not missing and done, f"16: complete without {missing}")
+        if ending == "failed":
+            self._require(not done, "a run with results does not fail")
+        if ending == "partial":
+            unanswered = state.combine != "none" and state.answer is None
+            self._require(bool(missing) or unanswered, "partial without a gap")
+        if ending == "cancelled":
+            self._require("cancel" in self.plot.faults, "cancelled by nobody")
+        slow = {"short", "silence", "jump"}
+        self._require(
+            state.ended.reason != "deadline" or bool(self.plot.faults & slow), "19: it hung until the deadline"
+        )
+        kept = self.plot.budget.floor.micros >= self.plot.roster.supervision.micros
+        if (
+            done
+            and state.combine != "none"
+            and kept
+            and ending != "cancelled"
+            and not self.plot.faults & {"usage", "crash"}
+        ):
+            self._require(self.shadow.answers > 0 or state.time_up, "4: nothing was left for the answer")
+
+    def _as_expected(self, state: RunState) -> None:
+        if any(one.failure is not None and one.failure.kind == "uncertain" for one in state.tasks.values()):
+            return  # a crash left an effect in doubt: the fates do not know
+        for task, status in expected(self.plot, self.world).items():
+            found = state.tasks[task].status.value
+            self._require(found == status, f"{task} ended {found}; by the plan and the fates it is {status}")
+
+
+def snapshot(state: RunState) -> list[object]:
+    """Everything that matters in a state, flat."""
+    ledger, desks = state.ledger, (state.planning, state.answering)
+    flat: list[object] = [
+        state.seq, state.closed, state.round, state.replans, state.approved, state.running, state.unsettled,
+        state.fresh, state.asked, state.paused, state.time_up, state.starved, state.combine, state.wake,
+        ledger.tokens, ledger.micros, ledger.calls, ledger.held_tokens, ledger.held_micros, ledger.held_calls,
+        sorted(state.owing), sorted(state.judged), sorted(state.doomed.items()), sorted(state.expandable),
+        sorted(state.joinable), [(one.next, one.number, one.failures, one.open, one.redo, one.timer) for one in desks],
+        sorted((name, count) for name, count in state.load.items()),
+        sorted((name, one.row, one.opened, one.until, one.leased) for name, one in state.breakers.items()),
+    ]  # fmt: skip
+    for task, one in state.tasks.items():
+        steps = sorted((number, step.request, step.result is None) for number, step in (one.steps or {}).items())
+        flat.append((
+            task, one.status, one.unmet, one.wanted, one.spare, one.rank, one.attempt, one.failures, one.resumes,
+            one.redo, one.worker, one.tried, one.instruction, one.refined, one.because, one.items, one.timer, one.held,
+            one.taken, None if one.result is None else bytes(one.result), steps, one.items_open, one.items_done,
+        ))  # fmt: skip
+    return flat

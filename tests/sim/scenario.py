@@ -1,0 +1,133 @@
+"""What one seed asks for: a team, a plan, policies, and which faults are on. A pure function of the seed."""
+
+import random
+
+from msgspec import Struct, structs
+
+from chargehand.terms.budget import NOTHING, Amount, Budget
+from chargehand.terms.plan import Edge, Plan, Task, TaskId
+from chargehand.terms.policy import Breaking, Limits, Policy, Retry
+from chargehand.terms.roster import Agent, Match, Roster
+
+FAULTS = (
+    "crash",  # the process dies right after (or instead of) the n-th write, up to three times
+    "store",  # a write fails before or after it took effect
+    "provider",  # network, timeout, resource, hang, garbage
+    "work",  # wrong work: logic failures, exceptions, results JSON cannot carry
+    "late",  # a cancelled worker reports all the same
+    "jump",  # the wall clock is an hour off after a restart
+    "zombie",  # somebody else takes the run over while this one still runs
+    "cancel",
+    "pause",
+    "tight",  # a budget that does not suffice
+    "usage",  # missing, negative or larger usage than reserved
+    "short",  # a deadline that does not suffice
+    "silence",  # a person who never answers
+    "planner",  # a planner that proposes nonsense, or fails
+    "outage",  # a model that is dead for a while
+)
+HARSH = frozenset(
+    ("crash", "store", "jump", "zombie", "cancel", "tight", "short", "silence", "outage", "pause", "usage")
+)
+"""With one of these on, the ending depends on when things happen, so that no single one is right."""
+
+
+class Scenario(Struct, frozen=True):
+    seed: int
+    faults: frozenset[str]
+    roster: Roster
+    plan: Plan
+    policy: Policy
+    budget: Budget
+    seconds: float
+    style: str  # fixed, whole, pieces, rounds
+
+    @property
+    def calm(self) -> bool:
+        return not self.faults & HARSH
+
+
+def scenario(seed: int, faults: frozenset[str] | None = None, most_tasks: int = 12) -> Scenario:
+    rng = random.Random(f"scenario/{seed}")
+    drawn = frozenset(fault for fault in FAULTS if rng.random() < 0.25)
+    on = drawn if faults is None else drawn & faults
+    roster = _roster(rng)
+    plan = _plan(rng, roster, most_tasks)
+    policy = _policy(rng)
+    tight = rng.randint(2, 3 * len(plan.tasks) + 4)
+    floor = rng.choice((NOTHING, Amount(calls=1, micros=5)))
+    budget = Budget(calls=tight + floor.calls, micros=10 * tight, floor=floor) if "tight" in on else Budget(floor=floor)
+    if rng.random() < 0.3 and "tight" not in on:
+        budget = Budget(calls=10_000, micros=10_000_000)
+    seconds = rng.uniform(5, 60) if "short" in on else 50_000.0
+    if "outage" not in on:  # breakers bring time into play; without an outage they stay out of it
+        policy = structs.replace(policy, breaking=Breaking(consecutive=10_000, sample=10_000))
+    style = rng.choice(("fixed", "fixed", "whole", "pieces", "rounds"))
+    if "silence" in on:
+        policy = structs.replace(policy, approve=True)
+        seconds = min(seconds, 500.0)
+    return Scenario(seed, on, roster, plan, policy, budget, seconds, style)
+
+
+def _roster(rng: random.Random) -> Roster:
+    names = ["ada", "bob", "cyd", "dee"][: rng.randint(1, 4)]
+    paid = rng.random() < 0.7
+    agents = [
+        Agent(
+            name,
+            tags=tuple(sorted(rng.sample(("red", "green", "blue"), rng.randint(0, 3)))),
+            model=rng.choice(("", "m1", "m2")),
+            fallbacks=tuple(other for other in names if other != name and rng.random() < 0.3),
+            capacity=rng.choice((0, 0, 1, 2)),
+            estimate=Amount(calls=1, micros=rng.randint(1, 9)) if paid else NOTHING,
+            seconds=rng.uniform(1, 20),
+            timeout=rng.choice((40.0, 300.0)),
+        )
+        for name in names
+    ]
+    return Roster(tuple(agents), Amount(calls=1, micros=5) if paid else NOTHING)
+
+
+def _plan(rng: random.Random, roster: Roster, most: int) -> Plan:
+    tasks: list[Task] = []
+    tags = [tag for tag in ("red", "green", "blue") if any(tag in agent.tags for agent in roster.agents)]
+    for number in range(rng.randint(1, most)):
+        earlier = [task.id for task in tasks]
+        picked = rng.sample(earlier, min(len(earlier), rng.choice((0, 1, 1, 2, 3))))
+        kinds = [rng.choice(("required", "required", "optional", "quorum")) for _ in picked]
+        quorum = kinds.count("quorum")
+        lists = [task.id for task in tasks if task.id.startswith("l") and task.id not in picked]
+        each = rng.choice(lists) if lists and rng.random() < 0.5 else TaskId("")
+        name = TaskId(f"{'l' if rng.random() < 0.2 else 't'}{number}")
+        match = Match(some=(rng.choice(tags),)) if tags and rng.random() < 0.3 else None
+        tasks.append(
+            Task(
+                name,
+                f"carry out part {number} of the work",
+                worker="" if match else rng.choice(roster.agents).name,
+                match=match,
+                after=tuple(_edge(task, kind) for task, kind in zip(picked, kinds, strict=True)),
+                quorum=rng.randint(1, quorum) if quorum else 0,
+                for_each=each,
+                at_least=rng.randint(0, 2) if each else 1,
+                seconds=rng.choice((None, 1.0, 30.0)),
+            )
+        )
+    return Plan(tuple(tasks), rng.choice(("merge", "merge", "none")))
+
+
+def _edge(task: TaskId, kind: str) -> TaskId | Edge:
+    if kind == "optional":
+        return Edge(task, "optional")
+    return Edge(task, "quorum") if kind == "quorum" else task
+
+
+def _policy(rng: random.Random) -> Policy:
+    return Policy(
+        retry=Retry(attempts=rng.randint(1, 3), base=rng.choice((0.0, 0.5))),
+        breaking=Breaking(consecutive=rng.choice((2, 5)), sample=8),
+        limits=Limits(width=rng.randint(1, 6), replans=rng.choice((0, 0, 1))),
+        refine=rng.random() < 0.7,
+        approve=rng.random() < 0.15,
+        uncertain=rng.choice(("fail", "fail", "ask")),
+    )

@@ -1,0 +1,403 @@
+"""The oracles: a second, naive reading of the journal that shares no code with the scheduler it watches."""
+
+from collections import Counter
+
+from msgspec import Struct, field
+
+from chargehand.terms import events as ev
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.plan import Edge, Task, TaskId
+from tests.sim.scenario import Scenario
+
+
+class Violation(AssertionError):
+    """An oracle was broken."""
+
+
+class Node(Struct):
+    task: Task
+    status: str = "waiting"
+    attempt: int = 0
+    worker: str = ""
+    steps: set[int] = field(default_factory=set[int])
+    pending: dict[int, str] = field(default_factory=dict[int, str])  # open steps and their kind of effect
+    terminal: int = 0
+    not_before: float = 0.0
+    starts: int = 0
+    resumes: int = 0
+    item_of: str = ""
+    items: int = -1
+
+
+class Gauge(Struct):
+    """A breaker as the rules state it."""
+
+    row: int = 0
+    recent: list[tuple[float, bool]] = field(default_factory=list[tuple[float, bool]])
+    opened: int = 0
+    until: float = 0.0
+    probe: float = 0.0
+
+
+OPEN = ("waiting", "ready", "running", "failed attempt", "refining", "backing off", "expanded", "asking")
+
+
+class Shadow:
+    def __init__(self, plot: Scenario) -> None:
+        self.plot = plot
+        self.nodes: dict[TaskId, Node] = {}
+        self.agents = {agent.name: agent for agent in plot.roster.agents}
+        self.seq = 0
+        self.at = 0.0
+        self.epoch = 0
+        self.spent = [0, 0, 0]
+        self.overshoot = [0, 0, 0]
+        self.reserved: dict[tuple[str | int, ...], Amount] = {}
+        self.gauges: dict[str, Gauge] = {}
+        self.ended: ev.RunEnded | None = None
+        self.requested: ev.RunRequested | None = None
+        self.round: list[TaskId] = []
+        self.asked_effect = TaskId("")
+        self.paused = False
+        self.answers = 0
+        self.bad_plans = 0
+        self.again: set[TaskId] = set()
+
+    def require(self, truth: bool, text: str) -> None:
+        if not truth:
+            raise Violation(f"seed {self.plot.seed}, entry {self.seq}: {text}")
+
+    # --- one entry
+
+    def see(self, epoch: int, entry: ev.Entry) -> None:
+        self.require(entry.seq == self.seq + 1, f"13: a hole or repetition before entry {entry.seq}")
+        self.require(entry.at >= self.at, "13: time went backwards")
+        self.require(epoch >= self.epoch, f"13: an entry of the old epoch {epoch}")
+        self.require(self.ended is None, "2: something happened after the end")
+        self.seq, self.at, self.epoch = entry.seq, entry.at, epoch
+        name = "_" + type(entry.event).__name__.lower()
+        getattr(self, name, self._other)(entry.event)
+        self._check_money()
+
+    def _pauseset(self, event: ev.PauseSet) -> None:
+        self.paused = event.paused
+
+    def _other(self, event: ev.Event) -> None:
+        pass
+
+    def _runrequested(self, event: ev.RunRequested) -> None:
+        self.requested = event
+        if event.plan is not None:
+            self._add(event.plan.tasks)
+
+    def _tasksadded(self, event: ev.TasksAdded) -> None:
+        if event.done:
+            self.bad_plans = 0
+            self._settle(("plan", event.number), event.used)
+        self._add(event.tasks)
+
+    def _add(self, tasks: tuple[Task, ...]) -> None:
+        for task in tasks:
+            self.require(task.id not in self.nodes, f"a second task {task.id}")
+            self.nodes[task.id] = Node(task)
+            self.round.append(task.id)
+
+    def _inputanswered(self, event: ev.InputAnswered) -> None:
+        if event.verdict in ("edit", "reject"):
+            for task in self.round:
+                del self.nodes[task]
+            self.round = []
+            self.bad_plans = 0
+            if event.plan is not None:
+                self._add(event.plan.tasks)
+                self.round = []
+        elif event.verdict == "approve":
+            self.round = []
+        else:
+            task = self.asked_effect
+            node = self.nodes[task]
+            if event.verdict == "again":
+                self.again.add(task)
+                node.status = "ready"
+            else:
+                self._terminal(task, "done" if event.verdict == "done" else "failed")
+
+    def _inputrequested(self, event: ev.InputRequested) -> None:
+        if event.what == "effect":
+            self.asked_effect = event.task
+            self.nodes[event.task].status = "asking"
+
+    # --- attempts
+
+    def _attemptstarted(self, event: ev.AttemptStarted) -> None:
+        node = self.nodes[event.task]
+        again = node.status == "ready" and node.attempt == event.attempt and event.attempt > 0
+        self.require(again or event.attempt == node.attempt + 1, f"14: attempt {event.attempt} after {node.attempt}")
+        self.require(node.status in ("waiting", "ready"), f"1: {event.task} started while {node.status}")
+        self.require(bool(node.item_of) or self.inputs_met(node.task), f"1: {event.task} started too early")
+        self.require(self.at >= node.not_before, f"{event.task} was asked to wait until {node.not_before}")
+        self.require(not self.paused, f"{event.task} started while the run was paused")
+        unapproved = self.plot.policy.approve and event.task.partition("[")[0] in self.round
+        self.require(not unapproved, f"{event.task} started before the plan was approved")
+        self.require(event.worker in self.allowed(node.task), f"{event.worker} may not take {event.task}")
+        node.status, node.attempt, node.worker, node.starts = "running", event.attempt, event.worker, node.starts + 1
+        node.steps = node.steps if again else set()
+        self.reserved["attempt", event.task] = event.reserve or NOTHING
+        self._check_width(event)
+        self._check_breakers(event)
+        retry = self.plot.policy.retry
+        most = retry.attempts + retry.fallback_attempts * len(self.agents)
+        self.require(event.attempt <= most, f"14: attempt {event.attempt} of at most {most}")
+
+    def _check_width(self, event: ev.AttemptStarted) -> None:
+        busy = Counter(node.worker for node in self.nodes.values() if node.status == "running")
+        width = self.plot.policy.limits.width
+        self.require(busy.total() <= width, f"5: {busy.total()} attempts at once, {width} allowed")
+        capacity = self.agents[event.worker].capacity
+        self.require(not capacity or busy[event.worker] <= capacity, f"5: {event.worker} is over capacity")
+
+    def inputs_met(self, task: Task) -> bool:
+        needs = [(task.for_each, "required")] if task.for_each else []
+        needs += [(edge.task, edge.need) if isinstance(edge, Edge) else (edge, "required") for edge in task.after]
+        status = {name: self.nodes[name].status for name, _ in needs}
+        good = [name for name, need in needs if need == "quorum" and status[name] == "done"]
+        return (
+            all(status[name] == "done" for name, need in needs if need == "required")
+            and all(status[name] in ("done", "failed", "skipped") for name, need in needs if need == "optional")
+            and len(good) >= task.quorum
+        )
+
+    def allowed(self, task: Task) -> list[str]:
+        named = [task.worker] if task.worker else []
+        if not named and task.match is not None:
+            wanted = set(task.match.some)
+            named = [agent.name for agent in self.agents.values() if wanted & set(agent.tags)]
+        return [*named, *(name for one in named for name in self.agents[one].fallbacks)]
+
+    def _stepstarted(self, event: ev.StepStarted) -> None:
+        node = self.nodes[event.task]
+        self.require(node.status == "running" and node.attempt == event.attempt, f"a step of {event.task} not running")
+        self.reserved["attempt", event.task] = NOTHING
+        self.require(event.step not in node.steps, f"step {event.step} of {event.task} started twice")
+        node.steps.add(event.step)
+        node.pending[event.step] = event.effect
+        self.reserved["step", event.task, event.step] = event.reserve or NOTHING
+
+    def _stepfinished(self, event: ev.StepFinished) -> None:
+        node = self.nodes[event.task]
+        self.require(event.step in node.pending, f"step {event.step} of {event.task} is not open")
+        del node.pending[event.step]
+        self._settle(("step", event.task, event.step), event.used)
+
+    def _attemptsucceeded(self, event: ev.AttemptSucceeded) -> None:
+        self._close(event.task, event.attempt, event.used)
+        self.nodes[event.task].items = event.items
+        self._count(self.nodes[event.task], None)
+        self._terminal(event.task, "done")
+
+    def _attemptfailed(self, event: ev.AttemptFailed) -> None:
+        self._close(event.task, event.attempt, event.used)
+        node = self.nodes[event.task]
+        self.require(
+            event.failure.kind == "uncertain" or "effect" not in node.pending.values(),
+            f"11: {event.task} left an effect in doubt and called it {event.failure.kind}",
+        )
+        node.status, node.steps, node.pending = "failed attempt", set(), {}
+        if event.failure.retry_after <= self.plot.policy.retry.obey_retry_after:
+            node.not_before = self.at + event.failure.retry_after
+        self._count(node, event.failure.kind)
+
+    def _close(self, task: TaskId, attempt: int, used: Amount | None) -> None:
+        node = self.nodes[task]
+        self.require(node.status == "running" and node.attempt == attempt, f"2: {task} ended an attempt it was not at")
+        for step in node.pending:
+            self._settle(("step", task, step), None)
+        self._settle(("attempt", task), used)
+
+    def _retryscheduled(self, event: ev.RetryScheduled) -> None:
+        node = self.nodes[event.task]
+        self.require(node.status == "failed attempt", f"{event.task} is retried while {node.status}")
+        node.not_before = 0.0 if event.worker else node.not_before  # another worker has other limits
+        node.worker = event.worker or node.worker
+        node.status = "backing off" if event.after > self.at else "ready"
+
+    def _backoffended(self, event: ev.BackoffEnded) -> None:
+        self.nodes[event.task].status = "ready"
+
+    # --- the supervisor
+
+    def _supervisionstarted(self, event: ev.SupervisionStarted) -> None:
+        if event.duty == "refine":
+            node = self.nodes[event.task]
+            self.require(node.status == "failed attempt", f"{event.task} is refined while {node.status}")
+            node.status = "refining"
+        if event.duty == "plan":
+            self.round = []
+            self.bad_plans = 0 if event.why == "replan" else self.bad_plans
+            self.require(self.bad_plans < self.plot.policy.limits.plans, "14: the planner was asked once too often")
+        if event.duty == "answer":
+            self.answers += 1
+            unsettled = [task for task, node in self.nodes.items() if node.status in OPEN]
+            late = self.requested is not None and self.at >= self.requested.deadline - self.plot.policy.answer
+            self.require(not unsettled or late, f"the answer was begun while {unsettled} were open")
+        key = (event.duty, event.task, event.number) if event.duty == "refine" else (event.duty, event.number)
+        self.reserved[key] = event.reserve or NOTHING
+
+    def _supervisionfailed(self, event: ev.SupervisionFailed) -> None:
+        if event.duty == "refine":
+            self._refined(event.task, event.number, event.used)
+        else:
+            self.bad_plans += event.duty == "plan"
+            self._settle((event.duty, event.number), event.used)
+
+    def _taskrefined(self, event: ev.TaskRefined) -> None:
+        self._refined(event.task, event.number, event.used)
+
+    def _refined(self, task: TaskId, number: int, used: Amount | None) -> None:
+        self.nodes[task].status = "failed attempt"
+        self._settle(("refine", task, number), used)
+
+    def _answerwritten(self, event: ev.AnswerWritten) -> None:
+        self._settle(("answer", event.number), event.used)
+
+    # --- tasks
+
+    def _taskexpanded(self, event: ev.TaskExpanded) -> None:
+        node = self.nodes[event.task]
+        self.require(self.inputs_met(node.task), f"1: {event.task} was expanded too early")
+        node.status, node.items = "expanded", event.count
+        for index in range(event.count):
+            self.nodes[TaskId(f"{event.task}[{index}]")] = Node(node.task, "ready", item_of=event.task)
+
+    def _taskjoined(self, event: ev.TaskJoined) -> None:
+        items = [node for node in self.nodes.values() if node.item_of == event.task]
+        self.require(all(node.terminal for node in items), f"1: {event.task} was joined too early")
+        self._terminal(event.task, "done")
+
+    def _taskfailed(self, event: ev.TaskFailed) -> None:
+        self._terminal(event.task, "failed")
+
+    def _taskskipped(self, event: ev.TaskSkipped) -> None:
+        if event.reason == "input":
+            self.require(self.nodes[event.because].status in ("failed", "skipped"), f"{event.task} skipped for nothing")
+            self.require(self._hopeless(event.task), f"{event.task} skipped although it could still run")
+        self._terminal(event.task, "skipped")
+
+    def _hopeless(self, task: TaskId) -> bool:
+        wanted = self.nodes[task].task
+        needs = [(wanted.for_each, "required")] if wanted.for_each else []
+        needs += [(edge.task, edge.need) if isinstance(edge, Edge) else (edge, "required") for edge in wanted.after]
+        bad = {name for name, _ in needs if self.nodes[name].status in ("failed", "skipped")}
+        quorum = [name for name, need in needs if need == "quorum"]
+        return any(name in bad for name, need in needs if need == "required") or (
+            len([name for name in quorum if name not in bad]) < wanted.quorum
+        )
+
+    def _terminal(self, task: TaskId, status: str) -> None:
+        node = self.nodes[task]
+        node.terminal += 1
+        self.require(node.terminal == 1, f"2: {task} settled twice")
+        node.status = status
+
+    # --- the run
+
+    def _runresumed(self, event: ev.RunResumed) -> None:
+        self.require(event.epoch == self.epoch, "13: resumed under another epoch")
+        for task, node in self.nodes.items():
+            if node.status == "running":
+                self._close(task, node.attempt, None)
+                node.resumes += 1
+                given_up = "effect" in node.pending.values() or node.resumes > self.plot.policy.limits.resumes
+                node.status = "failed attempt" if given_up else "ready"
+                node.steps, node.pending = node.steps - node.pending.keys(), {}
+            if node.status == "refining":
+                node.status = "failed attempt"
+        for key in [key for key in self.reserved if key[0] in ("plan", "answer", "refine")]:
+            self._settle(key, None)
+        for gauge in self.gauges.values():
+            gauge.probe = 0.0
+
+    def _timeranout(self, _event: ev.TimeRanOut) -> None:
+        assert self.requested is not None
+        self.require(self.at >= self.requested.deadline - self.plot.policy.answer, "12: time ran out too early")
+        for key in list(self.reserved):
+            self._settle(key, None)
+        for node in self.nodes.values():
+            if node.status in OPEN:
+                node.status = "failed" if node.attempt else "skipped"
+                node.terminal += 1
+
+    def _runended(self, event: ev.RunEnded) -> None:
+        self.ended = event
+        for key in list(self.reserved):
+            self._settle(key, None)
+
+    # --- money
+
+    def _settle(self, key: tuple[str | int, ...], used: Amount | None) -> None:
+        held = self.reserved.pop(key, NOTHING)
+        booked = held if used is None else used
+        amounts = ((booked.tokens, held.tokens), (booked.micros, held.micros), (booked.calls, held.calls))
+        for index, (more, planned) in enumerate(amounts):
+            self.require(more >= 0, "4: somebody was paid for using nothing")
+            self.spent[index] += more
+            self.overshoot[index] += max(0, more - planned)
+
+    def _check_money(self) -> None:
+        if self.requested is None:
+            return
+        budget = self.requested.budget
+        held = [0, 0, 0]
+        for amount in self.reserved.values():
+            held[0] += amount.tokens
+            held[1] += amount.micros
+            held[2] += amount.calls
+        for index, cap in enumerate((budget.tokens, budget.micros, budget.calls)):
+            taken = self.spent[index] + held[index] - self.overshoot[index]
+            self.require(cap is None or taken <= cap, f"4: {taken} of {cap} spent or reserved")
+
+    # --- breakers, as the rules state them
+
+    def _count(self, node: Node, kind: str | None) -> None:
+        model = self.agents[node.worker].model
+        line = f"model:{model}" if model else f"worker:{node.worker}"
+        for name in dict.fromkeys((f"worker:{node.worker}", line)):
+            at_fault = {"network": line, "timeout": line, "logic": f"worker:{node.worker}"}.get(kind or "")
+            if kind is None and name in self.gauges:
+                self._good(self.gauges[name])
+            elif at_fault == name:
+                self._bad(self.gauges.setdefault(name, Gauge()))
+
+    def _good(self, gauge: Gauge) -> None:
+        gauge.row = 0
+        gauge.recent.append((self.at, True))
+        if gauge.opened:
+            gauge.opened, gauge.probe, gauge.recent = 0, 0.0, []
+
+    def _bad(self, gauge: Gauge) -> None:
+        numbers = self.plot.policy.breaking
+        gauge.row += 1
+        gauge.recent.append((self.at, False))
+        recent = [good for when, good in gauge.recent if when >= self.at - numbers.window][-4 * numbers.sample :]
+        crowded = len(recent) >= numbers.sample and recent.count(False) >= numbers.share * len(recent)
+        if (gauge.opened and gauge.probe) or (not gauge.opened and (gauge.row >= numbers.consecutive or crowded)):
+            gauge.opened += 1
+            gauge.probe = 0.0
+            gauge.until = self.at + min(numbers.open * gauge.opened, numbers.open_ceiling)
+
+    def barred(self, worker: str) -> bool:
+        return any(
+            gauge.opened and (self.at < gauge.until or self.at < gauge.probe) for gauge in self._of(worker).values()
+        )
+
+    def _of(self, worker: str) -> dict[str, Gauge]:
+        model = self.agents[worker].model
+        names = (f"worker:{worker}", f"model:{model}" if model else "")
+        return {name: self.gauges[name] for name in names if name in self.gauges}
+
+    def _check_breakers(self, event: ev.AttemptStarted) -> None:
+        self.require(not self.barred(event.worker), f"15: {event.worker} was asked although a breaker is open")
+        half = {name for name, gauge in self._of(event.worker).items() if gauge.opened}
+        self.require(half == set(event.probes), f"15: probes {event.probes}, half-open {half}")
+        for name in half:
+            self.gauges[name].probe = self.at + self.plot.policy.breaking.lease

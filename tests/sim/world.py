@@ -1,0 +1,207 @@
+"""The outside world of one seed: workers, planner, person, effects. What happens under a key never changes.
+
+So any two executions are comparable, whatever crashed in between.
+"""
+
+import asyncio
+import random
+from collections import Counter
+
+from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
+from chargehand.core.owed import Brief
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.events import Failure, FailureKind
+from chargehand.terms.plan import NO_TASK, Edge, Plan, Task, TaskId
+from chargehand.terms.value import decode_value
+from tests.sim.scenario import Scenario
+from tests.sim.shadow import Shadow
+
+KINDS: tuple[FailureKind, ...] = ("network", "timeout", "resource")
+
+
+class World:
+    """`started` is virtual time zero of the first incarnation; outages are measured from it."""
+
+    def __init__(self, plot: Scenario, shadow: Shadow) -> None:
+        self.plot = plot
+        self.raw: Counter[str] = Counter()  # effects as the outside sees them: task and request
+        self.problems: list[str] = []
+        self.shadow = shadow
+        self.expected_inputs: dict[tuple[TaskId, int], object] = {}
+        self.recorded: dict[TaskId, object] = {}
+
+    def rng(self, *key: object) -> random.Random:
+        return random.Random("/".join(map(str, (self.plot.seed, *key))))
+
+    # --- workers
+
+    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+        task, number = brief.work.task, brief.work.number
+        node = self.shadow.nodes.get(task)
+        if node is None or node.status != "running" or node.attempt != number:
+            self.problems.append(f"attempt {number} of {task} was made before it was written down")
+        self._check_inputs(brief)
+        rng = self.rng("attempt", task, number)
+        fate = self.fate(task, number)
+        latency = rng.choice((0.0, rng.uniform(0, 5), rng.uniform(0, 30)))
+        steps = rng.choice((0, 0, 1, 2, 3))
+        for step in range(steps):
+            await self._step(task, number, step, hand)
+        try:
+            await asyncio.sleep(10_000 if fate == "hang" else latency)
+            self._outage(brief)
+        except asyncio.CancelledError:
+            if "late" in self.plot.faults and rng.random() < 0.5:
+                return Done({"late": task})
+            raise
+        return self._deliver(task, number, fate, NOTHING if steps else self._used(rng))  # steps were paid one by one
+
+    def fate(self, task: TaskId, number: int) -> str:
+        """How this attempt goes, whoever makes it: nothing else decides it."""
+        rng = self.rng("fate", task, number)
+        if "provider" in self.plot.faults and rng.random() < 0.3:
+            return rng.choice((*KINDS, "hang", "park"))
+        if "work" in self.plot.faults and rng.random() < 0.3:
+            return rng.choice(("logic", "raise", "nan", "permanent", "quit"))
+        return "fine"
+
+    def value(self, task: TaskId) -> object:
+        if task.startswith("l") and "[" not in task:
+            return [f"{task}/{index}" for index in range(self.rng("items", task).randint(0, 4))]
+        return {"task": task, "salt": self.rng("value", task).randint(0, 9)}
+
+    def _deliver(self, task: TaskId, number: int, fate: str, used: Amount | None) -> Done:
+        for kind in KINDS:
+            if kind != fate:
+                continue
+            wait = self.rng("after", task, number).uniform(0, 50) if kind == "resource" else 0.0
+            raise WorkFailed(Failure(kind, f"{fate} trouble", wait), used)
+        if fate == "park":
+            raise WorkFailed(Failure("resource", "come back tomorrow", 86_400.0), used)
+        if fate == "logic":
+            raise WorkFailed(Failure("logic", "this is not what was asked"), used)
+        if fate == "permanent":
+            raise WorkFailed(Failure("logic", "not allowed", permanent=True), used)
+        if fate == "raise":
+            raise ZeroDivisionError("a worker's bug")
+        if fate == "quit":
+            raise asyncio.CancelledError
+        return Done(float("nan") if fate == "nan" else self.value(task), used)
+
+    def _used(self, rng: random.Random) -> Amount | None:
+        if "usage" not in self.plot.faults:
+            return Amount(calls=1, micros=1)
+        return rng.choice((None, Amount(calls=1, micros=-3), Amount(calls=1, micros=1), Amount(calls=2, micros=20)))
+
+    async def _step(self, task: TaskId, number: int, step: int, hand: Hand) -> None:
+        rng = self.rng("step", task, number, step)
+        effect = rng.choice(("read", "idempotent", "effect"))
+        request = f"{step}" if effect == "effect" else f"{number}/{step}"
+
+        async def call(key: str) -> Done:
+            if int(key.rpartition("/")[2]) not in self.shadow.nodes[task].pending:
+                self.problems.append(f"{key} was called before it was written down")
+            await asyncio.sleep(rng.uniform(0, 3))
+            if effect == "effect":
+                self.raw[f"{task}/{step}"] += 1
+            await asyncio.sleep(rng.uniform(0, 3))
+            return Done({"step": step}, used)
+
+        paid = self.plot.roster.supervision != NOTHING and rng.random() < 0.5
+        reserve, used = (Amount(calls=1, micros=2), Amount(calls=1, micros=1)) if paid else (NOTHING, NOTHING)
+        got = await hand.step(f"tool{step}", call, request=request, effect=effect, reserve=reserve)
+        if got != {"step": step}:
+            self.problems.append(f"step {step} of {task} returned {got}")
+
+    def _outage(self, brief: Brief) -> None:
+        if "outage" not in self.plot.faults:
+            return
+        agent = next(agent for agent in self.plot.roster.agents if agent.name == brief.worker)
+        rng = self.rng("outage", agent.model)
+        begins = rng.uniform(0, 20)
+        now = asyncio.get_running_loop().time() % 1_000_000
+        if agent.model == "m1" and begins < now < begins + rng.uniform(10, 300):
+            raise WorkFailed(Failure("network", "the provider is down"), NOTHING)
+
+    def _check_inputs(self, brief: Brief) -> None:
+        """Oracle 3: a worker sees exactly what was recorded for it, the same at every try."""
+        seen = [(one.task, None if one.value is None else decode_value(one.value), one.gaps) for one in brief.inputs]
+        before = self.expected_inputs.setdefault((brief.work.task, 0), seen)
+        if before != seen:
+            self.problems.append(f"{brief.work.task} was given {seen} after {before}")
+        self._check_complete(brief, {one.task for one in brief.inputs})
+        for task, value, gaps in seen:
+            plain = "[" not in brief.work.task and not gaps and task in self.recorded
+            if plain and value != self.recorded[task]:
+                self.problems.append(f"{brief.work.task} was given {value} for {task}, not {self.recorded[task]}")
+
+    def _check_complete(self, brief: Brief, seen: set[TaskId]) -> None:
+        asked = self.shadow.nodes[brief.work.task].task
+        edges = [edge if isinstance(edge, Edge) else Edge(edge) for edge in asked.after]
+        wanted = ({edge.task for edge in edges if edge.need != "quorum"} | {asked.for_each}) - {NO_TASK}
+        quorum = seen & {edge.task for edge in edges if edge.need == "quorum"}
+        if not wanted <= seen or len(quorum) < asked.quorum:
+            self.problems.append(f"{brief.work.task} was given only {seen}")
+
+    # --- the supervisor
+
+    async def plan(self, brief: Brief, hand: Hand) -> Proposal:
+        rng = self.rng("plan", brief.work.number)
+        await asyncio.sleep(rng.uniform(0, 5))
+        if "planner" in self.plot.faults and rng.random() < 0.4:
+            return self._nonsense(rng)
+        known = {task.id for task in brief.tasks}
+        left = [task for task in self.plot.plan.tasks if task.id not in known]
+        if not left:
+            return Proposal(self._again(brief), self.plot.plan.combine, used=self._used(rng))
+        if self.plot.style == "rounds" and len(left) > 2:
+            wake = "any" if rng.random() < 0.5 else "all"
+            return Proposal(tuple(left[:2]), self.plot.plan.combine, closed=False, wake=wake, used=self._used(rng))
+        if self.plot.style == "pieces" and len(left) > 1:
+            cut = rng.randint(1, len(left))
+            await hand.grow(left[:cut])
+            await asyncio.sleep(rng.uniform(0, 10))
+            left = left[cut:]
+        return Proposal(tuple(left), self.plot.plan.combine, used=self._used(rng))
+
+    def _again(self, brief: Brief) -> tuple[Task, ...]:
+        """A replan: one new task in the place of the first missing one."""
+        missing = [gap.task for gap in brief.gaps if "[" not in gap.task]
+        if not missing:
+            return ()
+        worker = self.plot.roster.agents[0].name
+        new = TaskId(f"r{brief.work.number}")
+        return (Task(new, f"carry out {missing[0]} differently", worker, replaces=missing[0]),)
+
+    def _nonsense(self, rng: random.Random) -> Proposal:
+        kind = rng.choice(("cycle", "unknown", "huge", "raise", "network"))
+        if kind == "raise":
+            raise ValueError("the model wrote prose")
+        if kind == "network":
+            raise WorkFailed(Failure("network", "no line to the planner"))
+        worker = self.plot.roster.agents[0].name
+        a, b = TaskId("a"), TaskId("b")
+        plans = {
+            "cycle": Plan((Task(a, "carry out a first", worker, after=(b,)), Task(b, "then do b", worker, after=(a,)))),
+            "unknown": Plan((Task(a, "ask somebody else entirely", "nobody"),)),
+            "huge": Plan(tuple(Task(TaskId(f"h{n}"), f"part {n} of very many", worker) for n in range(60))),
+        }
+        return Proposal(plans[kind].tasks)
+
+    async def refine(self, brief: Brief, hand: Hand) -> Refined:
+        rng = self.rng("refine", brief.work.task, brief.work.number)
+        await asyncio.sleep(rng.uniform(0, 5))
+        if "work" in self.plot.faults and rng.random() < 0.2:
+            raise WorkFailed(Failure("network", "no line to the refiner"))
+        if brief.failure == "":
+            self.problems.append(f"the refiner of {brief.work.task} was not told what failed")
+        return Refined(f"carry out {brief.work.task} with more care", self._used(rng))
+
+    async def answer(self, brief: Brief, hand: Hand) -> Done:
+        rng = self.rng("answer", brief.work.number)
+        await asyncio.sleep(rng.uniform(0, 3))
+        if "provider" in self.plot.faults and rng.random() < 0.2:
+            raise WorkFailed(Failure("network", "no line to the synthesiser"))
+        return Done(
+            {"from": [one.task for one in brief.inputs], "gaps": [gap.task for gap in brief.gaps]}, self._used(rng)
+        )

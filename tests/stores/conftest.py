@@ -1,0 +1,40 @@
+"""Every journal there is, for the tests that all of them must pass."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from chargehand.stores.journal import Journal
+from chargehand.stores.memory import MemoryJournal
+from chargehand.stores.sqlite import SqliteJournal
+
+
+@pytest.fixture(params=["memory", "sqlite", "sqlite, process durability"])
+def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]:
+    made: Journal
+    match request.param:
+        case "memory":
+            made = MemoryJournal()
+        case "sqlite":
+            made = asyncio.run(SqliteJournal.open(tmp_path / "runs.db"))
+        case _:
+            made = asyncio.run(SqliteJournal.open(tmp_path / "runs.db", durability="process"))
+    yield made
+    asyncio.run(made.close())
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture
+def fast(tmp_path: Path) -> Iterator[Path]:
+    """A directory in memory where there is one: for tests that open hundreds of files."""
+    shared = Path("/dev/shm")
+    with TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else tmp_path) as directory:
+        yield Path(directory)

@@ -1,0 +1,69 @@
+"""What scheduling may cost, counted in function calls: a clock would flake, a count does not. Times: `make bench`."""
+
+import asyncio
+
+from bench.measure import Calls, Sleeper, flat, layered, request
+from bench.scheduling import calls_a_task
+from chargehand.agents.crew import Done, Hand
+from chargehand.core.owed import Brief
+from chargehand.runtime.driver import Driver
+from chargehand.stores.memory import MemoryJournal
+from chargehand.terms.plan import Plan, Task, TaskId
+from chargehand.terms.roster import Agent, Roster
+
+MOST = 250
+
+
+async def test_a_task_costs_few_calls() -> None:
+    assert await calls_a_task(flat(1000), width=1000) <= MOST
+
+
+async def test_four_times_the_tasks_cost_four_times_the_calls() -> None:
+    small, large = await calls_a_task(layered(1000), width=1000), await calls_a_task(layered(4000), width=1000)
+    assert large <= 1.1 * small
+
+
+async def test_many_ready_tasks_and_few_slots_cost_no_more() -> None:
+    assert await calls_a_task(flat(2000), width=8) <= MOST
+
+
+class Jam(Sleeper):
+    """The slow worker does not finish before the quick one has done so many tasks, whose calls are counted."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.seen = Calls()
+        self._count = count
+        self._begun = 0
+        self._over = asyncio.Event()
+
+    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+        if brief.worker == "slow":
+            await self._over.wait()
+            return await super().attempt(brief, hand)
+        self._begun += 1
+        if self._begun == 1:
+            self.seen.start()
+        elif self._begun == self._count:
+            self.seen.stop()
+            self._over.set()
+        return await super().attempt(brief, hand)
+
+
+async def calls_beside(waiting: int, count: int = 1000) -> float:
+    """Calls a task of one worker while so many tasks wait for another, who takes one at a time."""
+    slow = [Task(TaskId(f"s{n}"), f"carry out slow part {n}", "slow", seconds=100.0) for n in range(waiting)]
+    quick = [Task(TaskId(f"q{n}"), f"carry out quick part {n}", "quick", seconds=1.0) for n in range(count)]
+    crew = Jam(count)
+    roster = Roster((Agent("slow", capacity=1), Agent("quick", capacity=0)))
+    found = await Driver(MemoryJournal(), crew).start(
+        "run", request(Plan((*slow, *quick), "none"), width=8, roster=roster)
+    )
+    assert (found.ending, crew.calls) == ("complete", waiting + count)
+    return crew.seen.count / count
+
+
+async def test_a_long_queue_at_one_worker_makes_the_starts_of_another_no_dearer() -> None:
+    alone, beside = await calls_beside(1), await calls_beside(2000)
+    assert beside <= MOST
+    assert beside <= 1.1 * alone

@@ -1,0 +1,151 @@
+"""The pages cannot drift: their code runs, their commands end as they say, their tables hold what the code holds."""
+
+import re
+import shutil
+import subprocess
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import cast
+
+import pytest
+from msgspec import structs
+
+from chargehand import errors
+from chargehand.cli.main import parser
+from chargehand.cli.script import Story
+from chargehand.cli.verbs import exit_code
+from chargehand.stores.codec import TAGS
+from chargehand.terms.events import Ending, EndReason
+from chargehand.terms.policy import Breaking, Limits, Policy, Retry
+from tests.cli.commands import COMMAND, environment
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+TOLD = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in PAGES}
+
+_BLOCK = re.compile(r"(?:<!-- runs: (\d+)(, exact)? -->\n)?```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCKS = [(name, *found.groups()) for name, text in TOLD.items() for found in _BLOCK.finditer(text)]
+PYTHON = [(name, body) for name, _, _, kind, body in BLOCKS if kind == "python"]
+CONSOLE = [(name, code, exact, body) for name, code, exact, kind, body in BLOCKS if kind == "console"]
+
+
+@pytest.mark.parametrize(("page", "code"), PYTHON, ids=[page for page, _ in PYTHON])
+def test_the_python_on_a_page_runs(tmp_path: Path, page: str, code: str) -> None:
+    words = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("page", "code", "exact", "body"), CONSOLE, ids=[page for page, *_ in CONSOLE])
+def test_the_commands_on_a_page_end_as_it_says(
+    tmp_path: Path, page: str, code: str | None, exact: str | None, body: str
+) -> None:
+    assert code is not None, f"{page}: say how a console block ends, with <!-- runs: 0 --> before it"
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    commands = [line.removeprefix("$ chargehand ").split() for line in body.splitlines() if line.startswith("$ ")]
+    codes: list[int] = []
+    shown = ""
+    for words in commands:
+        given = [*COMMAND, *words]
+        done = subprocess.run(
+            given, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=30
+        )
+        codes.append(done.returncode)
+        shown += done.stdout
+    assert codes == [*([0] * (len(commands) - 1)), int(code)]
+    if exact:
+        assert shown.splitlines() == [line for line in body.splitlines() if not line.startswith("$ ")]
+
+
+def test_there_is_something_to_run() -> None:
+    assert {page for page, _ in PYTHON} >= {"README.md", "docs/errors.md", "docs/journal.md"}
+    assert {page for page, *_ in CONSOLE} >= {"README.md", "docs/cli.md"}
+
+
+def test_the_library_example_runs(tmp_path: Path) -> None:
+    words = [sys.executable, "-W", "error", ROOT / "examples" / "library.py"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=30)
+    assert done.stdout == "complete {'near': 35, 'far': 47, 'both': 82}\n", done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("page", TOLD)
+def test_every_link_leads_to_a_file(page: str) -> None:
+    linked = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", TOLD[page])
+    assert [link for link in linked if "://" not in link and not ((ROOT / page).parent / link).exists()] == []
+
+
+def test_every_event_has_its_line() -> None:
+    table = re.findall(r"^\| `([a-z_.]+)` \| \S", TOLD["docs/journal.md"].partition("## Rows")[0], re.MULTILINE)
+    assert sorted(table) == sorted(TAGS.values())
+
+
+def test_every_verb_and_option_is_documented() -> None:
+    (verbs,) = [action for action in parser()._actions if action.dest == "verb"]
+    page = TOLD["docs/cli.md"]
+    for verb, one in cast("dict[str, ArgumentParser]", verbs.choices).items():
+        assert f"### `chargehand {verb}" in page
+        assert f"`chargehand {verb}" in TOLD["README.md"]
+        flags = set(re.findall(r"(?<!\S)\[?(--[a-z]+)", one.format_usage())) - {"--help"}
+        assert {flag for flag in flags if f"`{flag}" not in page and f" {flag} " not in page} == set()
+
+
+ENDS: list[tuple[Ending, EndReason]] = [
+    ("complete", "done"),
+    ("partial", "gaps"),
+    ("partial", "budget"),
+    ("failed", "deadline"),
+    ("failed", "no_plan"),
+    ("cancelled", "cancelled"),
+    ("needs_input", "no_input"),
+]
+
+
+def test_every_exit_code_is_documented() -> None:
+    table = TOLD["docs/cli.md"].partition("## Exit codes")[2].partition("##")[0]
+    found = {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
+    assert found == {exit_code(ending, reason) for ending, reason in ENDS} | {2}
+    assert {int(code) for code in re.findall(r"(?<!\d)(\d+) [a-z]", parser().epilog or "")} == found
+
+
+def test_every_error_is_documented_and_drawn() -> None:
+    known = [name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, Exception)]
+    page = TOLD["docs/errors.md"]
+    assert [name for name in known if f"| `{name}` |" not in page] == ["ChargehandError"]
+    assert re.findall(r"[A-Z]\w+", page.partition("```\n")[2].partition("```")[0]) == known
+
+
+def test_every_field_of_a_script_is_documented() -> None:
+    page = TOLD["docs/cli.md"].partition("## Script files")[2]
+    assert {field.name for field in structs.fields(Story) if f"| `{field.name}` |" not in page} == set()
+
+
+def test_every_default_number_is_documented_as_it_is() -> None:
+    page, numbers = TOLD["docs/decisions/numbers.md"], (Retry(), Breaking(), Limits(), Policy())
+    retry, breaking, limits, policy = numbers
+    for words in (
+        f"| {retry.attempts}, then {retry.fallback_attempts} by each fallback |",
+        f"| {retry.base} s, doubling, at most {retry.ceiling:.0f} s, full jitter |",
+        f"obeyed up to {retry.obey_retry_after:.0f} s",
+        f"| {breaking.consecutive} failures in a row |",
+        f"| half of at least {breaking.sample} calls within {breaking.window:.0f} s |",
+        f"| {breaking.open:.0f} s × times opened, at most {breaking.open_ceiling:.0f} s |",  # noqa: RUF001 - as printed
+        f"| one, leased for {breaking.lease:.0f} s |",
+        f"| {limits.width} attempts a run |",
+        f"| {limits.tasks} tasks, {limits.depth} deep, {limits.fan_out} readers of one result (a warning), ",
+        f" (a warning), {limits.items} items, nested {limits.nesting} |",
+        f"| {limits.plans} each; replans {limits.replans} |",
+        f"supervisor {policy.supervision:.0f} s, answer {policy.answer:.0f} s kept back (a fifth at most), grace ",
+        f"grace {policy.grace:.0f} s",
+    ):
+        assert words in page, words
+    assert limits.plans == limits.answers == limits.resumes
+
+
+@pytest.mark.parametrize("page", [page for page in TOLD if page.startswith("docs/decisions/")])
+def test_a_decision_fits_on_a_short_page(page: str) -> None:
+    lines = TOLD[page].splitlines()
+    assert len(lines) <= 20
+    assert lines[0].startswith("# ")

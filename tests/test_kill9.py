@@ -1,0 +1,14 @@
+"""Fifty deaths at every run of the tests; `make kill9` does a thousand."""
+
+import pytest
+
+from tests.kill9 import many
+
+
+@pytest.mark.timeout(120)
+def test_fifty_kills_lose_nothing_that_was_told_and_repeat_nothing_that_was_done() -> None:
+    found = many(50, seed=20_260_101, size=25)
+    assert found.problems == []
+    assert found.kills == 50
+    assert found.resumes > 20
+    assert found.told > 500

@@ -1,0 +1,226 @@
+"""`python -m tests.victim DIRECTORY`: a process that drives real runs on a real file, to be killed or frozen.
+
+It says on its output what it was told is durable, and writes down in `outside.log`, of which the journal knows
+nothing, every call that really happened.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
+from chargehand.core.owed import Brief
+from chargehand.errors import Fenced, Refused
+from chargehand.runtime.driver import Driver, Outcome
+from chargehand.stores.codec import encode
+from chargehand.stores.journal import RunRow
+from chargehand.stores.sqlite import SqliteJournal
+from chargehand.terms.budget import NOTHING, Amount, Budget
+from chargehand.terms.events import Effect, Entry, Failure, InputAnswered, InputRequested, RunRequested
+from chargehand.terms.plan import Edge, Plan, Task, TaskId
+from chargehand.terms.policy import Breaking, Limits, Policy, Retry
+from chargehand.terms.roster import Agent, Roster
+from chargehand.terms.value import encode_value
+
+FENCED = 3
+LONG = 9000  # tasks of a run whose name begins so
+EFFECTS: tuple[Effect, ...] = ("read", "idempotent", "effect")
+CALL = Amount(calls=1, micros=7)
+ROSTER = Roster((Agent("ann", estimate=CALL, fallbacks=("bob",)), Agent("bob", estimate=CALL)), supervision=CALL)
+
+
+def dice(*key: object) -> random.Random:
+    return random.Random("/".join(map(str, key)))
+
+
+def plan_of(run: str) -> Plan:
+    """The same plan for the same run, whichever process asks."""
+    rng = dice("plan", run)
+    tasks: list[Task] = []
+    for number in range(LONG if run.startswith("long") else rng.randint(3, 7)):
+        known = [task.id for task in tasks if not task.for_each]
+        after = tuple(one if rng.random() < 0.7 else Edge(one, "optional") for one in known[-3:] if rng.random() < 0.4)
+        over = known[-1] if known and rng.random() < 0.15 else TaskId("")
+        instruction = f"carry out part {number} of {run}"
+        tasks.append(Task(TaskId(f"t{number}"), instruction, rng.choice(("ann", "bob")), after=after, for_each=over))
+    return Plan(tuple(tasks))
+
+
+def request_of(run: str) -> RunRequested:
+    rng = dice("request", run)
+    policy = Policy(
+        retry=Retry(base=0.004),
+        breaking=Breaking(consecutive=1000, sample=1000),
+        limits=Limits(tasks=2 * LONG, depth=2 * LONG, fan_out=100, replans=rng.randint(0, 1)),
+        approve=rng.random() < 0.1,
+        uncertain=rng.choice(("fail", "ask")),
+    )
+    plan = plan_of(run) if rng.random() < 0.5 else None
+    return RunRequested(run, ROSTER, policy, Budget(calls=1_000_000), time.time() + 3600, 7, plan)
+
+
+class Outside:
+    """The world as it is: one line a call that happened, on the disk before anybody hears of it."""
+
+    def __init__(self, directory: Path, *, sync: bool) -> None:
+        self._sync = sync
+        self._file = os.open(directory / "outside.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def happened(self, *words: str) -> None:
+        os.write(self._file, ("\t".join(words) + "\n").encode())
+        if self._sync:
+            os.fsync(self._file)
+
+
+class Crew:
+    """Does as the dice say, the same for the same run, task and attempt. The goal is the run's name."""
+
+    def __init__(self, outside: Outside, pace: float) -> None:
+        self._outside = outside
+        self._pace = pace
+        self._rng = random.Random()  # how long things take is the one thing left to chance
+
+    async def _call(self, *words: str) -> None:
+        if self._rng.random() < 0.5:  # else it happens at once
+            await asyncio.sleep(self._rng.uniform(0, self._pace))
+        self._outside.happened(*words)
+        await asyncio.sleep(self._rng.uniform(0, self._pace))
+
+    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+        run, task, number = brief.goal, brief.work.task, brief.work.number
+        steps = dice(run, task).randint(0, 3)
+        for step in range(steps):
+            await self._step(run, task, step, hand)
+        await self._call(run, "attempt", f"{task}/{number}")
+        used = NOTHING if steps else CALL
+        fate = dice(run, task, number).random()
+        if fate < 0.15:
+            raise WorkFailed(Failure("network", "the line went dead"), used)
+        if fate < 0.25:
+            raise WorkFailed(Failure("logic", "this is not what was asked"), used)
+        if fate < 0.3:
+            raise WorkFailed(Failure("logic", "not allowed", permanent=True))
+        return Done([task] * (number % 3 + 1), used)
+
+    async def _step(self, run: str, task: TaskId, step: int, hand: Hand) -> None:
+        request = f"{run}/{task}/{step}"  # not the attempt: the next one must not do an effect again
+        effect = dice(request).choice(EFFECTS)
+
+        async def call(key: str) -> Done:
+            await self._call(run, effect, key, request)
+            return Done({"step": step}, CALL)
+
+        await hand.step("tool", call, request=request, effect=effect, reserve=CALL)
+
+    async def plan(self, brief: Brief, hand: Hand) -> Proposal:
+        await self._call(brief.goal, "plan", str(brief.work.number))
+        known = {task.id for task in brief.tasks}
+        left = [task for task in plan_of(brief.goal).tasks if task.id not in known]
+        if len(left) > 2 and not brief.gaps:
+            await hand.grow(left[:2])
+            left = left[2:]
+        if left or not brief.gaps:
+            return Proposal(tuple(left), used=CALL)
+        first = brief.gaps[0].task
+        if "[" in first:
+            return Proposal((), used=CALL)
+        new = Task(TaskId(f"again-{first}"), f"carry out {first} in another way", "bob", replaces=first)
+        return Proposal((new,), used=CALL)
+
+    async def refine(self, brief: Brief, hand: Hand) -> Refined:
+        await self._call(brief.goal, "refine", f"{brief.work.task}/{brief.work.number}/{brief.worker}")
+        return Refined(f"{brief.instruction}, with more care", CALL)
+
+    async def answer(self, brief: Brief, hand: Hand) -> Done:
+        await self._call(brief.goal, "answer", str(brief.work.number))
+        return Done(f"from {len(brief.inputs)} results, without {len(brief.gaps)}", CALL)
+
+
+def verdict(run: str, question: InputRequested) -> InputAnswered:
+    """What a person says, the same at every asking."""
+    if question.what == "plan":
+        return InputAnswered(question.number, "approve")
+    said = dice("person", run, question.number).choice(("done", "again", "fail"))
+    return InputAnswered(question.number, said, result=encode_value(["a person says so"]))
+
+
+async def carry(driver: Driver, run: str, *, new: bool) -> Outcome:
+    """One run to its end, with somebody to answer its questions."""
+    found = await (driver.start(run, request_of(run)) if new else driver.resume(run))
+    while found.question is not None:
+        found = await driver.resume(run, verdict(run, found.question))
+    return found
+
+
+def say(*words: object) -> None:
+    text = "\t".join(map(str, words)) + "\n"
+    os.write(1, text.encode())
+
+
+def tell(run: str, entries: Sequence[Entry]) -> None:
+    for entry in entries:
+        say("told", run, entry.seq, repr(entry.at), encode(entry.event).decode())
+
+
+def names(rows: Sequence[RunRow], prefix: str) -> Iterator[str]:
+    number = max((int(row.run.removeprefix(prefix)) for row in rows), default=0)
+    while True:
+        number += 1
+        yield f"{prefix}{number}"
+
+
+async def live(options: argparse.Namespace) -> None:
+    directory: Path = options.directory
+    durability = "process" if options.quick else "machine"
+    journal = await SqliteJournal.open(directory / "runs.db", stale=options.stale, durability=durability)
+    driver = Driver(journal, Crew(Outside(directory, sync=not options.quick), options.pace), listener=tell)
+    rows = await journal.runs()
+    unfinished = [row.run for row in rows if row.type != "run.ended"]
+    say("open", len(unfinished))
+    fresh = names(rows, options.prefix)
+
+    async def work() -> None:
+        while unfinished or not options.finish:
+            new = not unfinished
+            run = next(fresh) if new else unfinished.pop()
+            try:
+                found = await carry(driver, run, new=new)
+            except Refused as error:  # somebody else has finished it
+                say("refused", run, error)
+                continue
+            say("ended", run, found.ending, found.spent.tokens, found.spent.micros, found.spent.calls)
+
+    async with asyncio.TaskGroup() as jobs:
+        for _ in range(options.width):
+            jobs.create_task(work())
+    await journal.close()
+    say("closed")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.victim", description=__doc__)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--prefix", default="r", help="how the names of new runs begin")
+    parser.add_argument("--width", type=int, default=4, help="how many runs at once")
+    parser.add_argument("--pace", type=float, default=0.004, help="the longest sleep of a call in seconds")
+    parser.add_argument("--stale", type=float, default=30.0)
+    parser.add_argument("--finish", action="store_true", help="begin no new runs, and end when all have ended")
+    parser.add_argument("--quick", action="store_true", help="durable against the end of the process only")
+    logging.basicConfig(level=logging.WARNING)
+    fenced = False
+    try:
+        asyncio.run(live(parser.parse_args()))
+    except* Fenced as group:
+        fenced = True
+        print(f"fenced: {group.exceptions[0]}", file=sys.stderr)
+    return FENCED if fenced else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
