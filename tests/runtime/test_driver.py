@@ -1,6 +1,7 @@
 """What a person may rely on when a run is carried out, told on virtual time."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from msgspec import structs
@@ -9,6 +10,8 @@ from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
 from chargehand.agents.scripted import Move, Script, ScriptedCrew
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid, PlanInvalid, Refused
+from chargehand.stores.journal import Lease
+from chargehand.stores.memory import MemoryJournal
 from chargehand.terms import events as ev
 from chargehand.terms.budget import Amount, Budget
 from chargehand.terms.plan import Edge, Plan, Task, TaskId
@@ -277,6 +280,25 @@ def test_a_paused_run_starts_nothing_new() -> None:
     assert started == [0.0, 55.0]
 
 
+def test_whoever_asks_too_late_is_told_so_and_not_cancelled() -> None:
+    class SlowJournal(MemoryJournal):
+        async def append(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
+            await asyncio.sleep(1.0)
+            await super().append(lease, entries)
+
+    stage = Stage(ScriptedCrew(Script()))
+    stage.driver._journal = SlowJournal()
+
+    async def story() -> None:
+        async with asyncio.TaskGroup() as jobs:
+            jobs.create_task(stage.driver.start("run", structs.replace(request(plan(task("a"))), deadline=NOW + 600)))
+            await asyncio.sleep(1.5)  # its end is being written
+            with pytest.raises(Refused, match="no longer driven here"):
+                await stage.driver.ask("run", ev.PauseSet(paused=True))
+
+    stage.play(story)
+
+
 # --- planners
 
 
@@ -485,6 +507,7 @@ def test_a_listener_that_fails_does_not_end_the_run() -> None:
         ((Agent("a", fallbacks=("b",)),), "falls back to 'b'"),
         ((Agent("a", estimate=Amount(micros=-1)),), "zero or more"),
         ((Agent("a", timeout=0.0),), "above zero"),
+        ([Agent("a")], "use tuples"),
     ],
 )
 def test_a_roster_nobody_could_work_with_is_refused(agents: tuple[Agent, ...], said: str) -> None:

@@ -55,6 +55,7 @@ BUGS = (
     Bug("a slot is never given back", "core/attempts.py", "    state.running -= 1\n", ""),
     Bug("a worker's slot is never given back", "core/attempts.py", "    state.load[progress.worker] -= 1\n", ""),
     Bug("a pause is ignored", "core/decide.py", " and not state.paused", ""),
+    Bug("a pause does not keep the supervisor from working", "core/supervise.py", "if state.paused or state.input", "if state.input"),
     Bug("work starts before the plan is approved", "core/decide.py", "state.lanes and state.approved and", "state.lanes and"),
     # money
     Bug("unknown use is free", "terms/budget.py", "held if used is None else used", "NOTHING if used is None else used"),

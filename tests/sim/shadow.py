@@ -59,6 +59,7 @@ class Shadow:
         self.round: list[TaskId] = []
         self.asked_effect = TaskId("")
         self.paused = False
+        self.time_up = False
         self.answers = 0
         self.bad_plans = 0
         self.again: set[TaskId] = set()
@@ -231,6 +232,7 @@ class Shadow:
             node = self.nodes[event.task]
             self.require(node.status == "failed attempt", f"{event.task} is refined while {node.status}")
             node.status = "refining"
+        self.require(not self.paused or self.time_up, f"the supervisor was asked to {event.duty} during a pause")
         if event.duty == "plan":
             self.round = []
             self.bad_plans = 0 if event.why == "replan" else self.bad_plans
@@ -318,6 +320,7 @@ class Shadow:
             gauge.probe = 0.0
 
     def _timeranout(self, _event: ev.TimeRanOut) -> None:
+        self.time_up = True
         assert self.requested is not None
         self.require(self.at >= self.requested.deadline - self.plot.policy.answer, "12: time ran out too early")
         for key in list(self.reserved):

@@ -46,16 +46,7 @@ def admit(state: RunState, report: ev.Event) -> ev.Event:
             raise Refused(f"{type(report).__name__} is decided, never reported")
 
 
-_Paid = TypeVar(
-    "_Paid",
-    bound=ev.AttemptSucceeded
-    | ev.AttemptFailed
-    | ev.StepFinished
-    | ev.TasksAdded
-    | ev.SupervisionFailed
-    | ev.TaskRefined
-    | ev.AnswerWritten,
-)
+_Paid = TypeVar("_Paid", bound=ev.Paid)
 
 
 def _sane(report: _Paid) -> _Paid:

@@ -20,16 +20,19 @@ def decide(state: RunState, now: Instant) -> list[ev.Event]:
         return _timed_out(state, now) or supervise(state, now)
     if now >= state.work_until:
         return [ev.TimeRanOut()]
-    return (
-        _timed_out(state, now)
-        or (_consequences(state, now) if state.doomed or state.judged or state.expandable or state.joinable else [])
-        or (starts(state, now) if state.lanes and state.approved and not state.paused else [])
-        or supervise(state, now)
-    )
+    if found := _timed_out(state, now):
+        return found
+    if (state.doomed or state.judged or state.expandable or state.joinable) and (found := _consequences(state, now)):
+        return found
+    if state.lanes and state.approved and not state.paused and (found := starts(state, now)):
+        return found
+    return supervise(state, now)
 
 
 def _timed_out(state: RunState, now: Instant) -> list[ev.Event]:
     found: list[ev.Event] = []
+    if not (state.planning.open or state.answering.open or state.timers):
+        return found
     desks: tuple[tuple[ev.Duty, Desk], ...] = (("plan", state.planning), ("answer", state.answering))
     for duty, desk in desks:
         if desk.open and now >= desk.timer:
@@ -55,7 +58,7 @@ def _consequences(state: RunState, now: Instant) -> list[ev.Event]:
     found: list[ev.Event] = [ev.TaskSkipped(task, "input", because) for task, because in state.doomed.items()]
     found.extend(_expansion(state, state.tasks[task]) for task in state.expandable)
     found.extend(_join(state.tasks[task]) for task in state.joinable)
-    for task in state.judged:
+    for task in state.judged if not state.paused else ():  # a verdict may cost a call
         ruling = verdict(state, state.tasks[task], now)
         if ruling is None:
             continue

@@ -17,7 +17,8 @@ def add(state: RunState, tasks: Sequence[Task]) -> None:
     state.unsettled += len(tasks)
     added = state.ordered[first:]
     sorted_already = True
-    for progress in added:
+    reading = [progress for progress in added if progress.task.after or progress.task.for_each]
+    for progress in reading:
         for need_id, need in needs(progress.task):
             needed = state.tasks[need_id]
             sorted_already = sorted_already and needed.order < progress.order
@@ -27,22 +28,27 @@ def add(state: RunState, tasks: Sequence[Task]) -> None:
         if progress.spare:
             progress.wanted, progress.unmet = progress.task.quorum, progress.unmet + 1
             progress.spare -= progress.wanted
-    _rank(state, added if sorted_already else [state.tasks[task.id] for task in in_order(tasks)[0]], first)
-    for progress in added:
-        for need_id, need in needs(progress.task) if first else ():
+    _rank(state, added if sorted_already else [state.tasks[task.id] for task in in_order(tasks)[0]], reading, first)
+    for progress in reading if first else ():
+        for need_id, need in needs(progress.task):
             needed = state.tasks[need_id]
             if needed.settled and progress.status is Status.WAITING:
                 _input_settled(state, progress, need, needed)
+    for progress in added:
         if progress.unmet == 0 and progress.status is Status.WAITING:
             inputs_met(state, progress)
 
 
-def _rank(state: RunState, line: Sequence[Progress], first: int) -> None:
+def _rank(state: RunState, line: Sequence[Progress], reading: Sequence[Progress], first: int) -> None:
     for progress in reversed(line):
-        progress.rank = _seconds(state, progress.task) + max((one.rank for one, _ in progress.readers), default=0.0)
+        progress.rank = _seconds(state, progress.task)
+        if progress.readers:
+            progress.rank += max([one.rank for one, _ in progress.readers])
+    if not first:
+        return  # there is nothing older
     budget = _REACH * len(line)
     stack = [
-        (progress, need) for progress in line for need, _ in needs(progress.task) if state.tasks[need].order < first
+        (progress, need) for progress in reading for need, _ in needs(progress.task) if state.tasks[need].order < first
     ]
     while stack and budget:
         budget -= 1

@@ -57,6 +57,8 @@ def brief(state: RunState, work: Work) -> Brief:
     goal = state.requested.goal
     if work.kind == "plan":
         desk = state.planning
+        if not state.tasks:
+            return Brief(work, goal, desk.timer, findings=desk.feedback)
         tasks = tuple(one.task for one in state.tasks.values())
         missing = tuple(one for one in gaps(state) if one.status != "unfinished")
         return Brief(work, goal, desk.timer, inputs=results(state), tasks=tasks, findings=desk.feedback, gaps=missing)

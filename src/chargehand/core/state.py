@@ -6,7 +6,7 @@ Only `fold` changes it. It is disposable: the journal makes it again.
 from collections.abc import Iterator
 from enum import Enum
 from heapq import heappop, heappush
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from msgspec import Raw, Struct, field
 
@@ -18,7 +18,7 @@ from chargehand.terms.policy import Instant
 from chargehand.terms.roster import Agent, Match, fits
 
 
-class Work(NamedTuple):
+class Work(Struct, frozen=True, order=True, cache_hash=True):
     """One thing the runtime must be doing: an attempt, or a duty of the supervisor."""
 
     kind: Literal["attempt", "plan", "refine", "answer"]
@@ -69,7 +69,7 @@ class Progress(Struct):
     wanted: int = 0
     spare: int = 0
     rank: float = 0.0
-    readers: list[tuple["Progress", Need]] = field(default_factory=list[tuple["Progress", Need]])
+    readers: list[tuple["Progress", Need]] = []
     attempt: int = 0
     failures: int = 0
     resumes: int = 0
@@ -123,7 +123,7 @@ class Lane(Struct):
     """Ready tasks that the same workers may take, most urgent first."""
 
     candidates: tuple[str, ...]
-    heap: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
+    heap: list[tuple[float, int]] = []
 
 
 class RunState(Struct):
@@ -133,8 +133,8 @@ class RunState(Struct):
     agents: dict[str, Agent]
     seq: int = 0
     at: Instant = 0.0
-    tasks: dict[TaskId, Progress] = field(default_factory=dict[TaskId, Progress])
-    ordered: list[Progress] = field(default_factory=list[Progress])
+    tasks: dict[TaskId, Progress] = {}
+    ordered: list[Progress] = []
     combine: Combine = "merge"
     closed: bool = False
     wake: Literal["any", "all"] = "all"
@@ -143,19 +143,19 @@ class RunState(Struct):
     approved: bool = True
     planning: Desk = field(default_factory=Desk)
     answering: Desk = field(default_factory=Desk)
-    lanes: dict[str | Match | None, Lane] = field(default_factory=dict[str | Match | None, Lane])
-    timers: list[tuple[Instant, int]] = field(default_factory=list[tuple[Instant, int]])
+    lanes: dict[str | Match | None, Lane] = {}
+    timers: list[tuple[Instant, int]] = []
     running: int = 0
-    load: dict[str, int] = field(default_factory=dict[str, int])
-    breakers: dict[str, Breaker] = field(default_factory=dict[str, Breaker])
-    judged: dict[TaskId, None] = field(default_factory=dict[TaskId, None])
-    doomed: dict[TaskId, TaskId] = field(default_factory=dict[TaskId, TaskId])
-    expandable: dict[TaskId, None] = field(default_factory=dict[TaskId, None])
-    joinable: dict[TaskId, None] = field(default_factory=dict[TaskId, None])
+    load: dict[str, int] = {}
+    breakers: dict[str, Breaker] = {}
+    judged: dict[TaskId, None] = {}
+    doomed: dict[TaskId, TaskId] = {}
+    expandable: dict[TaskId, None] = {}
+    joinable: dict[TaskId, None] = {}
     unsettled: int = 0
     items: int = 0  # tasks that came of repeating one over a list
     fresh: int = 0  # settled since the planner was last asked
-    offers: dict[str, tuple[str, ev.Offer]] = field(default_factory=dict[str, tuple[str, ev.Offer]])
+    offers: dict[str, tuple[str, ev.Offer]] = {}
     asked: int = 0
     input: ev.InputRequested | None = None
     paused: bool = False
@@ -164,8 +164,8 @@ class RunState(Struct):
     starved: bool = False  # the budget was too small for something
     answer: Raw | None = None
     ended: ev.RunEnded | None = None
-    owing: dict[Work, None] = field(default_factory=dict[Work, None])
-    touched: list[Work] = field(default_factory=list[Work])  # owing changed here since the runtime last looked
+    owing: dict[Work, None] = {}
+    touched: list[Work] = []  # owing changed here since the runtime last looked
 
     def owe(self, work: Work) -> None:
         self.owing[work] = None

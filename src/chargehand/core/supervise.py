@@ -19,7 +19,7 @@ def _next(state: RunState, now: Instant) -> ev.Event | None:
         return ev.RunEnded("cancelled", "cancelled", gaps(state))
     if state.time_up:
         return _finish(state, now)
-    if state.input is not None or state.planning.open:
+    if state.paused or state.input is not None or state.planning.open:
         return None
     if not state.approved and state.planning.next in (None, "more"):
         return ev.InputRequested(state.asked + 1, "plan")
@@ -68,11 +68,8 @@ def _finish(state: RunState, now: Instant) -> ev.Event | None:
         return None
     done = any(one.status is Status.DONE for one in state.tasks.values())
     wanted = state.combine != "none" and state.answer is None and done and desk.failures < policy.limits.answers
-    if (
-        wanted
-        and now < state.requested.deadline + policy.grace
-        and state.ledger.covers(state.requested.roster.supervision)
-    ):
+    affordable = state.ledger.covers(state.requested.roster.supervision)
+    if wanted and affordable and now < state.requested.deadline + policy.grace:
         return _started(state, "answer", now) if now >= desk.timer else None
     return _ending(state, done=done)
 

@@ -76,9 +76,11 @@ def gap(progress: Progress) -> Gap:
 
 def gaps(state: RunState) -> tuple[Gap, ...]:
     """Every task the answer has to do without, unless another one that replaces it was done."""
+    missing = [one for one in state.tasks.values() if one.status is not Status.DONE]
+    if not missing:
+        return ()
     replaced = {one.task.replaces for one in state.tasks.values() if one.status is Status.DONE and one.task.replaces}
-    missing = (one for task, one in state.tasks.items() if one.status is not Status.DONE and task not in replaced)
-    return tuple(gap(one) for one in missing)
+    return tuple(gap(one) for one in missing if one.task.id not in replaced)
 
 
 def results(state: RunState) -> tuple[Input, ...]:

@@ -201,8 +201,7 @@ class Drive:
             self._alarm[1].cancel()
         for job in self._running.values():
             job.cancel()
-        for future in self._waiting:
-            future.cancel()
-        for _, future in self._inbox:
-            if future is not None:
-                future.cancel()
+        unheard = [*self._waiting, *(future for _, future in self._inbox if future is not None)]
+        for future in unheard:
+            if not future.done():
+                future.set_exception(Refused(f"run {self.run!r} is no longer driven here"))

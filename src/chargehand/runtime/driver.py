@@ -59,9 +59,12 @@ def outcome(run: str, state: RunState) -> Outcome:
 
 def checked(request: ev.RunRequested, now: float) -> ev.RunRequested:
     """The request with its plan repaired where it can be; Invalid, before anything is written, where it cannot."""
-    budgets.check(request.budget)
-    policies.check(request.policy)
-    rosters.check(request.roster)
+    try:
+        budgets.check(request.budget)
+        policies.check(request.policy)
+        rosters.check(request.roster)
+    except TypeError as error:  # for example a list, where what is frozen must hold tuples
+        raise Invalid(f"the request cannot be kept: {error}; use tuples and plain numbers") from error
     deadline = request.deadline
     if request.budget.seconds is not None:
         deadline = min(deadline, now + request.budget.seconds)

@@ -5,7 +5,7 @@ Nothing here waits, so it may serve a simulated loop. Not safe for several threa
 
 from collections.abc import Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from chargehand.errors import RunUnknown
 from chargehand.stores.blobs import LIMIT, Blobs, MemoryBlobs
@@ -19,7 +19,7 @@ class _Stream(Struct, eq=False):
 
     epoch: int = 0
     held: bool = False
-    bodies: list[bytes | str] = field(default_factory=list[bytes | str])
+    bodies: list[bytes | str] = []
 
 
 class MemoryJournal:

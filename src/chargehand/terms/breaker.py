@@ -6,7 +6,7 @@ that hangs cannot keep it half-open for ever.
 
 from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from chargehand.terms.policy import Breaking, Instant
 
@@ -20,7 +20,7 @@ class Breaker(Struct):
     opened: int = 0
     until: Instant = 0.0
     leased: Instant = 0.0
-    recent: list[tuple[Instant, bool]] = field(default_factory=list[tuple[Instant, bool]])
+    recent: list[tuple[Instant, bool]] = []
 
 
 def stand(breaker: Breaker, now: Instant) -> Stand:

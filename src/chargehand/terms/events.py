@@ -276,6 +276,11 @@ Event: TypeAlias = (
     | RetryScheduled | BackoffEnded | TaskRefined | TaskExpanded | TaskJoined | ResultReused | TaskFailed | TaskSkipped
 )  # fmt: skip
 
+Paid: TypeAlias = (
+    TasksAdded | SupervisionFailed | TaskRefined | AnswerWritten | AttemptSucceeded | AttemptFailed | StepFinished
+)  # fmt: skip
+"""What says what something cost."""
+
 VERSIONS: dict[str, int] = {}
 """The current version of every event that is no longer at 1, by its tag."""
 

@@ -60,11 +60,11 @@ class Linted(Struct, frozen=True):
 
     @property
     def errors(self) -> tuple[Finding, ...]:
-        return tuple(finding for finding in self.findings if finding.grave)
+        return tuple([finding for finding in self.findings if finding.grave])
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        return tuple(finding for finding in self.findings if not finding.grave)
+        return tuple([finding for finding in self.findings if not finding.grave])
 
 
 def lint(
@@ -134,6 +134,10 @@ class _Look(Struct):
             worker = alike[0] if len(alike) == 1 and (bare or task.match is None) else worker
         after = _once_each(task) if task.after else ()
         each, replaces = task.for_each.strip(), task.replaces.strip()
+        if (task.id.strip(), worker, each, replaces) == (task.id, task.worker, task.for_each, task.replaces) and (
+            after is task.after or after == task.after
+        ):
+            return task
         mended = structs.replace(task, id=task.id.strip(), worker=worker, after=after, for_each=each, replaces=replaces)
         for field in ("id", "worker", "after", "for_each", "replaces") if mended != task else ():
             if (given := getattr(task, field)) != (read := getattr(mended, field)):
