@@ -21,7 +21,7 @@ class Done(Struct, frozen=True):
     used: Amount | None = None
 
 
-class Proposal(Struct, frozen=True):
+class Proposal(Struct, frozen=True, gc=False):
     """What a planner adds. An open plan is asked for more when all (or any) of what it has is settled."""
 
     tasks: tuple[Task, ...]
@@ -31,7 +31,7 @@ class Proposal(Struct, frozen=True):
     used: Amount | None = None
 
 
-class Refined(Struct, frozen=True):
+class Refined(Struct, frozen=True, gc=False):
     instruction: str
     used: Amount | None = None
 

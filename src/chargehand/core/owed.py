@@ -21,16 +21,15 @@ def wake_at(state: RunState, now: Instant) -> Instant | None:
     """The first instant after `now` at which `decide` may have more to say although nothing was reported."""
     if state.ended is not None:
         return None
-    times = [state.work_until] if not state.time_up else []
+    times = [state.work_until, state.planning.timer, state.answering.timer]
     if state.timers:
         times.append(state.timers[0][0])
-    times.extend(desk.timer for desk in (state.planning, state.answering) if desk.timer)
-    if state.lanes:
+    if state.lanes and state.breakers:
         times.extend(next_change(one) for one in state.breakers.values() if one.opened)
-    return min((one for one in times if one > now), default=None)
+    return min([one for one in times if one > now], default=None)
 
 
-class Brief(Struct, frozen=True):
+class Brief(Struct, frozen=True, gc=False):
     """What somebody needs to know to do one piece of work, and nothing else.
 
     `inputs` are a task's inputs for an attempt, and every result there is for an answer. `steps` were recorded by this

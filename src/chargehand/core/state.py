@@ -18,7 +18,7 @@ from chargehand.terms.policy import Instant
 from chargehand.terms.roster import Agent, Match, fits
 
 
-class Work(Struct, frozen=True, order=True, cache_hash=True):
+class Work(Struct, frozen=True, gc=False, order=True, cache_hash=True):
     """One thing the runtime must be doing: an attempt, or a duty of the supervisor."""
 
     kind: Literal["attempt", "plan", "refine", "answer"]

@@ -10,7 +10,7 @@ from chargehand.terms.plan import TaskId, needs
 _LIST = msgspec.json.Decoder(list[Raw])
 
 
-class Input(Struct, frozen=True):
+class Input(Struct, frozen=True, gc=False):
     """What one needed task delivers: a value, a gap, or (a list with holes) both."""
 
     task: TaskId

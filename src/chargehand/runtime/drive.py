@@ -180,7 +180,7 @@ class Drive:
             return
         loop = asyncio.get_running_loop()
         at = wake_at(self.state, decided)  # not the present: writing took time, and something may have come due
-        if self._alarm is not None and self._alarm[0] != at:
+        if self._alarm is not None and (at is None or at < self._alarm[0]):  # ringing early only costs a look
             self._alarm[1].cancel()
             self._alarm = None
         if self._alarm is None and at is not None:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from chargehand.errors import Invalid
 
 
-class Amount(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Amount(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """Dollars are whole millionths (`micros`), because floats do not add up."""
 
     tokens: int = 0

@@ -22,7 +22,7 @@ Why = Literal["first", "more", "rejected", "failed", "replan"]
 SkipReason = Literal["input", "budget", "deadline", "person"]
 
 
-class Failure(Struct, frozen=True, omit_defaults=True):
+class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
     """Why something did not succeed. `permanent`: the same worker would fail again."""
 
     kind: FailureKind
@@ -31,7 +31,7 @@ class Failure(Struct, frozen=True, omit_defaults=True):
     permanent: bool = False
 
 
-class Gap(Struct, frozen=True, omit_defaults=True):
+class Gap(Struct, frozen=True, omit_defaults=True, gc=False):
     """One task the answer has to do without, and why."""
 
     task: TaskId
@@ -59,7 +59,8 @@ class Offer(Struct, frozen=True):
     items: int = -1
 
 
-class _Fact(Struct, frozen=True, omit_defaults=True, tag_field="type"):
+# gc=False throughout: what is frozen and holds only data can be in no cycle, and the collector need not look at it
+class _Fact(Struct, frozen=True, omit_defaults=True, tag_field="type", gc=False):
     pass
 
 
@@ -285,7 +286,7 @@ VERSIONS: dict[str, int] = {}
 """The current version of every event that is no longer at 1, by its tag."""
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, gc=False):
     """An event as written: its place in the run, and when."""
 
     seq: int

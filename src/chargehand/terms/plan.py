@@ -20,14 +20,14 @@ Need = Literal["required", "optional", "quorum"]
 Combine = Literal["merge", "select", "vote", "reduce", "forward", "none"]
 
 
-class Edge(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Edge(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """An input. In JSON a bare task id is a required one."""
 
     task: TaskId
     need: Need = "required"
 
 
-class Task(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Task(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """One piece of work for one worker.
 
     `quorum` is how many of the quorum inputs suffice. `for_each` names the task whose list result this one is done
@@ -47,7 +47,7 @@ class Task(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     seconds: Seconds | None = None
 
 
-class Plan(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Plan(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """Tasks and how their results become one answer (`none`: no synthesis, the results are the answer)."""
 
     tasks: tuple[Task, ...]
