@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from chargehand.core.fold import replay
 from chargehand.core.state import RunState, Status
 from chargehand.errors import ChargehandError, Fenced, Refused, RunBusy, StoreUnavailable
+from chargehand.runtime.drive import Drive
 from chargehand.runtime.driver import Driver, Outcome, outcome
 from chargehand.stores.journal import Lease, RunRow
 from chargehand.stores.memory import MemoryJournal
@@ -286,8 +287,19 @@ class Play:
             self._require(snapshot(live) == snapshot(replay(self.entries)), "9: memory and journal disagree")
 
     def _live_state(self) -> RunState | None:
-        drive = self.driver._under_way.get(RUN) if self.driver is not None else None
+        drive = self._drive()
         return None if drive is None else drive.state
+
+    def _drive(self) -> Drive | None:
+        return self.driver._under_way.get(RUN) if self.driver is not None else None
+
+    def _overdue(self) -> None:
+        """Oracle 7: nobody sleeps through a moment at which something was to happen."""
+        drive = self._drive()
+        assert drive is not None
+        for task, node in self.shadow.nodes.items():
+            waits = node.status == "backing off" and node.due < drive._clock() - 0.001
+            self._require(not waits, f"7: {task} was to go on at {node.due}")
 
     def _require(self, truth: bool, text: str) -> None:
         self.shadow.require(truth, text)
@@ -297,6 +309,7 @@ class Play:
         state, shadow = self._live_state(), self.shadow
         if state is None or self.handle is None or self.handle.dead or self.handle.trouble or state.seq != shadow.seq:
             return
+        self._overdue()
         blocked = state.paused or not state.approved or state.time_up or state.cancel is not None
         if blocked or state.ended is not None or state.ledger.capped or shadow.gauges:
             return

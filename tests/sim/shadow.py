@@ -23,6 +23,7 @@ class Node(Struct):
     pending: dict[int, str] = field(default_factory=dict[int, str])  # open steps and their kind of effect
     terminal: int = 0
     not_before: float = 0.0
+    due: float = 0.0
     starts: int = 0
     resumes: int = 0
     item_of: str = ""
@@ -220,7 +221,7 @@ class Shadow:
         self.require(node.status == "failed attempt", f"{event.task} is retried while {node.status}")
         node.not_before = 0.0 if event.worker else node.not_before  # another worker has other limits
         node.worker = event.worker or node.worker
-        node.status = "backing off" if event.after > self.at else "ready"
+        node.status, node.due = "backing off" if event.after > self.at else "ready", event.after
 
     def _backoffended(self, event: ev.BackoffEnded) -> None:
         self.nodes[event.task].status = "ready"
