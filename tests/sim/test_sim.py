@@ -5,7 +5,7 @@ import pytest
 from tests.sim.planted import BUGS, hunt
 from tests.sim.run import Case, corpus, play, resume_everywhere, trouble
 
-SEEDS, RESUMED, BLOCKS = 5_000, 250, 50
+SEEDS, RESUMED, BLOCKS = 5_000, 550, 50
 
 
 @pytest.mark.parametrize("case", corpus(), ids=lambda case: str(case.seed))
@@ -28,7 +28,7 @@ def test_no_oracle_is_broken_whatever_goes_wrong(block: int) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_a_run_resumed_after_any_entry_ends_as_it_would_have(block: int) -> None:
-    """250 journals, cut after each of their entries: some 20,000 resumes."""
+    """550 journals, cut after each of their entries: some 21,000 resumes."""
     size = RESUMED // BLOCKS
     for seed in range(100_000 + block * size, 100_000 + (block + 1) * size):
         plot = Case(seed, tasks=18).plot()
