@@ -1,5 +1,6 @@
 """What holds of the core whatever the run."""
 
+from collections.abc import Iterator
 from typing import get_args
 
 import pytest
@@ -8,7 +9,7 @@ from chargehand.agents.scripted import Move, Script, ScriptedCrew
 from chargehand.core.decide import decide
 from chargehand.core.fold import FOLDS, begin, replay
 from chargehand.core.owed import owed, wake_at
-from chargehand.core.state import Status
+from chargehand.core.state import RunState, Status
 from chargehand.errors import Invalid
 from chargehand.terms import events as ev
 from chargehand.terms.plan import Plan, Task, TaskId
@@ -35,24 +36,23 @@ def chain(count: int) -> Plan:
     return Plan(tuple(tasks), "none")
 
 
-def test_deciding_changes_nothing() -> None:
+def states() -> Iterator[tuple[RunState, float]]:
+    """Every state a run with a retry goes through, and the moment it stood at."""
     stage = Stage(ScriptedCrew(Script({"t1": (Move(fail="network"), Move())}, otherwise=Move(seconds=1.0))))
     stage.start(request(chain(4)))
     entries = stage.entries["run"]
     for cut in range(1, len(entries)):
-        state = replay(entries[:cut])
-        now = entries[cut - 1].at
-        assert decide(state, now) == decide(state, now)
-        assert list(owed(state)) == list(owed(replay(entries[:cut])))
+        yield replay(entries[:cut]), entries[cut - 1].at
+
+
+def test_deciding_changes_nothing() -> None:
+    for (state, now), (same, _) in zip(states(), states(), strict=True):
+        assert decide(state, now) == decide(state, now) == decide(same, now)
+        assert list(owed(state)) == list(owed(same))
 
 
 def test_nothing_waits_without_a_timer_or_an_owner() -> None:
-    stage = Stage(ScriptedCrew(Script({"t1": (Move(fail="network"), Move())}, otherwise=Move(seconds=1.0))))
-    stage.start(request(chain(4)))
-    entries = stage.entries["run"]
-    for cut in range(1, len(entries)):
-        state = replay(entries[:cut])
-        now = entries[cut - 1].at
+    for state, now in states():
         assert decide(state, now) or owed(state) or wake_at(state, now) is not None
 
 
