@@ -233,8 +233,8 @@ class Play:
         driver = Driver(handle, self.world, wall=self._wall, ticks=self.loop.time)
         try:
             await driver.resume(RUN, steal=True, wait_for_input=True)
-        except Refused:
-            return
+        except (Refused, Fenced):
+            return  # it had ended, or was taken back
         finally:
             handle.die()
 

@@ -63,7 +63,7 @@ class Shadow:
         self.time_up = False
         self.answers = 0
         self.bad_plans = 0
-        self.again: set[TaskId] = set()
+        self.again: Counter[TaskId] = Counter()
 
     def require(self, truth: bool, text: str) -> None:
         if not truth:
@@ -119,7 +119,7 @@ class Shadow:
             task = self.asked_effect
             node = self.nodes[task]
             if event.verdict == "again":
-                self.again.add(task)
+                self.again[task] += 1
                 node.status = "ready"
             else:
                 self._terminal(task, "done" if event.verdict == "done" else "failed")
@@ -148,7 +148,7 @@ class Shadow:
         self._check_width(event)
         self._check_breakers(event)
         retry = self.plot.policy.retry
-        most = retry.attempts + retry.fallback_attempts * len(self.agents)
+        most = retry.attempts + retry.fallback_attempts * len(self.agents) + self.again[event.task]
         self.require(event.attempt <= most, f"14: attempt {event.attempt} of at most {most}")
 
     def _check_width(self, event: ev.AttemptStarted) -> None:

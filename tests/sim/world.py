@@ -43,7 +43,7 @@ class World:
         self._check_inputs(brief)
         rng = self.rng("attempt", task, number)
         fate = self.fate(task, number)
-        latency = rng.choice((0.0, rng.uniform(0, 5), rng.uniform(0, 30)))
+        latency = rng.choice((0.0, rng.uniform(0, 5), rng.uniform(0, 20)))  # with three steps: below every timeout
         steps = rng.choice((0, 0, 1, 2, 3))
         for step in range(steps):
             await self._step(task, number, step, hand)
