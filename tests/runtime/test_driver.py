@@ -354,9 +354,9 @@ def test_a_replan_must_change_something_and_closes_the_gap() -> None:
     first, same = plan(task("a")), plan(task("a2", instruction="carry out a of the work"))
     other = plan(task("a3", instruction="look it up elsewhere instead", replaces=TaskId("a")))
     moves = {"a": (fails("logic", permanent=True),)}
-    stage = Stage(ScriptedCrew(Script(moves, plans=(first, same, other))))
+    stage = Stage(ScriptedCrew(Script(moves, plans=(first, same, same, other))))
     found = stage.start(request(policy=Policy(limits=Limits(replans=1))))
-    assert [one.code for event in stage.events(ev.SupervisionFailed) for one in event.findings] == ["unchanged"]
+    assert [one.code for event in stage.events(ev.SupervisionFailed) for one in event.findings] == ["unchanged"] * 2
     assert (found.ending, found.gaps) == ("complete", ())
 
 

@@ -153,7 +153,8 @@ class World:
         known = {task.id for task in brief.tasks}
         left = [task for task in self.plot.plan.tasks if task.id not in known]
         if not left:
-            return Proposal(self._again(brief), self.plot.plan.combine, used=self._used(rng))
+            new = self._again(brief) if brief.replan else ()
+            return Proposal(new, self.plot.plan.combine, used=self._used(rng))
         if self.plot.style == "rounds" and len(left) > 2:
             wake = "any" if rng.random() < 0.5 else "all"
             return Proposal(tuple(left[:2]), self.plot.plan.combine, closed=False, wake=wake, used=self._used(rng))

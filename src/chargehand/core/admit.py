@@ -94,7 +94,7 @@ def _proposal(state: RunState, report: ev.TasksAdded) -> ev.Event:
     requested, planned = state.requested, len(state.tasks) - state.items
     linted = lint(report.tasks, requested.roster, requested.policy.limits, known=state.tasks, planned=planned)
     errors = linted.errors
-    if not errors and state.planning.next == "replan":
+    if not errors and state.replans:
         before = {fingerprint(one.task) for one in state.tasks.values()}
         if before.issuperset(map(fingerprint, linted.tasks)):
             said = "This changes nothing: every task was in the plan before. Ask for something else, or for nothing."

@@ -34,7 +34,8 @@ class Brief(Struct, frozen=True, gc=False):
 
     `inputs` are a task's inputs for an attempt, and every result there is for an answer. `steps` were recorded by this
     attempt before a crash, `effects` (by request) by earlier attempts: neither is done again. For planning, `tasks` are
-    what the plan holds already, `findings` what was wrong with the last proposal, `gaps` what is still missing.
+    what the plan holds already, `findings` what was wrong with the last proposal, `gaps` what is still missing, and
+    `replan` says that closing them is what is asked for.
     """
 
     work: Work
@@ -49,6 +50,7 @@ class Brief(Struct, frozen=True, gc=False):
     tasks: tuple[Task, ...] = ()
     findings: tuple[Finding, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    replan: bool = False
 
 
 def brief(state: RunState, work: Work) -> Brief:
@@ -56,11 +58,12 @@ def brief(state: RunState, work: Work) -> Brief:
     goal = state.requested.goal
     if work.kind == "plan":
         desk = state.planning
-        if not state.tasks:
-            return Brief(work, goal, desk.timer, findings=desk.feedback)
         tasks = tuple(one.task for one in state.tasks.values())
         missing = tuple(one for one in gaps(state) if one.status != "unfinished")
-        return Brief(work, goal, desk.timer, inputs=results(state), tasks=tasks, findings=desk.feedback, gaps=missing)
+        return Brief(
+            work, goal, desk.timer, inputs=results(state), tasks=tasks, findings=desk.feedback, gaps=missing,
+            replan=state.replans > 0,
+        )  # fmt: skip
     if work.kind == "answer":
         return Brief(work, goal, state.answering.timer, inputs=results(state), gaps=gaps(state))
     progress = state.tasks[work.task]
