@@ -276,9 +276,17 @@ class Play:
             self.shadow.see(lease.epoch, entry)
             if isinstance(entry.event, ev.AttemptSucceeded):
                 self.world.recorded[entry.event.task] = decode_value(entry.event.result)
+            if isinstance(entry.event, ev.TimeRanOut) and self.shadow.question is not None:
+                self.loop.call_soon(self._answer_late, self.shadow.question)
         self.entries += fresh
         if self.deep:
             self._same_state()
+
+    def _answer_late(self, question: ev.InputRequested) -> None:
+        """Somebody answers in the moment after the deadline."""
+        drive = self._drive()
+        if drive is not None:
+            drive.tell(ev.InputAnswered(question.number, "again" if question.what == "effect" else "approve"))
 
     def _same_state(self) -> None:
         """Oracle 9: what is in memory is what the journal says."""

@@ -64,7 +64,7 @@ def scenario(seed: int, faults: frozenset[str] | None = None, most_tasks: int = 
         policy = structs.replace(policy, breaking=Breaking(consecutive=10_000, sample=10_000))
     style = rng.choice(("fixed", "fixed", "whole", "pieces", "rounds"))
     if "silence" in on:
-        policy = structs.replace(policy, approve=True)
+        policy = structs.replace(policy, approve=rng.random() < 0.5, uncertain="ask")
         seconds = min(seconds, 500.0)
     return Scenario(seed, on, roster, plan, policy, budget, seconds, style)
 

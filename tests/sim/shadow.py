@@ -61,6 +61,7 @@ class Shadow:
         self.asked_effect = TaskId("")
         self.paused = False
         self.time_up = False
+        self.question: ev.InputRequested | None = None
         self.answers = 0
         self.bad_plans = 0
         self.again: Counter[TaskId] = Counter()
@@ -105,6 +106,8 @@ class Shadow:
             self.round.append(task.id)
 
     def _inputanswered(self, event: ev.InputAnswered) -> None:
+        self.require(not self.time_up, "12: a question was answered after the deadline")
+        self.question = None
         if event.verdict in ("edit", "reject"):
             for task in self.round:
                 del self.nodes[task]
@@ -125,6 +128,7 @@ class Shadow:
                 self._terminal(task, "done" if event.verdict == "done" else "failed")
 
     def _inputrequested(self, event: ev.InputRequested) -> None:
+        self.question = event
         if event.what == "effect":
             self.asked_effect = event.task
             self.nodes[event.task].status = "asking"
