@@ -11,11 +11,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fix bench sim planted kill9 zombie cov lock clean
+.PHONY: help run test check fix bench local-quality sim planted kill9 zombie cov lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/run.stamp ## Play the example cascade
 	$(BIN)/chargehand play examples/cascade.json
@@ -37,6 +37,9 @@ fix: $(VENV)/dev.stamp ## Format, and fix what lint can fix
 bench: $(VENV)/dev.stamp ## Benchmarks; pass ARGS
 	$(BIN)/python -m bench $(ARGS)
 
+local-quality: $(VENV)/dev.stamp ## How good small local models are at planning, tools and answers (pulls 1.6 GB once)
+	$(BIN)/python -m bench.local_quality --model qwen-coder-0.5b --model qwen-coder-1.5b $(ARGS)
+
 sim: $(VENV)/dev.stamp ## Simulated worlds, seed by seed; SEEDS=100000
 	$(BIN)/python -m tests.sim.run --seeds $(SEEDS) $(ARGS)
 
@@ -54,14 +57,14 @@ cov: $(VENV)/dev.stamp ## The tests with branch coverage
 	$(BIN)/coverage report
 
 # Keeps the versions already locked; ARGS=--upgrade moves them all, ARGS='--upgrade-package ruff' one.
-COMPILE = $(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+COMPILE = $(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras \
 	--no-emit-index-url --exclude-newer '7 days' --custom-compile-command 'make lock' $(ARGS)
 
 lock: $(VENV)/made.stamp ## Write requirements/*.lock anew; ARGS=--upgrade for newer versions
 	$(BIN)/python -m venv $(VENV)/lock
 	$(VENV)/lock/bin/python -m pip --disable-pip-version-check --quiet --quiet install uv==0.13.7
 	$(COMPILE) pyproject.toml requirements/run.in -o requirements/run.lock
-	$(COMPILE) pyproject.toml requirements/dev.in -o requirements/dev.lock
+	$(COMPILE) --all-extras pyproject.toml requirements/dev.in -o requirements/dev.lock
 
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) build dist .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis .import_linter_cache

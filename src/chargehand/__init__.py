@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from chargehand.stores.memory import MemoryJournal
     from chargehand.stores.sqlite import SqliteJournal
     from chargehand.terms.budget import Amount, Budget
-    from chargehand.terms.events import Failure, RunRequested
+    from chargehand.terms.events import RunRequested
+    from chargehand.terms.failure import Failure
     from chargehand.terms.plan import Edge, Plan, Task
     from chargehand.terms.policy import Policy
     from chargehand.terms.roster import Agent, Match, Roster
@@ -31,7 +32,8 @@ _ROOMS = {
     "stores.memory": ("MemoryJournal",),
     "stores.sqlite": ("SqliteJournal",),
     "terms.budget": ("Amount", "Budget"),
-    "terms.events": ("Failure", "RunRequested"),
+    "terms.events": ("RunRequested",),
+    "terms.failure": ("Failure",),
     "terms.plan": ("Edge", "Plan", "Task"),
     "terms.policy": ("Policy",),
     "terms.roster": ("Agent", "Match", "Roster"),
@@ -40,8 +42,8 @@ _HOME = {name: f"chargehand.{room}" for room, names in _ROOMS.items() for name i
 
 __all__ = [  # noqa: RUF022 - in the order of the rooms above
     "Crew", "Done", "Hand", "Proposal", "Refined", "WorkFailed", "Move", "Script", "ScriptedCrew", "Brief",
-    "ChargehandError", "Driver", "Outcome", "MemoryJournal", "SqliteJournal", "Amount", "Budget", "Failure",
-    "RunRequested", "Edge", "Plan", "Task", "Policy", "Agent", "Match", "Roster",
+    "ChargehandError", "Driver", "Outcome", "MemoryJournal", "SqliteJournal", "Amount", "Budget", "RunRequested",
+    "Failure", "Edge", "Plan", "Task", "Policy", "Agent", "Match", "Roster",
 ]  # fmt: skip
 
 

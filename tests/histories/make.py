@@ -13,6 +13,7 @@ from chargehand.core.fold import replay
 from chargehand.core.owed import Brief
 from chargehand.terms import events as ev
 from chargehand.terms.budget import Amount, Budget
+from chargehand.terms.failure import FailureKind
 from chargehand.terms.plan import Edge, Plan, Task, TaskId
 from chargehand.terms.policy import Breaking, Limits, Policy, Retry
 from chargehand.terms.roster import Agent, Match, Roster
@@ -38,7 +39,7 @@ def task(name: str, *after: str | Edge, worker: str = "ann", **more: object) -> 
     return structs.replace(Task(TaskId(name), f"carry out {name} of the report", worker, after=needs), **more)
 
 
-def fails(kind: ev.FailureKind, message: str, **more: object) -> Move:
+def fails(kind: FailureKind, message: str, **more: object) -> Move:
     return structs.replace(Move(fail=kind, message=message, used=CALL), **more)
 
 

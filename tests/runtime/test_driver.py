@@ -14,6 +14,7 @@ from chargehand.stores.journal import Lease
 from chargehand.stores.memory import MemoryJournal
 from chargehand.terms import events as ev
 from chargehand.terms.budget import Amount, Budget
+from chargehand.terms.failure import FailureKind
 from chargehand.terms.plan import Edge, Plan, Task, TaskId
 from chargehand.terms.policy import Breaking, Limits, Policy, Retry
 from chargehand.terms.roster import Agent, Match, Roster
@@ -33,7 +34,7 @@ def plan(*tasks: Task, combine: str = "none") -> Plan:
     return structs.replace(Plan(tasks), combine=combine)
 
 
-def fails(kind: ev.FailureKind = "logic", **more: object) -> Move:
+def fails(kind: FailureKind = "logic", **more: object) -> Move:
     return structs.replace(Move(fail=kind, message="no luck"), **more)
 
 

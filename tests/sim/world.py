@@ -10,7 +10,7 @@ from collections import Counter
 from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
 from chargehand.core.owed import Brief
 from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.events import Failure, FailureKind
+from chargehand.terms.failure import Failure, FailureKind
 from chargehand.terms.plan import NO_TASK, Edge, Plan, Task, TaskId
 from chargehand.terms.value import decode_value
 from tests.sim.scenario import Scenario

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
 from chargehand.core.owed import Brief
 from chargehand.terms.budget import Amount
-from chargehand.terms.events import Failure, FailureKind
+from chargehand.terms.failure import Failure, FailureKind
 from chargehand.terms.plan import Plan, TaskId
 from chargehand.terms.policy import Seconds
 from chargehand.terms.value import decode_value

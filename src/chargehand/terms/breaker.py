@@ -49,10 +49,10 @@ def forget_probe(breaker: Breaker) -> None:
 
 def note(breaker: Breaker, now: Instant, numbers: Breaking, *, good: bool) -> None:
     """Book one outcome."""
-    breaker.recent.append((now, good))
-    horizon = now - numbers.window
-    if len(breaker.recent) > 4 * numbers.sample or breaker.recent[0][0] < horizon:
-        breaker.recent = [one for one in breaker.recent if one[0] >= horizon][-4 * numbers.sample :]
+    recent, horizon = breaker.recent, now - numbers.window
+    recent.append((now, good))
+    while recent[0][0] < horizon or len(recent) > 4 * numbers.sample:
+        del recent[0]
     if good:
         breaker.row = 0
         if breaker.opened:  # the probe, or a call sent before it opened: either way it answers again

@@ -8,37 +8,18 @@ from typing import Literal, TypeAlias
 from msgspec import Raw, Struct
 
 from chargehand.terms.budget import Amount, Budget
+from chargehand.terms.failure import Failure, Gap
 from chargehand.terms.plan import NO_TASK, Combine, Finding, Plan, Task, TaskId
-from chargehand.terms.policy import Instant, Policy, Seconds
+from chargehand.terms.policy import Instant, Policy
 from chargehand.terms.roster import Roster
 
 NULL = Raw(b"null")
-FailureKind = Literal["network", "timeout", "resource", "logic", "uncertain", "budget", "deadline"]
 Effect = Literal["read", "idempotent", "effect"]
 Ending = Literal["complete", "partial", "failed", "cancelled", "needs_input"]
 EndReason = Literal["done", "gaps", "deadline", "budget", "cancelled", "no_plan", "no_results", "no_input"]
 Duty = Literal["plan", "refine", "answer"]
 Why = Literal["first", "more", "rejected", "failed", "replan"]
 SkipReason = Literal["input", "budget", "deadline", "person"]
-
-
-class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
-    """Why something did not succeed. `permanent`: the same worker would fail again."""
-
-    kind: FailureKind
-    message: str
-    retry_after: Seconds = 0.0
-    permanent: bool = False
-
-
-class Gap(Struct, frozen=True, omit_defaults=True, gc=False):
-    """One task the answer has to do without, and why."""
-
-    task: TaskId
-    status: Literal["failed", "skipped", "unfinished"]
-    reason: str
-    message: str
-    because: TaskId = NO_TASK
 
 
 class Parent(Struct, frozen=True):

@@ -1,0 +1,20 @@
+"""Text that came from outside, marked as such: data between two lines that hold a number nobody could guess.
+
+It helps a model to tell data from instructions. What a worker may do does not rest on it: that is enforced elsewhere.
+"""
+
+import re
+
+_ENVELOPE = re.compile(r"\A<data ([0-9a-f]+) from \"([^\"\n]*)\">\n(.*)\n</data \1>\Z", re.DOTALL)
+
+
+def wrap(nonce: str, origin: str, text: str) -> str:
+    """`text` as data from `origin`; a closing line inside it is made harmless."""
+    said = origin.replace('"', "'").replace("\n", " ")
+    return f'<data {nonce} from "{said}">\n{text.replace(f"</data {nonce}>", "</data>")}\n</data {nonce}>'
+
+
+def unwrap(text: str) -> tuple[str, str] | None:
+    """The origin and the text of one envelope; None when this is none."""
+    found = _ENVELOPE.match(text)
+    return (found[2], found[3]) if found else None

@@ -1,0 +1,58 @@
+"""What work leaves behind besides prose: tables, figures, passages, charts. Tools return them, answers show them."""
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+
+class Table(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="table"):
+    """`more` rows were left out; `query` is how it was asked for, `source` where it comes from."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+    source: str = ""
+    query: str = ""
+    more: int = 0
+
+
+class Figure(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="figure"):
+    """One number: exact as text, how it was worked out, and in what unit."""
+
+    value: str
+    expression: str = ""
+    unit: str = ""
+    label: str = ""
+    source: str = ""
+
+
+class Passage(Struct, frozen=True, omit_defaults=True):
+    """A piece of a document. `source` names the document and the place in it."""
+
+    source: str
+    text: str
+    score: float = 0.0
+
+
+class Passages(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="passages"):
+    query: str
+    found: tuple[Passage, ...]
+
+
+class Chart(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="chart"):
+    """A picture as SVG, and what it shows in words."""
+
+    title: str
+    svg: str
+    summary: str = ""
+    source: str = ""
+
+
+Exhibit: TypeAlias = Table | Figure | Passages | Chart
+
+
+class Product(Struct, frozen=True, omit_defaults=True):
+    """What a worker without an output shape of its own returns: its words, and what its tools returned for them."""
+
+    text: str
+    exhibits: tuple[Exhibit, ...] = ()
+    sources: tuple[str, ...] = ()

@@ -1,0 +1,207 @@
+"""Calls over HTTP that did not work out, in words: what failed, where, and the next step.
+
+When a call is made again is the guard's business.
+"""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Raw, Struct
+
+from chargehand.models.messages import Usage
+from chargehand.models.model import ModelFailed
+from chargehand.terms.failure import Failure, FailureKind
+
+LONGEST_WAIT = 7 * 86_400.0
+_LONGEST_WORDS = 300
+_LOOKS_SECRET = re.compile(r"\b(?:sk|pk|key|Bearer)[-_ ][A-Za-z0-9_\-.]{12,}")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]+")
+_NEXT_STEP = {
+    300: "calls are not sent on to other addresses: set the base URL to where it is now",
+    400: "change the request: sent again as it is, it fails again",
+    401: "check the key{variable}",
+    402: "the account has no credit left: top it up, or use another provider",
+    403: "this key{variable} may not use that model: ask for access, or use another model",
+    404: "check the model's name and the base URL",
+    413: "the request is too large: send less",
+    429: "wait, or lower the limits for this provider",
+}
+
+
+class Party(Struct, frozen=True):
+    """Who is called, for messages. `secrets` never appear in one; `variable` is where the key was taken from."""
+
+    handle: str
+    place: str
+    secrets: tuple[str, ...] = ()
+    variable: str = ""
+
+
+class Unreadable(Exception):
+    """Bytes that are not what they should be. Who knows whom they came from makes a failure of it."""
+
+
+class CallFailed(ModelFailed):
+    """`status` is what HTTP (or an error inside a 200) said; 0 when there was no answer that could be read."""
+
+    def __init__(self, failure: Failure, usage: Usage | None = None, *, status: int = 0) -> None:
+        self.status = status
+        super().__init__(failure, usage)
+
+
+def clean(party: Party, words: str) -> str:
+    """Words of a stranger, fit to be shown: no secrets, no control characters, no more than fits.
+
+    Secrets go first: half of one must not be left over by a cut.
+    """
+    for secret in party.secrets:
+        words = words.replace(secret, "[key]")
+    words = _LOOKS_SECRET.sub("[key]", words[: 4 * _LONGEST_WORDS])
+    words = _UNPRINTABLE.sub(" ", words).strip()
+    return words if len(words) <= _LONGEST_WORDS else words[:_LONGEST_WORDS] + "..."
+
+
+def lost(party: Party, what: str) -> CallFailed:
+    """No connection, or not to the end."""
+    return _failed(party, "network", f"{what}; check that {party.place} can be reached, then try again")
+
+
+def late(party: Party, what: str) -> CallFailed:
+    return _failed(party, "timeout", f"{what}; try again, or allow more time")
+
+
+def garbled(party: Party, what: str, usage: Usage | None = None) -> CallFailed:
+    """An answer, but not one in the protocol: never to be taken for success."""
+    message = f"the reply cannot be used: {what}; try again, and if it stays so check the base URL"
+    return _failed(party, "network", message, usage)
+
+
+def useless(party: Party, what: str, usage: Usage | None = None) -> CallFailed:
+    """An answer in the protocol with which nothing can be done. It was paid for all the same."""
+    return _failed(party, "logic", what, usage)
+
+
+def too_large(party: Party, most: int) -> CallFailed:
+    message = f"the reply is larger than {most:,} bytes; ask for less, or raise the cap"
+    return CallFailed(Failure("resource", f"{party.handle}: {message}"))
+
+
+def refused(party: Party, status: int, words: str, wait: float = 0.0) -> CallFailed:
+    """An error the provider reports, by HTTP status or inside a 200."""
+    like = 402 if status == 429 and "insufficient_quota" in words else 300 if 300 <= status < 400 else status
+    kind, permanent = _class_of(like)
+    step = _NEXT_STEP.get(like) or (_NEXT_STEP[400] if permanent else "try again later")
+    step = step.format(variable=f" in {party.variable}" if party.variable else "")
+    said = clean(party, words)
+    answer = f"answered {status}" if status else "reported an error"
+    message = f"{party.handle}: {party.place} {answer}{': ' + said if said else ''}; {step}"
+    return CallFailed(Failure(kind, message, wait, permanent), status=status)
+
+
+def _class_of(status: int) -> tuple[FailureKind, bool]:
+    if status in (408, 409, 425) or status >= 500 or status < 300:
+        return "network", False
+    if status == 429:
+        return "resource", False
+    return ("resource" if status in (401, 402, 403, 413) else "logic"), True
+
+
+def reported(party: Party, error: Raw) -> CallFailed:
+    """An `error` field where a reply was due."""
+    status, words = read_error(error)
+    return refused(party, status, words)
+
+
+def _failed(party: Party, kind: FailureKind, message: str, usage: Usage | None = None) -> CallFailed:
+    return CallFailed(Failure(kind, f"{party.handle}: {message}"), usage)
+
+
+NOTHING = Raw(b"")  # a field that was left out: `Raw | None` does not take an object
+
+
+class ErrorBody(Struct):
+    """The fields providers put errors in. OpenAI, Anthropic, OpenRouter, vLLM and llama.cpp differ in the rest."""
+
+    error: Raw = NOTHING
+    message: str = ""
+    detail: Raw = NOTHING
+
+
+class _Error(Struct):
+    message: str = ""
+    type: str | None = None
+    code: int | str | None = None
+
+
+_ERROR_BODY = msgspec.json.Decoder(ErrorBody, strict=False)
+_ERROR = msgspec.json.Decoder(_Error | str, strict=False)
+_BY_TYPE = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+def holds(field: Raw) -> bool:
+    """Whether a field was there and not null."""
+    return bytes(field) not in (b"", b"null")
+
+
+def read_error(error: Raw) -> tuple[int, str]:
+    """The status and the words of an `error` field; status 0 when it does not say."""
+    try:
+        found = _ERROR.decode(error)
+    except (ValueError, RecursionError):
+        return 0, bytes(error).decode("utf-8", "replace")
+    if isinstance(found, str):
+        return 0, found
+    label = str(found.code) if found.code is not None else found.type or ""
+    status = (
+        int(label) if re.fullmatch(r"[45]\d\d", label) else _BY_TYPE.get(label) or _BY_TYPE.get(found.type or "", 0)
+    )
+    named = " ".join(part for part in (found.type or "", label) if part and not part.isdigit())
+    return status, f"{found.message} ({named})" if named and named not in found.message else found.message
+
+
+def error_words(body: bytes) -> str:
+    """What an error page says, as far as it can be read."""
+    if body.lstrip()[:1] == b"<":
+        return "an HTML page"
+    try:
+        found = _ERROR_BODY.decode(body)
+    except (ValueError, RecursionError):
+        return body.decode("utf-8", "replace")
+    if holds(found.error):
+        return read_error(found.error)[1]
+    if found.message:
+        return found.message
+    return read_error(found.detail)[1] if holds(found.detail) else ""
+
+
+def asked_wait(headers: Mapping[str, str]) -> float:
+    """Seconds the server asks us to wait. A date is read against the server's own clock, which may be wrong."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        text = headers.get(name, "").strip()
+        if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", text):
+            return min(float(text) * unit, LONGEST_WAIT)
+    asked, said_now = headers.get("retry-after", ""), headers.get("date", "")
+    if not (asked and said_now):
+        return 0.0
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - hardly anybody sends a date
+
+    try:
+        wait = (parsedate_to_datetime(asked) - parsedate_to_datetime(said_now)).total_seconds()
+    except (ValueError, TypeError):  # not a date, or one of them without a zone
+        return 0.0
+    return min(max(wait, 0.0), LONGEST_WAIT)

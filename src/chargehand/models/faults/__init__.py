@@ -1,0 +1,9 @@
+"""A model server on this machine that fails on purpose, in every way a provider has been seen to fail.
+
+It is for tests, ours and our users'. What a client ought to make of a fault is not decided here.
+"""
+
+from chargehand.models.faults.modes import MODES
+from chargehand.models.faults.server import FaultServer, serve
+
+__all__ = ["MODES", "FaultServer", "serve"]

@@ -1,0 +1,277 @@
+"""From a handle to a model that can be called.
+
+    offline                                 no key, no network, no language model
+    openai:NAME  anthropic:NAME             with OPENAI_API_KEY, ANTHROPIC_API_KEY
+    openrouter:NAME                         with OPENROUTER_API_KEY
+    ollama:NAME  vllm:NAME  llamacpp:NAME   a server on this machine, or at OLLAMA_BASE_URL and so on
+    openai+http://HOST:PORT/v1#NAME         any server that speaks OpenAI's chat protocol
+    anthropic+https://HOST#NAME             any server that speaks Anthropic's messages protocol
+    local:NAME                              a small model in this process (extra `local`)
+    google:NAME, groq:NAME, ...             every other provider (extra `providers`)
+
+`provider/NAME` is the same as `provider:NAME`, and a URL may have `:NAME` in place of `#NAME` if its path holds no
+colon. The environment is not read here: `lookup` is asked for variables. No key is sent to a URL unless one is named.
+"""
+
+import difflib
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from random import Random
+from typing import Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
+from urllib.parse import urlsplit
+
+from chargehand.errors import Invalid
+from chargehand.models.anthropic import AnthropicMessages
+from chargehand.models.guard import BREAKING, RETRY, Guarded
+from chargehand.models.http import MOST_BYTES, PATIENCE, Timeouts, Transport
+from chargehand.models.known import OTHERS, OWN, Place, key_variable
+from chargehand.models.limits import Limiter, Pace
+from chargehand.models.model import Model
+from chargehand.models.openai import OpenAIChat
+from chargehand.models.prices import FREE, Price, PriceTag
+from chargehand.terms.breaker import Breaker
+from chargehand.terms.policy import Breaking, Retry
+
+Lookup: TypeAlias = Callable[[str], str | None]
+
+_WINDOW = 128_000
+_URL = re.compile(
+    r"(openai|anthropic)\+(https?://(?:[^@/#\s]*@)?(?:\[[^\]\s]*\]|[^:/#@\s]+)(?::\d+)?(?:/[^#:\s]*)?)"
+    r"(?:\#|:(?!\d+(?:[/:\#]|$)))(.+)"
+)
+_PLAIN = re.compile(r"([A-Za-z0-9_.-]+)[:/](.+)")
+
+
+class Options(TypedDict, total=False):
+    """What may be set for one model. `variable` names where its key is looked up, `key` is the key itself."""
+
+    key: str
+    variable: str
+    base_url: str
+    window: int
+    timeouts: Timeouts
+    pace: Pace
+    price: Price
+    most_bytes: int
+    retry: Retry
+    breaking: Breaking
+    native_tools: bool
+    schema: bool
+
+
+class _Given(TypedDict):
+    """What both adapters are given alike."""
+
+    transport: Transport | None
+    timeouts: Timeouts
+    window: int
+    most_bytes: int
+    native_tools: bool
+    schema: bool
+    variable: str
+
+
+@runtime_checkable
+class _Closes(Protocol):
+    async def close(self) -> None: ...
+
+
+class Finder:
+    """Finds models, and holds what they share: connections, and one limiter for each credential of each provider.
+
+    The same handle with the same options is the same model. `paces` are limits by name of the provider, `folder`
+    is where local models were pulled to. Unless `shared`, every model has connections of its own and is closed on its
+    own.
+    """
+
+    def __init__(
+        self,
+        lookup: Lookup,
+        *,
+        paces: Mapping[str, Pace] | None = None,
+        folder: Path | None = None,
+        shared: bool = True,
+        random: Random | None = None,
+    ) -> None:
+        self._lookup = lookup
+        self._folder = folder or models_folder(lookup)
+        self._paces = dict(paces or {})
+        self._random = random
+        self._transport = Transport() if shared else None
+        self._limiters: dict[str, Limiter] = {}
+        self._breakers: dict[tuple[str, str], Breaker] = {}
+        self._found: list[tuple[str, Options, Model]] = []
+
+    def find(self, handle: str, **options: Unpack[Options]) -> Model:
+        """Raises Invalid when there is no such model, or something is missing for it: the message says what."""
+        for known, with_options, model in self._found:
+            if known == handle and with_options == options:
+                return model
+        model = self._make(handle.strip(), options)
+        self._found.append((handle, options, model))
+        return model
+
+    async def prepare(self) -> None:
+        """Look up what the models found so far cost, off the loop: from then on their cards say so."""
+        for _, _, model in self._found:
+            if isinstance(model, Guarded):
+                await model.prepare()
+
+    async def close(self) -> None:
+        """Close every connection. Found again, models open new ones."""
+        found, self._found = self._found, []
+        for _, _, model in found:
+            if isinstance(model, _Closes):
+                await model.close()
+        if self._transport is not None:
+            await self._transport.close()
+
+    def _make(self, handle: str, options: Options) -> Model:
+        if handle == "offline":
+            from chargehand.models.offline.model import OfflineModel  # noqa: PLC0415 - only who needs it loads it
+
+            return OfflineModel(folder=self._folder)
+        if match := _URL.fullmatch(handle):
+            protocol, url, name = match.groups()
+            place = Place("anthropic" if protocol == "anthropic" else "openai", url, "", "", needs_key=False)
+            return self._own(handle, "", name, place, options)
+        match = _PLAIN.fullmatch(handle)
+        if match is None or "://" in handle:
+            raise Invalid(_unclear(handle))
+        provider, name = match[1].lower(), match[2]
+        if provider == "local":
+            return _local(name, self._folder)
+        if provider == "scripted":
+            raise Invalid(_unclear(handle))
+        if provider in OWN:
+            return self._own(handle, provider, name, OWN[provider], options)
+        if provider in OTHERS:
+            return self._other(handle, provider, name, options)
+        raise Invalid(_unknown(handle, provider))
+
+    def _own(self, handle: str, provider: str, name: str, place: Place, options: Options) -> Model:
+        url = _checked_url(handle, options.get("base_url") or self._ask(place.base) or place.url)
+        variable = options.get("variable", "") or place.key
+        key = self._key(handle, options, variable, needed=place.needs_key and url == place.url)
+        given = _Given(
+            transport=self._transport,
+            timeouts=options.get("timeouts", place.timeouts),
+            window=options.get("window", place.window),
+            most_bytes=options.get("most_bytes", MOST_BYTES),
+            native_tools=options.get("native_tools", True),
+            schema=options.get("schema", True),
+            variable=variable,
+        )
+        if place.protocol == "anthropic":
+            model: Model = AnthropicMessages(handle, url, name, key, **given)
+        else:
+            model = OpenAIChat(handle, url, name, key, reports_cost=place.reports_cost, **given)
+        price = options.get("price") or (FREE if place.free else None)
+        tag = PriceTag(provider if url == place.url else "", name, url, fixed=price)
+        pace = options.get("pace") or self._paces.get(provider) or place.pace
+        return self._guarded(model, tag, f"{url} {key}", name, pace, options)
+
+    def _other(self, handle: str, provider: str, name: str, options: Options) -> Model:
+        try:
+            from chargehand.models.providers import provider_model  # noqa: PLC0415 - it takes a second to load
+        except ModuleNotFoundError as error:
+            message = f"{handle}: {provider} needs the extra `providers`: pip install 'chargehand[providers]'"
+            raise Invalid(message) from error
+        variable = options.get("variable", "") or key_variable(provider)
+        key = self._key(handle, options, variable, needed=False)
+        model = provider_model(
+            handle,
+            provider,
+            name,
+            key,
+            variable=variable,
+            timeouts=options.get("timeouts", PATIENCE),
+            window=options.get("window", _WINDOW),
+        )
+        pace = options.get("pace") or self._paces.get(provider) or Pace()
+        tag = PriceTag(provider, name, fixed=options.get("price"))
+        return self._guarded(model, tag, f"{provider} {key}", name, pace, options)
+
+    def _guarded(
+        self, model: Model, tag: PriceTag, credential: str, name: str, pace: Pace, options: Options
+    ) -> Guarded:
+        whose = hashlib.sha256(credential.encode()).hexdigest()  # no key is kept where somebody might print it
+        return Guarded(
+            model,
+            limiter=self._limiters.setdefault(whose, Limiter(pace)),
+            breaker=self._breakers.setdefault((whose, name), Breaker()),
+            prices=tag,
+            retry=options.get("retry", RETRY),
+            breaking=options.get("breaking", BREAKING),
+            random=self._random,
+        )
+
+    def _key(self, handle: str, options: Options, variable: str, *, needed: bool) -> str:
+        key = (options.get("key") or self._ask(variable) or "").strip()
+        if not key and needed:
+            raise Invalid(f"{handle} needs a key: set {variable}, or use `offline`, which needs none")
+        if not key.isascii() or not key.isprintable() or " " in key:
+            raise Invalid(
+                f"{handle}: what {variable or 'key'} holds is no key (spaces or odd characters); set it again"
+            )
+        return key
+
+    def _ask(self, variable: str) -> str:
+        return (self._lookup(variable) or "").strip() if variable else ""
+
+
+def find_model(handle: str, lookup: Lookup, **options: Unpack[Options]) -> Model:
+    """One model on its own, with a `close` if it holds connections. Who needs several takes a Finder."""
+    return Finder(lookup, shared=False).find(handle, **options)
+
+
+def models_folder(lookup: Lookup) -> Path | None:
+    """Where local models are pulled to: CHARGEHAND_MODELS, or the place for data of the person at work."""
+    if chosen := lookup("CHARGEHAND_MODELS"):
+        return Path(chosen)
+    if ours := lookup("CHARGEHAND_HOME"):
+        return Path(ours, "models")
+    if data := lookup("XDG_DATA_HOME"):
+        return Path(data, "chargehand", "models")
+    home = lookup("HOME")
+    return Path(home, ".local", "share", "chargehand", "models") if home else None
+
+
+def _local(name: str, folder: Path | None) -> Model:
+    from chargehand.models.local.model import LocalModel  # noqa: PLC0415 - only who needs it loads it
+
+    return LocalModel(name, folder=folder)
+
+
+def _checked_url(handle: str, url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        parts, usable = urlsplit(""), False
+    if "@" in url:  # the handle may hold the password too: neither is shown
+        raise Invalid("the base URL of a model holds no user or password; name the variable that holds its key instead")
+    if not usable or parts.query or parts.fragment:
+        raise Invalid(f"{handle}: {url!r} is no base URL; write it like https://host:port/v1")
+    return url.rstrip("/")
+
+
+def _unclear(handle: str) -> str:
+    if not handle:
+        return "no model is named; write provider:name, for example openai:gpt-5-mini, or offline"
+    if handle.lower() in {*OWN, *OTHERS, "local"}:
+        return f"{handle!r} does not say which model; write {handle}:NAME"
+    if handle.startswith("scripted"):
+        return "a scripted model has no handle: make a ScriptedModel and hand it over in place of one"
+    if "://" in handle:
+        return f"{handle!r} is no model; a URL is written like openai+http://host:port/v1#NAME"
+    near = difflib.get_close_matches(handle.lower(), [*OWN, *OTHERS, "offline", "local"], 3)
+    return f"{handle!r} is no model; write provider:name or offline" + (f" (near: {', '.join(near)})" if near else "")
+
+
+def _unknown(handle: str, provider: str) -> str:
+    names = [*OWN, *OTHERS, "offline", "local"]
+    near = difflib.get_close_matches(provider, names, 3) or sorted(OWN)
+    return f"{handle!r}: there is no provider {provider!r}; did you mean {', '.join(near)}?"

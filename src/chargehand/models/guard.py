@@ -1,0 +1,266 @@
+"""What stands around every provider: who may call now, what is tried again, what it cost.
+
+It wraps any model and is one. Timeouts and sizes are kept below, in `http`; whether a task is tried again is decided
+above, by the run.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from math import ceil
+from random import Random
+from typing import Protocol
+
+from msgspec import Struct, structs
+
+from chargehand.models.failed import CallFailed
+from chargehand.models.limits import Limiter, Ticket
+from chargehand.models.messages import Reply, Request, Usage
+from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
+from chargehand.models.prices import Price
+from chargehand.terms.breaker import Breaker, forget_probe, lease, next_change, note, stand
+from chargehand.terms.failure import Failure
+from chargehand.terms.policy import Breaking, Instant, Retry, Seconds
+
+RETRY = Retry()
+BREAKING = Breaking()
+_CHARACTERS_PER_TOKEN = 4
+_GUESSED_OUTPUT = 1_000
+
+
+class Prices(Protocol):
+    """What one model costs. `price` is None while nobody has looked, or nobody knows."""
+
+    @property
+    def price(self) -> Price | None: ...
+
+    async def micros(self, usage: Usage | None) -> int | None: ...
+
+
+class Tally(Struct):
+    """What went through one guard since it was made: calls as they were sent, and what the replies cost."""
+
+    calls: int = 0
+    retries: int = 0
+    failures: int = 0
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    micros: int = 0
+
+
+class Guarded:
+    """A model behind a limiter and a breaker, whose calls are tried again where that can help.
+
+    Tried again (`retry.attempts` in all) is what failed on the way or was refused for asking too much, and only as long
+    as nobody heard a word of it. Share `limiter` among the models of one credential, and `breaker` among guards of the
+    same model of it.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        limiter: Limiter | None = None,
+        breaker: Breaker | None = None,
+        prices: Prices | None = None,
+        retry: Retry = RETRY,
+        breaking: Breaking = BREAKING,
+        clock: Callable[[], Instant] = time.monotonic,
+        sleep: Callable[[Seconds], Awaitable[None]] = asyncio.sleep,
+        random: Random | None = None,
+    ) -> None:
+        self.limiter = limiter or Limiter(clock=clock)
+        self.breaker = breaker or Breaker()
+        self.tally = Tally()
+        self._model = model
+        self._card = model.card
+        self._prices = prices
+        self._retry = retry
+        self._breaking = breaking
+        self._clock = clock
+        self._sleep = sleep
+        self._random = random or Random()  # noqa: S311 - it spreads waits, it guards nothing
+        self._label()
+
+    @property
+    def card(self) -> ModelCard:
+        return self._card
+
+    async def prepare(self) -> None:
+        """Find out what the model costs before it is called, so that its card says so."""
+        if self._prices is not None:
+            await self._prices.micros(None)
+            self._label()
+
+    def _label(self) -> None:
+        price = self._prices.price if self._prices is not None else None
+        if price is not None and self._card.micros_in is None:
+            self._card = structs.replace(self._card, micros_in=price.input.dollars, micros_out=price.output.dollars)
+
+    async def close(self) -> None:
+        close = getattr(self._model, "close", None)
+        if close is not None:
+            await close()
+
+    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        self.limiter.retries.called()
+        told = _Told(hear) if hear is not None else None
+        tries, spent, holding = 0, None, False  # holding: one of the provider's retries is ours
+        try:
+            while True:
+                tries += 1
+                try:
+                    reply = await self._once(request, told)
+                    break
+                except ModelFailed as error:
+                    if holding:
+                        self.limiter.retries.give_back()
+                        holding = False
+                    error.usage = spent = _sum(spent, error.usage)
+                    wait = None if told is not None and told.any else self._wait(error, tries)
+                    if wait is None:
+                        self.tally.failures += 1
+                        raise
+                    holding = True
+                self.tally.retries += 1
+                await self._sleep(wait)
+        finally:
+            if holding:
+                self.limiter.retries.give_back()
+        return await self._booked(reply, spent)
+
+    async def _once(self, request: Request, told: "_Told | None") -> Reply:
+        limiter = self.limiter
+        self._check(limiter)
+        ticket = await limiter.enter(_guess(request) if limiter.counts_tokens else 0)
+        used: int | None = 0
+        try:
+            probing = self._pass()
+            self.tally.calls += 1
+            used = None
+            try:
+                reply = await self._model.reply(request, told)
+            except ModelFailed as error:
+                self._failed(error, ticket, probing=probing)
+                used = _tokens(error.usage)
+                raise
+            except BaseException:  # cancelled: nothing is known of the provider
+                if probing:
+                    forget_probe(self.breaker)
+                raise
+            note(self.breaker, self._clock(), self._breaking, good=True)
+            limiter.speed_up()
+            used = _tokens(reply.usage)
+            return reply
+        finally:
+            limiter.leave(ticket, used)
+
+    def _check(self, limiter: Limiter) -> None:
+        """Do not queue for what is known to be shut."""
+        held = limiter.held()
+        if held > self._retry.obey_retry_after:
+            message = (
+                f"{self.card.handle}: the provider wants no calls for another {ceil(held)} s; wait, or use another"
+            )
+            raise ModelFailed(Failure("resource", message, held))
+        if stand(self.breaker, self._clock()) in ("open", "probing"):
+            raise self._shut()
+
+    def _pass(self) -> bool:
+        """Ask the breaker. True: this call is the one probe."""
+        now = self._clock()
+        where = stand(self.breaker, now)
+        if where == "closed":
+            return False
+        if where == "half-open":
+            lease(self.breaker, now, self._breaking)
+            return True
+        raise self._shut()
+
+    def _shut(self) -> ModelFailed:
+        wait = max(0.0, next_change(self.breaker) - self._clock())
+        message = (
+            f"{self.card.handle}: not called, because its last calls failed; "
+            f"it is tried again in {ceil(wait)} s, or use another model"
+        )
+        return ModelFailed(Failure("resource", message, wait))
+
+    def _failed(self, error: ModelFailed, ticket: Ticket, *, probing: bool) -> None:
+        failure = error.failure
+        if failure.kind in ("network", "timeout") and not failure.permanent:
+            note(self.breaker, self._clock(), self._breaking, good=False)
+        elif probing:
+            forget_probe(self.breaker)  # it answers, if not as one would like: that says nothing either way
+        if _asked_too_much(error):
+            self.limiter.slow_down(ticket)
+        if failure.retry_after > 0:
+            self.limiter.hold(failure.retry_after)
+
+    def _wait(self, error: ModelFailed, tries: int) -> Seconds | None:
+        """How long to wait before this is tried again, one of the provider's retries then being taken; else None."""
+        failure, numbers = error.failure, self._retry
+        if tries >= numbers.attempts or failure.permanent or failure.retry_after > numbers.obey_retry_after:
+            return None
+        if failure.kind != "network" and not _asked_too_much(error):
+            return None
+        if stand(self.breaker, self._clock()) != "closed" or not self.limiter.retries.take():
+            return None
+        most = min(numbers.ceiling, numbers.base * 2 ** (tries - 1))
+        return max(self._random.uniform(0.0, most), failure.retry_after)
+
+    async def _booked(self, reply: Reply, before: Usage | None) -> Reply:
+        """The reply with what it cost, tries that were paid for in vain included."""
+        usage, micros = reply.usage, reply.micros
+        if before is not None and usage is not None:
+            usage, micros = _sum(before, usage), None
+        if micros is None and self._prices is not None:
+            micros = await self._prices.micros(usage)
+            self._label()
+        tally = self.tally
+        if usage is not None:
+            tally.input += usage.input
+            tally.output += usage.output
+            tally.cached += usage.cached
+        tally.micros += micros or 0
+        if usage is reply.usage and micros is reply.micros:
+            return reply
+        return structs.replace(reply, usage=usage, micros=micros)
+
+
+class _Told:
+    """Passes words on, and remembers that there were any."""
+
+    __slots__ = ("_hear", "any")
+
+    def __init__(self, hear: Hear) -> None:
+        self._hear = hear
+        self.any = False
+
+    def __call__(self, words: str) -> None:
+        self.any = True
+        self._hear(words)
+
+
+def _asked_too_much(error: ModelFailed) -> bool:
+    if error.failure.permanent:
+        return False
+    if isinstance(error, CallFailed):
+        return error.status == 429
+    return error.failure.kind == "resource" and error.failure.retry_after > 0
+
+
+def _guess(request: Request) -> int:
+    """Tokens of a call that was not made yet; what it really took is booked afterwards."""
+    read = sum([len(message.text) for message in request.messages]) // _CHARACTERS_PER_TOKEN
+    return read + (request.settings.max_tokens or _GUESSED_OUTPUT)
+
+
+def _tokens(usage: Usage | None) -> int | None:
+    return None if usage is None else usage.input + usage.output
+
+
+def _sum(one: Usage | None, other: Usage | None) -> Usage | None:
+    if one is None or other is None:
+        return one or other
+    return Usage(one.input + other.input, one.output + other.output, one.cached + other.cached)

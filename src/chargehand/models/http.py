@@ -1,0 +1,241 @@
+"""One POST and its reply, kept within time and size whatever the server does.
+
+Nothing is sent twice here and nothing is followed elsewhere: retries are the guard's business, redirects nobody's.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from chargehand.errors import Invalid
+from chargehand.models.failed import CallFailed, Party, Unreadable, garbled, late, lost, too_large
+from chargehand.models.stream import Taker
+from chargehand.models.unpack import ACCEPTED, Unpacker, unpacker
+from chargehand.terms.policy import Seconds
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession, ClientTimeout
+    from yarl import URL
+
+MOST_BYTES = 8 * 1024 * 1024
+_MOST_ERROR = 64 * 1024
+_LINGER = 0.2
+
+
+class Timeouts(Struct, frozen=True, forbid_unknown_fields=True):
+    """Seconds, from the moment the call is made except for `idle`.
+
+    `first` is to the first token of a streamed reply; `whole` to the first byte of one that is not streamed, which
+    comes when the model has written all of it; `idle` is between bytes of data: comments and pings are none.
+    """
+
+    connect: Seconds = 5.0
+    first: Seconds = 60.0
+    whole: Seconds = 240.0
+    idle: Seconds = 30.0
+    total: Seconds = 300.0
+
+
+PATIENCE = Timeouts()
+
+
+class Answer(Struct, frozen=True):
+    """`body` is empty when it was streamed."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    streamed: bool = False
+
+
+class Endpoint:
+    """Where one model is called, with what headers, and how patiently."""
+
+    def __init__(
+        self, party: Party, url: str, headers: Mapping[str, str], timeouts: Timeouts, most_bytes: int = MOST_BYTES
+    ) -> None:
+        self.party = party
+        self.timeouts = timeouts
+        self.most_bytes = most_bytes
+        self._url = url
+        self._headers = {
+            "Content-Type": "application/json",
+            "Accept-Encoding": ACCEPTED,
+            "User-Agent": "chargehand",
+            **headers,
+        }
+        if any(not value.isascii() or not value.isprintable() for value in headers.values()):
+            raise Invalid(f"{party.handle}: its key holds characters that no header can carry; set it again")
+        self._ready: tuple[URL, Mapping[str, str], ClientTimeout] | None = None
+
+    def ready(self) -> "tuple[URL, Mapping[str, str], ClientTimeout]":
+        """The same in aiohttp's own types, made once."""
+        if self._ready is None:
+            from aiohttp import ClientTimeout  # noqa: PLC0415 - only who calls over HTTP pays for it
+            from multidict import CIMultiDict  # noqa: PLC0415
+            from yarl import URL  # noqa: PLC0415
+
+            connect = self.timeouts.connect
+            patience = ClientTimeout(total=None, connect=connect, sock_connect=connect, sock_read=None)
+            self._ready = URL(self._url), CIMultiDict(self._headers), patience
+        return self._ready
+
+
+class Transport:
+    """A pool of connections, opened when it is first needed. Proxies in the environment are not looked at.
+
+    Certificates are always verified; `tls` is for who trusts an authority of their own.
+    """
+
+    def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
+        self._sessions: dict[asyncio.AbstractEventLoop, ClientSession] = {}
+
+    async def post(self, endpoint: Endpoint, body: bytes, taker: Taker | None = None) -> Answer:
+        """Any status is an answer; CallFailed when there is none, or none within the limits."""
+        from aiohttp import ClientError  # noqa: PLC0415 - loaded already
+
+        party, times = endpoint.party, endpoint.timeouts
+        session = self._sessions.get(asyncio.get_running_loop()) or self._opened()
+        url, headers, patience = endpoint.ready()
+        arrival = _Arrival(endpoint, taker)
+        try:
+            async with arrival.watch:
+                response = await session.post(url, data=body, headers=headers, allow_redirects=False, timeout=patience)
+                try:
+                    return await arrival.read(response)
+                finally:
+                    response.release()  # what was not read to its end is closed
+        except TimeoutError as error:
+            if arrival.watch.expired() and arrival.over:
+                return arrival.streamed()
+            if arrival.watch.expired():
+                raise arrival.too_late() from None
+            raise lost(party, f"no connection to {party.place} within {times.connect:g} s") from error
+        except Unreadable as error:
+            raise garbled(party, str(error)) from None
+        except (ClientError, OSError) as error:
+            if arrival.over:
+                return arrival.streamed()
+            raise arrival.broken(error) from None
+
+    def _opened(self) -> "ClientSession":
+        from aiohttp import ClientSession, DummyCookieJar, TCPConnector  # noqa: PLC0415 - only who calls pays for it
+
+        session = ClientSession(
+            connector=TCPConnector(limit=0, ssl=self._tls or True),
+            cookie_jar=DummyCookieJar(),
+            auto_decompress=False,
+            trust_env=False,
+            read_bufsize=65_536,
+        )
+        self._sessions[asyncio.get_running_loop()] = session
+        return session
+
+    async def close(self) -> None:
+        """Close what was opened on this loop, and on loops that are gone. Other loops close their own."""
+        here = asyncio.get_running_loop()
+        for loop in [loop for loop in self._sessions if loop is here or loop.is_closed()]:
+            session = self._sessions.pop(loop)
+            with contextlib.suppress(*(() if loop is here else (RuntimeError,))):  # sockets die with their loop
+                await session.close()
+
+
+class _Arrival:
+    """One reply while it comes in: the clock, the size, and what to say when it goes wrong."""
+
+    def __init__(self, endpoint: Endpoint, taker: Taker | None) -> None:
+        self._endpoint = endpoint
+        self._taker = taker
+        self._loop = asyncio.get_running_loop()
+        times = endpoint.timeouts
+        now = self._loop.time()
+        self._end = now + times.total
+        self._waiting_for = times.whole if taker is None else times.first
+        self._begun = False
+        self._size = 0
+        self.watch = asyncio.timeout_at(min(self._end, now + self._waiting_for))
+        self._answer = Answer(0, {}, b"")
+
+    @property
+    def over(self) -> bool:
+        return self._taker is not None and self._taker.ended
+
+    def streamed(self) -> Answer:
+        return Answer(self._answer.status, self._answer.headers, b"", streamed=True)
+
+    async def read(self, response: "ClientResponse") -> Answer:
+        status, headers = response.status, response.headers
+        self._answer = Answer(status, headers, b"")
+        decoder = unpacker(headers.get("Content-Encoding", ""))
+        if status == 200 and self._taker is not None and _is_stream(headers):
+            await self._read_stream(response, decoder, self._taker)
+            return self.streamed()
+        most = self._endpoint.most_bytes if status == 200 else _MOST_ERROR
+        if response.content_length is not None and response.content_length > most and status == 200:
+            raise too_large(self._endpoint.party, most)
+        return Answer(status, headers, await self._read_whole(response, decoder, most))
+
+    async def _read_whole(self, response: "ClientResponse", decoder: Unpacker | None, most: int) -> bytes:
+        content = response.content
+        pieces: list[bytes] = []
+        while chunk := await content.readany():
+            for piece in (chunk,) if decoder is None else decoder.pieces(chunk):
+                self._size += len(piece)
+                if self._size > most:
+                    if self._answer.status != 200:  # of an error page, the beginning will do
+                        return b"".join(pieces) + piece[:_MOST_ERROR]
+                    raise too_large(self._endpoint.party, most)
+                pieces.append(piece)
+            if not content.is_eof():
+                self._moved()
+        _check_whole(decoder)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def _read_stream(self, response: "ClientResponse", decoder: Unpacker | None, taker: Taker) -> None:
+        content = response.content
+        while chunk := await content.readany():
+            for piece in (chunk,) if decoder is None else decoder.pieces(chunk):
+                self._size += len(piece)
+                if self._size > self._endpoint.most_bytes:
+                    raise too_large(self._endpoint.party, self._endpoint.most_bytes)
+                if taker.take(piece):
+                    self._moved()
+            if taker.ended and not content.is_eof():
+                # Nothing more is due but the end of the body: seen, the connection can be used again.
+                self.watch.reschedule(min(self._end, self._loop.time() + _LINGER))
+        if not taker.ended:
+            raise garbled(self._endpoint.party, "the stream stopped before its end mark")
+        _check_whole(decoder)
+
+    def _moved(self) -> None:
+        self._begun = True
+        self.watch.reschedule(min(self._end, self._loop.time() + self._endpoint.timeouts.idle))
+
+    def too_late(self) -> CallFailed:
+        times = self._endpoint.timeouts
+        if self._loop.time() >= self._end:
+            return late(self._endpoint.party, f"not finished within {times.total:g} s")
+        if self._begun:
+            return late(self._endpoint.party, f"silent for {times.idle:g} s in the middle of the reply")
+        return late(self._endpoint.party, f"nothing of the reply came within {self._waiting_for:g} s")
+
+    def broken(self, error: Exception) -> CallFailed:
+        party = self._endpoint.party
+        name = type(error).__name__
+        if self._answer.status:
+            return lost(party, f"the connection broke in the middle of the reply ({name})")
+        return lost(party, f"the call did not get through ({name})")
+
+
+def _is_stream(headers: Mapping[str, str]) -> bool:
+    return headers.get("Content-Type", "").partition(";")[0].strip().lower() == "text/event-stream"
+
+
+def _check_whole(decoder: Unpacker | None) -> None:
+    if decoder is not None and not decoder.whole():
+        raise Unreadable("its compressed body was cut off")

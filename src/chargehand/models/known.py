@@ -1,0 +1,90 @@
+"""The providers that can be named in a handle, and what is known of them beforehand."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from chargehand.models.http import PATIENCE, Timeouts
+from chargehand.models.limits import Pace
+
+Protocol = Literal["openai", "anthropic"]
+
+# A machine of one's own reads long prompts slowly and takes a few calls at a time.
+_OWN_MACHINE = Timeouts(first=240.0, idle=60.0)
+_A_FEW = Pace(concurrency=8)
+
+
+class Place(Struct, frozen=True):
+    """Where a provider is and how it is talked to. `key` and `base` name variables; `free`: nobody charges for it."""
+
+    protocol: Protocol
+    url: str
+    key: str
+    base: str
+    needs_key: bool = True
+    free: bool = False
+    reports_cost: bool = False
+    window: int = 128_000
+    pace: Pace = Pace()
+    timeouts: Timeouts = PATIENCE
+
+
+def _server(name: str, url: str, pace: Pace) -> Place:
+    return Place(
+        "openai",
+        url,
+        f"{name.upper()}_API_KEY",
+        f"{name.upper()}_BASE_URL",
+        needs_key=False,
+        free=True,
+        window=32_000,
+        pace=pace,
+        timeouts=_OWN_MACHINE,
+    )
+
+
+OWN: dict[str, Place] = {
+    "openai": Place("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    "anthropic": Place(
+        "anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", window=200_000
+    ),
+    "openrouter": Place(
+        "openai", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "OPENROUTER_BASE_URL", reports_cost=True
+    ),
+    "ollama": _server("ollama", "http://127.0.0.1:11434/v1", _A_FEW),
+    "vllm": _server("vllm", "http://127.0.0.1:8000/v1", Pace()),
+    "llamacpp": _server("llamacpp", "http://127.0.0.1:8080/v1", _A_FEW),
+}
+
+# What pydantic_ai knows besides. Their keys are called NAME_API_KEY unless it is said here.
+OTHERS: dict[str, str] = {
+    "alibaba": "",
+    "azure": "AZURE_OPENAI_API_KEY",
+    "bedrock": "AWS_BEARER_TOKEN_BEDROCK",
+    "cerebras": "",
+    "cohere": "CO_API_KEY",
+    "deepseek": "",
+    "fireworks": "",
+    "github": "",
+    "google": "",
+    "google-cloud": "GOOGLE_API_KEY",
+    "groq": "",
+    "heroku": "HEROKU_INFERENCE_KEY",
+    "huggingface": "HF_TOKEN",
+    "litellm": "",
+    "mistral": "",
+    "moonshotai": "",
+    "nebius": "",
+    "openai-responses": "OPENAI_API_KEY",
+    "ovhcloud": "",
+    "sambanova": "",
+    "together": "",
+    "vercel": "VERCEL_AI_GATEWAY_API_KEY",
+    "xai": "",
+    "zai": "",
+}
+
+
+def key_variable(provider: str) -> str:
+    """Where the key of one of the others is looked for."""
+    return OTHERS[provider] or f"{provider.upper().replace('-', '_')}_API_KEY"

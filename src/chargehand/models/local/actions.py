@@ -1,0 +1,143 @@
+"""Tools for a model that knows none: it is held to one JSON object that names a tool and its arguments, or answers.
+
+Small models do not call tools by themselves, but they choose well among actions they are shown (and badly without
+examples). What comes back is turned into ordinary tool calls here; making them is not done here.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import msgspec
+from msgspec import Raw, Struct
+
+from chargehand.models.local.bounds import Json, bound
+from chargehand.models.messages import Message, ToolCall, ToolSpec
+
+ANSWER = "final_answer"
+_MOST_ANSWER = 1500
+_MOST_ARGUMENT = 400
+_MOST_REMINDER = 600
+
+
+class Action(Struct, frozen=True):
+    """What the model chose: a tool and its arguments, or an answer."""
+
+    tool: str
+    args: Raw
+
+
+def action_schema(tools: Sequence[ToolSpec], answer: Raw | None = None) -> Json:
+    """One branch for every tool, and one to end with; `answer` is the shape the last one is to have."""
+    branches = [_branch(tool.name, bound(_decoded(tool.parameters), _MOST_ARGUMENT)) for tool in tools]
+    if answer is None:
+        final: Json = {"type": "string", "maxLength": _MOST_ANSWER}
+    else:
+        final = bound(_decoded(answer))
+    shape: Json = {"type": "object", "properties": {"answer": final}, "required": ["answer"]}
+    shape["additionalProperties"] = False
+    return {"anyOf": [*branches, _branch(ANSWER, shape)]}
+
+
+def turns(messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> list[Message]:
+    """The conversation in turns that every chat template knows: one system message, then people and the model.
+
+    With tools, the actions are explained at its head.
+    """
+    system = [message.text for message in messages if message.role == "system"]
+    head = "\n\n".join([*system, _manual(tools)] if tools else system)
+    told = [Message("system", head)] if head else []
+    names = {call.id: call.name for message in messages for call in message.calls}
+    for message in messages:
+        if message.role == "assistant":
+            told += [Message("assistant", words) for words in _written(message, as_action=bool(tools))]
+        elif message.role == "tool":
+            told.append(Message("user", f"Result of {names.get(message.call, 'the tool')}: {message.text}"))
+        elif message.role == "user":
+            told.append(message)
+    if tools and messages[-1].role == "tool":
+        told[-1] = Message("user", f"{told[-1].text}\n{_reminder(messages)}")
+    return told
+
+
+def read_action(text: str, number: int) -> tuple[str, tuple[ToolCall, ...]]:
+    """The answer, or the call. ValueError when the model wrote neither."""
+    action = msgspec.json.decode(text, type=Action)
+    if action.tool != ANSWER:
+        return "", (ToolCall(f"local_{number}", action.tool, bytes(action.args).decode()),)
+    answer = msgspec.json.decode(action.args, type=dict[str, Raw]).get("answer", Raw(b'""'))
+    decoded = msgspec.json.decode(answer)
+    return (decoded if isinstance(decoded, str) else bytes(answer).decode()), ()
+
+
+def _reminder(messages: Sequence[Message]) -> str:
+    """What is still owed. Without it a small model takes the same tool again."""
+    asked = next((message.text for message in reversed(messages) if message.role == "user"), "")
+    return f"If that is enough, take {ANSWER} and answer: {asked[-_MOST_REMINDER:]}"
+
+
+def _branch(name: str, args: Json) -> Json:
+    fields: Json = {"tool": {"const": name}, "args": args if "type" in args else {"type": "object"}}
+    return {"type": "object", "properties": fields, "required": ["tool", "args"], "additionalProperties": False}
+
+
+def _written(message: Message, *, as_action: bool) -> list[str]:
+    """What the model would have written to bring this about."""
+    if not message.calls:
+        return [_action(ANSWER, {"answer": message.text}) if as_action else message.text]
+    return [f'{{"tool": {_dump(call.name)}, "args": {call.arguments}}}' for call in message.calls]
+
+
+def _manual(tools: Sequence[ToolSpec]) -> str:
+    """What can be done, with an example of each."""
+    lines = ["Reply with one JSON object: the next action. The actions are:"]
+    for tool in tools:
+        fields = ", ".join(_fields(_decoded(tool.parameters)))
+        lines.append(f"- {tool.name}({fields}): {' '.join(tool.description.split())}")
+    lines.append(f"- {ANSWER}(answer): when you know the answer, or when no tool fits")
+    lines.append("Take a tool if it fits the request. Copy its arguments from the request. Examples:")
+    for tool in tools:
+        example = _example(bound(_decoded(tool.parameters)), "")
+        lines.append(f"{_wish(tool)} -> {_action(tool.name, example)}")
+    lines.append(f"Hello! -> {_action(ANSWER, {'answer': 'Hello, what can I do for you?'})}")
+    return "\n".join(lines)
+
+
+def _wish(tool: ToolSpec) -> str:
+    """A request that this tool would serve, out of its own words."""
+    first = " ".join(tool.description.split()).partition(". ")[0].rstrip(".") or tool.name.replace("_", " ")
+    return f"Please {first[0].lower()}{first[1:]}"
+
+
+def _fields(schema: Mapping[str, object]) -> list[str]:
+    fields = schema.get("properties")
+    return list(cast("Json", fields)) if isinstance(fields, dict) else []
+
+
+def _example(schema: Mapping[str, object], name: str) -> object:
+    """Some value of this shape; a text says what belongs there."""
+    for given in ("const", "default"):
+        if given in schema:
+            return schema[given]
+    options = schema.get("enum") or schema.get("examples")
+    if isinstance(options, list):
+        return cast("list[object]", options)[0]
+    kind = schema.get("type")
+    if kind == "object":
+        fields = cast("dict[str, Json]", schema.get("properties") or {})
+        return {field: _example(shape, field) for field, shape in fields.items()}
+    if kind == "array":
+        return [_example(cast("Json", schema.get("items") or {}), name)]
+    simple: dict[object, object] = {"integer": 3, "number": 2.5, "boolean": True, "null": None}
+    return simple.get(kind, f"the {name.replace('_', ' ')}".strip())
+
+
+def _action(tool: str, args: object) -> str:
+    return f'{{"tool": {_dump(tool)}, "args": {_dump(args)}}}'
+
+
+def _dump(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _decoded(schema: Raw) -> Json:
+    return msgspec.json.decode(schema, type=Json)

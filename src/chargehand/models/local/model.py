@@ -1,0 +1,179 @@
+"""The model on this machine, behind the same protocol as every other. The engine does the work, in a thread."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import cast
+
+import msgspec
+from msgspec import Struct
+
+from chargehand.errors import Invalid
+from chargehand.models.local.actions import action_schema, read_action, turns
+from chargehand.models.local.bounds import Json, bound, longest
+from chargehand.models.local.catalog import CATALOG
+from chargehand.models.local.engine import Engine, EngineMissing, grammar, open_engine
+from chargehand.models.local.pull import installed
+from chargehand.models.messages import Reply, Request, Usage
+from chargehand.models.model import Hear, ModelCard, ModelFailed
+from chargehand.terms.failure import Failure
+
+NOTICE = "answered by a small language model on this machine: check what it says"
+_MOST_TOKENS = 512  # for free text, when nobody says otherwise
+_SPARE = 32
+
+
+class _Told(Struct):
+    """What came of one call of the engine, put together as it came."""
+
+    text: list[str]
+    finish: str = ""
+    usage: Usage | None = None
+    error: str = ""
+    too_long: bool = False
+
+    def take(self, event: Json) -> str:
+        """Note what an event says, and return the words in it."""
+        if "error" in event:
+            error = cast("Json", event["error"])
+            self.error = str(error.get("message", "no reason given"))
+            self.too_long = error.get("type") == "exceed_context_size_error"
+        if isinstance(usage := event.get("usage"), dict):
+            counts = cast("dict[str, int]", usage)
+            self.usage = Usage(counts["prompt_tokens"], counts["completion_tokens"])
+        words = ""
+        for choice in cast("list[Json]", event.get("choices") or []):
+            words += str(cast("Json", choice["delta"]).get("content") or "")
+            self.finish = str(choice.get("finish_reason") or self.finish)
+        if words:
+            self.text.append(words)
+        return words
+
+
+class LocalModel:
+    """`name_or_path` is a GGUF file, or a model of the catalog that was pulled into `folder`.
+
+    It is loaded when it is first asked. It answers one call at a time.
+    """
+
+    def __init__(
+        self, name_or_path: str | Path, *, folder: Path | None = None, threads: int | None = None, context: int = 4096
+    ) -> None:
+        if find_spec("xllamacpp") is None:
+            raise Invalid(f"local:{name_or_path} needs the extra `local`: pip install 'chargehand[local]'")
+        self._path = weights_file(name_or_path, folder)
+        self._threads = threads
+        self._engine: Engine | None = None
+        self._numbers = count(1)
+        # a pool of its own: a slow model must not take the threads that tools run in
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="local-model")
+        handle = f"local:{name_or_path}"
+        self.card = ModelCard(
+            handle, window=context, native_tools=False, schema=True, notice=NOTICE, micros_in=0.0, micros_out=0.0
+        )
+
+    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        """Answer once. A call that is cancelled stops at the next token."""
+        loop = asyncio.get_running_loop()
+        gone = threading.Event()
+        # the pieces of an action are no words for anybody to hear
+        listener: Hear | None = None
+        if hear is not None and not request.tools:
+            listener = partial(_on_loop, loop, hear)
+        try:
+            told = await loop.run_in_executor(self._pool, self._ask, request, listener, gone)
+        finally:
+            gone.set()
+        reply = self._read(request, told)
+        if hear is not None and request.tools and reply.text:
+            hear(reply.text)
+        return reply
+
+    async def close(self) -> None:
+        """Let go of the memory, after the calls under way. Asked again, it is loaded again."""
+        await asyncio.get_running_loop().run_in_executor(self._pool, self._drop)
+
+    def _drop(self) -> None:
+        if self._engine is not None:
+            self._engine.close()
+        self._engine = None
+
+    def _ask(self, request: Request, listener: Hear | None, gone: threading.Event) -> _Told:
+        told = _Told([])
+        if gone.is_set():
+            return told
+        if self._engine is None:
+            try:
+                self._engine = open_engine(self._path, self._threads, self.card.window)
+            except EngineMissing as error:
+                raise ModelFailed(Failure("logic", str(error), permanent=True)) from error
+
+        def take(event: Json) -> bool:
+            words = told.take(event)
+            if words and listener is not None and not gone.is_set():
+                listener(words)
+            return gone.is_set()
+
+        self._engine.chat(self._body(request), take)
+        return told
+
+    def _body(self, request: Request) -> Json:
+        messages = turns(request.messages, request.tools)
+        body: Json = {"messages": [{"role": message.role, "content": message.text} for message in messages]}
+        body["temperature"] = request.settings.temperature or 0.0
+        body["max_tokens"] = request.settings.max_tokens or _MOST_TOKENS
+        body["stream_options"] = {"include_usage": True}
+        schema: Json | None = None
+        if request.tools:
+            schema = action_schema(request.tools, request.schema)
+        elif request.schema is not None:
+            schema = bound(msgspec.json.decode(request.schema, type=Json))
+        if schema is not None:
+            # an object that is cut off is worth nothing, so the longest one has to fit, whatever the settings say
+            body["max_tokens"] = longest(schema) + _SPARE
+            body["grammar"] = grammar(schema)
+        return body
+
+    def _read(self, request: Request, told: _Told) -> Reply:
+        text, handle = "".join(told.text), self.card.handle
+        if told.error:
+            step = "shorten the request or load the model with a larger context" if told.too_long else "try again"
+            failure = Failure("logic", f"{handle}: {told.error}; {step}", permanent=told.too_long)
+            raise ModelFailed(failure, told.usage)
+        if told.finish == "length":
+            return Reply(text, (), "length", told.usage, 0, handle)
+        if told.finish != "stop" or not text.strip():
+            raise ModelFailed(Failure("logic", f"{handle} said nothing; try again or put it differently"), told.usage)
+        try:
+            if request.tools:
+                text, calls = read_action(text, next(self._numbers))
+                return Reply(text, calls, "tools" if calls else "stop", told.usage, 0, handle)
+            if request.schema is not None:
+                msgspec.json.decode(text)
+        except ValueError as error:
+            raise ModelFailed(Failure("logic", f"{handle} wrote no such JSON: {error}"), told.usage) from error
+        return Reply(text, (), "stop", told.usage, 0, handle)
+
+
+def _on_loop(loop: asyncio.AbstractEventLoop, hear: Hear, words: str) -> None:
+    loop.call_soon_threadsafe(hear, words)
+
+
+def weights_file(name_or_path: str | Path, folder: Path | None) -> Path:
+    """The file to load. A name must have been pulled; anything else must be a file."""
+    path = Path(name_or_path)
+    name = str(name_or_path)
+    if name in CATALOG:
+        if folder is None:
+            raise Invalid(f"say in which folder the model {name!r} lies, or give the path of its file")
+        home = installed(folder).get(name)
+        if home is None:
+            raise Invalid(f"the model {name!r} is not here yet: run `chargehand models pull {name}`")
+        path = home / CATALOG[name].files[0].name
+    if not path.is_file():
+        raise Invalid(f"{name!r} is neither a GGUF file nor one of: {', '.join(CATALOG)}")
+    return path

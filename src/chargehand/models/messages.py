@@ -1,0 +1,79 @@
+"""What goes into a model and what comes out, in our own words. How a provider writes it is the adapters' business."""
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from msgspec import Raw, Struct
+
+from chargehand.models.subject import Subject
+
+Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+Finish: TypeAlias = Literal["stop", "tools", "length", "refused"]
+
+
+class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A call the model asks for. `arguments` is what it wrote: JSON if all is well."""
+
+    id: str
+    name: str
+    arguments: str = "{}"
+
+
+class Message(Struct, frozen=True, gc=False, omit_defaults=True):
+    """`calls` are an assistant's; `call` is the id of the call that a tool message answers."""
+
+    role: Role
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    call: str = ""
+
+
+class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Tokens. `cached` of the input ones were read from the provider's cache."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+
+
+class Reply(Struct, frozen=True, gc=False, omit_defaults=True):
+    """`usage` and `micros` (millionths of a dollar) left out mean: nobody knows."""
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    finish: Finish = "stop"
+    usage: Usage | None = None
+    micros: int | None = None
+    model: str = ""
+
+    def message(self) -> Message:
+        return Message("assistant", self.text, self.calls)
+
+
+class ToolSpec(Struct, frozen=True, gc=False):
+    """A tool as a model sees it: `parameters` is a JSON Schema of one object."""
+
+    name: str
+    description: str
+    parameters: Raw
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """How to sample. What is left out is the provider's choice."""
+
+    temperature: float | None = None
+    max_tokens: int | None = None
+
+
+class Request(Struct, frozen=True):
+    """One call of a model. `messages` may grow once it is over: copy them to keep them.
+
+    With `schema` (a JSON Schema) the text of the reply is to be JSON of that shape. `subject` says in plain data what
+    the messages say in prose; models that read prose ignore it.
+    """
+
+    messages: Sequence[Message]
+    tools: tuple[ToolSpec, ...] = ()
+    schema: Raw | None = None
+    settings: Settings = Settings()
+    subject: Subject | None = None

@@ -1,0 +1,54 @@
+"""The one thing a model can be asked, and how it fails."""
+
+from collections.abc import Callable
+from math import ceil
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from chargehand.models.messages import Reply, Request, Usage
+from chargehand.terms.events import Failure
+
+Hear: TypeAlias = Callable[[str], None]
+
+
+class ModelCard(Struct, frozen=True):
+    """What is known of a model.
+
+    `window` is how many tokens it reads, `native_tools` whether it calls tools by itself (else it is given a schema of
+    actions), `schema` whether a reply can be held to a JSON Schema. `notice` is what people must know about its
+    answers, for example that no language model was asked. `micros_in` and `micros_out` are millionths of a dollar a
+    token; left out, nobody knows.
+    """
+
+    handle: str
+    window: int = 128_000
+    native_tools: bool = True
+    schema: bool = True
+    notice: str = ""
+    micros_in: float | None = None
+    micros_out: float | None = None
+
+    def price(self, tokens_in: int, tokens_out: int) -> int | None:
+        """Millionths of a dollar for so many tokens, rounded up; None when nobody knows."""
+        if self.micros_in is None or self.micros_out is None:
+            return None
+        return ceil(tokens_in * self.micros_in + tokens_out * self.micros_out)
+
+
+class Model(Protocol):
+    @property
+    def card(self) -> ModelCard: ...
+
+    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        """Answer once. `hear` is told the text piece by piece as it comes. ModelFailed when it does not work out."""
+        ...
+
+
+class ModelFailed(Exception):
+    """A call that did not work out: what kind of failure it is, and what it cost as far as anybody knows."""
+
+    def __init__(self, failure: Failure, usage: Usage | None = None) -> None:
+        self.failure = failure
+        self.usage = usage
+        super().__init__(failure.message)

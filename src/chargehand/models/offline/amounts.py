@@ -1,0 +1,82 @@
+"""Which number an argument means: one the task says beside its name, the next one it says, or one that was given."""
+
+import re
+from decimal import Decimal
+
+from chargehand.models.offline.choosing import Parameter
+from chargehand.models.offline.material import Material, Series, number, series
+from chargehand.models.offline.task_text import says
+from chargehand.models.offline.words import numbers, tokens
+
+_LIMITS = frozenset({"limit", "top", "k", "n", "max", "results", "most", "count"})
+
+
+def amount(parameter: Parameter, text: str, have: Material, taken: set[str], *, alone: bool = False) -> list[object]:
+    """A number for an argument, as the kind of number it wants; none where nothing says one.
+
+    `alone`: there is one number, and no other argument that could mean it.
+    """
+    words = tokens(parameter.name)
+    beside = _beside(words, text)
+    if not beside and set(words) & _LIMITS:
+        found = re.search(r"\b(?:top|first|best|last|up to)\s+(\w+)", text, re.IGNORECASE)
+        beside = (numbers(found[1]) or [""])[0] if found else ""
+        if beside or not parameter.required:
+            return _as(parameter, beside)
+    if beside:
+        return _as(parameter, beside)
+    if not parameter.required and not alone:
+        return []
+    said = [one for one in numbers(text) if one not in taken]
+    return _as(parameter, said[0] if said else given(text, have))
+
+
+def _beside(words: list[str], text: str) -> str:
+    """The number next to the name of the argument: "quantity 5", "5 nights", "limit of 3"."""
+    for word in words:
+        name = rf"{re.escape(word.removesuffix('s'))}s?"
+        link = r"(?:\s+(?:of|is|to|=|at|by)|\s*[:=])?\s+"
+        after = re.search(rf"\b{name}\b{link}([$\u20ac\u00a3]?-?[\d.,]*\d\w*)", text, re.IGNORECASE)
+        before = re.search(rf"(-?[\d.,]*\d|\b\w+)\s+{name}\b", text, re.IGNORECASE)
+        for found in (before, after):
+            if found and (said := numbers(found[1])):
+                return said[0]
+    return ""
+
+
+def given(text: str, have: Material) -> str:
+    """The number the task points to in what was given: a single one, or the total of a column."""
+    for table in have.tables:
+        if found := series(table, text):
+            return of_series(found, text)
+    values = [one.value for one in have.figures if number(one.value)]
+    if values:
+        return number(values[-1])
+    for one in have.objects:
+        for value in one.values():
+            if said := number(value):
+                return said
+    return ""
+
+
+def of_series(found: Series, text: str) -> str:
+    """One number out of a column: of the row the task names, else the largest or the smallest, else all together."""
+    named = [value for label, value in zip(found.labels, found.values, strict=True) if label.lower() in text.lower()]
+    if len(named) == 1 and not says(text, "total"):
+        return named[0]
+    values = [Decimal(value) for value in found.values]
+    together = says(text, "total", "sum") or len(values) == 1
+    if not together and says(text, "highest", "largest", "biggest", "top", "most"):
+        return str(max(values))
+    if not together and says(text, "lowest", "smallest", "least", "fewest"):
+        return str(min(values))
+    return str(sum(values, Decimal(0)))
+
+
+def _as(parameter: Parameter, said: str) -> list[object]:
+    if not said:
+        return []
+    value = Decimal(said)
+    if parameter.type == "integer":
+        return [int(value)] if value == value.to_integral_value() else []
+    return [float(value)]

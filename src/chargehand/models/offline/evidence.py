@@ -1,0 +1,178 @@
+"""Whether passages say what was asked. A search by words always finds something; that does not make it an answer."""
+
+import re
+from collections.abc import Sequence
+
+from chargehand.models.exhibits import Passage, Passages
+from chargehand.models.offline.carriers import carriers
+from chargehand.models.offline.question.reading import DOWN, UP
+from chargehand.models.offline.searching import query, strangers
+from chargehand.models.offline.words import STOP, VERBS, Dated, dates, names, numbers, related, stem, terms, tokens
+
+_EXCEPT = re.compile(r"\b(?:but not|except|excluding|other than|apart from)\b", re.IGNORECASE)
+_COUNTED = re.compile(r"\b(?:how many|how much|number of)\b", re.IGNORECASE)
+_RECKONED = re.compile(rf"\b(?:average|total|sum|median|percentage|{'|'.join(sorted(UP | DOWN))})\b", re.IGNORECASE)
+_FACT = re.compile(r"(?:which|who|whose|do|does|did|is|are|can|may|how (?:did|do|does|has|have))\b", re.IGNORECASE)
+_ALLOWED = frozenset(map(stem, ("allowed", "possible", "permitted", "okay", "able", "need", "needed")))
+_WHO = re.compile(r"who\b", re.IGNORECASE)
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+")
+_FIRST = re.compile(r"(?<=[.?!])\s+(?=[A-Z])")
+_DIGIT = re.compile(r"\d")
+_LEAD = re.compile(
+    r"^(?:find (?:out )?|look up |tell (?:me |us )?|say |report )(?=what|how|who|when|where|which|why)", re.IGNORECASE
+)
+_SAY_ABOUT = re.compile(r"\b(?:says?|said|know|mention|find|written)\s+about\s+([^.?!]+)", re.IGNORECASE)
+_BECAUSE = re.compile(r"\b(?:because|cause[ds]?|due to|reasons?|owing to|led to|as a result)\b", re.IGNORECASE)
+_INVERTED = re.compile(
+    r"(?:(?:how|what|which|who|when|where|why)\b(?:\s+\w+){0,4}?\s+)?(?:did|do|does|is|are|was|were|can|may|will)\b",
+    re.IGNORECASE,
+)
+_DONE = re.compile(
+    r"(?:convert|calculate|compute|draw|plot|translate|count|rank|sort|add|multiply|divide)\b", re.IGNORECASE
+)
+_LONG = 4
+_SPAN = re.compile(r"\d\s*(?:\w+\s+)?(?:minute|hour|day|week|month|year)s?\b|\d\d?:\d\d\b", re.IGNORECASE)
+# what a passage says without the word: a date is a date, and a price is a number
+_DATED = frozenset(map(stem, ("date", "day", "deadline", "time", "year", "month")))
+_AMOUNTS = """price cost fee amount charge number rate percent percentage count duration age long limit euros dollars
+pounds"""
+_NUMBERED = frozenset(map(stem, _AMOUNTS.split()))
+
+
+def unsaid(text: str, found: Sequence[Passages], about: str) -> str:
+    """Why these passages do not answer a task, in words; empty where they may."""
+    passages = [one for several in found for one in several.found]
+    if not passages:
+        return ""
+    if _DONE.match(text):
+        return f"documents can be searched, but not for this: {_FIRST.split(text)[0].rstrip('. ')}"
+    if _EXCEPT.search(text) and _FIRST.split(text)[0].lower().startswith(("which", "who", "how", "list")):
+        return f"{_question(text)}: passages cannot be searched for what is left out"
+    fitting = [one for one in passages if _timely(text, one)]
+    if not fitting:
+        return f"{_question(text)}: what they say is of another time{_nearest(passages)}"
+    exact = _exact(text)
+    if named := [word for word in exact if not any(_holds(word, one) for one in fitting)]:
+        return f"{_question(text)}: nothing there speaks of {', '.join(named)}{_nearest(fitting)}"
+    fitting = [one for one in fitting if not exact or any(_holds(word, one) for word in exact)]
+    every = [strangers(text, Passages("", (one,)), about) for one in fitting]
+    if all(every):
+        return f"{_question(text)}: nothing found speaks of {' and '.join(min(every, key=len))}{_nearest(fitting)}"
+    near = [one for one, strange in zip(fitting, every, strict=True) if not strange]
+    if lost := _lost(text, near):
+        return f"{_question(text)}: nothing found speaks of {' and '.join(lost)}{_nearest(near)}"
+    return ""
+
+
+def unfound(text: str) -> str:
+    """What to say when a search found nothing at all."""
+    return f"{_question(text)}: nothing found"
+
+
+def _question(text: str) -> str:
+    """The task as what is not said: "how many parcels the second carrier lost"."""
+    if told := _SAY_ABOUT.search(text):
+        return f"the documents say nothing about {told[1].rstrip('?. ')}"
+    first = _LEAD.sub("", _FIRST.split(" ".join(text.split()))[0]).rstrip("?. ")
+    if _INVERTED.match(first):
+        return f'the documents do not answer "{first}?"'
+    asks = first.partition(" ")[0].lower() in {"how", "who", "what", "when", "where", "which", "why", "whether"}
+    return (
+        f"the documents do not say {first[:1].lower()}{first[1:]}"
+        if asks
+        else f"the documents do not say this: {first}"
+    )
+
+
+def _nearest(passages: Sequence[Passage]) -> str:
+    return f" ({passages[0].source.partition('#')[0]} comes closest)"
+
+
+def _exact(text: str) -> list[str]:
+    """Names, codes and long numbers: what is about another one is about something else."""
+    return [*names(text), *(one for one in numbers(text) if len(one) >= _LONG)]
+
+
+def _holds(name: str, one: Passage) -> bool:
+    own = {stem(word) for word in tokens(f"{one.source} {one.text}")}
+    return any(stem(word) in own for word in tokens(name) if len(word) > 1)
+
+
+def _lost(text: str, passages: Sequence[Passage]) -> list[str]:
+    """The words that matter which the passage that knows most of them does not know."""
+    first = _FIRST.split(text)[0]
+    wanted = _wanted(first)
+    thing = next(iter(carriers(first)), "")
+    best: list[str] | None = None
+    for one in passages if wanted else ():
+        lost = [word for word in wanted if not _says(word, one)]
+        if not lost and thing and _COUNTED.search(first) and not _numbered(thing, one):
+            lost = [f"a number of {thing}"]
+        if not lost and thing and _WHO.match(first) and not _somebody(thing, one):
+            lost = ["who that is"]
+        if best is None or len(lost) < len(best):
+            best = lost
+    return best or []
+
+
+def _wanted(first: str) -> list[str]:
+    """What must be said: of a question for facts every telling word, of others those that carry it."""
+    wanted = carriers(first)
+    wanted += [word for word in _RECKONED.findall(first.lower()) if word not in wanted]
+    if _FACT.match(first) or _COUNTED.search(first):
+        plain = [word.strip('"') for word in query(first).split()]
+        wanted += [word for word in plain if word.isalpha() and word.lower() not in wanted]
+        wanted = [word for word in wanted if stem(word.lower()) not in _ALLOWED]
+    return [*wanted, *(["a cause"] if first.lower().startswith("why") else [])]
+
+
+def _somebody(thing: str, one: Passage) -> bool:
+    """Whether a sentence that speaks of the thing names somebody."""
+    told = [part for part in _SENTENCE.split(one.text) if any(_near(stem(thing), other) for other in terms(part))]
+    words = [word for part in told for word in re.findall(r"\b[A-Z][a-z]{2,}", part)]
+    return any(word.lower() not in STOP | VERBS and stem(word.lower()) != stem(thing) for word in words)
+
+
+def _says(word: str, one: Passage) -> bool:
+    if word == "a cause":
+        return _BECAUSE.search(f"{one.source} {one.text}") is not None
+    term = stem(word.lower())
+    if term in _DATED and (dates(one.text) or _SPAN.search(one.text)):
+        return True
+    if term in _NUMBERED and _DIGIT.search(one.text):
+        return True
+    return any(_near(term, other) for other in set(terms(f"{one.source} {one.text}")))
+
+
+def _near(term: str, other: str) -> bool:
+    """The same word or nearly; a backpack is not a back."""
+    alike = related(term, other)
+    return alike >= 0.8 or (alike >= 0.6 and abs(len(term) - len(other)) <= 3)
+
+
+def _numbered(thing: str, one: Passage) -> bool:
+    """Whether a sentence that speaks of the thing holds a number; an amount may stand anywhere."""
+    term = stem(thing)
+    if term in _NUMBERED:
+        return bool(numbers(one.text))
+    told = [part for part in _SENTENCE.split(one.text) if any(_near(term, other) for other in terms(part))]
+    return any(numbers(part) for part in told)
+
+
+def _timely(text: str, one: Passage) -> bool:
+    """Whether a passage is of the time that is asked for, as far as it says."""
+    wanted, said = dates(text), dates(f"{one.text} {one.source}".replace("-", " "))
+    return not wanted or not said or any(_meet(this, that) for this in wanted for that in [*said, *dates(one.text)])
+
+
+def _meet(one: Dated, other: Dated) -> bool:
+    """Whether two dates may be of one time: neither year nor month speaks against it."""
+    (year, month), (their_year, their_month) = _parts(one), _parts(other)
+    same_year = not year or not their_year or year == their_year
+    return same_year and (not month or not their_month or month == their_month)
+
+
+def _parts(one: Dated) -> tuple[str, str]:
+    year = one.normal[:4] if one.normal[0].isdigit() else ""
+    rest = one.normal[5:7] if year else one.normal[2:4]
+    return year, rest if rest.isdigit() else ""

@@ -1,0 +1,99 @@
+"""The offline model: what a request is about decides which rules answer it. No language model is asked."""
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from chargehand.models.messages import Message, Reply, Request, Usage
+from chargehand.models.model import Hear, ModelCard, ModelFailed
+from chargehand.models.offline.matching import Embedder
+from chargehand.models.subject import Answering, Making, Planning, Refining, WorkerCard, Working
+from chargehand.terms.events import Failure
+
+NOTICE = (
+    "No language model was asked. A small set of rules made the plan, chose the tools and wrote the answer from what "
+    "they returned."
+)
+
+
+class OfflineModel:
+    """Deterministic, free, and without a network.
+
+    With an embedder it matches by meaning and not only by words: one of its own, or that among the pulled models in
+    `folder`, if it is there.
+    """
+
+    def __init__(self, embedder: Embedder | None = None, folder: Path | None = None) -> None:
+        self._embedder = embedder
+        self._folder = folder
+        self._card = ModelCard("offline", window=1_000_000, notice=NOTICE, micros_in=0.0, micros_out=0.0)
+
+    @property
+    def card(self) -> ModelCard:
+        return self._card
+
+    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        try:
+            made = self._made(request)
+        except ModelFailed:
+            raise
+        except Exception as error:
+            said = f"the offline model could not make sense of this: {type(error).__name__}: {error}"
+            raise ModelFailed(Failure("logic", said, permanent=True)) from error
+        if hear is not None:
+            for piece in re.findall(r"\s*\S+\s*", made.text):
+                hear(piece)
+        asked = sum(len(message.text) for message in request.messages)
+        written = len(made.text) + sum(len(call.arguments) for call in made.calls)
+        usage = Usage(input=asked // 4, output=written // 4)
+        return msgspec.structs.replace(made, usage=usage, micros=0, model="offline")
+
+    def _matcher(self) -> Embedder | None:
+        if self._folder is not None and (self._folder / "minilm").is_dir():
+            from chargehand.models.embeddings import open_embedder  # noqa: PLC0415 - few have pulled one
+
+            self._embedder = self._embedder or open_embedder(self._folder)
+        self._folder = None
+        return self._embedder
+
+    def _made(self, request: Request) -> Reply:
+        match request.subject:
+            case Planning() as subject:
+                from chargehand.models.offline.planning import plan  # noqa: PLC0415 - a worker needs no planner
+
+                return Reply(plan(subject, self._matcher()))
+            case Refining() as subject:
+                from chargehand.models.offline.refining import refine  # noqa: PLC0415 - seldom needed
+
+                return Reply(refine(subject))
+            case Answering() as subject:
+                from chargehand.models.offline.answering import answer  # noqa: PLC0415 - see above
+
+                return Reply(answer(subject))
+            case Making() as subject:
+                from chargehand.models.offline.making import make  # noqa: PLC0415 - seldom needed
+
+                return Reply(make(subject))
+            case Working() as subject:
+                return _worked(subject, request)
+            case None:
+                return _worked(_guessed(request), request)
+
+
+def _worked(subject: Working, request: Request) -> Reply:
+    from chargehand.models.offline.work import work  # noqa: PLC0415 - text-to-SQL is not needed to plan
+
+    return work(subject, request.messages, request.tools, request.schema)
+
+
+def _guessed(request: Request) -> Working:
+    """Without a subject the last thing the user said is the task."""
+    said = next((message.text for message in reversed(request.messages) if _from_user(message)), "")
+    if not said.strip():
+        raise ModelFailed(Failure("logic", "the offline model was asked nothing: give it a task", permanent=True))
+    return Working(said, WorkerCard("worker", ""))
+
+
+def _from_user(message: Message) -> bool:
+    return message.role == "user"

@@ -1,0 +1,157 @@
+"""Questions for rows as they are: "list the products of Brasco", "what is the price of the Heron Tent"."""
+
+from collections.abc import Sequence
+
+from chargehand.models.offline.question.conditions import Condition
+from chargehand.models.offline.question.draft import Draft
+from chargehand.models.offline.question.grouping import Group, Ranking, group_of_table
+from chargehand.models.offline.question.joins import Joined, join, reaches
+from chargehand.models.offline.question.periods import date_column
+from chargehand.models.offline.question.reading import Mention, Reading
+from chargehand.models.offline.schema_text import Column, identifier, literal
+
+_MOST = 50
+
+
+def listing(reading: Reading, draft: Draft) -> str:
+    """A query for rows; empty where the question names neither a table nor a column nor a value."""
+    ranked, tests, limits, time = draft.ranked, draft.tests, draft.limits, draft.time
+    root = _root(reading, ranked, tests)
+    if not root or any(one.column is None for one in limits):
+        return ""
+    shown = _shown(reading, root, ranked)
+    tables = [root, *(column.table for column in shown), *(one.column.table for one in tests)]
+    tables += [one.column.table for one in limits if one.column]
+    tables += [one for one in _tables(reading) if reaches(reading, root, one)]
+    tables += [ranked.column.table] if ranked and ranked.column else []
+    tables = [one for one in dict.fromkeys(tables) if one not in draft.absent]
+    if draft.absent:
+        return _never(reading, draft, root, shown)
+    when = None
+    if time.where or time.never:
+        near = [one.name for one in reading.schema if one.name not in tables and reaches(reading, root, one.name)]
+        # what is compared with a number happened then, rather than what it happened to
+        first = [one.column.table for one in limits if one.column]
+        if time.never:  # who came in March and not in April has several rows to tell from
+            first += [one.many.table for one in reading.links if one.one.table == root]
+        when = date_column(reading, [*dict.fromkeys([*first, *tables, *near])])
+        tables += [when.table] if when and when.table not in tables else []
+    joined = join(reading, tables)
+    if joined is None or ((time.where or time.never) and when is None):
+        return ""
+    key = shown[0] if _repeats(reading, shown) else reading.table(root).identity
+    where = [*_tests(key, joined, tests), *without(draft, key, joined, when)]
+    where += [f"{one.column.sql} {one.sign} {one.number}" for one in limits if one.column]
+    where += [time.where.format(when.sql)] if when and time.where else []
+    columns = ", ".join(f"{one.sql} AS {identifier(_alias(reading, one, shown))}" for one in shown)
+    distinct = "DISTINCT " if joined.fans or _repeats(reading, shown) else ""
+    sql = f"SELECT {distinct}{columns} FROM {joined.clause}"  # noqa: S608 - names and values are quoted
+    sql += f" WHERE {' AND '.join(where)}" if where else ""
+    if ranked and ranked.column:
+        return f"{sql} ORDER BY {ranked.column.sql} {'DESC' if ranked.down else 'ASC'} LIMIT {ranked.limit or _MOST}"
+    return sql
+
+
+def _tests(key: Column, joined: Joined, tests: Sequence[Condition]) -> list[str]:
+    """What must hold. Who has several rows and must have one of each kind, or none of a kind, is looked up for each."""
+    found: list[str] = []
+    for one in tests:
+        far = joined.fans and one.column.table != key.table
+        inside = f"(SELECT {key.sql} FROM {joined.clause} WHERE {{}})"  # noqa: S608 - names and values are quoted
+        if far and one.negated:
+            found.append(f"{key.sql} NOT IN {inside.format(one.positive)}")
+        elif far and len(one.values) > 1 and not one.part and one.every:
+            each = [f"{one.column.sql} = {literal(value)}" for value in one.values]
+            found += [f"{key.sql} IN {inside.format(test)}" for test in each]
+        else:
+            found.append(one.sql)
+    return found
+
+
+def without(draft: Draft, key: Column, joined: Joined, when: Column | None) -> list[str]:
+    """A test for what has no row in some period."""
+    if not draft.time.never or when is None:
+        return []
+    tests = [*(one.sql for one in draft.tests if not one.negated), draft.time.never.format(when.sql)]
+    within = f"SELECT {key.sql} FROM {joined.clause} WHERE {' AND '.join(tests)}"  # noqa: S608 - see above
+    return [f"{key.sql} NOT IN ({within})"]
+
+
+def _never(reading: Reading, draft: Draft, root: str, shown: Sequence[Column]) -> str:
+    """Rows of one table that have none in another, perhaps in some period: nothing else may be asked for besides."""
+    key, table = reading.table(root).identity, draft.absent[0]
+    other = join(reading, [root, table])
+    beside = set(_tables(reading)) - {root, table}
+    far = [one for one in (*(test.column for test in draft.tests), *shown) if one.table != root]
+    if other is None or far or beside or draft.limits or draft.time.never or len(draft.absent) > 1:
+        return ""
+    when = date_column(reading, list(other.tables)) if draft.time.where else None
+    if draft.time.where and when is None:
+        return ""
+    inside = f"SELECT {key.sql} FROM {other.clause}"  # noqa: S608 - see above
+    inside += f" WHERE {draft.time.where.format(when.sql)}" if when else ""
+    where = [*(one.sql for one in draft.tests), f"{key.sql} NOT IN ({inside})"]
+    columns = ", ".join(f"{one.sql} AS {identifier(_alias(reading, one, shown))}" for one in shown)
+    return f"SELECT DISTINCT {columns} FROM {identifier(root)} WHERE {' AND '.join(where)}"  # noqa: S608
+
+
+def _root(reading: Reading, ranked: Ranking | None, tests: Sequence[Condition]) -> str:
+    if ranked and ranked.group and ranked.group.table:
+        return ranked.group.table
+    known = [one for one in reading.mentions if one.kind != "value" and one.score >= 0.5]
+    known.sort(key=lambda one: (one.kind != "table" or one.score < 1, -one.score, one.begin))
+    for mention in known:
+        reading.use_mention(mention)
+        return mention.table
+    if ranked and ranked.column:
+        return ranked.column.table
+    return tests[0].column.table if tests else ""
+
+
+def _shown(reading: Reading, root: str, ranked: Ranking | None) -> list[Column]:
+    """What people know the rows by, and the columns the question names; else all of them."""
+    table = reading.table(root)
+    named = _named(reading, root)
+    for mention in named:
+        reading.use_mention(mention)
+    columns = [one.column for one in named if one.column]
+    if ranked and ranked.column and ranked.column not in columns:
+        columns.append(ranked.column)
+    if not columns:
+        return list(table.columns)
+    label = table.label or (table.identity if ranked or root in _tables(reading) else None)
+    only_texts = all(not one.numeric and not one.dated for one in columns)
+    if label is None or (only_texts and root not in _tables(reading)):
+        return columns
+    return list(dict.fromkeys([label, *columns]))
+
+
+def _tables(reading: Reading) -> list[str]:
+    return list(dict.fromkeys(one.table for one in reading.mentions if one.kind == "table" and one.score >= 1))
+
+
+def _named(reading: Reading, root: str) -> list[Mention]:
+    """The columns named, each word for one of them only: of the root where it has one."""
+    found: dict[int, Mention] = {}
+    for one in reading.mentions:
+        if one.kind != "column" or one.score < 0.4 or (one.column and one.column.key):
+            continue
+        if one.score < 1 and any(other.kind == "table" and other.score >= 1 for other in reading.at(one.begin)):
+            continue
+        best = found.get(one.begin)
+        if best is None or (one.table == root, one.score) > (best.table == root, best.score):
+            found[one.begin] = one
+    return [found[at] for at in sorted(found)]
+
+
+def _repeats(reading: Reading, shown: Sequence[Column]) -> bool:
+    """Columns that do not tell rows apart would repeat themselves."""
+    return len(shown) == 1 and shown[0] != reading.table(shown[0].table).identity
+
+
+def _alias(reading: Reading, column: Column, shown: Sequence[Column]) -> str:
+    same = [one for one in shown if one.name == column.name]
+    if len(same) == 1 and column.name != "name":
+        return column.name
+    group: Group = group_of_table(reading.table(column.table))
+    return group.label if group.sql == column.sql else f"{column.table}_{column.name}"

@@ -1,0 +1,92 @@
+"""Numbers a question compares with: "more than 50 orders", "cheaper than 20 euros", "between 5 and 10 pages"."""
+
+from msgspec import Struct
+
+from chargehand.models.offline.currencies import currencies
+from chargehand.models.offline.question.reading import Reading
+from chargehand.models.offline.schema_text import Column
+from chargehand.models.offline.words import STOP, numbers, stem
+
+_COMPARISONS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("at", "least"), ">="), (("at", "most"), "<="), (("no", "more", "than"), "<="), (("no", "less", "than"), ">="),
+    (("more", "than"), ">"), (("less", "than"), "<"), (("fewer", "than"), "<"), (("older", "than"), ">"),
+    (("younger", "than"), "<"), (("longer", "than"), ">"), (("shorter", "than"), "<"), (("greater", "than"), ">"),
+    (("higher", "than"), ">"), (("lower", "than"), "<"), (("cheaper", "than"), "<"), (("heavier", "than"), ">"),
+    (("over",), ">"), (("above",), ">"), (("under",), "<"), (("below",), "<"), (("exceeding",), ">"),
+    ((">=",), ">="), (("<=",), "<="), ((">",), ">"), (("<",), "<"), (("exactly",), "="),
+)  # fmt: skip
+_HINTS = {"older": "age", "younger": "age", "cheaper": "price", "cost": "price", "costs": "price",
+          "longer": "duration", "shorter": "duration", "heavier": "weight", "euros": "price", "dollars": "price",
+          "priced": "price", "years": "age", "minutes": "minutes", "km": "km"}  # fmt: skip
+
+
+class Threshold(Struct, frozen=True):
+    """A comparison with a number; without a column the measure is compared. `thing` is the word after the number."""
+
+    sign: str
+    number: str
+    column: Column | None
+    counted: str = ""
+    thing: str = ""
+
+
+def thresholds(reading: Reading) -> list[Threshold]:
+    """Comparisons with numbers."""
+    found: list[Threshold] = []
+    words = [one.low for one in reading.words]
+    at = 0
+    while at < len(words):
+        if (span := _between(reading, at)) is not None:
+            found += span
+        match = next((pair for pair in _COMPARISONS if tuple(words[at : at + len(pair[0])]) == pair[0]), None)
+        after = at + len(match[0]) if match else at
+        said = numbers(words[after]) if match and after < len(words) else []
+        if match and said:
+            column = _compared(reading, at, after)
+            counted, thing = ("", "") if column else _things(reading, after + 1)
+            found.append(Threshold(match[1], said[0], column, counted, thing))
+            reading.use(*range(at, after + 1))
+            at = after
+        at += 1
+    return found
+
+
+def _between(reading: Reading, at: int) -> list[Threshold] | None:
+    """What lies between two numbers, both of them included."""
+    said = [one.low for one in reading.words[at : at + 4]]
+    if len(said) < 4 or said[0] != "between" or said[2] != "and":
+        return None
+    low, high = numbers(said[1]), numbers(said[3])
+    if not low or not high:
+        return None
+    column = _compared(reading, at, at + 3)
+    reading.use(*range(at, at + 4))
+    return [Threshold(">=", low[0], column), Threshold("<=", high[0], column)]
+
+
+def _things(reading: Reading, at: int) -> tuple[str, str]:
+    """What is counted in "more than 50 orders": the table, else the word as it is."""
+    named = reading.at(at, "table")
+    if named and named[0].score >= 1:
+        return named[0].table, ""
+    word = reading.words[at].low if at < len(reading.words) else ""
+    return "", "" if word in STOP or currencies(word) else word
+
+
+def _compared(reading: Reading, at: int, after: int) -> Column | None:
+    """The numeric column nearest to the comparison: right after the number, else just before, else hinted at."""
+    order = [after + 1, *range(at - 1, max(-1, at - 4), -1), after + 2]
+    for place in order:
+        if not 0 <= place < len(reading.words):
+            continue
+        for one in reading.at(place, "column"):
+            if one.column and one.column.numeric and not one.column.key and one.score >= 0.4:
+                reading.use_mention(one)
+                return one.column
+    for place in (at, *order):
+        hint = _HINTS.get(reading.words[place].low, "") if 0 <= place < len(reading.words) else ""
+        for column in reading.columns():
+            if hint and column.numeric and stem(hint) in column.stems:
+                reading.use(place)
+                return column
+    return None

@@ -1,0 +1,232 @@
+"""Replies in OpenAI's chat protocol, whole or streamed, read strictly: what is not as it should be is a failure."""
+
+import msgspec
+from msgspec import Raw, Struct
+
+from chargehand.models.failed import NOTHING, Party, Unreadable, garbled, holds, reported
+from chargehand.models.messages import Finish, Reply, ToolCall, Usage
+from chargehand.models.model import Hear
+from chargehand.models.stream import Events
+from chargehand.models.wire import checked_reply, checked_usage, decoded
+
+_FINISHES: dict[str, Finish] = {
+    "stop": "stop",
+    "eos": "stop",
+    "eos_token": "stop",
+    "stop_sequence": "stop",
+    "tool_calls": "tools",
+    "function_call": "tools",
+    "length": "length",
+    "content_filter": "refused",
+}
+
+
+class _Details(Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+    cost: float | None = None
+
+
+class _Function(Struct):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _Call(Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Said(Struct):
+    content: str | None = None
+    refusal: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(Struct):
+    message: _Said | None = None
+    finish_reason: str | None = None
+
+
+class _Completion(Struct):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    model: str | None = None
+    id: str | None = None
+    error: Raw = NOTHING
+
+
+class _Change(Struct):
+    index: int = 0
+    delta: _Said | None = None
+    finish_reason: str | None = None
+
+
+class _Chunk(Struct):
+    choices: list[_Change] | None = None
+    usage: _Usage | None = None
+    model: str | None = None
+    id: str | None = None
+    error: Raw = NOTHING
+
+
+_COMPLETION = msgspec.json.Decoder(_Completion)
+_CHUNK = msgspec.json.Decoder(_Chunk)
+
+
+def read_whole(party: Party, body: bytes, *, reports_cost: bool = False) -> Reply:
+    try:
+        found = decoded(_COMPLETION, body)
+        if holds(found.error):
+            raise reported(party, found.error)
+        said, reason = _only(found.choices)
+        calls = [_call(call, number, found.id or "") for number, call in enumerate(said.tool_calls or ())]
+        usage, micros = _spent(found.usage, reports_cost=reports_cost)
+        text, finish = _ending(said.content, said.refusal, reason)
+    except Unreadable as error:
+        raise garbled(party, str(error)) from None
+    return checked_reply(party, text, calls, finish, usage, found.model or "", micros)
+
+
+def _only(choices: list[_Choice] | None) -> tuple[_Said, str | None]:
+    if not choices:
+        raise Unreadable("it holds no choices")
+    if len(choices) > 1 or choices[0].message is None:
+        raise Unreadable("it holds no single message")
+    return choices[0].message, choices[0].finish_reason
+
+
+class _Growing:
+    """A tool call while its arguments come in."""
+
+    __slots__ = ("arguments", "id", "name")
+
+    def __init__(self, id: str, name: str) -> None:  # noqa: A002 - what the protocol calls it
+        self.id = id
+        self.name = name
+        self.arguments: list[str] = []
+
+
+class ChatStream:
+    """Takes a streamed reply and tells its words as they come."""
+
+    def __init__(self, party: Party, hear: Hear, *, reports_cost: bool = False) -> None:
+        self.ended = False
+        self._party = party
+        self._hear = hear
+        self._reports_cost = reports_cost
+        self._events = Events()
+        self._seen = 0
+        self._text: list[str] = []
+        self._refusal: list[str] = []
+        self._calls: list[_Growing] = []
+        self._finish: str | None = None
+        self._usage: _Usage | None = None
+        self._model = ""
+        self._id = ""
+
+    def take(self, chunk: bytes) -> bool:
+        events = self._events.feed(chunk)
+        for event in events:
+            if event.data == b"[DONE]":
+                self.ended = True
+            elif self.ended:
+                raise Unreadable("its stream goes on after its end mark")
+            else:
+                self._chunk(decoded(_CHUNK, event.data))
+        self._seen += len(events)
+        # The first chunk comes at once and only names the role, unless it holds words already.
+        moved = bool(events) and (self._seen > 1 or bool(self._text or self._calls))
+        return moved or self._events.growing()
+
+    def _chunk(self, chunk: _Chunk) -> None:
+        if holds(chunk.error):
+            raise reported(self._party, chunk.error)
+        if chunk.choices is None and chunk.usage is None:
+            raise Unreadable("a chunk of its stream holds neither choices nor usage")
+        if chunk.usage is not None:
+            self._usage = chunk.usage
+        if chunk.model:
+            self._model = chunk.model
+        if chunk.id:
+            self._id = chunk.id
+        for change in chunk.choices or ():
+            self._change(change)
+
+    def _change(self, change: _Change) -> None:
+        if change.index != 0:
+            raise Unreadable("its stream holds a second choice that nobody asked for")
+        said = change.delta
+        if said is not None:
+            if self._finish is not None and (said.content or said.tool_calls):
+                raise Unreadable("its stream goes on after its finish reason")
+            if said.tool_calls:
+                for call in said.tool_calls:
+                    self._grow(call)
+            if said.refusal:
+                self._refusal.append(said.refusal)
+            if said.content:
+                self._text.append(said.content)
+                self._hear(said.content)
+        if change.finish_reason is not None:
+            self._finish = change.finish_reason
+
+    def _grow(self, call: _Call) -> None:
+        function = call.function or _Function()
+        begun = len(self._calls)
+        index = call.index if call.index is not None else begun if call.id else begun - 1
+        if index == begun:
+            if not function.name:
+                raise Unreadable("a tool call in its stream begins without a name")
+            self._calls.append(_Growing(call.id or f"{self._id}-{index}", function.name))
+        elif not 0 <= index < begun:
+            raise Unreadable("its stream gives a piece of a tool call that was never begun")
+        elif call.id and call.id != self._calls[index].id:
+            raise Unreadable("its stream mixes two tool calls under one index")
+        if function.arguments:
+            self._calls[index].arguments.append(function.arguments)
+
+    def reply(self) -> Reply:
+        """What it came to, once the body is over."""
+        try:
+            usage, micros = _spent(self._usage, reports_cost=self._reports_cost)
+            content, refusal = "".join(self._text), "".join(self._refusal)
+            text, finish = _ending(content, refusal, self._finish)
+        except Unreadable as error:
+            raise garbled(self._party, str(error)) from None
+        calls = [ToolCall(call.id, call.name, "".join(call.arguments) or "{}") for call in self._calls]
+        return checked_reply(self._party, text, calls, finish, usage, self._model, micros)
+
+
+def _call(call: _Call, number: int, reply: str) -> ToolCall:
+    if call.function is None or not call.function.name:
+        raise Unreadable("one of its tool calls has no name")
+    return ToolCall(call.id or f"{reply}-{number}", call.function.name, call.function.arguments or "{}")
+
+
+def _ending(content: str | None, refusal: str | None, reason: str | None) -> tuple[str, Finish]:
+    if reason is None:
+        raise Unreadable("it does not say why it ended")
+    if reason not in _FINISHES:
+        raise Unreadable(f"it ended for a reason that is not known: {reason[:40]!r}")
+    if refusal:
+        return refusal, "refused"
+    return content or "", _FINISHES[reason]
+
+
+def _spent(usage: _Usage | None, *, reports_cost: bool) -> tuple[Usage | None, int | None]:
+    if usage is None:
+        return None, None
+    details = usage.prompt_tokens_details
+    spent = checked_usage(usage.prompt_tokens, usage.completion_tokens, details.cached_tokens if details else None)
+    if not reports_cost or usage.cost is None:
+        return spent, None
+    if not 0 <= usage.cost < 1e6:
+        raise Unreadable("it names a cost that cannot be")
+    return spent, round(usage.cost * 1_000_000)

@@ -1,0 +1,91 @@
+"""How a call of a tool ends: failures in words, results cut to size, prints kept off standard output."""
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Generator
+from typing import TextIO
+
+_ROOM = 2000
+
+
+class ToolFailed(Exception):
+    """Raise it in a tool: the message reaches the model as it is. Say what is wrong and what would be right.
+
+    `unknown` says that the tool may have done its work all the same.
+    """
+
+    unknown = False
+
+
+def failed_by(error: BaseException) -> ToolFailed:
+    """What a model is told about an exception of a tool; the exception itself is the cause."""
+    if isinstance(error, ToolFailed):
+        return error
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - a foreign __str__
+        text = "(its message cannot be shown)"
+    kind = type(error).__name__
+    found = ToolFailed(f"{kind}: {text}"[:_ROOM] if text else kind)
+    found.__cause__ = error
+    found.unknown = True
+    return found
+
+
+def capped(text: str, cap: int) -> tuple[str, bool]:
+    """The text in at most `cap` bytes of UTF-8 besides a note on what is missing, and whether anything was cut.
+
+    It is cut after a line where one ends in the second half, else between two characters.
+    """
+    if len(text) * 4 <= cap:
+        return text, False
+    body = text.encode(errors="replace")
+    if len(body) <= cap:
+        return text, False
+    kept = body[: max(cap, 0)].decode(errors="ignore")
+    line = kept.rfind("\n") + 1
+    if line > len(kept) // 2:
+        kept = kept[:line]
+    left = len(body) - len(kept.encode())
+    gap = "" if not kept or kept.endswith("\n") else "\n"
+    return f"{kept}{gap}[cut here: {left:,} of {len(body):,} bytes are not shown]", True
+
+
+@contextlib.contextmanager
+def quiet_stdout() -> Generator[TextIO]:
+    """While it is on, whatever the process prints goes to standard error; the stream given reaches standard output.
+
+    Tools print from threads and from children, so the whole process is turned, down to the file descriptor. A thread
+    that outlives the context prints to standard output again: hold the context until the last line is written.
+    """
+    sys.stdout.flush()
+    before, descriptor = sys.stdout, _descriptor(sys.stdout)
+    if descriptor is None:  # somebody keeps standard output in memory
+        with contextlib.redirect_stdout(sys.stderr):
+            yield before
+        return
+    sys.stderr.flush()
+    kept = os.dup(descriptor)
+    try:
+        os.dup2(_descriptor(sys.stderr) or 2, descriptor)
+        stream = io.TextIOWrapper(os.fdopen(kept, "wb"), before.encoding, before.errors, write_through=True)
+    except BaseException:
+        os.dup2(kept, descriptor)
+        raise
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield stream
+    finally:
+        before.flush()  # what somebody who held on to the old stream wrote goes to standard error as well
+        stream.flush()
+        os.dup2(kept, descriptor)
+        stream.close()
+
+
+def _descriptor(stream: TextIO) -> int | None:
+    try:
+        return stream.fileno()
+    except (AttributeError, OSError, ValueError):
+        return None

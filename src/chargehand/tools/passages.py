@@ -1,0 +1,134 @@
+"""Documents cut into passages, and the passages ranked by the words of a question (BM25). No model is asked."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+
+from msgspec import Struct
+
+LONGEST = 800
+_K1, _B = 1.5, 0.75
+_HEADING = re.compile(r"(#{1,6})\s+(.+?)\s*#*")
+_FENCE = re.compile(r"\s*(?:```|~~~)")
+_WORD = re.compile(r"\w+(?:'\w+)?")
+_QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”')
+_COMMON_WORDS = (
+    "a about an and are as at be been but by can could did do does for from had has have how i if in into is it its "
+    "me my no not of on or our please so than that the their them then there these they this to was we were what when "
+    "where which who why will with would you your"
+)
+_COMMON = frozenset(_COMMON_WORDS.split())
+_ENDINGS = (
+    ("ational", "ate"), ("ization", "ize"), ("fulness", "ful"), ("ments", "ment"), ("ingly", ""), ("edly", ""),
+    ("ities", "ity"), ("ies", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("ly", ""), ("es", "e"), ("s", ""),
+)  # fmt: skip
+
+
+class Piece(Struct, frozen=True):
+    """`heading` is what stands over the text; its words count as well."""
+
+    source: str
+    text: str
+    heading: str = ""
+
+
+def pieces(name: str, text: str) -> Iterator[Piece]:
+    """A document in pieces that end with a paragraph (else a sentence, else a word), none over a heading."""
+    for heading, body in _sections(text):
+        source = f"{name}#{_anchor(heading)}" if _anchor(heading) else name
+        held = ""
+        for part in _parts(body):
+            if held and len(held) + 2 + len(part) > LONGEST:
+                yield Piece(source, held, heading)
+                held = ""
+            held = f"{held}\n\n{part}" if held else part
+        if held:
+            yield Piece(source, held, heading)
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, lower case and without endings; words that say nothing are left out."""
+    return [stem(word) for word in _WORD.findall(text.casefold()) if word not in _COMMON]
+
+
+def stem(word: str) -> str:
+    """Light: plurals and the commonest endings, never below three letters, so that `sales` finds `sale`."""
+    word = word.removesuffix("'s")
+    for ending, instead in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 3 and not (ending == "s" and word[-2] in "su"):
+            word = word[: len(word) - len(ending)] + instead
+            break
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
+        word = word[:-1]  # planned, plan
+    return word[:-1] if len(word) > 4 and word.endswith("e") else word
+
+
+class Ranking:
+    """An index of pieces, made once."""
+
+    def __init__(self, given: Sequence[Piece]) -> None:
+        self._pieces = tuple(given)
+        self._folded = [" ".join(f"{piece.heading}\n{piece.text}".casefold().split()) for piece in given]
+        counts = [Counter(words(f"{piece.heading} {piece.text}")) for piece in given]
+        self._lengths = [max(1, count.total()) for count in counts]
+        self._average = sum(self._lengths) / len(counts) if counts else 1.0
+        self._where: dict[str, list[tuple[int, int]]] = {}
+        for number, count in enumerate(counts):
+            for word, times in count.items():
+                self._where.setdefault(word, []).append((number, times))
+
+    def best(self, query: str, most: int) -> list[tuple[float, Piece]]:
+        """The pieces that fit best, each with its score; pieces without a quoted phrase are out."""
+        scores: dict[int, float] = {}
+        for word in dict.fromkeys(words(query)):
+            found = self._where.get(word, [])
+            weight = math.log(1 + (len(self._pieces) - len(found) + 0.5) / (len(found) + 0.5))
+            for number, times in found:
+                length = 1 - _B + _B * self._lengths[number] / self._average
+                scores[number] = scores.get(number, 0.0) + weight * times * (_K1 + 1) / (times + _K1 * length)
+        phrases = [" ".join((one or two).casefold().split()) for one, two in _QUOTED.findall(query)]
+        if phrases and not scores:  # phrases of nothing but common words
+            scores = dict.fromkeys(range(len(self._pieces)), 1.0)
+        fits = [number for number in scores if all(phrase in self._folded[number] for phrase in phrases)]
+        fits.sort(key=lambda number: (-scores[number], number))
+        return [(round(scores[number], 3), self._pieces[number]) for number in fits[:most]]
+
+    def alike(self, query: str) -> list[str]:
+        """Words that do occur and look like those asked for; else the ones that occur most."""
+        known = sorted(self._where)
+        near = [match for word in words(query) for match in get_close_matches(word, known, 2, 0.7)]
+        common = sorted(self._where, key=lambda word: (-len(self._where[word]), word))
+        return list(dict.fromkeys(near))[:8] or common[:8]
+
+
+def _sections(text: str) -> Iterator[tuple[str, str]]:
+    """Each heading with what stands under it. A # in a block of code is no heading."""
+    heading, body, code = "", list[str](), False
+    for line in text.splitlines():
+        code ^= bool(_FENCE.match(line))
+        match = None if code else _HEADING.fullmatch(line)
+        if match:
+            yield heading, "\n".join(body)
+            heading, body = match[2], []
+        else:
+            body.append(line)
+    yield heading, "\n".join(body)
+
+
+def _parts(body: str) -> Iterator[str]:
+    for paragraph in re.split(r"\n\s*\n", body):
+        rest = paragraph.strip()
+        while len(rest) > LONGEST:
+            at = max(rest.rfind(mark, LONGEST // 2, LONGEST) + len(mark) - 1 for mark in (". ", "! ", "? ", "\n"))
+            at = at if at > LONGEST // 2 else rest.rfind(" ", LONGEST // 2, LONGEST)
+            at = at if at > 0 else LONGEST
+            yield rest[:at].strip()
+            rest = rest[at:].strip()
+        if rest:
+            yield rest
+
+
+def _anchor(heading: str) -> str:
+    return "-".join(re.sub(r"[^\w\s-]", "", heading.casefold()).split())

@@ -1,0 +1,232 @@
+"""Constraints on the order of tool calls within an attempt. Pure: calls so far in, what is allowed now out."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from chargehand.errors import Invalid
+
+
+class RunFirst(Struct, frozen=True, tag="run_first"):
+    """The tool is called before any other."""
+
+    tool: str
+
+
+class ExitLoop(Struct, frozen=True, tag="exit_loop"):
+    """After the tool was called the attempt ends with its result."""
+
+    tool: str
+
+
+class ContinueLoop(Struct, frozen=True, tag="continue_loop"):
+    """After the tool the attempt may not end: one more step follows."""
+
+    tool: str
+
+
+class ConstrainChildTools(Struct, frozen=True, tag="constrain_child_tools"):
+    """Right after the tool only these may be called."""
+
+    tool: str
+    children: tuple[str, ...]
+
+
+class ParentLastTool(Struct, frozen=True, tag="parent_last_tool"):
+    """The tool may be called only right after `parent`."""
+
+    tool: str
+    parent: str
+
+
+class Conditional(Struct, frozen=True, tag="conditional"):
+    """What comes after the tool depends on its result: the text of a result to the tool that must follow."""
+
+    tool: str
+    cases: dict[str, str]
+    otherwise: str = ""
+
+
+class MaxCountPerStep(Struct, frozen=True, tag="max_count_per_step"):
+    """The tool is called at most so often in one step."""
+
+    tool: str
+    most: int
+
+
+class RequiredBeforeExit(Struct, frozen=True, tag="required_before_exit"):
+    """The attempt does not end before the tool was called."""
+
+    tool: str
+
+
+class RequiresApproval(Struct, frozen=True, tag="requires_approval"):
+    """A person is asked before the tool is called."""
+
+    tool: str
+
+
+ToolRule: TypeAlias = (
+    RunFirst | ExitLoop | ContinueLoop | ConstrainChildTools | ParentLastTool | Conditional | MaxCountPerStep
+    | RequiredBeforeExit | RequiresApproval
+)  # fmt: skip
+
+
+class Called(Struct, frozen=True):
+    """One call that was made: in which step, of what, and the text of its result."""
+
+    step: int
+    tool: str
+    result: str = ""
+
+
+def allowed(rules: Sequence[ToolRule], calls: Sequence[Called], tools: Sequence[str]) -> tuple[str, ...]:
+    """Which of these tools may be called in the next step."""
+    step = calls[-1].step + 1 if calls else 0
+    return tuple(tool for tool in tools if not objection(rules, calls, tool, step))
+
+
+def objection(rules: Sequence[ToolRule], calls: Sequence[Called], tool: str, step: int) -> str:
+    """Why this call may not be made in this step, in words for the model; empty when it may.
+
+    Every rule has to agree. Calls made in the same step count as made before this one, in their order.
+    """
+    if must_exit(rules, calls):
+        return f"{tool} cannot be called: {calls[-1].tool} was the last call, give your answer now"
+    first = [rule.tool for rule in rules if isinstance(rule, RunFirst)]
+    if first and not calls and tool not in first:
+        return f"{tool} cannot be called yet: call {_either(first)} first"
+    for rule in rules:
+        words = _against(rule, calls, tool, step)
+        if words:
+            return words
+    return ""
+
+
+def may_exit(rules: Sequence[ToolRule], calls: Sequence[Called]) -> str:
+    """Why the attempt may not end now, in words for the model; empty when it may."""
+    if must_exit(rules, calls):
+        return ""
+    last = calls[-1].tool if calls else ""
+    done = {call.tool for call in calls}
+    first = [rule.tool for rule in rules if isinstance(rule, RunFirst)]
+    if first and not calls:
+        return f"you cannot finish yet: call {_either(first)} first"
+    for rule in rules:
+        if isinstance(rule, RequiredBeforeExit) and rule.tool not in done:
+            return f"you cannot finish yet: {rule.tool} has not been called"
+        if isinstance(rule, ContinueLoop) and rule.tool == last:
+            return f"you cannot finish right after {rule.tool}: go on with another call"
+        if isinstance(rule, Conditional) and rule.tool == last and (wanted := _wanted(rule, calls[-1].result)):
+            return f"you cannot finish yet: after this result of {rule.tool}, {wanted} must be called"
+    return ""
+
+
+def must_exit(rules: Sequence[ToolRule], calls: Sequence[Called]) -> bool:
+    """Whether the last call ends the attempt."""
+    if not calls:
+        return False
+    if not any(isinstance(rule, ExitLoop) and rule.tool == calls[-1].tool for rule in rules):
+        return False
+    done = {call.tool for call in calls}
+    return all(rule.tool in done for rule in rules if isinstance(rule, RequiredBeforeExit))
+
+
+def needs_approval(rules: Sequence[ToolRule], tool: str) -> bool:
+    return any(isinstance(rule, RequiresApproval) and rule.tool == tool for rule in rules)
+
+
+def check(rules: Sequence[ToolRule], tools: Sequence[str]) -> None:
+    """Raise Invalid for rules that name tools nobody has, or that can never be kept together."""
+    known = set(tools)
+    for rule in rules:
+        for name in _names(rule):
+            if name not in known:
+                near = get_close_matches(name, sorted(known), 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"the tools are {', '.join(sorted(known)) or 'none'}"
+                raise Invalid(f"a rule {_kind(rule)} names the tool {name!r}, which there is not; {hint}")
+        if isinstance(rule, MaxCountPerStep) and rule.most < 1:
+            raise Invalid(f"max_count_per_step of {rule.tool!r} is {rule.most}; leave the tool out instead, or say 1")
+        if isinstance(rule, ConstrainChildTools) and not rule.children:
+            raise Invalid(f"constrain_child_tools of {rule.tool!r} lists no tools; use exit_loop to end after it")
+    _check_ends(rules)
+    _check_parents(rules)
+    _check_dead_ends(rules, tools)
+
+
+def _check_ends(rules: Sequence[ToolRule]) -> None:
+    ends = {rule.tool for rule in rules if isinstance(rule, ExitLoop)}
+    for rule in rules:
+        if rule.tool in ends and isinstance(rule, ContinueLoop | ConstrainChildTools | Conditional):
+            raise Invalid(f"{rule.tool!r} has both exit_loop and {_kind(rule)}; what follows it? Take one away")
+
+
+def _check_parents(rules: Sequence[ToolRule]) -> None:
+    """A tool that needs a parent must be able to follow it, and cannot come first."""
+    parents: dict[str, str] = {}
+    for rule in rules:
+        if not isinstance(rule, ParentLastTool):
+            continue
+        other = parents.setdefault(rule.tool, rule.parent)
+        if other != rule.parent:
+            raise Invalid(f"{rule.tool!r} cannot come right after both {other!r} and {rule.parent!r}; take one away")
+        if rule.parent == rule.tool:
+            raise Invalid(f"{rule.tool!r} may come only right after itself, so never; name another parent")
+        if RunFirst(rule.tool) in rules:
+            raise Invalid(f"{rule.tool!r} is to run first and only right after {rule.parent!r}; take one rule away")
+        if ExitLoop(rule.parent) in rules:
+            raise Invalid(f"{rule.tool!r} may come only right after {rule.parent!r}, which ends the attempt")
+
+
+def _check_dead_ends(rules: Sequence[ToolRule], tools: Sequence[str]) -> None:
+    """All but counts depends on the last call alone, so trying each tool with each result that matters is enough."""
+    results = {"", *(result for rule in rules if isinstance(rule, Conditional) for result in rule.cases)}
+    for tool in tools:
+        for result in sorted(results):
+            calls = [Called(0, tool, result)]
+            if may_exit(rules, calls) and not allowed(rules, calls, tools):
+                after = f"{tool!r} with the result {result!r}" if result else repr(tool)
+                raise Invalid(f"the tool rules are a dead end: after {after} nothing may be called, nor may it end")
+
+
+def _against(rule: ToolRule, calls: Sequence[Called], tool: str, step: int) -> str:
+    """What one rule has against the call."""
+    last = calls[-1].tool if calls else ""
+    match rule:
+        case ParentLastTool(of, parent) if of == tool and last != parent:
+            return f"{tool} can be called only right after {parent}"
+        case ConstrainChildTools(of, children) if of == last and tool not in children:
+            return f"right after {last} only {_either(children)} can be called, not {tool}"
+        case Conditional(of) if of == last and tool != (wanted := _wanted(rule, calls[-1].result) or tool):
+            return f"after this result of {last}, {wanted} must be called, not {tool}"
+        case MaxCountPerStep(of, most) if of == tool and sum(c.step == step and c.tool == tool for c in calls) >= most:
+            return f"{tool} was called {most} times in this step, which is the most; go on in the next step"
+        case _:
+            return ""
+
+
+def _wanted(rule: Conditional, result: str) -> str:
+    """The tool that must follow; empty when any may."""
+    return rule.cases.get(result.strip(), rule.otherwise)
+
+
+def _names(rule: ToolRule) -> tuple[str, ...]:
+    match rule:
+        case ConstrainChildTools(tool, children):
+            return tool, *children
+        case ParentLastTool(tool, parent):
+            return tool, parent
+        case Conditional(tool, cases, otherwise):
+            return (tool, *cases.values(), *((otherwise,) if otherwise else ()))
+        case _:
+            return (rule.tool,)
+
+
+def _kind(rule: ToolRule) -> str:
+    return str(rule.__struct_config__.tag)
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(dict.fromkeys(names))

@@ -1,0 +1,179 @@
+"""Arguments as JSON: the schema a model is shown, and what it wrote checked against it."""
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw, Struct, structs
+
+from chargehand.errors import Invalid
+from chargehand.tools.calling import ToolFailed
+from chargehand.tools.signature import Parameter, Signature
+
+_TYPES = "str, int, float, bool, Literal, an enum, list, dict, a Struct, a dataclass or a pydantic model"
+_REFERENCE = "#/$defs/"
+_PLAIN = (str, int, float, bool, type(None))
+
+
+class Shape(Struct, frozen=True):
+    """The arguments of one tool. `key` names the parameter that is given the key of the call."""
+
+    tool: str
+    schema: Raw
+    decoder: msgspec.json.Decoder[Any]
+    optional: frozenset[str]
+    key: str = ""
+
+    def read(self, text: str) -> dict[str, Any]:
+        """The arguments in this text; ToolFailed says, in words for the model, why there are none."""
+        try:
+            return structs.asdict(self.decoder.decode(text or "{}"))
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            return self._second_look(text or "{}", error)
+
+    def _second_look(self, text: str, error: Exception) -> dict[str, Any]:
+        """Null for an argument that may be left out means that it is; all else is explained."""
+        try:
+            found = msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as broken:
+            raise ToolFailed(f"the arguments of {self.tool} are not JSON ({broken}). {self.expected()}") from broken
+        if not isinstance(found, dict):
+            raise ToolFailed(f"the arguments of {self.tool} must be one JSON object. {self.expected()}") from error
+        given = cast("dict[str, Any]", found)
+        known = self._properties()
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            words = _named(unknown, tuple(known))
+            raise ToolFailed(f"{self.tool} has no argument {words}. {self.expected()}") from error
+        kept = {name: value for name, value in given.items() if value is not None or name not in self.optional}
+        try:
+            return structs.asdict(self.decoder.decode(msgspec.json.encode(kept)))
+        except (msgspec.DecodeError, ValueError, RecursionError) as wrong:
+            missing = [name for name in known if name not in kept and name not in self.optional]
+            if missing:
+                raise ToolFailed(f"{self.tool} needs {' and '.join(map(repr, missing))}. {self.expected()}") from wrong
+            raise ToolFailed(f"an argument of {self.tool} is wrong: {wrong}. {self.expected()}") from wrong
+
+    def expected(self) -> str:
+        """The shape in one line."""
+        parts = [
+            f'"{name}": {_kind(part)}{" (optional)" if name in self.optional else ""}'
+            for name, part in self._properties().items()
+        ]
+        return f"Expected: {{{', '.join(parts)}}}"
+
+    def _properties(self) -> dict[str, dict[str, Any]]:
+        return msgspec.json.decode(self.schema)["properties"]
+
+
+def shape_of(signature: Signature, tool: str) -> Shape:
+    """The shape of a function's arguments; Invalid names the parameter that JSON cannot fill."""
+    struct = msgspec.defstruct(
+        "Arguments", [_field(part) for part in signature.parameters], kw_only=True, forbid_unknown_fields=True
+    )
+    try:
+        schema = _schema(struct, signature.parameters)
+        decoder = msgspec.json.Decoder(struct, dec_hook=_foreign)
+    except TypeError as error:
+        raise _blame(signature.parameters, tool, error) from error
+    optional = frozenset(part.name for part in signature.parameters if part.optional)
+    return Shape(tool, Raw(msgspec.json.encode(schema)), decoder, optional, signature.key)
+
+
+def _field(part: Parameter) -> tuple[str, Any] | tuple[str, Any, Any]:
+    if not part.optional:
+        return part.name, part.type
+    if isinstance(part.default, _PLAIN):
+        return part.name, part.type, part.default
+    default = part.default  # as Python does it: one and the same object for every call
+    return part.name, part.type, msgspec.field(default_factory=lambda: default)
+
+
+def _schema(struct: type, parameters: tuple[Parameter, ...]) -> dict[str, Any]:
+    shared: dict[str, Any] = {}
+    _, parts = msgspec.json.schema_components(
+        (struct,), schema_hook=lambda kind: _foreign_schema(kind, shared), ref_template=_REFERENCE + "{name}"
+    )
+    root = parts.pop("Arguments")
+    root.pop("title")
+    for part in parameters:
+        if part.optional and (default := _shown(part.default)) is not msgspec.UNSET:
+            root["properties"][part.name]["default"] = default
+    enums = {name: part for name, part in parts.items() if "enum" in part}
+    root = cast("dict[str, Any]", _inlined(root, enums))
+    rest = {name: _inlined(part, enums) for name, part in (parts | shared).items() if name not in enums}
+    return root | {"$defs": rest} if rest else root
+
+
+def _inlined(schema: object, enums: dict[str, Any]) -> object:
+    """The schema with choices written where they are used: readers of small schemas follow no references."""
+    if isinstance(schema, list):
+        return [_inlined(item, enums) for item in cast("list[object]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    table = cast("dict[str, object]", schema)
+    reference = str(table.get("$ref", "")).removeprefix(_REFERENCE)
+    if reference in enums:
+        return {name: part for name, part in enums[reference].items() if name != "title"} | {
+            name: part for name, part in table.items() if name != "$ref"
+        }
+    return {name: _inlined(part, enums) for name, part in table.items()}
+
+
+def _shown(default: object) -> object:
+    try:
+        return msgspec.to_builtins(default)
+    except (TypeError, ValueError):
+        return msgspec.UNSET
+
+
+def _foreign(kind: type, value: object) -> object:
+    """Types msgspec does not know: those with pydantic's two methods, and `object`, which is anything."""
+    if kind is object:
+        return value
+    validate = getattr(kind, "model_validate", None)
+    if validate is None:
+        raise NotImplementedError
+    return cast("Callable[[object], object]", validate)(value)
+
+
+def _foreign_schema(kind: type, shared: dict[str, Any]) -> dict[str, Any]:
+    if kind is object:
+        return {"type": ["string", "number", "boolean", "array", "object", "null"]}  # {} would count as no schema
+    write = getattr(kind, "model_json_schema", None)
+    if write is None or not hasattr(kind, "model_validate"):
+        raise TypeError(kind)  # not NotImplementedError: that is forgiven where the type has a description
+    schema = dict(cast("Callable[..., dict[str, Any]]", write)(ref_template=_REFERENCE + "{model}"))
+    shared.update(schema.pop("$defs", {}))
+    return schema
+
+
+def _blame(parameters: tuple[Parameter, ...], tool: str, error: TypeError) -> Invalid:
+    for part in parameters:
+        try:
+            msgspec.json.schema_components((part.type,), schema_hook=lambda kind: _foreign_schema(kind, {}))
+        except TypeError:
+            return Invalid(f"tool {tool!r}: parameter {part.name!r} has a type that JSON cannot fill; use {_TYPES}")
+    return Invalid(f"tool {tool!r}: its parameters cannot be read from JSON ({error}); use {_TYPES}")
+
+
+def _named(unknown: list[str], known: tuple[str, ...]) -> str:
+    words: list[str] = []
+    for name in unknown[:5]:
+        near = get_close_matches(name, known, 2, 0.5)
+        words.append(f"{name[:80]!r}" + (f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""))
+    return ", ".join(words) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return " or ".join(msgspec.json.encode(choice).decode() for choice in schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(_kind(part) for part in schema["anyOf"])
+    if "$ref" in schema:
+        return schema["$ref"].removeprefix(_REFERENCE)
+    kind = schema.get("type", "anything")
+    if kind == "array":
+        return f"[{_kind(schema.get('items') or {})}, ...]"
+    return kind if isinstance(kind, str) else "anything"

@@ -1,0 +1,143 @@
+"""`@tool`: a typed function becomes a schema and a checked call. What it may do in the world it has to say."""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any, overload
+
+from msgspec import Struct, structs
+
+from chargehand.errors import Invalid
+from chargehand.models.messages import ToolSpec
+from chargehand.terms.events import Effect
+from chargehand.terms.policy import Seconds
+from chargehand.tools.begun import Begun
+from chargehand.tools.calling import ToolFailed, failed_by
+from chargehand.tools.schema import Shape, shape_of
+from chargehand.tools.signature import CallKey, name_of, read_signature
+from chargehand.tools.threads import THREADS, GivenUp
+
+__all__ = ["CAP", "CallKey", "Tool", "ToolFailed", "as_tool", "tool"]
+
+CAP = 16 * 1024
+
+
+class Tool(Struct, frozen=True):
+    """A function an agent may call. `cap` is how many bytes of its result go into a context.
+
+    A plain function runs in a thread, an async one on the loop. A thread cannot be stopped: when its time is up the
+    call fails, but the function may go on until it returns. An async function that blocks holds up everybody.
+    `quick` says that a plain function never waits for anything and returns at once: it is spared the thread.
+    `poll` says that asking again for the same is what the tool is for; it is not taken for a loop.
+    """
+
+    spec: ToolSpec
+    function: Callable[..., Any]
+    effect: Effect = "read"
+    timeout: Seconds = 60.0
+    cap: int = CAP
+    approval: bool = False
+    poll: bool = False
+    quick: bool = False
+    shape: Shape | None = None
+
+    def __post_init__(self) -> None:
+        if not self.timeout > 0 or self.cap < 1:
+            raise Invalid(f"tool {self.name!r}: timeout and cap must be more than nothing")
+        if self.shape is None:
+            structs.force_setattr(self, "shape", shape_of(read_signature(self.function, self.name), self.name))
+        if not self.quick:
+            structs.force_setattr(self, "quick", _is_async(self.function))
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    async def call(self, arguments: str, key: str) -> object:
+        """Check the arguments and call; ToolFailed, in words for the model, when it does not work out."""
+        assert self.shape is not None
+        given = self.shape.read(arguments)
+        if self.shape.key:
+            given[self.shape.key] = key
+        if self.quick:
+            return await self._settled(self.function, given)
+        try:
+            value = await THREADS.call(self.function, given, self.timeout)
+        except GivenUp:
+            raise self._late() from None
+        return await self._settled(lambda: value, {}) if inspect.isawaitable(value) else value
+
+    async def _settled(self, function: Callable[..., Any], given: dict[str, Any]) -> object:
+        limit = asyncio.timeout(self.timeout)
+        try:
+            value = function(**given)
+            if inspect.iscoroutine(value):  # many never wait for anything: only the others need a clock
+                try:
+                    value = Begun(value, value.send(None))
+                except StopIteration as done:
+                    return done.value
+            elif not inspect.isawaitable(value):
+                return value
+            async with limit:
+                return await value
+        except TimeoutError as error:
+            raise self._late() if limit.expired() else failed_by(error) from error
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise failed_by(error) from error  # the tool's own, nobody has cancelled us
+        except (Exception, SystemExit) as error:  # whatever a foreign function raises
+            raise failed_by(error) from error
+
+    def _late(self) -> ToolFailed:
+        late = ToolFailed(f"{self.name} did not finish within {self.timeout:g} s")
+        late.unknown = True
+        return late
+
+
+def as_tool(function: Tool | Callable[..., Any]) -> Tool:
+    """A tool as it is; any other callable with all that `@tool` assumes."""
+    return function if isinstance(function, Tool) else tool(function)
+
+
+@overload
+def tool(function: Callable[..., Any]) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str = ...,
+    description: str = ...,
+    effect: Effect = ...,
+    timeout: Seconds = ...,
+    cap: int = ...,
+    approval: bool = ...,
+    poll: bool = ...,
+    quick: bool = ...,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    *,
+    name: str = "",
+    description: str = "",
+    effect: Effect = "read",
+    timeout: Seconds = 60.0,
+    cap: int = CAP,
+    approval: bool = False,
+    poll: bool = False,
+    quick: bool = False,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a typed function; its docstring is what the model reads."""
+
+    def made(function: Callable[..., Any]) -> Tool:
+        called = name_of(function, name)
+        signature = read_signature(function, called)
+        shape = shape_of(signature, called)
+        spec = ToolSpec(called, description or signature.description, shape.schema)
+        return Tool(spec, function, effect, timeout, cap, approval, poll, quick, shape)
+
+    return made if function is None else made(function)
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - an object with an async __call__

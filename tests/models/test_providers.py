@@ -1,0 +1,173 @@
+"""Every other provider, through pydantic_ai's own test models: both ways, and how its errors come out."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from msgspec import Raw
+from pydantic_ai import exceptions
+from pydantic_ai import messages as theirs
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.usage import RequestUsage
+
+from chargehand.models.failed import CallFailed
+from chargehand.models.http import Timeouts
+from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, ToolSpec, Usage
+from chargehand.models.providers import ProviderModel
+
+HELLO = Request([Message("user", "hello")])
+TOOL = ToolSpec("add", "adds", Raw(b'{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}'))
+Answer = Callable[[list[theirs.ModelMessage], AgentInfo], theirs.ModelResponse]
+
+
+def made(answer: Answer, timeouts: Timeouts | None = None) -> ProviderModel:
+    return ProviderModel("some:model", FunctionModel(answer), timeouts=timeouts or Timeouts())
+
+
+async def test_their_test_model_answers_in_our_words() -> None:
+    model = ProviderModel("test:test", TestModel(custom_output_text="hi there"))
+    came = await model.reply(HELLO)
+    assert (came.text, came.finish, came.model) == ("hi there", "stop", "test")
+    assert came.usage is not None
+    assert came.usage.input > 0
+    await model.close()
+
+
+async def test_a_conversation_reaches_them_whole() -> None:
+    seen: list[tuple[list[theirs.ModelMessage], AgentInfo]] = []
+
+    def answer(messages: list[theirs.ModelMessage], info: AgentInfo) -> theirs.ModelResponse:
+        seen.append((messages, info))
+        return theirs.ModelResponse([theirs.TextPart("done")])
+
+    request = Request(
+        [
+            Message("system", "be brief"),
+            Message("user", "add"),
+            Message("assistant", "I add", (ToolCall("c1", "add", '{"a":1}'),)),
+            Message("tool", "1", call="c1"),
+            Message("user", "go on"),
+        ],
+        (TOOL,),
+        settings=Settings(temperature=0.5, max_tokens=9),
+    )
+    await made(answer).reply(request)
+    (first, second, third), info = seen[0]
+    assert [(type(part), part.content) for part in first.parts] == [  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        (theirs.SystemPromptPart, "be brief"),
+        (theirs.UserPromptPart, "add"),
+    ]
+    assert [type(part) for part in second.parts] == [theirs.TextPart, theirs.ToolCallPart]
+    result = third.parts[0]
+    assert isinstance(result, theirs.ToolReturnPart)
+    assert (result.tool_name, result.content, result.tool_call_id) == ("add", "1", "c1")
+    assert [tool.name for tool in info.function_tools] == ["add"]
+    assert info.function_tools[0].parameters_json_schema["required"] == ["a"]
+    assert info.model_settings is not None
+    assert dict(info.model_settings) == {"max_retries": 0, "temperature": 0.5, "max_tokens": 9}
+
+
+async def test_a_schema_reaches_them_as_the_shape_of_the_output() -> None:
+    shapes: list[object] = []
+
+    def answer(messages: list[theirs.ModelMessage], info: AgentInfo) -> theirs.ModelResponse:
+        assert info.model_request_parameters.output_object is not None
+        shapes.append(
+            (info.model_request_parameters.output_mode, info.model_request_parameters.output_object.json_schema)
+        )
+        return theirs.ModelResponse([theirs.TextPart("{}")])
+
+    await made(answer).reply(Request([Message("user", "x")], schema=Raw(b'{"type":"object"}')))
+    assert shapes == [("native", {"type": "object"})]
+
+
+async def test_calls_and_usage_come_back() -> None:
+    def answer(messages: list[theirs.ModelMessage], info: AgentInfo) -> theirs.ModelResponse:
+        parts = [theirs.ToolCallPart("add", {"a": 1}, "c1"), theirs.ToolCallPart("add", '{"a": oops', "c2")]
+        usage = RequestUsage(input_tokens=10, output_tokens=3, cache_read_tokens=4)
+        return theirs.ModelResponse(parts, usage=usage, finish_reason="tool_call")
+
+    came = await made(answer).reply(HELLO)
+    assert came.calls == (ToolCall("c1", "add", '{"a":1}'), ToolCall("c2", "add", '{"a": oops'))
+    assert came.finish == "tools"
+
+
+async def stream_of(*pieces: str | DeltaToolCalls, wait: float = 0.0) -> Reply:
+    async def answer(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
+        for piece in pieces:
+            yield piece
+            await asyncio.sleep(wait)
+
+    heard: list[str] = []
+    times = Timeouts(first=0.5, idle=0.05, total=5.0)
+    model = ProviderModel("some:model", FunctionModel(stream_function=answer), timeouts=times)
+    came = await model.reply(HELLO, heard.append)
+    assert "".join(heard) == came.text
+    return came
+
+
+async def test_a_stream_is_heard() -> None:
+    assert (await stream_of("some ", "words")).text == "some words"
+    call = {0: DeltaToolCall("add", '{"a"', tool_call_id="c1")}
+    assert (await stream_of(call, {0: DeltaToolCall(json_args=":1}")})).calls == (ToolCall("c1", "add", '{"a":1}'),)
+
+
+async def test_a_stream_that_stops_moving_ends_in_time() -> None:
+    with pytest.raises(CallFailed, match="nothing more came within") as caught:
+        await stream_of("some ", "words", wait=1.0)
+    assert caught.value.failure.kind == "timeout"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "status", "permanent"),
+    [
+        (exceptions.ModelHTTPError(429, "m", {"a": "b"}), "resource", 429, False),
+        (exceptions.ModelHTTPError(503, "m"), "network", 503, False),
+        (exceptions.ModelHTTPError(401, "m"), "resource", 401, True),
+        (exceptions.ModelRateLimitError("m", "slow", retry_after=3.0), "resource", 429, False),
+        (exceptions.ModelConnectionError("m", "gone"), "network", 0, False),
+        (exceptions.ModelTimeoutError("m", "late"), "timeout", 0, False),
+        (exceptions.UnexpectedModelBehavior("odd"), "network", 0, False),
+        (exceptions.UserError("not possible"), "logic", 0, True),
+        (ConnectionResetError("reset"), "network", 0, False),
+    ],
+)
+async def test_their_errors_come_out_as_ours(error: Exception, kind: str, status: int, permanent: bool) -> None:
+    def answer(messages: list[theirs.ModelMessage], info: AgentInfo) -> theirs.ModelResponse:
+        raise error
+
+    with pytest.raises(CallFailed) as caught:
+        await made(answer).reply(HELLO)
+    failure = caught.value.failure
+    assert (failure.kind, caught.value.status, failure.permanent) == (kind, status, permanent)
+    assert failure.retry_after == (3.0 if isinstance(error, exceptions.ModelRateLimitError) else 0.0)
+    assert failure.message.startswith("some:model: ")
+
+
+@pytest.mark.parametrize(
+    ("response", "kind"),
+    [
+        (theirs.ModelResponse([]), "logic"),
+        (theirs.ModelResponse([theirs.TextPart("x")], finish_reason="error"), "network"),
+        (theirs.ModelResponse([theirs.TextPart("x")], state="incomplete"), "network"),
+        (theirs.ModelResponse([theirs.ToolCallPart("a", "{", "1")], finish_reason="length"), "logic"),
+        (theirs.ModelResponse([theirs.ToolCallPart("a", "{}", "1"), theirs.ToolCallPart("b", "{}", "1")]), "network"),
+    ],
+)
+async def test_a_reply_nobody_can_work_with_is_a_failure(response: theirs.ModelResponse, kind: str) -> None:
+    with pytest.raises(CallFailed) as caught:
+        await made(lambda _messages, _info: response).reply(HELLO)
+    assert caught.value.failure.kind == kind
+
+
+async def test_usage_that_was_left_out_is_not_zero() -> None:
+    response = theirs.ModelResponse([theirs.TextPart("x")], usage=RequestUsage(unmeasured_requests=1))
+
+    class Fixed(FunctionModel):
+        async def request(self, *args: object, **more: object) -> theirs.ModelResponse:
+            return response
+
+    assert (await ProviderModel("a:b", Fixed(lambda _m, _i: response)).reply(HELLO)).usage is None
+    response.usage = RequestUsage(input_tokens=5, output_tokens=2, cache_read_tokens=1)
+    assert (await ProviderModel("a:b", Fixed(lambda _m, _i: response)).reply(HELLO)).usage == Usage(5, 2, 1)

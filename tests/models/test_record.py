@@ -1,0 +1,118 @@
+"""Traffic that was recorded is answered again, in any order, and holds nothing that must not be written down."""
+
+from pathlib import Path
+
+import pytest
+from msgspec import Raw
+
+from chargehand.errors import Invalid
+from chargehand.models.envelope import wrap
+from chargehand.models.guard import Guarded
+from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, ToolSpec, Usage
+from chargehand.models.model import ModelCard, ModelFailed
+from chargehand.models.openai import OpenAIChat
+from chargehand.models.record import Recorder, Replayer, digest
+from chargehand.models.scripted import ScriptedModel
+from chargehand.terms.failure import Failure
+from tests.models.loopback import loopback, whole
+
+A = Request([Message("user", "a")])
+B = Request([Message("user", "b")], settings=Settings(temperature=1.0))
+TOOLS = (ToolSpec("x", "does x", Raw(b'{"type":"object"}')), ToolSpec("y", "does y", Raw(b'{"type": "object"}')))
+
+
+async def test_recorded_calls_are_answered_in_any_order(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    card = ModelCard("some:model", window=4096)
+    first = Reply("one", (ToolCall("1", "x", "{}"),), "tools", Usage(1, 2, 1), 5, "m")
+    recorder = Recorder(ScriptedModel([first, Reply("two")], card=card), path)
+    await recorder.reply(A)
+    await recorder.reply(B)
+    replayer = Replayer(path)
+    assert recorder.card == replayer.card == card
+    assert (await replayer.reply(B)).text == "two"
+    assert await replayer.reply(A) == first
+    assert await replayer.reply(A) == first
+
+
+async def test_what_was_asked_twice_is_answered_in_turn(tmp_path: Path) -> None:
+    recorder = Recorder(ScriptedModel(["one", "two"]), tmp_path / "calls")
+    await recorder.reply(A)
+    await recorder.reply(A)
+    replayer = Replayer(tmp_path / "calls")
+    assert [(await replayer.reply(A)).text for _ in range(3)] == ["one", "two", "two"]
+
+
+async def test_failures_are_recorded_too(tmp_path: Path) -> None:
+    failed = ModelFailed(Failure("resource", "no", 5.0), Usage(3, 0))
+    recorder = Recorder(ScriptedModel([failed]), tmp_path / "calls")
+    for model in (recorder, None):
+        with pytest.raises(ModelFailed) as caught:
+            await (model or Replayer(tmp_path / "calls")).reply(A)
+        assert (caught.value.failure, caught.value.usage) == (failed.failure, failed.usage)
+
+
+async def test_words_are_heard_when_recorded_and_when_replayed(tmp_path: Path) -> None:
+    heard: list[str] = []
+    await Recorder(ScriptedModel(["some words\n here"]), tmp_path / "calls").reply(A, heard.append)
+    again: list[str] = []
+    await Replayer(tmp_path / "calls").reply(A, again.append)
+    assert "".join(heard) == "".join(again) == "some words\n here"
+
+
+async def test_a_request_nobody_recorded_fails_clearly(tmp_path: Path) -> None:
+    await Recorder(ScriptedModel(["one"]), tmp_path / "calls").reply(A)
+    with pytest.raises(ModelFailed, match=r"holds no answer to this request .*'b'.* record it again") as caught:
+        await Replayer(tmp_path / "calls").reply(B)
+    assert caught.value.failure.permanent
+
+
+def test_the_same_question_has_the_same_digest_however_it_is_laid_out() -> None:
+    one = Request([Message("user", wrap("0123abcd", "a tool", "text"))], TOOLS, Raw(b'{"a":1,"b":2}'))
+    other = Request((Message("user", wrap("ffff0000", "a tool", "text")),), TOOLS[::-1], Raw(b'{"b": 2, "a": 1}'))
+    assert digest(one) == digest(other)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Request([Message("user", "b")]),
+        Request([Message("system", "a")]),
+        Request([Message("user", "a"), Message("user", "a")]),
+        Request([Message("user", "a")], TOOLS),
+        Request([Message("user", "a")], schema=Raw(b"{}")),
+        Request([Message("user", "a")], settings=Settings(max_tokens=1)),
+        Request([Message("assistant", "a", (ToolCall("1", "x"),))]),
+    ],
+)
+def test_another_question_has_another_digest(other: Request) -> None:
+    assert digest(other) != digest(A)
+
+
+async def test_no_key_and_no_secret_is_written_down(tmp_path: Path) -> None:
+    path = tmp_path / "calls"
+    content = {"choices": [{"message": {"content": 'the "pass\nword" it is'}, "finish_reason": "stop"}]}
+    async with loopback(lambda _: whole(content)) as server:
+        model = OpenAIChat("openai:m", server.url, "m", "sk-the-key-itself-123456")
+        recorder = Recorder(Guarded(model), path, secrets=['"pass\nword"', ""])
+        request = Request([Message("user", 'is it "pass\nword"?')])
+        reply = await recorder.reply(request)
+        await model.close()
+    text = path.read_text()
+    assert "sk-the-key" not in text
+    assert "pass" not in text
+    assert 'pass\nword"' in reply.text
+    assert (await Replayer(path).reply(request)).text == "the [secret] it is"
+    assert path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("content", ["", "\n", "no json\n", '{"digest":"x"}\n'])
+def test_a_file_that_is_no_recording_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "calls").write_text(content)
+    with pytest.raises(Invalid, match="record"):
+        Replayer(tmp_path / "calls")
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="cannot be read"):
+        Replayer(tmp_path / "nothing")
