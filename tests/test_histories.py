@@ -61,7 +61,7 @@ def carried_on(entries: list[ev.Entry], crew: ScriptedCrew) -> list[ev.Entry]:
     stage.play(restore)
     found = stage.resume()
     while found.question is not None:
-        verdict = "approve" if found.question.what == "plan" else "done"
+        verdict = "done" if found.question.what == "effect" else "approve"
         found = stage.resume(ev.InputAnswered(found.question.number, verdict))
     written = stage.play(lambda: stage.journal.read("run"))
     assert found == outcome("run", replay(written))

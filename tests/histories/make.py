@@ -7,10 +7,11 @@ from collections.abc import Callable
 import msgspec
 from msgspec import structs
 
-from chargehand.agents.crew import Done, Hand, Proposal
+from chargehand.agents.crew import Done, Hand, Proposal, WorkFailed
 from chargehand.agents.scripted import Move, Script, ScriptedCrew
 from chargehand.core.fold import replay
 from chargehand.core.owed import Brief
+from chargehand.models.messages import Message
 from chargehand.terms import events as ev
 from chargehand.terms.budget import Amount, Budget
 from chargehand.terms.failure import FailureKind
@@ -239,8 +240,31 @@ def replanned() -> Stage:
     return stage
 
 
+class Asks(Tools):
+    """Says what its model is told, asks a person before it sends, and leaves a part of the request to nobody."""
+
+    async def plan(self, brief: Brief, hand: Hand) -> Proposal:
+        hand.prompt("model-a", (Message("system", "You plan."), Message("user", brief.goal)))
+        tasks = (task("a"), task("send", "a", worker="cid"))
+        return Proposal(tasks, "merge", used=CALL, unserved=("Nobody can fly.",))
+
+    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+        hand.prompt("model-a", (Message("system", "You work."), Message("user", brief.instruction)), ("send",))
+        if brief.work.task == "send" and "send({})" not in (brief.answers or {}):
+            raise WorkFailed(ev.Failure("approval", "send({})"), CALL)
+        return await super().attempt(brief, hand)
+
+
+def asked() -> Stage:
+    stage = Stage(Asks(Script(otherwise=PAID)))
+    stage.start(request(None, ROSTER))
+    stage.resume(ev.InputAnswered(1, "approve"))
+    return stage
+
+
 HISTORIES: tuple[Callable[[], Stage], ...] = (
-    retries, cascade, approval, repeated, streamed, budget, deadline, crash, uncertain, cancelled, forked, replanned,
+    asked, retries, cascade, approval, repeated, streamed, budget, deadline, crash, uncertain, cancelled, forked,
+    replanned,
 )  # fmt: skip
 
 

@@ -496,7 +496,7 @@ def test_a_listener_that_fails_does_not_end_the_run() -> None:
     def fails_always(run: str, entries: object) -> None:
         raise RuntimeError(f"no ear for {run}")
 
-    stage.driver._listener = fails_always
+    stage.driver._heard = (fails_always, None)
     assert stage.start(request(plan(task("a")))).ending == "complete"
 
 

@@ -262,6 +262,8 @@ class Play:
             verdict = rng.choice(("done", "again", "fail"))
             result = encode_value("a person says so") if verdict == "done" else ev.NULL
             return [ev.InputAnswered(number, verdict, result=result)]
+        if state.input.what == "tool":
+            return [ev.InputAnswered(number, rng.choice(("approve", "reject")))]
         if rng.random() < 0.3 and self.plot.style == "whole" and number < 3:
             return [ev.InputAnswered(number, "reject", "not like this")]
         if rng.random() < 0.3 and self.plot.style in ("whole", "fixed") and state.round <= 1 and not state.replans:
@@ -352,11 +354,15 @@ class Play:
             self._require(self.entries[-1].at <= latest, "12: it ended after the deadline")
         missing = {task for task, node in shadow.nodes.items() if node.status != "done"}
         replaced = {node.task.replaces for node in shadow.nodes.values() if node.status == "done"}
-        self._require({gap.task for gap in found.gaps} == missing - replaced, f"16: gaps {found.gaps} for {missing}")
+        named = {gap.task for gap in found.gaps if gap.status != "unserved"}
+        self._require(named == missing - replaced, f"16: gaps {found.gaps} for {missing}")
+        unserved = any(gap.status == "unserved" for gap in found.gaps)
+        self._require(unserved == shadow.left_out, f"16: left out {shadow.left_out}, gaps {found.gaps}")
         self._statuses(state)
         self._effects()
         self._ending(state, missing - replaced)
-        if plot.calm and not plot.policy.approve and "planner" not in plot.faults:
+        unheard = self.world.asks and "silence" in plot.faults
+        if plot.calm and not unheard and not plot.policy.approve and "planner" not in plot.faults:
             self._as_expected(state)
 
     def _statuses(self, state: RunState) -> None:
@@ -375,12 +381,12 @@ class Play:
         assert state.ended is not None
         ending, done = state.ended.ending, any(one.status is Status.DONE for one in state.tasks.values())
         if ending == "complete":
-            self._require(not missing and done, f"16: complete without {missing}")
+            self._require(not missing and done and not self.shadow.left_out, f"16: complete without {missing}")
         if ending == "failed":
             self._require(not done, "a run with results does not fail")
         if ending == "partial":
             unanswered = state.combine != "none" and state.answer is None
-            self._require(bool(missing) or unanswered, "partial without a gap")
+            self._require(bool(missing) or unanswered or self.shadow.left_out, "partial without a gap")
         if ending == "cancelled":
             self._require("cancel" in self.plot.faults, "cancelled by nobody")
         slow = {"short", "silence", "jump"}
@@ -422,6 +428,7 @@ def snapshot(state: RunState) -> list[object]:
         flat.append((
             task, one.status, one.unmet, one.wanted, one.spare, one.rank, one.attempt, one.failures, one.resumes,
             one.redo, one.worker, one.tried, one.instruction, one.refined, one.because, one.items, one.timer, one.held,
-            one.taken, None if one.result is None else bytes(one.result), steps, one.items_open, one.items_done,
+            one.taken, sorted((one.answers or {}).items()),
+            None if one.result is None else bytes(one.result), steps, one.items_open, one.items_done,
         ))  # fmt: skip
     return flat

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING, Amount
@@ -40,7 +40,7 @@ class Gauge(Struct):
     probe: float = 0.0
 
 
-OPEN = ("waiting", "ready", "running", "failed attempt", "refining", "backing off", "expanded", "asking")
+OPEN = ("waiting", "ready", "running", "failed attempt", "refining", "backing off", "expanded", "asking", "asks leave")
 
 
 class Shadow:
@@ -62,6 +62,11 @@ class Shadow:
         self.paused = False
         self.time_up = False
         self.question: ev.InputRequested | None = None
+        self.answered: set[str] = set()  # calls a person has been asked about
+        self.asked_at = 0.0
+        self.planner_at_work = False
+        self.replanned = False
+        self.left_out = False  # the plan was closed although the planner never finished it
         self.answers = 0
         self.bad_plans = 0
         self.again: Counter[TaskId] = Counter()
@@ -95,6 +100,9 @@ class Shadow:
 
     def _tasksadded(self, event: ev.TasksAdded) -> None:
         if event.done:
+            if not self.planner_at_work:  # nobody said so: the planner was given up
+                self.left_out = self.left_out or not self.replanned
+            self.planner_at_work = False
             self.bad_plans = 0
             self._settle(("plan", event.number), event.used)
         self._add(event.tasks)
@@ -107,8 +115,15 @@ class Shadow:
 
     def _inputanswered(self, event: ev.InputAnswered) -> None:
         self.require(not self.time_up, "12: a question was answered after the deadline")
-        self.question = None
-        if event.verdict in ("edit", "reject"):
+        asked, self.question = self.question, None
+        assert self.requested is not None
+        later = self.requested.deadline + (self.at - self.asked_at)
+        self.requested = structs.replace(self.requested, deadline=later)
+        if asked is not None and asked.what == "tool":
+            self.require(event.verdict in ("approve", "reject"), f"{event.verdict} does not answer this")
+            self.answered.add(asked.text)
+            self.nodes[asked.task].status = "ready"
+        elif event.verdict in ("edit", "reject"):
             for task in self.round:
                 del self.nodes[task]
             self.round = []
@@ -128,10 +143,14 @@ class Shadow:
                 self._terminal(task, "done" if event.verdict == "done" else "failed")
 
     def _inputrequested(self, event: ev.InputRequested) -> None:
-        self.question = event
+        self.question, self.asked_at = event, self.at
         if event.what == "effect":
             self.asked_effect = event.task
-            self.nodes[event.task].status = "asking"
+        if event.what != "plan":
+            node = self.nodes[event.task]
+            wanted = "asks leave" if event.what == "tool" else "failed attempt"
+            self.require(node.status == wanted, f"a person is asked about {event.task}, which is {node.status}")
+            node.status = "asking"
 
     # --- attempts
 
@@ -208,6 +227,9 @@ class Shadow:
             event.failure.kind == "uncertain" or "effect" not in node.pending.values(),
             f"11: {event.task} left an effect in doubt and called it {event.failure.kind}",
         )
+        if event.failure.kind == "approval":  # it keeps its number and its steps
+            node.status = "asks leave"
+            return
         node.status, node.steps, node.pending = "failed attempt", set(), {}
         if event.failure.retry_after <= self.plot.policy.retry.obey_retry_after:
             node.not_before = self.at + event.failure.retry_after
@@ -239,6 +261,8 @@ class Shadow:
             node.status = "refining"
         self.require(not self.paused or self.time_up, f"the supervisor was asked to {event.duty} during a pause")
         if event.duty == "plan":
+            self.planner_at_work = True
+            self.replanned = self.replanned or event.why == "replan"
             self.round = []
             self.bad_plans = 0 if event.why == "replan" else self.bad_plans
             self.require(self.bad_plans < self.plot.policy.limits.plans, "14: the planner was asked once too often")
@@ -255,6 +279,7 @@ class Shadow:
             self._refined(event.task, event.number, event.used)
         else:
             self.bad_plans += event.duty == "plan"
+            self.planner_at_work = self.planner_at_work and event.duty != "plan"
             self._settle((event.duty, event.number), event.used)
 
     def _taskrefined(self, event: ev.TaskRefined) -> None:
@@ -310,6 +335,7 @@ class Shadow:
 
     def _runresumed(self, event: ev.RunResumed) -> None:
         self.require(event.epoch == self.epoch, "13: resumed under another epoch")
+        self.planner_at_work = False
         for task, node in self.nodes.items():
             if node.status == "running":
                 self._close(task, node.attempt, None)
@@ -327,7 +353,8 @@ class Shadow:
     def _timeranout(self, _event: ev.TimeRanOut) -> None:
         self.time_up = True
         assert self.requested is not None
-        self.require(self.at >= self.requested.deadline - self.plot.policy.answer, "12: time ran out too early")
+        early = self.requested.deadline - self.plot.policy.answer - 1e-6  # sums of the same parts in another order
+        self.require(self.at >= early, "12: time ran out too early")
         for key in list(self.reserved):
             self._settle(key, None)
         for node in self.nodes.values():

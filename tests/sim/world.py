@@ -29,6 +29,7 @@ class World:
         self.shadow = shadow
         self.expected_inputs: dict[tuple[TaskId, int], object] = {}
         self.recorded: dict[TaskId, object] = {}
+        self.asks = self.rng("asks").random() < 0.25
 
     def rng(self, *key: object) -> random.Random:
         return random.Random("/".join(map(str, (self.plot.seed, *key))))
@@ -47,6 +48,7 @@ class World:
         steps = rng.choice((0, 0, 1, 2, 3))
         for step in range(steps):
             await self._step(task, number, step, hand)
+        self._leave(brief)
         try:
             await asyncio.sleep(10_000 if fate == "hang" else latency)
             self._outage(brief)
@@ -55,6 +57,20 @@ class World:
                 return Done({"late": task})
             raise
         return self._deliver(task, number, fate, NOTHING if steps else self._used(rng))  # steps were paid one by one
+
+    def _leave(self, brief: Brief) -> None:
+        """In some worlds some attempts ask a person first. What the person says does not change how they go."""
+        task, number = brief.work.task, brief.work.number
+        if not self.asks or self.rng("leave", task, number).random() < 0.7:
+            return
+        for wish in range(self.rng("wishes", task, number).randint(1, 2)):
+            text = f"{task}/{number}/{wish}"
+            if text in (brief.answers or {}):
+                continue
+            if text in self.shadow.answered:
+                self.problems.append(f"what was said about {text} was forgotten")
+            else:
+                raise WorkFailed(Failure("approval", text), NOTHING)
 
     def fate(self, task: TaskId, number: int) -> str:
         """How this attempt goes, whoever makes it: nothing else decides it."""
@@ -99,7 +115,8 @@ class World:
         request = f"{step}" if effect == "effect" else f"{number}/{step}"
 
         async def call(key: str) -> Done:
-            if int(key.rpartition("/")[2]) not in self.shadow.nodes[task].pending:
+            written = int(key.rpartition("/")[2]) in self.shadow.nodes[task].pending
+            if not written and (paid or effect != "read"):  # a call that neither costs nor acts may run ahead
                 self.problems.append(f"{key} was called before it was written down")
             await asyncio.sleep(rng.uniform(0, 3))
             if effect == "effect":

@@ -3,32 +3,38 @@
 How a model or a tool is called is not known here.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
 from chargehand.core.owed import Brief
+from chargehand.models.messages import Message
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.events import Effect, Failure
-from chargehand.terms.plan import Combine, Task
+from chargehand.terms.plan import Combine, Finding, Task
 
 
 class Done(Struct, frozen=True):
-    """A result. `used` left out means: unknown, charge what was reserved."""
+    """A result. `used` left out means: unknown, charge what was reserved. A step that is not `good` had no effect."""
 
     value: object
     used: Amount | None = None
+    good: bool = True
 
 
 class Proposal(Struct, frozen=True, gc=False):
-    """What a planner adds. An open plan is asked for more when all (or any) of what it has is settled."""
+    """What a planner adds. An open plan is asked for more when all (or any) of what it has is settled.
+
+    `unserved` are parts of the request that nobody can do anything about, in words.
+    """
 
     tasks: tuple[Task, ...]
     combine: Combine | None = None
     closed: bool = True
     wake: Literal["any", "all"] = "all"
     used: Amount | None = None
+    unserved: tuple[str, ...] = ()
 
 
 class Refined(Struct, frozen=True, gc=False):
@@ -37,12 +43,19 @@ class Refined(Struct, frozen=True, gc=False):
 
 
 class WorkFailed(Exception):
-    """Raise it to fail a piece of work with a class and a reason; any other exception counts as a logic failure."""
+    """Raise it to fail a piece of work with a class and a reason; any other exception counts as a logic failure.
 
-    def __init__(self, failure: Failure, used: Amount | None = None) -> None:
+    `findings` say what is wrong with a proposal: whoever plans next is told.
+    """
+
+    def __init__(self, failure: Failure, used: Amount | None = None, findings: tuple[Finding, ...] = ()) -> None:
         self.failure = failure
         self.used = used
+        self.findings = findings
         super().__init__(failure.message)
+
+
+_Shape = TypeVar("_Shape")
 
 
 class Hand(Protocol):
@@ -56,11 +69,26 @@ class Hand(Protocol):
         request: str = "",
         effect: Effect = "read",
         reserve: Amount = NOTHING,
-    ) -> object:
+        shape: type[_Shape] = object,
+    ) -> _Shape:
         """Make one call and journal its result before it is used; a recorded call is not made again.
 
-        `call` is given a key that stays the same however often the call is repeated after a crash.
+        `call` is given a key that stays the same however often the call is repeated after a crash. What comes back is
+        read from what was written, as `shape`.
         """
+        ...
+
+    def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
+        """Journal what a model is first told for this work."""
+        ...
+
+    @property
+    def heard(self) -> bool:
+        """Whether anybody listens to what is said; if not, nothing need come piece by piece."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Show a piece of text as it comes; it is not kept."""
         ...
 
     async def grow(self, tasks: Sequence[Task]) -> None:
@@ -73,10 +101,12 @@ class Hand(Protocol):
 
 
 class Crew(Protocol):
-    async def plan(self, brief: Brief, hand: Hand) -> Proposal: ...
+    """Whoever does the work: four `async def`s."""
 
-    async def attempt(self, brief: Brief, hand: Hand) -> Done: ...
+    def plan(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Proposal]: ...
 
-    async def refine(self, brief: Brief, hand: Hand) -> Refined: ...
+    def attempt(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]: ...
 
-    async def answer(self, brief: Brief, hand: Hand) -> Done: ...
+    def refine(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Refined]: ...
+
+    def answer(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]: ...

@@ -105,6 +105,10 @@ def _noted(state: RunState, event: ev.Noted, _at: Instant) -> Said:
     return _by(state, event.task, f"note: {short(event.text, _ROOM)}", "dim")
 
 
+def _prompt_sent(_state: RunState, event: ev.PromptSent, _at: Instant) -> Said:
+    return Said(f"prompt for {short(event.model, 40)}", clean(event.task), tone="dim")
+
+
 # --- the supervisor and the person
 
 
@@ -136,6 +140,8 @@ def _answer_written(_state: RunState, _event: ev.AnswerWritten, _at: Instant) ->
 def _input_requested(state: RunState, event: ev.InputRequested, _at: Instant) -> Said:
     if event.what == "plan":
         return Said("a person is asked to approve the plan", tone="warn")
+    if event.what == "tool":
+        return _by(state, event.task, f"a person is asked to allow {short(event.text, _ROOM)}", "warn")
     return _by(state, event.task, "a person is asked whether its effect happened", "warn")
 
 
@@ -219,6 +225,7 @@ WORDS: dict[type, Callable[[RunState, Any, Instant], Said]] = {
     ev.TimeRanOut: _time_ran_out,
     ev.RunEnded: _ended,
     ev.Noted: _noted,
+    ev.PromptSent: _prompt_sent,
     ev.SupervisionStarted: _supervision_started,
     ev.SupervisionFailed: _supervision_failed,
     ev.TasksAdded: _tasks_added,

@@ -89,7 +89,7 @@ def _expect(state: RunState, duty: ev.Duty, number: int, task: TaskId = NO_TASK)
 
 def _proposal(state: RunState, report: ev.TasksAdded) -> ev.Event:
     _expect(state, "plan", report.number)
-    if not report.tasks and (report.done and (state.tasks or not report.closed)):
+    if not report.tasks and report.done and (state.tasks or report.unserved or not report.closed):
         return _sane(report)  # the planner has nothing to add
     requested, planned = state.requested, len(state.tasks) - state.items
     linted = lint(report.tasks, requested.roster, requested.policy.limits, known=state.tasks, planned=planned)
@@ -109,7 +109,8 @@ def _reply(state: RunState, report: ev.InputAnswered) -> ev.Event:
     asked = state.input
     if asked is None or asked.number != report.number:
         raise Refused(f"question {report.number} is not being asked")
-    fitting = {"plan": ("approve", "edit", "reject"), "effect": ("done", "again", "fail")}[asked.what]
+    plan = ("approve", "edit", "reject")
+    fitting = {"plan": plan, "tool": plan[::2], "effect": ("done", "again", "fail")}[asked.what]
     if report.verdict not in fitting:
         raise Refused(f"{report.verdict!r} does not answer this question; say one of {', '.join(fitting)}")
     if report.verdict != "edit":

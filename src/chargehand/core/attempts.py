@@ -1,6 +1,5 @@
 """What becomes of a task while workers try it: the folds of attempts, steps, retries and refinements."""
 
-from hashlib import blake2b
 from heapq import heappush
 
 from chargehand.core.growth import settle
@@ -10,7 +9,7 @@ from chargehand.terms import events as ev
 from chargehand.terms.breaker import Breaker
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.plan import needs
-from chargehand.terms.policy import Instant, Seconds
+from chargehand.terms.policy import Instant
 
 
 def attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
@@ -87,6 +86,10 @@ def attempt_succeeded(state: RunState, event: ev.AttemptSucceeded) -> None:
 def attempt_failed(state: RunState, event: ev.AttemptFailed) -> None:
     progress = state.tasks[event.task]
     close_attempt(state, progress, event.used)
+    if event.failure.kind == "approval":  # nothing failed: it waits for a person, and keeps its steps
+        progress.failure, progress.status = event.failure, Status.JUDGED
+        state.judged[event.task] = None
+        return
     judge(state, progress, event.failure)
     worker, model = breaker_names(state, progress.worker)
     name = {"network": model, "timeout": model, "logic": worker}.get(event.failure.kind)
@@ -103,7 +106,7 @@ def breaker_names(state: RunState, worker: str) -> tuple[str, str]:
 
 def judge(state: RunState, progress: Progress, failure: ev.Failure) -> None:
     for step in (progress.steps or {}).values():
-        if step.effect == "effect" and step.result is not None:  # the next attempt must not do it again
+        if step.effect == "effect" and step.result is not None and step.good:  # the next attempt must not do it again
             progress.effects = {**(progress.effects or {}), step.request: step.result}
     progress.failure, progress.steps = failure, None
     progress.failures += 1
@@ -163,6 +166,15 @@ def interrupt(state: RunState, progress: Progress) -> None:
         enqueue(state, progress)
 
 
+def call_judged(state: RunState, progress: Progress, event: ev.InputAnswered) -> None:
+    """A person allowed a call or did not: the attempt goes on where it was, knowing which."""
+    assert progress.failure is not None, "it said what it wants to call"
+    refusal = "" if event.verdict == "approve" else event.feedback or "a person did not allow it"
+    progress.answers = {**(progress.answers or {}), progress.failure.message: refusal}
+    progress.failure, progress.redo = None, True
+    enqueue(state, progress)
+
+
 def doubt_resolved(state: RunState, progress: Progress, event: ev.InputAnswered) -> None:
     """A person said what became of an effect."""
     if event.verdict == "done":
@@ -172,15 +184,3 @@ def doubt_resolved(state: RunState, progress: Progress, event: ev.InputAnswered)
         enqueue(state, progress)
     else:
         settle(state, progress, Status.FAILED)
-
-
-def jitter(state: RunState, *parts: object) -> float:
-    """A number in [0, 1) that depends on nothing but the run's seed and what it is for."""
-    text = "/".join(map(str, (state.requested.seed, *parts)))
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") / 2**64
-
-
-def backoff(state: RunState, failures: int, *parts: object) -> Seconds:
-    """The wait after this many failures: full jitter under a ceiling that doubles."""
-    retry = state.requested.policy.retry
-    return jitter(state, *parts, failures) * min(retry.ceiling, retry.base * 2 ** min(failures, 32))

@@ -12,6 +12,7 @@ from chargehand.core.state import Desk, Progress, RunState, Status, Work, enqueu
 from chargehand.terms import events as ev
 from chargehand.terms.breaker import forget_probe
 from chargehand.terms.budget import NOTHING, Amount, Ledger
+from chargehand.terms.chance import backoff
 from chargehand.terms.plan import NO_TASK, Plan, TaskId
 
 
@@ -101,7 +102,7 @@ def _supervision_failed(state: RunState, event: ev.SupervisionFailed) -> None:
     desk.failures += 1
     desk.feedback, desk.next = event.findings, "rejected" if event.findings else "failed"
     if not event.findings:
-        wait = attempts.backoff(state, desk.failures, event.duty, event.number)
+        wait = backoff(state.requested.seed, state.requested.policy.retry, desk.failures, event.duty, event.number)
         desk.timer = state.at + max(wait, event.failure.retry_after)
 
 
@@ -113,6 +114,7 @@ def _tasks_added(state: RunState, event: ev.TasksAdded) -> None:
         state.closed, state.wake = event.closed, event.wake
         state.planning.next = None if event.closed else "more"
     state.combine = event.combine or state.combine
+    state.unserved += event.unserved
     if event.tasks:
         state.approved = not state.requested.policy.approve
     add(state, event.tasks)
@@ -157,7 +159,7 @@ def _task_failed(state: RunState, event: ev.TaskFailed) -> None:
     progress = state.tasks[event.task]
     for pending in (state.judged, state.joinable, state.expandable):
         pending.pop(event.task, None)
-    progress.failure = event.failure
+    progress.failure, state.starved = event.failure, state.starved or event.failure.kind == "budget"
     settle(state, progress, Status.FAILED)
 
 
@@ -225,8 +227,8 @@ def _run_ended(state: RunState, event: ev.RunEnded) -> None:
 
 
 def _input_requested(state: RunState, event: ev.InputRequested) -> None:
-    state.input, state.asked = event, event.number
-    if event.what == "effect":
+    state.input, state.asked, state.asked_at = event, event.number, state.at
+    if event.what != "plan":
         state.judged.pop(event.task, None)
         state.tasks[event.task].status = Status.ASKING
 
@@ -234,9 +236,12 @@ def _input_requested(state: RunState, event: ev.InputRequested) -> None:
 def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
     asked = state.input
     assert asked is not None, "admit lets nobody answer what was not asked"
-    state.input = None
-    if asked.what == "effect":
-        attempts.doubt_resolved(state, state.tasks[asked.task], event)
+    state.input, waited = None, state.at - state.asked_at
+    state.work_until += waited  # the time a person takes is not the run's
+    state.requested = structs.replace(state.requested, deadline=state.requested.deadline + waited)
+    if asked.what != "plan":
+        resolve = attempts.call_judged if asked.what == "tool" else attempts.doubt_resolved
+        resolve(state, state.tasks[asked.task], event)
     elif event.verdict == "approve":
         state.approved = True
     else:
@@ -260,10 +265,6 @@ def _pause_set(state: RunState, event: ev.PauseSet) -> None:
 
 def _cancel_requested(state: RunState, event: ev.CancelRequested) -> None:
     state.cancel = event
-
-
-def _nothing(_state: RunState, _event: ev.Noted) -> None:
-    pass
 
 
 FOLDS: dict[type, Callable[[RunState, Any], None]] = {
@@ -292,6 +293,6 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     ev.CancelRequested: _cancel_requested,
     ev.TimeRanOut: _time_ran_out,
     ev.RunEnded: _run_ended,
-    ev.Noted: _nothing,
+    **dict.fromkeys((ev.Noted, ev.PromptSent), lambda _state, _event: None),
 }
 """One fold for each event; a test holds it against the union."""

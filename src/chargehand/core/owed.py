@@ -8,7 +8,7 @@ from chargehand.core.state import RunState, Step, Work
 from chargehand.core.view import Input, gaps, inputs, results
 from chargehand.terms.breaker import next_change
 from chargehand.terms.events import Finding, Gap
-from chargehand.terms.plan import Task
+from chargehand.terms.plan import Combine, Task
 from chargehand.terms.policy import Instant
 
 
@@ -33,8 +33,9 @@ class Brief(Struct, frozen=True, gc=False):
     """What somebody needs to know to do one piece of work, and nothing else.
 
     `inputs` are a task's inputs for an attempt, and every result there is for an answer. `steps` were recorded by this
-    attempt before a crash, `effects` (by request) by earlier attempts: neither is done again. For planning, `tasks` are
-    what the plan holds already, `findings` what was wrong with the last proposal, `gaps` what is still missing, and
+    attempt before a crash, `effects` (by request) by earlier attempts: neither is done again. `answers` say of
+    calls that need a person's leave why they may not be made (empty: they may). `tasks` are what the plan holds; for
+    planning, `findings` what was wrong with the last proposal, `gaps` what is still missing, and
     `replan` says that closing them is what is asked for.
     """
 
@@ -47,29 +48,30 @@ class Brief(Struct, frozen=True, gc=False):
     steps: dict[int, Step] | None = None
     effects: dict[str, Raw] | None = None
     failure: str = ""
+    answers: dict[str, str] | None = None
     tasks: tuple[Task, ...] = ()
     findings: tuple[Finding, ...] = ()
     gaps: tuple[Gap, ...] = ()
     replan: bool = False
+    combine: Combine = "merge"
 
 
 def brief(state: RunState, work: Work) -> Brief:
     """The brief for one piece of owed work."""
     goal = state.requested.goal
-    if work.kind == "plan":
-        desk = state.planning
-        tasks = tuple(one.task for one in state.tasks.values())
-        missing = tuple(one for one in gaps(state) if one.status != "unfinished")
+    if work.kind in ("plan", "answer"):
+        desk = state.planning if work.kind == "plan" else state.answering
+        tasks = tuple(one.task for one in state.tasks.values() if one.mother is None)
+        missing = tuple(one for one in gaps(state) if work.kind == "answer" or one.status != "unfinished")
         return Brief(
             work, goal, desk.timer, inputs=results(state), tasks=tasks, findings=desk.feedback, gaps=missing,
-            replan=state.replans > 0,
+            replan=state.replans > 0, combine=state.combine,
         )  # fmt: skip
-    if work.kind == "answer":
-        return Brief(work, goal, state.answering.timer, inputs=results(state), gaps=gaps(state))
     progress = state.tasks[work.task]
     failure = progress.failure.message if progress.failure is not None else ""
     instruction = progress.instruction or progress.task.instruction
     given = inputs(state, progress)
     return Brief(
-        work, goal, progress.timer, progress.worker, instruction, given, progress.steps, progress.effects, failure
-    )
+        work, goal, progress.timer, progress.worker, instruction, given, progress.steps, progress.effects, failure,
+        progress.answers,
+    )  # fmt: skip

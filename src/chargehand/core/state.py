@@ -16,14 +16,7 @@ from chargehand.terms.budget import NOTHING, Amount, Ledger
 from chargehand.terms.plan import NO_TASK, Combine, Need, Task, TaskId
 from chargehand.terms.policy import Instant
 from chargehand.terms.roster import Agent, Match, fits
-
-
-class Work(Struct, frozen=True, gc=False, order=True, cache_hash=True):
-    """One thing the runtime must be doing: an attempt, or a duty of the supervisor."""
-
-    kind: Literal["attempt", "plan", "refine", "answer"]
-    task: TaskId
-    number: int
+from chargehand.terms.work import Work
 
 
 class Status(Enum):
@@ -87,6 +80,7 @@ class Progress(Struct):
     held: Amount = NOTHING
     steps: dict[int, Step] | None = None
     effects: dict[str, Raw] | None = None  # what was done in the world by earlier attempts, by request
+    answers: dict[str, str] | None = None  # why a person did not allow a call, by call; empty: it is allowed
     taken: tuple[TaskId, ...] | None = None
     mother: "Progress | None" = None
     index: int = -1
@@ -136,6 +130,7 @@ class RunState(Struct):
     tasks: dict[TaskId, Progress] = {}
     ordered: list[Progress] = []
     combine: Combine = "merge"
+    unserved: tuple[str, ...] = ()
     closed: bool = False
     wake: Literal["any", "all"] = "all"
     round: int = 0
@@ -157,6 +152,7 @@ class RunState(Struct):
     fresh: int = 0  # settled since the planner was last asked
     offers: dict[str, tuple[str, ev.Offer]] = {}
     asked: int = 0
+    asked_at: Instant = 0.0
     input: ev.InputRequested | None = None
     paused: bool = False
     cancel: ev.CancelRequested | None = None

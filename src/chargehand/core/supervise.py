@@ -38,8 +38,9 @@ def _plan(state: RunState, now: Instant, why: ev.Why) -> ev.Event | None:
         return None
     broke = not state.ledger.covers(state.requested.roster.supervision, keep=state.requested.budget.floor)
     if desk.failures >= state.requested.policy.limits.plans or broke:
-        if state.tasks:  # what there is must do
-            return ev.TasksAdded(desk.number, (), closed=True)
+        if state.tasks:  # what there is must do; who may have left something out says so
+            lost = () if state.replans else ("the plan was never finished, so parts of this may have been left out",)
+            return ev.TasksAdded(desk.number, (), closed=True, unserved=lost)
         return ev.RunEnded("failed", "budget" if broke else "no_plan")
     return _started(state, "plan", now, why) if now >= desk.timer else None
 

@@ -1,9 +1,9 @@
 """A failed attempt: again, better, by another, or not at all."""
 
-from chargehand.core.attempts import backoff
 from chargehand.core.state import Progress, RunState, line_of
 from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING
+from chargehand.terms.chance import backoff
 from chargehand.terms.policy import Instant
 
 
@@ -11,8 +11,9 @@ def verdict(state: RunState, progress: Progress, now: Instant) -> ev.Event | Non
     """What becomes of a failed task; None while somebody else's question is being asked."""
     failure, policy, task = progress.failure, state.requested.policy, progress.task.id
     assert failure is not None, "only failed tasks are judged"
-    if failure.kind == "uncertain" and policy.uncertain == "ask":
-        return ev.InputRequested(state.asked + 1, "effect", task) if state.input is None else None
+    if failure.kind == "approval" or (failure.kind == "uncertain" and policy.uncertain == "ask"):
+        what, text = ("tool", failure.message) if failure.kind == "approval" else ("effect", "")
+        return ev.InputRequested(state.asked + 1, what, task, text) if state.input is None else None
     if failure.kind in ("uncertain", "budget", "deadline"):
         return ev.TaskFailed(task, failure)
     allowed = policy.retry.fallback_attempts if progress.tried else policy.retry.attempts
@@ -22,7 +23,8 @@ def verdict(state: RunState, progress: Progress, now: Instant) -> ev.Event | Non
         other = next((one for one in line_of(state, progress.task) if one in state.agents and one not in gone), None)
         return ev.RetryScheduled(task, now, other) if other else ev.TaskFailed(task, failure)
     if failure.kind != "logic":
-        wait = max(backoff(state, progress.failures, task, progress.attempt), failure.retry_after)
+        wait = backoff(state.requested.seed, policy.retry, progress.failures, task, progress.attempt)
+        wait = max(wait, failure.retry_after)
         return ev.RetryScheduled(task, now + wait)
     return _refinement(state, progress, now) or ev.RetryScheduled(task, now)
 

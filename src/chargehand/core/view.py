@@ -1,21 +1,14 @@
 """What a task and a run look like to those who work on them: inputs, results and gaps, read off the state."""
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from chargehand.core.state import Progress, RunState, Status
 from chargehand.terms.events import Gap
-from chargehand.terms.plan import TaskId, needs
+from chargehand.terms.plan import NO_TASK, TaskId, needs
+from chargehand.terms.work import Input
 
 _LIST = msgspec.json.Decoder(list[Raw])
-
-
-class Input(Struct, frozen=True, gc=False):
-    """What one needed task delivers: a value, a gap, or (a list with holes) both."""
-
-    task: TaskId
-    value: Raw | None
-    gaps: tuple[Gap, ...] = ()
 
 
 def inputs(state: RunState, progress: Progress) -> tuple[Input, ...]:
@@ -77,10 +70,11 @@ def gap(progress: Progress) -> Gap:
 def gaps(state: RunState) -> tuple[Gap, ...]:
     """Every task the answer has to do without, unless another one that replaces it was done."""
     missing = [one for one in state.tasks.values() if one.status is not Status.DONE]
+    unserved = tuple(Gap(NO_TASK, "unserved", "unserved", text) for text in state.unserved)
     if not missing:
-        return ()
+        return unserved
     replaced = {one.task.replaces for one in state.tasks.values() if one.status is Status.DONE and one.task.replaces}
-    return tuple(gap(one) for one in missing if one.task.id not in replaced)
+    return unserved + tuple(gap(one) for one in missing if one.task.id not in replaced)
 
 
 def results(state: RunState) -> tuple[Input, ...]:

@@ -8,6 +8,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+import msgspec
+from msgspec import Raw
+
 from chargehand.agents.crew import Crew
 from chargehand.core.admit import admit
 from chargehand.core.decide import decide
@@ -15,16 +18,20 @@ from chargehand.core.fold import fold
 from chargehand.core.owed import brief, wake_at
 from chargehand.core.state import RunState, Work
 from chargehand.errors import ChargehandError, PlanInvalid, Refused, StoreUnavailable
+from chargehand.models.messages import Message
 from chargehand.runtime.clock import Clock
 from chargehand.runtime.hand import perform
-from chargehand.stores.codec import encode
+from chargehand.stores.codec import check
 from chargehand.stores.journal import Journal, Lease
+from chargehand.stores.memory import MemoryJournal
 from chargehand.terms import events as ev
 
 logger = logging.getLogger(__name__)
 
 Listener: TypeAlias = Callable[[str, Sequence[ev.Entry]], None]
+Whisper: TypeAlias = Callable[[str, Work, str], None]
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
+_ENCODER = msgspec.json.Encoder()
 
 
 class Drive:
@@ -38,6 +45,7 @@ class Drive:
         state: RunState,
         clock: Clock,
         listener: Listener | None = None,
+        whisper: Whisper | None = None,
         *,
         unwritten: Sequence[ev.Entry] = (),
     ) -> None:
@@ -48,6 +56,13 @@ class Drive:
         self._lease = lease
         self._clock = clock
         self._listener = listener
+        self._whisper = whisper
+        self.heard = whisper is not None
+        self._now = journal.append_now if isinstance(journal, MemoryJournal) and journal.instant else None
+        self._trouble: ChargehandError | None = None
+        self._held: list[asyncio.Future[None]] = []
+        self._short: list[asyncio.Future[None]] = []
+        self._told: dict[str, int] = {}
         self._inbox: list[tuple[ev.Event, asyncio.Future[None] | None]] = []
         self._unwritten = list(unwritten)
         self._urgent = bool(unwritten)
@@ -65,15 +80,60 @@ class Drive:
 
     async def ask(self, report: ev.Event) -> None:
         """Report something and wait until it is journaled; Refused if it does not fit, NotJson if it cannot be kept."""
-        encode(report)
+        check(report)
+        if self._now is not None and isinstance(report, ev.StepStarted | ev.StepFinished):
+            self._record(admit(self.state, report), max(self._clock(), self.state.at))
+            self._write_now()
+            return
         future = asyncio.get_running_loop().create_future()
         self._inbox.append((report, future))
         self._ring()
         await future
 
-    def note(self, event: ev.Noted) -> None:
+    def put(self, report: ev.StepStarted) -> None:
+        """Report a step that nobody waits for: it is written soon. Refused, at once, if it does not fit."""
+        if not report.name.isascii():  # of all it says, only this comes from outside
+            check(report)
+        self._record(admit(self.state, report), max(self._clock(), self.state.at))
+        if self._now is None or self._listener is not None:
+            self._ring()
+
+    def abridged(self, messages: Sequence[Message]) -> Raw:
+        """Messages as JSON for the next entry; a first one that an entry has already is only named."""
+        first = self._told.setdefault(messages[0].text, self.state.seq + 1)
+        if first <= self.state.seq:
+            messages = (Message(messages[0].role, f"(as in entry {first})"), *messages[1:])
+        return Raw(_ENCODER.encode(messages))
+
+    def say(self, work: Work, text: str) -> None:
+        """Show a piece of text as it comes; it is not kept."""
+        if self._whisper is None:
+            return
+        try:
+            self._whisper(self.run, work, text)
+        except Exception:  # an onlooker's mistake must not end what it looks at
+            logger.exception("the listener of run %s failed", self.run)
+
+    async def planned(self) -> None:
+        """Wait while a plan is being written: until it is whole, nothing is done that cannot be undone."""
+        while self.state.planning.open:
+            future = asyncio.get_running_loop().create_future()
+            self._held.append(future)
+            await future
+
+    async def refunded(self) -> bool:
+        """Wait until a call under way has given back what it does not need; False if there is none to wait for."""
+        if not _spending(self.state):
+            return False
+        future = asyncio.get_running_loop().create_future()
+        self._short.append(future)
+        await future
+        return True
+
+    def note(self, event: ev.Noted | ev.PromptSent) -> None:
         """Write this along with whatever is written next."""
-        encode(event)
+        if isinstance(event, ev.Noted):  # a prompt is JSON already, and too long to be kept twice while it waits
+            check(event)
         urgent = self._urgent
         self._record(event, max(self._clock(), self.state.at))
         self._urgent = urgent
@@ -98,6 +158,8 @@ class Drive:
     async def _loop(self, jobs: asyncio.TaskGroup, *, wait_for_input: bool) -> None:
         state = self.state
         while True:
+            if self._trouble is not None:
+                raise self._trouble
             now = max(self._clock(), state.at)
             self._take_in(now)
             while found := decide(state, now):
@@ -106,6 +168,8 @@ class Drive:
             if self._urgent:
                 await self._write()
             self._align(jobs)
+            if self._held and not state.planning.open:
+                _release(self._held)
             if state.ended is not None:
                 return
             if not wait_for_input and self._stuck_without_a_person():
@@ -134,8 +198,24 @@ class Drive:
     def _record(self, event: ev.Event, now: float) -> None:
         entry = ev.Entry(self.state.seq + 1, now, event)
         fold(self.state, entry)
+        if self._short and isinstance(event, ev.Paid):
+            _release(self._short)
         self._unwritten.append(entry)
         self._urgent = True
+
+    def _write_now(self) -> None:
+        """Write without waiting, which some journals can; steps let nothing follow but what money they set free."""
+        assert self._now is not None, "asked only of a journal that can"
+        entries, self._unwritten, self._urgent = self._unwritten, [], False
+        try:
+            self._now(self._lease, entries)
+        except ChargehandError as error:  # not this worker's fault: the run itself must hear of it
+            self._trouble = error
+            self._ring()
+            raise Refused(f"run {self.run!r} cannot be written: {error}") from error
+        self._announce(entries)
+        if self.state.ledger.capped:
+            self._ring()
 
     async def _write(self) -> None:
         entries, self._unwritten, self._urgent = self._unwritten, [], False
@@ -151,10 +231,7 @@ class Drive:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
         if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            for future in waiting:
-                if not future.done():
-                    future.set_result(None)
+            _release(self._waiting)
         self._announce(entries)
 
     def _announce(self, entries: Sequence[ev.Entry]) -> None:
@@ -176,7 +253,7 @@ class Drive:
         state.touched.clear()
 
     async def _wait(self, decided: float) -> None:
-        if self._inbox:
+        if self._inbox or self._urgent:
             return
         loop = asyncio.get_running_loop()
         at = wake_at(self.state, decided)  # not the present: writing took time, and something may have come due
@@ -205,3 +282,16 @@ class Drive:
         for future in unheard:
             if not future.done():
                 future.set_exception(Refused(f"run {self.run!r} is no longer driven here"))
+
+
+def _release(waiting: list[asyncio.Future[None]]) -> None:
+    released, waiting[:] = list(waiting), []
+    for future in released:
+        if not future.done():
+            future.set_result(None)
+
+
+def _spending(state: RunState) -> bool:
+    """Whether a call is under way that may give money back."""
+    steps = (step for work in state.owing if work.task for step in (state.tasks[work.task].steps or {}).values())
+    return bool(state.planning.open or state.answering.open) or any(step.result is None for step in steps)

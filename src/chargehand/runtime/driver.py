@@ -13,7 +13,7 @@ from chargehand.core.state import RunState, Status
 from chargehand.core.view import gaps
 from chargehand.errors import Invalid, PlanInvalid, Refused, StoreUnavailable
 from chargehand.runtime.clock import Clock, steady
-from chargehand.runtime.drive import Drive, Listener
+from chargehand.runtime.drive import Drive, Listener, Whisper
 from chargehand.stores.journal import Journal, Lease
 from chargehand.terms import budget as budgets
 from chargehand.terms import events as ev
@@ -83,7 +83,10 @@ def checked(request: ev.RunRequested, now: float) -> ev.RunRequested:
 
 
 class Driver:
-    """Runs of one process on one journal. `wall` and `ticks` are its clocks; `listener` hears every written entry."""
+    """Runs of one process on one journal.
+
+    `wall` and `ticks` are its clocks; `listener` hears every written entry, `whisper` text as it comes, unkept.
+    """
 
     def __init__(
         self,
@@ -93,11 +96,12 @@ class Driver:
         wall: Clock = time.time,
         ticks: Clock = time.monotonic,
         listener: Listener | None = None,
+        whisper: Whisper | None = None,
     ) -> None:
         self._journal = journal
         self._crew = crew
         self._steady: Callable[[float], Clock] = lambda least: steady(wall, ticks, least=least)
-        self._listener = listener
+        self._heard = (listener, whisper)
         self._under_way: dict[str, Drive] = {}
         self._unreleased: set[str] = set()
 
@@ -110,7 +114,7 @@ class Driver:
         first = ev.Entry(1, now, checked(request, now))
         lease = await self._claim(run, new=True)
         try:
-            drive = Drive(self._journal, self._crew, lease, begin(first), clock, self._listener, unwritten=[first])
+            drive = Drive(self._journal, self._crew, lease, begin(first), clock, *self._heard, unwritten=[first])
             return await self._drive(drive, lease, also, wait_for_input=wait_for_input)
         finally:
             await self._release(lease)
@@ -123,7 +127,7 @@ class Driver:
             if state.ended is not None:
                 raise Refused(f"run {run!r} has ended ({state.ended.ending}); fork it to do some of it again")
             more = (ev.RunResumed(lease.epoch), *also)
-            drive = Drive(self._journal, self._crew, lease, state, self._steady(state.at), self._listener)
+            drive = Drive(self._journal, self._crew, lease, state, self._steady(state.at), *self._heard)
             return await self._drive(drive, lease, more, wait_for_input=wait_for_input)
         finally:
             await self._release(lease)

@@ -2,19 +2,21 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 import msgspec
+from msgspec import Raw
 
 from chargehand.agents.crew import Crew, Done, Proposal, WorkFailed
 from chargehand.core.owed import Brief
 from chargehand.core.state import Work
 from chargehand.errors import NotJson, Refused
-from chargehand.stores.codec import encode
+from chargehand.models.messages import Message
+from chargehand.stores.codec import check
 from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.events import Effect
-from chargehand.terms.plan import Task, digest
+from chargehand.terms.plan import Finding, Task, digest
 from chargehand.terms.value import decode_value, encode_value
 
 
@@ -23,12 +25,23 @@ class Line(Protocol):
 
     run: str
     crew: Crew
+    heard: bool
 
     def tell(self, report: ev.Event) -> None: ...
 
     async def ask(self, report: ev.Event) -> None: ...
 
-    def note(self, event: ev.Noted) -> None: ...
+    def put(self, report: ev.StepStarted) -> None: ...
+
+    def note(self, event: ev.Noted | ev.PromptSent) -> None: ...
+
+    def abridged(self, messages: Sequence[Message]) -> Raw: ...
+
+    def say(self, work: Work, text: str) -> None: ...
+
+    async def planned(self) -> None: ...
+
+    async def refunded(self) -> bool: ...
 
 
 async def perform(line: Line, work: Work, brief: Brief) -> None:
@@ -36,7 +49,7 @@ async def perform(line: Line, work: Work, brief: Brief) -> None:
     try:
         report = await _VERBS[work.kind](line, work, brief, _Hand(line, work, brief))
     except WorkFailed as error:
-        report = _failed(work, error.failure, error.used)
+        report = _failed(work, error.failure, error.used, error.findings)
     except asyncio.CancelledError:
         job = asyncio.current_task()
         if job is None or job.cancelling():
@@ -50,7 +63,7 @@ async def perform(line: Line, work: Work, brief: Brief) -> None:
 def _kept(work: Work, report: ev.Event) -> ev.Event:
     """The report if it can be written; else the failure of whoever made it."""
     try:
-        encode(report)
+        check(report)
     except NotJson as error:
         return _failed(work, ev.Failure("logic", f"what came of it cannot be kept: {error}: {ascii(report)[:500]}"))
     return report
@@ -68,10 +81,12 @@ def _blame(error: Exception) -> ev.Failure:
     return ev.Failure("logic", f"{type(error).__name__}: {error}")
 
 
-def _failed(work: Work, failure: ev.Failure, used: Amount | None = None) -> ev.Event:
+def _failed(
+    work: Work, failure: ev.Failure, used: Amount | None = None, findings: tuple[Finding, ...] = ()
+) -> ev.Event:
     if work.kind == "attempt":
         return ev.AttemptFailed(work.task, work.number, failure, used)
-    return ev.SupervisionFailed(work.kind, work.number, failure, work.task, used=used)
+    return ev.SupervisionFailed(work.kind, work.number, failure, work.task, findings, used)
 
 
 _PROPOSALS = msgspec.json.Decoder(Proposal)
@@ -89,7 +104,10 @@ async def _attempt(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Ev
 
 async def _plan(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Event:
     found = _proposal(await line.crew.plan(brief, hand))
-    return ev.TasksAdded(work.number, found.tasks, found.combine, closed=found.closed, wake=found.wake, used=found.used)
+    return ev.TasksAdded(
+        work.number, found.tasks, found.combine, closed=found.closed, wake=found.wake, used=found.used,
+        unserved=found.unserved,
+    )  # fmt: skip
 
 
 async def _refine(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Event:
@@ -105,7 +123,16 @@ async def _answer(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Eve
 _VERBS = {"attempt": _attempt, "plan": _plan, "refine": _refine, "answer": _answer}
 
 
+_Shape = TypeVar("_Shape")
+
+
+def _shaped(result: Raw, shape: type[_Shape]) -> _Shape:
+    return cast("_Shape", decode_value(result)) if shape is object else msgspec.json.decode(result, type=shape)
+
+
 class _Hand:
+    __slots__ = ("_effects", "_line", "_number", "_recorded", "_work")
+
     def __init__(self, line: Line, work: Work, brief: Brief) -> None:
         self._line = line
         self._work = work
@@ -121,30 +148,43 @@ class _Hand:
         request: str = "",
         effect: Effect = "read",
         reserve: Amount = NOTHING,
-    ) -> object:
+        shape: type[_Shape] = object,
+    ) -> _Shape:
         if self._work.kind != "attempt":
             raise Refused("only attempts record steps")
         asked = digest(name, request)
         if effect == "effect" and asked in self._effects:
-            return decode_value(self._effects[asked])
+            return _shaped(self._effects[asked], shape)
         task, attempt = self._work.task, self._work.number
         self._number += 1
         recorded = self._recorded.get(self._number)
         if recorded is not None and recorded.result is not None and recorded.request == asked:
-            return decode_value(recorded.result)
+            return _shaped(recorded.result, shape)
         if recorded is not None:
             self._diverge()
-            return await self.step(name, call, request=request, effect=effect, reserve=reserve)
+            return await self.step(name, call, request=request, effect=effect, reserve=reserve, shape=shape)
         number = self._number
         held = None if reserve == NOTHING else reserve
-        try:
-            await self._line.ask(ev.StepStarted(task, attempt, number, name, effect, asked, held))
-        except Refused as error:
-            raise WorkFailed(ev.Failure("budget", str(error))) from error
+        started = ev.StepStarted(task, attempt, number, name, effect, asked, held)
+        if effect == "read" and held is None:  # neither acts nor costs: nobody need wait until it is on disk
+            self._line.put(started)
+        else:
+            await self._begin(started)
         done = await call(f"{self._line.run}/{task}/{attempt}/{number}")
         result = encode_value(done.value)
-        await self._line.ask(ev.StepFinished(task, attempt, number, result, used=done.used))
-        return decode_value(result)
+        await self._line.ask(ev.StepFinished(task, attempt, number, result, done.good, done.used))
+        return _shaped(result, shape)
+
+    async def _begin(self, started: ev.StepStarted) -> None:
+        """Record a step before it is made. Where the money does not reach, what others give back is waited for."""
+        if started.effect != "read":
+            await self._line.planned()
+        while True:
+            try:
+                return await self._line.ask(started)
+            except Refused as error:
+                if not await self._line.refunded():
+                    raise WorkFailed(ev.Failure("budget", str(error))) from error
 
     def _diverge(self) -> None:
         """It asks for something else this time: of what was recorded only the effects count, which stay done."""
@@ -161,3 +201,14 @@ class _Hand:
 
     def note(self, text: str) -> None:
         self._line.note(ev.Noted(text, self._work.task, self._work.number))
+
+    def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
+        work = self._work
+        self._line.note(ev.PromptSent(work.kind, work.number, model, self._line.abridged(messages), work.task, tools))
+
+    @property
+    def heard(self) -> bool:
+        return self._line.heard
+
+    def say(self, text: str) -> None:
+        self._line.say(self._work, text)

@@ -10,6 +10,7 @@ import msgspec
 
 from chargehand.errors import Corrupt, NotJson
 from chargehand.terms.events import VERSIONS, Entry, Event
+from chargehand.terms.policy import Instant
 
 Upcast = Callable[[dict[str, object]], dict[str, object]]
 
@@ -38,8 +39,25 @@ def version_of(event: Event) -> int:
     return VERSIONS.get(TAGS[type(event)], 1)
 
 
+_CHECKED: dict[int, tuple[Event, bytes]] = {}  # bodies that wait to be written; an event never changes
+_MOST_CHECKED = 1024
+
+
+def check(event: Event) -> None:
+    """Raise NotJson for an event that cannot be written; the body of one that can is kept for `encode`."""
+    body = _body(event)
+    if len(_CHECKED) >= _MOST_CHECKED:
+        _CHECKED.clear()
+    _CHECKED[id(event)] = (event, body)
+
+
 def encode(event: Event) -> bytes:
     """The event's body, read back once: what could not be read again must not be written."""
+    kept = _CHECKED.pop(id(event), None)
+    return kept[1] if kept is not None and kept[0] is event else _body(event)
+
+
+def _body(event: Event) -> bytes:
     try:
         body = _ENCODER.encode(event)
         if _DECODER.decode(body) == event:
@@ -75,8 +93,19 @@ def upcast(kind: str, version: int, body: bytes, *, run: str, seq: int) -> Event
         raise _unreadable(kind, version, run, seq, str(error)) from error
 
 
+class _Written(msgspec.Struct, frozen=True, gc=False):
+    """An entry whose event is encoded already; it looks the same."""
+
+    seq: int
+    at: Instant
+    event: msgspec.Raw
+
+
 def encode_entry(entry: Entry) -> bytes:
     """An entry whole, in its present shape only: for keeping in memory."""
+    kept = _CHECKED.pop(id(entry.event), None)
+    if kept is not None and kept[0] is entry.event:
+        return _ENCODER.encode(_Written(entry.seq, entry.at, msgspec.Raw(kept[1])))
     try:
         body = _ENCODER.encode(entry)
         if _ENTRY_DECODER.decode(body) == entry:

@@ -23,6 +23,12 @@ class _Stream(Struct, eq=False):
 
 
 class MemoryJournal:
+    instant = True
+    """Whether `append_now` may stand in for `append`: nothing has to be waited for."""
+
+    def __init_subclass__(cls) -> None:
+        cls.instant = cls.instant and "append" not in vars(cls)
+
     def __init__(self, blobs: Blobs | None = None) -> None:
         self._blobs = MemoryBlobs() if blobs is None else blobs
         self._streams: dict[str, _Stream] = {}
@@ -37,6 +43,10 @@ class MemoryJournal:
         return Lease(run, stream.epoch, len(stream.bodies))
 
     async def append(self, lease: Lease, entries: Sequence[Entry]) -> None:
+        self.append_now(lease, entries)
+
+    def append_now(self, lease: Lease, entries: Sequence[Entry]) -> None:
+        """The same, for callers who cannot wait."""
         if not entries:
             return
         check_numbers(lease.run, entries)

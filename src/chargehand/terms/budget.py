@@ -60,6 +60,8 @@ class Ledger(Struct):
     def covers(self, amount: Amount, *, keep: Amount = NOTHING) -> bool:
         """Whether this much more may be reserved while `keep` stays untouched."""
         budget = self.budget
+        if not self.capped:
+            return True
         return (
             _room(budget.tokens, self.tokens + self.held_tokens, amount.tokens, keep.tokens)
             and _room(budget.micros, self.micros + self.held_micros, amount.micros, keep.micros)

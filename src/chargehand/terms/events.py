@@ -80,7 +80,10 @@ class CancelRequested(_Fact, frozen=True, tag="run.cancel_requested"):
 
 
 class TasksAdded(_Fact, frozen=True, tag="plan.grown"):
-    """`done`: this round of planning is over. `closed`: so is the plan. `wake`: when to ask for more if it is not."""
+    """`done`: this round of planning is over. `closed`: so is the plan. `wake`: when to ask for more if it is not.
+
+    `unserved`: the parts of the request that nobody here can do anything about, in words.
+    """
 
     number: int
     tasks: tuple[Task, ...]
@@ -90,18 +93,20 @@ class TasksAdded(_Fact, frozen=True, tag="plan.grown"):
     wake: Literal["any", "all"] = "all"
     used: Amount | None = None
     warnings: tuple[Finding, ...] = ()
+    unserved: tuple[str, ...] = ()
 
 
 class InputRequested(_Fact, frozen=True, tag="input.requested"):
-    """A person is asked: to approve the plan, or what became of an effect."""
+    """A person is asked: to approve the plan or a call (`text` is the call itself), or what became of an effect."""
 
     number: int
-    what: Literal["plan", "effect"]
+    what: Literal["plan", "effect", "tool"]
     task: TaskId = NO_TASK
+    text: str = ""
 
 
 class InputAnswered(_Fact, frozen=True, tag="input.answered"):
-    """For a plan: approve, edit (with a plan) or reject. For an effect: done (with its result), again or fail."""
+    """Plans: approve, edit (with a plan), reject. Calls: approve, reject. Effects: done (with result), again, fail."""
 
     number: int
     verdict: Literal["approve", "edit", "reject", "done", "again", "fail"]
@@ -243,6 +248,17 @@ class RunEnded(_Fact, frozen=True, tag="run.ended"):
     gaps: tuple[Gap, ...] = ()
 
 
+class PromptSent(_Fact, frozen=True, tag="prompt.sent"):
+    """What a model was first told for a piece of work; what followed are its steps. It decides nothing."""
+
+    duty: Literal["attempt", "plan", "refine", "answer"]
+    number: int
+    model: str
+    messages: Raw
+    task: TaskId = NO_TASK
+    tools: tuple[str, ...] = ()
+
+
 class Noted(_Fact, frozen=True, tag="noted"):
     """Something worth showing that decides nothing; it rides along with the next write."""
 
@@ -252,7 +268,7 @@ class Noted(_Fact, frozen=True, tag="noted"):
 
 
 Event: TypeAlias = (
-    RunRequested | ResultsOffered | RunResumed | PauseSet | CancelRequested | TimeRanOut | RunEnded | Noted
+    RunRequested | ResultsOffered | RunResumed | PauseSet | CancelRequested | TimeRanOut | RunEnded | Noted | PromptSent
     | SupervisionStarted | SupervisionFailed | TasksAdded | InputRequested | InputAnswered | AnswerWritten
     | AttemptStarted | StepStarted | StepFinished | AttemptSucceeded | AttemptFailed
     | RetryScheduled | BackoffEnded | TaskRefined | TaskExpanded | TaskJoined | ResultReused | TaskFailed | TaskSkipped

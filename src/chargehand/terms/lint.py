@@ -157,18 +157,23 @@ class _Look(Struct):
 
     def over_words(self) -> None:
         bags: dict[int, frozenset[str]] = {}
-        asked: dict[tuple[object, ...], dict[str, int]] = {}
+        asked: dict[tuple[object, ...], tuple[dict[str, int], dict[str, list[int]]]] = {}
         for at, task in enumerate(self.tasks):
             text = task.instruction
             said = text.translate(_PLAIN).split() if text.isascii() else _SIGN.findall(text.lower())
             if len(said) < 3 or _VAGUE.issuperset(said):
                 self.add("vague_instruction" if text.strip() else "empty_instruction", at, "instruction")
-            rivals = asked.setdefault((task.worker, task.match, task.after, task.for_each), {})
+            rivals, places = asked.setdefault((task.worker, task.match, task.after, task.for_each), ({}, {}))
             twin = rivals.setdefault(" ".join(said), at)
             if len(self.tasks) <= 2000:
                 bags[at] = frozenset(said) - _STOP
             if len(self.tasks) <= 200 and twin == at:
-                twin = next((other for other in rivals.values() if other != at and _alike(bags[at], bags[other])), at)
+                # tasks that are alike differ in at most a fifth of their words, so they share one of the rarest
+                lists = sorted([places.setdefault(word, []) for word in bags[at]], key=len)
+                near = [other for found in lists[: len(lists) // 5 + 1] for other in found]
+                twin = next((other for other in near if _alike(bags[at], bags[other])), at)
+                for found in lists:
+                    found.append(at)
             if twin != at:
                 self.add("overlapping_tasks", at, "instruction", self.tasks[twin].id)
         self.over_reading(bags)
