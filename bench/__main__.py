@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import durability, imports, scale, scheduling, simulation
+from bench import crew, durability, imports, scale, scheduling, simulation, wire
 from bench.measure import Settings
 from bench.table import Row, rendered
 
@@ -24,6 +24,10 @@ BENCHMARKS: dict[str, Callable[[Settings], list[Row]]] = {
     "graph": scale.tasks,
     "runs": scale.runs,
     "simulation": simulation.seeds,
+    "team": crew.fan_out,
+    "loop": crew.tool_loop,
+    "teams": crew.many,
+    "wire": wire.calls,
     "imports": imports.imports,
 }
 

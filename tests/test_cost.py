@@ -2,6 +2,8 @@
 
 import asyncio
 
+from bench.crew import calls_a_task as model_calls_a_task
+from bench.crew import calls_a_turn
 from bench.measure import Calls, Sleeper, flat, layered, request
 from bench.scheduling import calls_a_task
 from chargehand.agents.crew import Done, Hand
@@ -67,3 +69,13 @@ async def test_a_long_queue_at_one_worker_makes_the_starts_of_another_no_dearer(
     alone, beside = await calls_beside(1), await calls_beside(2000)
     assert beside <= MOST
     assert beside <= 1.1 * alone
+
+
+async def test_a_task_with_a_model_call_costs_few_calls() -> None:
+    assert await model_calls_a_task(100) <= 450
+
+
+async def test_a_long_tool_loop_costs_the_same_at_every_turn() -> None:
+    short, long = await calls_a_turn(50), await calls_a_turn(500)
+    assert long <= 450
+    assert long <= 1.05 * short

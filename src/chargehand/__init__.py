@@ -8,42 +8,66 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from chargehand.agents.crew import Crew, Done, Hand, Proposal, Refined, WorkFailed
+    from chargehand.agents.factory import Factory
     from chargehand.agents.scripted import Move, Script, ScriptedCrew
+    from chargehand.agents.worker import Worker
+    from chargehand.config.load import load_team
     from chargehand.core.owed import Brief
     from chargehand.errors import ChargehandError
+    from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, Usage
+    from chargehand.models.model import Model, ModelCard, ModelFailed
+    from chargehand.models.scripted import ScriptedModel
     from chargehand.runtime.driver import Driver, Outcome
+    from chargehand.runtime.result import Result
     from chargehand.stores.memory import MemoryJournal
     from chargehand.stores.sqlite import SqliteJournal
+    from chargehand.team import Supervisor
     from chargehand.terms.budget import Amount, Budget
-    from chargehand.terms.events import RunRequested
+    from chargehand.terms.events import CancelRequested, InputAnswered, RunRequested
     from chargehand.terms.failure import Failure
     from chargehand.terms.plan import Edge, Plan, Task
-    from chargehand.terms.policy import Policy
+    from chargehand.terms.policy import Limits, Policy, Retry
     from chargehand.terms.roster import Agent, Match, Roster
+    from chargehand.tools.calling import ToolFailed
+    from chargehand.tools.signature import CallKey
+    from chargehand.tools.tool import Tool, tool
 
 __version__ = "0.1.0"
 
 _ROOMS = {
     "agents.crew": ("Crew", "Done", "Hand", "Proposal", "Refined", "WorkFailed"),
+    "agents.factory": ("Factory",),
     "agents.scripted": ("Move", "Script", "ScriptedCrew"),
+    "agents.worker": ("Worker",),
+    "config.load": ("load_team",),
     "core.owed": ("Brief",),
     "errors": ("ChargehandError",),
+    "models.messages": ("Message", "Reply", "Request", "Settings", "ToolCall", "Usage"),
+    "models.model": ("Model", "ModelCard", "ModelFailed"),
+    "models.scripted": ("ScriptedModel",),
     "runtime.driver": ("Driver", "Outcome"),
     "stores.memory": ("MemoryJournal",),
     "stores.sqlite": ("SqliteJournal",),
+    "runtime.result": ("Result",),
+    "team": ("Supervisor",),
     "terms.budget": ("Amount", "Budget"),
-    "terms.events": ("RunRequested",),
+    "terms.events": ("CancelRequested", "InputAnswered", "RunRequested"),
     "terms.failure": ("Failure",),
     "terms.plan": ("Edge", "Plan", "Task"),
-    "terms.policy": ("Policy",),
+    "terms.policy": ("Limits", "Policy", "Retry"),
     "terms.roster": ("Agent", "Match", "Roster"),
+    "tools.calling": ("ToolFailed",),
+    "tools.signature": ("CallKey",),
+    "tools.tool": ("Tool", "tool"),
 }
 _HOME = {name: f"chargehand.{room}" for room, names in _ROOMS.items() for name in names}
 
 __all__ = [  # noqa: RUF022 - in the order of the rooms above
-    "Crew", "Done", "Hand", "Proposal", "Refined", "WorkFailed", "Move", "Script", "ScriptedCrew", "Brief",
-    "ChargehandError", "Driver", "Outcome", "MemoryJournal", "SqliteJournal", "Amount", "Budget", "RunRequested",
-    "Failure", "Edge", "Plan", "Task", "Policy", "Agent", "Match", "Roster",
+    "Crew", "Done", "Hand", "Proposal", "Refined", "WorkFailed", "Factory", "Move", "Script", "ScriptedCrew",
+    "Worker", "load_team", "Brief", "ChargehandError", "Message", "Reply", "Request", "Settings", "ToolCall", "Usage",
+    "Model", "ModelCard", "ModelFailed", "ScriptedModel", "Driver", "Outcome", "MemoryJournal", "SqliteJournal",
+    "Result", "Supervisor", "Amount", "Budget", "CancelRequested", "InputAnswered", "RunRequested", "Failure", "Edge",
+    "Plan", "Task", "Limits", "Policy", "Retry", "Agent", "Match", "Roster", "ToolFailed", "CallKey", "Tool", "tool",
 ]  # fmt: skip
 
 

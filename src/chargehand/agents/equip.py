@@ -1,0 +1,94 @@
+"""Workers as they go to work: tools by name, specs for the model, the shape of the result, models to try in turn."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+from msgspec import Raw, Struct
+
+from chargehand.agents.shape import Shape
+from chargehand.agents.worker import Worker
+from chargehand.errors import Invalid
+from chargehand.models.messages import ToolSpec
+from chargehand.models.model import Model
+from chargehand.models.subject import Skill, WorkerCard
+from chargehand.terms.plan import digest
+from chargehand.terms.roster import Agent
+from chargehand.tools.rules import check
+from chargehand.tools.tool import Tool, as_tool
+
+GIVE_UP = ToolSpec(
+    "give_up",
+    "Say that the task cannot be done, and why. Name what was missing or what went wrong.",
+    Raw(
+        b'{"type":"object","properties":{"reason":{"type":"string"}},"required":["reason"],"additionalProperties":false}'
+    ),
+)
+READ_MORE = ToolSpec(
+    "read_more",
+    "Read on in a result or an input that was too long to show whole.",
+    Raw(
+        b'{"type":"object","properties":{"handle":{"type":"string"},"start":{"type":"integer","minimum":0}},'
+        b'"required":["handle","start"],"additionalProperties":false}'
+    ),
+)
+_PACE, _PACES = 10.0, {"offline": 0.1}  # seconds a task takes, usually
+OURS = frozenset((GIVE_UP.name, READ_MORE.name))
+
+
+class Equipped(Struct, frozen=True):
+    """A worker ready to work. `models` are tried in turn; `specs` are its tools as a model sees them."""
+
+    worker: Worker
+    tools: dict[str, Tool]
+    specs: tuple[ToolSpec, ...]
+    models: tuple[Model, ...]
+    shape: Shape | None
+    card: WorkerCard
+    names: tuple[str, ...]
+    window: int
+
+
+def toolset(owner: str, tools: Sequence[Tool | Callable[..., object]]) -> dict[str, Tool]:
+    """Tools by name; Invalid where two share one, or one has a name of ours."""
+    found: dict[str, Tool] = {}
+    for one in tools:
+        tool = as_tool(one)
+        if tool.name in found:
+            raise Invalid(f"{owner} has two tools called {tool.name!r}; give one of them another name")
+        if tool.name in OURS:
+            raise Invalid(f"{owner} has a tool called {tool.name!r}, which every worker has already; rename it")
+        found[tool.name] = tool
+    return found
+
+
+def skills(tools: Mapping[str, Tool]) -> tuple[Skill, ...]:
+    return tuple(Skill(one.name, one.spec.description, one.spec.parameters) for one in tools.values())
+
+
+def equip(worker: Worker, models: Sequence[Model]) -> Equipped:
+    """Make a worker ready; Invalid, naming it, where it cannot work."""
+    owner = f"worker {worker.name!r}"
+    tools = toolset(owner, worker.tools)
+    try:
+        check(worker.rules, tuple(tools))
+    except Invalid as error:
+        raise Invalid(f"{owner}: {error}") from error
+    if worker.steps < 1:
+        raise Invalid(f"{owner} may make {worker.steps} steps; give it at least one")
+    shape = None if worker.output is None else Shape(worker.output)
+    card = WorkerCard(worker.name, worker.does, tuple(worker.tags), skills(tools))
+    specs = (*(one.spec for one in tools.values()), GIVE_UP)
+    window = min((model.card.window for model in models), default=0)
+    return Equipped(worker, tools, specs, tuple(models), shape, card, tuple(tools), window)
+
+
+def listed(worker: Worker, model: str) -> Agent:
+    """A worker as the scheduler sees it. `spec` changes when anything does that its results depend on."""
+    tools = toolset(f"worker {worker.name!r}", worker.tools)
+    says = [worker.prompt, model, *(f"{one.name}{one.spec.description}{one.effect}" for one in tools.values())]
+    output = "" if worker.output is None else msgspec.json.encode(Shape(worker.output).schema).decode()
+    pace = worker.seconds if worker.seconds is not None else _PACES.get(model, _PACE)
+    return Agent(
+        worker.name, worker.does, tuple(worker.tags), tuple(tools), model, tuple(worker.fallbacks), worker.capacity,
+        worker.estimate, pace, worker.timeout, digest(*says, output),
+    )  # fmt: skip

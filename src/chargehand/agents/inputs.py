@@ -1,0 +1,92 @@
+"""Results as those who work from them see them: as data in envelopes, cut to size, and as plain values."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from chargehand.agents.history import read_on
+from chargehand.core.owed import Brief
+from chargehand.core.view import Input
+from chargehand.models.envelope import wrap
+from chargehand.models.subject import Given
+from chargehand.terms.failure import Gap
+from chargehand.terms.plan import Task, TaskId
+from chargehand.terms.value import decode_value
+from chargehand.tools.calling import capped
+from chargehand.tools.tool import CAP
+
+
+class Told(Struct, frozen=True):
+    """What a piece of work is given: as text for a model, as values, and by handle what was too long to show."""
+
+    text: str
+    inputs: tuple[Given, ...]
+    gaps: tuple[Gap, ...]
+    kept: dict[str, str]
+
+
+_NOTHING = Told("", (), (), {})
+
+
+def told(
+    brief: Brief, nonce: str, tasks: Mapping[TaskId, Task] | None = None, cap: int = CAP, *, by_handle: bool = False
+) -> Told:
+    """The inputs of a brief. What is cut is kept `by_handle` for those who can read on."""
+    if not brief.inputs:
+        return _NOTHING
+    known = tasks or {}
+    given: list[Given] = []
+    gaps: list[Gap] = []
+    kept: dict[str, str] = {}
+    parts: list[str] = []
+    for one in brief.inputs:
+        gaps.extend(one.gaps)
+        if one.value is None:
+            continue
+        given.append(_given(one, known.get(one.task)))
+        whole = _shown(given[-1].value)
+        shown, cut = capped(whole, cap)
+        if cut and by_handle:
+            handle = f"input-{one.task}"
+            kept[handle] = whole
+            shown += read_on(handle, whole, shown)
+        parts.append(wrap(nonce, _origin(given[-1]), shown))
+    parts.extend(gap_text(gap, nonce) for gap in gaps)
+    return Told("\n\n".join(parts), tuple(given), tuple(gaps), kept)
+
+
+def gap_text(gap: Gap, nonce: str) -> str:
+    """A gap, for a model. Why it is one may be what a stranger's server said, so it is data as well."""
+    return f"Missing: {gap.task or 'part of the request'} ({gap.status})\n{wrap(nonce, 'failure', gap.message)}"
+
+
+def _given(one: Input, task: Task | None) -> Given:
+    assert one.value is not None, "gaps are not given"
+    return Given(one.task, task.instruction if task else "", task.worker if task else "", decode_value(one.value))
+
+
+def _origin(given: Given) -> str:
+    return f"task {given.task}" + (f", {given.worker}: {given.instruction}" if given.instruction else "")
+
+
+def _shown(value: object) -> str:
+    """A result for a model: charts as what they show, not as drawing instructions."""
+    if isinstance(value, str):
+        return value
+    plain = _without_pictures(value)
+    if isinstance(plain, dict) and "text" in plain:  # the worker's words first: what is cut is the end
+        plain = {"text": plain["text"], **plain}  # pyright: ignore[reportUnknownVariableType] - any JSON
+    return msgspec.json.encode(plain).decode()
+
+
+def _without_pictures(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _without_pictures(item) for key, item in value.items() if key != "svg"}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType] - any JSON
+    if isinstance(value, list):
+        return [_without_pictures(item) for item in value]  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType] - any JSON
+    return value
+
+
+def by_id(tasks: Sequence[Task]) -> dict[TaskId, Task]:
+    return {task.id: task for task in tasks}

@@ -1,0 +1,168 @@
+"""What the supervisor does before the answer: plan, and refine a task that failed. One call of a model each."""
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from chargehand.agents.crew import Hand, Proposal, Refined, WorkFailed
+from chargehand.agents.inputs import by_id, gap_text, told
+from chargehand.agents.money import failed, spent
+from chargehand.agents.planform import PlanStream, read, schema
+from chargehand.agents.prompts import Prompts
+from chargehand.core.owed import Brief
+from chargehand.errors import Invalid, PlanInvalid, Refused
+from chargehand.models.envelope import wrap
+from chargehand.models.messages import Message, Reply, Request, Settings
+from chargehand.models.model import Hear, Model, ModelFailed
+from chargehand.models.subject import Planned, Planning, Refining, WorkerCard
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.failure import Failure
+from chargehand.terms.plan import Combine, Finding, Task, fingerprint, needs
+
+_LONGEST_TASK = 4000
+
+
+class Lead(Struct):
+    """Who plans, with what, for whom."""
+
+    model: Model
+    prompts: Prompts
+    cards: tuple[WorkerCard, ...]
+    instructions: str
+    settings: Settings
+    most_tasks: int
+    stream: bool = False
+    review: bool = False
+    combine: Combine | None = None
+    reserve: Amount = NOTHING
+    told: Message | None = None
+
+    def system(self) -> Message:
+        """What the planner is told about its team: the same message each time."""
+        if self.told is None:
+            listing, most = _listing(self.cards), str(self.most_tasks)
+            text = self.prompts.text("plan", workers=listing, instructions=self.instructions, most=most)
+            self.told = Message("system", text)
+        return self.told
+
+
+async def ask(model: Model, request: Request, hear: Hear | None = None, reserve: Amount = NOTHING) -> Reply:
+    """One call for the supervisor; its failures are those of its duty."""
+    try:
+        reply = await model.reply(request, hear)
+    except ModelFailed as error:
+        raise WorkFailed(error.failure, failed(model, error)) from error
+    if not reply.text.strip():
+        raise WorkFailed(Failure("logic", f"{model.card.handle} answered with nothing"), spent(reply, reserve))
+    return reply
+
+
+async def plan(lead: Lead, brief: Brief, hand: Hand) -> Proposal:
+    """The next part of the plan. What is wrong with a reply goes back to whoever is asked next, as findings."""
+    request = _planning(lead, brief)
+    hand.prompt(lead.model.card.handle, request.messages)
+    grown: set[str] = set()
+    if lead.stream and not brief.tasks:
+        reply = await _streamed(lead.model, request, hand, grown)
+    else:
+        reply = await ask(lead.model, request, hand.say if hand.heard else None, lead.reserve)
+    try:
+        found, assumed = read(reply.text)
+    except Invalid as error:
+        finding = Finding("not_a_plan", "plan", f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        raise WorkFailed(Failure("logic", str(error)), spent(reply, lead.reserve), (finding,)) from error
+    for text in assumed:
+        hand.note(f"assumed: {text}")
+    tasks = tuple(one for one in found.tasks if one.id not in grown)
+    if lead.stream and not brief.replan:  # asked again over a broken line, a planner may begin from the start
+        known = {one.id: fingerprint(one) for one in brief.tasks}
+        tasks = tuple(one for one in tasks if known.get(one.id) != fingerprint(one))
+    more = lead.review and bool(tasks or grown)
+    return Proposal(
+        tasks, lead.combine or found.combine, closed=not more, used=spent(reply, lead.reserve), unserved=found.unserved
+    )
+
+
+def _planning(lead: Lead, brief: Brief) -> Request:
+    given = told(brief, nonce := secrets.token_hex(8), by_id(brief.tasks))
+    findings = tuple(f"{one.place}: {one.message}" for one in brief.findings)
+    planned = tuple(
+        Planned(one.id, one.instruction, one.worker, tuple(name for name, _ in needs(one))) for one in brief.tasks
+    )
+    subject = Planning(brief.goal, lead.cards, lead.most_tasks, findings, planned, given.inputs, brief.gaps)
+    said = [f"Request: {brief.goal}"]
+    if findings:
+        said.append("Your last plan cannot run. Mend this:\n" + "\n".join(f"- {one}" for one in findings))
+    if planned:
+        said.append("The plan so far:\n" + "\n".join(_line(one) for one in brief.tasks))
+        said.append(given.text)
+        said.extend(gap_text(one, nonce) for one in brief.gaps)
+        said.append(
+            "Say what else has to be done, as new tasks with new ids (none, if the results suffice and fit the plan). A"
+            " new task may come after old ones, and names in `replaces` the one that failed whose place it takes. Do"
+            " not repeat what failed; take another way."
+        )
+    messages = (lead.system(), Message("user", "\n\n".join(one for one in said if one)))
+    names = tuple(card.name for card in lead.cards)
+    return Request(
+        messages, schema=None if planned else schema(names, lead.most_tasks), settings=lead.settings, subject=subject
+    )
+
+
+def _listing(cards: Sequence[WorkerCard]) -> str:
+    lines: list[str] = []
+    for card in cards:
+        tags = f" (tags: {', '.join(card.tags)})" if card.tags else ""
+        lines.append(f"- {card.name}: {card.does or 'no description'}{tags}")
+        lines.extend(f"  - can {skill.name}: {skill.description.strip()[:600]}" for skill in card.skills)
+    return "\n".join(lines)
+
+
+def _line(task: Task) -> str:
+    after = ", ".join(name for name, _ in needs(task))
+    return f"- {task.id} ({task.worker or 'anybody'}{f', after {after}' if after else ''}): {task.instruction}"
+
+
+async def _streamed(model: Model, request: Request, hand: Hand, grown: set[str]) -> Reply:
+    """Let tasks start while the rest is being written. A task that does not fit waits for the whole plan."""
+    stream = PlanStream()
+    line: asyncio.Queue[Task | None] = asyncio.Queue()
+
+    def hear(piece: str) -> None:
+        hand.say(piece)
+        for task in stream.feed(piece):
+            line.put_nowait(task)
+
+    async def grow() -> None:
+        while (task := await line.get()) is not None:
+            try:
+                await hand.grow([task])
+            except (PlanInvalid, Refused):
+                return
+            grown.add(task.id)
+
+    try:
+        async with asyncio.TaskGroup() as jobs:
+            jobs.create_task(grow())
+            try:
+                return await ask(model, request, hear)
+            finally:
+                line.put_nowait(None)
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from group
+
+
+async def refine(lead: Lead, brief: Brief, hand: Hand) -> Refined:
+    """A task that failed, put better."""
+    nonce = secrets.token_hex(8)
+    given = told(brief, nonce)
+    card = next((one for one in lead.cards if one.name == brief.worker), WorkerCard(brief.worker, ""))
+    subject = Refining(brief.instruction, brief.failure, card, given.inputs)
+    system = lead.prompts.text("refine", worker=_listing([card]))
+    user = f"Task: {brief.instruction}\n\n{wrap(nonce, 'error', brief.failure)}"
+    request = Request((Message("system", system), Message("user", user)), settings=lead.settings, subject=subject)
+    hand.prompt(lead.model.card.handle, request.messages)
+    reply = await ask(lead.model, request, hand.say if hand.heard else None, lead.reserve)
+    return Refined(reply.text.strip()[:_LONGEST_TASK], spent(reply, lead.reserve))

@@ -1,0 +1,168 @@
+"""One attempt at one task: model, tools, model, until there is a result. Every reply is journaled before it is used."""
+
+import secrets
+from collections.abc import Coroutine
+from typing import Any
+
+from chargehand.agents.calls import Calls
+from chargehand.agents.crew import Done, Hand, WorkFailed
+from chargehand.agents.equip import READ_MORE, Equipped
+from chargehand.agents.history import History
+from chargehand.agents.inputs import told
+from chargehand.agents.money import Purse, with_lost
+from chargehand.agents.prompts import Prompts
+from chargehand.core.owed import Brief
+from chargehand.errors import Invalid
+from chargehand.models.exhibits import Product
+from chargehand.models.messages import Message, Reply, Request, ToolSpec
+from chargehand.models.model import Model, ModelFailed
+from chargehand.models.subject import Working
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.failure import Failure
+from chargehand.tools.rules import allowed, may_exit, must_exit
+
+_REPAIRS = 2
+
+
+class Kit:
+    """What the attempts of a team share."""
+
+    def __init__(self, prompts: Prompts, purse: Purse) -> None:
+        self.prompts = prompts
+        self.purse = purse
+        self._told: dict[str, tuple[Equipped, Message]] = {}
+
+    def system(self, equipped: Equipped) -> Message:
+        """What a worker is told about itself: the same message each time, so that nobody has to encode it again."""
+        found = self._told.get(equipped.worker.name)
+        if found is None or found[0] is not equipped:  # workers made for a task share a name
+            found = self._told[equipped.worker.name] = (equipped, _system(equipped, self.prompts))
+        return found[1]
+
+
+def work(equipped: Equipped, kit: Kit, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
+    """Do the task of a brief; WorkFailed when it does not work out."""
+    return _Attempt(equipped, kit, brief, hand).run()  # not awaited here: thousands may wait, and each frame counts
+
+
+class _Attempt:
+    __slots__ = ("_answers", "_equipped", "_hand", "_history", "_kit", "_repairs", "_subject", "_tried")
+
+    def __init__(self, equipped: Equipped, kit: Kit, brief: Brief, hand: Hand) -> None:
+        self._equipped = equipped
+        self._kit = kit
+        self._hand = hand
+        nonce = secrets.token_hex(8)
+        given = told(brief, nonce, by_handle=True)
+        task = kit.prompts.text("task", instruction=brief.instruction, inputs=given.text)
+        opening = (kit.system(equipped), Message("user", task))
+        self._history = History(opening, equipped.window, nonce)
+        for handle, text in given.kept.items():
+            self._history.keep(handle, text)
+        self._answers = brief.answers
+        self._tried: Calls | None = None
+        self._subject = Working(brief.instruction, equipped.card, given.inputs, given.gaps)
+        self._repairs = 0
+        hand.prompt(equipped.models[0].card.handle, opening, equipped.names)
+
+    @property
+    def _calls(self) -> Calls:
+        """Made when the first call is: thousands of attempts may wait for a model that will need none."""
+        if self._tried is None:
+            self._tried = Calls(self._equipped, self._hand, self._history, self._answers or {})
+        return self._tried
+
+    async def run(self) -> Done:
+        most = self._equipped.worker.steps
+        for step in range(1, most + 1):
+            reply = await self._ask()
+            self._history.add(reply.message())
+            if reply.calls:
+                await self._calls.make(reply.calls, step)
+                if must_exit(self._equipped.worker.rules, self._calls.made):
+                    return Done(self._calls.last, NOTHING)
+                continue
+            found = self._finished(reply)
+            if found is not None:
+                return found
+        raise WorkFailed(
+            Failure("logic", f"there was no result after {most} steps; give it more, or a smaller task"), NOTHING
+        )
+
+    # --- the model
+
+    async def _ask(self) -> Reply:
+        equipped = self._equipped
+        try:
+            if self._history.fit():
+                self._hand.note("the history was shortened to fit the model's window")
+        except Invalid as error:
+            raise WorkFailed(Failure("resource", str(error), permanent=True), NOTHING) from error
+        schema = equipped.shape.raw if equipped.shape is not None else None
+        request = Request(self._history.messages, self._tools(), schema, equipped.worker.settings, self._subject)
+        reserve = self._kit.purse.reserve(equipped.models, self._history.tokens, equipped.worker)
+
+        def call(_key: str) -> Coroutine[Any, Any, Done]:
+            return self._first_that_answers(request, reserve)
+
+        return await self._hand.step("model", call, request=self._history.chain, reserve=reserve, shape=Reply)
+
+    async def _first_that_answers(self, request: Request, reserve: Amount) -> Done:
+        hear = self._hand.say if self._hand.heard else None
+        lost: list[tuple[Model, ModelFailed]] = []
+        for model in self._equipped.models:
+            if lost:
+                self._hand.note(f"falls back to model {model.card.handle}: {lost[-1][1].failure.message}")
+            try:
+                reply = await model.reply(request, hear)
+                used = self._kit.purse.used(reply, reserve)
+                return Done(reply, with_lost(used, lost) if lost else used)
+            except ModelFailed as error:
+                lost.append((model, error))
+        assert lost, "a worker has at least one model"
+        last = lost[-1][1]
+        raise WorkFailed(last.failure, self._kit.purse.lost(last)) from last
+
+    def _tools(self) -> tuple[ToolSpec, ...]:
+        equipped = self._equipped
+        more = (READ_MORE,) if self._history.kept else ()
+        if not equipped.worker.rules:
+            return equipped.specs + more
+        open_now = set(allowed(equipped.worker.rules, self._calls.made, equipped.names))
+        return tuple(one for one in equipped.specs if one.name in open_now or one.name not in equipped.tools) + more
+
+    # --- the end
+
+    def _finished(self, reply: Reply) -> Done | None:
+        """The result, if the reply is one; else the model is told what is wrong with it, a bounded number of times."""
+        if problem := may_exit(self._equipped.worker.rules, self._calls.made):
+            return self._again(problem)
+        if reply.finish == "refused":
+            raise WorkFailed(
+                Failure("logic", f"the model refused: {reply.text[:200] or 'it did not say why'}"), NOTHING
+            )
+        if reply.finish == "length":
+            return self._again("Your reply was cut off because it was too long. Send a shorter one.")
+        if not reply.text.strip():
+            return self._again("Your reply was empty. Send the result, or call give_up and say why.")
+        if self._equipped.shape is not None:
+            try:
+                return Done(self._equipped.shape.read(reply.text), NOTHING)
+            except Invalid as error:
+                return self._again(f"That cannot be used: {error}. Send the whole reply again.")
+        calls = self._calls
+        return Done(Product(reply.text.strip(), tuple(calls.exhibits), tuple(calls.sources)), NOTHING)
+
+    def _again(self, problem: str) -> None:
+        self._repairs += 1
+        if self._repairs > _REPAIRS:
+            raise WorkFailed(Failure("logic", f"the model did not send a usable result: {problem}"), NOTHING)
+        self._history.add(Message("user", problem))
+
+
+def _system(equipped: Equipped, prompts: Prompts) -> Message:
+    worker = equipped.worker
+    system = prompts.text("work", name=worker.name, does=worker.does, prompt=worker.prompt)
+    if equipped.shape is not None:
+        system += f"\n\nReply with JSON of this schema and nothing else:\n{bytes(equipped.shape.raw).decode()}"
+    return Message("system", system)

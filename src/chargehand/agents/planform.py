@@ -1,0 +1,172 @@
+"""The form of a plan between us and a model: the schema it is asked for, and what its reply amounts to.
+
+A task names only earlier ones, so no reply of this form has a cycle. Whether the plan can run, `terms.lint` says.
+"""
+
+from functools import lru_cache
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from chargehand.agents.crew import Proposal
+from chargehand.agents.shape import find_json
+from chargehand.errors import Invalid
+from chargehand.terms.plan import Combine, Edge, Task, TaskId
+
+MOST_IN_SCHEMA = 12
+_COMBINES = ("merge", "forward", "select", "vote", "reduce")
+_LONGEST = 1200
+
+
+@lru_cache(maxsize=64)
+def schema(workers: tuple[str, ...], most: int) -> Raw:
+    """The schema for at most so many tasks: `t3` can come after `t1` and `t2`, and after nothing else."""
+    tasks: dict[str, Any] = {}
+    for number in range(1, min(most, MOST_IN_SCHEMA) + 1):
+        earlier = [f"t{one}" for one in range(1, number)]
+        names: dict[str, Any] = {"type": "array", "items": {"type": "string", "enum": earlier}}
+        none: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "maxItems": 0}
+        tasks[f"t{number}"] = {
+            "type": "object",
+            "properties": {
+                "instruction": {"type": "string", "minLength": 1, "maxLength": _LONGEST},
+                "worker": {"type": "string", "enum": list(workers)},
+                "after": names if earlier else none,
+                "optional": names if earlier else none,
+            },
+            "required": ["instruction", "worker", "after"],
+            "additionalProperties": False,
+        }
+    texts = {"type": "array", "items": {"type": "string", "maxLength": 300}, "maxItems": 10}
+    whole: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "goal": {"type": "string", "maxLength": 500},
+            "tasks": {"type": "object", "properties": tasks, "additionalProperties": False},
+            "combine": {"type": "string", "enum": list(_COMBINES)},
+            "assumptions": texts,
+            "unserved": texts,
+        },
+        "required": ["goal", "tasks", "combine"],
+        "additionalProperties": False,
+    }
+    return Raw(msgspec.json.encode(whole))
+
+
+def read(text: str) -> tuple[Proposal, tuple[str, ...]]:
+    """The proposal in a reply, and what was assumed; Invalid, in words for whoever wrote it, where there is none."""
+    found = find_json(text)
+    if not isinstance(found, dict):
+        raise Invalid(f"the plan must be a JSON object with `tasks`, not a {type(found).__name__}")
+    table = cast("dict[str, object]", found)
+    tasks = tuple(task(name, body) for name, body in _entries(table.get("tasks", {})))
+    said = table.get("combine")
+    combine = cast("Combine", said) if said in _COMBINES else "merge"
+    return Proposal(tasks, combine, unserved=_texts(table.get("unserved"))), _texts(table.get("assumptions"))
+
+
+def _entries(tasks: object) -> list[tuple[str, dict[str, object]]]:
+    """Tasks by name, or in a list with ids: models write both."""
+    if isinstance(tasks, dict):
+        items = list(cast("dict[str, object]", tasks).items())
+    elif isinstance(tasks, list):
+        listed = cast("list[object]", tasks)
+        items = [(_name(one, number), one) for number, one in enumerate(listed, 1)]
+    else:
+        raise Invalid(f"`tasks` must be an object of tasks by name, not a {type(tasks).__name__}")
+    entries: list[tuple[str, dict[str, object]]] = []
+    for name, body in items:
+        if not isinstance(body, dict):
+            raise Invalid(f"task {name!r} must be an object with an instruction and a worker")
+        entries.append((name, cast("dict[str, object]", body)))
+    return entries
+
+
+def _name(task: object, number: int) -> str:
+    if not isinstance(task, dict):
+        return f"t{number}"
+    found = cast("dict[str, object]", task).get("id")
+    return found if isinstance(found, str) and found else f"t{number}"
+
+
+def task(name: str, body: dict[str, object]) -> Task:
+    """One task of a reply; other words that models use for the same are understood."""
+    instruction = body.get("instruction") or body.get("description") or body.get("task")
+    if not isinstance(instruction, str) or not instruction.strip():
+        raise Invalid(f"task {name!r} has no instruction")
+    worker = body.get("worker") or body.get("worker_type") or ""
+    worker = worker if isinstance(worker, str) else ""
+    before = body.get("after") or body.get("depends_on") or body.get("dependencies")
+    without = body.get("optional")
+    replaced = body.get("replaces")
+    replaces = TaskId(replaced if isinstance(replaced, str) else "")
+    if not before and not without:
+        return Task(TaskId(name), instruction.strip(), worker, replaces=replaces)
+    optional = dict.fromkeys(_names(name, without))
+    inputs = dict.fromkeys(_names(name, before)) | optional  # some name an optional input only there
+    after = (Edge(TaskId(one), "optional") if one in optional else TaskId(one) for one in inputs)
+    return Task(TaskId(name), instruction.strip(), worker, after=tuple(after), replaces=replaces)
+
+
+def _names(name: str, given: object) -> list[str]:
+    if not given:
+        return []
+    items: list[object] = cast("list[object]", given) if isinstance(given, list) else [given]
+    if strange := [one for one in items if not isinstance(one, str)]:
+        raise Invalid(f"task {name!r} comes after {strange[0]!r}; name tasks by their ids")
+    return list(dict.fromkeys(cast("list[str]", items)))
+
+
+def _texts(given: object) -> tuple[str, ...]:
+    items = cast("list[object]", given) if isinstance(given, list) else []
+    return tuple(one.strip() for one in items if isinstance(one, str) and one.strip())
+
+
+class PlanStream:
+    """Finds tasks in a plan while it is still being written: each is handed out once, when it is complete."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._at = -1  # where the next task may begin; -1: `tasks` has not come yet
+        self._seen = 0  # up to here it was looked at, and is not again: a task may come in thousands of pieces
+        self._depth, self._quoted, self._escaped = 0, False, False
+
+    def feed(self, piece: str) -> list[Task]:
+        """The tasks that are complete with this piece. What cannot be read is left for the end."""
+        self._text += piece
+        if self._at < 0:
+            found = self._text.find('"tasks"', self._seen)
+            opening = self._text.find("{", found + 7) if found >= 0 else -1
+            if opening < 0:
+                self._seen = found if found >= 0 else max(0, len(self._text) - 7)
+                return []
+            self._at = self._seen = opening + 1
+        tasks: list[Task] = []
+        while (end := self._end()) > 0:
+            body, self._at = self._text[self._at : end], end
+            try:
+                entry = msgspec.json.decode("{" + body.lstrip(" ,\n\r\t") + "}", type=dict[str, dict[str, object]])
+                tasks.extend(task(name, one) for name, one in entry.items())
+            except (msgspec.DecodeError, Invalid):
+                break
+        return tasks
+
+    def _end(self) -> int:
+        """Just behind the task that begins here, or 0 while it is not complete (or there is none)."""
+        text, depth, quoted, escaped = self._text, self._depth, self._quoted, self._escaped
+        for at in range(self._seen, len(text)):
+            sign = text[at]
+            if quoted:
+                escaped, quoted = (sign == "\\" and not escaped), (sign != '"' or escaped)
+            elif sign == '"':
+                quoted = True
+            elif sign == "{":
+                depth += 1
+            elif sign == "}" and depth <= 1:
+                self._seen, self._depth, self._quoted, self._escaped = at + depth, 0, False, False
+                return at + 1 if depth else 0
+            elif sign == "}":
+                depth -= 1
+        self._seen, self._depth, self._quoted, self._escaped = len(text), depth, quoted, escaped
+        return 0

@@ -1,0 +1,41 @@
+"""Prompts are text files with named slots. A team may put its own in their place."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+
+from chargehand.errors import Invalid
+
+NAMES = ("plan", "work", "task", "refine", "answer", "make", "reduce")
+_SLOT = re.compile(r"\{\{(\w+)\}\}")
+_GAP = re.compile(r"\n{3,}")
+
+
+@cache
+def bundled(name: str) -> str:
+    return (files("chargehand.agents") / "prompts" / f"{name}.md").read_text(encoding="utf-8")
+
+
+class Prompts:
+    """The prompts of one team: its own where it has any, ours elsewhere."""
+
+    def __init__(self, own: Mapping[str, str] | None = None) -> None:
+        self._own = dict(own or {})
+        self._parts: dict[str, list[str]] = {}
+        for name, text in self._own.items():
+            if name not in NAMES:
+                raise Invalid(f"there is no prompt {name!r}; the prompts are {', '.join(NAMES)}")
+            if strange := set(_SLOT.findall(text)) - set(_SLOT.findall(bundled(name))):
+                known = ", ".join(sorted(set(_SLOT.findall(bundled(name))))) or "none"
+                raise Invalid(f"prompt {name!r} has the slot {min(strange)!r}; its slots are {known}")
+
+    def text(self, prompt: str, /, **slots: str) -> str:
+        """A prompt with its slots filled; what fills them is not looked at again."""
+        parts = self._parts.get(prompt)
+        if parts is None:  # texts and names of slots take turns
+            parts = self._parts[prompt] = _SLOT.split(self._own.get(prompt) or bundled(prompt))
+        filled = list(parts)
+        filled[1::2] = [slots.get(name, "") for name in parts[1::2]]
+        found = "".join(filled).strip()
+        return _GAP.sub("\n\n", found) if "\n\n\n" in found else found

@@ -1,0 +1,144 @@
+"""JSON that a model wrote: finding it in its text, and holding it to a schema in words a model can act on.
+
+Covers what schemas made from types use; keywords it does not know are not checked.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import msgspec
+
+from chargehand.errors import Invalid
+
+_FENCE = re.compile(r"```(?:json)?[ \t\r]*\n(.*?)```", re.DOTALL)  # no two parts match the same: it stays linear
+_MOST = 5
+
+
+def find_json(text: str) -> object:
+    """The JSON value in a model's text: all of it, or what stands in a fence or between its outer brackets.
+
+    Invalid says what is wrong where there is none.
+    """
+    stripped = text.strip()
+    if not stripped:
+        raise Invalid("the reply is empty; one JSON value is wanted")
+    tries = [stripped, *_FENCE.findall(stripped)]
+    for opening, closing in (("{", "}"), ("[", "]")):
+        first, last = stripped.find(opening), stripped.rfind(closing)
+        if 0 <= first < last:
+            tries.append(stripped[first : last + 1])
+    problem = ""
+    for one in tries:
+        try:
+            return msgspec.json.decode(one)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            problem = problem or str(error)
+    raise Invalid(f"the reply is not JSON ({problem}); send one JSON value and nothing else")
+
+
+class Shape:
+    """What a result must look like: a JSON Schema to show to a model, and a check of what it sends."""
+
+    def __init__(self, wanted: type | dict[str, Any]) -> None:
+        self._type = None if isinstance(wanted, dict) else wanted
+        self.schema: dict[str, Any] = wanted if isinstance(wanted, dict) else _schema_of(wanted)
+        self.raw = msgspec.Raw(msgspec.json.encode(self.schema))
+
+    def read(self, text: str) -> object:
+        """The value in a text; Invalid lists what does not fit."""
+        value = find_json(text)
+        if found := list(problems(value, self.schema))[:_MOST]:
+            raise Invalid("the reply does not have the wanted shape: " + "; ".join(found))
+        if self._type is not None:
+            foreign: Callable[[object], object] | None = getattr(self._type, "model_validate", None)
+            try:
+                foreign(value) if foreign is not None else msgspec.convert(value, self._type, strict=True)
+            except ValueError as error:  # so are msgspec's, and those of validators that people write
+                raise Invalid(f"the reply does not have the wanted shape: {error}") from error
+        return value
+
+
+def _schema_of(wanted: type) -> dict[str, Any]:
+    foreign: Callable[[], dict[str, Any]] | None = getattr(wanted, "model_json_schema", None)
+    return foreign() if foreign is not None else msgspec.json.schema(wanted)
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "null": (type(None),),
+    "integer": (int,), "number": (int, float),
+}  # fmt: skip
+
+
+def problems(
+    value: object, schema: dict[str, Any], place: str = "$", root: dict[str, Any] | None = None
+) -> Iterator[str]:
+    """What of a value does not fit a schema, in words."""
+    root = schema if root is None else root
+    while "$ref" in schema:
+        schema = _followed(schema["$ref"], root)
+    options: list[dict[str, Any]] | None = schema.get("anyOf") or schema.get("oneOf")
+    if options and not any(not list(problems(value, one, place, root)) for one in options):
+        yield f"{place} fits none of the allowed forms"
+    if "enum" in schema and value not in schema["enum"]:
+        yield f"{place} is {value!r}; allowed are {', '.join(map(repr, schema['enum']))}"
+    if "const" in schema and value != schema["const"]:
+        yield f"{place} must be {schema['const']!r}"
+    kinds = schema.get("type")
+    wanted: list[str] = [kinds] if isinstance(kinds, str) else kinds or []
+    if wanted and not any(_is(value, kind) for kind in wanted):
+        yield f"{place} must be {' or '.join(wanted)}, not {type(value).__name__}"
+    elif isinstance(value, dict):
+        yield from _in_object(cast("dict[str, object]", value), schema, place, root)
+    elif isinstance(value, list):
+        yield from _in_list(cast("list[object]", value), schema, place, root)
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield from _bounds(value, schema, place)
+
+
+def _is(value: object, kind: str) -> bool:
+    if isinstance(value, bool):
+        return kind == "boolean"
+    return isinstance(value, _KINDS.get(kind, (object,)))
+
+
+def _followed(reference: str, root: dict[str, Any]) -> dict[str, Any]:
+    found: Any = root
+    for part in reference.removeprefix("#/").split("/"):
+        found = found.get(part, {})
+    return found
+
+
+def _in_object(value: dict[str, object], schema: dict[str, Any], place: str, root: dict[str, Any]) -> Iterator[str]:
+    known: dict[str, dict[str, Any]] = schema.get("properties", {})
+    for name in schema.get("required", ()):
+        if name not in value:
+            yield f"{place} lacks {name!r}"
+    rest: object = schema.get("additionalProperties", True)
+    for name, item in value.items():
+        if name in known:
+            yield from problems(item, known[name], f"{place}.{name}", root)
+        elif rest is False:
+            yield f"{place} has {name!r}, which is not wanted"
+        elif isinstance(rest, dict):
+            yield from problems(item, cast("dict[str, Any]", rest), f"{place}.{name}", root)
+
+
+def _in_list(value: list[object], schema: dict[str, Any], place: str, root: dict[str, Any]) -> Iterator[str]:
+    if len(value) < schema.get("minItems", 0):
+        yield f"{place} has {len(value)} items; at least {schema['minItems']} are wanted"
+    if len(value) > schema.get("maxItems", len(value)):
+        yield f"{place} has {len(value)} items; at most {schema['maxItems']} are wanted"
+    items: object = schema.get("items")
+    for number, item in enumerate(value) if isinstance(items, dict) else ():
+        yield from problems(item, cast("dict[str, Any]", items), f"{place}[{number}]", root)
+
+
+def _bounds(value: str | float, schema: dict[str, Any], place: str) -> Iterator[str]:
+    if isinstance(value, str):
+        if len(value) < schema.get("minLength", 0):
+            yield f"{place} is too short; at least {schema['minLength']} characters are wanted"
+        if len(value) > schema.get("maxLength", len(value)):
+            yield f"{place} is too long; at most {schema['maxLength']} characters are wanted"
+    elif value < schema.get("minimum", value) or value > schema.get("maximum", value):
+        yield f"{place} is {value}, which is out of bounds"

@@ -1,0 +1,124 @@
+"""A crew of models: workers at their loops, a supervisor who plans, refines and answers."""
+
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from chargehand.agents import lead as leading
+from chargehand.agents.answering import Writer, answer
+from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
+from chargehand.agents.equip import Equipped, equip, skills, toolset
+from chargehand.agents.factory import Factory
+from chargehand.agents.history import tokens
+from chargehand.agents.lead import Lead
+from chargehand.agents.loop import Kit, work
+from chargehand.agents.money import check_price
+from chargehand.agents.shape import find_json
+from chargehand.agents.worker import Worker
+from chargehand.core.owed import Brief
+from chargehand.errors import Invalid
+from chargehand.models.messages import Message, Reply, Request
+from chargehand.models.model import Model, ModelFailed
+from chargehand.models.subject import Making
+from chargehand.terms.budget import Amount
+from chargehand.terms.failure import Failure
+
+_LONGEST_PERSONA = 2000
+
+
+class Staff:
+    """The crew a driver works with; everything it needs is connected already."""
+
+    def __init__(
+        self, workers: Mapping[str, Equipped], lead: Lead, writer: Writer, kit: Kit, workshop: "Workshop | None" = None
+    ) -> None:
+        self._workers = workers
+        self._lead = lead
+        self._writer = writer
+        self._kit = kit
+        self._workshop = workshop
+
+    def plan(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Proposal]:
+        return leading.plan(self._lead, brief, hand)
+
+    def attempt(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
+        equipped = self._workers.get(brief.worker)
+        return self._made(brief, hand) if equipped is None else work(equipped, self._kit, brief, hand)
+
+    async def _made(self, brief: Brief, hand: Hand) -> Done:
+        equipped = None
+        if self._workshop is not None and brief.worker == self._workshop.factory.name:
+            equipped = await self._workshop.make(brief, hand, self._kit)
+        if equipped is None:
+            known = ", ".join(self._workers) or "nobody"
+            raise WorkFailed(
+                Failure("logic", f"there is no worker {brief.worker!r}; there are {known}", permanent=True)
+            )
+        return await work(equipped, self._kit, brief, hand)
+
+    def refine(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Refined]:
+        return leading.refine(self._lead, brief, hand)
+
+    def answer(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
+        return answer(self._writer, brief, hand)
+
+    def check_prices(self, floor: Amount) -> None:
+        """Raise Invalid unless it is known what every model costs, or what those who use it are taken to cost."""
+        made = [] if self._workshop is None else [self._workshop.model]
+        supervisor = [] if floor.micros else [self._lead.model, self._writer.model]
+        for model in (*supervisor, *made):
+            check_price(model)
+        for equipped in self._workers.values():
+            for model in equipped.models if not equipped.worker.estimate.micros else ():
+                check_price(model)
+
+
+class Made(Struct, frozen=True):
+    """A worker that was made: who it is, and its tools by name."""
+
+    persona: str
+    tools: tuple[str, ...] = ()
+
+
+class Workshop:
+    """Makes workers for tasks, within what its factory allows."""
+
+    def __init__(self, factory: Factory, model: Model) -> None:
+        self.factory = factory
+        self.model = model
+        self._tools = toolset(f"factory {factory.name!r}", factory.tools)
+
+    async def make(self, brief: Brief, hand: Hand, kit: Kit) -> Equipped:
+        """A worker for the task of a brief. Who was made is journaled, so a resumed attempt has the same one."""
+        request = self._request(brief, kit)
+        size = sum(tokens(one.text) for one in request.messages)
+        reserve = kit.purse.reserve([self.model], size, Worker(self.factory.name))
+
+        async def call(_key: str) -> Done:
+            try:
+                reply = await self.model.reply(request)
+            except ModelFailed as error:
+                raise WorkFailed(error.failure) from error
+            return Done(self._read(reply), kit.purse.used(reply, reserve))
+
+        made = await hand.step("make worker", call, request=brief.instruction, reserve=reserve, shape=Made)
+        worker = Worker(
+            self.factory.name, made.persona, tools=[self._tools[name] for name in made.tools], steps=self.factory.steps
+        )
+        return equip(worker, [self.model])
+
+    def _request(self, brief: Brief, kit: Kit) -> Request:
+        listing = "\n".join(f"- {one.name}: {one.spec.description}" for one in self._tools.values()) or "(none)"
+        system = kit.prompts.text("make", most=str(self.factory.most_tools), tools=listing)
+        messages = (Message("system", system), Message("user", f"Task: {brief.instruction}"))
+        return Request(messages, subject=Making(brief.instruction, skills(self._tools)))
+
+    def _read(self, reply: Reply) -> Made:
+        try:
+            made = msgspec.convert(find_json(reply.text), Made)
+        except (Invalid, msgspec.ValidationError) as error:
+            raise WorkFailed(Failure("logic", f"no worker could be made: {error}")) from error
+        tools = tuple(name for name in dict.fromkeys(made.tools) if name in self._tools)[: self.factory.most_tools]
+        return structs.replace(made, persona=made.persona[:_LONGEST_PERSONA], tools=tools)

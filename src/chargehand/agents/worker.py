@@ -1,0 +1,39 @@
+"""A worker as people declare it."""
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from chargehand.models.messages import Settings
+from chargehand.models.model import Model
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.policy import Seconds
+from chargehand.tools.rules import ToolRule
+from chargehand.tools.tool import Tool
+
+
+class Worker(Struct, frozen=True):
+    """Somebody who does one task at a time.
+
+    `does` is what a planner reads, `prompt` what the worker is told about itself. `model` is a handle or a model; left
+    out, it is the team's. `output` is a type (or a JSON Schema) its results must have; left out, they are prose with
+    what its tools returned. `fallbacks` are workers who step in, `fallback_models` models that do. `seconds` is a guess
+    of how long a task takes, for the forecast; left out, the model's usual pace counts.
+    """
+
+    name: str
+    does: str = ""
+    prompt: str = ""
+    tools: Sequence[Tool | Callable[..., object]] = ()
+    tags: Sequence[str] = ()
+    model: str | Model = ""
+    fallbacks: Sequence[str] = ()
+    fallback_models: Sequence[str | Model] = ()
+    output: type | dict[str, object] | None = None
+    rules: Sequence[ToolRule] = ()
+    steps: int = 10
+    capacity: int = 0
+    timeout: Seconds = 300.0
+    seconds: Seconds | None = None
+    estimate: Amount = NOTHING
+    settings: Settings = Settings()

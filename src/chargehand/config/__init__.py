@@ -1,0 +1,1 @@
+"""What people write: the team file, the environment, settings."""

@@ -1,0 +1,180 @@
+"""From the shape of a team to its workers, tools and supervisor. Everything that is wrong is collected, then said."""
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+from msgspec import Struct, field
+
+from chargehand.agents.factory import Factory
+from chargehand.agents.worker import Worker
+from chargehand.config import folder
+from chargehand.config.findings import Finding, Path, near
+from chargehand.config.rules import make_rule
+from chargehand.config.shapes import PLAIN_SOURCES, EstimateShape, TeamShape, WorkerShape
+from chargehand.config.source import Source
+from chargehand.config.tools import make_tools, plain_tools
+from chargehand.errors import Invalid
+from chargehand.models.messages import Settings
+from chargehand.terms.budget import Amount
+from chargehand.tools.rules import ToolRule
+from chargehand.tools.tool import Tool
+
+_T = TypeVar("_T")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
+_TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")  # what providers let a tool be called
+
+
+class Parts(Struct):
+    """What a file comes to: tools by entry, workers, the factory, and all there is to say about it."""
+
+    source: Source
+    team: TeamShape
+    model: str = ""
+    tools: dict[str, tuple[Tool, ...]] = field(default_factory=dict[str, "tuple[Tool, ...]"])
+    workers: list[Worker] = field(default_factory=list[Worker])
+    factory: Factory | None = None
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+    def say(self, path: Path, message: str, *, grave: bool = True) -> None:
+        self.findings.append(self.source.finding(path, message, grave=grave))
+
+    def made(self, path: Path, make: Callable[[], _T], otherwise: _T) -> _T:
+        """What `make` makes; where it cannot, that is said of this place."""
+        try:
+            return make()
+        except Invalid as error:
+            self.say(path, str(error))
+            return otherwise
+
+    def prose(self, path: Path, text: str) -> str:
+        return self.made(path, lambda: folder.prose(self.source.folder, text), "")
+
+    def handle(self, written: str) -> str:
+        """A model handle, or what stands in for every one of them."""
+        return self.model or written
+
+
+def assemble(source: Source, team: TeamShape, model: str = "") -> Parts:
+    """The parts of a team, and everything that is wrong with them."""
+    parts = Parts(source, team, model)
+    for name, written in team.tools.items():
+        if not _TOOL_NAME.match(name):
+            better = re.sub(r"[^A-Za-z0-9_-]", "_", name[:64])
+            parts.say(("tools", name), f"{name[:70]!r} is no name for a tool; use letters, digits, _ and -: {better}")
+        made = parts.made(
+            ("tools", name), lambda name=name, written=written: make_tools(name, written, source.folder), ()
+        )
+        parts.tools[name] = made
+    if not team.workers and team.factory is None:
+        parts.say((), "there are no workers; write  workers:  and under it a name and what that worker does")
+    for name, written in team.workers.items():
+        if not _NAME.match(name):
+            parts.say(("workers", name), f"{name[:70]!r} is no name; use up to 64 letters, digits, _, - and .")
+        parts.workers.append(_worker(parts, name, written))
+    if team.factory is not None:
+        parts.factory = _factory(parts, team)
+    return parts
+
+
+def _worker(parts: Parts, name: str, written: WorkerShape | str) -> Worker:
+    shape = WorkerShape(description=written) if isinstance(written, str) else written
+    path: Path = ("workers", name)
+    defaults = parts.team.defaults
+    if not shape.description:
+        parts.say(path, "has no description; the planner reads it to hand out tasks", grave=False)
+    tools = _held(parts, (*path, "tools"), shape.tools)
+    _check_fallbacks(parts, path, name, shape)
+    timeout = shape.timeout if shape.timeout is not None else defaults.timeout
+    return Worker(
+        name,
+        does=shape.description,
+        prompt=parts.prose((*path, "prompt"), shape.prompt),
+        tools=tools,
+        tags=shape.tags,
+        model=parts.handle(shape.model or defaults.model),
+        fallbacks=shape.fallback.workers,
+        fallback_models=() if parts.model else shape.fallback.models,
+        output=_output(parts, path, shape),
+        rules=_rules(parts, path, shape, tools),
+        steps=shape.steps or defaults.steps or Worker("").steps,
+        capacity=shape.concurrency,
+        timeout=Worker("").timeout if timeout is None else float(timeout),
+        seconds=Worker("").seconds if shape.estimate.wall is None else float(shape.estimate.wall),
+        estimate=amount(shape.estimate),
+        settings=_settings(parts, shape),
+    )
+
+
+def _held(parts: Parts, path: Path, names: tuple[str, ...]) -> tuple[Tool, ...]:
+    """The tools behind these names; two of one name are one too many."""
+    held: dict[str, str] = {}
+    tools: list[Tool] = []
+    for at, name in enumerate(names):
+        for tool in _found(parts, (*path, at), name):
+            if tool.name in held:
+                said = f"{name!r} brings a tool {tool.name!r}, which comes from {held[tool.name]!r} already; rename one"
+                parts.say((*path, at), "is here twice; name it once" if held[tool.name] == name else said)
+                continue
+            held[tool.name] = name
+            tools.append(tool)
+    return tuple(tools)
+
+
+def _found(parts: Parts, path: Path, name: str) -> tuple[Tool, ...]:
+    if name in parts.tools:
+        return parts.tools[name]
+    if name in PLAIN_SOURCES:
+        return parts.made(path, lambda: plain_tools(name, parts.source.folder), ())
+    known = [*parts.team.tools, *PLAIN_SOURCES]
+    hint = near(name, known) or f"; there are {', '.join(known)}"
+    parts.say(path, f"there is no tool {name!r}{hint}")
+    return ()
+
+
+def _check_fallbacks(parts: Parts, path: Path, name: str, shape: WorkerShape) -> None:
+    for at, other in enumerate(shape.fallback.workers):
+        place = (*path, "fallback", "workers", at)
+        if other == name:
+            parts.say(place, f"{name!r} cannot step in for itself; name somebody else")
+        elif other not in parts.team.workers:
+            parts.say(place, f"there is no worker {other!r} to fall back to{near(other, parts.team.workers)}")
+
+
+def _output(parts: Parts, path: Path, shape: WorkerShape) -> dict[str, object] | None:
+    written = shape.output_schema
+    if written is None:
+        return None
+    return parts.made((*path, "output_schema"), lambda: folder.schema(parts.source.folder, written), None)
+
+
+def _rules(parts: Parts, path: Path, shape: WorkerShape, tools: tuple[Tool, ...]) -> tuple[ToolRule, ...]:
+    names = [tool.name for tool in tools]
+    made = [
+        parts.made((*path, "rules", at), lambda rule=rule: (make_rule(rule, names),), ())
+        for at, rule in enumerate(shape.rules)
+    ]
+    return tuple(rule for rules in made for rule in rules)
+
+
+def _settings(parts: Parts, shape: WorkerShape) -> Settings:
+    defaults = parts.team.defaults
+    most = shape.max_tokens if shape.max_tokens is not None else defaults.max_tokens
+    warmth = shape.temperature if shape.temperature is not None else defaults.temperature
+    return Settings(warmth, None if most is None else int(most))
+
+
+def amount(shape: EstimateShape) -> Amount:
+    return Amount(int(shape.tokens or 0), shape.usd.micros if shape.usd is not None else 0, int(shape.calls or 0))
+
+
+def _factory(parts: Parts, team: TeamShape) -> Factory:
+    shape, plain = team.factory, Factory()
+    assert shape is not None
+    return Factory(
+        tools=_held(parts, ("factory", "tools"), shape.tools),
+        model=parts.handle(shape.model or team.defaults.model),
+        most_tools=shape.most_tools or plain.most_tools,
+        steps=shape.steps or plain.steps,
+        capacity=shape.capacity or plain.capacity,
+    )

@@ -1,0 +1,128 @@
+"""A team file looked at from all sides, for those who check it: what it holds, and everything that is wrong with it."""
+
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from chargehand.config.assemble import Parts, assemble
+from chargehand.config.discover import Found, find_team
+from chargehand.config.environment import lookup_beside
+from chargehand.config.explain import Explained, explain
+from chargehand.config.findings import Finding
+from chargehand.config.findings import Path as Place
+from chargehand.config.fit import fit
+from chargehand.config.load import OFFLINE, lead
+from chargehand.config.shapes import TeamShape
+from chargehand.config.source import Source, read_source
+from chargehand.config.tools import long_form, source_of
+from chargehand.errors import Invalid
+from chargehand.models.find import Finder
+
+
+class WorkerLine(Struct, frozen=True):
+    name: str
+    does: str
+    tools: tuple[str, ...]
+    model: str
+    fallbacks: tuple[str, ...] = ()
+
+
+class ToolLine(Struct, frozen=True):
+    """One entry: where it comes from, and the tools it brings."""
+
+    entry: str
+    source: str
+    names: tuple[str, ...]
+    effect: str = "read"
+    approval: bool = False
+
+
+class Description(Struct):
+    """What a file comes to. Without a name it could not be read at all; the findings say why."""
+
+    file: str
+    how: str
+    name: str = ""
+    about: str = ""
+    workers: list[WorkerLine] = field(default_factory=list[WorkerLine])
+    tools: list[ToolLine] = field(default_factory=list[ToolLine])
+    models: list[str] = field(default_factory=list[str])
+    findings: list[Finding] = field(default_factory=list[Finding])
+    values: list[Explained] = field(default_factory=list[Explained])
+
+    @property
+    def errors(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.grave]
+
+
+def describe(path: Path | str | None = None, *, model: str = "") -> Description:
+    """All there is to say of a team file. Only a file that cannot be found at all is an exception."""
+    found = find_team(path)
+    told = Description(str(found.file), found.words)
+    try:
+        source = read_source(found.file)
+    except Invalid as error:
+        told.findings.append(_unplaced(found, str(error)))
+        return told
+    team, findings = fit(source)
+    told.findings.extend(findings)
+    if team is not None:
+        _tell(told, source, team, model)
+    return told
+
+
+def _unplaced(found: Found, message: str) -> Finding:
+    return Finding(str(found.file), message.removeprefix(f"{found.file}").lstrip(": "))
+
+
+def _tell(told: Description, source: Source, team: TeamShape, model: str) -> None:
+    parts = assemble(source, team, model)
+    lead(parts)
+    _check_models(parts)
+    told.name, told.about = team.name, team.description
+    told.workers = [_worker(parts, at) for at in range(len(parts.workers))]
+    told.tools = [line for entry in team.tools if (line := _tool(parts, entry)) is not None]
+    told.models = sorted({handle for _, handle in _handles(parts)})
+    told.findings.extend(sorted(parts.findings, key=lambda one: one.line))
+    told.values = explain(source, team)
+
+
+def _worker(parts: Parts, at: int) -> WorkerLine:
+    worker = parts.workers[at]
+    names = tuple(getattr(tool, "name", str(tool)) for tool in worker.tools)
+    return WorkerLine(worker.name, worker.does, names, str(worker.model), tuple(worker.fallbacks))
+
+
+def _tool(parts: Parts, entry: str) -> ToolLine | None:
+    tools = parts.tools.get(entry, ())
+    if not tools:
+        return None
+    source = source_of(long_form(parts.team.tools[entry]))
+    return ToolLine(entry, source, tuple(tool.name for tool in tools), tools[0].effect, tools[0].approval)
+
+
+def _handles(parts: Parts) -> list[tuple[Place, str]]:
+    """Every model the team would use, and where it is named."""
+    if parts.model:
+        return [((), parts.model)]
+    team, named = parts.team, parts.team.supervisor
+    usual: Place = ("defaults", "model")
+    handles: list[tuple[Place, str]] = [(usual, team.defaults.model or ("" if named.model else OFFLINE))]
+    handles += [(("supervisor", name), str(getattr(named, name))) for name in ("model", "planner", "judge")]
+    for name, worker in team.workers.items():
+        if not isinstance(worker, str):
+            handles.append((("workers", name, "model"), worker.model))
+            several = enumerate(worker.fallback.models)
+            handles += [(("workers", name, "fallback", "models", at), one) for at, one in several]
+    if team.factory is not None:
+        handles.append((("factory", "model"), team.factory.model))
+    return [(place, handle) for place, handle in handles if handle]
+
+
+def _check_models(parts: Parts) -> None:
+    """Whether each model is known and has its key. Nobody is called."""
+    finder = Finder(lookup_beside(parts.source.file.resolve().parent))
+    for place, handle in _handles(parts):
+        if handle == OFFLINE:
+            continue  # needs nothing
+        parts.made(place, lambda handle=handle: finder.find(handle), None)

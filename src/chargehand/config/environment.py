@@ -1,0 +1,91 @@
+"""What the surroundings say: variables, `.env` beside a team file, and where chargehand keeps its own files.
+
+Only this room and the command line read the environment. A variable that is really set always wins over `.env`.
+"""
+
+import os
+import re
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+from chargehand.config.interpolate import Lookup
+
+HOME = "CHARGEHAND_HOME"
+
+_MOST = 64 * 1024
+_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*\Z")
+_COMMENT = re.compile(r"\s+#.*\Z")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+def lookup(name: str, folder: Path | None = None) -> str | None:
+    """A variable of the real environment, else of the `.env` in this folder (left out: where we are).
+
+    CHARGEHAND_HOME always has a value: where models are kept is asked for by this name.
+    """
+    if name == HOME:
+        return str(home())
+    value = os.environ.get(name)
+    return value if value is not None else dotenv(folder or Path.cwd()).get(name)
+
+
+def lookup_beside(folder: Path) -> Lookup:
+    """The lookup for a team that lives in this folder."""
+    return lambda name: lookup(name, folder)
+
+
+def origin(name: str, folder: Path) -> str:
+    """Where a variable comes from, in words; empty when it is not set."""
+    if name in os.environ:
+        return "the environment"
+    return ".env" if name in dotenv(folder) else ""
+
+
+def dotenv(folder: Path) -> dict[str, str]:
+    """The variables of a folder's `.env`; a file that cannot be read holds none."""
+    file = folder / ".env"
+    try:
+        stamp = file.stat()
+    except OSError:
+        return {}
+    return _dotenv(file, stamp.st_mtime_ns, stamp.st_size)
+
+
+@lru_cache(maxsize=16)  # asked for every variable of a file
+def _dotenv(file: Path, _changed: int, size: int) -> dict[str, str]:
+    if size > _MOST or not file.is_file():
+        return {}
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeError):
+        return {}
+    return dict(found for line in text.splitlines() if (found := _assignment(line)) is not None)
+
+
+def _assignment(line: str) -> tuple[str, str] | None:
+    found = _LINE.match(line)
+    if found is None or line.lstrip().startswith("#"):
+        return None
+    name, value = found[1], found[2]
+    if len(value) > 1 and value[0] in "'\"" and (end := value.find(value[0], 1)) > 0:
+        inside = value[1:end]
+        return name, inside if value[0] == "'" else re.sub(r"\\([ntr])", lambda one: _ESCAPES[one[1]], inside)
+    return name, _COMMENT.sub("", value)
+
+
+def home() -> Path:
+    """Where models and the like are kept: CHARGEHAND_HOME, else the usual place for data on this platform."""
+    named = os.environ.get(HOME)
+    if named:
+        return Path(named).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "chargehand"
+    data = os.environ.get("XDG_DATA_HOME", "")
+    return (Path(data) if Path(data).is_absolute() else Path.home() / ".local" / "share") / "chargehand"
+
+
+def models_home() -> Path:
+    """Where pulled models lie: CHARGEHAND_MODELS, else a folder of our home."""
+    named = os.environ.get("CHARGEHAND_MODELS")
+    return Path(named).expanduser() if named else home() / "models"

@@ -1,0 +1,171 @@
+"""Data against the shapes: every wrong key, type and number at once, each with its place and what would be right."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct, field, inspect
+
+from chargehand.config.findings import Finding, Path, among, near
+from chargehand.config.scalars import Dollars
+from chargehand.config.shapes import LATER, TeamShape, scalar
+from chargehand.config.source import Source
+from chargehand.config.yaml import typed
+
+_MOST = 100
+
+
+def fit(source: Source) -> tuple[TeamShape | None, tuple[Finding, ...]]:
+    """The team a file describes, or what is wrong with it."""
+    fitting = _Fitting(source)
+    data = fitting.read(source.data, _shape(), ())
+    findings = tuple(sorted((*source.findings, *fitting.findings), key=lambda one: one.line))
+    if findings:
+        return None, findings
+    return msgspec.convert(data, TeamShape, dec_hook=scalar), ()
+
+
+@lru_cache(maxsize=1)
+def _shape() -> inspect.Type:
+    return inspect.type_info(TeamShape)
+
+
+class _Fitting(Struct):
+    source: Source
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+    def say(self, path: Path, message: str) -> None:
+        self.findings.append(self.source.finding(path, message))
+
+    def read(self, value: object, kind: inspect.Type, path: Path) -> object:
+        """The value, with numbers where a variable brought the text of one."""
+        if len(self.findings) >= _MOST:
+            return value
+        if isinstance(kind, inspect.UnionType):
+            kind = _member(value, kind)
+        if isinstance(kind, inspect.StructType):
+            return self._table(value, kind, path)
+        if isinstance(kind, inspect.DictType):
+            return {
+                key: self.read(item, kind.value_type, (*path, key)) for key, item in self._keys(value, path).items()
+            }
+        if isinstance(kind, inspect.VarTupleType):
+            return self._list(value, kind, path)
+        if isinstance(value, str) and path in self.source.used and _wants_number(kind):
+            value = typed(value)
+        if problem := _leaf(value, kind):
+            self.say(path, problem)
+        return value
+
+    def _list(self, value: object, kind: inspect.VarTupleType, path: Path) -> list[object]:
+        if isinstance(value, list):
+            items = enumerate(cast("list[object]", value))
+            return [self.read(item, kind.item_type, (*path, at)) for at, item in items]
+        short = isinstance(value, str) and value.isidentifier()
+        self.say(path, f"must be a list, not {_is(value)}; write [{value if short else '…'}]")
+        return []
+
+    def _table(self, value: object, kind: inspect.StructType, path: Path) -> dict[str, object]:
+        before = len(self.findings)
+        table, fields = self._keys(value, path), {one.encode_name: one for one in kind.fields}
+        for key in table:
+            if key not in fields and len(self.findings) < _MOST:
+                self.say((*path, key), _unknown(key, list(fields), path))
+        missing = [name for name, one in fields.items() if one.required and name not in table]
+        if missing and len(self.findings) == before:
+            self.say(path, "there is no version; begin with  version: 1" if not path else f"has no {missing[0]!r}")
+        return {key: self.read(item, fields[key].type, (*path, key)) for key, item in table.items() if key in fields}
+
+    def _keys(self, value: object, path: Path) -> dict[str, object]:
+        if isinstance(value, dict):
+            return cast("dict[str, object]", value)
+        self.say(path, f"must be a table of keys, not {_is(value)}")
+        return {}
+
+
+def _wants_number(kind: inspect.Type) -> bool:
+    numbers = inspect.IntType | inspect.FloatType | inspect.BoolType
+    return isinstance(kind, numbers) or (isinstance(kind, inspect.CustomType) and kind.cls is Dollars)
+
+
+def _member(value: object, kind: inspect.UnionType) -> inspect.Type:
+    """The alternative this value is meant to be: tables by their shape, the rest by the first that takes it."""
+    tables = [one for one in kind.types if isinstance(one, inspect.StructType | inspect.DictType)]
+    others = [one for one in kind.types if one not in tables and not isinstance(one, inspect.NoneType)]
+    if tables and (isinstance(value, dict) or not others):
+        return tables[0]
+    return next((one for one in others if not _leaf(value, one)), others[-1])
+
+
+def _unknown(key: str, known: list[str], path: Path) -> str:
+    if not path and key in LATER:
+        return f"{LATER[key]} comes later: this version does not read {key!r}; remove the section"
+    return f"there is no key {key!r} here{near(key, known) or f'; the keys are {among(known, 16)}'}"
+
+
+def _leaf(value: object, kind: inspect.Type) -> str:
+    """What is wrong with a single value; nothing when it is right."""
+    if isinstance(kind, inspect.AnyType):
+        return ""
+    if value is None:
+        return "has no value; give it one, or remove the key"
+    if isinstance(kind, inspect.LiteralType):
+        return _choice(value, kind)
+    if isinstance(kind, inspect.CustomType):
+        try:
+            scalar(kind.cls, value)
+        except ValueError as error:
+            return str(error)
+        return ""
+    return _LEAVES[type(kind)](value, kind)
+
+
+def _choice(value: object, kind: inspect.LiteralType) -> str:
+    if any(value == one and type(value) is type(one) for one in kind.values):
+        return ""
+    if kind.values == (1,):
+        return f"is {_is(value)}; this chargehand reads version 1: write  version: 1"
+    known = [str(one) for one in kind.values]
+    return f"is {_is(value)}; it must be one of {', '.join(known)}{near(str(value), known)}"
+
+
+def _text(value: object, _kind: Any) -> str:
+    if isinstance(value, str):
+        return ""
+    single = not isinstance(value, dict | list)
+    return f"must be text, not {_is(value)}" + ("; put it in quotes" if single else "")
+
+
+def _flag(value: object, _kind: Any) -> str:
+    return "" if isinstance(value, bool) else f"must be true or false, not {_is(value)}"
+
+
+def _number(value: object, kind: Any) -> str:
+    whole = isinstance(kind, inspect.IntType)
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+        return f"must be a {'whole ' if whole else ''}number, not {_is(value)}"
+    if kind.ge is not None and not kind.ge <= value <= kind.le:
+        return f"is {value}; it must be between {kind.ge} and {kind.le}"
+    return ""
+
+
+_LEAVES: dict[type, Callable[[object, Any], str]] = {
+    inspect.StrType: _text,
+    inspect.BoolType: _flag,
+    inspect.IntType: _number,
+    inspect.FloatType: _number,
+}
+
+
+def _is(value: object) -> str:
+    """What a value is, in words."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f"the text {value!r}" if len(value) <= 40 else "a longer text"
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    return "a table of keys" if isinstance(value, dict) else "a list" if isinstance(value, list) else f"{value}"

@@ -1,0 +1,107 @@
+"""From a team file to a team."""
+
+from pathlib import Path
+
+from chargehand.agents.prompts import Prompts
+from chargehand.config.assemble import Parts, assemble
+from chargehand.config.discover import find_team
+from chargehand.config.environment import lookup_beside
+from chargehand.config.findings import refuse
+from chargehand.config.fit import fit
+from chargehand.config.shapes import BudgetShape, DefaultsShape, SupervisorShape
+from chargehand.config.source import read_source
+from chargehand.models.messages import Settings
+from chargehand.team import Supervisor
+from chargehand.terms.budget import Budget
+from chargehand.terms.policy import Limits, Policy, Retry
+
+OFFLINE = "offline"
+SECONDS = 300.0
+
+
+def load_team(path: Path | str | None = None, *, model: str = "") -> Supervisor:
+    """The team of a file or folder; without one, that of the nearest `team.yaml` upwards, else the bundled one.
+
+    `model` stands in for every model the file names.
+    """
+    file = find_team(path).file
+    source = read_source(file)
+    team, findings = fit(source)
+    refuse(str(file), findings)
+    assert team is not None, "a team without findings"
+    parts = assemble(source, team, model)
+    supervisor = lead(parts)
+    refuse(str(file), parts.findings)
+    assert supervisor is not None, "a team without findings"
+    return supervisor
+
+
+def lead(parts: Parts) -> Supervisor | None:
+    """The supervisor of assembled parts. What is wrong is added to their findings; with errors there is none."""
+    shape = parts.team.supervisor
+    instructions = parts.prose(("supervisor", "instructions"), shape.instructions)
+    prompts = _prompts(parts, shape)
+    if any(finding.grave for finding in parts.findings):
+        return None
+    return parts.made((), lambda: _supervisor(parts, instructions, prompts), None)
+
+
+def _supervisor(parts: Parts, instructions: str, prompts: dict[str, str]) -> Supervisor:
+    team, shape, usual = parts.team, parts.team.supervisor, parts.team.defaults
+    wall = team.budget.wall
+    return Supervisor(
+        parts.workers,
+        model=parts.handle(shape.model or usual.model) or OFFLINE,
+        name=team.name,
+        instructions=instructions,
+        planner=parts.handle(shape.planner) if shape.planner else "",
+        judge=parts.handle(shape.judge) if shape.judge else "",
+        settings=Settings(usual.temperature, None if usual.max_tokens is None else int(usual.max_tokens)),
+        seconds=SECONDS if wall is None else float(wall),
+        budget=_budget(team.budget),
+        policy=_policy(shape, usual),
+        combine=shape.combine,
+        stream_plan=shape.stream_plan,
+        review=shape.review,
+        factory=parts.factory,
+        prompts=prompts,
+        examples=team.examples,
+        lookup=lookup_beside(parts.source.file.resolve().parent),
+    )
+
+
+def _prompts(parts: Parts, shape: SupervisorShape) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for name in shape.prompts.__struct_fields__:
+        if written := str(getattr(shape.prompts, name)):
+            path = ("supervisor", "prompts", name)
+            text = texts[name] = parts.prose(path, written)
+            parts.made(path, lambda name=name, text=text: Prompts({name: text}), None)
+    return texts
+
+
+def _budget(shape: BudgetShape) -> Budget:
+    return Budget(
+        tokens=None if shape.tokens is None else int(shape.tokens),
+        micros=None if shape.usd is None else shape.usd.micros,
+        calls=None if shape.calls is None else int(shape.calls),
+        seconds=None if shape.wall is None else float(shape.wall),
+    )
+
+
+def _policy(shape: SupervisorShape, usual: DefaultsShape) -> Policy:
+    retry, plain, limits = usual.retry, Retry(), Limits()
+    shortest, longest = retry.backoff or (plain.base, plain.ceiling)
+    obeyed = retry.obey_retry_after
+    return Policy(
+        retry=Retry(
+            attempts=retry.attempts or plain.attempts,
+            fallback_attempts=retry.fallback_attempts or plain.fallback_attempts,
+            base=float(shortest),
+            ceiling=float(longest),
+            obey_retry_after=plain.obey_retry_after if obeyed is None else float(obeyed),
+        ),
+        limits=Limits(tasks=shape.plan.max_tasks or limits.tasks, depth=shape.plan.max_depth or limits.depth),
+        refine=shape.refine,
+        approve=shape.plan.approve == "always",
+    )

@@ -1,0 +1,152 @@
+"""The tools a team file names: from Python, from the toolbox, and what the file says of them besides.
+
+Which worker holds which tool is decided in `assemble`.
+"""
+
+import inspect
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeAlias, cast
+
+from msgspec import structs
+
+from chargehand.config.findings import among
+from chargehand.config.folder import inside
+from chargehand.config.python import named_object
+from chargehand.config.shapes import PLAIN_SOURCES, SOURCES, ToolShape
+from chargehand.errors import Invalid
+from chargehand.tools.tool import Tool, as_tool
+
+Maker: TypeAlias = Callable[[str, ToolShape, Path], tuple[Tool, ...]]
+
+
+def long_form(written: ToolShape | str) -> ToolShape:
+    """A tool written in one word: `calculator`, or `module:attr`."""
+    if isinstance(written, ToolShape):
+        return written
+    if written in PLAIN_SOURCES:
+        return structs.replace(ToolShape(), **{written: True})
+    if ":" in written:
+        return ToolShape(python=written)
+    raise Invalid(f"{written!r} is no tool; write module:attribute, or one of {', '.join(PLAIN_SOURCES)}")
+
+
+def source_of(shape: ToolShape) -> str:
+    """The one source a tool comes from; Invalid when there is none, or more than one."""
+    named = [name for name in SOURCES if getattr(shape, name) not in (None, False)]
+    if len(named) != 1:
+        many = f"names {len(named)} sources ({among(named)})" if named else "names no source"
+        raise Invalid(f"{many}; a tool has exactly one of {', '.join(SOURCES)}")
+    return named[0]
+
+
+def make_tools(name: str, written: ToolShape | str, folder: Path) -> tuple[Tool, ...]:
+    """The tools of one entry: one for most sources, several for some."""
+    shape = long_form(written)
+    made = _MAKERS[source_of(shape)](name, shape, folder)
+    if shape.effect is not None and shape.side_effects is not None:
+        raise Invalid("names effect and side_effects, which mean the same; keep effect")
+    changes: dict[str, object] = {
+        "effect": shape.effect or shape.side_effects,
+        "timeout": None if shape.timeout is None else float(shape.timeout),
+        "cap": None if shape.cap is None else int(shape.cap),
+        "approval": None if shape.approve is None else shape.approve in (True, "always"),
+    }
+    wanted = {key: value for key, value in changes.items() if value is not None}
+    return tuple(structs.replace(tool, **wanted) for tool in made)
+
+
+def plain_tools(name: str, folder: Path) -> tuple[Tool, ...]:
+    """The tools of a source that needs no settings, named by a worker without an entry."""
+    return make_tools(name, name, folder)
+
+
+def renamed(tool: Tool, name: str) -> Tool:
+    return tool if tool.name == name else structs.replace(tool, spec=structs.replace(tool.spec, name=name))
+
+
+# --- one maker a source
+
+
+def _python(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:
+    handle = shape.python or ""
+    found = _made(handle, named_object(folder, handle))
+    tools = [as_tool(cast("Callable[..., object]", one)) for one in found if callable(one) or isinstance(one, Tool)]
+    if not tools or len(tools) != len(found):
+        kinds = among(dict.fromkeys(type(one).__name__ for one in found)) or "an empty list"
+        raise Invalid(f"{handle!r} is {kinds}, not a tool, a function, or a function that makes tools")
+    return (renamed(tools[0], name),) if len(tools) == 1 else tuple(tools)
+
+
+def _made(handle: str, found: object) -> list[object]:
+    """What was found, or what it makes, as a list."""
+    if callable(found) and not isinstance(found, Tool | type) and _makes_tools(found):
+        try:
+            found = found()
+        except Exception as error:  # a foreign function
+            raise Invalid(f"{handle!r} failed when it was called: {type(error).__name__}: {error}") from error
+    return list(cast("Sequence[object]", found)) if isinstance(found, list | tuple) else [cast("object", found)]
+
+
+def _makes_tools(found: Callable[..., object]) -> bool:
+    """Whether this is a function without arguments that says it returns tools."""
+    try:
+        signature = inspect.signature(found)
+    except (TypeError, ValueError):
+        return False
+    promised = signature.return_annotation
+    said = promised if isinstance(promised, str) else getattr(promised, "__name__", "") + repr(promised)
+    return not signature.parameters and promised is not inspect.Signature.empty and "Tool" in said
+
+
+def _sql(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:
+    from chargehand.tools.sql import sql  # noqa: PLC0415 - a team pays only for the tools it names
+
+    return (sql(inside(folder, shape.sql or ""), name),)
+
+
+def _documents(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:
+    from chargehand.tools.documents import documents  # noqa: PLC0415 - as above
+
+    return (documents(inside(folder, shape.documents or ""), name),)
+
+
+def _files(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:
+    from chargehand.tools.files import files  # noqa: PLC0415 - as above
+
+    made = files(inside(folder, shape.files or ""))
+    return made if name == "files" else tuple(renamed(tool, f"{name}_{tool.name}") for tool in made)
+
+
+def _fetch(name: str, shape: ToolShape, _folder: Path) -> tuple[Tool, ...]:
+    from chargehand.tools.fetch import fetch  # noqa: PLC0415 - as above
+
+    return (renamed(fetch(shape.fetch.allow if shape.fetch else ()), name),)
+
+
+def _sandbox(name: str, _shape: ToolShape, _folder: Path) -> tuple[Tool, ...]:
+    from chargehand.tools.sandbox import python_sandbox  # noqa: PLC0415 - as above
+
+    return (renamed(python_sandbox(), name),)
+
+
+def _built_in(source: str) -> Maker:
+    def make(name: str, _shape: ToolShape, _folder: Path) -> tuple[Tool, ...]:
+        from chargehand.tools.toolbox import built_in  # noqa: PLC0415 - as above
+
+        made = built_in(source, time.time)
+        return (renamed(made[0], name),) if len(made) == 1 else made
+
+    return make
+
+
+_MAKERS: dict[str, Maker] = {
+    "python": _python,
+    "sql": _sql,
+    "documents": _documents,
+    "files": _files,
+    "fetch": _fetch,
+    "sandbox": _sandbox,
+    **{source: _built_in(source) for source in ("calculator", "chart", "dates")},
+}

@@ -1,0 +1,106 @@
+"""A plan that is not run: asked for, checked, sent back while it cannot run, and reckoned. No worker is called."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar, cast
+
+from msgspec import Struct
+
+from chargehand.agents.crew import Crew, Done, Proposal, WorkFailed
+from chargehand.core.owed import Brief
+from chargehand.core.state import Work
+from chargehand.errors import PlanInvalid
+from chargehand.models.messages import Message
+from chargehand.terms import events as ev
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.events import Effect
+from chargehand.terms.forecast import Forecast, forecast
+from chargehand.terms.lint import lint
+from chargehand.terms.plan import NO_TASK, Finding, Plan, Task
+from chargehand.terms.policy import Seconds
+
+_Shape = TypeVar("_Shape")
+
+
+class Draft(Struct, frozen=True):
+    """A plan that was not run: what is to be said about it, what it would take, and what making it cost.
+
+    `unserved` are parts of the request nobody can do anything about; `spent` is None where nobody knows.
+    """
+
+    plan: Plan
+    findings: tuple[Finding, ...]
+    forecast: Forecast | None
+    unserved: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    spent: Amount | None = NOTHING
+
+
+async def draft(crew: Crew, request: ev.RunRequested) -> Draft:
+    """The plan for a request; PlanInvalid with what is wrong, when none was found that can run."""
+    limits, hand = request.policy.limits, _Pencil()
+    findings: tuple[Finding, ...] = ()
+    tokens = micros = calls = 0
+    for number in range(1, limits.plans + 1):
+        brief = Brief(Work("plan", NO_TASK, number), request.goal, request.deadline, findings=findings)
+        hand.grown.clear()
+        try:
+            found = await _proposed(crew, brief, hand, request.policy.supervision)
+        except WorkFailed as error:
+            findings = error.findings or (Finding(error.failure.kind, "planner", error.failure.message),)
+            used = error.used
+        else:
+            tasks = (*hand.grown, *found.tasks)
+            linted = lint(tasks, request.roster, limits) if tasks or not found.unserved else None
+            used = found.used
+            if linted is None or not linted.errors:
+                total = None if used is None else Amount(tokens + used.tokens, micros + used.micros, calls + used.calls)
+                plan = Plan(linted.tasks if linted else (), found.combine or "merge", request.goal)
+                reckoned = forecast(plan, request.roster, request.policy) if plan.tasks else None
+                warnings = linted.warnings if linted else ()
+                return Draft(plan, warnings, reckoned, found.unserved, tuple(hand.notes), total)
+            findings = linted.errors
+        if used is not None:
+            tokens, micros, calls = tokens + used.tokens, micros + used.micros, calls + used.calls
+    raise PlanInvalid(findings)
+
+
+async def _proposed(crew: Crew, brief: Brief, hand: "_Pencil", seconds: Seconds) -> Proposal:
+    try:
+        async with asyncio.timeout(seconds):
+            return await crew.plan(brief, hand)
+    except TimeoutError as error:
+        raise WorkFailed(ev.Failure("timeout", f"the planner did not answer within {seconds:g} s")) from error
+
+
+class _Pencil:
+    """A hand that keeps nothing: for planning, which needs no journal as long as nothing is done about it."""
+
+    def __init__(self) -> None:
+        self.heard = False
+        self.grown: list[Task] = []
+        self.notes: list[str] = []
+
+    async def step(
+        self,
+        name: str,  # noqa: ARG002 - a hand is told what other hands need
+        call: Callable[[str], Awaitable[Done]],
+        *,
+        request: str = "",  # noqa: ARG002
+        effect: Effect = "read",  # noqa: ARG002
+        reserve: Amount = NOTHING,  # noqa: ARG002
+        shape: type[_Shape] = object,  # noqa: ARG002
+    ) -> _Shape:
+        return cast("_Shape", (await call("draft")).value)
+
+    async def grow(self, tasks: Sequence[Task]) -> None:
+        self.grown.extend(tasks)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        pass

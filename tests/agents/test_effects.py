@@ -1,0 +1,125 @@
+"""What acts in the world is done once: a failure that is sure may be tried again, one that is not never is."""
+
+import asyncio
+import time
+
+import pytest
+
+from chargehand.agents.worker import Worker
+from chargehand.models.messages import Reply, Request, Usage
+from chargehand.models.model import ModelCard
+from chargehand.models.scripted import Line, ScriptedModel
+from chargehand.models.subject import Planning
+from chargehand.terms import events as ev
+from chargehand.terms.budget import Budget
+from chargehand.terms.policy import Policy
+from chargehand.tools.tool import ToolFailed, tool
+from tests.agents.crowd import call, calls, model, plan, team
+
+
+def sends_until_sent(request: Request) -> Line:
+    if len(request.messages) == 2:
+        return calls(call("send", to="bob"))
+    last = request.messages[-1].text
+    return calls(call("give_up", reason="could not send")) if "error" in last else "It is sent."
+
+
+async def test_an_effect_that_says_it_did_not_happen_is_tried_again() -> None:
+    asked: list[str] = []
+
+    @tool(effect="effect")
+    def send(to: str) -> str:
+        """Send a letter."""
+        asked.append(to)
+        if len(asked) == 1:
+            raise ToolFailed("the post office is closed until noon; nothing was sent")
+        return "sent"
+
+    found = await team(model(work=sends_until_sent), Worker("ann", tools=[send])).run("Count")
+    assert (found.ending, asked) == ("complete", ["bob", "bob"])
+
+
+async def test_an_effect_that_happened_is_not_repeated_by_the_next_attempt() -> None:
+    sent: list[str] = []
+
+    @tool(effect="effect")
+    def send(to: str) -> str:
+        """Send a letter."""
+        sent.append(to)
+        return "sent"
+
+    def gives_up_once(request: Request) -> Line:
+        if len(request.messages) == 2:
+            return calls(call("send", to="bob"))
+        if not any("Do it, but better" in one.text for one in request.messages):
+            return calls(call("give_up", reason="the pen broke"))
+        return "It is sent."
+
+    found = await team(model(work=gives_up_once), Worker("ann", tools=[send])).run("Count")
+    assert (found.ending, sent) == ("complete", ["bob"])
+
+
+@pytest.mark.parametrize("kind", ["late", "broken"])
+async def test_an_effect_nobody_is_sure_of_is_never_repeated_in_silence(kind: str) -> None:
+    begun: list[str] = []
+
+    @tool(effect="effect", timeout=0.1)
+    def send(to: str) -> str:
+        """Send a letter."""
+        begun.append(to)
+        if kind == "broken":
+            raise ConnectionResetError("the line went dead")
+        time.sleep(0.3)
+        return "sent"
+
+    found = await team(model(work=sends_until_sent), Worker("ann", tools=[send])).run("Count")
+    assert (found.ending, begun) == ("failed", ["bob"])
+    assert found.gaps[0].reason == "uncertain"
+
+
+async def test_a_person_can_say_what_became_of_it() -> None:
+    @tool(effect="effect")
+    def send(to: str) -> str:
+        """Send a letter."""
+        raise ConnectionResetError("the line went dead")
+
+    crew = team(model(work=sends_until_sent), Worker("ann", tools=[send]), policy=Policy(uncertain="ask"))
+    asked = await crew.run("Count", run="r")
+    assert asked.question is not None
+    assert asked.question.what == "effect"
+    found = await crew.resume("r", ev.InputAnswered(asked.question.number, "done", result=ev.NULL))
+    assert found.ending == "complete"
+
+
+async def test_the_time_a_person_takes_is_not_the_runs() -> None:
+    @tool(effect="effect", approval=True)
+    def send(to: str) -> str:
+        """Send a letter."""
+        return "sent"
+
+    crew = team(model(work=sends_until_sent), Worker("ann", tools=[send]), seconds=1.0)
+    asked = await crew.run("Count", run="r")
+    assert asked.question is not None
+    await asyncio.sleep(1.3)
+    found = await crew.resume("r", ev.InputAnswered(asked.question.number, "approve"))
+    assert (found.ending, found.results) == ("complete", {"t1": {"text": "It is sent."}})
+
+
+async def test_money_that_is_about_to_come_back_is_waited_for() -> None:
+    many = [(f"Count the apples on shelf {n} of the cellar.", "ann", ()) for n in range(1, 11)]
+
+    def says(request: Request) -> Line:
+        return plan(*many) if isinstance(request.subject, Planning) else Reply("done")
+
+    card = ModelCard("exact", micros_in=1.0, micros_out=1.0)
+    script = ScriptedModel(says, usage=Usage(10, 5), micros=15, latency=0.01, card=card)
+    found = await team(script, budget=Budget(micros=9000)).run("Count")
+    assert (found.ending, len(found.results), found.spent.micros) == ("complete", 10, 180)
+
+
+async def test_money_that_nobody_gives_back_is_not_waited_for() -> None:
+    card = ModelCard("dear", micros_in=100.0, micros_out=100.0)
+    script = model(plans=[plan(("Count the apples in the cellar.", "ann", ()))], card=card)
+    found = await asyncio.wait_for(team(script, budget=Budget(micros=450_000)).run("Count"), 5)
+    assert found.ending in ("failed", "complete", "partial")
+    assert found.spent.micros <= 450_000

@@ -1,0 +1,79 @@
+"""What a check has to say: everything at once, where values come from, and never a secret."""
+
+from pathlib import Path
+
+import pytest
+
+from chargehand.config.describe import describe
+from tests.config.files import TOOLS, write
+
+TEXT = """\
+version: 1
+name: ${TEAM_NAME:-described}
+description: ${MY_SECRET_KEY}
+defaults: {model: "${TEAM_MODEL}"}
+supervisor: {judge: "openai:gpt-5-mini"}
+workers:
+  ann: {description: Doubles., tools: [twice, calculator], model: "nobody:x", fallback: {models: ["anthropic:y"]}}
+tools: {twice: {python: "tools:double", effect: effect, approve: always}}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "TEAM_NAME", "MY_SECRET_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TEAM_MODEL", "offline")
+    (tmp_path / ".env").write_text("MY_SECRET_KEY=hush-hush\n")
+    (tmp_path / "tools.py").write_text(TOOLS)
+    return write(tmp_path, TEXT)
+
+
+def test_models_are_checked_without_calling_anybody(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = describe(file)
+    assert [(one.line, one.path) for one in told.errors] == [
+        (5, "supervisor.judge"),
+        (7, "workers.ann.model"),
+        (7, "workers.ann.fallback.models[0]"),
+    ]
+    assert "openai:gpt-5-mini needs a key: set OPENAI_API_KEY" in told.errors[0].message
+    assert "there is no provider 'nobody'" in told.errors[1].message
+    monkeypatch.setenv("OPENAI_API_KEY", "not-a-real-key")
+    told = describe(file)
+    assert len(told.errors) == 2
+    assert "not-a-real-key" not in repr(told)
+
+
+def test_one_model_for_all_needs_no_keys(file: Path) -> None:
+    told = describe(file, model="offline")
+    assert told.findings == []
+    assert told.models == ["offline"]
+
+
+def test_workers_and_tools_are_told(file: Path) -> None:
+    told = describe(file, model="offline")
+    (ann,) = told.workers
+    assert (ann.name, ann.tools) == ("ann", ("twice", "calculator"))
+    (twice,) = told.tools
+    assert (twice.entry, twice.source, twice.names, twice.effect) == ("twice", "python", ("twice",), "effect")
+    assert twice.approval
+
+
+def test_every_value_has_its_origin_and_secrets_are_not_shown(file: Path) -> None:
+    told = describe(file)
+    values = {one.path: (one.value, one.origin) for one in told.values}
+    assert values["name"] == ("described", "team.yaml:2, what stands after TEAM_NAME:-")
+    assert values["description"] == ("(not shown)", "team.yaml:3, MY_SECRET_KEY of .env")
+    assert values["defaults.model"] == ("offline", "team.yaml:4, TEAM_MODEL of the environment")
+    assert values["workers.ann.tools[1]"] == ("calculator", "team.yaml:7")
+    assert values["supervisor.refine"] == ("true", "built in")
+    assert values["defaults.retry.attempts"] == ("3", "built in")
+    assert "hush-hush" not in repr(told.values)
+
+
+def test_a_file_that_cannot_be_read_is_one_finding(tmp_path: Path) -> None:
+    told = describe(write(tmp_path, "version: 1\n: ["))
+    (finding,) = told.findings
+    assert told.name == ""
+    assert str(finding).startswith(f"{tmp_path / 'team.yaml'}:")
+    assert "this is not YAML" in str(finding)

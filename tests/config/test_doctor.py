@@ -1,0 +1,76 @@
+"""What the doctor says of healthy and of sick surroundings."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from chargehand.config import doctor
+from tests.config.files import write
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CHARGEHAND_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("CHARGEHAND_TEAM", raising=False)
+    (tmp_path / ".git").mkdir()
+    return tmp_path
+
+
+def test_all_is_looked_at_and_nothing_is_changed(here: Path) -> None:
+    lines = doctor.look(here / ".chargehand" / "runs.db", time.time())
+    assert [line.what for line in lines if line.state == "bad"] == []
+    known = {"python", "chargehand", "journal", "home", "sqlite", "team", "keys", "sandbox", "embeddings", "clock"}
+    assert known <= {line.what for line in lines}
+    assert [path.name for path in here.iterdir()] == [".git"]
+
+
+def test_old_parts_are_bad(here: Path) -> None:
+    assert doctor.python((3, 10, 1)).state == "bad"
+    assert doctor.sqlite((3, 8, 0)).state == "bad"
+    assert "3.11 or newer" in doctor.python((3, 10, 1)).todo
+
+
+def test_a_folder_that_cannot_be_written_is_bad(here: Path) -> None:
+    (here / "file").write_text("")
+    line = doctor.writable("journal", here / "file" / "runs.db")
+    assert line.state == "bad"
+    assert line.todo
+    nowhere = doctor.writable("journal", Path("/proc/nowhere/runs.db"))
+    assert nowhere.state == "bad"
+
+
+def test_a_team_that_cannot_be_used_is_bad(here: Path) -> None:
+    assert doctor.team_file(str(here / "none.yaml")).state == "bad"
+    file = write(here, "version: 2\n")
+    line = doctor.team_file(None)
+    assert line.state == "bad"
+    assert "reads version 1" in line.said
+    assert line.todo.startswith("see all of it: chargehand check --team ")
+    file.unlink()
+    assert doctor.team_file(None).state == "good"
+
+
+def test_of_keys_only_names_are_said(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.endswith(("_API_KEY", "_TOKEN")):
+            monkeypatch.delenv(name)
+    assert doctor.keys(here).state == "missing"
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "hush-hush")
+    (here / ".env").write_text("GROQ_API_KEY=hush-too\n")
+    line = doctor.keys(here)
+    assert line.state == "good"
+    assert line.said == "set: ANTHROPIC_API_KEY, GROQ_API_KEY"
+
+
+@pytest.mark.parametrize("now", [0.0, 946_684_800.0, 9e9, float("nan")])
+def test_a_clock_that_is_far_off_is_bad(now: float) -> None:
+    assert doctor.clock(now).state == "bad"
+
+
+def test_little_room_is_said(here: Path) -> None:
+    assert doctor.disk(here / "runs.db", 10_000_000).state == "bad"
+    assert doctor.disk(here / "runs.db", 500_000_000).state == "missing"
+    assert doctor.disk(here / "runs.db", 5_000_000_000).state == "good"

@@ -1,0 +1,155 @@
+"""Every wrong key, type and number is found at once, with its line and what would be right."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.config.files import said, shaped, write
+
+WORKERS = "workers: {ann: Reads.}\n"
+
+
+def findings(folder: Path, text: str) -> list[str]:
+    file = write(folder, text)
+    team, found = shaped(file)
+    assert (team is None) == bool(found)
+    return said(found, file)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("budgett: {usd: 1}", "2: budgett: there is no key 'budgett' here; did you mean 'budget'?"),
+        ("zzz: 1", "2: zzz: there is no key 'zzz' here; the keys are version, name, description"),
+        (
+            "defaults: {temprature: 1}",
+            "defaults.temprature: there is no key 'temprature' here; did you mean 'temperature'?",
+        ),
+        ("defaults:\n  retry:\n    atempts: 3", "4: defaults.retry.atempts: there is no key 'atempts'"),
+        ("defaults: {timeout: 90 seconds}", "defaults.timeout: is '90 seconds'; write a duration such as 90s"),
+        (
+            "defaults: {retry: {backoff: 20s..1s}}",
+            "defaults.retry.backoff: is '20s..1s'; the first duration must not be",
+        ),
+        ("defaults: {steps: 0}", "defaults.steps: is 0; it must be between 1 and 10000"),
+        ("defaults: {steps: ten}", "defaults.steps: must be a whole number, not the text 'ten'"),
+        ("defaults: {steps: true}", "defaults.steps: must be a whole number, not true"),
+        ("defaults: {temperature: 3}", "defaults.temperature: is 3; it must be between 0 and 2"),
+        ("budget: {usd: free}", "budget.usd: is 'free'; write dollars as a number such as 0.50"),
+        ("budget: {tokens: 200q}", "budget.tokens: is '200q'; write a size such as 200k"),
+        ("budget: 5", "budget: must be a table of keys, not the number 5"),
+        ("budget:", "budget: must be a table of keys, not nothing"),
+        ("name: 5", "name: must be text, not the number 5; put it in quotes"),
+        ("name:", "name: has no value; give it one, or remove the key"),
+        ("examples: one", "examples: must be a list, not the text 'one'; write [one]"),
+        ("supervisor: {refine: yes}", "supervisor.refine: must be true or false, not the text 'yes'"),
+        ("supervisor: {combine: merg}", "supervisor.combine: is the text 'merg'; it must be one of"),
+        ("supervisor: {combine: merg}", "did you mean 'merge'?"),
+        (
+            "supervisor: {plan: {approve: sometimes}}",
+            "supervisor.plan.approve: is the text 'sometimes'; it must be one of",
+        ),
+        (
+            "memory: {blocks: {}}",
+            "memory: memory (blocks and archives) comes later: this version does not read 'memory'",
+        ),
+        ("mcp_servers: {}", "mcp_servers: the use of MCP servers comes later"),
+        ("expose: {mcp: true}", "expose: serving a team to other programs comes later"),
+        ("tools: {x: {sql: [a]}}", "tools.x.sql: must be text, not a list"),
+        ("tools: {x: {fetch: {alow: []}}}", "tools.x.fetch.alow: there is no key 'alow' here; did you mean 'allow'?"),
+        ("tools: {x: 5}", "tools.x: must be text, not the number 5"),
+    ],
+)
+def test_a_wrong_value_is_said_with_its_place(tmp_path: Path, text: str, words: str) -> None:
+    (finding,) = findings(tmp_path, f"version: 1\n{text}\n{WORKERS}")
+    assert finding.startswith("team.yaml:")
+    assert words in finding
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is empty; begin with  version: 1"),
+        ("# nothing but words", "is empty; begin with"),
+        ("- a\n- b", "holds no table of keys"),
+        ("just text", "holds no table of keys"),
+    ],
+)
+def test_a_file_without_keys_is_no_team(tmp_path: Path, text: str, words: str) -> None:
+    from chargehand.errors import Invalid
+
+    with pytest.raises(Invalid, match=words):
+        shaped(write(tmp_path, text))
+
+
+def test_the_version_is_checked(tmp_path: Path) -> None:
+    assert findings(tmp_path, WORKERS) == ["team.yaml: there is no version; begin with  version: 1"]
+    for wrong in ("2", "'1'", "1.0", "true", "one"):
+        (finding,) = findings(tmp_path, f"version: {wrong}\n{WORKERS}")
+        assert "this chargehand reads version 1: write  version: 1" in finding
+
+
+def test_everything_wrong_is_said_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    text = """\
+    version: 1
+    nam: x
+    budget: {usd: -1}
+    workers:
+      ann: {tools: 7}
+      bob:
+        rules: [{run_frist: a}, {max_count_per_step: {tool: a}}]
+        model: ${NO_SUCH_MODEL}
+    """
+    found = findings(tmp_path, text)
+    assert [one.split(":")[1] for one in found] == ["2", "3", "5", "7", "7", "8"]
+    assert "workers.bob.rules[0].run_frist: there is no key 'run_frist' here; did you mean 'run_first'?" in found[3]
+    assert "workers.bob.rules[1].max_count_per_step: has no 'most'" in found[4]
+
+
+def test_a_file_full_of_mistakes_is_answered_soon(tmp_path: Path) -> None:
+    began = time.perf_counter()
+    found = findings(tmp_path, "version: 1\n" + "".join(f"key_number_{n}: 1\n" for n in range(30_000)))
+    assert len(found) == 100
+    assert time.perf_counter() - began < 10
+
+
+def test_long_values_are_not_repeated_in_full(tmp_path: Path) -> None:
+    text = f"version: {'x' * 9000}\nsupervisor: {{combine: {'y' * 9000}}}\nbudget: {{usd: {'z' * 9000}}}\n"
+    assert max(len(one) for one in findings(tmp_path, text)) < 1000
+
+
+def test_short_and_long_forms_are_both_read(tmp_path: Path) -> None:
+    text = """\
+    version: 1
+    workers:
+      ann: Reads.
+      bob: {description: Writes.}
+    tools:
+      a: calculator
+      b: "tools:double"
+      c: {calculator: true}
+      d: {calculator: {}}
+    """
+    assert findings(tmp_path, text) == []
+
+
+def test_toml_is_the_same_team(tmp_path: Path) -> None:
+    text = """\
+    version = 1
+    name = "toml"
+    [budget]
+    usd = 0.5
+    wall = "5m"
+    [workers.ann]
+    description = "Reads."
+    [defaults]
+    stepz = 3
+    """
+    file = write(tmp_path, text, "team.toml")
+    _, found = shaped(file)
+    assert said(found, file) == ["team.toml: defaults.stepz: there is no key 'stepz' here; did you mean 'steps'?"]
+    team, found = shaped(write(tmp_path, text.replace("stepz", "steps"), "team.toml"))
+    assert not found
+    assert team is not None
+    assert (team.name, team.budget.wall, team.defaults.steps) == ("toml", 300.0, 3)

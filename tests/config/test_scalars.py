@@ -1,0 +1,105 @@
+"""Durations, sizes, spans and money mean what people mean by them."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chargehand.config.scalars import dollars, duration, size, span
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        ("90s", 90),
+        ("5m", 300),
+        ("1h30m", 5400),
+        ("1h 30m", 5400),
+        ("250ms", 0.25),
+        ("1.5s", 1.5),
+        ("2d", 172800),
+        (7, 7),
+        ("0s", 0),
+    ],
+)
+def test_a_duration_is_seconds(written: object, seconds: float) -> None:
+    assert duration(written) == seconds
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "90",
+        "s",
+        "9x",
+        "-5s",
+        "1e3s",
+        "",
+        "5 minutes",
+        "five",
+        True,
+        None,
+        [],
+        -1,
+        float("nan"),
+        float("inf"),
+        "9999999d",
+        "1s..2s",
+        "٣s",
+    ],
+)
+def test_what_is_no_duration_is_refused_with_an_example(written: object) -> None:
+    with pytest.raises(ValueError, match=r"90s|between 0s and 366d"):
+        duration(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "count"),
+    [
+        ("200k", 200_000),
+        ("1.5M", 1_500_000),
+        ("2g", 2 * 10**9),
+        ("16KiB", 16384),
+        ("1MiB", 1 << 20),
+        ("12", 12),
+        (0, 0),
+    ],
+)
+def test_a_size_is_a_count(written: object, count: int) -> None:
+    assert size(written) == count
+
+
+@pytest.mark.parametrize(
+    "written", ["k", "1.5", "1.0001k", "-1", -1, 1.5, True, None, "200kb", "9" * 40, "1e3", 10**20]
+)
+def test_what_is_no_size_is_refused(written: object) -> None:
+    with pytest.raises(ValueError, match="size"):
+        size(written)
+
+
+def test_a_span_goes_from_short_to_long() -> None:
+    assert span("1s..20s") == (1.0, 20.0)
+    assert span("500ms .. 1m") == (0.5, 60.0)
+    assert span("3s") == span(3) == (3.0, 3.0)
+    for wrong in ("20s..1s", "1s..", "..", "1s...2s", True):
+        with pytest.raises(ValueError, match=r"duration|longer"):
+            span(wrong)
+
+
+def test_money_is_exact_in_millionths() -> None:
+    assert dollars(0.1).micros + dollars(0.2).micros == dollars(0.3).micros == 300_000
+    assert dollars(2).micros == 2_000_000
+    for wrong in (-0.01, float("nan"), True, "0.5", None):
+        with pytest.raises(ValueError, match=r"dollars|money"):
+            dollars(wrong)
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_value_or_a_complaint(text: str) -> None:
+    with suppress(ValueError):
+        assert duration(text) >= 0
+    with suppress(ValueError):
+        assert size(text) >= 0
+    with suppress(ValueError):
+        assert span(text)[0] <= span(text)[1]
