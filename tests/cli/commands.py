@@ -13,11 +13,13 @@ EXAMPLES = ROOT / "examples"
 COMMAND = (sys.executable, "-W", "error", "-m", "chargehand")
 JOURNAL = Path(".chargehand/runs.db")
 
+_NOT_OURS = ("NO_COLOR", "TERM", "PYTHONIOENCODING", "COLUMNS", "LINES")  # whoever runs the tests may set them
+
 Done = subprocess.CompletedProcess[str]
 
 
 def environment(**more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM", "PYTHONIOENCODING")}
+    kept = {name: value for name, value in os.environ.items() if name not in _NOT_OURS}
     return {**kept, "PYTHONUTF8": "1", **more}
 
 
@@ -33,6 +35,21 @@ def chargehand(folder: Path, *words: str | Path, given: str = "", **more: str) -
         check=False,
         timeout=30,
     )
+
+
+def fed(folder: Path, source: Path, *words: str) -> Done:
+    """The same with a file as standard input: it need not be text."""
+    with source.open("rb") as file:
+        return subprocess.run(
+            [*COMMAND, *words],
+            cwd=folder,
+            env=environment(),
+            stdin=file,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
 
 
 class Underway:

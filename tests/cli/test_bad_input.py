@@ -79,7 +79,7 @@ def test_files_and_journals_that_are_not_there_are_refused_and_not_made(tmp_path
     refused(chargehand(tmp_path, "play", "no.json"), "no.json cannot be read: No such file or directory")
     refused(chargehand(tmp_path, "play", "."), "cannot be read: Is a directory")
     refused(chargehand(tmp_path, "runs"), "there is no journal .chargehand/runs.db")
-    refused(chargehand(tmp_path, "show", "x"), "there is no journal")
+    refused(chargehand(tmp_path, "runs", "show", "x"), "there is no journal")
     file = script(tmp_path, task("a"))
     refused(chargehand(tmp_path, "resume", "x", "--script", file), "there is no journal")
     assert sorted(one.name for one in tmp_path.iterdir()) == ["script.json"]
@@ -91,9 +91,13 @@ def test_runs_that_do_not_fit_are_refused_and_nothing_is_written(tmp_path: Path)
     before = read_run(tmp_path / JOURNAL, "one")
     refused(chargehand(tmp_path, "play", file, "--run", "one"), "run 'one' exists already")
     refused(chargehand(tmp_path, "resume", "two", "--script", file), "there is no run 'two' in this journal")
-    refused(chargehand(tmp_path, "show", "two"), "there is no run 'two' in this journal")
+    refused(chargehand(tmp_path, "runs", "show", "two"), "there is no run 'two' in this journal")
     refused(chargehand(tmp_path, "play", file, "--reuse", "two"), "there is no run 'two' in this journal")
-    for words in (["show", "\udcff"], ["play", file, "--run", "\udcff"], ["resume", "\udcff", "--script", file]):
+    for words in (
+        ["runs", "show", "\udcff"],
+        ["play", file, "--run", "\udcff"],
+        ["resume", "\udcff", "--script", file],
+    ):
         refused(chargehand(tmp_path, *words), "half a surrogate pair")
     ended = chargehand(tmp_path, "resume", "one", "--script", file)
     refused(ended, "run 'one' has ended (complete)", "chargehand play FILE --reuse one")
@@ -108,7 +112,7 @@ def test_a_journal_that_is_none_is_left_alone(tmp_path: Path) -> None:
     play = chargehand(tmp_path, "play", EXAMPLES / "gaps.json", "--journal", notes)
     refused(play, "is not a journal, nor any SQLite database", code=1)
     refused(chargehand(tmp_path, "runs", "--journal", notes), "is not a journal", code=1)
-    refused(chargehand(tmp_path, "show", "x", "--journal", notes), "is not a journal", code=1)
+    refused(chargehand(tmp_path, "runs", "show", "x", "--journal", notes), "is not a journal", code=1)
     assert notes.read_text().startswith("these are my notes")
     refused(
         chargehand(tmp_path, "play", EXAMPLES / "gaps.json", "--journal", notes / "runs.db"), "cannot be made", code=1
@@ -119,13 +123,22 @@ def test_a_journal_that_is_none_is_left_alone(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (["ply", "x.json"], "there is no verb 'ply'; did you mean 'play'?"),
-        (["\x1b[2J"], "there is no verb '\\x1b[2J'; the verbs are play, resume, runs, show, plan"),
+        (["\x1b[2J"], "there is no verb '\\x1b[2J'; the verbs are run, plan, runs, watch, resume, "),
         ([], "the following arguments are required: VERB; see  chargehand --help"),
         (["play"], "the following arguments are required: FILE; see  chargehand play --help"),
         (["play", "x", "--durability", "none"], "invalid choice: 'none'"),
-        (["resume", "x"], "--script"),
+        (["resume"], "the following arguments are required: RUN"),
+        (["resume", "x"], "there is no journal .chargehand/runs.db"),
         (["resume", "x", "--script", "y", "--approve", "--reject", "z"], "not allowed with argument --approve"),
-        (["plan"], "--from"),
+        (["runs", "shw", "x"], "invalid choice: 'shw'"),
+        (["plan"], "nothing was asked; say what is to be done"),
+        (["plan", "something", "--from", "x.json"], "give a request or --from FILE, not both"),
+        (["run", "something", "--timeout", "soon"], "'soon' is no duration; write it like 90s, 5m or 1h"),
+        (["run", "something", "--timeout", "0s"], "'0s' is no duration"),
+        (["run", "something", "--budget-usd", "-1"], "'-1' is no amount of dollars"),
+        (["run", "something", "--budget-usd", "nan"], "'nan' is no amount of dollars"),
+        (["run", "something", "--example"], "give a request or --example, not both"),
+        (["run", "--example", "99"], "has no example 99; it has "),
     ],
 )
 def test_words_that_make_no_command_are_refused(tmp_path: Path, words: list[str], said: str) -> None:

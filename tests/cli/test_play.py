@@ -38,7 +38,7 @@ def test_the_example_plays_to_a_complete_end(cascade: tuple[Path, Done]) -> None
         "joined: 3 of 3 items",
         "ended: complete",
         "gaps: none",
-        "chargehand show cascade",
+        "chargehand runs show cascade",
     ):
         assert words in done.stderr, words
 
@@ -52,7 +52,7 @@ def test_data_goes_to_one_stream_and_progress_to_the_other(cascade: tuple[Path, 
 
 def test_what_is_shown_afterwards_is_what_was_told_live(cascade: tuple[Path, Done]) -> None:
     folder, done = cascade
-    shown = chargehand(folder, "show", "cascade")
+    shown = chargehand(folder, "runs", "show", "cascade")
     assert shown.returncode == 0
     lines = [line for line in done.stderr.splitlines() if not line.startswith(("run: ", "  look again:"))]
     assert [line for line in shown.stdout.splitlines() if line not in done.stdout.splitlines()] == lines
@@ -74,7 +74,7 @@ def test_a_run_with_gaps_says_so(tmp_path: Path) -> None:
     told = [msgspec.json.decode(line, type=Entry) for line in done.stdout.splitlines()]
     assert told == read_run(tmp_path / JOURNAL, run_of(done))
     assert "Late parcels" not in done.stdout.splitlines()[0]
-    shown = chargehand(tmp_path, "show", run_of(done), "--jsonl")
+    shown = chargehand(tmp_path, "runs", "show", run_of(done), "--jsonl")
     assert shown.stdout == done.stdout
 
 
@@ -103,6 +103,7 @@ def test_without_a_synthesis_the_results_are_the_answer(tmp_path: Path) -> None:
     file = script(tmp_path, plan={"tasks": [task("a")], "combine": "none"}, moves={"a": [{"result": {"n": 1}}]})
     done = chargehand(tmp_path, "play", file)
     assert json.loads(done.stdout) == {"a": {"n": 1}}
+    assert json.loads(chargehand(tmp_path, "play", file, "--json", "-q").stdout)["answer"] == {"a": {"n": 1}}
 
 
 def test_a_planner_may_propose_and_be_sent_back(tmp_path: Path) -> None:
@@ -184,9 +185,9 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     playing.process.kill()
     assert playing.end() == -9
     assert "interrupted: resume it" in chargehand(tmp_path, "runs").stdout
-    shown = chargehand(tmp_path, "show", "long").stdout
+    shown = chargehand(tmp_path, "runs", "show", "long").stdout
     assert "ending: not yet" in shown
-    assert "chargehand resume long --script FILE" in shown
+    assert "chargehand resume long" in shown
     quick = script(tmp_path, task("a"), task("b", "a"))
     done = chargehand(tmp_path, "resume", "long", "--script", quick)
     assert done.returncode == 0
@@ -214,7 +215,7 @@ def test_a_run_under_way_can_be_looked_at_but_not_resumed_and_is_cancelled_by_ct
     assert "asked to cancel: Ctrl-C" in told
     assert "ending: cancelled\n" in told
     assert "--reuse long" in told
-    shown = chargehand(tmp_path, "show", "long")
+    shown = chargehand(tmp_path, "runs", "show", "long")
     assert shown.returncode == 0
     assert "b unfinished" in shown.stdout
     again = chargehand(tmp_path, "play", script(tmp_path, task("a"), task("b", "a")), "--reuse", "long")
@@ -247,4 +248,4 @@ def test_a_reader_who_goes_away_does_not_end_the_run(tmp_path: Path) -> None:
     done = subprocess.run(words, cwd=tmp_path, env=environment(), stdout=end, stderr=end, check=False, timeout=20)
     os.close(end)
     assert done.returncode == 0
-    assert "ending: complete" in chargehand(tmp_path, "show", "alone").stdout
+    assert "ending: complete" in chargehand(tmp_path, "runs", "show", "alone").stdout

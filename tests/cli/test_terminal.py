@@ -12,7 +12,8 @@ from typing import get_args
 import pytest
 
 from chargehand.cli.console import Console, clean, clean_json, clean_lines, short
-from chargehand.cli.words import WORDS, dollars, money
+from chargehand.cli.phrases import dollars, money
+from chargehand.cli.words import WORDS
 from chargehand.terms.budget import Amount
 from chargehand.terms.events import Event
 from tests.cli.commands import COMMAND, EXAMPLES, chargehand, environment, script, task
@@ -40,7 +41,10 @@ def test_nothing_from_a_plan_a_result_or_an_error_steers_the_terminal(tmp_path: 
     told = chargehand(tmp_path, "play", file, "--run", "two", "--jsonl")
     entries = [json.loads(line) for line in told.stdout.splitlines()]
     assert entries[0]["event"]["goal"] == EVIL
-    shown = [chargehand(tmp_path, *words) for words in (["show", "two"], ["runs"], ["show", "two", "--jsonl"])]
+    shown = [
+        chargehand(tmp_path, *words)
+        for words in (["runs", "show", "two"], ["runs"], ["runs", "show", "two", "--jsonl"])
+    ]
     plans = [chargehand(tmp_path, "plan", "--from", file, *how) for how in ([], ["--json"], ["--mermaid"])]
     assert [one.returncode for one in (*shown, *plans)] == [0] * 6
     for one in (done, told, *shown, *plans):
@@ -51,7 +55,7 @@ def test_nothing_from_a_plan_a_result_or_an_error_steers_the_terminal(tmp_path: 
 def test_errors_do_not_steer_the_terminal_either(tmp_path: Path) -> None:
     for words in (
         ["play", f"{EVIL[:5]}.json"],
-        ["show", EVIL[:5], "--journal", "x"],
+        ["runs", "show", EVIL[:5], "--journal", "x"],
         ["play", EVIL[:5], "--bad\x1b[2J"],
     ):
         done = chargehand(tmp_path, *words)

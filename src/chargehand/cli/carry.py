@@ -1,45 +1,55 @@
-"""Carry one run in this process: the journal, the crew that plays the script, and Ctrl-C."""
+"""Carry one run in this process: the journal, the crew, whatever goes on beside it, and Ctrl-C."""
 
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import TypeAlias
 
-from chargehand.agents.scripted import ScriptedCrew
-from chargehand.cli.script import Story
-from chargehand.errors import ChargehandError, Refused, RunUnknown, StoreUnavailable
-from chargehand.runtime.drive import Listener
+from chargehand.agents.crew import Crew
+from chargehand.errors import ChargehandError, Refused, StoreUnavailable
+from chargehand.runtime.drive import Listener, Whisper
 from chargehand.runtime.driver import Driver, Outcome
 from chargehand.stores.database import Durability
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.terms.events import CancelRequested
 
 _AGAIN = 0.05
-Act = Callable[[Driver, SqliteJournal], Awaitable[Outcome]]
+Act: TypeAlias = Callable[[Driver, SqliteJournal], Awaitable[Outcome]]
+Leave: TypeAlias = Callable[[], object]
+Beside: TypeAlias = Callable[[Driver, Leave], Coroutine[None, None, None]]
 
 
 def carry(
     run: str,
     act: Act,
     *,
-    story: Story,
+    crew: Callable[[], AbstractAsyncContextManager[Crew]],
     journal: Path,
     durability: Durability,
     listener: Listener,
+    whisper: Whisper,
     warn: Callable[[int], None],
-) -> Outcome:
-    """Do `act`. `warn` is told of each Ctrl-C: the first cancels the run, the second ends this process at once."""
+    beside: Sequence[Beside] = (),
+) -> Outcome | None:
+    """Do `act`; None if it was left where it stands.
+
+    `warn` is told of each Ctrl-C: the first cancels the run, the second ends this process at once. What goes on
+    `beside` may leave the run, and is stopped when the run is over.
+    """
     try:
         journal.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreUnavailable(f"{journal.parent} cannot be made: {error.strerror}; name another --journal") from error
 
-    async def main() -> Outcome:
+    async def main() -> Outcome | None:
         opened = await SqliteJournal.open(journal, durability=durability)
         try:
-            driver = Driver(opened, ScriptedCrew(story), listener=listener)
-            return await _unless_interrupted(run, driver, lambda: act(driver, opened), warn)
+            async with crew() as hired:
+                driver = Driver(opened, hired, listener=listener, whisper=whisper)
+                return await _unless_interrupted(run, driver, lambda: act(driver, opened), warn, beside)
         finally:
             await opened.close()
 
@@ -47,8 +57,12 @@ def carry(
 
 
 async def _unless_interrupted(
-    run: str, driver: Driver, act: Callable[[], Awaitable[Outcome]], warn: Callable[[int], None]
-) -> Outcome:
+    run: str,
+    driver: Driver,
+    act: Callable[[], Awaitable[Outcome]],
+    warn: Callable[[int], None],
+    beside: Sequence[Beside],
+) -> Outcome | None:
     pressed = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -59,9 +73,12 @@ async def _unless_interrupted(
             os.kill(os.getpid(), signal.SIGINT)
         pressed.set()
 
+    async def cancel(driver: Driver, _leave: Leave) -> None:
+        await _cancel_when(pressed, run, driver)
+
     loop.add_signal_handler(signal.SIGINT, press)
     try:
-        return await _watched(act, _cancel_when(pressed, run, driver))
+        return await _watched(act, driver, (cancel, *beside))
     finally:
         loop.remove_signal_handler(signal.SIGINT)
 
@@ -71,25 +88,29 @@ async def _cancel_when(pressed: asyncio.Event, run: str, driver: Driver) -> None
     while True:
         try:
             return await driver.ask(run, CancelRequested("Ctrl-C"))
-        except RunUnknown:
-            await asyncio.sleep(_AGAIN)  # it is about to begin, or has just ended
         except Refused:
-            return None
+            await asyncio.sleep(_AGAIN)  # it is about to begin, or has just ended
 
 
-async def _watched(act: Callable[[], Awaitable[Outcome]], watch: Coroutine[None, None, None]) -> Outcome:
-    """Do `act` while watching; what it raises is raised bare, which a group of jobs would wrap."""
+async def _watched(act: Callable[[], Awaitable[Outcome]], driver: Driver, beside: Sequence[Beside]) -> Outcome | None:
+    """Do `act` with company; what it raises is raised bare, which a group of jobs would wrap."""
     trouble: ChargehandError | None = None
     found: Outcome | None = None
-    async with asyncio.TaskGroup() as jobs:
-        watcher = jobs.create_task(watch)
+
+    async def do() -> None:
+        nonlocal found, trouble
         try:
             found = await act()
         except ChargehandError as error:
             trouble = error
         finally:
-            watcher.cancel()
-    if found is None:
-        assert trouble is not None, "it either came to something or raised"
+            for one in company:
+                one.cancel()
+
+    async with asyncio.TaskGroup() as jobs:
+        company: list[asyncio.Task[None]] = []
+        doing = jobs.create_task(do())
+        company += [jobs.create_task(one(driver, doing.cancel)) for one in beside]
+    if trouble is not None:
         raise trouble
     return found

@@ -1,29 +1,32 @@
 """One command: the verb it names, and its errors in one line with the exit code they deserve."""
 
 import logging
+import os
 import shlex
 import sys
 from argparse import Namespace
 
-from chargehand.cli import look, verbs
 from chargehand.cli.console import Console, clean
+from chargehand.cli.verbs import function_of
 from chargehand.errors import ChargehandError, PlanInvalid, StoreError
 
-_VERBS = {"play": verbs.play, "resume": verbs.resume, "runs": look.runs, "show": look.show, "plan": look.plan}
 
+class _Lines(logging.Handler):
+    """One line a record, to whatever standard error is then: a view that moves may have taken its place."""
 
-class _Line(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return clean(f"chargehand: {super().format(record)}")
+    def emit(self, record: logging.LogRecord) -> None:
+        Console(sys.stderr).line(clean(f"chargehand: {self.format(record)}"))
 
 
 def perform(options: Namespace) -> int:
     """Do it. 1 is for errors an operator can put right, 2 for those of whoever typed the command."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Line())
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    given = vars(options)
+    if given.get("no_color"):
+        os.environ["NO_COLOR"] = "1"
+        os.environ.pop("FORCE_COLOR", None)
+    logging.basicConfig(level=logging.INFO if given.get("verbose") else logging.WARNING, handlers=[_Lines()])
     try:
-        return _VERBS[options.verb](options)
+        return function_of(options.verb)(options)
     except ChargehandError as error:
         Console(sys.stderr).line(f"chargehand: {clean(_sentence(error, options))}", "bad")
         return 1 if isinstance(error, StoreError) else 2

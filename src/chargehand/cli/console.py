@@ -3,9 +3,11 @@
 Whatever came from plans, results or errors goes through `clean` or `clean_json` before it is written.
 """
 
+import io
 import os
 import re
 import shutil
+from collections.abc import Callable
 from typing import Literal, TextIO
 
 Tone = Literal["plain", "good", "bad", "warn", "dim", "bold"]
@@ -17,7 +19,7 @@ _UNSAFE = re.compile(
     "\U000e0000-\U000e007f]"
 )
 _UNSAFE_BUT_LINES = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))
-_ASCII = str.maketrans({"├": "|", "└": "`", "│": "|", "─": "-", "━": "=", "·": ".", "→": ">", "…": "~"})
+_ASCII = str.maketrans({"├": "|", "└": "`", "│": "|", "─": "-", "━": "=", "·": ".", "→": ">", "…": "~", "✔": "+"})
 
 
 def clean(text: str) -> str:
@@ -47,28 +49,52 @@ def short(text: str, room: int) -> str:
 
 
 class Console:
-    """Lines to one stream. A reader who goes away is not an error: a run goes on without being watched."""
+    """Lines to one stream. A reader who goes away is not an error: a run goes on without being watched.
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._gone = False
-        terminal = stream.isatty()
-        self._coloured = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        self._draws = (stream.encoding or "").lower().startswith("utf")
-        self.columns = shutil.get_terminal_size((100, 24)).columns if terminal else 100
+    While a `pen` is set it writes the lines instead: a view that moves must not be written over.
+    """
+
+    def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
+        self.stream = stream
+        self.pen: Callable[[str], None] | None = None
+        self.terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self.draws = (stream.encoding or "").lower().startswith("utf")
+        self._silent = quiet
+        wanted = self.terminal or bool(os.environ.get("FORCE_COLOR"))
+        self.coloured = wanted and not os.environ.get("NO_COLOR")
+        self.columns = shutil.get_terminal_size((100, 24)).columns if stream.isatty() else 100
 
     def paint(self, text: str, tone: Tone) -> str:
-        return f"\x1b[{_PAINT[tone]}m{text}\x1b[0m" if self._coloured and tone in _PAINT and text else text
+        return f"\x1b[{_PAINT[tone]}m{text}\x1b[0m" if self.coloured and tone in _PAINT and text else text
 
     def line(self, text: str = "", tone: Tone = "plain") -> None:
         """Write one line at once; its text is clean already."""
-        if self._gone:
+        said = self.paint(text, tone) if self.draws else self.paint(text.translate(_ASCII), tone)
+        self.write(said + "\n")
+
+    def markdown(self, text: str) -> None:
+        """Text for a reader: laid out where there is a terminal, else as it is. It is clean already."""
+        if not (self.terminal and self.draws and self.coloured):
+            self.line(text)
             return
-        said = self.paint(text, tone) if self._draws else self.paint(text.translate(_ASCII), tone)
+        from rich.console import Console as Page  # noqa: PLC0415 - a quarter of a second that few commands need
+        from rich.markdown import Markdown  # noqa: PLC0415 - as above
+
+        page = Page(file=io.StringIO(), width=min(self.columns, 100), force_terminal=True, highlight=False)
+        with page.capture() as drawn:
+            page.print(Markdown(text.replace("\n", "  \n"), hyperlinks=False))  # lines stay lines
+        self.write(drawn.get())
+
+    def write(self, text: str) -> None:
+        if self._silent:
+            return
+        if self.pen is not None:
+            self.pen(text)
+            return
         try:
-            self._stream.write(said + "\n")
-            self._stream.flush()
+            self.stream.write(text)
+            self.stream.flush()
         except BrokenPipeError:
-            self._gone = True
+            self._silent = True
             # else the interpreter meets the same error once more when it ends
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from chargehand.cli.console import clean, short
-from chargehand.cli.words import counted, dollars
+from chargehand.cli.phrases import counted, dollars
 from chargehand.terms.budget import Amount
 from chargehand.terms.forecast import Forecast
 from chargehand.terms.plan import Finding, Plan, Task, TaskId, in_order, needs
@@ -33,6 +33,8 @@ class _Row(Struct, frozen=True):
 
 
 def heading(plan: Plan) -> str:
+    if not plan.tasks:
+        return "plan: nothing to do"
     return f"plan: {counted(len(plan.tasks), 'task')}, {_COMBINED[plan.combine]}"
 
 
@@ -116,6 +118,8 @@ def _band(low: Amount, high: Amount) -> str:
 
 
 def seconds(amount: Seconds) -> str:
+    if amount < 0.0995:
+        return f"{amount * 1000:.0f} ms" if amount else "0 s"
     if amount < 120:
         return f"{amount:.1f} s"
     return f"{amount / 60:.1f} min" if amount < 7200 else f"{amount / 3600:.1f} h"

@@ -18,7 +18,7 @@ from chargehand.agents.scripted import Move, Script
 from chargehand.errors import Invalid, NotJson
 from chargehand.terms.budget import Budget
 from chargehand.terms.events import RunRequested
-from chargehand.terms.plan import Plan
+from chargehand.terms.plan import Plan, parse
 from chargehand.terms.policy import Policy, Seconds
 from chargehand.terms.roster import Roster
 from chargehand.terms.value import encode_value
@@ -100,6 +100,13 @@ def read_table(path: str) -> dict[str, object]:
     if not isinstance(value, dict):
         raise Invalid(f"{path} holds no JSON object but a {type(value).__name__}; begin with {{")
     return cast("dict[str, object]", value)
+
+
+def read_plan(path: str) -> Plan:
+    """A plan from a file, or the one in a script or in what `plan --json` says."""
+    table = read_table(path)
+    inside = table.get("plan")
+    return parse(cast("dict[str, object]", inside) if isinstance(inside, dict) and "tasks" not in table else table)
 
 
 def read_value(path: str, body: bytes) -> object:

@@ -1,6 +1,6 @@
 """A run told to people, entry by entry: the same words whether it is under way or long over.
 
-It folds what it hears, so it knows what the run knows.
+It folds what it hears, so it knows what the run knows. A view that moves is drawn by `live`, from what is known here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,9 +8,11 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from chargehand.cli.console import Console, clean, clean_json, clean_lines, short
+from chargehand.cli.measures import Measures
+from chargehand.cli.phrases import counted, gap, money
 from chargehand.cli.render import heading, outlook, seconds, tree
-from chargehand.cli.timeline import LEGEND, Timeline
-from chargehand.cli.words import SUPERVISOR, counted, money, said
+from chargehand.cli.timeline import LEGEND
+from chargehand.cli.words import SUPERVISOR, said
 from chargehand.core.fold import begin, fold
 from chargehand.core.state import RunState
 from chargehand.core.view import gaps, results
@@ -18,22 +20,31 @@ from chargehand.errors import Corrupt
 from chargehand.terms import events as ev
 from chargehand.terms.forecast import forecast
 from chargehand.terms.plan import Plan
-from chargehand.terms.policy import Instant
 from chargehand.terms.value import decode_value
 
 
 class Tale:
-    """`console` is for the story, `data` for the answer, and for the entries where they are asked for (`jsonl`)."""
+    """`console` is for the story, `data` for the answer, and for the entries where they are asked for (`jsonl`).
 
-    def __init__(self, console: Console, data: Console, *, jsonl: bool) -> None:
+    Without `lines` only plans are told, not every event; without `models` nothing of what models were asked and said.
+    """
+
+    def __init__(
+        self, console: Console, data: Console, *, jsonl: bool, lines: bool = True, models: bool = True
+    ) -> None:
         self._console = console
         self._data = data
         self._jsonl = jsonl
+        self._lines = lines
+        self._models = models
         self._state: RunState | None = None
-        self._began: Instant = 0.0
         self._wide = 0
         self._resumes = False
-        self._timeline = Timeline()
+        self.measures = Measures()
+
+    @property
+    def begun(self) -> bool:
+        return self._state is not None
 
     @property
     def state(self) -> RunState:
@@ -66,23 +77,27 @@ class Tale:
                 self._show_plan(event.plan)
             return
         assert before is not None, "a run begins with its request"
-        words = said(before, entry)
-        task = f"{short(words.task, 20):{self._wide}}"
-        who = f"{short(words.who, 12):{min(12, max(map(len, (*before.agents, SUPERVISOR))))}}"
-        when = self._console.paint(f"{entry.at - self._began:8.2f} s", "dim")
-        self._console.line(f"{when}  {task}  {who}  {self._console.paint(words.text, words.tone)}")
+        if self._lines and (self._models or not _of_a_model(before, event)):
+            self._tell_event(before, entry)
         self._take_in(entry)
         if isinstance(event, ev.TasksAdded) and event.tasks:
             self._show_plan(Plan(event.tasks, self.state.combine))
+
+    def _tell_event(self, before: RunState, entry: ev.Entry) -> None:
+        words = said(before, entry)
+        task = f"{short(words.task, 20):{self._wide}}"
+        who = f"{short(words.who, 12):{min(12, max(map(len, (*before.agents, SUPERVISOR))))}}"
+        when = self._console.paint(f"{entry.at - self.measures.began:8.2f} s", "dim")
+        self._console.line(f"{when}  {task}  {who}  {self._console.paint(words.text, words.tone)}")
 
     def _take_in(self, entry: ev.Entry) -> None:
         if self._state is None:
             if not isinstance(entry.event, ev.RunRequested):
                 raise Corrupt("this run does not begin with its request; restore the journal from a backup")
-            self._began, self._state = entry.at, begin(entry)
+            self._state = begin(entry)
         else:
             fold(self._state, entry)
-        self._timeline.hear(entry)
+        self.measures.hear(self._state, entry)
         if isinstance(entry.event, ev.RunRequested | ev.TasksAdded | ev.TaskExpanded | ev.InputAnswered):
             self._wide = min(20, max(map(len, self._state.tasks), default=0))
 
@@ -96,23 +111,26 @@ class Tale:
             self._console.line(line, "dim")
         self._console.line()
 
-    def close(self) -> None:
-        """The timeline, the answer, what is missing, what it cost and how it ended."""
-        state, console = self.state, self._console
+    def close(self, *, timeline: bool = True) -> None:
+        """The timeline, the answer, what is missing, what it cost, how long it took and how it ended."""
+        state, console, drawn = self.state, self._console, self.measures.timeline
+        took = state.at - self.measures.began
         console.line()
-        console.line(f"timeline: {seconds(state.at - self._began)}   {LEGEND}", "bold")
-        for line in self._timeline.lines(console.columns):
-            console.line(line)
-        console.line()
+        if timeline:
+            console.line(f"timeline: {seconds(took)}   {LEGEND}", "bold")
+            for line in drawn.lines(console.columns):
+                console.line(line)
+            console.line()
         self._answer()
         missing = state.ended.gaps if state.ended is not None else gaps(state)
         if state.ended is not None:
             console.line(f"gaps: {len(missing) or 'none'}")
-            for gap in missing:
-                console.line(f"  {clean(gap.task)} {gap.status} ({gap.reason}: {clean(gap.message)})", "bad")
+            for one in missing:
+                console.line(f"  {gap(one)}", "bad")
         elif missing:
             console.line(f"unfinished: {counted(len(missing), 'task')} of {len(state.tasks)}")
         console.line(f"cost: {money(state.ledger.spent)}")
+        console.line(f"time: {seconds(took)} as run, {seconds(drawn.serial())} one at a time")
         console.line(f"ending: {ending(state)}", "bold")
 
     def _answer(self) -> None:
@@ -120,8 +138,22 @@ class Tale:
         if found is not None:
             self._console.line("answer:", "bold")
             # entries asked for: they hold the answer too, and nothing else belongs among them
-            (self._console if self._jsonl else self._data).line(found)
+            to = self._console if self._jsonl else self._data
+            (to.markdown if is_prose(self.state) else to.line)(found)
             self._console.line()
+
+
+def is_prose(state: RunState) -> bool:
+    return state.answer is not None and isinstance(decode_value(state.answer), str)
+
+
+def _of_a_model(state: RunState, event: ev.Event) -> bool:
+    if isinstance(event, ev.StepStarted):
+        return event.name == "model"
+    if isinstance(event, ev.StepFinished):
+        steps = state.tasks[event.task].steps or {}
+        return event.step in steps and steps[event.step].name == "model"
+    return isinstance(event, ev.PromptSent)
 
 
 def answer(state: RunState) -> str | None:
@@ -137,12 +169,14 @@ def answer(state: RunState) -> str | None:
     return clean_json(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
 
 
+_ASKED = {"plan": "to approve the plan", "tool": "to approve a call", "effect": "what became of an effect"}
+
+
 def ending(state: RunState) -> str:
     """How a run ended, or why it has not."""
     if state.ended is not None:
         reason = state.ended.reason
         return state.ended.ending if reason in ("done", state.ended.ending) else f"{state.ended.ending} ({reason})"
     if state.input is not None:
-        what = "to approve the plan" if state.input.what == "plan" else "what became of an effect"
-        return f"not yet: a person is asked {what}"
+        return f"not yet: a person is asked {_ASKED[state.input.what]}"
     return "not yet"

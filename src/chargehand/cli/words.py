@@ -1,19 +1,17 @@
-"""Events in words: one line each, for people. What takes more than one event to say lies in `render`."""
+"""Events in words: one line each, for people. Amounts and results are put into words in `phrases`."""
 
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from chargehand.cli.console import Tone, clean, short
+from chargehand.cli.phrases import ROOM, counted, failure, value
 from chargehand.core.state import RunState
 from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount
 from chargehand.terms.plan import TaskId
 from chargehand.terms.policy import Instant
-from chargehand.terms.value import decode_value
 
-_ROOM = 72
 SUPERVISOR = "supervisor"
 
 
@@ -29,35 +27,6 @@ class Said(Struct, frozen=True):
 def said(state: RunState, entry: ev.Entry) -> Said:
     """An entry in words, given what was so before it."""
     return WORDS[type(entry.event)](state, entry.event, entry.at)
-
-
-def money(amount: Amount) -> str:
-    """Dollars, tokens and calls; what is nothing is left out."""
-    parts = [dollars(amount.micros)] if amount.micros else []
-    parts += [counted(amount.tokens, "token")] if amount.tokens else []
-    parts += [counted(amount.calls, "call")] if amount.calls else []
-    return ", ".join(parts) or "nothing"
-
-
-def dollars(micros: int) -> str:
-    whole, _, cents = f"{micros / 1_000_000:.6f}".partition(".")
-    return f"${int(whole):,}.{cents.rstrip('0').ljust(2, '0')}"
-
-
-def counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def value(result: Raw) -> str:
-    """A result in a few words."""
-    found = decode_value(result)
-    if isinstance(found, list):
-        return f"a list of {len(found)}"  # pyright: ignore[reportUnknownArgumentType]
-    return short(found if isinstance(found, str) else bytes(result).decode(), _ROOM)
-
-
-def failure(found: ev.Failure) -> str:
-    return f"({found.kind}: {short(found.message, _ROOM)})"
 
 
 def _by(state: RunState, task: TaskId, text: str, tone: Tone = "plain") -> Said:
@@ -89,7 +58,7 @@ def _cancel_requested(_state: RunState, event: ev.CancelRequested, _at: Instant)
 
 
 def _because(reason: str) -> str:
-    return f": {short(reason, _ROOM)}" if reason else ""
+    return f": {short(reason, ROOM)}" if reason else ""
 
 
 def _time_ran_out(_state: RunState, _event: ev.TimeRanOut, _at: Instant) -> Said:
@@ -101,12 +70,14 @@ def _ended(_state: RunState, event: ev.RunEnded, _at: Instant) -> Said:
     return Said(f"ended: {event.ending}", tone=tones.get(event.ending, "warn"))
 
 
+def _prompt_sent(state: RunState, event: ev.PromptSent, _at: Instant) -> Said:
+    offered = f", with {counted(len(event.tools), 'tool')}" if event.tools else ""
+    who = SUPERVISOR if event.duty != "attempt" or event.task not in state.tasks else state.tasks[event.task].worker
+    return Said(f"prompt for {short(event.model, 40)}{offered}", clean(event.task), clean(who), "dim")
+
+
 def _noted(state: RunState, event: ev.Noted, _at: Instant) -> Said:
-    return _by(state, event.task, f"note: {short(event.text, _ROOM)}", "dim")
-
-
-def _prompt_sent(_state: RunState, event: ev.PromptSent, _at: Instant) -> Said:
-    return Said(f"prompt for {short(event.model, 40)}", clean(event.task), tone="dim")
+    return _by(state, event.task, f"note: {short(event.text, ROOM)}", "dim")
 
 
 # --- the supervisor and the person
@@ -120,17 +91,19 @@ def _supervision_started(_state: RunState, event: ev.SupervisionStarted, _at: In
 
 def _supervision_failed(_state: RunState, event: ev.SupervisionFailed, _at: Instant) -> Said:
     doing = {"plan": "found no plan", "refine": "could not rewrite it", "answer": "wrote no answer"}[event.duty]
-    why = f" ({event.findings[0].code}: {short(event.findings[0].message, _ROOM)})" if event.findings else ""
+    why = f" ({event.findings[0].code}: {short(event.findings[0].message, ROOM)})" if event.findings else ""
     return Said(f"{doing} {why.strip() or failure(event.failure)}", clean(event.task), SUPERVISOR, "bad")
 
 
 def _tasks_added(_state: RunState, event: ev.TasksAdded, _at: Instant) -> Said:
     added = f"added {counted(len(event.tasks), 'task')}" if event.tasks else "added nothing"
+    if event.unserved:
+        return Said(f"{added}; nobody here can: {short('; '.join(event.unserved), ROOM)}", who=SUPERVISOR, tone="warn")
     return Said(added if event.closed else f"{added}; more may follow", who=SUPERVISOR)
 
 
 def _refined(_state: RunState, event: ev.TaskRefined, _at: Instant) -> Said:
-    return Said(f"refined: {short(event.instruction, _ROOM)}", clean(event.task), SUPERVISOR, "warn")
+    return Said(f"refined: {short(event.instruction, ROOM)}", clean(event.task), SUPERVISOR, "warn")
 
 
 def _answer_written(_state: RunState, _event: ev.AnswerWritten, _at: Instant) -> Said:
@@ -141,7 +114,7 @@ def _input_requested(state: RunState, event: ev.InputRequested, _at: Instant) ->
     if event.what == "plan":
         return Said("a person is asked to approve the plan", tone="warn")
     if event.what == "tool":
-        return _by(state, event.task, f"a person is asked to allow {short(event.text, _ROOM)}", "warn")
+        return _by(state, event.task, f"a person is asked to approve a call: {short(event.text, ROOM)}", "warn")
     return _by(state, event.task, "a person is asked whether its effect happened", "warn")
 
 
@@ -163,7 +136,8 @@ def _started(state: RunState, event: ev.AttemptStarted, _at: Instant) -> Said:
 
 
 def _step_started(state: RunState, event: ev.StepStarted, _at: Instant) -> Said:
-    return _by(state, event.task, f"calls {clean(event.name)} ({event.effect})", "dim")
+    said = "asks the model" if event.name == "model" else f"calls {clean(event.name)} ({event.effect})"
+    return _by(state, event.task, said, "dim")
 
 
 def _step_finished(state: RunState, event: ev.StepFinished, _at: Instant) -> Said:

@@ -1,0 +1,70 @@
+"""What to type next: how a run can be looked at, gone on with, or done once more."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from shutil import which
+
+from msgspec import Struct
+
+from chargehand.cli import USUAL_JOURNAL
+from chargehand.cli.console import Console, clean
+from chargehand.core.state import RunState
+
+
+class Advice(Struct, frozen=True):
+    """`crew` are the words that name whoever did the work (`--team FILE`), `again` those that do it once more."""
+
+    run: str
+    journal: Path
+    crew: Sequence[str]
+    again: Sequence[str]
+
+    def resume(self, *more: str) -> str:
+        return self._command("resume", self.run, *self.crew, *more)
+
+    def once_more(self) -> str:
+        return self._command(*self.again)
+
+    def show(self) -> str:
+        return self._command("runs", "show", self.run)
+
+    def _command(self, *words: str) -> str:
+        where = () if str(self.journal) == USUAL_JOURNAL else ("--journal", str(self.journal))
+        return clean(f"{program()} {shlex.join((*words, *where))}")
+
+
+def advise(console: Console, state: RunState, advice: Advice) -> None:
+    """What the run is called and what can be done with it."""
+    console.line(f"run: {clean(advice.run)} in {clean(str(advice.journal))}")
+    console.line(f"  look again:  {advice.show()}")
+    if state.ended is None and state.input is not None:
+        answer, others = _answers(state.input.what)
+        console.line(f"  go on:       {advice.resume(*answer.split())}  (or {others})")
+    elif state.ended is None:
+        console.line(f"  go on:       {advice.resume()}")
+    elif state.ended.ending != "complete":
+        console.line(f"  once more:   {advice.once_more()}  (finished work is taken over)")
+
+
+def _answers(what: str) -> tuple[str, str]:
+    if what == "plan":
+        return "--approve", "--reject TEXT or --plan FILE"
+    return ("--approve", "--reject TEXT") if what == "tool" else ("--effect again", "done or fail")
+
+
+def warn(console: Console, advice: Advice, pressed: int) -> None:
+    """After a Ctrl-C: the first cancels, the second ends the process."""
+    if pressed == 1:
+        console.line("cancelling the run; Ctrl-C once more ends this process at once", "warn")
+    else:
+        console.line(f"ended at once; to go on: {advice.resume()}", "warn")
+
+
+def program() -> str:
+    """How to type the command again: it need not be on the path."""
+    typed, found = sys.argv[0], which("chargehand")
+    if typed.endswith("__main__.py"):
+        return "python -m chargehand"
+    return "chargehand" if found and Path(found).resolve() == Path(typed).resolve() else shlex.quote(typed)

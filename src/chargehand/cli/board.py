@@ -1,0 +1,167 @@
+"""What a live view shows: one row a task, its state in words, and a line about the whole. It is drawn by `live`."""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from chargehand.cli.console import Tone, clean, short
+from chargehand.cli.measures import Measures
+from chargehand.cli.phrases import dollars
+from chargehand.cli.render import seconds
+from chargehand.cli.words import SUPERVISOR
+from chargehand.core.state import Progress, RunState, Status
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.plan import TaskId, needs
+from chargehand.terms.policy import Instant
+
+MOST = 20
+"""How many rows there are before finished ones are only counted."""
+_LONG = 200  # with more tasks than this the critical path is not worked out anew for every picture
+
+
+class Row(Struct, frozen=True):
+    """`name` is what the timeline calls it."""
+
+    name: str
+    state: str
+    task: str
+    worker: str = ""
+    tries: str = ""
+    tokens: str = ""
+    dollars: str = ""
+    note: str = ""
+    tone: Tone = "plain"
+
+
+_STATES: dict[Status, tuple[str, Tone]] = {
+    Status.WAITING: ("○ waits", "dim"),
+    Status.READY: ("○ ready", "plain"),
+    Status.RUNNING: ("● works", "bold"),
+    Status.JUDGED: ("● judged", "warn"),
+    Status.REFINING: ("~ refined", "warn"),
+    Status.BACKING_OFF: ("↻ retries", "warn"),
+    Status.EXPANDED: ("▸ repeats", "plain"),
+    Status.ASKING: ("? asks", "warn"),
+    Status.DONE: ("✔ done", "good"),
+    Status.FAILED: ("✘ failed", "bad"),
+    Status.SKIPPED: ("- skipped", "bad"),
+    Status.DROPPED: ("- dropped", "dim"),
+}
+_FIRST = {Status.ASKING: 0, Status.RUNNING: 1, Status.REFINING: 1, Status.JUDGED: 1, Status.BACKING_OFF: 2}
+
+
+def rows(state: RunState, measures: Measures, said: Mapping[str, str], most: int = MOST) -> list[Row]:
+    """At most `most` rows: where there are more tasks, finished ones are counted, then those that wait."""
+    desk = [_desk(state, measures, duty) for duty in ("plan", "answer")]
+    tasks = sorted(state.tasks.values(), key=_place)
+    tail: list[Row] = []
+    if len(tasks) > most:
+        settled = [one for one in tasks if one.settled]
+        if settled:
+            tail.append(_count(settled))
+        tasks = sorted((one for one in tasks if not one.settled), key=lambda one: _FIRST.get(one.status, 3))
+        if len(tasks) > most:
+            tail.append(Row("", "", f"… and {len(tasks) - most} more"))
+            tasks = tasks[:most]
+    shown = [_row(one, measures.costs.get(one.task.id, NOTHING), said) for one in tasks]
+    return [*(row for row in desk[:1] if row), *tail[:1], *shown, *tail[1:], *(row for row in desk[1:] if row)]
+
+
+def _place(progress: Progress) -> tuple[int, int]:
+    """In the order of the plan, with what came of repeating a task right below it."""
+    return (progress.order if progress.mother is None else progress.mother.order, progress.index)
+
+
+def _count(settled: Sequence[Progress]) -> Row:
+    done = sum(one.status is Status.DONE for one in settled)
+    failed = f", {len(settled) - done} not done" if len(settled) > done else ""
+    return Row("", "✔ done", f"{done} tasks{failed}", tone="warn" if failed else "good")
+
+
+def _desk(state: RunState, measures: Measures, duty: str) -> Row | None:
+    """The supervisor's own work, once there was any."""
+    desk, name = (state.planning if duty == "plan" else state.answering), f"({duty})"
+    if measures.timeline.begun(name) is None:
+        return None
+    over = state.closed if duty == "plan" else state.answer is not None
+    shown, tone = _STATES[Status.DONE if over else Status.RUNNING if desk.open else Status.WAITING]
+    cost = measures.costs.get(name, NOTHING)
+    note = f"↻ {short(desk.feedback[0].message, 60)}" if desk.feedback else ""
+    return Row(name, shown, name, SUPERVISOR, str(desk.number), *_spent(cost), note, tone)
+
+
+def _row(progress: Progress, cost: Amount, said: Mapping[str, str]) -> Row:
+    task = progress.task
+    shown, tone = _STATES[progress.status]
+    label = f"{short(task.id, 16)} {short(progress.instruction or task.instruction, 60)}"
+    tries = str(progress.attempt) if progress.attempt else ""
+    worker = progress.worker or task.worker or "anybody"
+    note = _note(progress, said.get(task.id, ""))
+    return Row(task.id, shown, label, short(worker, 14), tries, *_spent(cost), note, tone)
+
+
+def _spent(cost: Amount) -> tuple[str, str]:
+    tokens = f"{cost.tokens / 1000:.1f}k" if cost.tokens >= 1000 else str(cost.tokens or "")
+    return tokens, f"{cost.micros / 1_000_000:.3f}" if cost.micros else ""
+
+
+def _note(progress: Progress, said: str) -> str:
+    failure = f"{progress.failure.kind}: {clean(progress.failure.message)}" if progress.failure else ""
+    match progress.status:
+        case Status.RUNNING:
+            under_way = [one.name for one in (progress.steps or {}).values() if one.result is None]
+            words = ", ".join(map(clean, under_way)) or (f"↻ {failure}" if failure else "")
+            return f"{words} {said}".strip()
+        case Status.WAITING:
+            return f"waits for {', '.join(clean(name) for name, _ in needs(progress.task))}"
+        case Status.BACKING_OFF | Status.REFINING | Status.JUDGED:
+            return f"↻ {failure}"
+        case Status.EXPANDED:
+            return f"{progress.items_done} of {progress.items} items" if progress.items >= 0 else ""
+        case Status.ASKING:
+            return "a person is asked"
+        case Status.DONE:
+            return f"↻ {progress.failure.kind}" if progress.failure else ""
+        case Status.SKIPPED:
+            return f"{progress.skipped}: {clean(progress.because)}" if progress.because else str(progress.skipped)
+        case _:
+            return failure
+
+
+def title(run: str, state: RunState) -> str:
+    """The run and what is going on in it."""
+    if state.ended is not None:
+        doing = state.ended.ending
+    elif state.input is not None:
+        doing = "a person is asked"
+    elif state.answering.open:
+        doing = "answering"
+    elif state.planning.open and not state.tasks:
+        doing = "planning"
+    else:
+        doing = "working"
+    return f"run {short(run, 40)} · {doing}"
+
+
+class Foot:
+    """The line about the whole; it remembers the critical path of plans too long to work it out for every picture."""
+
+    def __init__(self) -> None:
+        self._path: tuple[TaskId, ...] = ()
+
+    def line(self, state: RunState, measures: Measures, now: Instant) -> str:
+        tasks = [one for one in state.tasks.values() if one.mother is None]
+        done = sum(one.status is Status.DONE for one in tasks)
+        if len(tasks) <= _LONG or not self._path:
+            self._path = measures.critical(state, now)
+        end = state.at if state.ended is not None else max(now, state.at)
+        parts = [seconds(end - measures.began), f"{done}/{len(tasks)} done"]
+        if len(self._path) > 1:
+            path = [short(name, 12) for name in self._path]
+            parts.append(f"critical {'→'.join(path if len(path) <= 6 else ['…', *path[-5:]])}")
+        spent, cap = state.ledger.micros, state.requested.budget.micros
+        if spent or cap is not None:
+            parts.append(dollars(spent) + (f" of {dollars(cap)}" if cap is not None else ""))
+        if state.ended is None:
+            parts.append("^C cancel")
+        return " · ".join(parts)

@@ -1,0 +1,36 @@
+"""The verb that looks at the surroundings: one line a thing, and what to do about those that are not well."""
+
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+import msgspec
+
+from chargehand.cli import USUAL_JOURNAL
+from chargehand.cli.console import Console, Tone, clean, clean_json
+from chargehand.config.doctor import State, look
+
+_WORDS: dict[State, tuple[str, Tone]] = {"good": ("ok", "good"), "missing": ("--", "dim"), "bad": ("NO", "bad")}
+
+
+def add_doctor(parser: ArgumentParser) -> None:
+    parser.add_argument("--team", metavar="PATH", help="a team file or its folder (default: the nearest one upwards)")
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+
+
+def doctor(options: Namespace) -> int:
+    """0 when everything that is needed is there, 1 when something is not."""
+    console = Console(sys.stdout)
+    lines = look(Path(USUAL_JOURNAL), time.time(), options.team)
+    well = not any(line.state == "bad" for line in lines)
+    if options.json:
+        console.line(clean_json(msgspec.json.encode({"ok": well, "lines": lines}).decode()))
+        return 0 if well else 1
+    wide = max(len(line.what) for line in lines)
+    for line in lines:
+        word, tone = _WORDS[line.state]
+        console.line(f"{word}  {line.what:{wide}}  {clean(line.said)}", tone)
+        if line.todo:
+            console.line(f"    {'':{wide}}  → {clean(line.todo)}")
+    return 0 if well else 1

@@ -1,0 +1,87 @@
+"""Charts and tables that results hold, written to files. What they show is not its business."""
+
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from chargehand.errors import Invalid
+from chargehand.models.exhibits import Chart, Exhibit, Table
+from chargehand.runtime.traced import Trace
+
+# a picture is looked at in a browser: it must not do anything there
+_ACTIVE = re.compile(
+    r"<\s*(script|foreignobject|iframe|image|use|!doctype|!entity)|\son\w+\s*=|href\s*=|javascript:", re.IGNORECASE
+)
+
+
+class _Shown(msgspec.Struct):
+    exhibits: list[Exhibit] = []
+
+
+def save(trace: Trace, folder: Path | None, journal: Path) -> list[Path]:
+    """Write the charts, and with a folder of one's own also the tables and the answer; where they lie."""
+    found = list(_exhibits(trace))
+    place = folder or journal.parent / "exhibits" / _file_name(trace.run)
+    written: list[Path] = []
+    try:
+        for name, exhibit in found:
+            if isinstance(exhibit, Chart) and not _ACTIVE.search(exhibit.svg):
+                written.append(_write(place / f"{name}.svg", exhibit.svg))
+            elif isinstance(exhibit, Table) and folder is not None:
+                written.append(_write_table(place / f"{name}.csv", exhibit))
+        if folder is not None and isinstance(trace.answer, str):
+            written.append(_write(place / "answer.md", trace.answer.rstrip() + "\n"))
+    except OSError as error:
+        said = f"{error.filename or place} cannot be written: {error.strerror}"
+        raise Invalid(f"{said}; the run is in the journal, name another folder with --save") from error
+    return written
+
+
+def make_folder(folder: Path) -> None:
+    """Better now than after a run that was paid for."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Invalid(f"{folder} cannot be made: {error.strerror}; name another folder with --save") from error
+
+
+def _exhibits(trace: Trace) -> Iterator[tuple[str, Exhibit]]:
+    for task in trace.tasks:
+        results = cast("list[object]", task.result) if isinstance(task.result, list) else [task.result]
+        number = 0
+        for result in results:
+            try:
+                shown = msgspec.convert(result, _Shown).exhibits
+            except msgspec.ValidationError:
+                continue  # a result of some other shape
+            for exhibit in shown:
+                number += 1
+                yield f"{_file_name(task.id)}-{number}", exhibit
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", name).strip(".") or "_"
+
+
+def _write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _write_table(path: Path, table: Table) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(map(_cell, table.columns))
+        writer.writerows([_cell(value) for value in row] for row in table.rows)
+    return path
+
+
+def _cell(value: object) -> object:
+    """A spreadsheet must not take text for a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

@@ -1,0 +1,91 @@
+"""The verb that begins a team: a template is copied, and what is there already is not written over unasked."""
+
+import shlex
+import shutil
+import sys
+from argparse import ArgumentParser, Namespace
+from difflib import get_close_matches
+from pathlib import Path
+
+from chargehand.cli.console import Console, clean
+from chargehand.config.discover import NAMES, TEMPLATES
+from chargehand.errors import Invalid, Refused
+
+USUAL = "minimal"
+_ABOUT = {
+    "minimal": "two workers and one tool of your own: the smallest team that is of use",
+    "shop": "five colleagues with books, documents and exchange rates; what runs when there is no team file",
+    "support": "answers customers from a handbook and an order book, and drafts the reply",
+    "code-review": "reads a small code base, measures it, and writes a review",
+}
+_NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.pyc", ".chargehand")
+
+
+def add_init(parser: ArgumentParser) -> None:
+    parser.add_argument("template", metavar="TEMPLATE", nargs="?", default=USUAL, help=f"default {USUAL}; see --list")
+    parser.add_argument(
+        "folder", metavar="DIR", nargs="?", default="", help="where to put it (default: a folder of its name)"
+    )
+    parser.add_argument("--force", action="store_true", help="write over files that are there")
+    parser.add_argument("--list", action="store_true", help="list the templates")
+
+
+def init(options: Namespace) -> int:
+    """Copy a template. Nothing is written before everything was checked."""
+    console = Console(sys.stdout)
+    if options.list:
+        wide = max(map(len, _ABOUT))
+        for name in templates():
+            console.line(f"{name:{wide}}  {_ABOUT.get(name, '')}")
+        return 0
+    name: str = options.template
+    if name not in templates():
+        near = get_close_matches(name, templates(), 1, 0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(templates())}"
+        raise Invalid(f"there is no template {name!r}; {hint}")
+    folder = Path(options.folder or name)
+    _copy(TEMPLATES / name, folder, force=options.force)
+    _next_steps(console, name, folder)
+    return 0
+
+
+def templates() -> list[str]:
+    """The templates there are, the smallest first."""
+    there = [path.name for path in sorted(TEMPLATES.iterdir()) if (path / NAMES[0]).is_file()]
+    return sorted(there, key=lambda name: list(_ABOUT).index(name) if name in _ABOUT else len(_ABOUT))
+
+
+def _copy(template: Path, folder: Path, *, force: bool) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise Refused(f"{folder} is a file; name a folder")
+    if not force:
+        mine = [path.relative_to(template) for path in template.rglob("*") if path.is_file()]
+        there = sorted(str(path) for path in mine if path.suffix != ".pyc" and (folder / path).exists())
+        teams = [name for name in NAMES if (folder / name).exists()]
+        if taken := [*teams, *(name for name in there if name not in teams)]:
+            more = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
+            raise Refused(f"{folder} holds {taken[0]}{more} already; choose another folder, or --force to write over")
+    try:
+        shutil.copytree(template, folder, dirs_exist_ok=True, ignore=_NOT_COPIED)
+    except (OSError, shutil.Error) as error:
+        raise Refused(f"{folder} cannot be written: {error}; choose another folder") from error
+
+
+def _next_steps(console: Console, name: str, folder: Path) -> None:
+    place = shlex.quote(str(folder))
+    console.line(f"{clean(str(folder / NAMES[0]))}: the team {name!r}; it runs with no key", "good")
+    console.line("next:")
+    if folder.resolve() != Path.cwd():
+        console.line(clean(f"  cd {place}"))
+    console.line("  chargehand check")
+    console.line(clean(f"  chargehand run {shlex.quote(_example(folder))}"))
+
+
+def _example(folder: Path) -> str:
+    """A request that suits the team: the first of its examples."""
+    from chargehand.config.fit import fit  # noqa: PLC0415 - listing templates needs no reader
+    from chargehand.config.source import read_source  # noqa: PLC0415 - as above
+
+    team, _ = fit(read_source(folder / NAMES[0]))
+    examples = team.examples if team is not None else ()
+    return " ".join(next(iter(examples), "What can you do?").split())

@@ -1,0 +1,158 @@
+"""The words that each verb takes. What they do is known to the verbs."""
+
+from argparse import SUPPRESS, ArgumentParser
+from pathlib import Path
+
+from chargehand.cli import USUAL_JOURNAL
+from chargehand.cli.request import duration, usd
+
+
+def add_run(parser: ArgumentParser) -> None:
+    _request(parser)
+    _team(parser)
+    parser.add_argument("--approve", choices=("auto", "ask", "never"), help="whether a person is asked about the plan")
+    parser.add_argument("--budget-usd", metavar="USD", type=usd, help="the most it may cost")
+    parser.add_argument("--timeout", metavar="TIME", type=duration, help="the time it has: 90s, 5m, 1h")
+    parser.add_argument("--plan", metavar="FILE", help="carry out this plan instead of asking the planner")
+    parser.add_argument(
+        "--run", metavar="NAME", help="what to call the run (default: the team's name and a random part)"
+    )
+    _reuse(parser)
+    parser.add_argument("--save", metavar="DIR", help="write charts, tables and the answer into this folder")
+    words = "say how much was gained by doing things side by side"
+    parser.add_argument("--compare-sequential", dest="compare", action="store_true", help=words)
+    _carrying(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+
+
+def add_plan(parser: ArgumentParser) -> None:
+    _request(parser)
+    _team(parser)
+    parser.add_argument(
+        "--from", dest="source", metavar="FILE", help="check this plan or script (JSON); - for standard input"
+    )
+    parser.add_argument("--roster", metavar="SCRIPT", help="with --from: a script whose workers and policy count")
+    parser.add_argument("-o", "--output", metavar="FILE", help="also write the plan there, as run --plan takes it")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--json", action="store_true", help="findings, repaired plan and forecast as JSON")
+    how.add_argument("--mermaid", action="store_true", help="the plan as a Mermaid flowchart")
+    _plain(parser)
+
+
+def add_runs(parser: ArgumentParser) -> None:
+    _journal(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    what = parser.add_subparsers(dest="what", metavar="list|show|export|diff")
+    listed = what.add_parser("list", help="every run, the latest first")
+    listed.add_argument("--json", action="store_true", default=SUPPRESS, help="one JSON document")
+    show = what.add_parser("show", help="what happened in a run")
+    show.add_argument("name", metavar="RUN")
+    show.add_argument("--jsonl", action="store_true", help="the entries as JSON lines, and nothing else")
+    export = what.add_parser("export", help="every step of a run: prompts, calls, results, retries, costs")
+    export.add_argument("name", metavar="RUN")
+    export.add_argument("--report", action="store_true", help="as a Markdown page to read, not as JSON")
+    export.add_argument("-o", "--output", metavar="FILE", help="write it there")
+    diff = what.add_parser("diff", help="what is different between two runs")
+    diff.add_argument("name", metavar="RUN")
+    diff.add_argument("other", metavar="OTHER")
+    diff.add_argument("--json", action="store_true", default=SUPPRESS, help="one JSON document")
+    for one in (listed, show, export, diff):
+        _journal(one, nested=True)
+        _plain(one)
+
+
+def add_watch(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="RUN")
+    parser.add_argument("--from-seq", metavar="N", type=int, default=0, help="tell what happened from entry N on")
+    parser.add_argument("--jsonl", action="store_true", help="the entries as JSON lines on standard output")
+    _journal(parser)
+    _plain(parser)
+
+
+def add_resume(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="RUN")
+    _team(parser)
+    parser.add_argument("--script", metavar="FILE", help="the script of a run that was played")
+    answer = parser.add_mutually_exclusive_group()
+    answer.add_argument("--approve", action="store_true", help="the plan may run, the call may be made")
+    answer.add_argument("--reject", metavar="TEXT", help="it may not, and why; whoever proposed it is asked again")
+    answer.add_argument("--plan", metavar="FILE", help="run this plan instead")
+    answer.add_argument("--answer", metavar="TEXT", help="approve, or what to do instead of a call")
+    answer.add_argument(
+        "--effect", choices=("done", "again", "fail"), help="what became of an effect nobody is sure of"
+    )
+    parser.add_argument("--result", metavar="JSON", default="null", help="with --effect done: what the task returns")
+    _carrying(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+
+
+def add_replay(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="RUN")
+    parser.add_argument("--speed", metavar="X", type=float, help="so many times as fast (0: at once; default 4)")
+    parser.add_argument(
+        "--from", dest="source", metavar="TASK", help="a new run that does this task again, and what needs it"
+    )
+    parser.add_argument("--dry", action="store_true", help="with --from: only say what would be done again")
+    parser.add_argument("--run", metavar="NAME", help="with --from: what to call the new run")
+    _team(parser)
+    parser.add_argument("--script", metavar="FILE", help="with --from: the script of a run that was played")
+    _carrying(parser)
+
+
+def add_play(parser: ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a script as JSON, for example examples/cascade.json")
+    parser.add_argument(
+        "--run", metavar="NAME", help="what to call the run (default: the file's name and a random part)"
+    )
+    _reuse(parser)
+    _carrying(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+
+
+# --- what several verbs take
+
+
+def _request(parser: ArgumentParser) -> None:
+    words = "what is to be done, in words; - for standard input"
+    parser.add_argument("request", metavar="REQUEST", nargs="*", help=words)
+    words = "the team's own example number N (default 1)"
+    parser.add_argument("--example", metavar="N", type=int, nargs="?", const=1, help=words)
+
+
+def _team(parser: ArgumentParser) -> None:
+    words = "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)"
+    parser.add_argument("--team", metavar="PATH", help=words)
+    parser.add_argument(
+        "--model", metavar="NAME", help="the model of everybody, for example openai:gpt-5-mini or offline"
+    )
+
+
+def _reuse(parser: ArgumentParser) -> None:
+    words = "take over every result of this run whose task and inputs are unchanged"
+    parser.add_argument("--reuse", metavar="RUN", help=words)
+
+
+def _carrying(parser: ArgumentParser) -> None:
+    _journal(parser)
+    words = "what a written entry survives: the loss of power, or only the end of the process (default machine)"
+    parser.add_argument("--durability", choices=("machine", "process"), default="machine", help=words)
+    parser.add_argument("--jsonl", action="store_true", help="the entries as JSON lines on standard output")
+    parser.add_argument("-q", "--quiet", action="store_true", help="nothing but the answer, and what is wrong")
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="one line an event, also where there is a live view, and also for what models are asked and say",
+    )
+    parser.add_argument("--no-input", action="store_true", help="never ask at the terminal")
+    _plain(parser)
+
+
+def _journal(parser: ArgumentParser, *, nested: bool = False) -> None:
+    words = f"the SQLite file (default {USUAL_JOURNAL})"
+    usual = SUPPRESS if nested else Path(USUAL_JOURNAL)  # what was said before the nested verb must stand
+    parser.add_argument("--journal", metavar="PATH", type=Path, default=usual, help=words)
+
+
+def _plain(parser: ArgumentParser) -> None:
+    parser.add_argument("--no-color", action="store_true", help="no colours")

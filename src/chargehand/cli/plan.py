@@ -1,0 +1,141 @@
+"""`chargehand plan`: what a team would do, or whether a plan in a file can run. Nothing is carried out."""
+
+import asyncio
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import msgspec
+
+from chargehand.cli.console import Console, clean, clean_json
+from chargehand.cli.phrases import counted, money
+from chargehand.cli.render import finding, heading, mermaid, outlook, tree
+from chargehand.cli.request import read_request
+from chargehand.cli.script import Story, read_story, read_table, told
+from chargehand.errors import Invalid
+from chargehand.runtime.draft import Draft
+from chargehand.terms.budget import NOTHING
+from chargehand.terms.forecast import forecast
+from chargehand.terms.lint import lint
+from chargehand.terms.plan import Plan, parse
+from chargehand.terms.policy import Policy
+from chargehand.terms.roster import Agent, Roster
+
+
+def plan(options: Namespace) -> int:
+    """Say what a plan holds and what it will take; 2 if it cannot run."""
+    if options.source is not None and (options.request or options.example is not None):
+        raise Invalid("give a request or --from FILE, not both")
+    team, notice = "", ""
+    if options.source is not None:
+        draft = _of_file(options)
+    else:
+        draft, team, notice = _of_team(options)
+    console = Console(sys.stdout)
+    errors = [one for one in draft.findings if one.grave]
+    body = _document(draft, team, notice, options)
+    if options.json:
+        console.line(clean_json(body))
+    elif options.mermaid:
+        console.line(mermaid(draft.plan))
+    else:
+        _show(console, draft)
+    if options.output is not None:
+        _write(Path(options.output), _kept(draft, body, options))
+    if errors:
+        Console(sys.stderr).line(f"chargehand: the plan cannot run: {counted(len(errors), 'error')}", "bad")
+    if not draft.plan.tasks and draft.unserved:
+        Console(sys.stderr).line("chargehand: nobody on this team can do any of it", "bad")
+        return 1
+    return 2 if errors else 0
+
+
+def _document(draft: Draft, team: str, notice: str, options: Namespace) -> str:
+    errors = any(one.grave for one in draft.findings)
+    outcome: dict[str, object] = {"runs": not errors, "findings": draft.findings, "plan": draft.plan}
+    outcome["forecast"] = draft.forecast
+    if options.source is None:
+        outcome |= {"team": team, "notice": notice, "unserved": draft.unserved, "spent": draft.spent}
+    return msgspec.json.format(msgspec.json.encode(outcome), indent=2).decode()
+
+
+def _kept(draft: Draft, body: str, options: Namespace) -> str:
+    """What goes into a file: what was asked for, else the plan as `run --plan` takes it."""
+    if options.mermaid:
+        return mermaid(draft.plan)
+    return body if options.json else msgspec.json.format(msgspec.json.encode(draft.plan), indent=2).decode()
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise Invalid(f"{path} cannot be written: {error.strerror}; name another file with -o") from error
+
+
+def _show(console: Console, draft: Draft) -> None:
+    for one in draft.findings:
+        console.line(finding(one), "bad" if one.grave else "warn")
+    console.line(heading(draft.plan), "bold")
+    for line in tree(draft.plan, console.columns):
+        console.line(line)
+    if draft.forecast is not None:
+        for line in outlook(draft.forecast):
+            console.line(line)
+    for text in draft.unserved:
+        console.line(f"nobody here can: {clean(text)}", "warn")
+    for text in draft.notes:
+        console.line(f"note: {clean(text)}", "dim")
+    if draft.spent != NOTHING:
+        console.line(f"planning cost: {'unknown' if draft.spent is None else money(draft.spent)}")
+
+
+# --- where a plan comes from
+
+
+def _of_team(options: Namespace) -> tuple[Draft, str, str]:
+    from chargehand.cli.run import example_of, nothing_asked, team_of  # noqa: PLC0415 - it brings all of a team
+
+    team = team_of(options)
+    goal = read_request(options.request) if options.example is None else example_of(team, options.example)
+    if goal is None:
+        raise Invalid(nothing_asked(team))
+    if team.notice:
+        Console(sys.stderr).line(f"notice: {clean(team.notice)}", "warn")
+    return asyncio.run(team.plan(goal)), team.name, team.notice
+
+
+def _of_file(options: Namespace) -> Draft:
+    found, roster, policy = _planned(options)
+    linted = lint(found.tasks, roster, policy.limits)
+    repaired = Plan(linted.tasks, found.combine, found.goal)
+    seen = None if linted.errors and not options.json else forecast(repaired, roster, policy)
+    return Draft(repaired, linted.findings, seen)
+
+
+def _planned(options: Namespace) -> tuple[Plan, Roster, Policy]:
+    source: str = options.source
+    table = read_table(source)
+    bare = "tasks" in table
+    story: Story | None = None if bare else told(source, table)
+    found = parse(table) if story is None else story.plan or story.plans[0]
+    if options.roster is not None:
+        story = read_story(options.roster)
+    if story is not None:
+        return found, story.roster, story.policy
+    if options.team:
+        from chargehand.cli.run import team_of  # noqa: PLC0415 - as above
+
+        return found, team_of(options).roster, Policy()
+    return found, _everybody(found), Policy()
+
+
+def _everybody(found: Plan) -> Roster:
+    """Without a roster: whoever the plan names is taken to exist."""
+    names = dict.fromkeys(task.worker.strip() for task in found.tasks if task.worker.strip())
+    matches = [task.match for task in found.tasks if task.match is not None]
+    tags = tuple(sorted({tag for match in matches for tag in (*match.all, *match.some)}))
+    agents = [Agent(name) for name in names]
+    if not agents and not matches:
+        raise Invalid("the plan names no workers; name those there are with --roster SCRIPT")
+    return Roster((*agents, *([Agent("anybody", tags=tags)] if matches else [])))

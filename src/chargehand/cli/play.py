@@ -1,0 +1,62 @@
+"""`chargehand play`: a scripted run, without any model."""
+
+import secrets
+import time
+from argparse import Namespace
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+from chargehand.agents.crew import Crew
+from chargehand.agents.scripted import ScriptedCrew
+from chargehand.cli.advice import Advice
+from chargehand.cli.render import finding
+from chargehand.cli.script import Story, read_story
+from chargehand.cli.stage import Stage
+from chargehand.errors import Invalid, PlanInvalid
+from chargehand.runtime.driver import Driver, Outcome, checked
+from chargehand.stores.journal import check_name
+from chargehand.stores.sqlite import SqliteJournal
+from chargehand.terms import events as ev
+from chargehand.terms.lint import lint
+
+
+def play(options: Namespace) -> int:
+    """A new run of a script. All of the input is checked before the journal is touched."""
+    file: str = options.file
+    story = read_story(file)
+    run: str = options.run or f"{Path(file).stem.strip('-') or 'run'}-{secrets.token_hex(3)}"
+    check_name(run)
+    request = _checked(file, story)
+    advice = Advice(run, options.journal, ("--script", file), ("play", file, "--reuse", run))
+    stage = Stage(options, advice)
+    if story.plan is not None:
+        for warning in lint(story.plan.tasks, story.roster, story.policy.limits).warnings:
+            stage.console.line(finding(warning), "warn")
+
+    async def act(driver: Driver, _journal: SqliteJournal) -> Outcome:
+        if options.reuse:
+            return await driver.fork(options.reuse, run, request, wait_for_input=stage.asks)
+        return await driver.start(run, request, wait_for_input=stage.asks)
+
+    return stage.carry(act, scripted(story))
+
+
+def scripted(story: Story) -> Callable[[], AbstractAsyncContextManager[Crew]]:
+    """The crew of a script: there is nothing to connect to."""
+
+    @asynccontextmanager
+    async def crew() -> AsyncGenerator[Crew]:
+        yield ScriptedCrew(story)
+
+    return crew
+
+
+def _checked(file: str, story: Story) -> ev.RunRequested:
+    now = time.time()
+    try:
+        return checked(story.request(now), now)
+    except PlanInvalid:
+        raise
+    except Invalid as error:
+        raise Invalid(f"{file}: {error}") from error

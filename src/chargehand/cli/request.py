@@ -1,0 +1,71 @@
+"""What is asked for: from the words of the command, from standard input, or one of the team's examples. And amounts."""
+
+import math
+import re
+import sys
+from argparse import ArgumentTypeError
+from collections.abc import Sequence
+
+from chargehand.errors import Invalid
+
+MOST = 1 << 20
+_NUMBER = r"\d+(?:\.\d+)?"
+_UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def read_request(words: Sequence[str]) -> str | None:
+    """The request; None where nobody asked anything. `-` reads standard input, and so does no word at all in a pipe."""
+    said = " ".join(words)
+    if words and said != "-":
+        return _checked(said, "the request")
+    if not words and sys.stdin.isatty():
+        return None
+    body = sys.stdin.buffer.read(MOST + 1)
+    if not words and not body.strip():
+        return None
+    _check_size(len(body), "standard input")
+    try:
+        return _checked(body.decode(), "standard input")
+    except UnicodeDecodeError as error:
+        said = f"standard input is not text in UTF-8 (byte {error.start} is {body[error.start]:#04x})"
+        raise Invalid(f"{said}; send the request as plain text") from error
+
+
+def _check_size(size: int, where: str) -> None:
+    if size > MOST:
+        raise Invalid(f"{where} holds more than {MOST:,} bytes; ask in fewer words, and let a tool read the rest")
+
+
+def _checked(text: str, where: str) -> str:
+    try:
+        _check_size(len(text.encode()), where)
+    except UnicodeEncodeError as error:
+        raise Invalid(f"{where} is not text: it has bytes that are not UTF-8; send plain text") from error
+    found = re.search(r"[\x00-\x08\x0e-\x1f\x7f]", text)
+    if found:
+        said = f"{where} is not plain text: character {found.start() + 1} is {found[0]!r}"
+        raise Invalid(f"{said}; send the request as text, and name files instead of pasting them")
+    if not text.strip():
+        raise Invalid(f'{where} is empty; say what is to be done, for example: chargehand run "Which ... and why?"')
+    return text.strip()
+
+
+def duration(text: str) -> float:
+    """Seconds from `90s`, `5m`, `1h30m`, `250ms` or a bare number."""
+    said = text.strip()
+    fits = re.fullmatch(rf"{_NUMBER}|(?:{_NUMBER}(?:ms|s|m|h))+", said)
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in re.findall(rf"({_NUMBER})(ms|s|m|h|$)", said))
+    if not fits or not 0 < seconds < 1e9:
+        raise ArgumentTypeError(f"{text!r} is no duration; write it like 90s, 5m or 1h")
+    return seconds
+
+
+def usd(text: str) -> int:
+    """Millionths of a dollar from dollars."""
+    try:
+        amount = float(text.removeprefix("$"))
+    except ValueError:
+        amount = math.nan
+    if not 0 <= amount < 1e9:
+        raise ArgumentTypeError(f"{text!r} is no amount of dollars; write it like 0.50")
+    return round(amount * 1_000_000)

@@ -1,0 +1,79 @@
+"""`chargehand resume`: go on with a run that a crash or a question left unfinished."""
+
+import shlex
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+from chargehand.cli.advice import Advice
+from chargehand.cli.carry import Act
+from chargehand.cli.hire import hire
+from chargehand.cli.script import read_plan, read_value
+from chargehand.cli.stage import Stage
+from chargehand.core.fold import replay
+from chargehand.core.state import RunState
+from chargehand.errors import Refused
+from chargehand.runtime.driver import Driver, Outcome
+from chargehand.stores.reader import read_run
+from chargehand.stores.sqlite import SqliteJournal
+from chargehand.terms import events as ev
+from chargehand.terms.value import encode_value
+
+_YES = ("approve", "yes", "y", "ok")
+_Reply: TypeAlias = Callable[[int], ev.InputAnswered]
+
+
+def resume(options: Namespace) -> int:
+    """Finished work is not repeated. The answer to a question is checked before anything is written."""
+    run, journal = str(options.name), Path(options.journal)
+    reply = _reply(options)
+    if not journal.exists():  # opening would make it
+        raise Refused(f"there is no journal {journal}; name the one that holds {run!r} with --journal")
+    hired = hire(options, run, lambda: replay(read_run(journal, run)))
+    advice = Advice(run, journal, hired.words, (*hired.again, "--reuse", run))
+    stage = Stage(options, advice, hired.team, hired.notice)
+    return stage.carry(_going_on(stage, run, reply, "play FILE" if options.script else "run"), hired.crew)
+
+
+def _going_on(stage: Stage, run: str, reply: _Reply | None, again: str) -> Act:
+    async def act(driver: Driver, journal: SqliteJournal) -> Outcome:
+        entries = await journal.read(run)
+        stage.tale.catch_up(entries)
+        state = stage.tale.state
+        replies = _replies(run, state, reply, again)
+        if reply is None and state.input is not None:
+            stage.put(state.input)
+        return await driver.resume(run, *replies, wait_for_input=stage.asks)
+
+    return act
+
+
+def _reply(options: Namespace) -> _Reply | None:
+    """What the person answers, once the number of the question is known."""
+    if options.approve or (options.answer is not None and options.answer.strip().lower() in _YES):
+        return lambda number: ev.InputAnswered(number, "approve")
+    if options.answer is not None:  # a call that may not be made, and what to do instead
+        return lambda number: ev.InputAnswered(number, "reject", options.answer)
+    if options.reject is not None:
+        return lambda number: ev.InputAnswered(number, "reject", options.reject)
+    if options.plan is not None:
+        plan = read_plan(options.plan)
+        return lambda number: ev.InputAnswered(number, "edit", plan=plan)
+    if options.effect is not None:
+        result = encode_value(read_value("--result", options.result.encode(errors="surrogateescape")))
+        return lambda number: ev.InputAnswered(number, options.effect, result=result)
+    return None
+
+
+def _replies(run: str, state: RunState, reply: _Reply | None, again: str) -> tuple[ev.Event, ...]:
+    """The reply to what is being asked; whether it fits, the driver says."""
+    if state.ended is not None:
+        said = f"run {run!r} has ended ({state.ended.ending})"
+        raise Refused(f"{said}; to do some of it again: chargehand {again} --reuse {shlex.quote(run)}")
+    going_on = (ev.PauseSet(paused=False),) if state.paused else ()
+    if reply is None:
+        return going_on
+    if state.input is None:
+        raise Refused(f"run {run!r} asks nothing; resume it without an answer")
+    return (*going_on, reply(state.input.number))

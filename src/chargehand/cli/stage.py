@@ -1,0 +1,157 @@
+"""One run before its audience: told or shown as it goes, questions put to whoever is there, and the end of it."""
+
+import io
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TextIO
+
+import msgspec
+
+from chargehand.agents.crew import Crew
+from chargehand.cli.advice import Advice, advise, warn
+from chargehand.cli.asking import Asker, may_ask
+from chargehand.cli.carry import Act, Beside, carry
+from chargehand.cli.console import Console, clean, clean_json
+from chargehand.cli.document import document
+from chargehand.cli.exhibits import save
+from chargehand.cli.phrases import gap
+from chargehand.cli.render import seconds
+from chargehand.cli.seats import Seats
+from chargehand.cli.tale import ending
+from chargehand.cli.verbs import exit_code
+from chargehand.errors import Invalid
+from chargehand.runtime.driver import outcome
+from chargehand.runtime.trace import trace
+from chargehand.runtime.traced import Trace
+from chargehand.stores.reader import read_run
+from chargehand.terms import events as ev
+
+
+class Stage:
+    """`options` say who the audience is: json, jsonl, quiet, verbose, no_input, save, compare."""
+
+    def __init__(self, options: Namespace, advice: Advice, team: str = "", notice: str = "") -> None:
+        self._given = vars(options)
+        self._advice = advice
+        self._about = (team, notice)
+        self._claim = _Claim()
+        self._seats = Seats(options, advice.run, Console(self._claim.stream))
+        self.console, self.tale = self._seats.console, self._seats.tale
+        self.asks = may_ask(options, self.console)
+        self._asker = Asker(self.console, advice.run, self._seats.stop, self._seats.start) if self.asks else None
+        self._left_open: ev.InputRequested | None = None
+        self._unsaid = notice
+
+    def put(self, asked: ev.InputRequested) -> None:
+        """Ask what was left open, once the run is under way."""
+        self._left_open = asked
+
+    def carry(self, act: Act, crew: Callable[[], AbstractAsyncContextManager[Crew]]) -> int:
+        """Carry the run, tell its end, and give the exit code."""
+        try:
+            return self._carried(act, crew)
+        finally:
+            self._claim.give_back()
+
+    def _carried(self, act: Act, crew: Callable[[], AbstractAsyncContextManager[Crew]]) -> int:
+        beside: list[Beside] = [] if self._asker is None else [self._asker.answer]
+        try:
+            found = carry(
+                self._advice.run,
+                act,
+                crew=crew,
+                journal=self._advice.journal,
+                durability=self._given["durability"],
+                listener=self._hear,
+                whisper=self._seats.whisper,
+                warn=self._warn,
+                beside=[*beside, self._seats.move],
+            )
+        finally:
+            self._seats.stop(keep=True)
+        found = found or outcome(self._advice.run, self.tale.state)
+        self._close()
+        return exit_code(found.ending, found.reason)
+
+    def _hear(self, _run: str, entries: Sequence[ev.Entry]) -> None:
+        if self._unsaid:  # quiet or not: nobody may take it for something else
+            Console(sys.stderr).line(f"notice: {clean(self._unsaid)}", "warn")
+            self._unsaid = ""
+        self._seats.hear(entries)
+        if self._asker is not None:
+            if self._left_open is not None:
+                self._asker.put(self._left_open)
+                self._left_open = None
+            for entry in entries:
+                self._asker.hear(entry)
+
+    def _warn(self, pressed: int) -> None:
+        if pressed > 1:
+            self._seats.stop(keep=True)
+        warn(self.console, self._advice, pressed)
+
+    # --- its end
+
+    def _close(self) -> None:
+        """Everything after the run is read off its journal."""
+        self._seats.close()
+        found = trace(self._advice.run, read_run(self._advice.journal, self._advice.run))
+        saved = self._saved(found)
+        for path in saved:
+            self.console.line(f"saved: {clean(str(path))}")
+        loud = Console(sys.stderr)
+        if self._given.get("quiet") and found.ending != "complete":  # what is wrong is said all the same
+            for one in found.gaps:
+                loud.line(f"gap: {gap(one)}", "bad")
+            loud.line(f"ending: {ending(self.tale.state)}", "bad")
+            if not found.ending:
+                loud.line(f"go on: {self._advice.resume()}")
+        if self._given.get("compare"):
+            loud.line(compared(found.serial, found.seconds), "bold")
+        advise(self.console, self.tale.state, self._advice)
+        if self._given.get("json"):
+            team, notice = self._about
+            told = document(found, self.tale.state, team=team, notice=notice, saved=saved)
+            asked = self.tale.state.input if self.tale.state.ended is None else None
+            more: dict[str, object] = {"resume": self._advice.resume()} if self.tale.state.ended is None else {}
+            more |= {"question": asked} if asked is not None else {}
+            body = msgspec.json.format(msgspec.json.encode({**told, **more}), indent=2)
+            self._seats.data.line(clean_json(body.decode()))
+
+    def _saved(self, found: Trace) -> list[Path]:
+        folder = self._given.get("save")
+        try:
+            return save(found, Path(folder) if folder else None, self._advice.journal)
+        except Invalid as error:  # what came of the run is worth more
+            Console(sys.stderr).line(f"chargehand: {clean(str(error))}", "bad")
+            return []
+
+
+def compared(serial: float, took: float) -> str:
+    """How much was gained by doing things side by side, as it was measured."""
+    gain = f"{serial / took:.1f} times faster" if took > 0 and serial > took else "nothing was gained"
+    return f"one at a time: {seconds(serial)}; as run: {seconds(took)}; {gain}"
+
+
+class _Claim:
+    """Standard output for our data alone: whatever else writes there, a tool or a library, lands on standard error."""
+
+    def __init__(self) -> None:
+        self.stream: TextIO = sys.stdout
+        try:
+            sys.stdout.flush()
+            kept = os.dup(sys.stdout.fileno())
+            os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        except (OSError, ValueError, io.UnsupportedOperation):  # it has no file behind it, or was closed
+            return
+        self.stream = os.fdopen(kept, "w", encoding=sys.stdout.encoding, errors="backslashreplace")
+
+    def give_back(self) -> None:
+        if self.stream is not sys.stdout:
+            sys.stdout.flush()
+            os.dup2(self.stream.fileno(), sys.stdout.fileno())
+            self.stream.close()

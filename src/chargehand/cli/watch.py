@@ -1,0 +1,54 @@
+"""`chargehand watch`: look on while another process drives a run. Nothing is taken over."""
+
+import shlex
+import time
+from argparse import Namespace
+
+from chargehand.cli.console import clean
+from chargehand.cli.seats import Seats
+from chargehand.cli.verbs import exit_code
+from chargehand.errors import RunUnknown
+from chargehand.stores.reader import Found, read_run, read_runs
+
+_LOOK = 0.2
+_LEFT = 1.0  # a run that nobody has driven for so long is not going on
+
+
+def watch(options: Namespace) -> int:
+    """Until the run ends, or nobody drives it any more; the exit code is that of the run."""
+    run: str = options.name
+    seats = Seats(options, run)
+    entries = read_run(options.journal, run)
+    first = max(0, min(options.from_seq - 1, len(entries))) if options.from_seq else 0
+    seats.catch_up(entries[:first])
+    seats.hear(entries[first:])
+    seen, idle = len(entries), 0.0
+    try:
+        while seats.tale.state.ended is None and idle < _LEFT:
+            time.sleep(_LOOK)
+            found = _row(options, run)
+            idle = 0.0 if found.driven or found.row.seq > seen else idle + _LOOK
+            if found.row.seq > seen:
+                entries = read_run(options.journal, run)
+                seats.hear(entries[seen:])
+                seen = len(entries)
+            seats.draw()
+    finally:
+        seats.stop(keep=True)
+    return _closed(seats, run)
+
+
+def _row(options: Namespace, run: str) -> Found:
+    for one in read_runs(options.journal):
+        if one.row.run == run:
+            return one
+    raise RunUnknown(run)
+
+
+def _closed(seats: Seats, run: str) -> int:
+    state = seats.tale.state
+    seats.close()
+    if state.ended is not None:
+        return exit_code(state.ended.ending, state.ended.reason)
+    seats.console.line(f"nobody drives it; go on: chargehand resume {clean(shlex.quote(run))}", "warn")
+    return 4 if state.input is not None else 1

@@ -1,0 +1,108 @@
+"""`chargehand check`: one line a finding, exit 0 or 2, a schema, and where values come from."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import chargehand
+from tests.config.files import TOOLS, write
+
+GOOD = (
+    'version: 1\nname: good\nworkers: {ann: {description: Doubles., tools: [twice]}}\ntools: {twice: "tools:double"}\n'
+)
+BAD = "version: 1\nnam: x\nworkers:\n  ann: {tools: [calculater], timeout: soon}\n"
+
+
+def test_a_good_team_is_well(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    write(tmp_path, GOOD)
+    done = chargehand(tmp_path, "check")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "team good: 1 worker, 1 tool; models: offline" in done.stderr
+    assert "team.yaml: all is well" in done.stderr
+
+
+def test_every_finding_has_a_line(tmp_path: Path) -> None:
+    write(tmp_path, BAD)
+    done = chargehand(tmp_path, "check", "--team", "team.yaml")
+    assert done.returncode == 2
+    assert done.stdout.splitlines() == [
+        "error: team.yaml:2: nam: there is no key 'nam' here; did you mean 'name'?",
+        "error: team.yaml:4: workers.ann.timeout: is 'soon'; write a duration such as 90s, 5m, 1h30m or 250ms",
+    ]
+    assert "team.yaml: 2 errors, 0 warnings" in done.stderr
+
+
+def test_warnings_stop_only_when_strict(tmp_path: Path) -> None:
+    write(tmp_path, "version: 1\nworkers: {ann: {prompt: Read.}}\n")
+    done = chargehand(tmp_path, "check", "--team", "team.yaml")
+    assert done.returncode == 0
+    assert done.stdout.startswith("warning: team.yaml:2: workers.ann: has no description")
+    strict = chargehand(tmp_path, "check", "--team", "team.yaml", "--strict")
+    assert strict.returncode == 2
+    assert strict.stdout.startswith("error: team.yaml:2: workers.ann: has no description")
+
+
+def test_json_is_one_document(tmp_path: Path) -> None:
+    write(tmp_path, BAD)
+    done = chargehand(tmp_path, "check", "--team", "team.yaml", "--json")
+    assert done.returncode == 2
+    told = json.loads(done.stdout)
+    assert told["ok"] is False
+    assert [(one["line"], one["path"]) for one in told["findings"]] == [(2, "nam"), (4, "workers.ann.timeout")]
+    assert "values" not in told
+
+
+def test_explaining_shows_origins_and_no_secret(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("SOME_TOKEN=hush-hush\n")
+    write(tmp_path, "version: 1\nname: ${SOME_TOKEN}\nworkers: {ann: Reads.}\n")
+    done = chargehand(tmp_path, "check", "--explain", ANNOUNCED="x")
+    assert done.returncode == 0
+    assert "the nearest one upwards" in done.stdout
+    rows = {line.split()[0]: line for line in done.stdout.splitlines()}
+    assert rows["name"].split("  ")[-1] == "team.yaml:2, SOME_TOKEN of .env"
+    assert rows["defaults.steps"].endswith("built in")
+    told = json.loads(chargehand(tmp_path, "check", "--explain", "--json").stdout)
+    assert {"path": "name", "value": "(not shown)", "origin": "team.yaml:2, SOME_TOKEN of .env"} in told["values"]
+
+
+def test_the_schema_is_json(tmp_path: Path) -> None:
+    done = chargehand(tmp_path, "check", "--schema")
+    assert done.returncode == 0
+    schema = json.loads(done.stdout)
+    assert schema["$schema"].endswith("2020-12/schema")
+    assert set(schema["properties"]) > {"version", "workers", "tools"}
+
+
+@pytest.mark.parametrize(
+    ("team", "said"),
+    [
+        ("none.yaml", "there is no team file none.yaml"),
+        ("empty", "empty holds no team.yaml or team.yml or team.toml"),
+    ],
+)
+def test_a_team_that_is_not_there_is_an_error_in_one_line(tmp_path: Path, team: str, said: str) -> None:
+    (tmp_path / "empty").mkdir()
+    done = chargehand(tmp_path, "check", "--team", team)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_binary_file_and_one_full_of_signs_do_no_harm(tmp_path: Path) -> None:
+    (tmp_path / "team.yaml").write_bytes(bytes(range(256)) * 4)
+    done = chargehand(tmp_path, "check")
+    assert done.returncode == 2
+    assert "is not text in UTF-8" in done.stdout
+    write(tmp_path, 'version: 1\n"\\e[31mred\\e[0m": 1\nworkers: {ann: Reads.}\n')
+    done = chargehand(tmp_path, "check")
+    assert done.returncode == 2
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_the_environment_may_name_the_team(tmp_path: Path) -> None:
+    write(tmp_path / "other", "version: 1\nname: other\nworkers: {ann: Reads.}\n")
+    done = chargehand(tmp_path, "check", "--explain", CHARGEHAND_TEAM="other")
+    assert done.returncode == 0
+    assert "named by CHARGEHAND_TEAM" in done.stdout

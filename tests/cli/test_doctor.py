@@ -1,0 +1,34 @@
+"""`chargehand doctor`: one line a thing, what to do about the sick ones, and no secrets."""
+
+import json
+from pathlib import Path
+
+from tests.cli.commands import chargehand
+from tests.config.files import write
+
+
+def test_a_healthy_place_is_told_line_by_line(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    done = chargehand(tmp_path, "doctor", OPENAI_API_KEY="hush-hush", CHARGEHAND_HOME=str(tmp_path / "home"))
+    assert done.returncode == 0, done.stdout
+    heads = {line.split()[1] for line in done.stdout.splitlines() if line[:2] in ("ok", "--")}
+    assert heads >= {"python", "chargehand", "journal", "sqlite", "team", "keys", "sandbox", "clock", "disk"}
+    assert "OPENAI_API_KEY" in done.stdout
+    assert "hush-hush" not in done.stdout + done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [".git"]
+
+
+def test_a_sick_place_ends_with_one_and_says_what_to_do(tmp_path: Path) -> None:
+    write(tmp_path, "version: 9\n")
+    done = chargehand(tmp_path, "doctor")
+    assert done.returncode == 1
+    (at,) = [n for n, line in enumerate(done.stdout.splitlines()) if line.startswith("NO")]
+    bad, todo = done.stdout.splitlines()[at : at + 2]
+    assert "this chargehand reads version 1" in bad
+    assert "→ see all of it: chargehand check --team" in todo
+
+
+def test_json_is_one_document(tmp_path: Path) -> None:
+    told = json.loads(chargehand(tmp_path, "doctor", "--json").stdout)
+    assert {"what", "state", "said", "todo"} == set(told["lines"][0])
+    assert told["ok"] is all(line["state"] != "bad" for line in told["lines"])

@@ -1,0 +1,72 @@
+"""A team is killed while it works, and goes on: what was finished is not asked for and not done again."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from tests.cli.commands import COMMAND, environment
+
+TEAM = """
+version: 1
+name: bakers
+defaults: {model: offline}
+workers:
+  counter: {description: Counts loaves of bread on a shelf., tools: [count_loaves]}
+tools:
+  count_loaves: {python: "shelves:count_loaves", effect: idempotent}
+"""
+TOOLS = '''
+import time
+from pathlib import Path
+from typing import Literal
+
+
+def count_loaves(shelf: Literal["upper", "middle", "lower"]) -> int:
+    """Count the loaves of bread on one shelf."""
+    with open(Path(__file__).parent / "counted.txt", "a") as file:
+        file.write(f"{shelf}\\n")
+    if shelf == "lower" and not (Path(__file__).parent / "go").exists():
+        time.sleep(30)
+    return len(shelf)
+'''
+REQUEST = (
+    "Count the loaves on the upper shelf; count the loaves on the middle shelf; count the loaves on the lower shelf"
+)
+
+
+def waits_for(truth: object, seconds: float = 20.0) -> None:
+    assert callable(truth)
+    until = time.monotonic() + seconds
+    while not truth():
+        assert time.monotonic() < until, "it never came so far"
+        time.sleep(0.02)
+
+
+def test_a_killed_team_goes_on_and_repeats_only_what_was_under_way(tmp_path: Path) -> None:
+    (tmp_path / "team.yaml").write_text(TEAM)
+    (tmp_path / "shelves.py").write_text(TOOLS)
+    counted = tmp_path / "counted.txt"
+    words = [*COMMAND, "run", REQUEST, "--run", "bread"]
+    process = subprocess.Popen(words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        waits_for(lambda: counted.exists() and len(counted.read_text().split()) == 3)
+        time.sleep(0.5)  # the two that return are journaled
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+    (tmp_path / "go").touch()
+    done = subprocess.run(
+        [*COMMAND, "resume", "bread"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=40,
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(counted.read_text().split()) == ["lower", "lower", "middle", "upper"]
+    assert "5" in done.stdout
+    assert "6" in done.stdout

@@ -1,0 +1,167 @@
+"""The live view: on a real terminal, at any moment of any run, and never in the way of a question or of Ctrl-C."""
+
+import io
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from chargehand.cli.board import MOST, Foot, rows, title
+from chargehand.cli.console import Console
+from chargehand.cli.live import LiveView
+from chargehand.cli.tale import Tale
+from chargehand.core.state import Work
+from chargehand.stores.reader import read_run
+from chargehand.terms.events import AttemptStarted, Entry, InputAnswered, RunEnded
+from tests.cli.commands import EXAMPLES, JOURNAL, chargehand, script, task
+from tests.cli.terminal import Terminal
+
+HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.jsonl"))
+
+
+class Screen(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("history", HISTORIES, ids=lambda path: path.stem)
+def test_every_moment_of_a_run_can_be_drawn(history: Path) -> None:
+    entries = [msgspec.json.decode(line, type=Entry) for line in history.read_bytes().splitlines()]
+    console, screen = Console(io.StringIO(), quiet=True), Screen()
+    tale = Tale(console, console, jsonl=False, lines=False)
+    now = 0.0
+    view = LiveView(Console(screen), tale, "a run", lambda: now)
+    view.start()
+    for entry in entries:
+        now = entry.at
+        tale.hear("a run", [entry])
+        view.draw()
+        found = rows(tale.state, tale.measures, {})
+        assert all(one.task.id in {row.name for row in found} for one in tale.state.tasks.values())
+        assert title("a run", tale.state).startswith("run a run · ")
+        assert "done" in Foot().line(tale.state, tale.measures, now)
+    view.stop()
+    assert f"run a run · {tale.state.ended.ending if tale.state.ended else ''}" in screen.getvalue()
+
+
+def test_finished_tasks_are_counted_when_there_are_many(tmp_path: Path) -> None:
+    tasks = [task(f"t{n}") for n in range(40)]
+    file = script(tmp_path, *tasks, moves={"t39": [{"fail": "logic", "permanent": True}]})
+    assert chargehand(tmp_path, "play", file, "--run", "many").returncode == 3
+    entries = read_run(tmp_path / JOURNAL, "many")
+    console = Console(io.StringIO(), quiet=True)
+    tale = Tale(console, console, jsonl=False)
+    tale.hear("many", entries[:60])
+    shown = rows(tale.state, tale.measures, {})
+    assert len(shown) <= MOST + 2
+    tale.hear("many", entries[60:])
+    assert [(row.state, row.task) for row in rows(tale.state, tale.measures, {})] == [
+        ("✔ done", "39 tasks, 1 not done"),
+        ("✔ done", "(answer)"),
+    ]
+
+
+def test_what_a_model_is_writing_is_shown_and_steers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    entries = [msgspec.json.decode(line, type=Entry) for line in HISTORIES[0].read_bytes().splitlines()]
+    console, screen = Console(io.StringIO(), quiet=True), Screen()
+    tale = Tale(console, console, jsonl=False, lines=False)
+    view = LiveView(Console(screen), tale, "a run", lambda: entries[0].at)
+    at = next(n for n, entry in enumerate(entries) if isinstance(entry.event, AttemptStarted))
+    started = entries[at].event
+    assert isinstance(started, AttemptStarted)
+    tale.hear("a run", entries[: at + 1])
+    view.hear("a run", Work("attempt", started.task, 1), "so \x1b[2J")
+    view.hear("a run", Work("attempt", started.task, 1), "far")
+    view.start()
+    view.stop()
+    assert "\x1b[2J" not in screen.getvalue()
+    assert "so \ufffd[2Jfar" in screen.getvalue()
+
+
+def test_a_run_moves_on_a_terminal_and_its_last_picture_stays(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path, "play", EXAMPLES / "cascade.json", "--run", "cascade", columns=150)
+    assert terminal.end() == 0
+    shown = terminal.shown
+    assert shown.index("plan: 7 tasks") < shown.index("run cascade · working") < shown.index("run cascade · complete")
+    assert "● works" in shown
+    assert "↻ retries" in shown
+    assert "waits for quotes, freight, rates" in shown
+    last = shown[shown.rindex("╭") : shown.rindex("╯")]
+    assert re.search(r"✔ done +lateness .* clerk +.*2 +980 +0\.001 +↻ resource", last), last
+    assert re.search(r"2\.\d s · 7/7 done · critical shortlist→quotes→landed→memo · \$0\.03697 of \$0\.25", last)
+    assert b"\x1b[32m" in terminal.drawn
+    assert "started" not in shown  # one line an event is for pages, not for screens
+    assert "Order the 4,000 sets from Sun and Hale [memo]." in shown[shown.rindex("╯") :]
+
+
+def test_a_plain_terminal_gets_lines_and_one_without_colour_gets_none(tmp_path: Path) -> None:
+    file = script(tmp_path, task("a"))
+    dumb = Terminal(tmp_path, "play", file, TERM="dumb")
+    assert dumb.end() == 0
+    assert "a  ann         started" in dumb.shown
+    assert "╭" not in dumb.shown
+    plain = Terminal(tmp_path, "play", file, "--no-color", "-v")
+    assert plain.end() == 0
+    assert re.search(rb"\x1b\[[0-9;]*m", plain.drawn) is None
+    assert "a  ann         started" in plain.shown  # -v: both
+    assert "✔ done" in plain.shown
+
+
+def approval(folder: Path) -> Path:
+    return script(folder, task("a"), plans=[{"tasks": [task("c")]}], policy={"approve": True})
+
+
+def test_a_person_at_the_terminal_approves(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path, "play", approval(tmp_path), "--run", "asked")
+    terminal.until("May this plan run?")
+    terminal.type("what?\n")
+    terminal.until("say one of: y yes, n no")
+    terminal.type("y\n")
+    assert terminal.end() == 0
+    events = [entry.event for entry in read_run(tmp_path / JOURNAL, "asked")]
+    assert [one.verdict for one in events if isinstance(one, InputAnswered)] == ["approve"]
+
+
+def test_a_person_at_the_terminal_decides_later_and_then_rejects(tmp_path: Path) -> None:
+    file = approval(tmp_path)
+    later = Terminal(tmp_path, "play", file, "--run", "asked")
+    later.until("May this plan run?")
+    later.type("\n")
+    assert later.end() == 4
+    assert "chargehand resume asked --script" in later.shown
+    now = Terminal(tmp_path, "resume", "asked", "--script", file)
+    now.until("May this plan run?")
+    now.type("no\n")
+    now.until("Why not?")
+    now.type("leave a out\n")
+    now.until("c  ann")  # the new plan
+    now.until("May this plan run?  [y yes, n no, Enter: decide later] ")
+    now.type("y\n")
+    assert now.end() == 0
+    events = [entry.event for entry in read_run(tmp_path / JOURNAL, "asked")]
+    given = [(one.verdict, one.feedback) for one in events if isinstance(one, InputAnswered)]
+    assert given == [("reject", "leave a out"), ("approve", "")]
+
+
+def test_nobody_is_asked_who_does_not_want_to_be(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path, "play", approval(tmp_path), "--no-input")
+    assert terminal.end() == 4
+    assert "May this plan run?" not in terminal.shown
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_ctrl_c_ends_a_run_cleanly_also_in_the_middle_of_a_question(tmp_path: Path, asked: bool) -> None:
+    slow = script(tmp_path, task("a"), policy={"approve": asked}, otherwise={"seconds": 30})
+    terminal = Terminal(tmp_path, "play", slow, "--run", "long")
+    terminal.until("May this plan run?" if asked else "● works")
+    terminal.interrupt()
+    assert terminal.end() == 130
+    assert "cancelling the run; Ctrl-C once more" in terminal.shown
+    assert "--reuse long" in terminal.shown
+    last = read_run(tmp_path / JOURNAL, "long")[-1].event
+    assert isinstance(last, RunEnded)
+    assert last.ending == "cancelled"

@@ -1,0 +1,111 @@
+"""`chargehand runs`: list, show, export as JSON and as a page, and what is different between two runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chargehand.cli.report import report
+from chargehand.runtime.trace import trace
+from chargehand.stores.reader import read_run
+from tests.cli.commands import EXAMPLES, JOURNAL, chargehand, script, task
+from tests.cli.test_terminal import EVIL, steering
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A journal with three runs: the cascade, and twice nearly the same."""
+    folder = tmp_path_factory.mktemp("runs")
+    assert chargehand(folder, "play", EXAMPLES / "cascade.json", "--run", "cascade").returncode == 0
+    file = script(folder, task("a"), task("b", "a"), answers=[{"result": "It is\nfine."}])
+    assert chargehand(folder, "play", file, "--run", "one").returncode == 0
+    changed = script(
+        folder, task("a"), task("c", "a"), moves={"a": [{"result": 7}]}, answers=[{"result": "It is\nbad."}]
+    )
+    assert chargehand(folder, "play", changed, "--run", "two").returncode == 0
+    return folder
+
+
+def test_runs_are_listed_with_and_without_saying_so(folder: Path) -> None:
+    listed = chargehand(folder, "runs").stdout
+    assert [line.split()[0] for line in listed.splitlines()] == ["two", "one", "cascade"]
+    assert chargehand(folder, "runs", "list").stdout == listed
+    facts = [json.loads(chargehand(folder, "runs", *words, "--json").stdout) for words in ([], ["list"])]
+    assert facts[0] == facts[1]
+    assert [one["run"] for one in facts[0]] == ["two", "one", "cascade"]
+
+
+def test_the_journal_may_be_named_before_and_after(folder: Path, tmp_path: Path) -> None:
+    journal = folder / JOURNAL
+    for words in (["--journal", journal], ["--journal", journal, "list"], ["list", "--journal", journal]):
+        assert "cascade" in chargehand(tmp_path, "runs", *words).stdout
+    assert "ending: complete" in chargehand(tmp_path, "runs", "--journal", journal, "show", "one").stdout
+
+
+def test_every_step_of_a_run_is_exported(folder: Path) -> None:
+    told = json.loads(chargehand(folder, "runs", "export", "cascade").stdout)
+    assert told["ending"] == "complete"
+    assert told["critical_path"] == ["shortlist", "quotes", "landed", "memo"]
+    tasks = {one["id"]: one for one in told["tasks"]}
+    assert [one["ending"] for one in tasks["freight"]["attempts"]] == ["failed", "succeeded"]
+    assert tasks["freight"]["refinements"] == [tasks["freight"]["attempts"][1]["instruction"]]
+    assert [one["worker"] for one in tasks["lateness"]["attempts"]] == ["archivist", "clerk"]
+    assert tasks["lateness"]["retries"][0]["worker"] == "clerk"
+    assert {one["duty"] for one in told["supervision"]} == {"refine", "answer"}
+    done = chargehand(folder, "runs", "export", "cascade", "-o", "trace.json")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert json.loads((folder / "trace.json").read_text()) == told
+    assert chargehand(folder, "runs", "export", "cascade", "-o", "no/such/folder").returncode == 2
+    assert chargehand(folder, "runs", "export", "none").returncode == 2
+
+
+def test_a_run_can_be_read_as_a_page(folder: Path) -> None:
+    page = chargehand(folder, "runs", "export", "cascade", "--report").stdout
+    for words in (
+        "# Run cascade",
+        "> Which supplier should deliver 4,000 hydraulic brake sets by March",
+        "- critical path: shortlist → quotes → landed → memo",
+        "├─ shortlist      scout",
+        "| lateness | clerk |  | done | 2 |",
+        "### Attempt 1 by archivist: failed after 0.3 s",
+        "Failed: network: connection reset by the rates service",
+        "The instruction was refined:",
+        "- Estimate freight and customs per set",
+        "+ Estimate freight per set for each supplier, and customs",
+        "## Answer",
+    ):
+        assert words in page, words
+
+
+def test_nothing_in_a_report_escapes_its_place(tmp_path: Path) -> None:
+    evil = f"{EVIL}\n```\n# Not a heading\n<script>alert(1)</script>"
+    tasks = [{"id": "a", "instruction": f"say {evil}", "worker": "ann"}]
+    moves = {"a": [{"fail": "logic", "message": evil}, {"result": {"text": evil, "more": [evil]}}]}
+    file = script(tmp_path, *tasks, moves=moves, goal="| <b>goal</b> [x](y) |")
+    assert chargehand(tmp_path, "play", file, "--run", "evil").returncode == 0
+    page = report(trace("evil", read_run(tmp_path / JOURNAL, "evil")))
+    assert steering(page) == []
+    inside, fence = False, ""
+    for line in page.partition("## Answer")[0].splitlines():
+        ticks = line[: len(line) - len(line.lstrip("`"))]
+        if len(ticks) >= 3 and (not inside or line == fence):
+            inside, fence = not inside, ticks
+        elif not inside:
+            assert not line.startswith("# Not")
+            assert "<script" not in line.replace("\\<", "")
+    assert not inside
+    assert "> \\| \\<b>goal\\</b> \\[x](y) \\|" in page
+
+
+def test_two_runs_are_compared(folder: Path) -> None:
+    done = chargehand(folder, "runs", "diff", "one", "two")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("one  complete, 2 tasks, 2 attempts")
+    for words in ("- task b", "+ task c", "  a: result", "+   7", "-fine.", "+bad."):
+        assert words in lines, words
+    told = json.loads(chargehand(folder, "runs", "diff", "one", "two", "--json").stdout)
+    assert (told["only_one"], told["only_other"]) == (["b"], ["c"])
+    assert [one["what"] for one in told["changed"]] == ["result"]
+    same = chargehand(folder, "runs", "diff", "one", "one").stdout
+    assert "no difference in plan, results or answer" in same
