@@ -144,6 +144,13 @@ async def test_giving_up_fails_the_task_with_the_reason() -> None:
     assert why(found) == "there is no cellar"
 
 
+async def test_giving_up_for_good_is_not_tried_again() -> None:
+    script = model(work=[calls(call("give_up", reason="there is no cellar", final=True))])
+    found = await team(script).run("Count")
+    assert (found.ending, len(script.requests)) == ("failed", 2)
+    assert why(found) == "there is no cellar"
+
+
 async def test_the_number_of_steps_is_limited() -> None:
     lines = [calls(call("add", a=n, b=1)) for n in range(20)]
     found = await worked(*lines, worker=Worker("ann", tools=[add], steps=4))

@@ -105,7 +105,8 @@ class Calls:
     def _plan(self, call: ToolCall, step: int, asked: Sequence[Called]) -> tuple[Tool | None, str]:
         """The tool a call means, or why it is not made. Whoever gives up, or has to ask first, does so here."""
         if call.name == GIVE_UP.name:
-            raise WorkFailed(Failure("logic", _reason(call)), NOTHING)
+            reason, final = _reason(call)
+            raise WorkFailed(Failure("logic", reason, permanent=final), NOTHING)
         if call.name == READ_MORE.name:
             return None, ""
         rules, tool = self._equipped.worker.rules, self._equipped.tools.get(call.name)
@@ -199,13 +200,18 @@ def sources(exhibit: Exhibit) -> list[str]:
     return [one for one in found if one]
 
 
-def _reason(call: ToolCall) -> str:
+class _GivenUp(Struct, frozen=True):
+    reason: str = ""
+    final: bool = False
+
+
+def _reason(call: ToolCall) -> tuple[str, bool]:
+    """Why a worker gave up, and whether it says that nothing would help."""
     try:
-        said: object = msgspec.json.decode(call.arguments)
+        said = msgspec.json.decode(call.arguments, type=_GivenUp)
     except msgspec.DecodeError:
-        said = None
-    reason = said.get("reason") if isinstance(said, dict) else None  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType] - any JSON
-    return reason if isinstance(reason, str) and reason.strip() else "the worker gave up without saying why"
+        said = _GivenUp()
+    return (said.reason, said.final) if said.reason.strip() else ("the worker gave up without saying why", False)
 
 
 def _unknown(name: str, equipped: Equipped) -> str:

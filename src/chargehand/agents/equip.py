@@ -18,9 +18,11 @@ from chargehand.tools.tool import Tool, as_tool
 
 GIVE_UP = ToolSpec(
     "give_up",
-    "Say that the task cannot be done, and why. Name what was missing or what went wrong.",
+    "Say that the task cannot be done, and why. Name what was missing or what went wrong. "
+    "`final` says that no other wording of the task would help.",
     Raw(
-        b'{"type":"object","properties":{"reason":{"type":"string"}},"required":["reason"],"additionalProperties":false}'
+        b'{"type":"object","properties":{"reason":{"type":"string"},"final":{"type":"boolean"}},'
+        b'"required":["reason"],"additionalProperties":false}'
     ),
 )
 READ_MORE = ToolSpec(

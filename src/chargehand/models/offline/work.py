@@ -120,8 +120,8 @@ def _call(calls: Sequence[tuple[str, dict[str, object]]], steps: int) -> Reply:
     return Reply(calls=tuple(made), finish="tools")
 
 
-def _give_up(reason: str, steps: int) -> Reply:
-    return _call([("give_up", {"reason": reason})], steps)
+def _give_up(reason: str, steps: int, *, final: bool = False) -> Reply:
+    return _call([("give_up", {"reason": reason, **({"final": True} if final else {})})], steps)
 
 
 def _mended(desk: Desk, failed: list[Outcome], steps: int) -> Reply:
@@ -133,7 +133,7 @@ def _mended(desk: Desk, failed: list[Outcome], steps: int) -> Reply:
         broader = shorter(query(searched(desk)))
         return _call([(tool.name, {_asked_for(tool): broader})], steps)
     if tool is not None and tool.role == "search" and _NOTHING_FOUND.search(one.error):
-        return _give_up(unfound(searched(desk)), steps)
+        return _give_up(unfound(searched(desk)), steps, final=True)
     reasons = "; ".join(dict.fromkeys(f"{each.call.name} failed: {each.error}" for each in failed))
     return _give_up(reasons, steps)
 
@@ -147,7 +147,7 @@ def _finish(desk: Desk, schema: Raw | None, steps: int) -> Reply:
     if question is not None and question.guessed and _hollow(desk.found):
         return _give_up(f"the database holds nothing about {', '.join(question.guessed)}", steps)
     if reason := _beside_the_point(desk):
-        return _give_up(reason, steps)
+        return _give_up(reason, steps, final=True)
     if reason := _undone(desk):
         return _give_up(reason, steps)
     others = [one for one in desk.of("other") if desk.called(one.name)]
@@ -155,7 +155,7 @@ def _finish(desk: Desk, schema: Raw | None, steps: int) -> Reply:
         return _give_up(reason, steps)
     text = findings(desk.found, desk.text, question, _named(desk)) if not desk.found.empty else ""
     if not text and not desk.past and (form := unknown_form(desk.subject.instruction)):
-        return _give_up(f"the offline model cannot write a {form}: {ABLE}", steps)
+        return _give_up(f"the offline model cannot write a {form}: {ABLE}", steps, final=True)
     if not text and not desk.past:
         text = compose(desk.subject.instruction, desk.subject.inputs, desk.subject.gaps)
     if not text:
