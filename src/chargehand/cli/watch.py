@@ -29,9 +29,9 @@ def watch(options: Namespace) -> int:
             found = _row(options, run)
             idle = 0.0 if found.driven or found.row.seq > seen else idle + _LOOK
             if found.row.seq > seen:
-                entries = read_run(options.journal, run)
-                seats.hear(entries[seen:])
-                seen = len(entries)
+                more = read_run(options.journal, run, after=seen)
+                seats.hear(more)
+                seen = more[-1].seq
             seats.draw()
     finally:
         seats.stop(keep=True)

@@ -25,12 +25,12 @@ class Found(Struct, frozen=True):
     driven: bool
 
 
-def read_run(journal: Path, run: str) -> list[Entry]:
-    """Every entry of a run; RunUnknown if there is none."""
+def read_run(journal: Path, run: str, *, after: int = 0) -> list[Entry]:
+    """The entries of a run that follow number `after`; RunUnknown if it has none at all."""
     check_name(run)
     with closing(_opened(journal)) as connection:
         try:
-            return rows.read(connection, _blobs(journal), run, 0)
+            return rows.read(connection, _blobs(journal), run, after)
         except sqlite3.Error as error:
             raise explain(error, journal) from error
 
@@ -73,7 +73,7 @@ def _blobs(journal: Path) -> FileBlobs:
 
 def _opened(journal: Path) -> sqlite3.Connection:
     if not journal.exists():  # SQLite would make it
-        raise Refused(f"there is no journal {journal}; play a script first, or name another with --journal")
+        raise Refused(f"there is no journal {journal}; run something first, or name another with --journal")
     try:
         connection = open_reader(journal, _PATIENCE, connect)
         try:
