@@ -425,3 +425,15 @@ async def test_a_streamed_draft_forgets_what_a_broken_reply_began() -> None:
     found = await team(script, Worker("ann"), Worker("bob"), stream_plan=True).plan("Count")
     assert [one.id for one in found.plan.tasks] == ["t1", "t2"]
     assert len(script.requests) == 2
+
+
+def test_a_question_can_be_answered_without_an_event_loop() -> None:
+    @tool(approval=True)
+    def ring() -> str:
+        """Ring the bell."""
+        return "it rang"
+
+    crew = team(model(work=[calls(call("ring")), "It rang."]), Worker("ann", tools=[ring]))
+    asked = crew.run_sync("Ring", run="r")
+    assert asked.question is not None
+    assert crew.resume_sync("r", ev.InputAnswered(asked.question.number, "approve")).ending == "complete"

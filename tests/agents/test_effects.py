@@ -6,7 +6,7 @@ import time
 import pytest
 
 from chargehand.agents.worker import Worker
-from chargehand.models.messages import Reply, Request, Usage
+from chargehand.models.messages import Reply, Request, Settings, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Planning
@@ -120,6 +120,7 @@ async def test_money_that_is_about_to_come_back_is_waited_for() -> None:
 async def test_money_that_nobody_gives_back_is_not_waited_for() -> None:
     card = ModelCard("dear", micros_in=100.0, micros_out=100.0)
     script = model(plans=[plan(("Count the apples in the cellar.", "ann", ()))], card=card)
-    found = await asyncio.wait_for(team(script, budget=Budget(micros=450_000)).run("Count"), 5)
-    assert found.ending in ("failed", "complete", "partial")
-    assert found.spent.micros <= 450_000
+    worker = Worker("ann", settings=Settings(max_tokens=5000))
+    found = await asyncio.wait_for(team(script, worker, budget=Budget(micros=450_000)).run("Count"), 5)
+    assert (found.ending, found.reason, found.gaps[0].reason) == ("failed", "budget", "budget")
+    assert (found.spent.micros, len(script.requests)) == (7, 1)

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chargehand.agents.answering import with_gaps
-from chargehand.agents.crew import Proposal
 from chargehand.agents.factory import Factory
 from chargehand.agents.planform import PlanStream, read, schema
 from chargehand.agents.shape import problems
@@ -414,7 +413,3 @@ async def test_a_planner_that_is_down_is_asked_again_later() -> None:
     planner = ScriptedModel([plan(APPLES, combine="forward")], faults=faults, usage=Usage(1, 1), micros=0)
     found = await team(model(), planner=planner, policy=Policy(retry=Retry(base=0.01))).run("Count")
     assert found.ending == "complete"
-
-
-def test_a_proposal_may_be_empty() -> None:
-    assert Proposal(()).unserved == ()

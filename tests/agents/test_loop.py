@@ -11,7 +11,7 @@ from msgspec import Struct
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
 from chargehand.models.envelope import unwrap
-from chargehand.models.exhibits import Figure, Table
+from chargehand.models.exhibits import Table
 from chargehand.models.messages import Reply, Settings, ToolCall
 from chargehand.models.model import ModelCard
 from chargehand.models.scripted import Line, ScriptedModel
@@ -21,7 +21,7 @@ from chargehand.terms.failure import Failure
 from chargehand.terms.policy import Policy, Retry
 from chargehand.tools.rules import ConstrainChildTools, ExitLoop, RequiredBeforeExit, RequiresApproval, RunFirst
 from chargehand.tools.tool import ToolFailed, tool
-from tests.agents.crowd import FREE, call, calls, model, of_kind, team
+from tests.agents.crowd import call, calls, model, of_kind, team
 
 ONCE = Policy(retry=Retry(attempts=1), refine=False)
 
@@ -397,11 +397,6 @@ async def test_a_run_without_money_ends_before_the_call() -> None:
     found = await team(script, budget=Budget(micros=5000)).run("Count")
     assert found.ending in ("failed", "partial")
     assert found.spent.micros <= 5000
-    assert FREE.price(10, 10) == 0
-
-
-def test_a_figure_is_an_exhibit() -> None:
-    assert msgspec.json.decode(msgspec.json.encode(Figure("3")))["kind"] == "figure"
 
 
 async def test_steps_recorded_before_a_crash_are_not_paid_again() -> None:

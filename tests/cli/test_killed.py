@@ -6,7 +6,9 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.cli.commands import COMMAND, environment
+from chargehand.stores.reader import read_run
+from chargehand.terms.events import AttemptSucceeded
+from tests.cli.commands import COMMAND, JOURNAL, environment
 
 TEAM = """
 version: 1
@@ -44,6 +46,10 @@ def waits_for(truth: object, seconds: float = 20.0) -> None:
         time.sleep(0.02)
 
 
+def finished(journal: Path) -> int:
+    return sum(isinstance(entry.event, AttemptSucceeded) for entry in read_run(journal, "bread"))
+
+
 def test_a_killed_team_goes_on_and_repeats_only_what_was_under_way(tmp_path: Path) -> None:
     (tmp_path / "team.yaml").write_text(TEAM)
     (tmp_path / "shelves.py").write_text(TOOLS)
@@ -52,7 +58,7 @@ def test_a_killed_team_goes_on_and_repeats_only_what_was_under_way(tmp_path: Pat
     process = subprocess.Popen(words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         waits_for(lambda: counted.exists() and len(counted.read_text().split()) == 3)
-        time.sleep(0.5)  # the two that return are journaled
+        waits_for(lambda: finished(tmp_path / JOURNAL) == 2)
     finally:
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()

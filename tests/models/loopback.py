@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-import pytest
-
 Move = bytes | float | None  # bytes are written, seconds are waited, None cuts the connection
 
 
@@ -108,8 +106,7 @@ def event(content: object, name: str = "") -> bytes:
 
 def self_signed(folder: Path) -> Path:
     """A key and a certificate for 127.0.0.1 that nobody has signed but themselves, in one file."""
-    if shutil.which("openssl") is None:
-        pytest.skip("no openssl here to make a certificate with")
+    assert shutil.which("openssl"), "install openssl: without it nobody checks that certificates are verified"
     key, certificate, both = folder / "key.pem", folder / "certificate.pem", folder / "both.pem"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     command += ["-subj", "/CN=loopback", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
