@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fix bench local-quality sim planted kill9 zombie cov lock clean
+.PHONY: help run test check fix bench bench-memory soak-memory local-quality sim planted kill9 zombie cov lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -36,6 +36,17 @@ fix: $(VENV)/dev.stamp ## Format, and fix what lint can fix
 
 bench: $(VENV)/dev.stamp ## Benchmarks; pass ARGS
 	$(BIN)/python -m bench $(ARGS)
+
+bench-memory: $(VENV)/bench.stamp ## 100,000 passages: ours beside sqlite-vec and usearch; ARGS='--texts FILE' for real text
+	$(VENV)/bench/bin/python -m bench.memory $(ARGS)
+	$(VENV)/bench/bin/python -m bench.embedding
+	$(VENV)/bench/bin/python -m bench.hybrid
+
+soak-memory: $(VENV)/dev.stamp ## Sixteen writers on one block, twenty seeds; 25 kills while passages are inserted
+	$(BIN)/python -m tests.memory.list_append --seeds 20 --store memory
+	$(BIN)/python -m tests.memory.list_append --seeds 20 --store file
+	$(BIN)/python -m tests.memory.list_append --seeds 3 --store processes
+	$(BIN)/python -m tests.memory.kill9_insert --kills 25
 
 local-quality: $(VENV)/dev.stamp ## How good small local models are at planning, tools and answers (pulls 1.6 GB once)
 	$(BIN)/python -m bench.local_quality --model qwen-coder-0.5b --model qwen-coder-1.5b $(ARGS)
@@ -65,6 +76,7 @@ lock: $(VENV)/made.stamp ## Write requirements/*.lock anew; ARGS=--upgrade for n
 	$(VENV)/lock/bin/python -m pip --disable-pip-version-check --quiet --quiet install uv==0.13.7
 	$(COMPILE) pyproject.toml requirements/run.in -o requirements/run.lock
 	$(COMPILE) --all-extras pyproject.toml requirements/dev.in -o requirements/dev.lock
+	$(COMPILE) pyproject.toml requirements/bench.in -o requirements/bench.lock
 
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) build dist .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis .import_linter_cache
@@ -94,3 +106,11 @@ $(VENV)/dev.stamp: requirements/dev.lock pyproject.toml | $(VENV)/made.stamp
 	@$(PIP) install --require-hashes -r requirements/dev.lock
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@ $(VENV)/run.stamp
+
+# Apart from dev.lock: these libraries are only measured.
+$(VENV)/bench.stamp: requirements/bench.lock pyproject.toml | $(VENV)/made.stamp
+	@echo "installing requirements/bench.lock into $(VENV)/bench"
+	@$(BIN)/python -m venv --clear $(VENV)/bench
+	@$(PIP:$(BIN)/%=$(VENV)/bench/bin/%) install --require-hashes -r requirements/bench.lock
+	@$(PIP:$(BIN)/%=$(VENV)/bench/bin/%) install --no-deps --no-build-isolation -e .
+	@touch $@

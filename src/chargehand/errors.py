@@ -5,7 +5,9 @@ ChargehandError
 │   ├── PlanInvalid     carries the findings, each with a place and a sentence
 │   └── NotJson         a value that JSON cannot carry; carries the place
 ├── Refused             the requester: it does not fit what is so now
-│   ├── RunUnknown      no such run
+│   ├── Unknown         there is no such thing
+│   │   └── RunUnknown  no such run
+│   ├── Conflict        somebody else was faster; carries the version that is current
 │   └── RunBusy         somebody else is driving it, or owns the journal
 └── StoreError          the operator
     ├── StoreUnavailable    full, read-only or locked: waits may help
@@ -58,9 +60,21 @@ class Refused(ChargehandError):
     """A report or request that does not fit what is so now, for example a result that comes too late."""
 
 
-class RunUnknown(Refused):
+class Unknown(Refused):
+    """There is no such block, archive, agent or run; or it belongs to somebody else, which is the same."""
+
+
+class RunUnknown(Unknown):
     def __init__(self, run: str) -> None:
         super().__init__(f"there is no run {run!r} in this journal")
+
+
+class Conflict(Refused):
+    """What was to be replaced is not what is there any more. Read `version`, and decide again."""
+
+    def __init__(self, message: str, version: int) -> None:
+        self.version = version
+        super().__init__(message)
 
 
 class RunBusy(Refused):

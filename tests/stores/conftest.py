@@ -1,6 +1,7 @@
-"""Every journal there is, for the tests that all of them must pass."""
+"""Every journal and every catalog there is, for the tests that all of them must pass."""
 
 import asyncio
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from chargehand.stores.catalog import SqliteCatalog
 from chargehand.stores.journal import Journal
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
@@ -23,6 +25,16 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]
             made = asyncio.run(SqliteJournal.open(tmp_path / "runs.db"))
         case _:
             made = asyncio.run(SqliteJournal.open(tmp_path / "runs.db", durability="process"))
+    yield made
+    asyncio.run(made.close())
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqliteCatalog]:
+    """One that counts the seconds from 1000 on: each call of its clock is one later."""
+    ticks = itertools.count(1000)
+    path = tmp_path / "memory.db" if request.param == "sqlite" else None
+    made = asyncio.run(SqliteCatalog.open(path, durability="process", clock=lambda: float(next(ticks))))
     yield made
     asyncio.run(made.close())
 

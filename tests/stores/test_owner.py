@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.errors import Fenced, RunBusy, StoreError
+from chargehand.stores.database import connect
 from chargehand.stores.sqlite import SqliteJournal
 from tests.stores.samples import entries, noted, numbers
 
@@ -255,6 +257,31 @@ async def test_a_file_that_became_read_only_does_not_make_the_owner_spin(path: P
     await asyncio.sleep(0.5)
     assert time.process_time() - used < 0.25
     await journal.close()
+
+
+async def test_an_opening_that_nobody_waits_for_any_more_leaves_the_journal_free(path: Path) -> None:
+    begun, held = threading.Event(), threading.Event()
+
+    def slowly(file: Path, patience: float) -> sqlite3.Connection:
+        begun.set()
+        held.wait(5)
+        return connect(file, patience)
+
+    async with asyncio.TaskGroup() as jobs:
+        opening = jobs.create_task(SqliteJournal.open(path, connect=slowly))
+        await asyncio.to_thread(begun.wait, 5)
+        opening.cancel()
+        await asyncio.sleep(0)
+        held.set()
+    for _ in range(500):
+        try:
+            journal = await SqliteJournal.open(path)
+        except RunBusy:
+            await asyncio.sleep(0.01)
+        else:
+            await journal.close()
+            return
+    pytest.fail("the journal still belongs to somebody who is gone")
 
 
 if __name__ == "__main__":

@@ -3,17 +3,29 @@
 The library and the files are optional (the extra `local`, and `chargehand models pull minilm`).
 """
 
+import asyncio
+import contextlib
 import unicodedata
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from chargehand.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+HANDLE = "local:minilm"
 SIZE = 384
 _LONGEST = 256  # word pieces; the model was trained on no more
 _LONGEST_WORD = 100
 _BATCH = 16
+_PIECES = 512  # in one batch: more take four times the memory and, of long texts, half the speed
+_CHARACTERS = 4_000  # handed to the thread at a time: a quarter of a second of work
 
 
 class WordPieces:
@@ -60,17 +72,27 @@ class Embedder:
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """One vector of 384 numbers for each text. It takes 5 ms for a short one: not on the event loop."""
-        rows = [self._pieces.ids(text) for text in texts]
-        # together with those of like length, so that little is padded
-        order = sorted(range(len(rows)), key=lambda at: len(rows[at]))
-        vectors: list[list[float]] = [[] for _ in rows]
-        for start in range(0, len(order), _BATCH):
-            batch = order[start : start + _BATCH]
-            for at, vector in zip(batch, self._run([rows[at] for at in batch]), strict=True):
+        vectors: list[list[float]] = [[] for _ in texts]
+        for batch, made in self._batches(texts):
+            for at, vector in zip(batch, made.tolist(), strict=True):
                 vectors[at] = vector
         return vectors
 
-    def _run(self, rows: Sequence[Sequence[int]]) -> list[list[float]]:
+    def packed(self, texts: Sequence[str]) -> list[bytes]:
+        """The same as little-endian 32-bit floats."""
+        vectors = [b""] * len(texts)
+        for batch, made in self._batches(texts):
+            for at, vector in zip(batch, made.astype("<f4"), strict=True):
+                vectors[at] = vector.tobytes()
+        return vectors
+
+    def _batches(self, texts: Sequence[str]) -> "Iterator[tuple[list[int], NDArray[float32]]]":
+        rows = [self._pieces.ids(text) for text in texts]
+        # together with those of like length, so that little is padded
+        for batch in _grouped([len(row) for row in rows], _PIECES):
+            yield batch, self._run([rows[at] for at in batch])
+
+    def _run(self, rows: Sequence[Sequence[int]]) -> "NDArray[float32]":
         import numpy  # noqa: PLC0415 - only in the extra
 
         width = max(len(row) for row in rows)
@@ -84,17 +106,75 @@ class Embedder:
         hidden = self._session.run(None, {name: value for name, value in fed.items() if name in wanted})[0]
         weights = mask[:, :, None].astype(hidden.dtype)
         mean = (hidden * weights).sum(axis=1) / weights.sum(axis=1)
-        return (mean / numpy.linalg.norm(mean, axis=1, keepdims=True)).tolist()
+        return mean / numpy.linalg.norm(mean, axis=1, keepdims=True)
+
+
+class LocalEmbedding:
+    """The model in `folder` as what archives search with. It is loaded when the first text comes.
+
+    It works in one thread of its own: never on the event loop, and never on more than one core. Texts wait in small
+    batches, so that a question does not wait behind all of a long document. It takes 200 MB: share one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._embedder: Embedder | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="chargehand-embedding")
+
+    @property
+    def handle(self) -> str:
+        return HANDLE
+
+    @property
+    def width(self) -> int:
+        return SIZE
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        """As `memory.embedding.Embedding` says."""
+        vectors = [b""] * len(texts)
+        loop = asyncio.get_running_loop()
+        for batch in _grouped([len(text) for text in texts], _CHARACTERS):
+            try:
+                job = loop.run_in_executor(self._thread, self._packed, [texts[at] for at in batch])
+            except RuntimeError as error:
+                raise StoreUnavailable(f"{HANDLE} was closed; find it again") from error
+            for at, vector in zip(batch, await job, strict=True):
+                vectors[at] = vector
+        return vectors
+
+    async def close(self) -> None:
+        """Batches that were handed over are finished, then the memory is let go; nobody waits for it here."""
+        with contextlib.suppress(RuntimeError):  # closed already
+            self._thread.submit(self._forget)
+        self._thread.shutdown(wait=False)
+
+    def _forget(self) -> None:
+        self._embedder = None
+
+    def _packed(self, texts: Sequence[str]) -> list[bytes]:
+        # only the one thread comes here, so it is loaded once
+        try:
+            embedder = self._embedder = self._embedder or open_embedder(self._folder)
+            made = embedder.packed(texts) if embedder is not None else None
+        except Exception as error:
+            said = f"{HANDLE} does not work ({type(error).__name__}: {str(error)[:200]})"
+            raise StoreUnavailable(f"{said}; fetch it again: chargehand models pull minilm") from error
+        if made is None:
+            raise StoreUnavailable(f"{HANDLE} is not in {self._folder} any more; run: chargehand models pull minilm")
+        return made
+
+
+def is_here(folder: Path) -> bool:
+    """Whether the extra and the files are there. Nothing is loaded."""
+    files = all(path.is_file() for path in _files(folder))
+    return files and all(find_spec(name) for name in ("numpy", "onnxruntime"))
 
 
 def open_embedder(folder: Path) -> Embedder | None:
     """The embedder below the models' `folder`, or in it; None when it is not there, or the extra is not installed."""
-    home = folder / "minilm" if (folder / "minilm").is_dir() else folder
-    model, vocabulary = home / "model.onnx", home / "vocab.txt"
-    if not (model.is_file() and vocabulary.is_file()):
+    if not is_here(folder):
         return None
-    if not all(find_spec(name) for name in ("numpy", "onnxruntime")):
-        return None
+    model, vocabulary = _files(folder)
     import onnxruntime  # noqa: PLC0415 - only in the extra, and 60 MB # pyright: ignore[reportMissingTypeStubs]
 
     runtime: Any = onnxruntime
@@ -105,6 +185,23 @@ def open_embedder(folder: Path) -> Embedder | None:
     options.log_severity_level = 3
     session = runtime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     return Embedder(session, WordPieces(vocabulary.read_text(encoding="utf-8").split("\n")))
+
+
+def _grouped(sizes: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Places in groups of like size, at most sixteen each and, padded to the largest, at most so much; or one alone."""
+    group: list[int] = []
+    for at in sorted(range(len(sizes)), key=sizes.__getitem__):
+        if group and (len(group) == _BATCH or (len(group) + 1) * sizes[at] > most):
+            yield group
+            group = []
+        group.append(at)
+    if group:
+        yield group
+
+
+def _files(folder: Path) -> tuple[Path, Path]:
+    home = folder / "minilm" if (folder / "minilm").is_dir() else folder
+    return home / "model.onnx", home / "vocab.txt"
 
 
 def _words(text: str) -> Iterator[str]:

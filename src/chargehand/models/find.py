@@ -86,6 +86,8 @@ class Finder:
     own.
     """
 
+    without_key = "or use `offline`, which needs none"
+
     def __init__(
         self,
         lookup: Lookup,
@@ -211,7 +213,7 @@ class Finder:
     def _key(self, handle: str, options: Options, variable: str, *, needed: bool) -> str:
         key = (options.get("key") or self._ask(variable) or "").strip()
         if not key and needed:
-            raise Invalid(f"{handle} needs a key: set {variable}, or use `offline`, which needs none")
+            raise Invalid(f"{handle} needs a key: set {variable}, {self.without_key}")
         if not key.isascii() or not key.isprintable() or " " in key:
             raise Invalid(
                 f"{handle}: what {variable or 'key'} holds is no key (spaces or odd characters); set it again"

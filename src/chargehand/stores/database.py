@@ -1,10 +1,12 @@
 """A SQLite file: opening it, its schema, and its errors in words. What the rows mean is not decided here."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from chargehand.errors import Corrupt, StoreError, StoreUnavailable
 from chargehand.terms.policy import Seconds
@@ -14,8 +16,20 @@ Durability = Literal["machine", "process"]
 
 Connect = Callable[[Path, Seconds], sqlite3.Connection]
 
-_APPLICATION = 1130915684  # "Chgd": no other program's database is mistaken for a journal
-_SCHEMA = ("001.sql",)
+
+class FileKind(Struct, frozen=True):
+    """What a file is for. `application` keeps other files from being mistaken for it.
+
+    `schema` names the scripts that lead to each version, in order.
+    """
+
+    application: int
+    schema: tuple[tuple[str, ...], ...]
+    noun: str
+
+
+JOURNAL = FileKind(0x43686764, (("001.sql",),), "journal")
+CATALOG = FileKind(0x4368674D, (("catalog-1.sql", "passages-1.sql"),), "memory file")
 _SYNCHRONOUS: dict[Durability, str] = {
     "machine": "PRAGMA synchronous = FULL",
     "process": "PRAGMA synchronous = NORMAL",
@@ -47,10 +61,12 @@ def connect(path: Path, patience: Seconds) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
 
 
-def open_writer(path: Path, patience: Seconds, durability: Durability, connect: Connect) -> sqlite3.Connection:
+def open_writer(
+    path: Path, patience: Seconds, durability: Durability, connect: Connect, kind: FileKind = JOURNAL
+) -> sqlite3.Connection:
     connection = connect(path, patience)
     try:
-        _check(connection, path)
+        _check(connection, path, kind)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(_SYNCHRONOUS[durability])
     except BaseException:
@@ -73,27 +89,48 @@ def _number(connection: sqlite3.Connection, question: str) -> int:
     return int(connection.execute(question).fetchone()[0])
 
 
-def _check(connection: sqlite3.Connection, path: Path) -> None:
+def _check(connection: sqlite3.Connection, path: Path, kind: FileKind) -> None:
     # before anything is changed: it may be somebody else's file
-    if _number(connection, "PRAGMA application_id") != _APPLICATION:
-        if _number(connection, "SELECT count(*) FROM sqlite_master"):
-            raise StoreError(f"{path} is a database of another program; name another file for the journal")
-        return
+    found = _number(connection, "PRAGMA application_id")
+    if found != kind.application:
+        if not _number(connection, "SELECT count(*) FROM sqlite_master"):
+            return
+        found = _number(connection, "PRAGMA application_id")  # again: another process may have made it just now
+    if found != kind.application:
+        whose = {other.application: f"a {other.noun} of chargehand" for other in (JOURNAL, CATALOG)}
+        raise StoreError(
+            f"{path} is {whose.get(found, 'a database of another program')}; name another file for the {kind.noun}"
+        )
+    check_version(connection, path, kind)
+
+
+def check_version(connection: sqlite3.Connection, path: Path, kind: FileKind) -> None:
+    """Raise Corrupt for a schema of the future."""
     version = _number(connection, "PRAGMA user_version")
-    if version > len(_SCHEMA):
+    if version > len(kind.schema):
         raise Corrupt(
-            f"{path} has schema {version} and this chargehand knows {len(_SCHEMA)}: "
+            f"{path} has schema {version} and this chargehand knows {len(kind.schema)}: "
             "a newer version wrote it; upgrade chargehand"
         )
 
 
-def migrate(connection: sqlite3.Connection) -> None:
+def migrate(connection: sqlite3.Connection, kind: FileKind = JOURNAL) -> None:
     """Bring the schema up to date, within the transaction that is open."""
     version = _number(connection, "PRAGMA user_version")
-    for name in _SCHEMA[version:]:
-        script = resources.files("chargehand.stores").joinpath("schema", name).read_text(encoding="utf-8")
-        for statement in script.split(";"):
-            connection.execute(statement)
+    for scripts in kind.schema[version:]:
+        for name in scripts:
+            script = resources.files("chargehand.stores").joinpath("schema", name).read_text(encoding="utf-8")
+            for statement in _statements(script):
+                connection.execute(statement)
+
+
+def _statements(script: str) -> Iterator[str]:
+    statement = ""
+    for piece in script.split(";"):
+        statement += piece + ";"
+        if sqlite3.complete_statement(statement):  # not within a trigger, a comment or a text
+            yield statement
+            statement = ""
 
 
 def undo(connection: sqlite3.Connection) -> None:
@@ -107,19 +144,24 @@ def concerns_all(error: Exception) -> bool:
     return _code(error) in _FOR_ALL
 
 
-def explain(error: Exception, path: Path) -> StoreError:
+def locked(error: Exception) -> bool:
+    """Whether somebody else was at it just then."""
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def explain(error: Exception, path: Path, kind: FileKind = JOURNAL) -> StoreError:
     """What went wrong, in words, by who can act."""
-    found = _explained(error, path)
+    found = _explained(error, path, kind.noun)
     found.__cause__ = error
     return found
 
 
-def _explained(error: Exception, path: Path) -> StoreError:
+def _explained(error: Exception, path: Path, noun: str) -> StoreError:
     code = _code(error)
     if code in _WORDS:
         return StoreUnavailable(f"{path} cannot be used: {_WORDS[code]}, and try again. Nothing was lost ({error})")
     if code == sqlite3.SQLITE_NOTADB:
-        return StoreError(f"{path} is not a journal, nor any SQLite database; name another file ({error})")
+        return StoreError(f"{path} is not a {noun}, nor any SQLite database; name another file ({error})")
     if code == sqlite3.SQLITE_CORRUPT:
         return Corrupt(f"{path} is damaged; restore it from a backup ({error})")
     if isinstance(error, sqlite3.Error | OSError) and code != sqlite3.SQLITE_CONSTRAINT:

@@ -7,11 +7,9 @@ import asyncio
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from chargehand.errors import Fenced, StoreError
 from chargehand.stores import rows
@@ -19,12 +17,12 @@ from chargehand.stores.blobs import LIMIT, Blobs, FileBlobs, sync_directory
 from chargehand.stores.codec import encode
 from chargehand.stores.database import Connect, Durability, connect, explain, open_reader, open_writer
 from chargehand.stores.journal import Lease, RunRow, check_name, check_numbers
+from chargehand.stores.opening import in_thread
 from chargehand.stores.owner import Clock, Owner
+from chargehand.stores.readers import Readers
 from chargehand.stores.writer import Open, Writer
 from chargehand.terms.events import Entry
 from chargehand.terms.policy import Seconds
-
-Found = TypeVar("Found")
 
 
 class SqliteJournal:
@@ -34,12 +32,8 @@ class SqliteJournal:
         self._path = path
         self._writer = writer
         self._blobs = blobs
-        self._open_reader = reader
-        self._idle: list[sqlite3.Connection] = []
-        # not the loop's own pool: there a slow tool could stand in the way
-        self._pool = ThreadPoolExecutor(2, thread_name_prefix="chargehand-reader")
+        self._readers = Readers(path, reader)
         self._unanswered: dict[str, str] = {}
-        self._closed = False
 
     @classmethod
     async def open(
@@ -67,7 +61,7 @@ class SqliteJournal:
             beside = FileBlobs(place.with_name(place.name + "-blobs")) if blobs is None else blobs
             return cls(place, writer, beside, partial(open_reader, place, patience, connect))
 
-        return await asyncio.to_thread(take)
+        return await in_thread(take, SqliteJournal._close)
 
     async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
         check_name(run)
@@ -93,12 +87,12 @@ class SqliteJournal:
             return [rows.made(lease, entry, body) for entry, body in zip(entries, bodies, strict=True)]
         # large bodies first: a row must never name one that is not there
         put = self._blobs.put
-        blobs = await self._in_thread(lambda: [put(body) if len(body) > LIMIT else "" for body in bodies])
+        blobs = await self._readers.run(lambda: [put(body) if len(body) > LIMIT else "" for body in bodies])
         return [rows.made(lease, *parts) for parts in zip(entries, bodies, blobs, strict=True)]
 
     async def read(self, run: str, *, after: int = 0) -> list[Entry]:
         check_name(run)
-        return await self._in_thread(lambda: self._look(lambda db: rows.read(db, self._blobs, run, after)))
+        return await self._readers.look(lambda db: rows.read(db, self._blobs, run, after))
 
     async def release(self, lease: Lease) -> None:
         try:
@@ -107,39 +101,16 @@ class SqliteJournal:
             return
 
     async def runs(self) -> list[RunRow]:
-        return await self._in_thread(lambda: self._look(rows.listing))
+        return await self._readers.look(rows.listing)
 
     async def close(self) -> None:
         """Write what has queued up, then let the file go."""
-        self._closed = True
+        self._readers.refuse()
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
         self._writer.stop()
-        self._pool.shutdown()
-        while self._idle:
-            self._idle.pop().close()
-
-    async def _in_thread(self, work: Callable[[], Found]) -> Found:
-        if self._closed:
-            raise StoreError(f"{self._path} was closed; open it again")
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
-
-    def _look(self, work: Callable[[sqlite3.Connection], Found]) -> Found:
-        try:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                connection = self._open_reader()
-            try:
-                found = work(connection)
-            except BaseException:  # it may stand in the middle of a read, which would keep the file from shrinking
-                connection.close()
-                raise
-        except sqlite3.Error as error:
-            raise explain(error, self._path) from error
-        self._idle.append(connection)
-        return found
+        self._readers.close()
 
 
 def _taken(path: Path, owner: Owner, reopen: Open) -> sqlite3.Connection:

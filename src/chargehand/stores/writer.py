@@ -11,21 +11,39 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 from msgspec import Struct
 
 from chargehand.errors import ChargehandError, StoreError
 from chargehand.stores.database import concerns_all, explain, undo
-from chargehand.stores.owner import Owner
+from chargehand.terms.policy import Seconds
 
 Outcome = TypeVar("Outcome")
 Open = Callable[[], sqlite3.Connection]
 
 logger = logging.getLogger(__name__)
 
-# what a statement raises: SQLite's own, and Python's for values that do not fit a column
-_BROKEN = (sqlite3.Error, ValueError, TypeError, OverflowError)
+UNFIT = (sqlite3.Error, ValueError, TypeError, OverflowError)
+"""What a statement raises: SQLite's own, and Python's for values that do not fit a column."""
+
+
+class Ownership(Protocol):
+    """Whom a file belongs to, as far as its writer must know."""
+
+    def until_beat(self) -> Seconds | None:
+        """How long the writer may wait for work; None: as long as it likes."""
+        ...
+
+    def due(self) -> bool: ...
+
+    def check(self, connection: sqlite3.Connection, *, beat: bool) -> None:
+        """Raise whatever forbids to write now. Called within every transaction, first."""
+        ...
+
+    def leave(self, connection: sqlite3.Connection) -> None: ...
+
+    def unlock(self) -> None: ...
 
 
 class Submission(Struct, frozen=True):
@@ -37,7 +55,7 @@ class Submission(Struct, frozen=True):
 
 
 class Writer:
-    def __init__(self, path: Path, connection: sqlite3.Connection, owner: Owner, reopen: Open) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, owner: Ownership, reopen: Open) -> None:
         self._path = path
         self._connection: sqlite3.Connection | None = connection
         self._owner = owner
@@ -82,7 +100,8 @@ class Writer:
         """All that waits, as soon as anything does or a beat is due; and whether more may come."""
         batch: list[Submission] = []
         try:
-            submission = self._queue.get(timeout=max(0.0, self._owner.until_beat()))
+            pause = self._owner.until_beat()
+            submission = self._queue.get(timeout=None if pause is None else max(0.0, pause))
             while submission is not None:
                 batch.append(submission)
                 submission = self._queue.get_nowait()
@@ -99,7 +118,7 @@ class Writer:
             if not batch:
                 logger.warning("no beat for %s: %s", self._path, error)
             return [error for _ in batch]
-        except _BROKEN as error:
+        except UNFIT as error:
             self._undo()
             if not batch:
                 logger.warning("no beat for %s: %s", self._path, error)

@@ -8,10 +8,10 @@ from difflib import get_close_matches
 
 from msgspec import Struct
 
+from chargehand.memory.chunking import paragraphs, sections
+
 LONGEST = 800
 _K1, _B = 1.5, 0.75
-_HEADING = re.compile(r"(#{1,6})\s+(.+?)\s*#*")
-_FENCE = re.compile(r"\s*(?:```|~~~)")
 _WORD = re.compile(r"\w+(?:'\w+)?")
 _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”')
 _COMMON_WORDS = (
@@ -36,10 +36,11 @@ class Piece(Struct, frozen=True):
 
 def pieces(name: str, text: str) -> Iterator[Piece]:
     """A document in pieces that end with a paragraph (else a sentence, else a word), none over a heading."""
-    for heading, body in _sections(text):
+    for section in sections(text):
+        heading = section.heading
         source = f"{name}#{_anchor(heading)}" if _anchor(heading) else name
         held = ""
-        for part in _parts(body):
+        for part in paragraphs(section.body, LONGEST):
             if held and len(held) + 2 + len(part) > LONGEST:
                 yield Piece(source, held, heading)
                 held = ""
@@ -101,33 +102,6 @@ class Ranking:
         near = [match for word in words(query) for match in get_close_matches(word, known, 2, 0.7)]
         common = sorted(self._where, key=lambda word: (-len(self._where[word]), word))
         return list(dict.fromkeys(near))[:8] or common[:8]
-
-
-def _sections(text: str) -> Iterator[tuple[str, str]]:
-    """Each heading with what stands under it. A # in a block of code is no heading."""
-    heading, body, code = "", list[str](), False
-    for line in text.splitlines():
-        code ^= bool(_FENCE.match(line))
-        match = None if code else _HEADING.fullmatch(line)
-        if match:
-            yield heading, "\n".join(body)
-            heading, body = match[2], []
-        else:
-            body.append(line)
-    yield heading, "\n".join(body)
-
-
-def _parts(body: str) -> Iterator[str]:
-    for paragraph in re.split(r"\n\s*\n", body):
-        rest = paragraph.strip()
-        while len(rest) > LONGEST:
-            at = max(rest.rfind(mark, LONGEST // 2, LONGEST) + len(mark) - 1 for mark in (". ", "! ", "? ", "\n"))
-            at = at if at > LONGEST // 2 else rest.rfind(" ", LONGEST // 2, LONGEST)
-            at = at if at > 0 else LONGEST
-            yield rest[:at].strip()
-            rest = rest[at:].strip()
-        if rest:
-            yield rest
 
 
 def _anchor(heading: str) -> str:

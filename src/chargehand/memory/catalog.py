@@ -1,0 +1,265 @@
+"""What every catalog promises: agents, groups, tools, blocks, archives, passages and conversations, by id.
+
+A catalog is seen through one space (a team's, a tenant's): what another space holds does not exist for it.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct, field
+
+from chargehand.memory.archives import EVERYTHING, Archive, Filter, Hit, Inserted, Passage
+from chargehand.memory.blocks import Block, Change, Edit, Grant
+from chargehand.memory.conversation import Role, Turn
+from chargehand.memory.origin import PERSON, Origin
+from chargehand.terms.policy import Instant
+from chargehand.terms.roster import Match
+
+Order: TypeAlias = Literal["asc", "desc"]
+ANYONE = Match()
+
+
+class Profile(Struct, frozen=True):
+    """An agent: a definition. `tools` are names; `settings` is whatever a door keeps of it besides."""
+
+    name: str
+    does: str = ""
+    prompt: str = ""
+    model: str = ""
+    tags: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    metadata: dict[str, object] = field(default_factory=dict[str, object])
+    settings: dict[str, object] = field(default_factory=dict[str, object])
+    id: str = ""
+    created: Instant = 0.0
+    updated: Instant = 0.0
+
+
+class Group(Struct, frozen=True):
+    """Agents that share what is attached to it. A team is one; `kind` says how it is led."""
+
+    name: str
+    members: tuple[str, ...] = ()
+    kind: str = "team"
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, object] = field(default_factory=dict[str, object])
+    settings: dict[str, object] = field(default_factory=dict[str, object])
+    id: str = ""
+    created: Instant = 0.0
+    updated: Instant = 0.0
+
+
+class KeptTool(Struct, frozen=True):
+    """A tool by id: what it is called, what it takes. Its code, if it has any, is never run from here."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, object] = field(default_factory=dict[str, object])
+    code: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, object] = field(default_factory=dict[str, object])
+    settings: dict[str, object] = field(default_factory=dict[str, object])
+    id: str = ""
+    created: Instant = 0.0
+    updated: Instant = 0.0
+
+
+Thing: TypeAlias = Profile | Group | KeptTool | Block | Archive
+Kept = TypeVar("Kept", bound=Thing)
+PREFIXES: dict[type[Thing], str] = {
+    Profile: "agent", Group: "group", KeptTool: "tool", Block: "block", Archive: "archive",
+}  # fmt: skip
+"""Ids are `prefix-uuid4`, given by the catalog unless the caller brings one of that form."""
+
+
+class Attached(Struct, frozen=True):
+    """A block or an archive somebody may use, and how. `via` is the group it comes through; empty: the agent's own."""
+
+    thing: Block | Archive
+    grant: Grant
+    via: str = ""
+
+
+class Catalog(Protocol):
+    """Every write is durable on return and whole, or not made at all. `close` lets go of it."""
+
+    # --- things by id. `name` of a block is its label.
+
+    async def add(self, thing: Kept, origin: Origin = PERSON) -> Kept:
+        """Keep a new thing; it comes back with its id and times. Refused if there is one of this id already."""
+        ...
+
+    async def get(self, kind: type[Kept], which: str) -> Kept | None: ...
+
+    async def find(
+        self,
+        kind: type[Kept],
+        *,
+        name: str | None = None,
+        text: str = "",
+        tags: Match = ANYONE,
+        after: str = "",
+        before: str = "",
+        limit: int = 50,
+        order: Order = "asc",
+    ) -> list[Kept]:
+        """In the order of making. `text` occurs in the name, the description or (of a block) the value.
+
+        `after` and `before` are ids: what comes behind, or ahead of, them in that order; after the last, nothing.
+        """
+        ...
+
+    async def change(self, thing: Kept) -> Kept:
+        """Keep new fields of a thing by its id; Unknown if there is none.
+
+        A block's value and versions stay as they are: that is what `edit` is for.
+        """
+        ...
+
+    async def delete(self, kind: type[Thing], which: str) -> bool:
+        """Also what hangs on it: passages of an archive, turns of an agent, attachments. Whether there was one."""
+        ...
+
+    async def tags(self, kind: type[Thing]) -> dict[str, int]:
+        """Every tag, by name, and how many carry it."""
+        ...
+
+    # --- who may use what
+
+    async def attach(self, owner: str, thing: str, grant: Grant) -> None:
+        """`owner` is an agent's or a group's id, `thing` a block's or an archive's. Again: the grant is changed."""
+        ...
+
+    async def detach(self, owner: str, thing: str) -> bool: ...
+
+    async def attached(self, agent: str) -> list[Attached]:
+        """All an agent may use, its own grants before those of its groups; what it may not use at all is left out.
+
+        Only this is read: nothing else of the catalog is loaded. Several groups: the widest grant.
+        """
+        ...
+
+    async def owners(self, thing: str) -> dict[str, Grant]:
+        """The agents and groups something is attached to."""
+        ...
+
+    # --- blocks
+
+    async def edit(
+        self, block: str, edit: Edit, origin: Origin, *, agent: str = "", expect: int | None = None
+    ) -> Block:
+        """Apply an edit to the version that is current then (`memory.blocks.edited`), in one transaction.
+
+        The grant is looked up in the same transaction: that of `agent`; without one the origin must be a person's, the
+        team's or the supervisor's, who may do anything. An edit whose `origin.key` was applied already is
+        not applied again: what it came to is returned. Nor is an append or insert that an earlier attempt of the
+        same task made with the same text.
+        """
+        ...
+
+    async def history(self, block: str, *, limit: int = 50, before: int | None = None) -> list[Change]:
+        """The latest first."""
+        ...
+
+    async def text_at(self, block: str, version: int) -> str: ...
+
+    # --- passages
+
+    async def insert(
+        self,
+        archive: str,
+        passages: Sequence[Passage],
+        vectors: Sequence[bytes] | None = None,
+        *,
+        handle: str = "",
+        agent: str = "",
+    ) -> list[Inserted]:
+        """All of them, or none. The same text is kept once an archive. `handle` is the model the vectors come from.
+
+        Invalid when the archive has vectors of another model or width. A passage with an `origin.key` and part that
+        was inserted already is not inserted again. Of an `agent` the grant is looked up in the same transaction:
+        Refused unless it may append.
+        """
+        ...
+
+    async def search(
+        self,
+        archives: Sequence[str],
+        query: str,
+        vector: bytes | None = None,
+        *,
+        within: Filter = EVERYTHING,
+        limit: int = 10,
+        handle: str = "",
+        agent: str = "",
+    ) -> list[Hit]:
+        """The best passages of these archives, by meaning and words; by words alone without a vector.
+
+        `handle` is the model the vector comes from: Invalid when an archive has vectors of another. Refused unless the
+        `agent`, where one is named, may read all of them.
+        """
+        ...
+
+    async def passages(
+        self,
+        archive: str,
+        *,
+        within: Filter = EVERYTHING,
+        after: str = "",
+        limit: int = 100,
+        order: Order = "asc",
+    ) -> list[Passage]:
+        """In the order of inserting; `after` is the id of the last one seen."""
+        ...
+
+    async def passage(self, which: str) -> Passage | None: ...
+
+    async def forget(self, archive: str, ids: Sequence[str]) -> int:
+        """Delete passages; how many there were."""
+        ...
+
+    async def count(self, archive: str) -> tuple[int, int]:
+        """How many passages there are, and how many of them have vectors."""
+        ...
+
+    async def bare(self, archive: str, *, limit: int = 256) -> list[Passage]:
+        """Passages without a vector, oldest first."""
+        ...
+
+    async def clothe(self, archive: str, vectors: dict[str, bytes], *, handle: str) -> int:
+        """Give passages their vectors, by id; how many took one."""
+        ...
+
+    # --- conversations
+
+    async def say(self, agent: str, turns: Sequence[Turn], *, key: str = "") -> bool:
+        """Add turns at the end. False, and nothing is added, if that was done under this key already."""
+        ...
+
+    async def turns(self, agent: str, *, limit: int = 50, before: int | None = None, old: bool = False) -> list[Turn]:
+        """The latest ones that are not behind a summary (with `old`: all), in the order they were said."""
+        ...
+
+    async def recall(
+        self,
+        agent: str,
+        query: str,
+        *,
+        roles: Sequence[Role] = (),
+        start: Instant | None = None,
+        end: Instant | None = None,
+        limit: int = 5,
+    ) -> list[Turn]:
+        """Turns with these words, best first, old ones too."""
+        ...
+
+    async def summarise(self, agent: str, summary: Turn) -> bool:
+        """Put all turns up to `summary.upto` behind a summary. False if another summary reaches further already."""
+        ...
+
+    async def reset(self, agent: str) -> int:
+        """Forget a conversation; how many turns there were."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,119 @@
+"""Which passages come first: how alike they are in meaning, and which telling words of the question they hold.
+
+Finding and comparing them is the stores' business. The numbers were chosen on one half of the questions in
+tests/memory/labelled and checked on the other: `python -m bench.hybrid`.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from math import log2
+
+MOST_TERMS = 8
+"""Of the telling words of a question, the first so many are looked for."""
+MOST_HOLDERS = 50
+"""A word that more passages hold, and more than RARE of them all, tells nothing."""
+RARE = 0.02
+
+IDENTIFIER = 0.5
+"""What it adds to the likeness (a cosine) that a passage holds a quoted phrase or an identifier that was asked for."""
+NAME = 0.12
+WORD = 0.1
+SPREAD = 8
+"""A word that two to the power of this many passages hold adds half as much."""
+COMMON = 0.02
+"""What the best of all word matches adds: it decides between passages that are alike otherwise."""
+BARE = 0.5
+"""What the best match by words counts as when a passage has no vector and others have."""
+
+_READ = 2_000  # characters of a question
+_FEW = 3  # words that are a search rather than a sentence
+_QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]{2,200})[\"”“»]")
+_WORD = re.compile(r"\w+(?:[-._/:@+']\w+)*")
+_INNER = re.compile(r"_|\w[./:@+]\w|[a-z][A-Z]")
+_JOINED = re.compile(r"[-._/]")
+_TURN = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
+
+
+def telling(query: str) -> tuple[str, ...]:
+    """The words of a question that name something, as they are written there; a phrase is to be found as a whole.
+
+    These are what is in quotes, identifiers (also the other way of writing them: ERR4021, ERR 4021), and names. All
+    other words are left to the comparison of meanings, which they would only disturb; except in a search of three
+    words or fewer, where each was chosen. Without vectors to compare, every word counts and this is not asked.
+    """
+    query = query[:_READ]
+    found: list[str] = [match[1].strip() for match in _QUOTED.finditer(query)]
+    rest = _QUOTED.sub(" . ", query)
+    words = list(_WORD.finditer(rest))
+    search = len(words) <= _FEW and not rest.rstrip().endswith("?")
+    shouted = rest.isupper()
+    for match in words:
+        word, before = match[0], rest[: match.start()].rstrip()
+        if _is_identifier(word):
+            found += word, *_otherwise(word)
+        elif search or "-" in word or (not shouted and _is_name(word, opens=not before or before[-1] in ".!?:;")):
+            found.append(word)
+    return tuple(dict.fromkeys(term for term in found if term))[:MOST_TERMS]
+
+
+def fused(
+    meaning: Mapping[int, float], words: Mapping[int, tuple[float, tuple[str, ...]]]
+) -> list[tuple[int, float, str]]:
+    """Passages by number, best first, each with its score and why.
+
+    `meaning` has the likeness of every passage that was compared, `words` the share of the best match by words (0 to
+    1) and the terms matched, as `telling` gave them. Without `meaning` words alone decide.
+    """
+    weights = _weights(matched for _, matched in words.values())
+    found: list[tuple[int, float, str]] = []
+    for number in {**meaning, **words}:
+        alike = meaning.get(number)
+        share, matched = words.get(number, (0.0, ()))
+        if not meaning:
+            score = share
+        else:
+            lift = sum(weights[term] for term in matched) + COMMON * share
+            score = lift + (BARE * share if alike is None else alike)
+        found.append((number, score, _why(alike, matched)))
+    return sorted(found, key=lambda one: (-one[1], one[0]))
+
+
+def _weights(matched: Iterable[tuple[str, ...]]) -> dict[str, float]:
+    """What each term adds: the less, the more passages hold it."""
+    holders = Counter(term for terms in matched for term in set(terms))
+    return {term: _weight(term) / (1 + log2(count) / SPREAD) for term, count in holders.items()}
+
+
+def _weight(term: str) -> float:
+    if " " in term or _is_identifier(term):
+        return IDENTIFIER
+    return NAME if term[:1].isupper() else WORD
+
+
+def _is_identifier(word: str) -> bool:
+    """It has digits among letters or signs, or at least five; or it is written as only programs write."""
+    digits = sum(sign.isdigit() for sign in word)
+    if digits:
+        return digits < len(word) or digits >= 5
+    return _INNER.search(word) is not None
+
+
+def _is_name(word: str, *, opens: bool) -> bool:
+    """The first word of a sentence has a capital in any case, so it has to be hyphenated, or all capitals."""
+    return len(word) > 1 and word[0].isupper() and (not opens or word.isupper())
+
+
+def _otherwise(word: str) -> list[str]:
+    """Letters and digits that are written together elsewhere, or apart."""
+    together = _JOINED.sub("", word)
+    if not together.isalnum() or together.isalpha() or together.isdigit():
+        return []
+    return [_TURN.sub(" ", word)] if together == word else [together]
+
+
+def _why(alike: float | None, matched: tuple[str, ...]) -> str:
+    held = ", ".join(matched)
+    if alike is None:
+        return f"words only: {held}" if held else "words only"
+    return f"alike {alike:.2f}; has {held}" if held else f"alike {alike:.2f}"

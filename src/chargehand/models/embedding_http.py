@@ -1,0 +1,208 @@
+"""Vectors over HTTP, from anything that speaks OpenAI's `/embeddings`: OpenAI, Ollama, vLLM, llama.cpp, any URL.
+
+Retries, limits and prices are the guard's business, as for every model; which handle is where is `embedding_find`'s.
+"""
+
+import asyncio
+import struct
+from collections.abc import Iterator, Sequence
+from math import isfinite, sqrt
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Raw, Struct
+
+from chargehand.errors import StoreUnavailable
+from chargehand.models.failed import (
+    NOTHING,
+    CallFailed,
+    Party,
+    Unreadable,
+    asked_wait,
+    error_words,
+    garbled,
+    holds,
+    refused,
+    reported,
+    useless,
+)
+from chargehand.models.guard import Guarded
+from chargehand.models.http import Endpoint, Timeouts, Transport
+from chargehand.models.messages import Message, Reply, Request, Settings, Usage
+from chargehand.models.model import Hear, ModelCard, ModelFailed
+from chargehand.models.wire import checked_usage, decoded
+from chargehand.terms.failure import Failure
+
+MOST_BYTES = 16 * 1024 * 1024
+PATIENCE = Timeouts(whole=60.0, total=120.0)
+_MOST_TEXTS = 64
+_MOST_CHARACTERS = 400_000
+_WIDEST = 16_384
+_LONG = 100_000  # bytes of a reply that hold the event loop up if they are read on it
+_ONE = Settings(max_tokens=1)  # nothing is written: no tokens are to be set aside for it
+
+
+class _Spent(Struct):
+    prompt_tokens: int | None = None
+    total_tokens: int | None = None
+
+
+class _Vector(Struct):
+    embedding: list[float]
+    index: int | None = None
+
+
+class _Vectors(Struct):
+    data: list[_Vector] | None = None
+    usage: _Spent | None = None
+    error: Raw = NOTHING
+
+
+_VECTORS = msgspec.json.Decoder(_Vectors)
+
+
+class Embedded(Reply, frozen=True):
+    """A reply whose content is vectors, in the order of the texts."""
+
+    vectors: tuple[bytes, ...] = ()
+
+
+class EmbeddingEndpoint:
+    """One embedding model behind one base URL, as a model the guard can stand around: a text is a message."""
+
+    def __init__(
+        self,
+        handle: str,
+        base_url: str,
+        name: str,
+        key: str = "",
+        *,
+        timeouts: Timeouts = PATIENCE,
+        most_bytes: int = MOST_BYTES,
+        variable: str = "",
+    ) -> None:
+        self.card = ModelCard(handle)
+        self._transport = Transport()
+        host = urlsplit(base_url).netloc.rpartition("@")[2]
+        self._party = Party(handle, host, (key,) if key else (), variable)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._endpoint = Endpoint(self._party, base_url.rstrip("/") + "/embeddings", headers, timeouts, most_bytes)
+        self._name = name
+
+    async def reply(self, request: Request, hear: Hear | None = None) -> Embedded:  # noqa: ARG002 - nothing is said
+        # an empty text is refused by several servers, with all the others it came with
+        texts = [message.text or " " for message in request.messages]
+        try:
+            body = msgspec.json.encode({"model": self._name, "input": texts})
+        except ValueError as error:  # half a character, for example
+            message = f"{self._party.handle}: a text cannot be written as JSON ({error}); change it"
+            raise CallFailed(Failure("logic", message, permanent=True)) from error
+        answer = await self._transport.post(self._endpoint, body)
+        if answer.status != 200:
+            raise refused(self._party, answer.status, error_words(answer.body), asked_wait(answer.headers))
+        if len(answer.body) < _LONG:
+            return read_vectors(self._party, answer.body, len(texts))
+        return await asyncio.to_thread(read_vectors, self._party, answer.body, len(texts))
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+
+class HttpEmbedding:
+    """An embedding model elsewhere. Its width is known after the first reply; it is 0 before."""
+
+    def __init__(self, model: Guarded) -> None:
+        self._model = model
+        self._width = 0
+
+    @property
+    def handle(self) -> str:
+        return self._model.card.handle
+
+    @property
+    def width(self) -> int:
+        return self._width
+
+    @property
+    def used(self) -> int:
+        """Tokens, as far as the replies say."""
+        return self._model.tally.input
+
+    @property
+    def micros(self) -> int:
+        """Millionths of a dollar that `used` cost, as far as the price is known."""
+        return self._model.tally.micros
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        """As `memory.embedding.Embedding` says."""
+        vectors: list[bytes] = []
+        for batch in _batches(texts):
+            try:
+                reply = await self._model.reply(Request([Message("user", text) for text in batch], settings=_ONE))
+            except ModelFailed as error:
+                raise StoreUnavailable(error.failure.message) from None
+            assert isinstance(reply, Embedded), "what EmbeddingEndpoint answers with"
+            self._check(len(reply.vectors[0]) // 4)
+            vectors += reply.vectors
+        return vectors
+
+    async def close(self) -> None:
+        await self._model.close()
+
+    def _check(self, width: int) -> None:
+        if self._width and width != self._width:
+            raise StoreUnavailable(
+                f"{self.handle}: it gave vectors of {self._width} numbers before and of {width} now, which cannot be "
+                "compared; check that the same model is still behind it"
+            )
+        self._width = width
+
+
+def read_vectors(party: Party, body: bytes, count: int) -> Embedded:
+    """So many vectors of length one, or CallFailed."""
+    try:
+        found = decoded(_VECTORS, body)
+        if holds(found.error):
+            raise reported(party, found.error)
+        usage = _usage(found.usage)
+        rows = _ordered(found.data or [], count)
+    except Unreadable as error:
+        raise garbled(party, str(error)) from None
+    width = len(rows[0])
+    if not 0 < width <= _WIDEST or any(len(row) != width for row in rows):
+        raise useless(party, f"its vectors have no common width of 1 to {_WIDEST}; use another model", usage)
+    lengths = [sqrt(sum([number * number for number in row])) for row in rows]
+    if not all(isfinite(length) and length > 0.0 for length in lengths):
+        raise useless(party, "one of its vectors has no length; put the text differently, or use another model", usage)
+    pack = struct.Struct(f"<{width}f").pack
+    packed = [pack(*[number / length for number in row]) for row, length in zip(rows, lengths, strict=True)]
+    return Embedded(usage=usage, vectors=tuple(packed))
+
+
+def _ordered(data: Sequence[_Vector], count: int) -> list[list[float]]:
+    if len(data) != count:
+        raise Unreadable(f"{count} texts were sent and {len(data)} vectors came back")
+    if all(one.index is None for one in data):
+        return [one.embedding for one in data]
+    by_index = {one.index: one.embedding for one in data}
+    if set(by_index) != set(range(count)):
+        raise Unreadable("its vectors are not numbered from 0 on, each number once")
+    return [by_index[at] for at in range(count)]
+
+
+def _usage(spent: _Spent | None) -> Usage | None:
+    if spent is None:
+        return None
+    return checked_usage(spent.prompt_tokens if spent.prompt_tokens is not None else spent.total_tokens, 0, None)
+
+
+def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """At most 64 texts and not too many characters at a time; a text longer than that goes alone."""
+    start = size = 0
+    for at, text in enumerate(texts):
+        if at > start and (at - start >= _MOST_TEXTS or size + len(text) > _MOST_CHARACTERS):
+            yield texts[start:at]
+            start, size = at, 0
+        size += len(text)
+    if start < len(texts):
+        yield texts[start:]

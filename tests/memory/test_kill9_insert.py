@@ -1,0 +1,41 @@
+"""Five deaths at every run of the tests; `python -m tests.memory.kill9_insert` dies more often."""
+
+import asyncio
+import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.memory.kill9_insert import insert, inspected, many
+
+
+def test_what_was_acknowledged_survives_and_nothing_is_there_in_part() -> None:
+    found = many(5, seed=20_260_101)
+    assert found.problems == []
+    assert found.kills == 5
+    assert found.told > 5
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        ("SELECT 1", ""),
+        ("DELETE FROM passages WHERE id IN (SELECT id FROM passages LIMIT 1)", "is there with 39 of 40"),
+        ("DELETE FROM passages WHERE text LIKE '%batch-0-1'", "acknowledged and lost"),
+        ("DELETE FROM passage_vectors WHERE number IN (SELECT number FROM passages LIMIT 1)", "a row without a vector"),
+        ("DELETE FROM passage_signs", "a vector without signs"),
+        ("DELETE FROM passage_tags WHERE tag = 'place 7'", "a row without its tags"),
+        ("INSERT INTO passage_words (passage_words) VALUES ('delete-all')", "a row without words"),
+        ("UPDATE passages SET text = replace(text, 'passage 3 ', 'passage 93 ')", "the words do not fit the passages"),
+        ("UPDATE holdings SET passages = 79", "a wrong count"),
+    ],
+)
+def test_damage_is_noticed(tmp_path: Path, damage: str, says: str) -> None:
+    path = tmp_path / "memory.db"
+    asyncio.run(insert(path, 0, 2))
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(damage)
+    problems = asyncio.run(inspected(path, ["batch-0-0", "batch-0-1"], random.Random(1)))
+    assert any(says in one for one in problems) if says else problems == []
