@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from chargehand.agents.crew import Crew, Done, Hand, Proposal, Refined, WorkFailed
     from chargehand.agents.factory import Factory
+    from chargehand.agents.letters import Replies, WorkerReply
     from chargehand.agents.scripted import Move, Script, ScriptedCrew
     from chargehand.agents.worker import Worker
     from chargehand.config.load import load_team
     from chargehand.core.owed import Brief
     from chargehand.errors import ChargehandError
+    from chargehand.memory.archives import Archive
+    from chargehand.memory.blocks import Block, Grant
+    from chargehand.memory.declared import Memory
     from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, Usage
     from chargehand.models.model import Model, ModelCard, ModelFailed
     from chargehand.models.scripted import ScriptedModel
     from chargehand.runtime.driver import Driver, Outcome
     from chargehand.runtime.result import Result
+    from chargehand.stores.catalog import SqliteCatalog
     from chargehand.stores.memory import MemoryJournal
     from chargehand.stores.sqlite import SqliteJournal
     from chargehand.team import Supervisor
@@ -29,23 +34,28 @@ if TYPE_CHECKING:
     from chargehand.terms.policy import Limits, Policy, Retry
     from chargehand.terms.roster import Agent, Match, Roster
     from chargehand.tools.calling import ToolFailed
-    from chargehand.tools.signature import CallKey
-    from chargehand.tools.tool import Tool, tool
+    from chargehand.tools.signature import Caller, CallKey
+    from chargehand.tools.tool import Costs, Tool, tool
 
 __version__ = "0.1.0"
 
 _ROOMS = {
     "agents.crew": ("Crew", "Done", "Hand", "Proposal", "Refined", "WorkFailed"),
     "agents.factory": ("Factory",),
+    "agents.letters": ("Replies", "WorkerReply"),
     "agents.scripted": ("Move", "Script", "ScriptedCrew"),
     "agents.worker": ("Worker",),
     "config.load": ("load_team",),
     "core.owed": ("Brief",),
     "errors": ("ChargehandError",),
+    "memory.archives": ("Archive",),
+    "memory.blocks": ("Block", "Grant"),
+    "memory.declared": ("Memory",),
     "models.messages": ("Message", "Reply", "Request", "Settings", "ToolCall", "Usage"),
     "models.model": ("Model", "ModelCard", "ModelFailed"),
     "models.scripted": ("ScriptedModel",),
     "runtime.driver": ("Driver", "Outcome"),
+    "stores.catalog": ("SqliteCatalog",),
     "stores.memory": ("MemoryJournal",),
     "stores.sqlite": ("SqliteJournal",),
     "runtime.result": ("Result",),
@@ -57,17 +67,19 @@ _ROOMS = {
     "terms.policy": ("Limits", "Policy", "Retry"),
     "terms.roster": ("Agent", "Match", "Roster"),
     "tools.calling": ("ToolFailed",),
-    "tools.signature": ("CallKey",),
-    "tools.tool": ("Tool", "tool"),
+    "tools.signature": ("Caller", "CallKey"),
+    "tools.tool": ("Costs", "Tool", "tool"),
 }
 _HOME = {name: f"chargehand.{room}" for room, names in _ROOMS.items() for name in names}
 
 __all__ = [  # noqa: RUF022 - in the order of the rooms above
-    "Crew", "Done", "Hand", "Proposal", "Refined", "WorkFailed", "Factory", "Move", "Script", "ScriptedCrew",
-    "Worker", "load_team", "Brief", "ChargehandError", "Message", "Reply", "Request", "Settings", "ToolCall", "Usage",
-    "Model", "ModelCard", "ModelFailed", "ScriptedModel", "Driver", "Outcome", "MemoryJournal", "SqliteJournal",
-    "Result", "Supervisor", "Amount", "Budget", "CancelRequested", "InputAnswered", "RunRequested", "Failure", "Edge",
-    "Plan", "Task", "Limits", "Policy", "Retry", "Agent", "Match", "Roster", "ToolFailed", "CallKey", "Tool", "tool",
+    "Crew", "Done", "Hand", "Proposal", "Refined", "WorkFailed", "Factory", "Replies", "WorkerReply", "Move",
+    "Script", "ScriptedCrew", "Worker", "load_team", "Brief", "ChargehandError", "Archive", "Block", "Grant",
+    "Memory", "Message", "Reply", "Request", "Settings", "ToolCall", "Usage", "Model", "ModelCard", "ModelFailed",
+    "ScriptedModel", "Driver", "Outcome", "SqliteCatalog", "MemoryJournal", "SqliteJournal", "Result", "Supervisor",
+    "Amount", "Budget", "CancelRequested", "InputAnswered", "RunRequested", "Failure", "Edge", "Plan", "Task",
+    "Limits", "Policy", "Retry", "Agent", "Match", "Roster", "ToolFailed", "Caller", "CallKey", "Costs", "Tool",
+    "tool",
 ]  # fmt: skip
 
 

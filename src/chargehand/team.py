@@ -1,29 +1,32 @@
 """The front door: workers, a supervisor, and what they run on. `run`, `plan`, `stream`, `resume`, `run_sync`."""
 
-import asyncio
 import copy
 import os
-import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from msgspec import structs
 
 from chargehand.agents.answering import Writer
 from chargehand.agents.crew import Crew
-from chargehand.agents.equip import equip, listed, skills, toolset
+from chargehand.agents.equip import equip, listed, nameable, skills, toolset
 from chargehand.agents.factory import Factory
+from chargehand.agents.granted import Furnished, check, furnished, outfitted
 from chargehand.agents.lead import Lead
 from chargehand.agents.loop import Kit
+from chargehand.agents.mail import Post, allowance
 from chargehand.agents.money import Purse, supervision
 from chargehand.agents.prompts import Prompts
+from chargehand.agents.recall import shared_blocks
 from chargehand.agents.staff import Staff, Workshop
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
+from chargehand.memory.declared import Memory
+from chargehand.memory.opened import OpenMemory
 from chargehand.models.find import Finder, Lookup
 from chargehand.models.messages import Settings
 from chargehand.models.model import Model
@@ -32,6 +35,9 @@ from chargehand.runtime.draft import Draft, draft
 from chargehand.runtime.drive import Listener, Whisper
 from chargehand.runtime.driver import Driver, Outcome
 from chargehand.runtime.follow import follow
+from chargehand.runtime.front import checked_goal, without_a_loop
+from chargehand.runtime.messaging import Messaging
+from chargehand.runtime.remembered import SharedMemory
 from chargehand.runtime.result import Result, result_of
 from chargehand.runtime.shared import SharedFile
 from chargehand.stores.journal import Journal
@@ -45,18 +51,17 @@ from chargehand.terms.plan import Combine, Plan
 from chargehand.terms.policy import Policy, Seconds
 from chargehand.terms.roster import Agent, Roster
 
-LONGEST_GOAL = 1024 * 1024
 _NOTHING_SET, _NO_CAPS, _USUAL = Settings(), Budget(), Policy()
 
 
-class Supervisor:
+class Supervisor(Messaging):
     """A team: its workers, who plans and answers, and within which bounds.
 
     `model` serves whoever names none of their own; `planner` plans and refines, `judge` writes the answer. `seconds` is
     the time a run has. `combine` fixes how results become an answer, or is a function that makes it. With
     `stream_plan` tasks start while the plan is still being written; with `review` the planner sees the results and may
     add tasks. `journal` is where runs are kept: a file, a journal, or (left out) memory. `lookup` finds keys by name;
-    left out, the environment is asked.
+    left out, the environment is asked. `memory` is what the team shares and keeps between runs.
     """
 
     def __init__(
@@ -81,6 +86,7 @@ class Supervisor:
         journal: Journal | Path | str | None = None,
         examples: Sequence[str] = (),
         lookup: Lookup | None = None,
+        memory: Memory | None = None,
     ) -> None:
         if not workers and factory is None:
             raise Invalid("a team needs at least one worker, or a factory that makes them")
@@ -89,7 +95,8 @@ class Supervisor:
         self.policy = policy
         self.budget = budget
         self.seconds = seconds
-        self._workers = tuple(workers)
+        check(memory, workers)
+        self._workers = tuple(outfitted(one, memory) for one in workers)
         self._models = (model, planner or model, judge or model)
         self._instructions = instructions
         self._settings = settings
@@ -103,7 +110,9 @@ class Supervisor:
         self._journal = SharedFile(journal) if isinstance(journal, str | Path) else journal
         self._lookup = lookup or os.environ.get
         self._memory: MemoryJournal | None = None
+        self._shared = None if memory is None else SharedMemory(memory, name, self._workers, self._lookup)
         self.roster = self._listed()
+        self.members = self.roster.agents[: len(self._workers)]
         budgets.check(budget)
         policies.check(policy)
         rosters.check(self.roster)
@@ -128,19 +137,11 @@ class Supervisor:
 
     def request(self, goal: str, now: float, *, plan: Plan | None = None, seed: int | None = None) -> ev.RunRequested:
         """The request a driver starts with; Invalid for a goal nobody could pursue."""
-        if not goal.strip():
-            raise Invalid("the request is empty; say what is to be done")
-        if len(goal.encode(errors="replace")) > LONGEST_GOAL:
-            raise Invalid(
-                f"the request has more than {LONGEST_GOAL} bytes; put the material into files for a tool to read"
-            )
-        if strange := re.search("[\0\ud800-\udfff]", goal):
-            what = "a NUL character" if strange[0] == "\0" else "half a surrogate pair"
-            raise Invalid(f"the request holds {what}: it is not text; send plain text in UTF-8")
+        wanted = checked_goal(goal)
         chance, given = secrets.randbits(32) if seed is None else seed, plan or self._fixed
         if given is not None and self._combine is not None:
             given = structs.replace(given, combine=self._combine)
-        return ev.RunRequested(goal.strip(), self.roster, self.policy, self.budget, now + self.seconds, chance, given)
+        return ev.RunRequested(wanted, self.roster, self.policy, self.budget, now + self.seconds, chance, given)
 
     def bounded(
         self, *, budget: Budget | None = None, seconds: Seconds | None = None, policy: Policy | None = None
@@ -163,27 +164,47 @@ class Supervisor:
         async with AsyncExitStack() as stack:
             finder = Finder(self._lookup)
             stack.push_async_callback(finder.close)
-            staff = self._staff(finder)
+            memory = None if self._shared is None else await stack.enter_async_context(self._shared.opened())
+            staff = self._staff(finder, memory, [await furnished(memory, one) for one in self._workers])
             await finder.prepare()  # prices must be known before the first call is paid for
             if self.budget.micros is not None:
                 staff.check_prices(self.budget.floor)
             yield staff
 
-    def _staff(self, finder: Finder) -> Staff:
+    def _staff(self, finder: Finder, memory: OpenMemory | None, crowd: Sequence[Furnished]) -> Staff:
         usual, planner, judge = (_found(finder, one) for one in self._models)
         kit = Kit(self._prompts, Purse(capped=Ledger(self.budget).capped))
-        workers = {
-            one.name: equip(one, [_found(finder, model) for model in (one.model or usual, *one.fallback_models)])
+        models = {
+            one.name: [_found(finder, model) for model in (one.model or usual, *one.fallback_models)]
             for one in self._workers
         }
+        capped = Ledger(self.budget).capped
+        post = Post(self.members, {one.name: allowance(one, models[one.name]) for one in self._workers if capped})
+        named = {**nameable(), **post.tools()}
+        workers = {
+            one.worker.name: equip(one.worker, models[one.worker.name], {**named, **one.named}, one.desk)
+            for one in crowd
+        }
+        shared = None if memory is None else partial(shared_blocks, memory)
         lead = Lead(
             planner, self._prompts, self._cards(), self._instructions, self._settings, self.policy.limits.tasks,
             stream=self._streams, review=self._reviews, combine=self._combine, reserve=self.roster.supervision,
+            shared=shared,
         )  # fmt: skip
-        writer = Writer(judge, self._prompts, self._instructions, self._settings, self._own, self.roster.supervision)
+        writer = Writer(
+            judge, self._prompts, self._instructions, self._settings, self._own, self.roster.supervision, shared
+        )
         made = self._factory
         workshop = None if made is None else Workshop(made, _found(finder, made.model) if made.model else usual)
-        return Staff(workers, lead, writer, kit, workshop)
+        return Staff(workers, lead, writer, kit, workshop, post)
+
+    @asynccontextmanager
+    async def remembering(self) -> AsyncGenerator[OpenMemory]:
+        """The team's memory, for programs that look into it or add to it."""
+        if self._shared is None:
+            raise Invalid(f"{self.name} has no memory; give it one: memory=Memory(...)")
+        async with self._shared.opened() as memory:
+            yield memory
 
     @property
     def notice(self) -> str:
@@ -215,11 +236,11 @@ class Supervisor:
 
     def run_sync(self, goal: str, *, run: str = "") -> Result:
         """The same for code without an event loop."""
-        return _without_a_loop("run", lambda: self.run(goal, run=run))
+        return without_a_loop("run", lambda: self.run(goal, run=run))
 
     def resume_sync(self, run: str, *answers: ev.Event) -> Result:
         """`resume` for code without an event loop."""
-        return _without_a_loop("resume", lambda: self.resume(run, *answers))
+        return without_a_loop("resume", lambda: self.resume(run, *answers))
 
     async def resume(self, run: str, *answers: ev.Event, listener: Listener | None = None) -> Result:
         """Go on with a run that a crash, a pause or a question left unfinished."""
@@ -241,6 +262,12 @@ class Supervisor:
                 yield entry
 
     @asynccontextmanager
+    async def driven(self) -> AsyncGenerator[Driver]:
+        """A driver for runs that nobody listens to."""
+        async with self._driver(None, None) as (driver, _):
+            yield driver
+
+    @asynccontextmanager
     async def _driver(
         self, listener: Listener | None, whisper: Whisper | None
     ) -> AsyncGenerator[tuple[Driver, Journal]]:
@@ -260,14 +287,6 @@ class Supervisor:
 
     async def _result(self, found: Outcome, journal: Journal) -> Result:
         return result_of(found, await journal.read(found.run), self.notice)
-
-
-def _without_a_loop(verb: str, start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(start())
-    raise Invalid(f"{verb}_sync cannot be called where an event loop is running; write `await team.{verb}(...)` there")
 
 
 def _handle(model: str | Model) -> str:

@@ -16,9 +16,10 @@ from chargehand.errors import ChargehandError, Invalid, PlanInvalid, Refused
 from chargehand.models.messages import Request
 from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Planning
+from chargehand.runtime.front import LONGEST_GOAL
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.team import LONGEST_GOAL, Supervisor
+from chargehand.team import Supervisor
 from chargehand.terms import events as ev
 from chargehand.terms.failure import Gap
 from chargehand.terms.policy import Limits, Policy, Retry

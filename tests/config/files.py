@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from textwrap import dedent
 
-from chargehand.config.assemble import Parts, assemble
+from chargehand.config.assemble import assemble
 from chargehand.config.findings import Finding
 from chargehand.config.fit import fit
+from chargehand.config.parts import Parts
 from chargehand.config.shapes import TeamShape
 from chargehand.config.source import read_source
 

@@ -59,6 +59,38 @@ def test_workers_and_tools_are_told(file: Path) -> None:
     assert twice.approval
 
 
+def test_memory_is_told_and_its_models_are_checked(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHARGEHAND_HOME", str(tmp_path / "home"))
+    text = """\
+version: 1
+memory:
+  file: kept.db
+  blocks: {notes: {value: abc, limit: 10, share: append, none: [ann]}}
+  archives:
+    words: {embed: words, read: [ann]}
+    local: {embed: "local:minilm"}
+    paid: {embed: "openai:text-embedding-3-small"}
+    odd: {embed: "nobody:x"}
+workers: {ann: {description: Reads., remembers: true}}
+"""
+    told = describe(write(file.parent, text))
+    assert [one.path for one in told.errors] == [f"memory.archives.{name}.embed" for name in ("local", "paid", "odd")]
+    assert "chargehand models pull minilm" in told.errors[0].message
+    assert "OPENAI_API_KEY" in told.errors[1].message
+    assert told.memory is not None
+    assert told.memory.file == str(file.parent / "kept.db")
+    (notes,) = told.memory.blocks
+    assert (notes.label, notes.characters, notes.limit, notes.share, notes.own) == (
+        "notes",
+        3,
+        10,
+        "append",
+        {"ann": "none"},
+    )
+    assert (told.memory.archives[0].embed, told.memory.archives[0].own) == ("words", {"ann": "read"})
+    assert told.workers[0].remembers
+
+
 def test_every_value_has_its_origin_and_secrets_are_not_shown(file: Path) -> None:
     told = describe(file)
     values = {one.path: (one.value, one.origin) for one in told.values}
@@ -77,3 +109,9 @@ def test_a_file_that_cannot_be_read_is_one_finding(tmp_path: Path) -> None:
     assert told.name == ""
     assert str(finding).startswith(f"{tmp_path / 'team.yaml'}:")
     assert "this is not YAML" in str(finding)
+
+
+def test_what_is_no_embedding_is_said_once(tmp_path: Path) -> None:
+    told = describe(write(tmp_path, "version: 1\nworkers: {ann: Reads.}\nmemory: {archives: {a: {embed: wrds}}}\n"))
+    assert [one.path for one in told.errors] == ["memory.archives.a.embed"]
+    assert "did you mean 'words'?" in told.errors[0].message

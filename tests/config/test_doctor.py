@@ -22,7 +22,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_all_is_looked_at_and_nothing_is_changed(here: Path) -> None:
     lines = doctor.look(here / ".chargehand" / "runs.db", time.time())
     assert [line.what for line in lines if line.state == "bad"] == []
-    known = {"python", "chargehand", "journal", "home", "sqlite", "team", "keys", "sandbox", "embeddings", "clock"}
+    known = {"python", "chargehand", "journal", "memory", "home", "sqlite", "word search", "team", "keys", "sandbox"}
+    known |= {"embeddings", "clock"}
     assert known <= {line.what for line in lines}
     assert [path.name for path in here.iterdir()] == [".git"]
 
@@ -31,6 +32,23 @@ def test_old_parts_are_bad(here: Path) -> None:
     assert doctor.python((3, 10, 1)).state == "bad"
     assert doctor.sqlite((3, 8, 0)).state == "bad"
     assert "3.11 or newer" in doctor.python((3, 10, 1)).todo
+
+
+def test_search_by_words_is_looked_for(here: Path) -> None:
+    assert doctor.word_search().state == "good"
+    lacking = doctor.word_search(has=False)
+    assert (lacking.state, bool(lacking.todo)) == ("missing", True)
+
+
+def test_it_says_where_memory_is_kept(here: Path) -> None:
+    def memory() -> str:
+        (line,) = [one for one in doctor.look(here / "runs.db", time.time()) if one.what == "memory"]
+        return line.said
+
+    assert memory() == f"{here / 'memory.db'} (will be made)"
+    write(here, "version: 1\nmemory: {file: kept.db}\nworkers: {ann: Reads.}\n")
+    (here / "kept.db").write_text("")
+    assert memory() == f"{here / 'kept.db'} (is there)"
 
 
 def test_a_folder_that_cannot_be_written_is_bad(here: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from chargehand.config import shapes
+from chargehand.config import memory_shapes, shapes
 from chargehand.config.load import load_team
 from chargehand.team import Supervisor
 from tests.config.files import shaped, write
@@ -27,6 +27,9 @@ SECTIONS: dict[str, type[Struct]] = {
     "### `workers.*.rules`": shapes.RuleShape,
     "### `tools`": shapes.ToolShape,
     "### `factory`": shapes.FactoryShape,
+    "### `memory`": memory_shapes.MemoryShape,
+    "### `memory.blocks`": memory_shapes.BlockShape,
+    "### `memory.archives`": memory_shapes.ArchiveShape,
 }
 
 
@@ -39,7 +42,8 @@ def test_every_key_has_its_row(title: str) -> None:
 
 def test_every_shape_has_a_section_or_is_told_in_a_row() -> None:
     told_in_a_row = {"ChildrenShape", "ParentShape", "CasesShape", "MostShape", "FetchShape", "NothingShape"}
-    known = {name for name, one in vars(shapes).items() if isinstance(one, type) and name.endswith("Shape")}
+    all_there_is = vars(shapes) | vars(memory_shapes)
+    known = {name for name, one in all_there_is.items() if isinstance(one, type) and name.endswith("Shape")}
     assert known - told_in_a_row == {one.__name__ for one in SECTIONS.values()}
 
 

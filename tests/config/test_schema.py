@@ -87,6 +87,9 @@ GOOD = [
     "supervisor: {combine: merge, refine: false, plan: {approve: always}}",
     "workers: {ann: {rules: [{run_first: a}, {conditional: {tool: a, cases: {x: b}}}], output_schema: {type: object}}}",
     "factory: {tools: [calculator], most_tools: 2}",
+    "memory: {}",
+    "memory: {blocks: {a: x, b: {value: y, limit: 2k, trusted: true, share: all, write: [ann], tainted: [ann]}}}",
+    "memory: {file: m.db, archives: {a: x, b: {embed: words, add: texts, share: write, read: [ann], none: [bob]}}}",
 ]
 BAD = [
     "budgett: {}",
@@ -100,7 +103,9 @@ BAD = [
     "supervisor: {refine: 'yes'}",
     "supervisor: {combine: mix}",
     "tools: {a: {effect: sometimes, calculator: true}}",
-    "memory: {}",
+    "memory: {block: {}}",
+    "memory: {blocks: {a: {share: some}}}",
+    "memory: {archives: {a: {append: [ann]}}}",
 ]
 
 

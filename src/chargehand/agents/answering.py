@@ -3,7 +3,7 @@
 import inspect
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from chargehand.agents.exhibit_text import shown
 from chargehand.agents.history import tokens
 from chargehand.agents.inputs import Told, by_id, gap_text, told
 from chargehand.agents.lead import ask
+from chargehand.agents.memory_text import Seen, instructions, material, shortened
 from chargehand.agents.money import spent
 from chargehand.agents.prompts import Prompts
 from chargehand.core.owed import Brief
@@ -38,7 +39,8 @@ _MANNER = {
 class Writer(Struct, frozen=True):
     """Who answers, with what.
 
-    `own` is a function that answers instead: it is given the goal, results and gaps.
+    `own` is a function that answers instead: it is given the goal, results and gaps. `shared` reads the blocks that the
+    whole team sees.
     """
 
     model: Model
@@ -47,6 +49,7 @@ class Writer(Struct, frozen=True):
     settings: Settings
     own: Callable[..., object] | None = None
     reserve: Amount = NOTHING
+    shared: Callable[[], Awaitable[Sequence[Seen]]] | None = None
 
 
 async def answer(writer: Writer, brief: Brief, hand: Hand) -> Done:
@@ -60,7 +63,9 @@ async def answer(writer: Writer, brief: Brief, hand: Hand) -> Done:
     used: list[Amount | None] = []
     text = await _reduced(writer, brief, given, hand, used)
     text = "\n\n".join((text, *(gap_text(gap, nonce) for gap in brief.gaps)))
-    request = _request(writer, brief, (*given.inputs, *_missing(brief)), text)
+    blocks = () if writer.shared is None else await writer.shared()
+    text = material(blocks, (), nonce, shortened(blocks, writer.model.card.window // 4)) + text
+    request = _request(writer, brief, (*given.inputs, *_missing(brief)), text, instructions(blocks))
     hand.prompt(writer.model.card.handle, request.messages)
     reply = await ask(writer.model, request, hand.say if hand.heard else None)
     used.append(spent(reply, writer.reserve))
@@ -93,10 +98,10 @@ def _missing(brief: Brief) -> list[Given]:
     return [Given(task.id, task.instruction, task.worker, None) for task in found]
 
 
-def _request(writer: Writer, brief: Brief, results: Sequence[Given], text: str) -> Request:
+def _request(writer: Writer, brief: Brief, results: Sequence[Given], text: str, more: str) -> Request:
     subject = Answering(brief.goal, tuple(results), brief.gaps, brief.combine)
     manner = _MANNER.get(brief.combine, "Bring the results together; do not just list them.")
-    system = writer.prompts.text("answer", instructions=writer.instructions, manner=manner)
+    system = writer.prompts.text("answer", instructions=writer.instructions, manner=manner) + more
     user = f"Request: {brief.goal}\n\n{text}".strip()
     return Request((Message("system", system), Message("user", user)), settings=writer.settings, subject=subject)
 

@@ -1,7 +1,7 @@
 """The tool calls of one step: checked against the rules, made in parallel, each journaled; what goes wrong is data."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import cast
 
@@ -15,13 +15,13 @@ from chargehand.errors import NotJson
 from chargehand.models.envelope import wrap
 from chargehand.models.exhibits import Exhibit, Passages
 from chargehand.models.messages import Message, ToolCall
-from chargehand.terms.budget import NOTHING
+from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.failure import Failure
 from chargehand.terms.value import encode_value
 from chargehand.tools.calling import capped
 from chargehand.tools.repetition import Repetition
 from chargehand.tools.rules import Called, needs_approval, objection
-from chargehand.tools.tool import Tool, ToolFailed
+from chargehand.tools.tool import Caller, Costs, Tool, ToolFailed
 
 LARGEST = 1024 * 1024
 _PIECE = 16 * 1024
@@ -30,6 +30,7 @@ _MOST_AT_ONCE = 64
 _TOO_MANY = f"At most {_MOST_AT_ONCE} calls are made in one step. Ask for the rest in the next one."
 _KINDS = frozenset(("table", "figure", "passages", "chart"))
 _LARGEST_EXHIBIT, _MOST_EXHIBITS = 64 * 1024, 8
+_NOTHING_SEEN: Mapping[str, int] = {}
 
 
 class Returned(Struct, frozen=True, omit_defaults=True):
@@ -40,14 +41,21 @@ class Returned(Struct, frozen=True, omit_defaults=True):
 
 
 class Calls:
-    """Makes the calls of one attempt and remembers what came of them."""
+    """Makes the calls of one attempt and remembers what came of them.
+
+    `tainted`: what the model has seen so far came, in part, from outside. `seen` are versions of blocks, as shown.
+    """
 
     __slots__ = (
         "_allowed", "_answers", "_equipped", "_hand", "_history", "_mistakes", "_repetition", "exhibits",
-        "last", "made", "sources",
+        "last", "made", "seen", "sources", "tainted",
     )  # fmt: skip
 
-    def __init__(self, equipped: Equipped, hand: Hand, history: History, answers: dict[str, str]) -> None:
+    def __init__(
+        self, equipped: Equipped, hand: Hand, history: History, answers: dict[str, str], *, tainted: bool = False
+    ) -> None:
+        self.tainted = tainted
+        self.seen: Mapping[str, int] = _NOTHING_SEEN
         self.made: list[Called] = []
         self.exhibits: list[Exhibit] = []
         self.sources: dict[str, None] = {}
@@ -138,22 +146,35 @@ class Calls:
 
     async def _step(self, call: ToolCall, tool: Tool) -> Returned:
         async def make(key: str) -> Done:
+            used: Amount | None = NOTHING
             try:
-                value = await tool.call(call.arguments, key)
+                caller = self._caller(key) if tool.shape is not None and tool.shape.caller else None
+                value = await tool.call(call.arguments, key, caller)
+                if isinstance(value, Costs):
+                    value, used = value.value, value.used
                 size = len(encode_value(value))
             except ToolFailed as error:
                 if error.unknown and tool.effect == "effect":  # the step stays open: nobody may repeat it in silence
                     raise WorkFailed(Failure("uncertain", f"{tool.name}: {error}"), NOTHING) from error
-                return Done(Returned(error=str(error)), NOTHING, good=False)
+                # one that may have done its work is taken to have cost what was reserved for it
+                return Done(Returned(error=str(error)), None if error.unknown else NOTHING, good=False)
             except NotJson as error:
-                return Done(Returned(error=f"{tool.name} returned something that cannot be kept: {error}"), NOTHING)
+                return Done(Returned(error=f"{tool.name} returned something that cannot be kept: {error}"), used)
             if size > LARGEST:
-                return Done(Returned(error=f"{tool.name} returned {size} bytes; ask for at most {LARGEST}"), NOTHING)
-            return Done(Returned(value), NOTHING)
+                return Done(Returned(error=f"{tool.name} returned {size} bytes; ask for at most {LARGEST}"), used)
+            return Done(Returned(value), used)
 
         # an effect that was had is had, however its arguments are written the next time
         request = _plainly(call.arguments) if tool.effect == "effect" else call.arguments
-        return await self._hand.step(tool.name, make, request=request, effect=tool.effect, shape=Returned)
+        return await self._hand.step(
+            tool.name, make, request=request, effect=tool.effect, reserve=tool.holds(call.arguments),
+            share=tool.share, shape=Returned,
+        )  # fmt: skip
+
+    def _caller(self, key: str) -> Caller:
+        """Who calls: results of the same step are not shown yet, so nothing of them is in the arguments."""
+        where = self._hand.where
+        return Caller(key, self._equipped.worker.name, self.tainted, self.seen, where.run, where.task, where.mark)
 
     def _show(self, call: ToolCall, tool: Tool | None, returned: Returned, step: int) -> None:
         if call.name == READ_MORE.name:
@@ -169,6 +190,8 @@ class Calls:
                 self.last = returned.value
                 self._collect(returned.value)
                 self.made.append(Called(step, call.name, text[:_PIECE]))
+        if tool is not None and not tool.trusted:
+            self.tainted = True
         hint = "" if tool is None else self._repeated(call, text, tool)
         told = Message("tool", wrap(self._history.nonce, f"tool {call.name}", shown) + hint, call=call.id)
         self._history.add(told, text)

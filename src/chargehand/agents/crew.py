@@ -55,6 +55,18 @@ class WorkFailed(Exception):
         super().__init__(failure.message)
 
 
+class Where(Struct, frozen=True):
+    """Where something is done. `mark` is another for another run of the same name, in a journal of its own.
+
+    `planned`: somebody planned the run's tasks; else they came with the request.
+    """
+
+    run: str
+    task: str
+    mark: str
+    planned: bool
+
+
 _Shape = TypeVar("_Shape")
 
 
@@ -69,14 +81,18 @@ class Hand(Protocol):
         request: str = "",
         effect: Effect = "read",
         reserve: Amount = NOTHING,
+        share: bool = False,
         shape: type[_Shape] = object,
     ) -> _Shape:
         """Make one call and journal its result before it is used; a recorded call is not made again.
 
         `call` is given a key that stays the same however often the call is repeated after a crash. What comes back is
-        read from what was written, as `shape`.
+        read from what was written, as `shape`. With `share` less than `reserve` is held where the budget has no more.
         """
         ...
+
+    @property
+    def where(self) -> Where: ...
 
     def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
         """Journal what a model is first told for this work."""

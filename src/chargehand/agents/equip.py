@@ -1,10 +1,14 @@
 """Workers as they go to work: tools by name, specs for the model, the shape of the result, models to try in turn."""
 
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache
 
 import msgspec
 from msgspec import Raw, Struct
 
+from chargehand.agents.mail import Post
+from chargehand.agents.recall import Desk
 from chargehand.agents.shape import Shape
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
@@ -13,6 +17,7 @@ from chargehand.models.model import Model
 from chargehand.models.subject import Skill, WorkerCard
 from chargehand.terms.plan import digest
 from chargehand.terms.roster import Agent
+from chargehand.tools.remember import described
 from chargehand.tools.rules import check
 from chargehand.tools.tool import Tool, as_tool
 
@@ -38,7 +43,10 @@ OURS = frozenset((GIVE_UP.name, READ_MORE.name))
 
 
 class Equipped(Struct, frozen=True):
-    """A worker ready to work. `models` are tried in turn; `specs` are its tools as a model sees them."""
+    """A worker ready to work. `models` are tried in turn; `specs` are its tools as a model sees them.
+
+    With a `desk` it is shown its memory before each call of its model.
+    """
 
     worker: Worker
     tools: dict[str, Tool]
@@ -48,13 +56,19 @@ class Equipped(Struct, frozen=True):
     card: WorkerCard
     names: tuple[str, ...]
     window: int
+    desk: Desk | None = None
 
 
-def toolset(owner: str, tools: Sequence[Tool | Callable[..., object]]) -> dict[str, Tool]:
-    """Tools by name; Invalid where two share one, or one has a name of ours."""
+def toolset(
+    owner: str, tools: Sequence[Tool | Callable[..., object] | str], named: Mapping[str, Tool] | None = None
+) -> dict[str, Tool]:
+    """Tools by name; Invalid where two share one, or one has a name of ours.
+
+    `named` are those that may be named instead of being brought; left out, they can be looked at but not called.
+    """
     found: dict[str, Tool] = {}
     for one in tools:
-        tool = as_tool(one)
+        tool = _named(owner, one, nameable() if named is None else named) if isinstance(one, str) else as_tool(one)
         if tool.name in found:
             raise Invalid(f"{owner} has two tools called {tool.name!r}; give one of them another name")
         if tool.name in OURS:
@@ -63,14 +77,30 @@ def toolset(owner: str, tools: Sequence[Tool | Callable[..., object]]) -> dict[s
     return found
 
 
+@cache
+def nameable() -> Mapping[str, Tool]:
+    """The tools a worker may name, as models are told of them."""
+    return {**described(), **Post().tools()}
+
+
+def _named(owner: str, name: str, known: Mapping[str, Tool]) -> Tool:
+    if name not in known:
+        near = get_close_matches(name, known, 3, 0.5)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are {', '.join(known)}"
+        raise Invalid(f"{owner} names the tool {name!r}, which there is not; {hint}")
+    return known[name]
+
+
 def skills(tools: Mapping[str, Tool]) -> tuple[Skill, ...]:
     return tuple(Skill(one.name, one.spec.description, one.spec.parameters) for one in tools.values())
 
 
-def equip(worker: Worker, models: Sequence[Model]) -> Equipped:
+def equip(
+    worker: Worker, models: Sequence[Model], named: Mapping[str, Tool] | None = None, desk: Desk | None = None
+) -> Equipped:
     """Make a worker ready; Invalid, naming it, where it cannot work."""
     owner = f"worker {worker.name!r}"
-    tools = toolset(owner, worker.tools)
+    tools = toolset(owner, worker.tools, named)
     try:
         check(worker.rules, tuple(tools))
     except Invalid as error:
@@ -81,7 +111,7 @@ def equip(worker: Worker, models: Sequence[Model]) -> Equipped:
     card = WorkerCard(worker.name, worker.does, tuple(worker.tags), skills(tools))
     specs = (*(one.spec for one in tools.values()), GIVE_UP)
     window = min((model.card.window for model in models), default=0)
-    return Equipped(worker, tools, specs, tuple(models), shape, card, tuple(tools), window)
+    return Equipped(worker, tools, specs, tuple(models), shape, card, tuple(tools), window, desk)
 
 
 def listed(worker: Worker, model: str) -> Agent:

@@ -1,6 +1,6 @@
 """What a worker's model is shown: it grows by what happens, and shrinks before it outgrows the model's window.
 
-The brief (the first two messages) is never touched. What is cut is kept by handle for as long as the attempt lasts.
+The brief (the first two messages) is never cut. What is cut is kept by handle for as long as the attempt lasts.
 """
 
 from hashlib import blake2b
@@ -59,6 +59,12 @@ class History:
         for call in message.calls:
             self._chain.update(f"{call.id}\0{call.name}\0{call.arguments}".encode())
 
+    def reopen(self, brief: tuple[Message, Message]) -> None:
+        """Put another brief in the place of the first two messages: what they show has changed."""
+        for at, message in enumerate(brief):
+            self._replace(at, message)
+            self._chain.update(message.text.replace(self.nonce, "").encode() if self.nonce else message.text.encode())
+
     def keep(self, handle: str, text: str) -> None:
         """Remember a text that was shown in part."""
         self.kept[handle] = text
@@ -75,7 +81,7 @@ class History:
             self._shorten(room, 0)
         if self._size > self._window:
             raise Invalid(
-                f"the task and its inputs take {self._size} tokens, the model reads {self._window}; "
+                f"the task, its inputs and its memory take {self._size} tokens, the model reads {self._window}; "
                 "hand over less, or choose a model with a larger window"
             )
         return True

@@ -2,12 +2,13 @@
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
 from chargehand.agents.crew import Hand, Proposal, Refined, WorkFailed
 from chargehand.agents.inputs import by_id, gap_text, told
+from chargehand.agents.memory_text import Seen, instructions, material, shortened
 from chargehand.agents.money import failed, spent
 from chargehand.agents.planform import PlanStream, read, schema
 from chargehand.agents.prompts import Prompts
@@ -25,7 +26,7 @@ _LONGEST_TASK = 4000
 
 
 class Lead(Struct):
-    """Who plans, with what, for whom."""
+    """Who plans, with what, for whom. `shared` reads the blocks that the whole team sees."""
 
     model: Model
     prompts: Prompts
@@ -38,6 +39,7 @@ class Lead(Struct):
     combine: Combine | None = None
     reserve: Amount = NOTHING
     told: Message | None = None
+    shared: Callable[[], Awaitable[Sequence[Seen]]] | None = None
 
     def system(self) -> Message:
         """What the planner is told about its team: the same message each time."""
@@ -61,7 +63,7 @@ async def ask(model: Model, request: Request, hear: Hear | None = None, reserve:
 
 async def plan(lead: Lead, brief: Brief, hand: Hand) -> Proposal:
     """The next part of the plan. What is wrong with a reply goes back to whoever is asked next, as findings."""
-    request = _planning(lead, brief)
+    request = _planning(lead, brief, () if lead.shared is None else await lead.shared())
     hand.prompt(lead.model.card.handle, request.messages)
     grown: set[str] = set()
     if lead.stream and not brief.tasks:
@@ -85,14 +87,15 @@ async def plan(lead: Lead, brief: Brief, hand: Hand) -> Proposal:
     )
 
 
-def _planning(lead: Lead, brief: Brief) -> Request:
+def _planning(lead: Lead, brief: Brief, blocks: Sequence[Seen]) -> Request:
     given = told(brief, nonce := secrets.token_hex(8), by_id(brief.tasks))
     findings = tuple(f"{one.place}: {one.message}" for one in brief.findings)
     planned = tuple(
         Planned(one.id, one.instruction, one.worker, tuple(name for name, _ in needs(one))) for one in brief.tasks
     )
     subject = Planning(brief.goal, lead.cards, lead.most_tasks, findings, planned, given.inputs, brief.gaps)
-    said = [f"Request: {brief.goal}"]
+    cut = shortened(blocks, lead.model.card.window // 4)
+    said = [material(blocks, (), nonce, cut).strip(), f"Request: {brief.goal}"]
     if findings:
         said.append("Your last plan cannot run. Mend this:\n" + "\n".join(f"- {one}" for one in findings))
     if planned:
@@ -104,7 +107,10 @@ def _planning(lead: Lead, brief: Brief) -> Request:
             " new task may come after old ones, and names in `replaces` the one that failed whose place it takes. Do"
             " not repeat what failed; take another way."
         )
-    messages = (lead.system(), Message("user", "\n\n".join(one for one in said if one)))
+    system = lead.system()
+    if more := instructions(blocks):
+        system = Message("system", system.text + more)
+    messages = (system, Message("user", "\n\n".join(one for one in said if one)))
     names = tuple(card.name for card in lead.cards)
     return Request(
         messages, schema=None if planned else schema(names, lead.most_tasks), settings=lead.settings, subject=subject

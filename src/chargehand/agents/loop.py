@@ -2,17 +2,24 @@
 
 import secrets
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
+
+from msgspec import structs
 
 from chargehand.agents.calls import Calls
 from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.equip import READ_MORE, Equipped
 from chargehand.agents.history import History
 from chargehand.agents.inputs import told
+from chargehand.agents.letters import OPENING, contents, written_by_worker
+from chargehand.agents.memory_text import said, shown
 from chargehand.agents.money import Purse, with_lost
 from chargehand.agents.prompts import Prompts
+from chargehand.agents.recall import Recall, Speaker
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
+from chargehand.memory.conversation import Turn
 from chargehand.models.exhibits import Product
 from chargehand.models.messages import Message, Reply, Request, ToolSpec
 from chargehand.models.model import Model, ModelFailed
@@ -46,7 +53,10 @@ def work(equipped: Equipped, kit: Kit, brief: Brief, hand: Hand) -> Coroutine[An
 
 
 class _Attempt:
-    __slots__ = ("_answers", "_equipped", "_hand", "_history", "_kit", "_repairs", "_subject", "_tried")
+    __slots__ = (
+        "_answers", "_asked", "_equipped", "_hand", "_history", "_kit", "_outside", "_recall", "_repairs", "_subject",
+        "_task", "_tried",
+    )  # fmt: skip
 
     def __init__(self, equipped: Equipped, kit: Kit, brief: Brief, hand: Hand) -> None:
         self._equipped = equipped
@@ -56,38 +66,77 @@ class _Attempt:
         given = told(brief, nonce, by_handle=True)
         task = kit.prompts.text("task", instruction=brief.instruction, inputs=given.text)
         opening = (kit.system(equipped), Message("user", task))
+        self._task = opening[1]
         self._history = History(opening, equipped.window, nonce)
         for handle, text in given.kept.items():
             self._history.keep(handle, text)
         self._answers = brief.answers
+        self._asked = asked = brief.instruction
+        self._outside = brief.outside
+        if asked[:13] == OPENING:  # most are none: that much is free
+            self._outside = self._outside or written_by_worker(asked)
+            asked = contents(asked)
         self._tried: Calls | None = None
-        self._subject = Working(brief.instruction, equipped.card, given.inputs, given.gaps)
+        self._subject = Working(asked, equipped.card, given.inputs, given.gaps)
         self._repairs = 0
-        hand.prompt(equipped.models[0].card.handle, opening, equipped.names)
+        self._recall: Recall | None = None
+        desk = equipped.desk
+        if desk is not None and desk.looked(brief.steps):  # what it is told is not known before it has looked
+            self._recall = Recall(desk, hand, equipped.window)
+        else:
+            hand.prompt(equipped.models[0].card.handle, opening, equipped.names)
 
     @property
     def _calls(self) -> Calls:
         """Made when the first call is: thousands of attempts may wait for a model that will need none."""
         if self._tried is None:
-            self._tried = Calls(self._equipped, self._hand, self._history, self._answers or {})
+            outside = self._outside or bool(self._subject.inputs or self._subject.gaps)
+            self._tried = Calls(self._equipped, self._hand, self._history, self._answers or {}, tainted=outside)
         return self._tried
 
     async def run(self) -> Done:
         most = self._equipped.worker.steps
         for step in range(1, most + 1):
+            if self._recall is not None:
+                await self._remind(self._recall, step)
             reply = await self._ask()
             self._history.add(reply.message())
             if reply.calls:
                 await self._calls.make(reply.calls, step)
-                if must_exit(self._equipped.worker.rules, self._calls.made):
-                    return Done(self._calls.last, NOTHING)
-                continue
-            found = self._finished(reply)
+                if not must_exit(self._equipped.worker.rules, self._calls.made):
+                    continue
+                found = Done(self._calls.last, NOTHING)
+            else:
+                found = self._finished(reply)
             if found is not None:
+                if (recall := self._recall) is not None:
+                    asked = Turn("user", self._asked, tainted=self._outside or recall.misled)
+                    await recall.keep(asked, found.value, tainted=self._calls.tainted)
                 return found
         raise WorkFailed(
             Failure("logic", f"there was no result after {most} steps; give it more, or a smaller task"), NOTHING
         )
+
+    # --- the memory
+
+    async def _remind(self, recall: Recall, step: int) -> None:
+        """Show what memory holds now, before the model is asked."""
+        equipped, kit, history = self._equipped, self._kit, self._history
+        speaks = equipped.models[0].card.handle != "offline"
+        speaker = Speaker(
+            kit.prompts,
+            speaks,
+            lambda tokens: kit.purse.reserve(equipped.models, tokens, equipped.worker),
+            partial(self._first_that_answers, aloud=False),
+        )
+        if await recall.look(speaker):
+            history.reopen(recall.opening(kit.system(equipped), self._task.text, history.nonce))
+            blocks = shown(recall.blocks.values())
+            self._subject = structs.replace(self._subject, blocks=blocks, earlier=said(recall.turns))
+            self._calls.seen = recall.versions
+            self._calls.tainted = self._calls.tainted or recall.tainted
+        if step == 1:
+            self._hand.prompt(equipped.models[0].card.handle, history.messages[:2], equipped.names)
 
     # --- the model
 
@@ -107,8 +156,8 @@ class _Attempt:
 
         return await self._hand.step("model", call, request=self._history.chain, reserve=reserve, shape=Reply)
 
-    async def _first_that_answers(self, request: Request, reserve: Amount) -> Done:
-        hear = self._hand.say if self._hand.heard else None
+    async def _first_that_answers(self, request: Request, reserve: Amount, *, aloud: bool = True) -> Done:
+        hear = self._hand.say if aloud and self._hand.heard else None
         lost: list[tuple[Model, ModelFailed]] = []
         for model in self._equipped.models:
             if lost:

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from chargehand.errors import Invalid
 
-NAMES = ("plan", "work", "task", "refine", "answer", "make", "reduce")
+NAMES = ("plan", "work", "task", "refine", "answer", "make", "reduce", "summary")
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 _GAP = re.compile(r"\n{3,}")
 

@@ -14,6 +14,7 @@ from chargehand.agents.factory import Factory
 from chargehand.agents.history import tokens
 from chargehand.agents.lead import Lead
 from chargehand.agents.loop import Kit, work
+from chargehand.agents.mail import Carrier, Post
 from chargehand.agents.money import check_price
 from chargehand.agents.shape import find_json
 from chargehand.agents.worker import Worker
@@ -32,13 +33,25 @@ class Staff:
     """The crew a driver works with; everything it needs is connected already."""
 
     def __init__(
-        self, workers: Mapping[str, Equipped], lead: Lead, writer: Writer, kit: Kit, workshop: "Workshop | None" = None
+        self,
+        workers: Mapping[str, Equipped],
+        lead: Lead,
+        writer: Writer,
+        kit: Kit,
+        workshop: "Workshop | None" = None,
+        post: Post | None = None,
     ) -> None:
         self._workers = workers
         self._lead = lead
         self._writer = writer
         self._kit = kit
         self._workshop = workshop
+        self._post = post
+
+    def bind(self, carrier: Carrier) -> None:
+        """From now on this one carries what workers send each other in its runs."""
+        if self._post is not None:
+            self._post.bind(carrier)
 
     def plan(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Proposal]:
         return leading.plan(self._lead, brief, hand)

@@ -1,9 +1,10 @@
 """A worker as people declare it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from chargehand.memory.blocks import Access, Grant
 from chargehand.models.messages import Settings
 from chargehand.models.model import Model
 from chargehand.terms.budget import NOTHING, Amount
@@ -15,16 +16,20 @@ from chargehand.tools.tool import Tool
 class Worker(Struct, frozen=True):
     """Somebody who does one task at a time.
 
-    `does` is what a planner reads, `prompt` what the worker is told about itself. `model` is a handle or a model; left
+    `does` is what a planner reads, `prompt` what the worker is told about itself. Of `tools`, those of memory may be
+    named (`memory_rethink`). `model` is a handle or a model; left
     out, it is the team's. `output` is a type (or a JSON Schema) its results must have; left out, they are prose with
     what its tools returned. `fallbacks` are workers who step in, `fallback_models` models that do. `seconds` is a guess
-    of how long a task takes, for the forecast; left out, the model's usual pace counts.
+    of how long a task takes, for the forecast; left out, the model's usual pace counts. `blocks` says what it may do
+    with the team's blocks, where that is not what everybody may; `archives` names those it may use, or says
+    how it may use each of them (left out: all, as they are shared). One who `remembers` has its earlier tasks before
+    its eyes, across runs.
     """
 
     name: str
     does: str = ""
     prompt: str = ""
-    tools: Sequence[Tool | Callable[..., object]] = ()
+    tools: Sequence[Tool | Callable[..., object] | str] = ()
     tags: Sequence[str] = ()
     model: str | Model = ""
     fallbacks: Sequence[str] = ()
@@ -37,3 +42,6 @@ class Worker(Struct, frozen=True):
     seconds: Seconds | None = None
     estimate: Amount = NOTHING
     settings: Settings = Settings()
+    blocks: Mapping[str, Access | Grant] = field(default_factory=dict[str, "Access | Grant"])
+    archives: Sequence[str] | Mapping[str, Access] | None = None
+    remembers: bool = False

@@ -1,3 +1,4 @@
 """The command line: verbs, and what happened in words."""
 
 USUAL_JOURNAL = ".chargehand/runs.db"
+USUAL_MEMORY = ".chargehand/memory.db"

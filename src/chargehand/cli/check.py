@@ -57,6 +57,9 @@ def _sum_up(console: Console, told: Description, *, stopped: bool) -> None:
     if told.name:
         models = ", ".join(told.models)
         many = f"{_counted(len(told.workers), 'worker')}, {_counted(sum(len(one.names) for one in told.tools), 'tool')}"
+        if told.memory is not None:
+            blocks, archives = len(told.memory.blocks), len(told.memory.archives)
+            many += f"; memory: {_counted(blocks, 'block')}, {_counted(archives, 'archive')}"
         console.line(clean(f"team {told.name}: {many}; models: {models}"))
     errors, warnings = len(told.errors), len(told.findings) - len(told.errors)
     verdict = f"{_counted(errors, 'error')}, {_counted(warnings, 'warning')}" if told.findings else "all is well"

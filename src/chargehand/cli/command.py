@@ -15,7 +15,7 @@ class _Lines(logging.Handler):
     """One line a record, to whatever standard error is then: a view that moves may have taken its place."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        Console(sys.stderr).line(clean(f"chargehand: {self.format(record)}"))
+        Console(sys.stderr).line(clean(f"chargehand: {record.levelname.lower()}: {self.format(record)}"), "warn")
 
 
 def perform(options: Namespace) -> int:
@@ -24,7 +24,9 @@ def perform(options: Namespace) -> int:
     if given.get("no_color"):
         os.environ["NO_COLOR"] = "1"
         os.environ.pop("FORCE_COLOR", None)
-    logging.basicConfig(level=logging.INFO if given.get("verbose") else logging.WARNING, handlers=[_Lines()])
+    logging.basicConfig(
+        level=logging.INFO if given.get("verbose") else logging.WARNING, handlers=[_Lines()], format="%(message)s"
+    )
     try:
         return function_of(options.verb)(options)
     except ChargehandError as error:

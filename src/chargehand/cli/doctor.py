@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from chargehand.cli import USUAL_JOURNAL
+from chargehand.cli import USUAL_JOURNAL, USUAL_MEMORY
 from chargehand.cli.console import Console, Tone, clean, clean_json
 from chargehand.config.doctor import State, look
 
@@ -22,7 +22,7 @@ def add_doctor(parser: ArgumentParser) -> None:
 def doctor(options: Namespace) -> int:
     """0 when everything that is needed is there, 1 when something is not."""
     console = Console(sys.stdout)
-    lines = look(Path(USUAL_JOURNAL), time.time(), options.team)
+    lines = look(Path(USUAL_JOURNAL), time.time(), options.team, Path(USUAL_MEMORY))
     well = not any(line.state == "bad" for line in lines)
     if options.json:
         console.line(clean_json(msgspec.json.encode({"ok": well, "lines": lines}).decode()))

@@ -1,11 +1,13 @@
 """`chargehand`: reads the words of a command and hands them to its verb. Verbs are imported when they are called."""
 
 import argparse
+import os
+import re
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from io import TextIOWrapper
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from chargehand import __version__
 from chargehand.cli.console import clean
@@ -18,9 +20,23 @@ Data goes to standard output, progress to standard error. NO_COLOR turns colours
 """
 
 
+_DASHED = re.compile(r"-[^-]")  # an option of one letter, or a text
+
+
 class _Parser(argparse.ArgumentParser):
+    _words: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - its own types are overloads
+        self._words = [str(word) for word in args or ()]
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"chargehand: {clean(message)}; see  {self.prog} --help\n")
+        said = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        alike = get_close_matches(said[1], re.findall(r"[\w-]+", said[2]), 1, 0.6) if said else []
+        hint = f"; did you mean {alike[0]!r}?" if alike else ";"
+        if "arguments" in message and any(_DASHED.match(word) for word in self._words):
+            hint = "; put  --  before words that begin with a dash;"
+        self.exit(2, f"chargehand: {clean(message)}{hint} see  {self.prog} --help\n")
 
 
 def parser(verb: str | None = None) -> argparse.ArgumentParser:
@@ -43,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code it ends with."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     _check_verb(words)
+    _open_streams()
     options = parser(words[0] if words else "").parse_args(words)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -53,6 +70,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return perform(options)
     except KeyboardInterrupt:
         return 130
+
+
+def _open_streams() -> None:
+    """Whoever closed one of the three streams gets nothing there, and gives nothing; that is no reason to break.
+
+    They are opened in their order, so each has its own number again and no other file takes it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - it stays open
 
 
 def _check_verb(words: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from chargehand.cli.console import Console, clean, clean_json
+from chargehand.cli.progress import ProgressLine
 from chargehand.config.environment import models_home
 from chargehand.errors import Invalid
 
@@ -64,7 +65,7 @@ def _path(here: dict[str, Path], name: str) -> str | None:
 def _pull(name: str) -> int:
     from chargehand.models.local.pull import PullFailed, pull  # noqa: PLC0415 - as above
 
-    line = _ProgressLine(name)
+    line = ProgressLine(name)
     try:
         home = pull(name, models_home(), line.show)
     except PullFailed as error:
@@ -83,30 +84,6 @@ def _remove(name: str) -> int:
     there = remove(name, models_home())
     Console(sys.stderr).line(f"{name} is removed" if there else f"{name} was not here")
     return 0
-
-
-class _ProgressLine:
-    """One line that is written over on a terminal; elsewhere a line for every new thing that is done."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._moving = sys.stderr.isatty()
-        self._last = ""
-
-    def show(self, what: str, done: int, total: int) -> None:
-        share = f"{done * 100 // total:3d} %" if total else "     "
-        said = clean(f"{self._name}: {share}  {what}")
-        if self._moving and said != self._last:
-            sys.stderr.write(f"\r\x1b[K{said}")
-            sys.stderr.flush()
-        elif not self._moving and what != self._last:
-            Console(sys.stderr).line(said, "dim")
-        self._last = said if self._moving else what
-
-    def end(self) -> None:
-        if self._moving and self._last:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
 
 
 def add_fault_server(parser: ArgumentParser) -> None:

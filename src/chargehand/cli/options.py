@@ -3,7 +3,7 @@
 from argparse import SUPPRESS, ArgumentParser
 from pathlib import Path
 
-from chargehand.cli import USUAL_JOURNAL
+from chargehand.cli import USUAL_JOURNAL, USUAL_MEMORY
 from chargehand.cli.request import duration, usd
 
 
@@ -99,6 +99,22 @@ def add_replay(parser: ArgumentParser) -> None:
     _carrying(parser)
 
 
+def add_message(parser: ArgumentParser) -> None:
+    words = "what you want to know or to have done; - for standard input"
+    parser.add_argument("text", metavar="TEXT", nargs="*", help=words)
+    words = "only workers with this tag; may be repeated: all of them"
+    parser.add_argument("--match-all", metavar="TAG", action="append", default=[], help=words)
+    words = "only workers with this tag; may be repeated: at least one of them"
+    parser.add_argument("--match-some", metavar="TAG", action="append", default=[], help=words)
+    words = "this worker, instead of tags; may be repeated"
+    parser.add_argument("--worker", metavar="NAME", action="append", default=[], help=words)
+    parser.add_argument("--timeout", metavar="TIME", type=duration, help="the time each of them has: 90s, 5m")
+    _team(parser)
+    _journal(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    _plain(parser)
+
+
 def add_play(parser: ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a script as JSON, for example examples/cascade.json")
     parser.add_argument(
@@ -125,6 +141,8 @@ def _team(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--model", metavar="NAME", help="the model of everybody, for example openai:gpt-5-mini or offline"
     )
+    words = f"where the team's memory is kept (default: as the team says, else {USUAL_MEMORY})"
+    parser.add_argument("--memory", metavar="PATH", type=Path, help=words)
 
 
 def _reuse(parser: ArgumentParser) -> None:

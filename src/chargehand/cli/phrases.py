@@ -49,7 +49,8 @@ def _table(found: dict[str, object], result: Raw) -> str:
     for name, lead in (("error", "an error: "), ("text", "")):
         if isinstance(said := found.get(name), str) and said:
             return short(f"{lead}{said}", ROOM)
-    return _exhibit(found.get("value")) or short(bytes(result).decode(), ROOM)
+    shown = found.get("value")
+    return _exhibit(shown) or short(shown if isinstance(shown, str) and shown else bytes(result).decode(), ROOM)
 
 
 def _exhibit(found: object) -> str:

@@ -11,6 +11,7 @@ from typing import cast
 import msgspec
 
 from chargehand.cli.console import clean, clean_lines
+from chargehand.cli.memory_words import QUIET, step_came_to
 from chargehand.cli.phrases import counted, dollars, gap, money
 from chargehand.cli.render import seconds, tree
 from chargehand.runtime.traced import AttemptTrace, DutyTrace, Prompt, StepTrace, TaskTrace, Trace, calls_in
@@ -188,6 +189,10 @@ def _step(step: StepTrace) -> Iterator[str]:
     cost = f", {money(step.used)}" if step.used.calls or step.used.tokens or step.used.micros else ""
     yield f"Step {step.step}: **{_text(step.name)}** ({step.effect}), {took}{cost}"
     yield ""
+    if step.name in QUIET:
+        yield _text(f"It {step_came_to(step.name, step.result)}.") if step.name == "memory" else ""
+        yield ""
+        return
     if step.arguments is not None:
         yield from _json(step.arguments)
         yield ""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from chargehand.cli import USUAL_MEMORY
 from chargehand.cli.advice import Advice, program
 from chargehand.cli.console import short
 from chargehand.cli.exhibits import make_folder
@@ -82,7 +83,8 @@ def _bound(team: Supervisor, options: Namespace) -> Supervisor:
 def team_words(options: Namespace) -> tuple[str, ...]:
     """The words that name the same team again."""
     team = ("--team", str(options.team)) if options.team else ()
-    return (*team, *(("--model", options.model) if options.model else ()))
+    memory = ("--memory", str(options.memory)) if options.memory else ()
+    return (*team, *(("--model", options.model) if options.model else ()), *memory)
 
 
 def example_of(team: Supervisor, number: int) -> str:
@@ -106,4 +108,9 @@ def nothing_asked(team: Supervisor) -> str:
 
 def team_of(options: Namespace) -> Supervisor:
     """The team that the options name."""
-    return load_team(Path(options.team) if options.team else None, model=options.model or "")
+    return load_team(
+        Path(options.team) if options.team else None,
+        model=options.model or "",
+        memory=USUAL_MEMORY,
+        elsewhere=options.memory,
+    )

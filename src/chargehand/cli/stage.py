@@ -38,7 +38,7 @@ class Stage:
         self._given = vars(options)
         self._advice = advice
         self._about = (team, notice)
-        self._claim = _Claim()
+        self._claim = Claim()
         self._seats = Seats(options, advice.run, Console(self._claim.stream))
         self.console, self.tale = self._seats.console, self._seats.tale
         self.asks = may_ask(options, self.console)
@@ -137,7 +137,7 @@ def compared(serial: float, took: float) -> str:
     return f"one at a time: {seconds(serial)}; as run: {seconds(took)}; {gain}"
 
 
-class _Claim:
+class Claim:
     """Standard output for our data alone: whatever else writes there, a tool or a library, lands on standard error."""
 
     def __init__(self) -> None:

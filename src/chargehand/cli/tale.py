@@ -9,6 +9,7 @@ import msgspec
 
 from chargehand.cli.console import Console, clean, clean_json, clean_lines, short
 from chargehand.cli.measures import Measures
+from chargehand.cli.memory_words import QUIET
 from chargehand.cli.phrases import counted, gap, money
 from chargehand.cli.render import heading, outlook, seconds, tree
 from chargehand.cli.timeline import LEGEND
@@ -26,7 +27,8 @@ from chargehand.terms.value import decode_value
 class Tale:
     """`console` is for the story, `data` for the answer, and for the entries where they are asked for (`jsonl`).
 
-    Without `lines` only plans are told, not every event; without `models` nothing of what models were asked and said.
+    Without `lines` only plans are told, not every event; without `models` nothing of what models were asked and said,
+    and nothing of what memory was read for it.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class Tale:
                 self._show_plan(event.plan)
             return
         assert before is not None, "a run begins with its request"
-        if self._lines and (self._models or not _of_a_model(before, event)):
+        if self._lines and (self._models or not _in_between(before, event)):
             self._tell_event(before, entry)
         self._take_in(entry)
         if isinstance(event, ev.TasksAdded) and event.tasks:
@@ -147,12 +149,13 @@ def is_prose(state: RunState) -> bool:
     return state.answer is not None and isinstance(decode_value(state.answer), str)
 
 
-def _of_a_model(state: RunState, event: ev.Event) -> bool:
+def _in_between(state: RunState, event: ev.Event) -> bool:
+    """Whether this is only what goes on between a worker, its model and its memory."""
     if isinstance(event, ev.StepStarted):
-        return event.name == "model"
+        return event.name in ("model", *QUIET)
     if isinstance(event, ev.StepFinished):
         steps = state.tasks[event.task].steps or {}
-        return event.step in steps and steps[event.step].name == "model"
+        return event.step in steps and steps[event.step].name in ("model", *QUIET)
     return isinstance(event, ev.PromptSent)
 
 

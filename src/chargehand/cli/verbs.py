@@ -16,6 +16,8 @@ WORDS = {
     "resume": "go on with a run after a crash or a question",
     "replay": "tell a run again, or do it again from one task on",
     "play": "play a script: a plan and what everybody does, without any model",
+    "message": "ask workers directly, by tag or by name, and show what each replies",
+    "memory": "what a team remembers: blocks, archives, conversations",
     "init": "make a team of your own to start from",
     "check": "check a team file",
     "doctor": "say what works here, and what is missing",
@@ -25,6 +27,7 @@ WORDS = {
 """What each verb is for."""
 
 _ELSEWHERE = {"fault-server": "models"}  # these live in the module of another verb
+_OPTIONS = {"memory": "memory_options"}  # what these take is said in a module of its own
 _APART = ("init", "check", "doctor", "models", "fault-server")  # these say themselves what they take
 
 
@@ -35,7 +38,8 @@ def function_of(verb: str) -> Callable[[Namespace], int]:
 
 def options_of(verb: str) -> Callable[[ArgumentParser], None]:
     """The function that adds what the verb takes to its parser."""
-    module = _module(verb) if verb in _APART else import_module("chargehand.cli.options")
+    elsewhere = import_module(f"chargehand.cli.{_OPTIONS.get(verb, 'options')}")
+    module = _module(verb) if verb in _APART else elsewhere
     return cast("Callable[[ArgumentParser], None]", getattr(module, f"add_{verb.replace('-', '_')}"))
 
 

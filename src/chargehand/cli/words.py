@@ -6,11 +6,13 @@ from typing import Any
 from msgspec import Struct
 
 from chargehand.cli.console import Tone, clean, short
+from chargehand.cli.memory_words import QUIET, step_begun, step_came_to
 from chargehand.cli.phrases import ROOM, counted, failure, value
 from chargehand.core.state import RunState
 from chargehand.terms import events as ev
 from chargehand.terms.plan import TaskId
 from chargehand.terms.policy import Instant
+from chargehand.terms.value import decode_value
 
 SUPERVISOR = "supervisor"
 
@@ -137,11 +139,15 @@ def _started(state: RunState, event: ev.AttemptStarted, _at: Instant) -> Said:
 
 def _step_started(state: RunState, event: ev.StepStarted, _at: Instant) -> Said:
     said = "asks the model" if event.name == "model" else f"calls {clean(event.name)} ({event.effect})"
-    return _by(state, event.task, said, "dim")
+    of_memory = step_begun(event.name, event.step, state.tasks.get(event.task))
+    return _by(state, event.task, of_memory or said, "dim")
 
 
 def _step_finished(state: RunState, event: ev.StepFinished, _at: Instant) -> Said:
-    return _by(state, event.task, f"step {event.step} returned {value(event.result)}", "dim")
+    steps = state.tasks[event.task].steps or {}
+    name = steps[event.step].name if event.step in steps else ""
+    of_memory = step_came_to(name, decode_value(event.result)) if name in QUIET else ""
+    return _by(state, event.task, of_memory or f"step {event.step} returned {value(event.result)}", "dim")
 
 
 def _succeeded(state: RunState, event: ev.AttemptSucceeded, _at: Instant) -> Said:

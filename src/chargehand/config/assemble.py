@@ -1,67 +1,49 @@
 """From the shape of a team to its workers, tools and supervisor. Everything that is wrong is collected, then said."""
 
 import re
-from collections.abc import Callable
-from typing import TypeVar
-
-from msgspec import Struct, field
+from collections.abc import Sequence
+from pathlib import Path as File
 
 from chargehand.agents.factory import Factory
 from chargehand.agents.worker import Worker
 from chargehand.config import folder
-from chargehand.config.findings import Finding, Path, near
+from chargehand.config.findings import Path, near
+from chargehand.config.memory import add_memory, archives_of
+from chargehand.config.memory_tools import ALIASES, MEMORY_TOOLS, NAMEABLE, given_tools, named_tools
+from chargehand.config.parts import Own, Parts
 from chargehand.config.rules import make_rule
 from chargehand.config.shapes import PLAIN_SOURCES, EstimateShape, TeamShape, WorkerShape
 from chargehand.config.source import Source
 from chargehand.config.tools import make_tools, plain_tools
-from chargehand.errors import Invalid
 from chargehand.models.messages import Settings
 from chargehand.terms.budget import Amount
 from chargehand.tools.rules import ToolRule
 from chargehand.tools.tool import Tool
 
-_T = TypeVar("_T")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")  # what providers let a tool be called
 
 
-class Parts(Struct):
-    """What a file comes to: tools by entry, workers, the factory, and all there is to say about it."""
+def assemble(
+    source: Source,
+    team: TeamShape,
+    model: str = "",
+    *,
+    memory: File | str | None = None,
+    elsewhere: File | str | None = None,
+) -> Parts:
+    """The parts of a team, and everything that is wrong with them.
 
-    source: Source
-    team: TeamShape
-    model: str = ""
-    tools: dict[str, tuple[Tool, ...]] = field(default_factory=dict[str, "tuple[Tool, ...]"])
-    workers: list[Worker] = field(default_factory=list[Worker])
-    factory: Factory | None = None
-    findings: list[Finding] = field(default_factory=list[Finding])
-
-    def say(self, path: Path, message: str, *, grave: bool = True) -> None:
-        self.findings.append(self.source.finding(path, message, grave=grave))
-
-    def made(self, path: Path, make: Callable[[], _T], otherwise: _T) -> _T:
-        """What `make` makes; where it cannot, that is said of this place."""
-        try:
-            return make()
-        except Invalid as error:
-            self.say(path, str(error))
-            return otherwise
-
-    def prose(self, path: Path, text: str) -> str:
-        return self.made(path, lambda: folder.prose(self.source.folder, text), "")
-
-    def handle(self, written: str) -> str:
-        """A model handle, or what stands in for every one of them."""
-        return self.model or written
-
-
-def assemble(source: Source, team: TeamShape, model: str = "") -> Parts:
-    """The parts of a team, and everything that is wrong with them."""
-    parts = Parts(source, team, model)
+    `memory` is the store of a team that names none, `elsewhere` one that is used whatever the file names.
+    """
+    parts = Parts(source, team, model, memory, elsewhere)
+    add_memory(parts)
     for name, written in team.tools.items():
         if not _TOOL_NAME.match(name):
             better = re.sub(r"[^A-Za-z0-9_-]", "_", name[:64])
             parts.say(("tools", name), f"{name[:70]!r} is no name for a tool; use letters, digits, _ and -: {better}")
+        if parts.memory is not None and name in MEMORY_TOOLS:
+            parts.say(("tools", name), "is the name of a memory tool, which this team has; call yours something else")
         made = parts.made(
             ("tools", name), lambda name=name, written=written: make_tools(name, written, source.folder), ()
         )
@@ -83,26 +65,31 @@ def _worker(parts: Parts, name: str, written: WorkerShape | str) -> Worker:
     defaults = parts.team.defaults
     if not shape.description:
         parts.say(path, "has no description; the planner reads it to hand out tasks", grave=False)
+    named = named_tools(parts, (*path, "tools"), shape)
     tools = _held(parts, (*path, "tools"), shape.tools)
     _check_fallbacks(parts, path, name, shape)
+    own = parts.own.get(name, Own())
     timeout = shape.timeout if shape.timeout is not None else defaults.timeout
     return Worker(
         name,
         does=shape.description,
         prompt=parts.prose((*path, "prompt"), shape.prompt),
-        tools=tools,
+        tools=(*tools, *named),
         tags=shape.tags,
         model=parts.handle(shape.model or defaults.model),
         fallbacks=shape.fallback.workers,
         fallback_models=() if parts.model else shape.fallback.models,
         output=_output(parts, path, shape),
-        rules=_rules(parts, path, shape, tools),
+        rules=_rules(parts, path, shape, [*(tool.name for tool in tools), *given_tools(parts, shape)]),
         steps=shape.steps or defaults.steps or Worker("").steps,
         capacity=shape.concurrency,
         timeout=Worker("").timeout if timeout is None else float(timeout),
         seconds=Worker("").seconds if shape.estimate.wall is None else float(shape.estimate.wall),
         estimate=amount(shape.estimate),
         settings=_settings(parts, shape),
+        blocks=own.blocks,
+        archives=archives_of(parts, name),
+        remembers=shape.remembers,
     )
 
 
@@ -110,7 +97,10 @@ def _held(parts: Parts, path: Path, names: tuple[str, ...]) -> tuple[Tool, ...]:
     """The tools behind these names; two of one name are one too many."""
     held: dict[str, str] = {}
     tools: list[Tool] = []
+    ours = (*NAMEABLE, *ALIASES) if path[0] == "workers" else ()
     for at, name in enumerate(names):
+        if name in ours and name not in parts.team.tools:
+            continue  # made where memory and the team are
         for tool in _found(parts, (*path, at), name):
             if tool.name in held:
                 said = f"{name!r} brings a tool {tool.name!r}, which comes from {held[tool.name]!r} already; rename one"
@@ -127,7 +117,11 @@ def _found(parts: Parts, path: Path, name: str) -> tuple[Tool, ...]:
     if name in PLAIN_SOURCES:
         return parts.made(path, lambda: plain_tools(name, parts.source.folder), ())
     known = [*parts.team.tools, *PLAIN_SOURCES]
-    hint = near(name, known) or f"; there are {', '.join(known)}"
+    if name in NAMEABLE:
+        lack = "share no memory" if name in MEMORY_TOOLS else "write to nobody"
+        parts.say(path, f"{name} is for workers of the team; those made on the fly {lack}")
+        return ()
+    hint = near(name, (*known, *NAMEABLE)) or f"; there are {', '.join(known)}"
     parts.say(path, f"there is no tool {name!r}{hint}")
     return ()
 
@@ -148,8 +142,7 @@ def _output(parts: Parts, path: Path, shape: WorkerShape) -> dict[str, object] |
     return parts.made((*path, "output_schema"), lambda: folder.schema(parts.source.folder, written), None)
 
 
-def _rules(parts: Parts, path: Path, shape: WorkerShape, tools: tuple[Tool, ...]) -> tuple[ToolRule, ...]:
-    names = [tool.name for tool in tools]
+def _rules(parts: Parts, path: Path, shape: WorkerShape, names: Sequence[str]) -> tuple[ToolRule, ...]:
     made = [
         parts.made((*path, "rules", at), lambda rule=rule: (make_rule(rule, names),), ())
         for at, rule in enumerate(shape.rules)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from chargehand.config.assemble import Parts, assemble
+from chargehand.config.assemble import assemble
 from chargehand.config.discover import Found, find_team
 from chargehand.config.environment import lookup_beside
 from chargehand.config.explain import Explained, explain
@@ -12,10 +12,13 @@ from chargehand.config.findings import Finding
 from chargehand.config.findings import Path as Place
 from chargehand.config.fit import fit
 from chargehand.config.load import OFFLINE, lead
+from chargehand.config.memory import is_handle
+from chargehand.config.parts import Parts
 from chargehand.config.shapes import TeamShape
 from chargehand.config.source import Source, read_source
 from chargehand.config.tools import long_form, source_of
 from chargehand.errors import Invalid
+from chargehand.memory.blocks import Access, Grant
 from chargehand.models.find import Finder
 
 
@@ -25,6 +28,7 @@ class WorkerLine(Struct, frozen=True):
     tools: tuple[str, ...]
     model: str
     fallbacks: tuple[str, ...] = ()
+    remembers: bool = False
 
 
 class ToolLine(Struct, frozen=True):
@@ -37,6 +41,34 @@ class ToolLine(Struct, frozen=True):
     approval: bool = False
 
 
+class BlockLine(Struct, frozen=True):
+    """`share` is what everybody may do with it, `own` what workers may for whom that is different."""
+
+    label: str
+    characters: int
+    limit: int
+    share: Access
+    trusted: bool = False
+    read_only: bool = False
+    own: dict[str, Access] = field(default_factory=dict[str, Access])
+
+
+class ArchiveLine(Struct, frozen=True):
+    name: str
+    embed: str
+    share: Access
+    own: dict[str, Access] = field(default_factory=dict[str, Access])
+    adds: str = ""
+
+
+class MemoryLine(Struct, frozen=True):
+    """`file` is empty where the command line says where it is kept."""
+
+    file: str
+    blocks: tuple[BlockLine, ...]
+    archives: tuple[ArchiveLine, ...]
+
+
 class Description(Struct):
     """What a file comes to. Without a name it could not be read at all; the findings say why."""
 
@@ -47,6 +79,7 @@ class Description(Struct):
     workers: list[WorkerLine] = field(default_factory=list[WorkerLine])
     tools: list[ToolLine] = field(default_factory=list[ToolLine])
     models: list[str] = field(default_factory=list[str])
+    memory: MemoryLine | None = None
     findings: list[Finding] = field(default_factory=list[Finding])
     values: list[Explained] = field(default_factory=list[Explained])
 
@@ -82,6 +115,7 @@ def _tell(told: Description, source: Source, team: TeamShape, model: str) -> Non
     told.name, told.about = team.name, team.description
     told.workers = [_worker(parts, at) for at in range(len(parts.workers))]
     told.tools = [line for entry in team.tools if (line := _tool(parts, entry)) is not None]
+    told.memory = _memory(parts)
     told.models = sorted({handle for _, handle in _handles(parts)})
     told.findings.extend(sorted(parts.findings, key=lambda one: one.line))
     told.values = explain(source, team)
@@ -90,7 +124,7 @@ def _tell(told: Description, source: Source, team: TeamShape, model: str) -> Non
 def _worker(parts: Parts, at: int) -> WorkerLine:
     worker = parts.workers[at]
     names = tuple(getattr(tool, "name", str(tool)) for tool in worker.tools)
-    return WorkerLine(worker.name, worker.does, names, str(worker.model), tuple(worker.fallbacks))
+    return WorkerLine(worker.name, worker.does, names, str(worker.model), tuple(worker.fallbacks), worker.remembers)
 
 
 def _tool(parts: Parts, entry: str) -> ToolLine | None:
@@ -99,6 +133,32 @@ def _tool(parts: Parts, entry: str) -> ToolLine | None:
         return None
     source = source_of(long_form(parts.team.tools[entry]))
     return ToolLine(entry, source, tuple(tool.name for tool in tools), tools[0].effect, tools[0].approval)
+
+
+def _memory(parts: Parts) -> MemoryLine | None:
+    found = parts.memory
+    if found is None:
+        return None
+    blocks = [
+        BlockLine(
+            one.label, len(one.value), one.limit, one.share, one.trusted, one.read_only,
+            {name: _access(own.blocks[one.label]) for name, own in parts.own.items() if one.label in own.blocks},
+        )
+        for one in found.blocks
+    ]  # fmt: skip
+    archives = [
+        ArchiveLine(
+            one.name, one.embedding, one.share,
+            {name: own.archives[one.name] for name, own in parts.own.items() if one.name in own.archives},
+            str(found.sources.get(one.name, "")),
+        )
+        for one in found.archives
+    ]  # fmt: skip
+    return MemoryLine(str(found.store or ""), tuple(blocks), tuple(archives))
+
+
+def _access(given: Access | Grant) -> Access:
+    return given.access if isinstance(given, Grant) else given
 
 
 def _handles(parts: Parts) -> list[tuple[Place, str]]:
@@ -121,8 +181,15 @@ def _handles(parts: Parts) -> list[tuple[Place, str]]:
 
 def _check_models(parts: Parts) -> None:
     """Whether each model is known and has its key. Nobody is called."""
-    finder = Finder(lookup_beside(parts.source.file.resolve().parent))
+    lookup = lookup_beside(parts.source.file.resolve().parent)
+    finder = Finder(lookup)
     for place, handle in _handles(parts):
         if handle == OFFLINE:
             continue  # needs nothing
         parts.made(place, lambda handle=handle: finder.find(handle), None)
+    for one in parts.memory.archives if parts.memory is not None else ():
+        if is_handle(one.embedding):  # whatever else is wrong with it is said already
+            from chargehand.models.embedding_find import find_embedding  # noqa: PLC0415 - few teams name one
+
+            place = ("memory", "archives", one.name, "embed")
+            parts.made(place, lambda handle=one.embedding: find_embedding(handle, lookup), None)

@@ -10,6 +10,7 @@ import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
@@ -46,14 +47,16 @@ class Line(Struct, frozen=True):
     todo: str = ""
 
 
-def look(journal: Path, now: float, team: str | None = None) -> list[Line]:
-    """Every line, in order; none of them raises."""
+def look(journal: Path, now: float, team: str | None = None, memory: Path | None = None) -> list[Line]:
+    """Every line, in order; none of them raises. `memory` is where memory is kept unless the team says otherwise."""
     looks: Sequence[Callable[[], Line]] = (
         python,
         lambda: Line("chargehand", "good", __version__),
         lambda: writable("journal", journal),
+        lambda: writable("memory", _memory(team, memory or journal.with_name("memory.db"))),
         lambda: writable("home", home() / "models"),
         sqlite,
+        word_search,
         lambda: team_file(team),
         lambda: keys(_folder(team)),
         *(lambda name=name: extra(name) for name in _EXTRAS),
@@ -77,6 +80,23 @@ def sqlite(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Line:
     if version < _SQLITE:
         return Line("sqlite", "bad", said, "use a Python that is built with SQLite 3.24 or newer")
     return Line("sqlite", "good", said)
+
+
+def word_search(*, has: bool | None = None) -> Line:
+    """Archives and conversations are searched by words with a part of SQLite that some builds leave out."""
+    if _full_text() if has is None else has:
+        return Line("word search", "good", "FTS5 is in this Python's SQLite")
+    said = "FTS5 is not in this Python's SQLite: archives cannot be searched"
+    return Line("word search", "missing", said, "teams without memory do not need it; else use another Python build")
+
+
+def _full_text() -> bool:
+    with closing(sqlite3.connect(":memory:")) as scratch:
+        try:
+            scratch.execute("CREATE VIRTUAL TABLE probe USING fts5(text)")
+        except sqlite3.Error:
+            return False
+    return True
 
 
 def writable(what: str, file: Path) -> Line:
@@ -167,6 +187,15 @@ def _folder(team: str | None) -> Path:
         return find_team(team).file.resolve().parent
     except Invalid:
         return Path.cwd()
+
+
+def _memory(team: str | None, otherwise: Path) -> Path:
+    """Where a team's memory is kept; a team that cannot be read has a line of its own."""
+    try:
+        told = describe(team).memory
+    except Invalid:
+        return otherwise
+    return Path(told.file) if told is not None and told.file else otherwise
 
 
 def _key_names() -> list[str]:

@@ -3,6 +3,7 @@
 Only this room and the command line read the environment. A variable that is really set always wins over `.env`.
 """
 
+import getpass
 import os
 import re
 import sys
@@ -83,6 +84,14 @@ def home() -> Path:
         return Path.home() / "Library" / "Application Support" / "chargehand"
     data = os.environ.get("XDG_DATA_HOME", "")
     return (Path(data) if Path(data).is_absolute() else Path.home() / ".local" / "share") / "chargehand"
+
+
+def login_name() -> str:
+    """Who is at the keyboard, as far as this machine knows."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # an account without a name
+        return ""
 
 
 def models_home() -> Path:

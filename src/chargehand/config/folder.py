@@ -13,6 +13,14 @@ PREFIX = "file:"
 
 def inside(folder: Path, written: str) -> Path:
     """A path relative to the folder; Invalid when it is not there or leads out, by dots or by a link."""
+    found = within(folder, written)
+    if not found.exists():
+        raise Invalid(f"there is no {written!r} beside the team file")
+    return found
+
+
+def within(folder: Path, written: str) -> Path:
+    """The same for what need not be there yet."""
     if not written or "\0" in written:
         raise Invalid(f"{written!r} is no path; name a file or a folder beside the team file")
     if written.startswith("~") or Path(written).is_absolute():
@@ -20,13 +28,11 @@ def inside(folder: Path, written: str) -> Path:
     root = folder.resolve()
     try:
         found = (root / written).resolve()
-        if not found.is_relative_to(root):
-            raise Invalid(f"{written!r} leads out of the team's folder; copy what is needed into it")
-        there = found.exists()
+        found.exists()  # a name that no file can have is an error here, not later
     except (OSError, RuntimeError) as error:
         raise Invalid(f"{written!r} cannot be followed: {error}") from error
-    if not there:
-        raise Invalid(f"there is no {written!r} beside the team file")
+    if not found.is_relative_to(root):
+        raise Invalid(f"{written!r} leads out of the team's folder; copy what is needed into it")
     return found
 
 

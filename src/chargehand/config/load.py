@@ -3,13 +3,11 @@
 from pathlib import Path
 
 from chargehand.agents.prompts import Prompts
-from chargehand.config.assemble import Parts, assemble
-from chargehand.config.discover import find_team
 from chargehand.config.environment import lookup_beside
 from chargehand.config.findings import refuse
-from chargehand.config.fit import fit
+from chargehand.config.gather import read_parts
+from chargehand.config.parts import Parts
 from chargehand.config.shapes import BudgetShape, DefaultsShape, SupervisorShape
-from chargehand.config.source import read_source
 from chargehand.models.messages import Settings
 from chargehand.team import Supervisor
 from chargehand.terms.budget import Budget
@@ -19,19 +17,21 @@ OFFLINE = "offline"
 SECONDS = 300.0
 
 
-def load_team(path: Path | str | None = None, *, model: str = "") -> Supervisor:
+def load_team(
+    path: Path | str | None = None,
+    *,
+    model: str = "",
+    memory: Path | str | None = None,
+    elsewhere: Path | str | None = None,
+) -> Supervisor:
     """The team of a file or folder; without one, that of the nearest `team.yaml` upwards, else the bundled one.
 
-    `model` stands in for every model the file names.
+    `model` stands in for every model the file names. `memory` is where memory is kept when the file does not say;
+    left out, in this process alone. `elsewhere` is where it is kept whatever the file says.
     """
-    file = find_team(path).file
-    source = read_source(file)
-    team, findings = fit(source)
-    refuse(str(file), findings)
-    assert team is not None, "a team without findings"
-    parts = assemble(source, team, model)
+    parts = read_parts(path, model, memory=memory, elsewhere=elsewhere)
     supervisor = lead(parts)
-    refuse(str(file), parts.findings)
+    refuse(str(parts.source.file), parts.findings)
     assert supervisor is not None, "a team without findings"
     return supervisor
 
@@ -67,6 +67,7 @@ def _supervisor(parts: Parts, instructions: str, prompts: dict[str, str]) -> Sup
         prompts=prompts,
         examples=team.examples,
         lookup=lookup_beside(parts.source.file.resolve().parent),
+        memory=parts.memory,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, Struct, field
 
+from chargehand.config.memory_shapes import MemoryShape
 from chargehand.config.scalars import Dollars, Duration, Size, Span, dollars, duration, size, span
 from chargehand.terms.plan import Combine
 
@@ -134,6 +135,7 @@ class WorkerShape(Struct, frozen=True, forbid_unknown_fields=True):
     estimate: EstimateShape = EstimateShape()
     temperature: Warmth | None = None
     max_tokens: Size | None = None
+    remembers: bool = False
 
 
 class FetchShape(Struct, frozen=True, forbid_unknown_fields=True):
@@ -187,6 +189,7 @@ class TeamShape(Struct, frozen=True, forbid_unknown_fields=True):
     workers: dict[str, WorkerShape | Text] = field(default_factory=dict[str, WorkerShape | Text])
     tools: dict[str, ToolShape | Text] = field(default_factory=dict[str, ToolShape | Text])
     factory: FactoryShape | None = None
+    memory: MemoryShape | None = None
 
 
 SOURCES = ("python", "sql", "documents", "files", "fetch", "sandbox", "calculator", "chart", "dates")
@@ -196,7 +199,6 @@ PLAIN_SOURCES = ("calculator", "chart", "dates", "sandbox")
 """Sources that need no settings: a worker may name them without an entry under `tools`."""
 
 LATER = {
-    "memory": "memory (blocks and archives)",
     "mcp_servers": "the use of MCP servers",
     "expose": "serving a team to other programs",
 }

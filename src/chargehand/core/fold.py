@@ -257,6 +257,7 @@ def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
 
 def _results_offered(state: RunState, event: ev.ResultsOffered) -> None:
     state.offers = {offer.key: (event.run, offer) for offer in event.offers}
+    state.again = state.requested.plan is not None
 
 
 def _pause_set(state: RunState, event: ev.PauseSet) -> None:

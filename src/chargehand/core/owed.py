@@ -36,7 +36,7 @@ class Brief(Struct, frozen=True, gc=False):
     attempt before a crash, `effects` (by request) by earlier attempts: neither is done again. `answers` say of
     calls that need a person's leave why they may not be made (empty: they may). `tasks` are what the plan holds; for
     planning, `findings` what was wrong with the last proposal, `gaps` what is still missing, and
-    `replan` says that closing them is what is asked for.
+    `replan` says that closing them is what is asked for. `outside`: whoever put the task had seen results or failures.
     """
 
     work: Work
@@ -54,6 +54,7 @@ class Brief(Struct, frozen=True, gc=False):
     gaps: tuple[Gap, ...] = ()
     replan: bool = False
     combine: Combine = "merge"
+    outside: bool = False
 
 
 def brief(state: RunState, work: Work) -> Brief:
@@ -71,7 +72,8 @@ def brief(state: RunState, work: Work) -> Brief:
     failure = progress.failure.message if progress.failure is not None else ""
     instruction = progress.instruction or progress.task.instruction
     given = inputs(state, progress)
+    first = next(iter(state.tasks.values())).round  # of what stands: a plan that a person sent back does not
     return Brief(
         work, goal, progress.timer, progress.worker, instruction, given, progress.steps, progress.effects, failure,
-        progress.answers,
+        progress.answers, outside=bool(progress.instruction) or state.again or progress.round > first,
     )  # fmt: skip

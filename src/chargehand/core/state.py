@@ -151,6 +151,7 @@ class RunState(Struct):
     items: int = 0  # tasks that came of repeating one over a list
     fresh: int = 0  # settled since the planner was last asked
     offers: dict[str, tuple[str, ev.Offer]] = {}
+    again: bool = False  # another run is done again: its plan may have come of what it found
     asked: int = 0
     asked_at: Instant = 0.0
     input: ev.InputRequested | None = None

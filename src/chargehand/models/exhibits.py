@@ -26,11 +26,18 @@ class Figure(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="fig
 
 
 class Passage(Struct, frozen=True, omit_defaults=True):
-    """A piece of a document. `source` names the document and the place in it."""
+    """A piece of a document. `source` names the document and the place in it.
+
+    From an archive it also has an id, when it was kept (ISO 8601), its tags, and why it was found.
+    """
 
     source: str
     text: str
     score: float = 0.0
+    id: str = ""
+    when: str = ""
+    tags: tuple[str, ...] = ()
+    why: str = ""
 
 
 class Passages(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="passages"):

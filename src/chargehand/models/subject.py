@@ -59,13 +59,31 @@ class Planning(Struct, frozen=True, tag="planning"):
     gaps: tuple[Gap, ...] = ()
 
 
+class Shown(Struct, frozen=True):
+    """A block of shared memory as a model sees it; `access` is what whoever sees it may do with it."""
+
+    label: str
+    text: str
+    description: str = ""
+    access: str = "read"
+
+
+class Said(Struct, frozen=True):
+    """An earlier turn of whoever works: `user` is what it was asked, `assistant` what came of it."""
+
+    role: str
+    text: str
+
+
 class Working(Struct, frozen=True, tag="working"):
-    """One task for one worker. It sees what it is asked and its inputs, and nothing of the rest."""
+    """One task for one worker. It sees what it is asked, its inputs and its memory, and nothing of the rest."""
 
     instruction: str
     worker: WorkerCard
     inputs: tuple[Given, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    blocks: tuple[Shown, ...] = ()
+    earlier: tuple[Said, ...] = ()
 
 
 class Refining(Struct, frozen=True, tag="refining"):

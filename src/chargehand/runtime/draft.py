@@ -6,7 +6,7 @@ from typing import TypeVar, cast
 
 from msgspec import Struct
 
-from chargehand.agents.crew import Crew, Done, Proposal, WorkFailed
+from chargehand.agents.crew import Crew, Done, Proposal, Where, WorkFailed
 from chargehand.core.owed import Brief
 from chargehand.core.state import Work
 from chargehand.errors import PlanInvalid
@@ -78,6 +78,7 @@ class _Pencil:
 
     def __init__(self) -> None:
         self.heard = False
+        self.where = Where("draft", "", "", planned=True)
         self.grown: list[Task] = []
         self.notes: list[str] = []
 
@@ -89,6 +90,7 @@ class _Pencil:
         request: str = "",  # noqa: ARG002
         effect: Effect = "read",  # noqa: ARG002
         reserve: Amount = NOTHING,  # noqa: ARG002
+        share: bool = False,  # noqa: ARG002
         shape: type[_Shape] = object,  # noqa: ARG002
     ) -> _Shape:
         return cast("_Shape", (await call("draft")).value)

@@ -2,11 +2,12 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, structs
 
 from chargehand.agents.crew import Crew
+from chargehand.agents.mail import Posted
 from chargehand.core.fold import begin, replay
 from chargehand.core.reuse import offers
 from chargehand.core.state import RunState, Status
@@ -14,6 +15,7 @@ from chargehand.core.view import gaps
 from chargehand.errors import Invalid, PlanInvalid, Refused, StoreUnavailable
 from chargehand.runtime.clock import Clock, steady
 from chargehand.runtime.drive import Drive, Listener, Whisper
+from chargehand.runtime.nested import Messenger
 from chargehand.stores.journal import Journal, Lease
 from chargehand.terms import budget as budgets
 from chargehand.terms import events as ev
@@ -85,7 +87,8 @@ def checked(request: ev.RunRequested, now: float) -> ev.RunRequested:
 class Driver:
     """Runs of one process on one journal.
 
-    `wall` and `ticks` are its clocks; `listener` hears every written entry, `whisper` text as it comes, unkept.
+    `wall` and `ticks` are its clocks; `listener` hears every written entry, `whisper` text as it comes, unkept. Neither
+    hears of `quiet` runs.
     """
 
     def __init__(
@@ -104,9 +107,27 @@ class Driver:
         self._heard = (listener, whisper)
         self._under_way: dict[str, Drive] = {}
         self._unreleased: set[str] = set()
+        self._messenger = Messenger(self)
+        if isinstance(crew, Posted):
+            crew.bind(self._messenger)
+
+    @property
+    def journal(self) -> Journal:
+        return self._journal
+
+    @property
+    def under_way(self) -> Mapping[str, RunState]:
+        """Every run that is driven here, as it stands."""
+        return {run: drive.state for run, drive in self._under_way.items()}
 
     async def start(
-        self, run: str, request: ev.RunRequested, *, also: Sequence[ev.Event] = (), wait_for_input: bool = False
+        self,
+        run: str,
+        request: ev.RunRequested,
+        *,
+        also: Sequence[ev.Event] = (),
+        wait_for_input: bool = False,
+        quiet: bool = False,
     ) -> Outcome:
         """Carry out a new run."""
         clock = self._steady(0.0)
@@ -114,12 +135,15 @@ class Driver:
         first = ev.Entry(1, now, checked(request, now))
         lease = await self._claim(run, new=True)
         try:
-            drive = Drive(self._journal, self._crew, lease, begin(first), clock, *self._heard, unwritten=[first])
+            heard = (None, None) if quiet else self._heard
+            drive = Drive(self._journal, self._crew, lease, begin(first), clock, *heard, unwritten=[first])
             return await self._drive(drive, lease, also, wait_for_input=wait_for_input)
         finally:
             await self._release(lease)
 
-    async def resume(self, run: str, *also: ev.Event, wait_for_input: bool = False, steal: bool = False) -> Outcome:
+    async def resume(
+        self, run: str, *also: ev.Event, wait_for_input: bool = False, steal: bool = False, quiet: bool = False
+    ) -> Outcome:
         """Go on with a run that a crash, a pause or an open question left unfinished."""
         lease = await self._claim(run, steal=steal)
         try:
@@ -127,7 +151,8 @@ class Driver:
             if state.ended is not None:
                 raise Refused(f"run {run!r} has ended ({state.ended.ending}); fork it to do some of it again")
             more = (ev.RunResumed(lease.epoch), *also)
-            drive = Drive(self._journal, self._crew, lease, state, self._steady(state.at), *self._heard)
+            heard = (None, None) if quiet else self._heard
+            drive = Drive(self._journal, self._crew, lease, state, self._steady(state.at), *heard)
             return await self._drive(drive, lease, more, wait_for_input=wait_for_input)
         finally:
             await self._release(lease)

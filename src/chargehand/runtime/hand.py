@@ -5,16 +5,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar, cast
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, structs
 
-from chargehand.agents.crew import Crew, Done, Proposal, WorkFailed
+from chargehand.agents.crew import Crew, Done, Proposal, Where, WorkFailed
 from chargehand.core.owed import Brief
-from chargehand.core.state import Work
+from chargehand.core.state import RunState, Work
 from chargehand.errors import NotJson, Refused
 from chargehand.models.messages import Message
 from chargehand.stores.codec import check
 from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.budget import NOTHING, Amount, Ledger, carve
 from chargehand.terms.events import Effect
 from chargehand.terms.plan import Finding, Task, digest
 from chargehand.terms.value import decode_value, encode_value
@@ -25,6 +25,7 @@ class Line(Protocol):
 
     run: str
     crew: Crew
+    state: RunState
     heard: bool
 
     def tell(self, report: ev.Event) -> None: ...
@@ -148,6 +149,7 @@ class _Hand:
         request: str = "",
         effect: Effect = "read",
         reserve: Amount = NOTHING,
+        share: bool = False,
         shape: type[_Shape] = object,
     ) -> _Shape:
         if self._work.kind != "attempt":
@@ -162,28 +164,41 @@ class _Hand:
             return _shaped(recorded.result, shape)
         if recorded is not None:
             self._diverge()
-            return await self.step(name, call, request=request, effect=effect, reserve=reserve, shape=shape)
+            return await self.step(
+                name, call, request=request, effect=effect, reserve=reserve, share=share, shape=shape
+            )
         number = self._number
         held = None if reserve == NOTHING else reserve
         started = ev.StepStarted(task, attempt, number, name, effect, asked, held)
         if effect == "read" and held is None:  # neither acts nor costs: nobody need wait until it is on disk
             self._line.put(started)
         else:
-            await self._begin(started)
+            await self._begin(started, share=share)
         done = await call(f"{self._line.run}/{task}/{attempt}/{number}")
         result = encode_value(done.value)
         await self._line.ask(ev.StepFinished(task, attempt, number, result, done.good, done.used))
         return _shaped(result, shape)
 
-    async def _begin(self, started: ev.StepStarted) -> None:
-        """Record a step before it is made. Where the money does not reach, what others give back is waited for."""
+    async def _begin(self, started: ev.StepStarted, *, share: bool = False) -> None:
+        """Record a step before it is made. Where the money does not reach, what others give back is waited for.
+
+        Who takes a share waits only for half of what it wants, or, if nobody will give anything back, for nothing.
+        """
         if started.effect != "read":
             await self._line.planned()
+        wanted = started.reserve or NOTHING
         while True:
             try:
                 return await self._line.ask(started)
             except Refused as error:
-                if not await self._line.refunded():
+                left = portion(self._line.state.ledger, wanted) if share else wanted
+                if left not in (wanted, started.reserve) and _half(left, wanted):
+                    started = structs.replace(started, reserve=left)
+                elif await self._line.refunded():
+                    started = structs.replace(started, reserve=started.reserve and wanted)
+                elif left not in (wanted, started.reserve, NOTHING):
+                    started = structs.replace(started, reserve=left)
+                else:
                     raise WorkFailed(ev.Failure("budget", str(error))) from error
 
     def _diverge(self) -> None:
@@ -199,6 +214,11 @@ class _Hand:
         checked = _proposal(Proposal(tuple(tasks)))
         await self._line.ask(ev.TasksAdded(self._work.number, checked.tasks, done=False, closed=False))
 
+    @property
+    def where(self) -> Where:
+        requested = self._line.state.requested
+        return Where(self._line.run, self._work.task, f"{requested.seed:x}", planned=requested.plan is None)
+
     def note(self, text: str) -> None:
         self._line.note(ev.Noted(text, self._work.task, self._work.number))
 
@@ -212,3 +232,16 @@ class _Hand:
 
     def say(self, text: str) -> None:
         self._line.say(self._work, text)
+
+
+def portion(ledger: Ledger, wanted: Amount) -> Amount:
+    """As much of an amount as may still be reserved."""
+    left = carve(ledger, wanted)
+    return Amount(
+        wanted.tokens and (left.tokens or 0), wanted.micros and (left.micros or 0), wanted.calls and (left.calls or 0)
+    )
+
+
+def _half(left: Amount, wanted: Amount) -> bool:
+    pairs = ((left.tokens, wanted.tokens), (left.micros, wanted.micros), (left.calls, wanted.calls))
+    return all(2 * have >= want for have, want in pairs)

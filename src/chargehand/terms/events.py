@@ -22,13 +22,14 @@ Why = Literal["first", "more", "rejected", "failed", "replan"]
 SkipReason = Literal["input", "budget", "deadline", "person"]
 
 
-class Parent(Struct, frozen=True):
-    """The attempt of another run that this run is."""
+class Parent(Struct, frozen=True, omit_defaults=True):
+    """The attempt of another run that waits for this one. `chain`: the workers who wait, from the outermost inwards."""
 
     run: str
     task: TaskId
     attempt: int
     nesting: int
+    chain: tuple[str, ...] = ()
 
 
 class Offer(Struct, frozen=True):

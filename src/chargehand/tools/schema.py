@@ -17,13 +17,14 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 class Shape(Struct, frozen=True):
-    """The arguments of one tool. `key` names the parameter that is given the key of the call."""
+    """The arguments of one tool. `key` and `caller` name the parameters that the engine fills in."""
 
     tool: str
     schema: Raw
     decoder: msgspec.json.Decoder[Any]
     optional: frozenset[str]
     key: str = ""
+    caller: str = ""
 
     def read(self, text: str) -> dict[str, Any]:
         """The arguments in this text; ToolFailed says, in words for the model, why there are none."""
@@ -78,7 +79,7 @@ def shape_of(signature: Signature, tool: str) -> Shape:
     except TypeError as error:
         raise _blame(signature.parameters, tool, error) from error
     optional = frozenset(part.name for part in signature.parameters if part.optional)
-    return Shape(tool, Raw(msgspec.json.encode(schema)), decoder, optional, signature.key)
+    return Shape(tool, Raw(msgspec.json.encode(schema)), decoder, optional, signature.key, signature.caller)
 
 
 def _field(part: Parameter) -> tuple[str, Any] | tuple[str, Any, Any]:

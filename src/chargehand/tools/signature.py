@@ -6,15 +6,33 @@ Annotations are read from functions that the program itself defines, never made 
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NewType, cast, get_args, get_origin, get_type_hints
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from chargehand.errors import Invalid
 
 CallKey = NewType("CallKey", str)
 """A parameter of this type is given the key of the call: the same however often the call is repeated after a crash."""
+
+
+class Caller(Struct, frozen=True):
+    """Who makes a call, written down by the engine. A parameter of this type is filled in; no model can.
+
+    `key` is a CallKey: `run/task/attempt/number`. `tainted` says that the worker has seen text from outside in this
+    attempt; `seen` are the versions of the blocks as they were last shown to it. `mark` is another for another run
+    of the same name: what a tool writes may outlive the journal.
+    """
+
+    key: str
+    worker: str = ""
+    tainted: bool = False
+    seen: Mapping[str, int] = field(default_factory=dict[str, int])
+    run: str = ""
+    task: str = ""
+    mark: str = ""
+
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _SECTION = re.compile(r"\s*(?:Args|Arguments|Parameters):\s*")
@@ -31,11 +49,12 @@ class Parameter(Struct, frozen=True):
 
 
 class Signature(Struct, frozen=True):
-    """`key` names the parameter that takes the key of the call, if there is one."""
+    """`key` and `caller` name the parameters that take the key of the call and who makes it, if there are any."""
 
     parameters: tuple[Parameter, ...]
     description: str
     key: str = ""
+    caller: str = ""
 
 
 def name_of(function: Callable[..., Any], given: str = "") -> str:
@@ -54,7 +73,7 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
     description, said = _split(text)
     bound = _bound(function)
     found: list[Parameter] = []
-    key = ""
+    key = caller = ""
     for parameter in _parameters(function, name):
         if parameter.name in bound:
             continue  # already given, and not the model's to change
@@ -62,10 +81,13 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
         if hints[parameter.name] is CallKey:
             key = parameter.name
             continue
+        if hints[parameter.name] is Caller:
+            caller = parameter.name
+            continue
         kind = _described(hints[parameter.name], said.get(parameter.name, ""))
         optional = parameter.default is not parameter.empty
         found.append(Parameter(parameter.name, kind, optional, parameter.default if optional else None))
-    return Signature(tuple(found), description, key)
+    return Signature(tuple(found), description, key, caller)
 
 
 def _bound(function: Callable[..., Any]) -> set[str]:

@@ -3,23 +3,32 @@
 import asyncio
 import inspect
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
 from msgspec import Struct, structs
 
 from chargehand.errors import Invalid
 from chargehand.models.messages import ToolSpec
+from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.events import Effect
 from chargehand.terms.policy import Seconds
 from chargehand.tools.begun import Begun
 from chargehand.tools.calling import ToolFailed, failed_by
 from chargehand.tools.schema import Shape, shape_of
-from chargehand.tools.signature import CallKey, name_of, read_signature
+from chargehand.tools.signature import Caller, CallKey, name_of, read_signature
 from chargehand.tools.threads import THREADS, GivenUp
 
-__all__ = ["CAP", "CallKey", "Tool", "ToolFailed", "as_tool", "tool"]
+__all__ = ["CAP", "CallKey", "Caller", "Costs", "Tool", "ToolFailed", "as_tool", "tool"]
 
 CAP = 16 * 1024
+Reckon: TypeAlias = Callable[[dict[str, Any]], Amount]
+
+
+class Costs(Struct, frozen=True):
+    """What a tool that is paid for returns: the result, and what was used (None: what was reserved)."""
+
+    value: object
+    used: Amount | None
 
 
 class Tool(Struct, frozen=True):
@@ -29,6 +38,10 @@ class Tool(Struct, frozen=True):
     call fails, but the function may go on until it returns. An async function that blocks holds up everybody.
     `quick` says that a plain function never waits for anything and returns at once: it is spared the thread.
     `poll` says that asking again for the same is what the tool is for; it is not taken for a loop.
+    `trusted` says that nobody outside wrote what it returns: a worker that has seen it may still write to blocks that
+    give instructions.
+    `reserve` is what a call may cost at most, or a function that reckons it from the arguments; the result then is a
+    `Costs`. With `share` less will do where less is left of the budget.
     """
 
     spec: ToolSpec
@@ -40,6 +53,9 @@ class Tool(Struct, frozen=True):
     poll: bool = False
     quick: bool = False
     shape: Shape | None = None
+    trusted: bool = False
+    reserve: Amount | Reckon = NOTHING
+    share: bool = False
 
     def __post_init__(self) -> None:
         if not self.timeout > 0 or self.cap < 1:
@@ -53,12 +69,24 @@ class Tool(Struct, frozen=True):
     def name(self) -> str:
         return self.spec.name
 
-    async def call(self, arguments: str, key: str) -> object:
+    def holds(self, arguments: str) -> Amount:
+        """What to reserve for a call; nothing where the arguments are none, since it will not be made."""
+        if isinstance(self.reserve, Amount):
+            return self.reserve
+        assert self.shape is not None
+        try:
+            return self.reserve(self.shape.read(arguments))
+        except ToolFailed:
+            return NOTHING
+
+    async def call(self, arguments: str, key: str, caller: Caller | None = None) -> object:
         """Check the arguments and call; ToolFailed, in words for the model, when it does not work out."""
         assert self.shape is not None
         given = self.shape.read(arguments)
         if self.shape.key:
             given[self.shape.key] = key
+        if self.shape.caller:
+            given[self.shape.caller] = caller or Caller(key)
         if self.quick:
             return await self._settled(self.function, given)
         try:
@@ -114,6 +142,8 @@ def tool(
     approval: bool = ...,
     poll: bool = ...,
     quick: bool = ...,
+    trusted: bool = ...,
+    reserve: Amount | Reckon = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -126,6 +156,8 @@ def tool(
     approval: bool = False,
     poll: bool = False,
     quick: bool = False,
+    trusted: bool = False,
+    reserve: Amount | Reckon = NOTHING,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a typed function; its docstring is what the model reads."""
 
@@ -134,7 +166,7 @@ def tool(
         signature = read_signature(function, called)
         shape = shape_of(signature, called)
         spec = ToolSpec(called, description or signature.description, shape.schema)
-        return Tool(spec, function, effect, timeout, cap, approval, poll, quick, shape)
+        return Tool(spec, function, effect, timeout, cap, approval, poll, quick, shape, trusted, reserve)
 
     return made if function is None else made(function)
 

@@ -11,7 +11,7 @@ from chargehand.models.envelope import wrap
 from chargehand.models.exhibits import Product
 from chargehand.models.messages import Message, ToolCall, ToolSpec
 from chargehand.models.offline.work import work
-from chargehand.models.subject import Given, Skill, WorkerCard, Working
+from chargehand.models.subject import Given, Said, Shown, Skill, WorkerCard, Working
 from chargehand.terms.failure import Gap
 from chargehand.terms.value import encode_value
 from chargehand.tools.tool import Tool, ToolFailed, as_tool
@@ -53,23 +53,23 @@ def do(
     inputs: Sequence[Given] = (),
     gaps: Sequence[Gap] = (),
     schema: dict[str, object] | None = None,
+    *,
+    blocks: Sequence[Shown] = (),
+    earlier: Sequence[Said] = (),
+    told: str = "You work.",
 ) -> Worked:
     """Do one task to its end."""
-    return asyncio.run(_do(instruction, [as_tool(one) for one in tools], inputs, gaps, schema))
+    made = [as_tool(one) for one in tools]
+    skills = tuple(Skill(one.name, one.spec.description, one.spec.parameters) for one in made)
+    card = WorkerCard("worker", "works", (), skills)
+    subject = Working(instruction, card, tuple(inputs), tuple(gaps), tuple(blocks), tuple(earlier))
+    return asyncio.run(_do(subject, made, schema, told))
 
 
-async def _do(
-    instruction: str,
-    tools: Sequence[Tool],
-    inputs: Sequence[Given],
-    gaps: Sequence[Gap],
-    schema: dict[str, object] | None,
-) -> Worked:
-    skills = tuple(Skill(one.name, one.spec.description, one.spec.parameters) for one in tools)
-    subject = Working(instruction, WorkerCard("worker", "works", (), skills), tuple(inputs), tuple(gaps))
+async def _do(subject: Working, tools: Sequence[Tool], schema: dict[str, object] | None, told: str) -> Worked:
     specs = (*(one.spec for one in tools), GIVE_UP)
     by_name = {one.name: one for one in tools}
-    messages = [Message("system", "You work."), Message("user", instruction)]
+    messages = [Message("system", told), Message("user", subject.instruction)]
     worked = Worked([], [])
     for _ in range(MOST):
         reply = work(subject, messages, specs, None if schema is None else Raw(msgspec.json.encode(schema)))

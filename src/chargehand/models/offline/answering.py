@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from chargehand.models.exhibits import Chart, Exhibit, Figure, Passages, Table
-from chargehand.models.offline.closing import Part, asked, missing, sources
-from chargehand.models.offline.references import subject_of
+from chargehand.models.offline.closing import Part, asked, heading, kept, missing, sources
 from chargehand.models.offline.showing import amount, exhibit, figure, product
 from chargehand.models.offline.words import similarity, terms
-from chargehand.models.subject import Answering, Given
+from chargehand.models.subject import Answering
 
 _SENTENCE = re.compile(r".+?[.!?](?=\s|$)(?<!\b[A-Z]\.)|.+$", re.DOTALL)
 _SERVES = ("Report ", "Find what is said about ")  # how a task begins that was put in for another one
@@ -21,7 +20,6 @@ _READS = re.compile(r"\bt\d+\b")
 _LEAD = 320
 _WRITTEN = re.compile(r"(?:write|draft|compose|summari[sz]e)\b", re.IGNORECASE)
 _SOURCE = re.compile(r"\s*\([^()\s]+\)\s*$")
-_SAYS = re.compile(r"^(?:find\s+)?what\b.*?\b(?:says?|know|said|find)\s+about\s+(?P<about>.+)$", re.IGNORECASE)
 
 
 def answer(subject: Answering) -> str:
@@ -30,8 +28,9 @@ def answer(subject: Answering) -> str:
     gaps = missing(subject)
     if not parts:
         return "\n\n".join(["Nothing of this could be answered.", *gaps])
+    parts, notes = kept(parts)
     body = _body(subject, parts)
-    return "\n\n".join(part for part in [*body, *gaps] if part) + "\n"
+    return "\n\n".join(part for part in [*body, *notes, *gaps] if part) + "\n"
 
 
 def _body(subject: Answering, parts: list[Part]) -> list[str]:
@@ -142,7 +141,7 @@ def _details(parts: Sequence[Part]) -> list[str]:
             rest = ""
         shown = [held for held in _exhibits(part) if f"{held}." != _lead(part)]
         if any("\n" in one for one in (rest, *shown)) or (shown and not rest and part.task not in told):
-            found += [f"### {_heading(part.given)} [{part.task}]", *([_body_text(rest)] if rest else []), *shown]
+            found += [f"### {heading(part.given)} [{part.task}]", *([_body_text(rest)] if rest else []), *shown]
         elif rest or shown:
             notes.append(f"- {_cited(' '.join([rest, *shown]).strip(), part.task)}")
     return [*found, *(["### Notes", "\n".join(notes)] if notes else [])]
@@ -161,15 +160,6 @@ def _lone(part: Part) -> bool:
     return all(isinstance(one, Table) and len(one.rows) == 1 for one in part.product.exhibits) and (
         "\n" not in part.product.text.strip()
     )
-
-
-def _heading(given: Given) -> str:
-    """What a part is about, as a phrase and not as the question again."""
-    said = asked(given)
-    if told := _SAYS.match(said):
-        return f"{told['about'][:1].upper()}{told['about'][1:].rstrip('?')}"
-    phrase = re.sub(r"^(?:the|our)\s+", "", subject_of(said) or said).rstrip("?. ")
-    return f"{phrase[:1].upper()}{phrase[1:]}"
 
 
 def _whole(part: Part) -> list[str]:

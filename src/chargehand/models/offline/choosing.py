@@ -11,12 +11,13 @@ import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.models.messages import ToolSpec
+from chargehand.models.offline.remembering.family import FAMILY
 from chargehand.models.offline.schema_text import Relation, read_schema
 from chargehand.models.offline.words import similarity, terms, tokens
 from chargehand.models.subject import Skill
 
 Role: TypeAlias = Literal["query", "compute", "draw", "search", "code", "other"]
-OURS = frozenset({"give_up", "read_more"})
+OURS = frozenset({"give_up", "read_more"}) | FAMILY  # nothing that a task is for
 _SEARCHED = frozenset({"query", "question", "q", "search", "keywords", "topic", "phrase", "search_query", "terms"})
 _COMPUTED = frozenset({"expression", "formula", "calculation"})
 _SOURCE = frozenset({"code", "script", "program", "source"})

@@ -4,15 +4,20 @@ import re
 from collections.abc import Sequence
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chargehand.models.exhibits import Passages, Product, Table
 from chargehand.models.offline.drafts import without_returns
+from chargehand.models.offline.references import subject_of
 from chargehand.models.subject import Answering, Given
 from chargehand.terms.events import Gap
 
 _SENTENCE = re.compile(r".+?[.!?](?=\s|$)(?<!\b[A-Z]\.)|.+$", re.DOTALL)
 _QUERY = 400
+_KEPT = re.compile(
+    r"(?:Kept in the archive|Added to the block|The (?:archive|block) \S+ ha[sd] this already|This could not be kept)\b"
+)
+_SAYS = re.compile(r"^(?:find\s+)?what\b.*?\b(?:says?|know|said|find)\s+about\s+(?P<about>.+)$", re.IGNORECASE)
 
 
 class Part(Struct, frozen=True):
@@ -41,6 +46,15 @@ def asked(given: Given) -> str:
     return said[:120].rsplit(" ", 1)[0] + " \u2026" if len(said) > 120 else said or f"Task {given.task}"
 
 
+def heading(given: Given) -> str:
+    """What a result is about, as a phrase and not as the question again."""
+    said = asked(given)
+    if told := _SAYS.match(said):
+        return f"{told['about'][:1].upper()}{told['about'][1:].rstrip('?')}"
+    phrase = re.sub(r"^(?:the|our)\s+", "", subject_of(said) or said).rstrip("?. ")
+    return f"{phrase[:1].upper()}{phrase[1:]}"
+
+
 def sources(parts: Sequence[Part]) -> list[str]:
     """Where each result comes from; a query as it was asked."""
     lines: list[str] = []
@@ -62,6 +76,26 @@ def sources(parts: Sequence[Part]) -> list[str]:
         if named := [" ".join(source.split()) for source in found if source.strip()]:
             lines.append(f"- [{part.task}] {'; '.join(named)}")
     return ["## Sources", "\n".join(lines)] if lines else []
+
+
+def tells_of_memory(line: str) -> bool:
+    """Whether a line of a result says what was kept, and nothing else."""
+    return _KEPT.match(line) is not None
+
+
+def kept(parts: Sequence[Part]) -> tuple[list[Part], list[str]]:
+    """The results without what they say was kept in memory, and that for itself; unless it is all they say."""
+    plain: list[Part] = []
+    lines: list[str] = []
+    for part in parts:
+        said = part.product.text.splitlines()
+        told = [line for line in said if tells_of_memory(line)]
+        rest = "\n".join(line for line in said if line not in told).strip()
+        if told and rest:
+            lines += [f"- [{part.task}] {line}" for line in told]
+            part = Part(part.given, structs.replace(part.product, text=rest))  # noqa: PLW2901 - the same, shorter
+        plain.append(part)
+    return plain, ["## Kept", "\n".join(lines)] if lines else []
 
 
 def missing(subject: Answering) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from chargehand.models.offline.kinds import BY_NAME, asked, done, generic
+from chargehand.models.offline.remembering.family import bare
 from chargehand.models.offline.schemas import parameter_names, said_in
 from chargehand.models.offline.vocabulary import AUXILIARY, DEEDS, PREPOSITIONS, STOP, VERBS
 from chargehand.models.offline.words import dates, names, related, stem, terms, tokens, weigh
@@ -69,7 +70,7 @@ class Bench:
     """The workers there are, ready to be compared."""
 
     def __init__(self, cards: Iterable[WorkerCard], embedder: Embedder | None = None) -> None:
-        self.profiles = [profile(card) for card in cards]
+        self.profiles = [profile(bare(card)) for card in cards]
         self._weights = weigh(held.terms for held in self.profiles)
         self._embedder = embedder
         self._vectors: Sequence[Sequence[float]] = ()

@@ -13,6 +13,7 @@ from chargehand.models.offline.forms import ABLE, unknown_form
 from chargehand.models.offline.kinds import asked
 from chargehand.models.offline.matching import Bench, Embedder, Profile, Score, content
 from chargehand.models.offline.references import Pointer, growth_of, object_of, parts, pointers, subject_of
+from chargehand.models.offline.remembering.plans import Remembering
 from chargehand.models.offline.replanning import replan
 from chargehand.models.offline.schemas import Need, filled, need
 from chargehand.models.offline.spelling import narrow, spelled
@@ -44,12 +45,15 @@ def plan(subject: Planning, embedder: Embedder | None = None) -> str:
     if subject.tasks:
         return replan(subject, Bench(subject.workers, embedder))
     goal = " ".join(subject.goal.split())
-    drafting = _Drafting(Bench(subject.workers, embedder), Proposed(goal[:500]))
-    clauses = list({(clause.text.lower(), clause.scope): clause for clause in reversed(split(subject.goal))}.values())
+    memory = Remembering(subject.goal, subject.workers)
+    drafting = _Drafting(Bench(subject.workers, embedder), Proposed(goal[:500]), memory)
+    asked_for = split(memory.rest) if memory.rest.strip() else []
+    clauses = list({(clause.text.lower(), clause.scope): clause for clause in reversed(asked_for)}.values())
     clauses.reverse()
     most = 2 * max(1, subject.most_tasks)
     for clause in clauses[:most]:
         drafting.take(clause)
+    memory.keep(drafting)
     proposed = drafting.proposed
     if len(clauses) > most:
         proposed.unserved.append(
@@ -79,9 +83,10 @@ def _combine(goal: str, tasks: int) -> str:
 
 
 class _Drafting:
-    def __init__(self, bench: Bench, proposed: Proposed) -> None:
+    def __init__(self, bench: Bench, proposed: Proposed, memory: Remembering) -> None:
         self.bench = bench
         self.proposed = proposed
+        self.memory = memory
         self.clauses: dict[str, Clause] = {}
 
     def take(self, clause: Clause) -> None:
@@ -89,6 +94,12 @@ class _Drafting:
         before = len(self.proposed.drafts)
         drafts = self.proposed.drafts
         found = pointers(clause.text, frozenset(terms(drafts[-1].about))) if drafts else []
+        knows, kind = self.memory.asked(clause.text, self.bench)
+        if knows:
+            after = [self.meant(pointer, kind) for pointer in found]
+            self.proposed.add(spelled(self.proposed, clause.text, found, after), knows, kind, after)
+            self.settle(clause, before)
+            return
         score = self.bench.best(clause.text) or self.looked_up(clause, found)
         if score is None and clause.given:
             score = self.bench.best(f"{clause.text} {clause.given}")
@@ -103,6 +114,9 @@ class _Drafting:
             self.refuse(clause)
         else:
             self.assign(clause, found, score)
+        self.settle(clause, before)
+
+    def settle(self, clause: Clause, before: int) -> None:
         for draft in self.proposed.drafts[before:]:
             self.clauses[draft.id] = clause
             narrow(self.proposed, draft, clause, self.clauses)

@@ -50,6 +50,12 @@ def asked(text: str) -> str:
     return " ".join(kept) or bare
 
 
+def hollow(text: str) -> bool:
+    """Whether a text asks for nothing: it only says what a result should look like, or says nothing."""
+    parts = [part for part in _SENTENCE.split(_POINTER.sub("", text.strip())) if part.strip(" .,;:!?")]
+    return all(_FORM.match(part) for part in parts)
+
+
 def without_pointers(text: str) -> str:
     """What is asked, without phrases for results at hand: "of the products that sold best (the result of t1)"."""
     return asked(_CLAUSE.sub(" ", text))

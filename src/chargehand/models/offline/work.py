@@ -12,7 +12,7 @@ from msgspec import Raw, structs
 
 from chargehand.models.messages import Message, Reply, ToolCall, ToolSpec
 from chargehand.models.offline.accounted import unaccounted
-from chargehand.models.offline.choosing import Choice, choices
+from chargehand.models.offline.choosing import OURS, Choice, choices
 from chargehand.models.offline.composing import compose
 from chargehand.models.offline.computing import part_of
 from chargehand.models.offline.currencies import currencies
@@ -21,6 +21,7 @@ from chargehand.models.offline.forms import ABLE, unknown_form
 from chargehand.models.offline.material import Material, Outcome, gather, outcomes
 from chargehand.models.offline.next_calls import Desk, arguments_for, next_calls, searched, sums_of
 from chargehand.models.offline.phrasing import Named, findings
+from chargehand.models.offline.remembering.steps import work_with_memory
 from chargehand.models.offline.searching import query, shorter
 from chargehand.models.offline.shaping import shaped
 from chargehand.models.offline.task_text import asked, counted, says, to_say
@@ -37,7 +38,15 @@ _NOTHING_FOUND = re.compile(
 def work(subject: Working, messages: Sequence[Message], tools: tuple[ToolSpec, ...], schema: Raw | None) -> Reply:
     """The next step of a task: calls to make, the result in words, or a call of `give_up` that says why not."""
     subject = structs.replace(subject, instruction=subject.instruction[:_LONGEST])
-    past = [one for one in outcomes(messages) if one.call.name not in {"give_up", "read_more"}]
+
+    def ordinary(subject: Working, schema: Raw | None) -> Reply:
+        return _work(subject, messages, tools, schema)
+
+    return work_with_memory(subject, messages, tools, schema, ordinary)
+
+
+def _work(subject: Working, messages: Sequence[Message], tools: tuple[ToolSpec, ...], schema: Raw | None) -> Reply:
+    past = [one for one in outcomes(messages) if one.call.name not in OURS]
     given = gather(one.value for one in subject.inputs)
     desk = Desk(
         asked(subject.instruction),

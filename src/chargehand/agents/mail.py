@@ -1,0 +1,170 @@
+"""The tools with which a worker sends messages to others, and what their replies look like to it.
+
+How a message is carried (as a run of its own) is the runtime's business: a carrier binds itself to the `Post`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Protocol, cast, runtime_checkable
+from weakref import WeakSet
+
+from msgspec import Struct, structs
+
+from chargehand.agents.letters import Letter, Replies, WorkerReply, matching, named, nobody
+from chargehand.agents.worker import Worker
+from chargehand.errors import Invalid, NotJson
+from chargehand.models.model import Model
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.roster import Agent, Match
+from chargehand.terms.value import encode_value
+from chargehand.tools.calling import capped
+from chargehand.tools.tool import CallKey, Costs, Tool, ToolFailed, tool
+
+ONE = "send_message_to_agent_and_wait_for_reply"
+MATCHING = "send_message_to_agents_matching_tags"
+MAIL = (ONE, MATCHING)
+_MESSAGE = "what you want to know or to have done, with everything the reader needs to know"
+
+_DAY = 86400.0  # the nested run ends long before
+_REPLY, _ASKED = 1024, 3000  # tokens out and in of one call, where nobody knows better
+_ROOMS = (512 * 1024, 64 * 1024)  # bytes that all replies together may take; the second where JSON blows them up
+_LARGEST = 1024 * 1024
+
+
+def allowance(worker: Worker, models: Sequence[Model]) -> Amount:
+    """What a worker may use for one message at most: its estimate, else what all its steps would cost."""
+    out, given = worker.settings.max_tokens or _REPLY, worker.estimate
+    micros = max((model.card.price(_ASKED, out) or 0 for model in models), default=0)
+    return Amount(
+        given.tokens or worker.steps * (_ASKED + out),
+        given.micros or worker.steps * micros,
+        given.calls or worker.steps,
+    )
+
+
+# --- the tools
+
+
+class Carried(Struct, frozen=True):
+    """The replies, and what is still to be paid for them."""
+
+    replies: Replies
+    used: Amount
+
+
+class Carrier(Protocol):
+    """Whoever can carry the messages of calls it knows."""
+
+    def sender(self, key: str) -> str:
+        """The worker who makes this call, as the engine recorded it; nothing if the call is not under way here."""
+        ...
+
+    async def carry(self, key: str, letter: Letter) -> Carried:
+        """Hand a letter to all it is for and wait for their replies, at most as long as the sender has."""
+        ...
+
+
+@runtime_checkable
+class Posted(Protocol):
+    """A crew that can use a carrier."""
+
+    def bind(self, carrier: Carrier) -> None: ...
+
+
+class Post:
+    """Where the workers of one crew hand in messages. `allowances` are what each may use, where money is capped."""
+
+    def __init__(self, agents: Sequence[Agent] = (), allowances: Mapping[str, Amount] | None = None) -> None:
+        self._agents = tuple(agents)
+        self._allowances = allowances or {}
+        self._carriers: WeakSet[Carrier] = WeakSet()
+
+    def bind(self, carrier: Carrier) -> None:
+        self._carriers.add(carrier)
+
+    def tools(self) -> dict[str, Tool]:
+        """The tools a worker may name among its own."""
+        made = tool(effect="idempotent", timeout=_DAY)
+        one = made(self.send_message_to_agent_and_wait_for_reply)
+        some = made(self.send_message_to_agents_matching_tags)
+        return {each.name: structs.replace(each, reserve=self._reserve, share=True) for each in (one, some)}
+
+    async def send_message_to_agent_and_wait_for_reply(
+        self,
+        message: Annotated[str, _MESSAGE],
+        worker: Annotated[str, "the name of the other worker"],
+        key: CallKey,
+    ) -> Costs:
+        """Send a message to another worker of the team and wait for the reply."""
+        return await self._send(key, message, worker)
+
+    async def send_message_to_agents_matching_tags(
+        self,
+        message: Annotated[str, _MESSAGE],
+        key: CallKey,
+        match_all: Annotated[Sequence[str], "tags that each of them must carry, every one"] = (),
+        match_some: Annotated[Sequence[str], "tags of which each must carry at least one, if any are given"] = (),
+    ) -> Costs:
+        """Send a message to every other worker of the team with certain tags, to all at once, and wait for replies."""
+        return await self._send(key, message, Match(tuple(match_all), tuple(match_some)))
+
+    async def _send(self, key: str, message: str, to: str | Match) -> Costs:
+        carrier, sender = self._found(key)
+        if not message.strip():
+            raise ToolFailed("The message is empty; say what you want to know or to have done.")
+        try:
+            agents = matching(self._agents, to, sender) if isinstance(to, Match) else named(self._agents, [to], sender)
+        except Invalid as error:
+            raise ToolFailed(str(error)) from error
+        if not agents and not isinstance(to, Match):
+            raise ToolFailed("That is yourself; message somebody else, or do it.")
+        if not agents:
+            return Costs({"replies": [], "note": nobody(self._agents, cast("Match", to))}, NOTHING)
+        carried = await carrier.carry(key, Letter(message, agents, sender, foreign=True, wanted=repr(to)))
+        return Costs(shown(carried.replies), carried.used)
+
+    def _found(self, key: str) -> tuple[Carrier, str]:
+        for carrier in self._carriers:
+            if sender := carrier.sender(key):
+                return carrier, sender
+        raise ToolFailed("Messages cannot be sent from here: no run of this team is under way. Do without.")
+
+    def _reserve(self, given: Mapping[str, object]) -> Amount:
+        """What everybody a call means may use together; the nested run gets that and no more."""
+        one, some, every = given.get("worker"), given.get("match_some"), given.get("match_all")
+        match = Match(tuple(cast("list[str]", every or ())), tuple(cast("list[str]", some or ())))
+        names = [one] if isinstance(one, str) else [agent.name for agent in matching(self._agents, match)]
+        found = [self._allowances[name] for name in names if name in self._allowances]
+        tokens, micros = sum(each.tokens for each in found), sum(each.micros for each in found)
+        return Amount(tokens, micros, sum(each.calls for each in found))
+
+
+def shown(replies: Replies) -> dict[str, object]:
+    """Replies as the sender's model reads them: every worker is there, and long words are cut before any is left out.
+
+    Neither times nor names of runs are in it: the same answer twice must look the same.
+    """
+    found: dict[str, object] = {}
+    for room in _ROOMS:
+        found = {"replies": [_line(one, room // max(1, len(replies.replies))) for one in replies.replies]}
+        if replies.note:
+            found["note"] = replies.note
+        if len(encode_value(found)) <= _LARGEST:
+            break
+    return found
+
+
+def _line(one: WorkerReply, room: int) -> dict[str, object]:
+    line: dict[str, object] = {"worker": one.worker, "status": one.status}
+    if one.status != "answered":
+        return {**line, "failure": capped(one.failure, room)[0]}
+    if not one.text and _fits(one.value, room):
+        return {**line, "reply": one.value}
+    return {**line, "reply": capped(one.text or bytes(encode_value(one.value)).decode(), room)[0]}
+
+
+def _fits(value: object, room: int) -> bool:
+    """Whether a result can stand as it is inside that of a tool, which is a few levels deeper."""
+    try:
+        return len(encode_value([[[[value]]]])) <= room
+    except NotJson:
+        return False

@@ -1,0 +1,242 @@
+"""The memory side of an attempt: what a worker is shown before each call of its model, and what it keeps afterwards.
+
+Each look is a journaled step that holds only what is new, so a resumed attempt sees exactly what it saw. How memory is
+put into words is `memory_text`'s business.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from uuid import UUID, uuid5
+
+from msgspec import Struct, structs
+
+from chargehand.agents.crew import Done, Hand, WorkFailed
+from chargehand.agents.history import tokens
+from chargehand.agents.memory_text import Seen, difference, instructions, material, seen, shortened, whole
+from chargehand.agents.prompts import Prompts
+from chargehand.core.state import Step
+from chargehand.errors import Invalid, Refused, StoreError
+from chargehand.memory.compaction import behind, due, fitting, plain_summary, summary_turn
+from chargehand.memory.conversation import Turn
+from chargehand.memory.opened import OpenMemory
+from chargehand.models.envelope import wrap
+from chargehand.models.exhibits import Product
+from chargehand.models.messages import Message, Reply, Request, Settings
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.failure import Failure
+from chargehand.terms.value import encode_value
+
+_LOOK = "memory"
+_LONGEST = 4000  # characters of a turn
+_MOST_TURNS = 200
+_SHARE = 0.15  # of the model's window that earlier turns may take
+_FULL = 0.7  # of it that all an attempt begins with may take, as far as blocks can be shown in part
+_ROOM = 8000  # tokens they take at most, however large the window is
+_SHORT = Settings(max_tokens=1024)
+
+
+class Desk(Struct, frozen=True):
+    """One worker's place in its team's memory. It `shows` something if the worker has blocks, or remembers."""
+
+    memory: OpenMemory
+    agent: str
+    remembers: bool = False
+    shows: bool = True
+
+    def looked(self, steps: Mapping[int, Step] | None) -> bool:
+        """Whether an attempt that recorded these steps looks at memory: as it began, whatever was attached since."""
+        first = (steps or {}).get(1)
+        return self.shows if first is None else first.name == _LOOK
+
+
+class Speaker(Struct, frozen=True):
+    """Who writes summaries: the worker's own model, paid like any call of it. One that `speaks` not: a plain rule."""
+
+    prompts: Prompts
+    speaks: bool
+    reserve: Callable[[int], Amount]
+    ask: Callable[[Request, Amount], Awaitable[Done]]
+
+
+class Look(Struct, frozen=True, omit_defaults=True):
+    """What a worker was not shown yet. `upto` is the turn up to which a summary is due.
+
+    `misled`: whoever planned sees a tainted block, and its words may be in the task.
+    """
+
+    blocks: tuple[Seen, ...] = ()
+    gone: tuple[str, ...] = ()
+    turns: tuple[Turn, ...] = ()
+    upto: int = 0
+    misled: bool = False
+
+
+class Compacted(Struct, frozen=True, omit_defaults=True):
+    summary: Turn | None = None
+
+
+class Recall:
+    """What one attempt has seen of its worker's memory. `versions` are those of the blocks as they were last shown.
+
+    Those of which a part was left out are not among them: nobody can write anew what it has not seen.
+    """
+
+    __slots__ = ("_desk", "_hand", "_looked", "_window", "blocks", "misled", "tainted", "turns", "versions")
+
+    def __init__(self, desk: Desk, hand: Hand, window: int) -> None:
+        self.blocks: dict[str, Seen] = {}
+        self.turns: tuple[Turn, ...] = ()
+        self.versions: dict[str, int] = {}
+        self.tainted = self.misled = False
+        self._desk = desk
+        self._hand = hand
+        self._window = window
+        self._looked = False
+
+    async def look(self, speaker: Speaker) -> bool:
+        """Read what is there now; whether anything is to be shown anew."""
+        found = await self._hand.step(_LOOK, self._read, shape=Look)
+        self._looked = True
+        for one in found.blocks:
+            self.blocks[one.label] = whole(self.blocks.get(one.label), one)
+        for label in found.gone:
+            self.blocks.pop(label, None)
+        self.turns = found.turns or self.turns
+        if found.upto:
+            await self._compact(found.upto, speaker)
+        self.misled = self.misled or found.misled
+        new = bool(found.blocks or found.gone or found.turns or found.misled)
+        if new:
+            tainted = self.misled or any(one.tainted for one in (*found.blocks, *self.turns))
+            self.tainted = self.tainted or tainted
+        return new
+
+    def opening(self, system: Message, task: str, nonce: str) -> tuple[Message, Message]:
+        """The two messages an attempt begins with, around what memory holds now."""
+        blocks = self.blocks.values()
+        taken = tokens(system.text) + tokens(task) + sum(tokens(one.text) for one in self.turns)
+        cut = shortened(blocks, min(self._window // 2, int(self._window * _FULL) - taken))
+        self.versions = {one.label: one.version for one in blocks if one.label not in cut}
+        told = Message("system", system.text + more) if (more := instructions(blocks)) else system
+        return told, Message("user", material(blocks, self.turns, nonce, cut) + task)
+
+    async def keep(self, asked: Turn, value: object, *, tainted: bool) -> None:
+        """Remember the task and its result, once however often it is repeated. A result is not lost for want of it."""
+        if not self._desk.remembers:
+            return
+        desk, hand = self._desk, self._hand
+
+        async def call(_key: str) -> Done:
+            at = hand.where
+            first = structs.replace(asked, text=asked.text[:_LONGEST], run=at.run, task=at.task)
+            came = Turn("assistant", _words(value)[:_LONGEST], run=at.run, task=at.task, tainted=tainted)
+            once = f"{at.run}/{at.task}#{at.mark}"
+            try:
+                kept = await desk.memory.catalog.say(desk.agent, (first, came), key=once)
+            except (StoreError, Refused, Invalid) as error:
+                hand.note(f"what was done is not remembered: {error}")
+                kept = False
+            return Done(kept, NOTHING)
+
+        await hand.step("remember", call, effect="idempotent")
+
+    # --- inside
+
+    async def _read(self, _key: str) -> Done:
+        desk, catalog = self._desk, self._desk.memory.catalog
+        try:
+            there = seen(await catalog.attached(desk.agent))
+            first = not self._looked
+            turns = await catalog.turns(desk.agent, limit=_MOST_TURNS) if first and desk.remembers else []
+            misled = first and self._hand.where.planned and await _poisoned(desk.memory)
+        except (StoreError, Refused) as error:
+            raise WorkFailed(Failure("resource", f"memory cannot be read: {error}"), NOTHING) from error
+        new = [(was, one) for one in there.values() if (was := self.blocks.get(one.label)) != one]
+        gone = tuple(label for label in self.blocks if label not in there)
+        shown, upto = tuple(fitting(turns, self._room)), due(turns, self._room)
+        return Done(Look(tuple(difference(*one) for one in new), gone, shown, upto, misled), NOTHING)
+
+    @property
+    def _room(self) -> int:
+        return min(_ROOM, int(self._window * _SHARE))
+
+    async def _compact(self, upto: int, speaker: Speaker) -> None:
+        """Put old turns behind a summary. Another attempt may have done it meanwhile: then nothing is asked again."""
+        desk, catalog = self._desk, self._desk.memory.catalog
+
+        async def call(_key: str) -> Done:
+            try:
+                async with desk.memory.gate(desk.agent):
+                    turns = await catalog.turns(desk.agent, limit=_MOST_TURNS)
+                    made = next((one for one in turns if one.role == "summary" and one.upto >= upto), None)
+                    old = behind(turns, upto)
+                    if made is not None or not old:
+                        return Done(Compacted(made), NOTHING)
+                    text, used = await self._summary(old, speaker)
+                    summary = summary_turn(old, text, 0.0)  # the store says when
+                    await catalog.summarise(desk.agent, summary)
+                    return Done(Compacted(summary), used)
+            except (StoreError, Refused) as error:
+                self._hand.note(f"earlier tasks could not be summarised: {error}")
+                return Done(Compacted(), None)
+
+        reserve = speaker.reserve(self._room * 2) if speaker.speaks else NOTHING
+        try:
+            found = await self._hand.step(
+                "summary", call, request=str(upto), effect="idempotent", reserve=reserve, shape=Compacted
+            )
+        except WorkFailed as error:
+            if error.failure.kind != "budget":
+                raise
+            self._hand.note(f"earlier tasks are not summarised: {error}")  # the task itself may still be paid for
+            return
+        if (one := found.summary) is not None:
+            since = (turn for turn in self.turns if not turn.upto and turn.number > one.upto)
+            self.turns = tuple(fitting((one, *since), self._room))
+
+    async def _summary(self, turns: Sequence[Turn], speaker: Speaker) -> tuple[str, Amount | None]:
+        if not speaker.speaks:
+            return plain_summary(turns), NOTHING
+        request = _request(speaker, turns, self._room * 2 * 3)
+        try:
+            done = await speaker.ask(request, speaker.reserve(self._room * 2))
+        except WorkFailed as error:
+            self._hand.note(f"earlier tasks are summarised without a model: {error}")
+            return plain_summary(turns), error.used
+        reply = done.value
+        text = reply.text.strip() if isinstance(reply, Reply) and reply.finish != "refused" else ""
+        return text[:_LONGEST] or plain_summary(turns), done.used
+
+
+def _request(speaker: Speaker, turns: Sequence[Turn], room: int) -> Request:
+    """The turns, oldest first, each cut to its share of so many characters."""
+    nonce, share = secrets.token_hex(8), max(1, room // len(turns))
+    told = [wrap(nonce, f"{one.role}, turn {one.number}", one.text[:share]) for one in turns]
+    messages = (Message("system", speaker.prompts.text("summary")), Message("user", "\n\n".join(told)))
+    return Request(messages, settings=_SHORT)
+
+
+def _words(value: object) -> str:
+    if isinstance(value, Product):
+        return value.text
+    return value if isinstance(value, str) else bytes(encode_value(value)).decode()
+
+
+def supervisor_of(team: str) -> str:
+    """The id of whoever leads the team with this id: it sees what all share, and nothing else."""
+    return f"agent-{uuid5(UUID(team.partition('-')[2]), 'supervisor')}"
+
+
+async def _poisoned(memory: OpenMemory) -> bool:
+    """Whether one of the blocks that the whole team sees holds text from outside."""
+    if not memory.team:
+        return False
+    return any(one.tainted for one in seen(await memory.catalog.attached(supervisor_of(memory.team))).values())
+
+
+async def shared_blocks(memory: OpenMemory) -> tuple[Seen, ...]:
+    """The blocks that the whole team sees, for those who lead it."""
+    try:
+        return tuple(seen(await memory.catalog.attached(supervisor_of(memory.team))).values())
+    except (StoreError, Refused) as error:
+        raise WorkFailed(Failure("resource", f"memory cannot be read: {error}"), NOTHING) from error

@@ -1,0 +1,174 @@
+"""`chargehand message`: ask workers of a team directly, by tag or by name, and show each reply as it comes."""
+
+import secrets
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import structs
+
+from chargehand.agents.letters import PERSON, Letter, Replies, WorkerReply, addressed
+from chargehand.cli.advice import Advice, warn
+from chargehand.cli.carry import carry
+from chargehand.cli.console import Console, Tone, clean, clean_json, clean_lines, short
+from chargehand.cli.phrases import counted
+from chargehand.cli.progress import ProgressLine
+from chargehand.cli.render import seconds
+from chargehand.cli.request import read_request
+from chargehand.cli.run import team_of, team_words
+from chargehand.cli.stage import Claim
+from chargehand.cli.verbs import exit_code
+from chargehand.config.findings import among, near
+from chargehand.errors import Invalid
+from chargehand.runtime.driver import Driver, Outcome, checked
+from chargehand.runtime.messaging import as_message, replies_of
+from chargehand.stores.sqlite import SqliteJournal
+from chargehand.team import Supervisor
+from chargehand.terms import events as ev
+from chargehand.terms.roster import Match
+
+_SETTLED = (ev.AttemptSucceeded, ev.TaskFailed, ev.TaskSkipped)
+_TONES: dict[str, Tone] = {"answered": "good", "failed": "bad", "timed out": "bad", "skipped": "warn"}
+_SPARE = 30.0  # seconds beyond the time each worker has, for starting and writing down
+
+
+def message(options: Namespace) -> int:
+    """One message, a run of its own. All of the input is checked before the journal is touched."""
+    text = read_request(options.text)
+    if text is None:
+        raise Invalid('nothing was said; say what you want to know: chargehand message "TEXT" --match-all TAG')
+    team = team_of(options)
+    if options.timeout is not None:
+        team = team.bounded(seconds=max(team.seconds, options.timeout + _SPARE))
+    letter = _letter(team, text, options)
+    now, name = time.time(), f"{team.name}-{secrets.token_hex(3)}"
+    request = checked(as_message(team.request(text, now), letter), now)
+    claim = Claim()
+    try:
+        audience = _Audience(name, request, Console(claim.stream), team.notice, json=options.json)
+        advice = Advice(name, options.journal, team_words(options), ())
+
+        async def act(driver: Driver, _journal: SqliteJournal) -> Outcome:
+            return await driver.start(name, request)
+
+        found = carry(
+            name, act, crew=team.crew, journal=options.journal, durability="machine", listener=audience.hear,
+            whisper=lambda _run, _work, _text: None, warn=lambda pressed: warn(audience.aside, advice, pressed),
+        )  # fmt: skip
+        assert found is not None, "nothing beside a message leaves it"
+        return audience.close(found, team, advice)
+    finally:
+        claim.give_back()
+
+
+def _letter(team: Supervisor, text: str, options: Namespace) -> Letter:
+    """To whom it goes; Invalid, with the tags there are, where that is nobody."""
+    match = Match(tuple(options.match_all), tuple(options.match_some))
+    letter = addressed(team.members, text, match, options.worker, PERSON, options.timeout)
+    if letter.to:
+        return letter
+    tags = team.tags()
+    wanted = [f"all of {', '.join(match.all)}"] if match.all else []
+    wanted += [f"any of {', '.join(match.some)}"] if match.some else []
+    strange = next((tag for tag in (*match.all, *match.some) if tag not in tags), "")
+    hint = near(strange, tags) if strange else ""
+    said = f"nobody in team {team.name} carries {' and '.join(wanted)}" if wanted else f"team {team.name} has nobody"
+    raise Invalid(f"{said}{hint}; the tags there are: {among(list(tags)) or 'none'}")
+
+
+class _Audience:
+    """Whoever waits for replies: each is shown when it is there, or all of them at the end as JSON."""
+
+    def __init__(self, run: str, request: ev.RunRequested, data: Console, notice: str, *, json: bool) -> None:
+        plan = request.plan
+        assert plan is not None, "a message is a plan"
+        self._run = run
+        self._who = {task.id: task.worker for task in plan.tasks}
+        self._data = data
+        self._notice = notice
+        self._json = json
+        self._entries: list[ev.Entry] = []
+        self._shown: set[str] = set()
+        self._line = ProgressLine("message", still=True)
+        self.aside = Console(sys.stderr)
+
+    def _begin(self) -> None:
+        if self._notice:
+            self.aside.line(f"notice: {clean(self._notice)}", "warn")
+        names = short(", ".join(self._who.values()), 200)
+        self.aside.line(f"to {counted(len(self._who), 'worker')}: {names}", "dim")
+        self._wait()
+
+    def hear(self, _run: str, entries: Sequence[ev.Entry]) -> None:
+        if not self._entries:
+            self._begin()
+        self._entries += entries
+        settled = [entry.event.task for entry in entries if isinstance(entry.event, _SETTLED)]
+        if not settled:
+            return
+        replies = replies_of(self._run, self._entries)
+        for task in settled:
+            self._show(replies[self._who[task]])
+        self._wait()
+
+    def _wait(self) -> None:
+        rest = [name for name in self._who.values() if name not in self._shown]
+        if rest:
+            self._line.show(f"waiting for {short(', '.join(rest), 60)}", len(self._shown), len(self._who))
+
+    def _show(self, reply: WorkerReply, *, waits: bool = False) -> None:
+        if reply.worker in self._shown:
+            return
+        self._line.end()
+        first = not self._shown
+        self._shown.add(reply.worker)
+        if self._json:
+            return
+        if not first:
+            self._data.line()
+        after = "in" if reply.status == "answered" else "after"
+        said = "waits for a person" if waits else f"{reply.status} {after} {seconds(reply.seconds)}"
+        self._data.line(f"{clean(reply.worker)}: {said}", "warn" if waits else _TONES[reply.status])
+        self._data.line(clean_lines(words_of(reply)))
+
+    def close(self, found: Outcome, team: Supervisor, advice: Advice) -> int:
+        """What is still unsaid, where it is kept, and the exit code."""
+        replies = replies_of(self._run, self._entries)
+        for one in replies.replies:
+            self._show(one, waits=replies.question is not None)  # whoever was done is shown already
+        if self._json:
+            self._data.line(clean_json(_document(replies, team, advice)))
+        self.aside.line(f"run: {clean(self._run)} in {clean(str(advice.journal))}", "dim")
+        if replies.question is not None:
+            self.aside.line(f"  go on:  {advice.resume('--approve')}  (or --reject TEXT)")
+        return _code(found, replies)
+
+
+def words_of(reply: WorkerReply) -> str:
+    """What a worker says, or why it says nothing. What is no text is shown as JSON."""
+    if reply.status != "answered":
+        return reply.failure
+    return reply.text or msgspec.json.format(msgspec.json.encode(reply.value), indent=2).decode()
+
+
+def _document(replies: Replies, team: Supervisor, advice: Advice) -> str:
+    told: dict[str, object] = {
+        "run": replies.run,
+        "team": team.name,
+        "notice": team.notice,
+        "replies": [structs.asdict(one) for one in replies.replies],
+        "usage": {"tokens": replies.spent.tokens, "calls": replies.spent.calls},
+        "cost_usd": replies.spent.micros / 1_000_000,
+    }
+    if replies.question is not None:
+        told |= {"question": replies.question, "resume": advice.resume()}
+    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
+
+
+def _code(found: Outcome, replies: Replies) -> int:
+    if found.ending in ("cancelled", "needs_input"):
+        return exit_code(found.ending, found.reason)
+    answered = sum(one.status == "answered" for one in replies.replies)
+    return 0 if answered == len(replies.replies) else 3 if answered else 1

@@ -1,0 +1,170 @@
+"""A message as a run: a fixed plan of one task for each recipient, which nobody plans and nobody sums up.
+
+It is journaled, resumed, budgeted and traced like any other. Messages from inside a run are `nested`.
+"""
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol, cast
+
+from msgspec import structs
+
+from chargehand.agents.letters import PERSON, Letter, Replies, Status, WorkerReply, addressed, matching, nobody, tags
+from chargehand.core.state import RunState
+from chargehand.core.state import Status as Stand
+from chargehand.errors import Refused, RunUnknown
+from chargehand.runtime.trace import TaskTrace, Trace, trace
+from chargehand.stores.journal import Journal
+from chargehand.terms import events as ev
+from chargehand.terms.budget import NOTHING
+from chargehand.terms.plan import Plan, Task, TaskId
+from chargehand.terms.policy import Seconds
+from chargehand.terms.roster import Agent, Match, Roster
+
+_LATE = ("timeout", "deadline")
+
+
+class Drives(Protocol):
+    """What is needed of a driver."""
+
+    @property
+    def journal(self) -> Journal: ...
+
+    @property
+    def under_way(self) -> Mapping[str, RunState]: ...
+
+    async def start(self, run: str, request: ev.RunRequested, *, quiet: bool = False) -> object: ...
+
+    async def resume(self, run: str, *also: ev.Event, quiet: bool = False) -> object: ...
+
+
+# --- a message as a run
+
+
+def as_message(base: ev.RunRequested, letter: Letter) -> ev.RunRequested:
+    """The run that carries a letter, within the bounds of another request.
+
+    Everybody is asked once: whoever sent it hears who failed, and may ask again. Networks that fail are tried again by
+    whoever calls the model. Nobody stands in for another: the reply must come from whom was asked.
+    """
+    agents = [structs.replace(one, fallbacks=(), timeout=min(one.timeout, letter.timeout)) for one in letter.to]
+    limits = structs.replace(base.policy.limits, tasks=max(base.policy.limits.tasks, len(agents)), replans=0)
+    policy = structs.replace(
+        base.policy, retry=structs.replace(base.policy.retry, attempts=1), limits=limits, refine=False, approve=False,
+        answer=0.0,
+    )  # fmt: skip
+    told = letter.instruction()
+    tasks = tuple(Task(TaskId(f"m{number}"), told, one.name) for number, one in enumerate(agents, 1))
+    return structs.replace(
+        base, roster=Roster(tuple(agents)), policy=policy, plan=Plan(tasks, "none", base.goal),
+        budget=structs.replace(base.budget, floor=NOTHING),
+    )  # fmt: skip
+
+
+async def carry_out(driver: Drives, run: str, request: ev.RunRequested, *, quiet: bool = False) -> bool:
+    """Start the run of a message, or go on with it; whether it was there already. One that has ended is left alone."""
+    try:
+        entries = await driver.journal.read(run)
+    except RunUnknown:
+        await driver.start(run, request, quiet=quiet)
+        return False
+    first = entries[0].event
+    if not isinstance(first, ev.RunRequested) or _asked(first) != _asked(request):
+        raise Refused(f"run {run!r} exists already and is not this message; choose another name")
+    if not any(isinstance(entry.event, ev.RunEnded) for entry in entries):
+        await driver.resume(run, quiet=quiet)
+    return True
+
+
+def _asked(request: ev.RunRequested) -> tuple[object, ...]:
+    """What makes two messages the same: the words, who says them (in the first line), and to whom.
+
+    Of one from inside a run the name says to whom: a roster that changed since must not make it another.
+    """
+    tasks = request.plan.tasks if request.plan is not None and request.parent is None else ()
+    return request.goal, request.parent, [(one.worker, one.instruction.partition("\n")[0]) for one in tasks]
+
+
+def replies_of(run: str, entries: Sequence[ev.Entry]) -> Replies:
+    """What became of a message, one entry for each who was to get it, in the order of the roster."""
+    found = trace(run, entries)
+    words = {gap.task: gap.message for gap in found.gaps}
+    waits = {one.task: one for one in found.questions if not one.verdict}
+    words |= {task: f"it needs a person's leave: {one.text or one.what}" for task, one in waits.items()}
+    replies = tuple(_reply(one, found, words.get(one.id, "")) for one in found.tasks)
+    asked = [entry.event for entry in entries if isinstance(entry.event, ev.InputRequested)]
+    open_still = bool(waits) and not found.ending
+    return Replies(run, replies, found.used, question=asked[-1] if open_still else None)
+
+
+def _reply(task: TaskTrace, whole: Trace, words: str) -> WorkerReply:
+    began = whole.seconds if task.began is None else task.began
+    seconds = (whole.seconds if task.ended is None else task.ended) - began
+    if task.status == Stand.DONE.value:
+        return WorkerReply(task.worker, "answered", _text(task.result), task.result, "", seconds)
+    late = task.failure is not None and task.failure.kind in _LATE
+    status: Status = "skipped" if task.status == Stand.SKIPPED.value else "timed out" if late else "failed"
+    return WorkerReply(task.worker, status, failure=words or "the run ended before it was finished", seconds=seconds)
+
+
+def _text(value: object) -> str:
+    found = cast("dict[str, object]", value).get("text") if isinstance(value, dict) else value
+    return found if isinstance(found, str) else ""
+
+
+# --- a team that passes messages on
+
+
+class Team(Protocol):
+    """What is needed of a team. `members` are those who can get messages, in their order."""
+
+    name: str
+    members: tuple[Agent, ...]
+
+    def request(self, goal: str, now: float) -> ev.RunRequested: ...
+
+    def driven(self) -> AbstractAsyncContextManager[Drives]: ...
+
+
+class Messaging:
+    """Messages to the workers of a team, by tag or by name."""
+
+    def tags(self: Team) -> dict[str, tuple[str, ...]]:
+        """Every tag, and the workers who carry it."""
+        return tags(self.members)
+
+    def matching(
+        self: Team, match_all: Sequence[str] = (), match_some: Sequence[str] = (), *, sender: str = ""
+    ) -> tuple[str, ...]:
+        """The workers with all of the one tags and any of the others, in the team's order; never the sender."""
+        found = matching(self.members, Match(tuple(match_all), tuple(match_some)), sender)
+        return tuple(one.name for one in found)
+
+    async def message(
+        self: Team,
+        text: str,
+        *,
+        match_all: Sequence[str] = (),
+        match_some: Sequence[str] = (),
+        workers: Sequence[str] = (),
+        sender: str = PERSON,
+        timeout: Seconds | None = None,  # noqa: ASYNC109 - the time of each worker, not of this call
+        run: str = "",
+    ) -> Replies:
+        """Ask every worker with these tags, or of these names, at once, and wait for their replies.
+
+        Without tags and names everybody is asked. Each is asked once, and has `timeout` seconds or its own time,
+        whichever is less; what fails is one entry among the replies. The same message under the same `run` goes on
+        where it was, or is read back.
+        """
+        match = Match(tuple(match_all), tuple(match_some))
+        request = self.request(text, time.time())
+        letter = addressed(self.members, request.goal, match, workers, sender, timeout)
+        if not letter.to:
+            return Replies(note=nobody(self.members, match))
+        name = run or f"{self.name}-{secrets.token_hex(4)}"
+        async with self.driven() as driver:
+            await carry_out(driver, name, as_message(request, letter))
+            return replies_of(name, await driver.journal.read(name))

@@ -1,0 +1,113 @@
+"""Runs of a team with a memory, from the command line: what they write is there afterwards, and is told in words."""
+
+import json
+from pathlib import Path
+
+from tests.cli.commands import Underway, chargehand
+from tests.cli.memories import MEMORY, TEAM, desk, done, told
+
+NOTE = "Append to notes: Delivery is on Friday."
+
+
+def plan(folder: Path, *instructions: str) -> Path:
+    """A plan in which ann does one thing after the other."""
+    tasks = [
+        {"id": f"t{at}", "instruction": said, "worker": "ann", "after": [f"t{at - 1}"] if at else []}
+        for at, said in enumerate(instructions)
+    ]
+    file = folder / "plan.json"
+    file.write_text(json.dumps({"tasks": tasks, "combine": "none"}))
+    return file
+
+
+def test_what_a_worker_writes_is_there_afterwards_with_who_wrote_it(tmp_path: Path) -> None:
+    here = desk(tmp_path)
+    run = chargehand(here, "run", "note it", "--plan", plan(here, NOTE), "--run", "one")
+    assert run.returncode == 0, run.stderr
+    assert done(here, "get", "notes") == "Delivery is on Friday.\n"
+    latest = told(here, "history", "notes")[0]
+    assert {key: latest["origin"][key] for key in ("by", "name", "run", "task")} == {
+        "by": "worker", "name": "ann", "run": "one", "task": "t0",
+    }  # fmt: skip
+    assert "worker ann in one, t0" in done(here, "history", "notes")
+    asked, came = told(here, "talk", "ann")
+    assert (asked["role"], asked["text"], came["run"]) == ("user", NOTE, "one")
+    assert [one["text"] for one in told(here, "talk", "ann", "--search", "Friday")] != []
+    assert "2 turns forgotten" in done(here, "talk", "ann", "--reset", "--yes")
+    assert done(here, "talk", "ann") == "ann remembers nothing yet\n"
+
+
+def test_old_turns_get_behind_a_summary_and_are_still_found(tmp_path: Path) -> None:
+    here = desk(tmp_path)
+    days = ("Monday", "Tuesday", "Wednesday", "Thursday")
+    run = chargehand(here, "run", "note", "--plan", plan(here, *(f"Append to notes: Rain on {day}." for day in days)))
+    assert run.returncode == 0, run.stderr
+    assert "ann: 4 turns put behind a summary" in done(here, "talk", "ann", "--compact")
+    left = told(here, "talk", "ann")
+    assert sorted(one["role"] for one in left) == ["assistant", "assistant", "summary", "user", "user"]
+    assert any("Monday" in one["text"] and one["old"] for one in told(here, "talk", "ann", "--search", "Monday"))
+    assert "there is nothing to put behind a summary" in done(here, "talk", "ann", "--compact")
+
+
+def test_steps_of_memory_are_told_in_words_and_only_where_all_is_told(tmp_path: Path) -> None:
+    here = desk(tmp_path)
+    usual = chargehand(here, "run", "note it", "--plan", plan(here, NOTE), "--run", "one")
+    assert "appends to notes: Delivery is on Friday." in usual.stderr
+    assert "reads its memory" not in usual.stderr
+    assert "keeps the task" not in usual.stderr
+    wordy = chargehand(here, "runs", "show", "one").stdout
+    for words in (
+        "reads its memory",
+        "is shown ",
+        "guidelines (version 1)",
+        "appends to notes: Delivery is on Friday.",
+        "is shown notes (version 2)",
+        "keeps the task in its memory",
+        "it is kept",
+    ):
+        assert words in wordy
+    page = chargehand(here, "runs", "export", "one", "--report").stdout
+    assert "**memory** (read)" in page
+    assert "It is shown notes (version 2)." in page
+    assert "**core_memory_append**" in page
+
+
+def test_a_run_may_keep_its_memory_elsewhere_and_says_so_in_its_advice(tmp_path: Path) -> None:
+    here = desk(tmp_path)
+    words = ["run", "note it", "--plan", plan(here, NOTE, NOTE.replace("Friday", "Monday")), "--run", "one"]
+    run = chargehand(here, *words, "--memory", "other.db", "--approve", "ask")
+    assert run.returncode == 4
+    assert "resume one --memory other.db --approve" in run.stderr
+    assert chargehand(here, "resume", "one", "--memory", "other.db", "--approve").returncode == 0
+    assert done(here, "get", "notes", "--memory", "other.db") == "Delivery is on Friday.\nDelivery is on Monday.\n"
+    assert not (here / MEMORY).exists()
+
+
+def test_memory_is_used_while_a_run_uses_it(tmp_path: Path) -> None:
+    text = TEAM.replace("remembers: true", "remembers: true, tools: [wait]") + 'tools: {wait: "waiting:wait"}\n'
+    here = desk(tmp_path, text)
+    (here / "waiting.py").write_text(
+        "import time\nfrom pathlib import Path\n\n\ndef wait() -> str:\n"
+        '    """Wait for the delivery."""\n'
+        '    while not Path("go").exists():\n        time.sleep(0.01)\n    return "it came"\n'
+    )
+    run = Underway(here, "run", "wait", "--plan", plan(here, "Wait for the delivery.", NOTE), "--run", "one")
+    run.until("calls wait")
+    done(here, "append", "notes", "from a person")
+    assert done(here, "get", "notes") == "from a person\n"
+    (here / "go").touch()
+    assert run.end() == 0
+    assert done(here, "get", "notes") == "from a person\nDelivery is on Friday.\n"
+
+
+def test_a_team_without_memory_makes_no_file(tmp_path: Path) -> None:
+    here = desk(tmp_path, "version: 1\nname: bare\nworkers: {ann: {description: Works out., tools: [calculator]}}\n")
+    assert chargehand(here, "run", "What is 12% of 250?").returncode == 0
+    assert not (here / MEMORY).exists()
+
+
+def test_doctor_says_where_memory_is_kept(tmp_path: Path) -> None:
+    here = desk(tmp_path, TEAM.replace("memory:\n", "memory:\n  file: kept.db\n"))
+    said = chargehand(here, "doctor").stdout
+    assert "kept.db (will be made)" in said
+    assert "FTS5 is in this Python's SQLite" in said
