@@ -4,7 +4,7 @@ How a model or a tool is called is not known here.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
@@ -126,3 +126,10 @@ class Crew(Protocol):
     def refine(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Refined]: ...
 
     def answer(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]: ...
+
+
+@runtime_checkable
+class Posted(Protocol):
+    """A crew whose workers send messages: it is told who carries them."""
+
+    def bind(self, carrier: Any) -> None: ...

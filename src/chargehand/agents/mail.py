@@ -4,7 +4,7 @@ How a message is carried (as a run of its own) is the runtime's business: a carr
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Protocol, cast, runtime_checkable
+from typing import Annotated, Protocol, cast
 from weakref import WeakSet
 
 from msgspec import Struct, structs
@@ -61,13 +61,6 @@ class Carrier(Protocol):
     async def carry(self, key: str, letter: Letter) -> Carried:
         """Hand a letter to all it is for and wait for their replies, at most as long as the sender has."""
         ...
-
-
-@runtime_checkable
-class Posted(Protocol):
-    """A crew that can use a carrier."""
-
-    def bind(self, carrier: Carrier) -> None: ...
 
 
 class Post:

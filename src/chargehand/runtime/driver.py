@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, structs
 
-from chargehand.agents.crew import Crew
-from chargehand.agents.mail import Posted
+from chargehand.agents.crew import Crew, Posted
 from chargehand.core.fold import begin, replay
 from chargehand.core.reuse import offers
 from chargehand.core.state import RunState, Status
@@ -15,7 +14,6 @@ from chargehand.core.view import gaps
 from chargehand.errors import Invalid, PlanInvalid, Refused, StoreUnavailable
 from chargehand.runtime.clock import Clock, steady
 from chargehand.runtime.drive import Drive, Listener, Whisper
-from chargehand.runtime.nested import Messenger
 from chargehand.stores.journal import Journal, Lease
 from chargehand.terms import budget as budgets
 from chargehand.terms import events as ev
@@ -107,8 +105,10 @@ class Driver:
         self._heard = (listener, whisper)
         self._under_way: dict[str, Drive] = {}
         self._unreleased: set[str] = set()
-        self._messenger = Messenger(self)
         if isinstance(crew, Posted):
+            from chargehand.runtime.nested import Messenger  # noqa: PLC0415 - only who sends messages needs it
+
+            self._messenger = Messenger(self)  # kept here: a crew does not keep who carries for it alive
             crew.bind(self._messenger)
 
     @property
