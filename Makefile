@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fix bench bench-memory soak-memory local-quality sim planted kill9 zombie cov lock clean
+.PHONY: help run test check fix bench bench-memory bench-routing soak-memory local-quality sim planted kill9 zombie cov lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -41,6 +41,9 @@ bench-memory: $(VENV)/bench.stamp ## 100,000 passages: ours beside sqlite-vec an
 	$(VENV)/bench/bin/python -m bench.memory $(ARGS)
 	$(VENV)/bench/bin/python -m bench.embedding
 	$(VENV)/bench/bin/python -m bench.hybrid
+
+bench-routing: $(VENV)/dev.stamp ## Routing on CLINC150: ARGS='--data FOLDER' with its two files (public: clinc/oos-eval)
+	$(BIN)/python -m bench.routing $(ARGS)
 
 soak-memory: $(VENV)/dev.stamp ## Sixteen writers on one block, twenty seeds; 25 kills while passages are inserted
 	$(BIN)/python -m tests.memory.list_append --seeds 20 --store memory

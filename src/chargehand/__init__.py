@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from chargehand.agents.factory import Factory
     from chargehand.agents.letters import Replies, WorkerReply
     from chargehand.agents.scripted import Move, Script, ScriptedCrew
+    from chargehand.agents.ways import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Whole
     from chargehand.agents.worker import Worker
     from chargehand.config.load import load_team
     from chargehand.core.owed import Brief
@@ -44,6 +45,7 @@ _ROOMS = {
     "agents.factory": ("Factory",),
     "agents.letters": ("Replies", "WorkerReply"),
     "agents.scripted": ("Move", "Script", "ScriptedCrew"),
+    "agents.ways": ("Broadcast", "Dynamic", "Loop", "Recursive", "RoundRobin", "Route", "Whole"),
     "agents.worker": ("Worker",),
     "config.load": ("load_team",),
     "core.owed": ("Brief",),
@@ -74,12 +76,12 @@ _HOME = {name: f"chargehand.{room}" for room, names in _ROOMS.items() for name i
 
 __all__ = [  # noqa: RUF022 - in the order of the rooms above
     "Crew", "Done", "Hand", "Proposal", "Refined", "WorkFailed", "Factory", "Replies", "WorkerReply", "Move",
-    "Script", "ScriptedCrew", "Worker", "load_team", "Brief", "ChargehandError", "Archive", "Block", "Grant",
-    "Memory", "Message", "Reply", "Request", "Settings", "ToolCall", "Usage", "Model", "ModelCard", "ModelFailed",
-    "ScriptedModel", "Driver", "Outcome", "SqliteCatalog", "MemoryJournal", "SqliteJournal", "Result", "Supervisor",
-    "Amount", "Budget", "CancelRequested", "InputAnswered", "RunRequested", "Failure", "Edge", "Plan", "Task",
-    "Limits", "Policy", "Retry", "Agent", "Match", "Roster", "ToolFailed", "Caller", "CallKey", "Costs", "Tool",
-    "tool",
+    "Script", "ScriptedCrew", "Broadcast", "Dynamic", "Loop", "Recursive", "RoundRobin", "Route", "Whole", "Worker",
+    "load_team", "Brief", "ChargehandError", "Archive", "Block", "Grant", "Memory", "Message", "Reply", "Request",
+    "Settings", "ToolCall", "Usage", "Model", "ModelCard", "ModelFailed", "ScriptedModel", "Driver", "Outcome",
+    "SqliteCatalog", "MemoryJournal", "SqliteJournal", "Result", "Supervisor", "Amount", "Budget",
+    "CancelRequested", "InputAnswered", "RunRequested", "Failure", "Edge", "Plan", "Task", "Limits", "Policy",
+    "Retry", "Agent", "Match", "Roster", "ToolFailed", "Caller", "CallKey", "Costs", "Tool", "tool",
 ]  # fmt: skip
 
 

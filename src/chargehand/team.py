@@ -6,37 +6,35 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 from msgspec import structs
 
-from chargehand.agents.answering import Writer
 from chargehand.agents.crew import Crew
-from chargehand.agents.equip import equip, listed, nameable, skills, toolset
 from chargehand.agents.factory import Factory
-from chargehand.agents.granted import Furnished, check, furnished, outfitted
-from chargehand.agents.lead import Lead
-from chargehand.agents.loop import Kit
-from chargehand.agents.mail import Post, allowance
-from chargehand.agents.money import Purse, supervision
+from chargehand.agents.granted import check, furnished, outfitted
+from chargehand.agents.hiring import Hiring, lent
+from chargehand.agents.money import supervision
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.recall import shared_blocks
-from chargehand.agents.staff import Staff, Workshop
+from chargehand.agents.subteam import Team, refuse_circles
+from chargehand.agents.ways import Way, Whole
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
 from chargehand.memory.declared import Memory
 from chargehand.memory.opened import OpenMemory
+from chargehand.models.embedding_find import find_embedding
 from chargehand.models.find import Finder, Lookup
 from chargehand.models.messages import Settings
 from chargehand.models.model import Model
-from chargehand.models.subject import WorkerCard
+from chargehand.runtime import cached
 from chargehand.runtime.draft import Draft, draft
 from chargehand.runtime.drive import Listener, Whisper
 from chargehand.runtime.driver import Driver, Outcome
 from chargehand.runtime.follow import follow
 from chargehand.runtime.front import checked_goal, without_a_loop
+from chargehand.runtime.makeshift import Makeshift
 from chargehand.runtime.messaging import Messaging
+from chargehand.runtime.plain_answer import spoken
 from chargehand.runtime.remembered import SharedMemory
 from chargehand.runtime.result import Result, result_of
 from chargehand.runtime.shared import SharedFile
@@ -46,12 +44,11 @@ from chargehand.terms import budget as budgets
 from chargehand.terms import events as ev
 from chargehand.terms import policy as policies
 from chargehand.terms import roster as rosters
-from chargehand.terms.budget import Budget, Ledger
+from chargehand.terms.budget import NOTHING, Amount, Budget
 from chargehand.terms.plan import Combine, Plan
 from chargehand.terms.policy import Policy, Seconds
-from chargehand.terms.roster import Agent, Roster
 
-_NOTHING_SET, _NO_CAPS, _USUAL = Settings(), Budget(), Policy()
+_NOTHING_SET, _NO_CAPS, _USUAL, _WHOLE = Settings(), Budget(), Policy(), Whole()
 
 
 class Supervisor(Messaging):
@@ -61,7 +58,9 @@ class Supervisor(Messaging):
     the time a run has. `combine` fixes how results become an answer, or is a function that makes it. With
     `stream_plan` tasks start while the plan is still being written; with `review` the planner sees the results and may
     add tasks. `journal` is where runs are kept: a file, a journal, or (left out) memory. `lookup` finds keys by name;
-    left out, the environment is asked. `memory` is what the team shares and keeps between runs.
+    left out, the environment is asked. `memory` is what the team shares and keeps between runs. `way` is how it is led:
+    by one plan, a route, a loop, a talk (`agents.ways`). `cache` is for how many seconds a result may be used again by
+    another run of this journal, if nothing was changed for it; left out, never.
     """
 
     def __init__(
@@ -87,60 +86,41 @@ class Supervisor(Messaging):
         examples: Sequence[str] = (),
         lookup: Lookup | None = None,
         memory: Memory | None = None,
+        way: Way = _WHOLE,
+        cache: Seconds | None = None,
     ) -> None:
-        if not workers and factory is None:
-            raise Invalid("a team needs at least one worker, or a factory that makes them")
         self.name = name
         self.examples = tuple(examples)
         self.policy = policy
         self.budget = budget
         self.seconds = seconds
         check(memory, workers)
-        self._workers = tuple(outfitted(one, memory) for one in workers)
-        self._models = (model, planner or model, judge or model)
-        self._instructions = instructions
-        self._settings = settings
-        self._own = combine if callable(combine) else None
-        self._combine: Combine | None = None if callable(combine) else combine
+        self._hiring = Hiring(
+            tuple(outfitted(one, memory) if one.team is None else one for one in workers),
+            (model, planner or model, judge or model), Prompts(prompts), instructions, settings, way,
+            None if callable(combine) else combine, combine if callable(combine) else None,
+            stream_plan, review, factory,
+        )  # fmt: skip
+        refuse_circles(name, self, self.teams)
         self._fixed = plan
-        self._streams = stream_plan
-        self._reviews = review
-        self._factory = factory
-        self._prompts = Prompts(prompts)
         self._journal = SharedFile(journal) if isinstance(journal, str | Path) else journal
         self._lookup = lookup or os.environ.get
         self._memory: MemoryJournal | None = None
-        self._shared = None if memory is None else SharedMemory(memory, name, self._workers, self._lookup)
-        self.roster = self._listed()
-        self.members = self.roster.agents[: len(self._workers)]
+        self._shared = None if memory is None else SharedMemory(memory, name, self._hiring.workers, self._lookup)
+        self.roster = self._hiring.roster(budget)
+        self.members = self.roster.agents[: len(workers)]
         budgets.check(budget)
         policies.check(policy)
         rosters.check(self.roster)
-        for worker in self._workers:
-            equip(worker, ())
-
-    def _listed(self) -> Roster:
-        agents = [listed(one, _handle(one.model or self._models[0])) for one in self._workers]
-        made = self._factory
-        if made is not None:
-            tools = tuple(toolset(f"factory {made.name!r}", made.tools))
-            model = _handle(made.model or self._models[0])
-            agents.append(Agent(made.name, made.does, (), tools, model, capacity=made.capacity))
-        return Roster(tuple(agents), supervision(self.budget, self._models[1:]))
-
-    def _cards(self) -> tuple[WorkerCard, ...]:
-        cards = [equip(one, ()).card for one in self._workers]
-        if self._factory is not None:
-            tools = toolset(f"factory {self._factory.name!r}", self._factory.tools)
-            cards.append(WorkerCard(self._factory.name, self._factory.does, (), skills(tools)))
-        return tuple(cards)
+        cached.check(cache)
+        self.cache = cache
 
     def request(self, goal: str, now: float, *, plan: Plan | None = None, seed: int | None = None) -> ev.RunRequested:
         """The request a driver starts with; Invalid for a goal nobody could pursue."""
         wanted = checked_goal(goal)
         chance, given = secrets.randbits(32) if seed is None else seed, plan or self._fixed
-        if given is not None and self._combine is not None:
-            given = structs.replace(given, combine=self._combine)
+        if given is not None and self._hiring.combine is not None:
+            given = structs.replace(given, combine=self._hiring.combine)
         return ev.RunRequested(wanted, self.roster, self.policy, self.budget, now + self.seconds, chance, given)
 
     def bounded(
@@ -153,50 +133,60 @@ class Supervisor(Messaging):
         team.policy = self.policy if policy is None else policy
         budgets.check(team.budget)
         policies.check(team.policy)
-        team.roster = structs.replace(self.roster, supervision=supervision(team.budget, self._models[1:]))
+        team.roster = structs.replace(self.roster, supervision=supervision(team.budget, self._hiring.models[1:]))
         return team
+
+    async def offered(self, journal: Journal, request: ev.RunRequested) -> Sequence[ev.Event]:
+        """What earlier runs have for this one: to be told to its driver along with the request."""
+        if self.cache is None:
+            return ()
+        lookers = frozenset(one.name for one in self._hiring.workers if cached.only_looks(one))
+        return await cached.earlier(journal, request, self.cache, time.time(), lookers)
+
+    def as_worker(
+        self,
+        name: str = "",
+        does: str = "",
+        tags: Sequence[str] = (),
+        estimate: Amount = NOTHING,
+        timeout: Seconds | None = None,
+    ) -> Worker:
+        """A worker for another team, whose tasks this team does.
+
+        Each of its tasks is a run of its own in the other's journal, within the other's time and money. `estimate` is
+        what a task may use where the other team is capped; left out, it gets a fair share of what is left.
+        """
+        return lent(self, name, does, tags, estimate, timeout)
+
+    @property
+    def teams(self) -> tuple[Team, ...]:
+        """The teams among its workers."""
+        return self._hiring.teams
 
     # --- who does the work
 
     @asynccontextmanager
-    async def crew(self) -> AsyncGenerator[Crew]:
-        """Whoever does the work; models are connected inside the context."""
+    async def crew(self, finder: Finder | None = None) -> AsyncGenerator[Crew]:
+        """Whoever does the work; models are connected inside the context.
+
+        With a `finder`, models are found and their limits kept together with everybody else's who uses it.
+        """
         async with AsyncExitStack() as stack:
-            finder = Finder(self._lookup)
-            stack.push_async_callback(finder.close)
+            if finder is None:
+                finder = Finder(self._lookup)
+                stack.push_async_callback(finder.close)
             memory = None if self._shared is None else await stack.enter_async_context(self._shared.opened())
-            staff = self._staff(finder, memory, [await furnished(memory, one) for one in self._workers])
+            crowd = [await furnished(None if one.team else memory, one) for one in self._hiring.workers]
+            teams = await stack.enter_async_context(self._hiring.at_work(self.budget, finder))
+            embedding = find_embedding("auto", self._lookup) if self._hiring.routes_by_meaning else None
+            if embedding is not None:
+                stack.push_async_callback(embedding.close)
+            most = self.policy.limits.tasks
+            staff = self._hiring.staff(finder.find, self.roster, self.budget, most, memory, crowd, teams, embedding)
             await finder.prepare()  # prices must be known before the first call is paid for
             if self.budget.micros is not None:
                 staff.check_prices(self.budget.floor)
-            yield staff
-
-    def _staff(self, finder: Finder, memory: OpenMemory | None, crowd: Sequence[Furnished]) -> Staff:
-        usual, planner, judge = (_found(finder, one) for one in self._models)
-        kit = Kit(self._prompts, Purse(capped=Ledger(self.budget).capped))
-        models = {
-            one.name: [_found(finder, model) for model in (one.model or usual, *one.fallback_models)]
-            for one in self._workers
-        }
-        capped = Ledger(self.budget).capped
-        post = Post(self.members, {one.name: allowance(one, models[one.name]) for one in self._workers if capped})
-        named = {**nameable(), **post.tools()}
-        workers = {
-            one.worker.name: equip(one.worker, models[one.worker.name], {**named, **one.named}, one.desk)
-            for one in crowd
-        }
-        shared = None if memory is None else partial(shared_blocks, memory)
-        lead = Lead(
-            planner, self._prompts, self._cards(), self._instructions, self._settings, self.policy.limits.tasks,
-            stream=self._streams, review=self._reviews, combine=self._combine, reserve=self.roster.supervision,
-            shared=shared,
-        )  # fmt: skip
-        writer = Writer(
-            judge, self._prompts, self._instructions, self._settings, self._own, self.roster.supervision, shared
-        )
-        made = self._factory
-        workshop = None if made is None else Workshop(made, _found(finder, made.model) if made.model else usual)
-        return Staff(workers, lead, writer, kit, workshop, post)
+            yield Makeshift(staff, self._hiring, self.roster, self.policy.limits)
 
     @asynccontextmanager
     async def remembering(self) -> AsyncGenerator[OpenMemory]:
@@ -209,14 +199,7 @@ class Supervisor(Messaging):
     @property
     def notice(self) -> str:
         """What people must know about the models behind this team."""
-        finder = Finder(self._lookup)
-        wanted = [
-            *self._models,
-            *(model for one in self._workers for model in (one.model, *one.fallback_models) if model),
-        ]
-        wanted += [self._factory.model] if self._factory is not None and self._factory.model else []
-        notices = [_found(finder, one).card.notice for one in wanted]
-        return " ".join(dict.fromkeys(one for one in notices if one))
+        return self._hiring.notice(Finder(self._lookup).find)
 
     # --- runs
 
@@ -232,7 +215,8 @@ class Supervisor(Messaging):
         request = self.request(goal, time.time())
         name = run or f"{self.name}-{secrets.token_hex(4)}"
         async with self._driver(listener, whisper) as (driver, journal):
-            return await self._result(await driver.start(name, request), journal)
+            also = await self.offered(journal, request)
+            return await self._result(await driver.start(name, request, also=also), journal)
 
     def run_sync(self, goal: str, *, run: str = "") -> Result:
         """The same for code without an event loop."""
@@ -256,7 +240,7 @@ class Supervisor(Messaging):
         async with (
             self._open() as journal,
             self.crew() as crew,
-            aclosing(follow(journal, crew, name, request)) as entries,
+            aclosing(follow(journal, crew, name, request, await self.offered(journal, request))) as entries,
         ):
             async for entry in entries:
                 yield entry
@@ -286,12 +270,4 @@ class Supervisor(Messaging):
             yield self._memory
 
     async def _result(self, found: Outcome, journal: Journal) -> Result:
-        return result_of(found, await journal.read(found.run), self.notice)
-
-
-def _handle(model: str | Model) -> str:
-    return model if isinstance(model, str) else model.card.handle
-
-
-def _found(finder: Finder, model: str | Model) -> Model:
-    return finder.find(model) if isinstance(model, str) else model
+        return spoken(result_of(found, await journal.read(found.run), self.notice))

@@ -7,7 +7,7 @@ from chargehand.agents.worker import Worker
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.scripted import Line, ScriptedModel
-from chargehand.models.subject import Answering, Making, Planning, Refining, Working
+from chargehand.models.subject import Answering, Judging, Making, Planning, Refining, Working
 from chargehand.stores.journal import Journal
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
@@ -61,7 +61,9 @@ def model(
                 return answer(request) if callable(answer) else answer
             case Making():
                 return make
-            case None:
+            case Judging():
+                return '{"winner": "t1", "ruling": "the first", "why": "it names its source"}'
+            case _:
                 return "short"
 
     return ScriptedModel(script, usage=Usage(10, 5), micros=7, card=card)

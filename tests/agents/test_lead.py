@@ -82,15 +82,22 @@ async def test_a_hallucinated_worker_goes_back_with_the_names_there_are() -> Non
 
 async def test_after_three_useless_plans_the_run_fails_and_says_so() -> None:
     script = model(plans=["no", "no", "no", plan(APPLES)])
-    found = await team(script).run("Count")
-    assert (found.ending, found.reason, len(script.requests)) == ("failed", "no_plan", 3)
+    found = await team(script, *PAIR).run("Translate this letter")
+    assert (found.ending, len(script.requests)) == ("failed", 3)
+    assert "nobody could plan it" in found.gaps[0].message
+
+
+async def test_after_three_useless_plans_the_only_worker_there_is_gets_it_all() -> None:
+    script = model(plans=["no", "no", "no"], work=["twelve"])
+    found = await team(script).run("Count the apples")
+    assert (found.ending, found.results) == ("complete", {"t1": {"text": "twelve"}})
 
 
 async def test_a_model_that_answers_with_nothing_is_a_failure() -> None:
     script = model(plans=["", "  ", ""])
     policy = Policy(retry=Retry(base=0.01))
-    found = await team(script, policy=policy).run("Count")
-    assert (found.ending, found.reason) == ("failed", "no_plan")
+    found = await team(script, *PAIR, policy=policy).run("Translate this letter")
+    assert found.ending == "failed"
     failed = [one for one in of_kind(found.entries, ev.SupervisionFailed) if isinstance(one, ev.SupervisionFailed)]
     assert "answered with nothing" in failed[0].failure.message
 

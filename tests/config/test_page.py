@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from chargehand.config import memory_shapes, shapes
+from chargehand.config import memory_shapes, shapes, way_shapes
 from chargehand.config.load import load_team
 from chargehand.team import Supervisor
 from tests.config.files import shaped, write
@@ -19,6 +19,13 @@ SECTIONS: dict[str, type[Struct]] = {
     "### `defaults.retry`": shapes.RetryShape,
     "### `budget`": shapes.BudgetShape,
     "### `supervisor`": shapes.SupervisorShape,
+    "### `supervisor.way`": way_shapes.WayShape,
+    "### `supervisor.way.route`": way_shapes.RouteShape,
+    "### `supervisor.way.loop`": way_shapes.LoopShape,
+    "### `supervisor.way.broadcast`": way_shapes.BroadcastShape,
+    "### `supervisor.way.round_robin`": way_shapes.TalkShape,
+    "### `supervisor.way.dynamic`": way_shapes.TalkShape,
+    "### `supervisor.way.recursive`": way_shapes.RecursiveShape,
     "### `supervisor.plan`": shapes.PlanShape,
     "### `supervisor.prompts`": shapes.PromptsShape,
     "### `workers`": shapes.WorkerShape,
@@ -42,7 +49,7 @@ def test_every_key_has_its_row(title: str) -> None:
 
 def test_every_shape_has_a_section_or_is_told_in_a_row() -> None:
     told_in_a_row = {"ChildrenShape", "ParentShape", "CasesShape", "MostShape", "FetchShape", "NothingShape"}
-    all_there_is = vars(shapes) | vars(memory_shapes)
+    all_there_is = vars(shapes) | vars(memory_shapes) | vars(way_shapes)
     known = {name for name, one in all_there_is.items() if isinstance(one, type) and name.endswith("Shape")}
     assert known - told_in_a_row == {one.__name__ for one in SECTIONS.values()}
 

@@ -1,75 +1,52 @@
-"""From results to one answer: merged, selected, reduced or handed through; by a model or by a function."""
+"""From results to one answer: merged, selected, voted on, reduced or handed through; by a model or by a function.
+
+What a model wrote is held against the results: what they do not bear out, and where they contradict each other, is
+said below it. How that is found is not known here.
+"""
 
 import inspect
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
 
-from msgspec import Struct
-
+from chargehand.agents.asking import Bill, Writer
 from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.exhibit_text import shown
-from chargehand.agents.history import tokens
 from chargehand.agents.inputs import Told, by_id, gap_text, told
-from chargehand.agents.lead import ask
-from chargehand.agents.memory_text import Seen, instructions, material, shortened
-from chargehand.agents.money import spent
-from chargehand.agents.prompts import Prompts
+from chargehand.agents.memory_text import instructions, material, shortened
 from chargehand.core.owed import Brief
-from chargehand.models.messages import Message, Request, Settings
-from chargehand.models.model import Model
+from chargehand.models.envelope import wrap
+from chargehand.models.messages import Message, Request
 from chargehand.models.subject import Answering, Given
-from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.budget import NOTHING
 from chargehand.terms.failure import Failure, Gap
 from chargehand.terms.plan import Task, needs
 from chargehand.tools.threads import THREADS
-from chargehand.tools.tool import ToolFailed
+from chargehand.tools.tool import CAP, ToolFailed
 
-_SHARE = 0.5  # of the window that results may take before they are reduced first
-_ROUNDS = 4
 _LONGEST = 86400.0  # seconds; the run's own clock ends it long before
-_MANNER = {
-    "select": "Several workers tried the same. Choose the best result, say why, and give it as the answer.",
-    "vote": "Several workers tried the same. Give the result that most of them agree on, and say how many did.",
-    "reduce": "Be brief: only the essentials.",
-}
-
-
-class Writer(Struct, frozen=True):
-    """Who answers, with what.
-
-    `own` is a function that answers instead: it is given the goal, results and gaps. `shared` reads the blocks that the
-    whole team sees.
-    """
-
-    model: Model
-    prompts: Prompts
-    instructions: str
-    settings: Settings
-    own: Callable[..., object] | None = None
-    reserve: Amount = NOTHING
-    shared: Callable[[], Awaitable[Sequence[Seen]]] | None = None
+_WHOLE = 16 * CAP  # bytes of each result where all of them are to be reduced
+_MANNER = {"reduce": "Be brief: only the essentials."}
 
 
 async def answer(writer: Writer, brief: Brief, hand: Hand) -> Done:
     """The answer of a run. Every gap is named in it, whoever wrote it."""
     nonce = secrets.token_hex(8)
-    given = told(brief, nonce, by_id(brief.tasks))
+    given = told(brief, nonce, by_id(brief.tasks), _WHOLE if brief.combine == "reduce" else CAP)
     if writer.own is not None:
         return Done(await _own(writer.own, brief, given), NOTHING)
     if brief.combine == "forward":
-        return Done(with_gaps(_forwarded(given.inputs, brief.tasks), brief.gaps), NOTHING)
-    used: list[Amount | None] = []
-    text = await _reduced(writer, brief, given, hand, used)
-    text = "\n\n".join((text, *(gap_text(gap, nonce) for gap in brief.gaps)))
-    blocks = () if writer.shared is None else await writer.shared()
-    text = material(blocks, (), nonce, shortened(blocks, writer.model.card.window // 4)) + text
-    request = _request(writer, brief, (*given.inputs, *_missing(brief)), text, instructions(blocks))
-    hand.prompt(writer.model.card.handle, request.messages)
-    reply = await ask(writer.model, request, hand.say if hand.heard else None)
-    used.append(spent(reply, writer.reserve))
-    return Done(with_gaps(reply.text.strip(), brief.gaps), _sum(used))
+        text = "\n\n".join(shown(one) for one in _last(given.inputs, brief.tasks))
+        return Done(with_gaps(text, brief.gaps), NOTHING)
+    bill = Bill()
+    try:
+        if brief.combine in ("select", "vote") and given.inputs:
+            text = await _chosen(writer, bill, brief, given, hand)
+        else:
+            text = await _written(writer, bill, brief, given, hand, nonce)
+    except WorkFailed as error:  # what the calls before it cost is not lost with it
+        raise WorkFailed(error.failure, bill.total(), error.findings) from error
+    return Done(text, bill.total())
 
 
 async def _own(function: Callable[..., object], brief: Brief, given: Told) -> object:
@@ -83,12 +60,40 @@ async def _own(function: Callable[..., object], brief: Brief, given: Told) -> ob
     return await found if inspect.isawaitable(found) else found
 
 
-def _forwarded(results: Sequence[Given], tasks: Sequence[Task]) -> str:
-    """The results nobody else works from, as they are."""
+def _last(results: Sequence[Given], tasks: Sequence[Task]) -> list[Given]:
+    """The results nobody else works from."""
     done = {one.task for one in results}
     read = {name for task in tasks if task.id in done for name, _ in needs(task)}
-    last = [one for one in results if one.task not in read] or list(results)
-    return "\n\n".join(shown(one) for one in last)
+    return [one for one in results if one.task not in read] or list(results)
+
+
+async def _chosen(writer: Writer, bill: Bill, brief: Brief, given: Told, hand: Hand) -> str:
+    from chargehand.agents.choosing import select, vote  # noqa: PLC0415 - a team pays only for the way it answers
+
+    choose = select if brief.combine == "select" else vote
+    text = await choose(writer, bill, hand, brief.goal, _last(given.inputs, brief.tasks))
+    return with_gaps(text, brief.gaps)
+
+
+async def _written(writer: Writer, bill: Bill, brief: Brief, given: Told, hand: Hand, nonce: str) -> str:
+    """What a model writes from the results, and below it what has to be said about that."""
+    from chargehand.agents.checking import remarks, rulings  # noqa: PLC0415 - as above
+    from chargehand.agents.judging import contradicted  # noqa: PLC0415 - as above
+    from chargehand.agents.reducing import reduced  # noqa: PLC0415 - as above
+
+    settled = await rulings(writer, bill, brief, given.inputs, hand)
+    text = await reduced(writer, bill, hand, brief.goal, given.text)
+    ruled = [wrap(nonce, "judge", contradicted(settled))] if settled else []
+    text = "\n\n".join((text, *(gap_text(gap, nonce) for gap in brief.gaps), *ruled))
+    blocks = () if writer.shared is None else await writer.shared()
+    text = material(blocks, (), nonce, shortened(blocks, writer.model.card.window // 4)) + text
+    request = _request(writer, brief, (*given.inputs, *_missing(brief)), text, instructions(blocks))
+    hand.prompt(writer.model.card.handle, request.messages)
+    reply = await bill.ask(writer, request, hand.say if hand.heard else None)
+    written = reply.text.strip()
+    known = [brief.goal, writer.instructions, *(one.text for one in blocks), *(gap.message for gap in brief.gaps)]
+    said = remarks(written, brief, given.inputs, known, settled, hand)
+    return "\n\n".join((with_gaps(written, brief.gaps), *said))
 
 
 def _missing(brief: Brief) -> list[Given]:
@@ -104,35 +109,6 @@ def _request(writer: Writer, brief: Brief, results: Sequence[Given], text: str, 
     system = writer.prompts.text("answer", instructions=writer.instructions, manner=manner) + more
     user = f"Request: {brief.goal}\n\n{text}".strip()
     return Request((Message("system", system), Message("user", user)), settings=writer.settings, subject=subject)
-
-
-async def _reduced(writer: Writer, brief: Brief, given: Told, hand: Hand, used: list[Amount | None]) -> str:
-    """The results as text that fits: piece by piece shortened, and again, while it does not."""
-    text, room = given.text, int(writer.model.card.window * _SHARE)
-    for _ in range(_ROUNDS):
-        if tokens(text) <= room:
-            break
-        hand.note(f"the results take {tokens(text)} tokens, {room} fit: they are reduced first")
-        size = room * 3
-        pieces = [text[at : at + size] for at in range(0, len(text), size)]
-        short: list[str] = []
-        for piece in pieces:
-            messages = (
-                Message("system", writer.prompts.text("reduce")),
-                Message("user", f"Request: {brief.goal}\n\n{piece}"),
-            )
-            reply = await ask(writer.model, Request(messages, settings=writer.settings))
-            used.append(spent(reply, writer.reserve))
-            short.append(reply.text.strip())
-        text = "\n\n".join(short)
-    return text
-
-
-def _sum(used: Sequence[Amount | None]) -> Amount | None:
-    if any(one is None for one in used):
-        return None
-    known = cast("Sequence[Amount]", used)
-    return Amount(sum(one.tokens for one in known), sum(one.micros for one in known), sum(one.calls for one in known))
 
 
 def with_gaps(text: str, gaps: Sequence[Gap]) -> str:

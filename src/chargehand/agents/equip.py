@@ -10,11 +10,13 @@ from msgspec import Raw, Struct
 from chargehand.agents.mail import Post
 from chargehand.agents.recall import Desk
 from chargehand.agents.shape import Shape
+from chargehand.agents.subteam import Team
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
 from chargehand.models.messages import ToolSpec
 from chargehand.models.model import Model
 from chargehand.models.subject import Skill, WorkerCard
+from chargehand.terms.budget import NOTHING
 from chargehand.terms.plan import digest
 from chargehand.terms.roster import Agent
 from chargehand.tools.remember import described
@@ -108,14 +110,31 @@ def equip(
     if worker.steps < 1:
         raise Invalid(f"{owner} may make {worker.steps} steps; give it at least one")
     shape = None if worker.output is None else Shape(worker.output)
-    card = WorkerCard(worker.name, worker.does, tuple(worker.tags), skills(tools))
+    if worker.team is not None:
+        _check_team(owner, worker)
+    phrases, examples = tuple(worker.skills), tuple(worker.examples)
+    card = WorkerCard(worker.name, worker.does, tuple(worker.tags), skills(tools), phrases, examples)
     specs = (*(one.spec for one in tools.values()), GIVE_UP)
     window = min((model.card.window for model in models), default=0)
     return Equipped(worker, tools, specs, tuple(models), shape, card, tuple(tools), window, desk)
 
 
+def _check_team(owner: str, worker: Worker) -> None:
+    """Raise Invalid for a worker that is a team and has something of its own to work with."""
+    own = {
+        "tools": worker.tools, "rules": worker.rules, "a model": worker.model, "a prompt": worker.prompt,
+        "fallback models": worker.fallback_models, "an output": worker.output is not None, "blocks": worker.blocks,
+        "archives": worker.archives, "earlier tasks": worker.remembers,
+    }  # fmt: skip
+    for what, given in own.items():
+        if given:
+            raise Invalid(f"{owner} is a team and has {what} of its own; give that to those who are in the team")
+
+
 def listed(worker: Worker, model: str) -> Agent:
     """A worker as the scheduler sees it. `spec` changes when anything does that its results depend on."""
+    if worker.team is not None:
+        return _team_listed(worker, worker.team)
     tools = toolset(f"worker {worker.name!r}", worker.tools)
     says = [worker.prompt, model, *(f"{one.name}{one.spec.description}{one.effect}" for one in tools.values())]
     output = "" if worker.output is None else msgspec.json.encode(Shape(worker.output).schema).decode()
@@ -123,4 +142,17 @@ def listed(worker: Worker, model: str) -> Agent:
     return Agent(
         worker.name, worker.does, tuple(worker.tags), tuple(tools), model, tuple(worker.fallbacks), worker.capacity,
         worker.estimate, pace, worker.timeout, digest(*says, output),
+    )  # fmt: skip
+
+
+def _team_listed(worker: Worker, team: Team) -> Agent:
+    """A team has no model of its own: a line that is dead for it says nothing about anybody else's.
+
+    What it may use is reserved by its only step: an attempt that is taken up after a crash has been charged already.
+    """
+    slowest = max((one.seconds for one in team.roster.agents), default=_PACE)
+    pace = worker.seconds if worker.seconds is not None else 3 * slowest  # it plans, works and answers
+    return Agent(
+        worker.name, worker.does, tuple(worker.tags), (), "", tuple(worker.fallbacks), worker.capacity, NOTHING,
+        pace, worker.timeout, digest(team.name, msgspec.json.encode(team.roster).decode()),
     )  # fmt: skip

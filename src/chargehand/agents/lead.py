@@ -14,6 +14,7 @@ from chargehand.agents.planform import PlanStream, read, schema
 from chargehand.agents.prompts import Prompts
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid, PlanInvalid, Refused
+from chargehand.memory.embedding import Embedding
 from chargehand.models.envelope import wrap
 from chargehand.models.messages import Message, Reply, Request, Settings
 from chargehand.models.model import Hear, Model, ModelFailed
@@ -26,7 +27,7 @@ _LONGEST_TASK = 4000
 
 
 class Lead(Struct):
-    """Who plans, with what, for whom. `shared` reads the blocks that the whole team sees."""
+    """Who plans, with what, for whom. `shared` reads the blocks all see; with an `embedding` routes go by meaning."""
 
     model: Model
     prompts: Prompts
@@ -40,6 +41,7 @@ class Lead(Struct):
     reserve: Amount = NOTHING
     told: Message | None = None
     shared: Callable[[], Awaitable[Sequence[Seen]]] | None = None
+    embedding: Embedding | None = None
 
     def system(self) -> Message:
         """What the planner is told about its team: the same message each time."""

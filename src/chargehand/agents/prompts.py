@@ -7,7 +7,21 @@ from importlib.resources import files
 
 from chargehand.errors import Invalid
 
-NAMES = ("plan", "work", "task", "refine", "answer", "make", "reduce", "summary")
+NAMES = (
+    "plan",
+    "work",
+    "task",
+    "refine",
+    "answer",
+    "make",
+    "reduce",
+    "summary",
+    "speak",
+    "ledger",
+    "split",
+    "judge",
+    "route",
+)
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 _GAP = re.compile(r"\n{3,}")
 

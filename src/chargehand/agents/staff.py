@@ -7,16 +7,20 @@ import msgspec
 from msgspec import Struct, structs
 
 from chargehand.agents import lead as leading
+from chargehand.agents import planners
 from chargehand.agents.answering import Writer, answer
 from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
 from chargehand.agents.equip import Equipped, equip, skills, toolset
 from chargehand.agents.factory import Factory
+from chargehand.agents.handover import inherited
 from chargehand.agents.history import tokens
 from chargehand.agents.lead import Lead
 from chargehand.agents.loop import Kit, work
 from chargehand.agents.mail import Carrier, Post
 from chargehand.agents.money import check_price
 from chargehand.agents.shape import find_json
+from chargehand.agents.subteam import Foreman, Subteam, aware, bare
+from chargehand.agents.ways import Way, Whole
 from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
@@ -27,6 +31,8 @@ from chargehand.terms.budget import Amount
 from chargehand.terms.failure import Failure
 
 _LONGEST_PERSONA = 2000
+_WHOLE = Whole()
+_NO_TEAMS: Mapping[str, Subteam] = {}
 
 
 class Staff:
@@ -40,6 +46,9 @@ class Staff:
         kit: Kit,
         workshop: "Workshop | None" = None,
         post: Post | None = None,
+        *,
+        way: Way = _WHOLE,
+        teams: Mapping[str, Subteam] = _NO_TEAMS,
     ) -> None:
         self._workers = workers
         self._lead = lead
@@ -47,16 +56,35 @@ class Staff:
         self._kit = kit
         self._workshop = workshop
         self._post = post
+        self._way = way
+        self._teams = teams
 
     def bind(self, carrier: Carrier) -> None:
         """From now on this one carries what workers send each other in its runs."""
         if self._post is not None:
             self._post.bind(carrier)
 
+    @property
+    def leads(self) -> bool:
+        """Whether there are teams among the workers."""
+        return bool(self._teams)
+
+    def entrust(self, foreman: Foreman) -> None:
+        """From now on this one drives the runs of those teams, for its own runs."""
+        for team in self._teams.values():
+            team.bind(foreman)
+
     def plan(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Proposal]:
-        return leading.plan(self._lead, brief, hand)
+        return planners.plan(self._way, self._lead, self._read(self._lead.model, brief), hand)
+
+    def _read(self, model: Model, brief: Brief) -> Brief:
+        return bare(brief) if model.card.handle == "offline" else brief
 
     def attempt(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
+        brief = aware(brief)
+        team = self._teams.get(brief.worker)
+        if team is not None:
+            return team.attempt(brief, hand)
         equipped = self._workers.get(brief.worker)
         return self._made(brief, hand) if equipped is None else work(equipped, self._kit, brief, hand)
 
@@ -65,7 +93,7 @@ class Staff:
         if self._workshop is not None and brief.worker == self._workshop.factory.name:
             equipped = await self._workshop.make(brief, hand, self._kit)
         if equipped is None:
-            known = ", ".join(self._workers) or "nobody"
+            known = ", ".join((*self._workers, *self._teams)) or "nobody"
             raise WorkFailed(
                 Failure("logic", f"there is no worker {brief.worker!r}; there are {known}", permanent=True)
             )
@@ -75,7 +103,8 @@ class Staff:
         return leading.refine(self._lead, brief, hand)
 
     def answer(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
-        return answer(self._writer, brief, hand)
+        brief = self._read(self._writer.model, brief)
+        return answer(self._writer, inherited(brief) if self._teams else brief, hand)
 
     def check_prices(self, floor: Amount) -> None:
         """Raise Invalid unless it is known what every model costs, or what those who use it are taken to cost."""

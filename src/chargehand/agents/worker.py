@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 
+from chargehand.agents.subteam import Team
 from chargehand.memory.blocks import Access, Grant
 from chargehand.models.messages import Settings
 from chargehand.models.model import Model
@@ -23,7 +24,8 @@ class Worker(Struct, frozen=True):
     of how long a task takes, for the forecast; left out, the model's usual pace counts. `blocks` says what it may do
     with the team's blocks, where that is not what everybody may; `archives` names those it may use, or says
     how it may use each of them (left out: all, as they are shared). One who `remembers` has its earlier tasks before
-    its eyes, across runs.
+    its eyes, across runs. `skills` are what it can do, in a few words each, and `examples` requests that were its:
+    a router compares new requests with both. One that is a `team` has that team do its tasks (`Supervisor.as_worker`).
     """
 
     name: str
@@ -45,3 +47,6 @@ class Worker(Struct, frozen=True):
     blocks: Mapping[str, Access | Grant] = field(default_factory=dict[str, "Access | Grant"])
     archives: Sequence[str] | Mapping[str, Access] | None = None
     remembers: bool = False
+    skills: Sequence[str] = ()
+    examples: Sequence[str] = ()
+    team: Team | None = None

@@ -16,13 +16,20 @@ _WORDS: dict[State, tuple[str, Tone]] = {"good": ("ok", "good"), "missing": ("--
 
 def add_doctor(parser: ArgumentParser) -> None:
     parser.add_argument("--team", metavar="PATH", help="a team file or its folder (default: the nearest one upwards)")
+    parser.add_argument("--workers", action="store_true", help="how workers, tools and models did in the latest runs")
+    words = f"the SQLite file (default {USUAL_JOURNAL})"
+    parser.add_argument("--journal", metavar="PATH", type=Path, default=Path(USUAL_JOURNAL), help=words)
     parser.add_argument("--json", action="store_true", help="one JSON document")
 
 
 def doctor(options: Namespace) -> int:
     """0 when everything that is needed is there, 1 when something is not."""
+    if options.workers:
+        from chargehand.cli.doctor_workers import doctor_workers  # noqa: PLC0415 - only this needs the runtime
+
+        return doctor_workers(options)
     console = Console(sys.stdout)
-    lines = look(Path(USUAL_JOURNAL), time.time(), options.team, Path(USUAL_MEMORY))
+    lines = look(options.journal, time.time(), options.team, Path(USUAL_MEMORY))
     well = not any(line.state == "bad" for line in lines)
     if options.json:
         console.line(clean_json(msgspec.json.encode({"ok": well, "lines": lines}).decode()))

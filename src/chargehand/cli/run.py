@@ -42,10 +42,11 @@ def run(options: Namespace) -> int:
     advice = Advice(name, options.journal, words, ("run", "--reuse", name, *words))
     stage = Stage(options, advice, team=team.name, notice=team.notice)
 
-    async def act(driver: Driver, _journal: SqliteJournal) -> Outcome:
+    async def act(driver: Driver, journal: SqliteJournal) -> Outcome:
         if options.reuse:
             return await driver.fork(options.reuse, name, request, wait_for_input=stage.asks)
-        return await driver.start(name, request, wait_for_input=stage.asks)
+        also = await team.offered(journal, request)
+        return await driver.start(name, request, also=also, wait_for_input=stage.asks)
 
     return stage.carry(act, team.crew)
 

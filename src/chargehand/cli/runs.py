@@ -3,7 +3,7 @@
 import shlex
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from chargehand.cli.tale import Tale
 from chargehand.errors import Invalid
 from chargehand.runtime.trace import trace
 from chargehand.stores.reader import Found, read_run, read_runs
+from chargehand.terms.events import Entry
 
 
 def runs(options: Namespace) -> int:
@@ -75,9 +76,21 @@ def _show(options: Namespace) -> int:
     tale = Tale(console, console, jsonl=False)
     tale.hear(options.name, entries)
     tale.close()
+    _audit(console, options.name, entries)
     if tale.state.ended is None:
         console.line(f"go on, if nobody drives it: chargehand resume {clean(shlex.quote(options.name))}")
     return 0
+
+
+def _audit(console: Console, name: str, entries: Sequence[Entry]) -> None:
+    """What went wrong in ways that crews are known for, where anything did."""
+    from chargehand.runtime.audit import audit  # noqa: PLC0415 - only this needs it
+
+    found = audit(name, entries)
+    for one in found:
+        where = f"{clean(one.task)}: " if one.task else ""
+        done = " (prevented)" if one.prevented else ""
+        console.line(f"audit: MAST {one.mode}{done}: {where}{clean(one.message)}", "plain" if one.prevented else "warn")
 
 
 # --- export

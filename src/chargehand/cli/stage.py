@@ -15,7 +15,7 @@ from chargehand.agents.crew import Crew
 from chargehand.cli.advice import Advice, advise, warn
 from chargehand.cli.asking import Asker, may_ask
 from chargehand.cli.carry import Act, Beside, carry
-from chargehand.cli.console import Console, clean, clean_json
+from chargehand.cli.console import Console, clean, clean_json, clean_lines
 from chargehand.cli.document import document
 from chargehand.cli.exhibits import save
 from chargehand.cli.phrases import gap
@@ -25,6 +25,7 @@ from chargehand.cli.tale import ending
 from chargehand.cli.verbs import exit_code
 from chargehand.errors import Invalid
 from chargehand.runtime.driver import outcome
+from chargehand.runtime.plain_answer import plain_answer
 from chargehand.runtime.trace import trace
 from chargehand.runtime.traced import Trace
 from chargehand.stores.reader import read_run
@@ -99,7 +100,11 @@ class Stage:
     def _close(self) -> None:
         """Everything after the run is read off its journal."""
         self._seats.close()
-        found = trace(self._advice.run, read_run(self._advice.journal, self._advice.run))
+        entries = read_run(self._advice.journal, self._advice.run)
+        found, words = trace(self._advice.run, entries), plain_answer(entries)
+        if words:  # no answer was written: what there is takes its place
+            apart = found.ending == "failed" or self._given.get("json") or self._given.get("jsonl")
+            (self.console if apart else self._seats.data).markdown(clean_lines(words))
         saved = self._saved(found)
         for path in saved:
             self.console.line(f"saved: {clean(str(path))}")
@@ -116,6 +121,7 @@ class Stage:
         if self._given.get("json"):
             team, notice = self._about
             told = document(found, self.tale.state, team=team, notice=notice, saved=saved)
+            told["answer"] = words or told["answer"]
             asked = self.tale.state.input if self.tale.state.ended is None else None
             more: dict[str, object] = {"resume": self._advice.resume()} if self.tale.state.ended is None else {}
             more |= {"question": asked} if asked is not None else {}

@@ -87,6 +87,8 @@ def _worker(parts: Parts, name: str, written: WorkerShape | str) -> Worker:
         seconds=Worker("").seconds if shape.estimate.wall is None else float(shape.estimate.wall),
         estimate=amount(shape.estimate),
         settings=_settings(parts, shape),
+        skills=shape.skills,
+        examples=shape.examples,
         blocks=own.blocks,
         archives=archives_of(parts, name),
         remembers=shape.remembers,

@@ -3,11 +3,13 @@
 from pathlib import Path
 
 from chargehand.agents.prompts import Prompts
+from chargehand.agents.ways import Way
 from chargehand.config.environment import lookup_beside
 from chargehand.config.findings import refuse
 from chargehand.config.gather import read_parts
 from chargehand.config.parts import Parts
 from chargehand.config.shapes import BudgetShape, DefaultsShape, SupervisorShape
+from chargehand.config.ways import make_way
 from chargehand.models.messages import Settings
 from chargehand.team import Supervisor
 from chargehand.terms.budget import Budget
@@ -41,12 +43,13 @@ def lead(parts: Parts) -> Supervisor | None:
     shape = parts.team.supervisor
     instructions = parts.prose(("supervisor", "instructions"), shape.instructions)
     prompts = _prompts(parts, shape)
+    way = make_way(parts, shape.way)
     if any(finding.grave for finding in parts.findings):
         return None
-    return parts.made((), lambda: _supervisor(parts, instructions, prompts), None)
+    return parts.made((), lambda: _supervisor(parts, instructions, prompts, way), None)
 
 
-def _supervisor(parts: Parts, instructions: str, prompts: dict[str, str]) -> Supervisor:
+def _supervisor(parts: Parts, instructions: str, prompts: dict[str, str], way: Way) -> Supervisor:
     team, shape, usual = parts.team, parts.team.supervisor, parts.team.defaults
     wall = team.budget.wall
     return Supervisor(
@@ -68,6 +71,8 @@ def _supervisor(parts: Parts, instructions: str, prompts: dict[str, str]) -> Sup
         examples=team.examples,
         lookup=lookup_beside(parts.source.file.resolve().parent),
         memory=parts.memory,
+        way=way,
+        cache=None if team.cache is None else float(team.cache),
     )
 
 

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct, field
 
 from chargehand.config.memory_shapes import MemoryShape
 from chargehand.config.scalars import Dollars, Duration, Size, Span, dollars, duration, size, span
+from chargehand.config.way_shapes import WayName, WayShape
 from chargehand.terms.plan import Combine
 
 Text: TypeAlias = str
@@ -57,7 +58,13 @@ class PromptsShape(Struct, frozen=True, forbid_unknown_fields=True):
     refine: Prose = ""
     answer: Prose = ""
     reduce: Prose = ""
+    judge: Prose = ""
     make: Prose = ""
+    summary: Prose = ""
+    route: Prose = ""
+    ledger: Prose = ""
+    speak: Prose = ""
+    split: Prose = ""
 
 
 class SupervisorShape(Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,6 +76,7 @@ class SupervisorShape(Struct, frozen=True, forbid_unknown_fields=True):
     stream_plan: bool = False
     review: bool = False
     refine: bool = True
+    way: WayShape | WayName = "plan"
     plan: PlanShape = PlanShape()
     prompts: PromptsShape = PromptsShape()
 
@@ -136,6 +144,8 @@ class WorkerShape(Struct, frozen=True, forbid_unknown_fields=True):
     temperature: Warmth | None = None
     max_tokens: Size | None = None
     remembers: bool = False
+    skills: tuple[Text, ...] = ()
+    examples: tuple[Text, ...] = ()
 
 
 class FetchShape(Struct, frozen=True, forbid_unknown_fields=True):
@@ -185,6 +195,7 @@ class TeamShape(Struct, frozen=True, forbid_unknown_fields=True):
     examples: tuple[Text, ...] = ()
     defaults: DefaultsShape = DefaultsShape()
     budget: BudgetShape = BudgetShape()
+    cache: Duration | None = None
     supervisor: SupervisorShape = SupervisorShape()
     workers: dict[str, WorkerShape | Text] = field(default_factory=dict[str, WorkerShape | Text])
     tools: dict[str, ToolShape | Text] = field(default_factory=dict[str, ToolShape | Text])

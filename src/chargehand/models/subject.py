@@ -1,6 +1,6 @@
 """What a request is about, as plain data. The offline model works from this; others read the messages made from it."""
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Raw, Struct
 
@@ -17,12 +17,14 @@ class Skill(Struct, frozen=True):
 
 
 class WorkerCard(Struct, frozen=True):
-    """A worker as a planner sees it."""
+    """A worker as a planner sees it. `phrases` are what it can do in a few words each, `examples` requests it had."""
 
     name: str
     does: str
     tags: tuple[str, ...] = ()
     skills: tuple[Skill, ...] = ()
+    phrases: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
 
 
 class Given(Struct, frozen=True):
@@ -111,4 +113,56 @@ class Making(Struct, frozen=True, tag="making"):
     skills: tuple[Skill, ...]
 
 
-Subject: TypeAlias = Planning | Working | Refining | Answering | Making
+class Routing(Struct, frozen=True, tag="routing"):
+    """Who of these should do this? The reply is JSON: primary, secondary (or null), reason, confidence from 0 to 1."""
+
+    goal: str
+    workers: tuple[WorkerCard, ...]
+
+
+class Ledger(Struct, frozen=True, tag="ledger"):
+    """Where does this stand? The reply is JSON: done, looping, progress, next (a worker), instruction, why.
+
+    `done` with no `next` ends it. `results` and `gaps` are what came of the `tasks` so far.
+    """
+
+    goal: str
+    workers: tuple[WorkerCard, ...]
+    tasks: tuple[Planned, ...] = ()
+    results: tuple[Given, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+
+class Speaking(Struct, frozen=True, tag="speaking"):
+    """Who speaks next? The reply is JSON: next (a worker, not `last`), why."""
+
+    goal: str
+    workers: tuple[WorkerCard, ...]
+    said: tuple[Given, ...] = ()
+    last: str = ""
+
+
+class Splitting(Struct, frozen=True, tag="splitting"):
+    """Is this too big for one worker? The reply is JSON: simple; or subtasks, each with instruction and worker."""
+
+    instruction: str
+    workers: tuple[WorkerCard, ...]
+    most: int
+
+
+class Judging(Struct, frozen=True, tag="judging"):
+    """Which of these results holds? The reply is JSON: why, winner (a task id), and what the `manner` asks for besides.
+
+    On a contradiction, where `claims` are what each says, also ruling, and the winner may be null. In a vote, also
+    agree: the ids of all that say what the winner says.
+    """
+
+    goal: str
+    claims: tuple[str, ...] = ()
+    results: tuple[Given, ...] = ()
+    manner: Literal["contradiction", "select", "vote"] = "contradiction"
+
+
+Subject: TypeAlias = (
+    Planning | Working | Refining | Answering | Making | Routing | Ledger | Speaking | Splitting | Judging
+)

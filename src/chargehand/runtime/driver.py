@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct, structs
 
@@ -82,6 +83,16 @@ def checked(request: ev.RunRequested, now: float) -> ev.RunRequested:
     return structs.replace(request, deadline=deadline, plan=plan, warnings=linted.warnings)
 
 
+@runtime_checkable
+class _Leads(Protocol):
+    """A crew that may have teams among its workers: it is told who drives their runs."""
+
+    @property
+    def leads(self) -> bool: ...
+
+    def entrust(self, foreman: Any) -> None: ...
+
+
 class Driver:
     """Runs of one process on one journal.
 
@@ -101,6 +112,7 @@ class Driver:
     ) -> None:
         self._journal = journal
         self._crew = crew
+        self._clocks = (wall, ticks)
         self._steady: Callable[[float], Clock] = lambda least: steady(wall, ticks, least=least)
         self._heard = (listener, whisper)
         self._under_way: dict[str, Drive] = {}
@@ -110,6 +122,15 @@ class Driver:
 
             self._messenger = Messenger(self)  # kept here: a crew does not keep who carries for it alive
             crew.bind(self._messenger)
+        if isinstance(crew, _Leads) and crew.leads:
+            from chargehand.runtime.subteams import Nesting  # noqa: PLC0415 - only who leads teams needs it
+
+            self._nesting = Nesting(self)
+            crew.entrust(self._nesting)
+
+    def beneath(self, crew: Crew) -> "Driver":
+        """A driver for runs of another crew, on the same journal and by the same clocks, which nobody hears."""
+        return Driver(self._journal, crew, wall=self._clocks[0], ticks=self._clocks[1])
 
     @property
     def journal(self) -> Journal:

@@ -9,7 +9,9 @@ from chargehand.stores.journal import Journal
 from chargehand.terms import events as ev
 
 
-async def follow(journal: Journal, crew: Crew, run: str, request: ev.RunRequested) -> AsyncGenerator[ev.Entry]:
+async def follow(
+    journal: Journal, crew: Crew, run: str, request: ev.RunRequested, also: Sequence[ev.Event] = ()
+) -> AsyncGenerator[ev.Entry]:
     """Start a run and yield its entries once they are written, until it has ended or waits for a person.
 
     Whoever leaves early stops it; it can be resumed. What the driver raises is raised after the last entry.
@@ -19,7 +21,8 @@ async def follow(journal: Journal, crew: Crew, run: str, request: ev.RunRequeste
 
     async def drive() -> None:
         try:
-            await Driver(journal, crew, listener=lambda _run, entries: line.put_nowait(entries)).start(run, request)
+            driver = Driver(journal, crew, listener=lambda _run, entries: line.put_nowait(entries))
+            await driver.start(run, request, also=also)
         except Exception as error:  # noqa: BLE001 - raised below: from a group it would cancel whoever reads
             trouble.append(error)
         finally:

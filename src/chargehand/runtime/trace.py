@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Raw
 
+from chargehand.agents.subteam import STEP, run_name
 from chargehand.core.fold import begin, fold
 from chargehand.core.state import Progress, RunState
 from chargehand.core.view import gaps
@@ -159,6 +160,9 @@ class _Tracer:
         if isinstance(found, AttemptTrace):
             arguments = self._asked_for(event)
             found.steps.append(StepTrace(event.step, event.name, event.effect, at, arguments=arguments))
+            if event.name.startswith(STEP):
+                key = f"{self._trace.run}/{event.task}/{event.attempt}/{event.step}"
+                found.nested.append(run_name(key, event.request))
 
     def _asked_for(self, event: ev.StepStarted) -> object:
         """With what a tool is called: a model said so in the step before."""

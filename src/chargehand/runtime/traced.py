@@ -32,7 +32,7 @@ class StepTrace(Struct, omit_defaults=True):
 
 
 class AttemptTrace(Struct, omit_defaults=True):
-    """`ending` is one of: under way, succeeded, failed, stopped."""
+    """`ending` is one of: under way, succeeded, failed, stopped. `nested` are the runs of teams that do its work."""
 
     attempt: int
     worker: str
@@ -44,6 +44,7 @@ class AttemptTrace(Struct, omit_defaults=True):
     prompts: list[Prompt] = []
     steps: list[StepTrace] = []
     used: Amount = NOTHING
+    nested: list[str] = []
 
 
 class DutyTrace(Struct, omit_defaults=True):

@@ -8,7 +8,19 @@ import msgspec
 from chargehand.models.messages import Message, Reply, Request, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.offline.matching import Embedder
-from chargehand.models.subject import Answering, Making, Planning, Refining, WorkerCard, Working
+from chargehand.models.subject import (
+    Answering,
+    Judging,
+    Ledger,
+    Making,
+    Planning,
+    Refining,
+    Routing,
+    Speaking,
+    Splitting,
+    WorkerCard,
+    Working,
+)
 from chargehand.terms.events import Failure
 
 NOTICE = (
@@ -75,10 +87,37 @@ class OfflineModel:
                 from chargehand.models.offline.making import make  # noqa: PLC0415 - seldom needed
 
                 return Reply(make(subject))
+            case Routing() | Speaking() | Ledger() | Splitting() as subject:
+                return Reply(_led(subject, self._matcher()))
+            case Judging() as subject:
+                from chargehand.models.offline.judging import judge  # noqa: PLC0415 - seldom needed
+
+                return Reply(judge(subject))
             case Working() as subject:
                 return _worked(subject, request)
             case None:
                 return _worked(_guessed(request), request)
+
+
+def _led(subject: Routing | Speaking | Ledger | Splitting, embedder: Embedder | None) -> str:
+    """What the ways of leading other than by a whole plan ask for."""
+    match subject:
+        case Routing():
+            from chargehand.models.offline.routing import choose  # noqa: PLC0415 - few teams are routed
+
+            return choose(subject, embedder)
+        case Speaking():
+            from chargehand.models.offline.speaking import speak  # noqa: PLC0415 - few teams talk
+
+            return speak(subject, embedder)
+        case Ledger():
+            from chargehand.models.offline.ledger import stand  # noqa: PLC0415 - few teams are led step by step
+
+            return stand(subject, embedder)
+        case Splitting():
+            from chargehand.models.offline.splitting import split  # noqa: PLC0415 - few teams split
+
+            return split(subject, embedder)
 
 
 def _worked(subject: Working, request: Request) -> Reply:

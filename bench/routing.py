@@ -1,0 +1,209 @@
+"""`python -m bench.routing --data FOLDER`: who should do it? CLINC150's intents and domains as workers.
+
+The data is public: GitHub `clinc/oos-eval`, `data/data_full.json` and `data/domains.json` (Larson et al., EMNLP-IJCNLP
+2019, CC BY 3.0), in the folder as `clinc150_data_full.json` and `clinc150_domains.json`. Everything was tuned on its
+validation part; the test part is only measured. Each text is embedded once, in memory.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from statistics import mean, median
+
+import msgspec
+import numpy
+from msgspec import Struct
+
+from bench.routing_rivals import published, rivals
+from bench.routing_score import Judged, accuracy, caught, ranked
+from bench.table import Row, Target, rendered
+from chargehand.agents.routers.learning import build, texts
+from chargehand.agents.routers.space import Space, matrix
+from chargehand.agents.routers.texts import Said
+from chargehand.agents.routers.words import Lexicon
+from chargehand.models.embeddings import LocalEmbedding
+from chargehand.models.local.pull import pull
+from chargehand.models.subject import WorkerCard
+
+DRAWS, SAMPLE = 3, 500
+Pair = tuple[str, str]
+
+
+class Data(Struct, frozen=True):
+    """Requests and whose they are."""
+
+    train: list[Pair]
+    val: list[Pair]
+    test: list[Pair]
+    oos_val: list[Pair]
+    oos_test: list[Pair]
+    oos_train: list[Pair] = []
+
+
+class Bench:
+    """The data, and vectors of every text that was asked for so far."""
+
+    def __init__(self, folder: Path, models: Path) -> None:
+        self.data = msgspec.json.decode((folder / "clinc150_data_full.json").read_bytes(), type=Data)
+        raw = (folder / "clinc150_domains.json").read_bytes()
+        self.domains = msgspec.json.decode(raw, type=dict[str, list[str]])
+        self.intents = sorted({name for _, name in self.data.train})
+        self.embedding = LocalEmbedding(models)
+        self._known: dict[str, bytes] = {}
+
+    async def vectors(self, wanted: Sequence[str]) -> list[bytes]:
+        if missing := [one for one in dict.fromkeys(wanted) if one not in self._known]:
+            self._known.update(zip(missing, await self.embedding.embed(missing), strict=True))
+        return [self._known[one] for one in wanted]
+
+    async def learnt(self, said: Sequence[Said]) -> Space:
+        return build(said, await self.vectors(texts(said)))
+
+    async def judged(self, space: Space, owner: Mapping[str, str]) -> Judged:
+        """What a space makes of the test and, for thresholds, of the validation part."""
+        place = {name: at for at, name in enumerate(space.names)}
+
+        async def look(pairs: Sequence[Pair]) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
+            found = space.measure.measure(matrix(await self.vectors([text for text, _ in pairs])))
+            truth = numpy.array([place.get(owner.get(name, ""), -1) for _, name in pairs])
+            sure = numpy.array([space.calibration.confidence(one) for one in found.odds().tolist()])
+            return found.logits.argmax(axis=1) == truth, found.scope, sure
+
+        parts = self.data
+        right, home, sure = await look(parts.test)
+        _, usual, _ = await look(parts.val)
+        _, strange, _ = await look(parts.oos_test)
+        return Judged(right, home, usual, strange, sure)
+
+    def drawn(self, shots: int, seed: int, *, named: bool) -> list[Said]:
+        """So many examples of each intent, and with `named` its name as a phrase."""
+        chance = Random(seed)
+        found: list[Said] = []
+        for name in self.intents:
+            mine = [text for text, other in self.data.train if other == name]
+            few = chance.sample(mine, shots) if shots else []
+            found.append(Said(name, (plain(name),) if named else (), tuple(few)))
+        return found
+
+
+def plain(name: str) -> str:
+    return name.replace("_", " ")
+
+
+async def shots(bench: Bench, count: int, goal: float, *, named: bool) -> tuple[Row, list[Judged], Space]:
+    own = {name: name for name in bench.intents}
+    draws = range(1 if count in (0, 100) else DRAWS)
+    spaces = [await bench.learnt(bench.drawn(count, seed, named=named)) for seed in draws]
+    seen = [await bench.judged(space, own) for space in spaces]
+    found = [accuracy(one) for one in seen]
+    also = f"{mean(found):.2f}"
+    also += {0: ", names only", 100: ", 100 examples"}.get(count, f", draws {min(found):.2f}..{max(found):.2f}")
+    what = f"150 intents, {'full' if count == 100 else f'{count} examples' if count else 'zero-shot'}"
+    what += " and the name" if named and count else ""
+    target = Target(">=", goal) if not (named and count) else None  # the figures to reach are of examples alone
+    return Row(what, "%", (mean(found),), target=target, also=also), seen, spaces[0]
+
+
+def sure(seen: Judged) -> str:
+    """How far confidence is from how often it is right, on average over tenths."""
+    tenth = numpy.minimum((seen.sure * 10).astype(int), 9)
+    off = [
+        abs(seen.sure[tenth == at].mean() - seen.right[tenth == at].mean()) * (tenth == at).mean() for at in set(tenth)
+    ]
+    return f"{100 * sum(off):.2f}"
+
+
+async def domain_rows(bench: Bench) -> list[Row]:
+    said = [Said(name, tuple(map(plain, held)), ()) for name, held in bench.domains.items()]
+    owner = {intent: name for name, held in bench.domains.items() for intent in held}
+    seen = await bench.judged(await bench.learnt(said), owner)
+    recall, kept = caught(seen)
+    also = f"{recall:.1f} % of strangers caught, {kept:.1f} % kept"
+    return [
+        Row("10 domains, intents as phrases", "%", (accuracy(seen),), target=Target(">=", 84.2)),
+        Row("the same, out-of-scope AUROC", "%", (ranked(seen),), also=also),
+    ]
+
+
+def strangers(seen: Judged) -> list[Row]:
+    recall, kept = caught(seen)
+    return [
+        Row("out-of-scope AUROC, full", "%", (ranked(seen),), target=Target(">=", 96.6)),
+        Row(
+            "out-of-scope caught, 95 % of val. kept",
+            "%",
+            (recall,),
+            target=Target(">=", 81.0),
+            also=f"{kept:.1f} % of test kept",
+        ),
+        Row("confidence off by (ECE), full", "%", (float(sure(seen)),)),
+    ]
+
+
+def timed(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+async def speed(bench: Bench, full: Space) -> list[Row]:
+    asked = [text for text, _ in bench.data.test[:SAMPLE]]
+    vectors = await bench.vectors(asked)
+    read = [timed(lambda vector=vector: full.read(vector, 10)) for vector in vectors]
+    alone: list[float] = []
+    for text in asked[:200]:
+        began = time.perf_counter()
+        await bench.embedding.embed([text])
+        alone.append(time.perf_counter() - began)
+    return [
+        Row("one decision once embedded, p50", "us", (median(read) * 1e6,), target=Target("<=", 2000)),
+        Row("embedding one request, p50", "ms", (median(alone) * 1e3,)),
+    ]
+
+
+def worded(bench: Bench) -> list[Row]:
+    """By words alone, for those without the extra."""
+    rows: list[Row] = []
+    for count, what in ((0, "zero-shot"), (10, "10 examples and the name")):
+        said = bench.drawn(count, 0, named=True)
+        lexicon = Lexicon([WorkerCard(one.worker, "", phrases=one.phrases, examples=one.examples) for one in said])
+        hits = [lexicon.decide(text).worker == name for text, name in bench.data.test]
+        rows.append(Row(f"by words: 150 intents, {what}", "%", (100 * mean(hits),), also="no library"))
+    return rows
+
+
+async def measured(folder: Path, models: Path, *, beside: bool) -> tuple[list[Row], str]:
+    bench = Bench(folder, models)
+    zero, _, _ = await shots(bench, 0, 68.5, named=True)
+    rows = [zero]
+    for count, goal in ((5, 87.2), (10, 90.9)):
+        rows += [(await shots(bench, count, goal, named=named))[0] for named in (False, True)]
+    row, (seen,), full = await shots(bench, 100, 95.4, named=False)
+    rows += [row, (await shots(bench, 100, 95.4, named=True))[0], *await domain_rows(bench), *strangers(seen)]
+    rows += [*await speed(bench, full), *worded(bench)]
+    other = await rivals(bench) if beside else ""
+    await bench.embedding.close()
+    return rows, other
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.routing", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="a folder with the two CLINC150 files")
+    parser.add_argument("--models", type=Path, default=Path(__file__).parents[1] / ".venv" / "models")
+    parser.add_argument("--beside", action="store_true", help="semantic-router on the same vectors, if it is installed")
+    chosen = parser.parse_args()
+    pull("minilm", chosen.models)
+    rows, other = asyncio.run(measured(chosen.data, chosen.models, beside=chosen.beside))
+    print(rendered(rows))
+    print(published())
+    if other:
+        print(other)
+    return 0 if all(row.met is not False for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

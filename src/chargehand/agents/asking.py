@@ -1,0 +1,67 @@
+"""Who writes the answer, and the calls that takes: each is counted, also one that fails or is given up half-way.
+
+What is asked is not known here.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from msgspec import Struct
+
+from chargehand.agents.crew import WorkFailed
+from chargehand.agents.memory_text import Seen
+from chargehand.agents.money import failed, spent
+from chargehand.agents.prompts import Prompts
+from chargehand.models.messages import Reply, Request, Settings
+from chargehand.models.model import Hear, Model, ModelFailed
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.failure import Failure
+
+
+class Writer(Struct, frozen=True):
+    """Who answers, with what.
+
+    `own` is a function that answers instead: it is given the goal, results and gaps. `shared` reads the blocks that the
+    whole team sees.
+    """
+
+    model: Model
+    prompts: Prompts
+    instructions: str
+    settings: Settings
+    own: Callable[..., object] | None = None
+    reserve: Amount = NOTHING
+    shared: Callable[[], Awaitable[Sequence[Seen]]] | None = None
+
+
+class Bill:
+    """What the calls for one answer cost together."""
+
+    def __init__(self) -> None:
+        self._used: list[Amount | None] = []
+
+    async def ask(self, writer: Writer, request: Request, hear: Hear | None = None) -> Reply:
+        """One call; its failures are those of the whole answer, and so is a reply that says nothing."""
+        reply = await self.reply(writer, request, hear)
+        if not reply.text.strip():
+            raise WorkFailed(Failure("logic", f"{writer.model.card.handle} answered with nothing"), self.total())
+        return reply
+
+    async def reply(self, writer: Writer, request: Request, hear: Hear | None = None) -> Reply:
+        """One call, whatever comes back."""
+        at = len(self._used)
+        self._used.append(None)  # nobody knows what a call costs that is given up before it comes back
+        try:
+            reply = await writer.model.reply(request, hear)
+        except ModelFailed as error:
+            self._used[at] = failed(writer.model, error)
+            raise WorkFailed(error.failure, self.total()) from error
+        self._used[at] = spent(reply, writer.reserve)
+        return reply
+
+    def total(self) -> Amount | None:
+        """All of it; None where the cost of any call is not known."""
+        known = [one for one in self._used if one is not None]
+        if len(known) < len(self._used):
+            return None
+        tokens, micros = sum(one.tokens for one in known), sum(one.micros for one in known)
+        return Amount(tokens, micros, sum(one.calls for one in known))

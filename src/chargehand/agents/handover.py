@@ -1,0 +1,196 @@
+"""What a team hands to the one it works for: its answer, what it left out and why, or why nothing came of it.
+
+Read off the journal of its run, which others drive.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import msgspec
+from msgspec import Struct, structs
+
+from chargehand.core.owed import Brief
+from chargehand.core.state import RunState, Status
+from chargehand.core.view import gaps, results
+from chargehand.models.exhibits import Exhibit, Product
+from chargehand.terms import events as ev
+from chargehand.terms.failure import Failure, FailureKind, Gap
+from chargehand.terms.plan import NO_TASK
+from chargehand.terms.value import decode_value, encode_value
+
+_LONGEST, _MOST = 400, 20  # characters of a line, and lines
+_MOST_EXHIBITS, _LARGEST_EXHIBIT = 8, 64 * 1024
+_PASSING: tuple[FailureKind, ...] = ("network", "timeout", "resource")  # what may be over the next time
+_CITED = re.compile(r"\[([^\[\]\n]{1,200})\]")
+_LEFT_OUT = re.compile(r"(?:\A|\n\n)Not answered:(?:\n- [^\n]*)+")
+
+
+class Came(Struct, frozen=True, omit_defaults=True):
+    """How the run of a team ended, as the step that waited for it is journaled. `missing` says what it left out."""
+
+    run: str
+    ending: ev.Ending
+    answer: object = None
+    missing: tuple[str, ...] = ()
+    exhibits: tuple[Exhibit, ...] = ()
+    sources: tuple[str, ...] = ()
+    failure: Failure | None = None
+
+
+class Partly(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="partly"):
+    """A product that leaves something out, as the text says too."""
+
+    text: str
+    missing: tuple[str, ...]
+    exhibits: tuple[Exhibit, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
+def came_of(run: str, name: str, state: RunState, entries: Sequence[ev.Entry]) -> Came:
+    """What came of the run of a team that works as `name`: `state` is what its entries amount to."""
+    found = [decode_value(one.value) for one in results(state) if one.value is not None]
+    missing = _missing(state, found, name)
+    ending: ev.Ending = "needs_input" if state.ended is None else state.ended.ending
+    if ending not in ("complete", "partial"):
+        return Came(run, ending, missing=missing, failure=_failure(run, name, state, entries, missing))
+    answer = None if state.answer is None else decode_value(state.answer)
+    if answer is None:
+        answer = "\n\n".join(text(one) for one in found)
+    if isinstance(answer, str):
+        answer = _own(answer, name, state)
+    products = [one for one in map(_product, found) if one is not None]
+    sources = tuple(dict.fromkeys(source for one in products for source in one.sources))
+    return Came(run, ending, answer, missing, _exhibits(products), sources)
+
+
+def handed(came: Came) -> object:
+    """The result of an attempt whose team has an answer. What is left out stands in its text."""
+    if not came.missing and not isinstance(came.answer, str):
+        return came.answer  # whoever asked for a list or a record gets it
+    if not came.missing:
+        return Product(text(came.answer), came.exhibits, came.sources)
+    said = _LEFT_OUT.sub("", text(came.answer)).strip()  # the team says so by the ids of its own tasks
+    listed = "\n".join(f"- {one}" for one in came.missing)
+    return Partly(f"{said}\n\nNot answered:\n{listed}", came.missing, came.exhibits, came.sources)
+
+
+def inherited(brief: Brief) -> Brief:
+    """The brief with what teams left out of results they did deliver among the gaps: an answer has to name it."""
+    values = [decode_value(one.value) for one in brief.inputs if one.value is not None]
+    left = [line for value in values for line in _left_out(value)]
+    more = tuple(Gap(NO_TASK, "unserved", "team", line) for line in dict.fromkeys(left))
+    return structs.replace(brief, gaps=(*brief.gaps, *more)) if more else brief
+
+
+def text(value: object) -> str:
+    """A result in words."""
+    found = cast("Mapping[str, object]", value).get("text") if isinstance(value, dict) else value
+    return found if isinstance(found, str) else bytes(encode_value(cast("object", value))).decode()
+
+
+# --- what is missing
+
+
+def _missing(state: RunState, found: Sequence[object], name: str) -> tuple[str, ...]:
+    lines: list[str] = []
+    for gap in gaps(state) if state.ended is None else state.ended.gaps:
+        task = state.tasks.get(gap.task)
+        asked = _short(task.task.instruction.partition("\n")[0], _LONGEST // 2) + ": " if task is not None else ""
+        lines.append(f"{name}: {asked}{gap.message}")
+    lines += [f"{name}: {line}" for value in found for line in _left_out(value)]
+    if state.ended is not None and state.ended.ending == "partial" and state.answer is None and not lines:
+        lines.append(f"{name}: the answer could not be written; these are the results")
+    more = [f"{name}: and {len(lines) - _MOST} more"] if len(lines) > _MOST else []
+    return (*(_short(line, _LONGEST) for line in lines[:_MOST]), *more)
+
+
+def _left_out(value: object) -> tuple[str, ...]:
+    if not isinstance(value, dict) or cast("Mapping[str, object]", value).get("kind") != "partly":
+        return ()
+    try:
+        return msgspec.convert(value, Partly).missing
+    except msgspec.ValidationError:
+        return ()
+
+
+def _short(line: str, most: int) -> str:
+    flat = " ".join(line.split())
+    return flat if len(flat) <= most else f"{flat[: most - 1]}…"
+
+
+def _own(answer: str, name: str, state: RunState) -> str:
+    """The answer with the tasks it cites marked as this team's: whoever reads it has tasks of its own."""
+    mark = re.sub(r"\W+", "_", name)
+
+    def qualified(found: re.Match[str]) -> str:
+        ids = [one.strip() for one in found[1].split(",")]
+        return f"[{', '.join(f'{mark}_{one}' for one in ids)}]" if all(one in state.tasks for one in ids) else found[0]
+
+    return _CITED.sub(qualified, answer)
+
+
+def _product(value: object) -> Product | None:
+    try:
+        return msgspec.convert(value, Product)
+    except msgspec.ValidationError:
+        return None
+
+
+def _exhibits(products: Sequence[Product]) -> tuple[Exhibit, ...]:
+    found = [one for each in products for one in each.exhibits]
+    return tuple(one for one in found if len(msgspec.json.encode(one)) <= _LARGEST_EXHIBIT)[:_MOST_EXHIBITS]
+
+
+# --- why nothing came of it
+
+
+def _failure(
+    run: str, name: str, state: RunState, entries: Sequence[ev.Entry], missing: Sequence[str]
+) -> Failure:  # fmt: skip
+    ended = state.ended
+    if ended is None:
+        asked = "" if state.input is None else f" ({state.input.what}{': ' if state.input.text else ''}"
+        asked += _short("" if state.input is None else state.input.text, _LONGEST) + (")" if asked else "")
+        words = f"{name} waits for a person{asked}; its run {run!r} goes on when it is resumed with the answer"
+        return Failure("logic", words, permanent=True)
+    if ended.ending == "cancelled":
+        return Failure("logic", f"{name}: its run {run!r} was cancelled", permanent=True)
+    if ended.ending == "needs_input":
+        return Failure("logic", f"{name}: no person answered in time in run {run!r}", permanent=True)
+    kind, why, permanent, wait = _cause(state, entries)
+    message = f"{name}: nothing came of it ({ended.reason}). {' '.join(missing) or why}".strip()
+    if _acted(entries):  # another run would not know, and do it again
+        message, permanent = f"{message} It has had effects already, so it is not tried again.", True
+    return Failure(kind, message, retry_after=wait, permanent=permanent)
+
+
+def _cause(state: RunState, entries: Sequence[ev.Entry]) -> tuple[FailureKind, str, bool, float]:
+    """The class of what went wrong, so that it is tried again by the same rules as if a worker had failed so."""
+    reason = "" if state.ended is None else state.ended.reason
+    failed = [one.failure for one in state.tasks.values() if one.status is Status.FAILED and one.failure is not None]
+    if not state.tasks:
+        failed = [one.event.failure for one in entries if isinstance(one.event, ev.SupervisionFailed)][-1:]
+    why = " ".join(one.message for one in failed)
+    kinds = {one.kind for one in failed}
+    permanent = bool(failed) and all(one.permanent for one in failed)
+    wait = max((one.retry_after for one in failed), default=0.0)
+    if "uncertain" in kinds:
+        return "uncertain", why, permanent, wait
+    if reason == "budget":
+        return "budget", why or "the money it was given was too little", permanent, wait
+    if reason == "deadline":
+        return "timeout", why or "its time ran out", permanent, wait
+    passing: list[FailureKind] = [one for one in _PASSING if one in kinds]
+    kind: FailureKind = passing[0] if passing and len(passing) == len(kinds) else "logic"
+    return kind, why or "it could not make a plan", permanent, wait
+
+
+def _acted(entries: Sequence[ev.Entry]) -> bool:
+    begun = {
+        (one.event.task, one.event.attempt, one.event.step)
+        for one in entries
+        if isinstance(one.event, ev.StepStarted) and one.event.effect == "effect"
+    }
+    done = (one.event for one in entries if isinstance(one.event, ev.StepFinished) and one.event.good)
+    return any((one.task, one.attempt, one.step) in begun for one in done)

@@ -1,0 +1,161 @@
+"""One call of a model that rules on results: which of several is best, which of two that contradict each other holds.
+
+The ruling is read here and never trusted further than that: who wins is one of those there are, or nobody.
+"""
+
+import asyncio
+import re
+import secrets
+from collections.abc import Sequence
+from typing import Any, Literal, cast
+
+import msgspec
+from msgspec import Raw, Struct
+
+from chargehand.agents.asking import Bill, Writer
+from chargehand.agents.contradictions import Contradiction
+from chargehand.agents.crew import Hand, WorkFailed
+from chargehand.agents.exhibit_text import shown
+from chargehand.agents.shape import find_json
+from chargehand.errors import Invalid
+from chargehand.models.envelope import wrap
+from chargehand.models.messages import Message, Request
+from chargehand.models.subject import Given, Judging
+from chargehand.tools.calling import capped
+from chargehand.tools.tool import CAP
+
+_SHARE = 2  # bytes of results for every token of the window: the half of it
+_WHY = 300
+_MANNER = {
+    "select": "Several workers tried the same. Choose the best result for the request, and say why in a sentence.",
+    "vote": "Several workers tried the same. Choose the result that most of them agree on in substance, name in"
+    " `agree` all that say the same as it does, and say why in a sentence.",
+    "contradiction": "Some results say different things of the same. Say which holds and why in a sentence; where the"
+    " results do not show it, the winner is null.",
+}
+_FORM = {
+    "select": '{"why": "…", "winner": "t1"}',
+    "vote": '{"why": "…", "agree": ["t1", "t3"], "winner": "t1"}',
+    "contradiction": '{"why": "…", "ruling": "what holds", "winner": "t1"}, or null as the winner',
+}
+
+
+class Ruling(Struct, frozen=True):
+    """What was ruled and why. Without a winner nobody could tell; `agree` are those that say what the winner says."""
+
+    winner: str
+    why: str
+    ruling: str = ""
+    agree: tuple[str, ...] = ()
+
+
+class Settled(Struct, frozen=True):
+    """A contradiction and the ruling on it; None: it is open."""
+
+    contradiction: Contradiction
+    ruling: Ruling | None
+
+
+async def rule(writer: Writer, bill: Bill, hand: Hand, subject: Judging) -> Ruling | None:
+    """One call; None where the reply cannot be used. A call that fails is a failure of the whole answer."""
+    names = tuple(one.task for one in subject.results)
+    request = Request(
+        _messages(writer, subject), schema=schema(names, subject.manner), settings=writer.settings, subject=subject
+    )
+    hand.prompt(writer.model.card.handle, request.messages)
+    reply = await bill.reply(writer, request)
+    return _read(reply.text, names, subject.manner)
+
+
+async def settle(
+    writer: Writer, bill: Bill, hand: Hand, goal: str, found: Sequence[Contradiction], results: Sequence[Given]
+) -> list[Settled]:
+    """A ruling on each contradiction, side by side. One that cannot be had leaves it open."""
+    by_task = {one.task: one for one in results}
+
+    async def one(contradiction: Contradiction) -> Settled:
+        given = tuple(by_task[task] for task, _ in contradiction.values)
+        claims = tuple(f"[{task}] {contradiction.about}: {value}" for task, value in contradiction.values)
+        try:
+            ruling = await rule(writer, bill, hand, Judging(goal, claims, given))
+        except WorkFailed as error:
+            hand.note(f"nobody could rule on {contradiction.about!r}: {error}")
+            ruling = None
+        return Settled(contradiction, ruling)
+
+    async with asyncio.TaskGroup() as calls:
+        made = [calls.create_task(one(contradiction)) for contradiction in found]
+    return [task.result() for task in made]
+
+
+def contradicted(settled: Sequence[Settled]) -> str:
+    """Every value with the ruling, to be read below the answer."""
+    return "The results contradict each other:\n" + "\n".join(f"- {_line(one)}" for one in settled)
+
+
+def _line(settled: Settled) -> str:
+    values = settled.contradiction.values
+    said = f"{settled.contradiction.about}: " + " or ".join(f"{value} [{task}]" for task, value in values)
+    ruling = settled.ruling
+    if ruling is None or not ruling.winner:
+        return f"{said}. This is open: " + (ruling.why.rstrip(".") if ruling else "there is no ruling") + "."
+    held = dict(values)[ruling.winner]
+    return f"{said}. Ruled for {held} [{ruling.winner}]" + (f": {ruling.why.rstrip('.')}." if ruling.why else ".")
+
+
+def _messages(writer: Writer, subject: Judging) -> tuple[Message, Message]:
+    nonce = secrets.token_hex(8)
+    manner, form = _MANNER[subject.manner], _FORM[subject.manner]
+    system = writer.prompts.text("judge", instructions=writer.instructions, manner=manner, form=form)
+    room = min(CAP, writer.model.card.window * _SHARE // max(1, len(subject.results)))
+    parts = [f"Request: {subject.goal}"]
+    if subject.claims:
+        parts.append("What they say:\n" + "\n".join(f"- {one}" for one in subject.claims))
+    for given in subject.results:
+        asked = f", {given.worker}: {given.instruction}" if given.instruction else ""
+        parts.append(wrap(nonce, f"task {given.task}{asked}", capped(shown(given), room)[0]))
+    return Message("system", system), Message("user", "\n\n".join(parts))
+
+
+def schema(names: Sequence[str], manner: Literal["contradiction", "select", "vote"]) -> Raw:
+    """Why comes first: a model that writes its reasons before its choice chooses better."""
+    text = {"type": "string", "minLength": 1, "maxLength": _WHY}
+    winner: dict[str, Any] = {"type": "string", "enum": list(names)}
+    properties: dict[str, Any] = {"why": text}
+    if manner == "contradiction":
+        properties |= {"ruling": text, "winner": {"anyOf": [winner, {"type": "null"}]}}
+    elif manner == "vote":
+        properties |= {"agree": {"type": "array", "items": winner, "maxItems": len(names)}, "winner": winner}
+    else:
+        properties |= {"winner": winner}
+    schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return Raw(msgspec.json.encode(schema))
+
+
+def _read(text: str, names: Sequence[str], manner: str) -> Ruling | None:
+    try:
+        found = find_json(text)
+    except Invalid:
+        return None
+    if not isinstance(found, dict):
+        return None
+    table = cast("dict[str, object]", found)
+    winner = _named(table.get("winner"), names)
+    why, ruling = _words(table.get("why")) or _words(table.get("reason")), _words(table.get("ruling"))
+    if not winner and (manner != "contradiction" or table.get("winner") is not None or not (why or ruling)):
+        return None
+    listed = table.get("agree")
+    agree = [_named(one, names) for one in cast("list[object]", listed)] if isinstance(listed, list) else []
+    return Ruling(winner, why or ruling, ruling, tuple(dict.fromkeys(one for one in (winner, *agree) if one)))
+
+
+def _named(said: object, names: Sequence[str]) -> str:
+    """The task that is meant, also with brackets or the word task around it."""
+    if not isinstance(said, str):
+        return ""
+    plain = re.sub(r"^(?:task\s+)?\[?|\]?$", "", said.strip(), flags=re.IGNORECASE)
+    return next((one for one in names if plain in (one, f"[{one}]")), said.strip() if said.strip() in names else "")
+
+
+def _words(said: object) -> str:
+    return " ".join(said.split())[:_WHY] if isinstance(said, str) else ""

@@ -1,0 +1,102 @@
+"""Routing by a model: one call, whose reply names one of the workers it was told of, or nobody."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from chargehand.agents.crew import Hand, WorkFailed
+from chargehand.agents.lead import Lead, ask
+from chargehand.agents.money import spent
+from chargehand.agents.routers.decision import Decision, nobody
+from chargehand.agents.shape import find_json
+from chargehand.core.owed import Brief
+from chargehand.errors import Invalid
+from chargehand.models.messages import Message, Request
+from chargehand.models.subject import Routing, WorkerCard
+from chargehand.terms.budget import Amount
+from chargehand.terms.failure import Failure
+from chargehand.terms.plan import Finding
+
+_PHRASES, _EXAMPLES, _LONGEST = 12, 3, 300  # of a card, that a model is shown
+
+
+async def by_model(lead: Lead, brief: Brief, hand: Hand, cards: Sequence[WorkerCard]) -> tuple[Decision, Amount | None]:
+    """What the model says, and what that cost. What is wrong with a reply goes back to it as findings."""
+    names = tuple(card.name for card in cards)
+    system = lead.prompts.text("route", workers=listing(cards), instructions=lead.instructions)
+    user = f"Request: {brief.goal}"
+    if brief.findings:
+        user += "\n\nYour last reply was of no use:\n" + "\n".join(f"- {one.message}" for one in brief.findings)
+    request = Request(
+        (Message("system", system), Message("user", user)),
+        schema=schema(names),
+        settings=lead.settings,
+        subject=Routing(brief.goal, tuple(cards)),
+    )
+    hand.prompt(lead.model.card.handle, request.messages)
+    reply = await ask(lead.model, request, None, lead.reserve)
+    used = spent(reply, lead.reserve)
+    try:
+        return read(reply.text, names), used
+    except Invalid as error:
+        finding = Finding("no_route", "route", f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        raise WorkFailed(Failure("logic", str(error)), used, (finding,)) from error
+
+
+@lru_cache(maxsize=64)
+def schema(names: tuple[str, ...]) -> Raw:
+    who: dict[str, Any] = {"anyOf": [{"type": "string", "enum": list(names)}, {"type": "null"}]}
+    whole: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "reason": {"type": "string", "maxLength": _LONGEST},
+            "primary": who,
+            "secondary": who,
+            "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+        },
+        "required": ["reason", "primary", "secondary", "confidence"],
+        "additionalProperties": False,
+    }
+    return Raw(msgspec.json.encode(whole))
+
+
+def read(text: str, names: Sequence[str]) -> Decision:
+    """The decision in a reply; Invalid, in words for whoever wrote it, where there is none."""
+    found = find_json(text)
+    if not isinstance(found, dict):
+        raise Invalid("the reply must be a JSON object with `primary`, `secondary`, `reason` and `confidence`")
+    table = cast("dict[str, object]", found)
+    if "primary" not in table:
+        raise Invalid("the reply lacks `primary`: a worker's name, or null")
+    worker, second = _worker(table["primary"], names), _worker(table.get("secondary"), names)
+    why = " ".join(str(table.get("reason") or "").split())[:_LONGEST] or "the model gave no reason"
+    if worker is None:
+        return nobody("model", why)
+    said = table.get("confidence")
+    sure = min(1.0, max(0.0, float(said))) if isinstance(said, int | float) else 0.5
+    second = second if second != worker else None
+    rest = ((second, round((1 - sure) * 0.5, 4)),) if second is not None else ()
+    return Decision(worker, second, sure, ((worker, round(max(sure, 0.01), 4)), *rest), why, "model")
+
+
+def _worker(said: object, names: Sequence[str]) -> str | None:
+    if said is None or said in ("", "null", "none", "None"):
+        return None
+    if said not in names:
+        raise Invalid(f"there is no worker {str(said)[:80]!r}; there are {', '.join(names)}")
+    return cast("str", said)
+
+
+def listing(cards: Sequence[WorkerCard]) -> str:
+    """Workers as a model chooses among them."""
+    lines: list[str] = []
+    for card in cards:
+        tags = f" (tags: {', '.join(card.tags)})" if card.tags else ""
+        lines.append(f"- {card.name}: {card.does or 'no description'}{tags}")
+        able = [*card.phrases, *(one.name.replace("_", " ") for one in card.skills)][:_PHRASES]
+        lines.extend([f"  - can: {'; '.join(able)}"] if able else [])
+        lines.extend(f"  - was asked: {one[:_LONGEST]}" for one in card.examples[:_EXAMPLES])
+    return "\n".join(lines)

@@ -1,0 +1,112 @@
+"""Routing by meaning: the request as a vector, near to what workers say and to what was theirs.
+
+How vectors are made is the embedding's business, and how they are compared `space`'s.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
+
+from chargehand.agents.routers.calibration import apart
+from chargehand.agents.routers.decision import MOST_SCORES, Decision, nobody
+from chargehand.agents.routers.texts import Said, said
+from chargehand.agents.routers.words import by_words
+from chargehand.errors import Invalid, StoreUnavailable
+from chargehand.memory.embedding import Embedding
+from chargehand.models.subject import WorkerCard
+from chargehand.terms.plan import digest
+from chargehand.tools.threads import THREADS
+from chargehand.tools.tool import ToolFailed
+
+if TYPE_CHECKING:
+    from chargehand.agents.routers.space import Reading, Space
+
+_LONGEST = 600.0  # seconds for learning; the planner's own clock ends it long before
+_MOST = 8  # teams whose spaces are kept
+_KEPT: "OrderedDict[str, Space]" = OrderedDict()
+
+
+class Meaning(Struct, frozen=True):
+    """A team's space, and what makes vectors for it."""
+
+    space: "Space"
+    embedding: Embedding
+    known: tuple[Said, ...]
+
+    async def decide(self, text: str) -> Decision:
+        (vector,) = await self.embedding.embed([text])
+        found: Reading = await THREADS.call(lambda: self.space.read(vector, MOST_SCORES), {}, _LONGEST)
+        return decided(found)
+
+    async def calibrated(self, held: Sequence[tuple[str, str]]) -> "Meaning":
+        """The same with confidence and thresholds learnt from requests and whose they were; none may be stored."""
+        apart([one for each in self.known for one in each.examples], [text for text, _ in held])
+        places = {name: at for at, name in enumerate(self.space.names)}
+        if strange := next((name for _, name in held if name not in places), None):
+            raise Invalid(f"there is no worker {strange!r} to calibrate for; there are {', '.join(places)}")
+        vectors = await self.embedding.embed([text for text, _ in held])
+        space: Space = await THREADS.call(
+            lambda: _taught(self.space, vectors, [places[name] for _, name in held]), {}, _LONGEST
+        )
+        return structs.replace(self, space=space)
+
+
+def decided(found: "Reading") -> Decision:
+    """A reading in words."""
+    (worker, share), *rest = found.shares
+    second = rest[0][0] if rest else None
+    if found.scope < found.threshold:
+        why = f"nothing that anybody says or was asked is like it (nearest: {worker}, {_measure(found)})"
+        return nobody("meaning", why, found.shares)
+    beside = f", {second} {rest[0][1]:.0%}" if second else ""
+    why = f"its meaning is nearest to {worker} ({share:.0%}{beside}; {_measure(found)})"
+    return Decision(worker, second, found.confidence, found.shares, why, "meaning")
+
+
+def _measure(found: "Reading") -> str:
+    return f"likeness {found.scope:.2f}, needed {found.threshold:.2f}"
+
+
+async def meaning(cards: Sequence[WorkerCard], embedding: Embedding) -> Meaning:
+    """A team is learnt once: the same texts and the same embedding have the same space."""
+    known = said(cards)
+    parts = [part for one in known for part in (one.worker, *one.phrases, "", *one.examples, "")]
+    key = digest(embedding.handle, str(embedding.width), *parts)
+    if (space := _KEPT.get(key)) is None:
+        from chargehand.agents.routers.learning import build, texts  # noqa: PLC0415 - numpy is in an extra
+
+        vectors = await embedding.embed(texts(known))
+        space = await THREADS.call(lambda: build(known, vectors), {}, _LONGEST)
+        _KEPT[key] = space
+        while len(_KEPT) > _MOST:
+            _KEPT.popitem(last=False)
+    return Meaning(space, embedding, known)
+
+
+async def by_meaning(text: str, cards: Sequence[WorkerCard], embedding: Embedding | None) -> Decision:
+    """By words, and saying so, where there is nothing that makes vectors."""
+    if embedding is None:
+        return await _by_words(text, cards, "there is no embedding")
+    if find_spec("numpy") is None:
+        return await _by_words(text, cards, "numpy is not installed (pip install 'chargehand[local]')")
+    try:
+        return await (await meaning(cards, embedding)).decide(text)
+    except (StoreUnavailable, ToolFailed) as error:  # nobody there; or vectors that are none
+        return await _by_words(text, cards, str(error))
+
+
+async def _by_words(text: str, cards: Sequence[WorkerCard], reason: str) -> Decision:
+    found = await by_words(text, cards)
+    return structs.replace(found, why=f"{found.why} (by words: {reason})")
+
+
+def _taught(space: "Space", vectors: Sequence[bytes], truth: Sequence[int]) -> "Space":
+    import numpy  # noqa: PLC0415 - in an extra
+
+    from chargehand.agents.routers.learning import taught  # noqa: PLC0415 - as above
+    from chargehand.agents.routers.space import matrix  # noqa: PLC0415 - as above
+
+    return taught(space, space.measure.measure(matrix(vectors)), [numpy.array(truth, numpy.int64)])

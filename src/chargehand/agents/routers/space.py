@@ -1,0 +1,145 @@
+"""Workers as places among vectors: how near a request is to each. Only who routes by meaning imports this (numpy)."""
+
+from collections.abc import Sequence
+
+import numpy
+from msgspec import Struct, field
+
+from chargehand.agents.routers.calibration import Calibration
+from chargehand.agents.routers.regression import Floats, Regression, Whole, fit
+
+_TEMPERATURE = 0.05  # of the softmax over nearness; this and what follows is chosen on CLINC150's validation set
+_CENTRE = 0.5  # what the worker's middle counts beside its nearest point
+_CROWDED = 0.3  # what a point loses for how near those of others are: some are near to everything
+_NEIGHBOURS = 5
+_ALONE = 3.0  # log odds of the only worker there is
+_BLOCK = 512  # rows of the table of all points at a time
+
+
+class Measured(Struct, frozen=True):
+    """A row for each request: `logits`, whose softmax is the share of each worker, and how much at home it is here."""
+
+    logits: Floats
+    scope: Floats
+
+    def odds(self) -> Floats:
+        """Log odds of the best against the second: how many others there are must not matter much."""
+        if self.logits.shape[1] == 1:
+            return numpy.full(len(self.logits), _ALONE, numpy.float32)
+        top = numpy.partition(self.logits, self.logits.shape[1] - 2, axis=1)[:, -2:]
+        return top[:, 1] - top[:, 0]
+
+
+class Near:
+    """By the nearest phrase or example, and the middle of all of a worker's. `points` lie worker by worker."""
+
+    def __init__(self, points: Floats, owners: Whole) -> None:
+        self._points = points
+        self._starts = numpy.flatnonzero(numpy.diff(owners, prepend=-1))
+        self._middles = middles(points, owners)
+        self._crowded = _CROWDED * _crowd(points, owners)
+
+    def measure(self, vectors: Floats) -> Measured:
+        near = _products(vectors, self._points)
+        best = numpy.maximum.reduceat(near - self._crowded, self._starts, axis=1)
+        total = best + _CENTRE * _products(vectors, self._middles)
+        return Measured(total / numpy.float32(_TEMPERATURE), near.max(axis=1))
+
+
+class Spread(Struct, frozen=True):
+    """How two measures of being at home usually come out, so that they can be added."""
+
+    cosine: float = 0.6
+    cosine_width: float = 0.12
+    logit: float = 7.0
+    logit_width: float = 2.0
+
+
+class Learnt:
+    """By a regression over many examples."""
+
+    def __init__(self, points: Floats, owners: Whole, count: int, spread: Spread | None = None) -> None:
+        self._middles = middles(points, owners)
+        self._regression: Regression = fit(points, owners, count)
+        self.spread = spread or Spread()
+
+    def raw(self, vectors: Floats) -> tuple[Floats, Floats]:
+        """Logits, and the cosine to the nearest middle."""
+        return self._regression.logits(vectors), _products(vectors, self._middles).max(axis=1)
+
+    def measure(self, vectors: Floats) -> Measured:
+        logits, cosine = self.raw(vectors)
+        return Measured(logits, at_home(logits, cosine, self.spread))
+
+
+def at_home(logits: Floats, cosine: Floats, spread: Spread) -> Floats:
+    """Nearness and the best logit tell different strangers: together they catch more."""
+    near = (cosine - spread.cosine) / spread.cosine_width
+    return (near + (logits.max(axis=1) - spread.logit) / spread.logit_width).astype(numpy.float32)
+
+
+class Reading(Struct, frozen=True):
+    """One request: shares of workers, the best first; how sure; how much at home, and how much it takes to be."""
+
+    shares: tuple[tuple[str, float], ...]
+    confidence: float
+    scope: float
+    threshold: float
+
+
+class Space(Struct, frozen=True):
+    """All that is known of a team. `own` are thresholds of single workers, where they are known."""
+
+    names: tuple[str, ...]
+    measure: Near | Learnt
+    calibration: Calibration
+    threshold: float
+    own: dict[str, float] = field(default_factory=dict[str, float])
+
+    def read(self, vector: bytes, most: int) -> Reading:
+        found = self.measure.measure(numpy.frombuffer(vector, "<f4")[None, :])
+        logits = found.logits[0]
+        weights = numpy.exp(logits - logits.max())
+        weights /= weights.sum()
+        order: list[int] = numpy.argsort(-logits, kind="stable")[:most].tolist()
+        best = self.names[order[0]]
+        return Reading(
+            tuple((self.names[at], round(float(weights[at]), 4)) for at in order),
+            round(self.calibration.confidence(float(found.odds()[0])), 4),
+            float(found.scope[0]),
+            self.own.get(best, self.threshold),
+        )
+
+
+def matrix(vectors: Sequence[bytes]) -> Floats:
+    return numpy.frombuffer(b"".join(vectors), "<f4").reshape(len(vectors), -1)
+
+
+def middles(points: Floats, owners: Whole) -> Floats:
+    """The middle of each owner's points, at length one. Owners are numbered from 0, and each has a point."""
+    sums = numpy.zeros((int(owners.max()) + 1, points.shape[1]), numpy.float32)
+    numpy.add.at(sums, owners, points)
+    return unit(sums)
+
+
+def unit(rows: Floats) -> Floats:
+    return rows / numpy.linalg.norm(rows, axis=1, keepdims=True).clip(1e-9)
+
+
+def _products(vectors: Floats, points: Floats) -> Floats:
+    if len(vectors) == 1:  # as in `regression`: no threads for this
+        return numpy.einsum("pd,d->p", points, vectors[0])[None, :]
+    return vectors @ points.T
+
+
+def _crowd(points: Floats, owners: Whole) -> Floats:
+    """How near the nearest points of others are, on average."""
+    found = numpy.zeros(len(points), numpy.float32)
+    for at in range(0, len(points), _BLOCK):
+        near = points[at : at + _BLOCK] @ points.T
+        near[owners[at : at + _BLOCK, None] == owners[None, :]] = -2.0
+        most = min(_NEIGHBOURS, near.shape[1])
+        top = numpy.partition(near, near.shape[1] - most, axis=1)[:, -most:]
+        others = top > -2.0
+        found[at : at + _BLOCK] = numpy.where(others, top, 0.0).sum(axis=1) / others.sum(axis=1).clip(1)
+    return found

@@ -1,0 +1,99 @@
+"""The way `route`: one task for the worker that fits best, or for the best two. Routers say who fits."""
+
+from collections.abc import Mapping, Sequence
+
+from chargehand.agents.crew import Hand, Proposal, WorkFailed
+from chargehand.agents.lead import Lead
+from chargehand.agents.routers.choosing import LEAST, decide
+from chargehand.agents.routers.decision import Decision, Load, shifted
+from chargehand.agents.ways import Route
+from chargehand.core.owed import Brief
+from chargehand.errors import Invalid
+from chargehand.models.subject import WorkerCard
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.failure import Failure
+from chargehand.terms.plan import Task, TaskId
+
+_NAMED = 12  # workers that a refusal tells of
+_LONGEST = 160
+
+
+async def route(way: Route, lead: Lead, brief: Brief, hand: Hand, load: Mapping[str, Load] | None = None) -> Proposal:
+    """Who does it; nobody is chosen in silence. Asked again, only those who have not had it come into question."""
+    if brief.tasks and not brief.replan:
+        return Proposal((), lead.combine or "forward", used=NOTHING)
+    try:
+        check(way, [card.name for card in lead.cards])
+    except Invalid as error:
+        raise WorkFailed(Failure("logic", str(error), permanent=True), NOTHING) from error
+    had = {task.worker for task in brief.tasks}
+    cards = [card for card in lead.cards if card.name != way.generalist and card.name not in had]
+    found, used = await decide(way, lead, brief, hand, cards)
+    found = shifted(found, load or {})
+    names, reason = _chosen(way, found, had)
+    hand.note(_told(names, reason, found))
+    if not names and brief.tasks:
+        return Proposal((), lead.combine or "forward", used=used)  # what failed is a gap already
+    if not names:
+        return Proposal((), lead.combine or "forward", used=used, unserved=(_unserved(reason, lead.cards),))
+    return _proposed(names[: max(1, lead.most_tasks)], lead, brief, used)
+
+
+def check(way: Route, names: Sequence[str]) -> None:
+    """Raise Invalid where a way names somebody who is not there, or a threshold that is none."""
+    if way.generalist and way.generalist not in names:
+        raise Invalid(f"the generalist {way.generalist!r} is not on the team; there are {', '.join(names)}")
+    if strange := next((name for name in way.rules.values() if name not in names), None):
+        raise Invalid(f"a rule of the route names {strange!r}, who is not on the team; there are {', '.join(names)}")
+    if way.threshold is not None and not 0 <= way.threshold <= 1:
+        raise Invalid(f"the threshold of the route is {way.threshold}; it must be from 0 to 1")
+
+
+def _chosen(way: Route, found: Decision, had: set[str]) -> tuple[tuple[str, ...], str]:
+    """Who gets it, and why these: a fallback says that it is one."""
+    least = LEAST[found.router] if way.threshold is None else way.threshold
+    sure = found.router == "rules" or found.confidence >= least
+    pair = (found.worker, found.second) if way.secondary else (found.worker,)
+    names = tuple(name for name in pair if name is not None)
+    if found.worker is not None and (sure or len(names) > 1):
+        return names, found.why
+    if found.worker is None:
+        reason = found.why
+    else:
+        rival = f" or {found.second}" if found.second else ""
+        reason = (
+            f"not clear enough whether {found.worker}{rival} (confidence {found.confidence:.2f}, needed {least:.2f}): "
+        )
+        reason += found.why
+    if way.generalist and way.generalist not in had:
+        return (way.generalist,), f"the generalist gets it: {reason}"
+    return (), reason
+
+
+def _told(names: Sequence[str], reason: str, found: Decision) -> str:
+    scores = ", ".join(f"{name} {score:.2f}" for name, score in found.scores[:5]) or "none"
+    who = " and ".join(names) or "nobody"
+    return f"route to {who}, confidence {found.confidence:.2f}, by {found.router}: {reason} (scores: {scores})"
+
+
+def _unserved(reason: str, cards: Sequence[WorkerCard]) -> str:
+    able = "; ".join(f"{card.name}: {_does(card)}" for card in cards[:_NAMED])
+    more = f"; and {len(cards) - _NAMED} more" if len(cards) > _NAMED else ""
+    return f"Nobody on the team was found for this request: {reason}. The team can do this: {able}{more}."
+
+
+def _does(card: WorkerCard) -> str:
+    said = card.does or ", ".join(card.phrases) or ", ".join(card.tags) or "says nothing of what it does"
+    return " ".join(said.split())[:_LONGEST].rstrip(". ")
+
+
+def _proposed(names: Sequence[str], lead: Lead, brief: Brief, used: Amount | None) -> Proposal:
+    taken = {task.id for task in brief.tasks}
+    free = (one for number in range(1, len(taken) + len(names) + 1) if (one := TaskId(f"t{number}")) not in taken)
+    gaps = [gap.task for gap in brief.gaps if gap.task in taken]
+    tasks: list[Task] = []
+    for at, name in enumerate(names):
+        replaces = TaskId(gaps[at]) if at < len(gaps) else TaskId("")
+        tasks.append(Task(next(free), brief.goal, name, replaces=replaces))
+    together = len(names) > 1 or any(task.id not in gaps for task in brief.tasks)
+    return Proposal(tuple(tasks), lead.combine or ("merge" if together else "forward"), used=used)

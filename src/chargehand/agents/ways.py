@@ -1,0 +1,65 @@
+"""The ways to lead a crew. All of them add tasks to the same growing plan; the scheduler never knows which it is."""
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
+
+Router: TypeAlias = Literal["auto", "rules", "tags", "words", "meaning", "model", "hybrid"]
+
+
+class Whole(Struct, frozen=True, tag="plan"):
+    """One plan for the whole request; more only when the planner reviews or replans."""
+
+
+class Route(Struct, frozen=True, tag="route"):
+    """One task for the worker that fits best, or for the best two (`secondary`).
+
+    `rules` are tried first: a word or phrase, and the worker it goes to. Nobody fits, or it is not clear who: the
+    `generalist` gets it; without one the request is refused in words.
+    """
+
+    router: Router = "auto"
+    rules: Mapping[str, str] = field(default_factory=dict[str, str])
+    secondary: bool = False
+    generalist: str = ""
+    threshold: float | None = None
+
+
+class Loop(Struct, frozen=True, tag="loop"):
+    """One task at a time, looking at what came of those before, until it is done or stalls."""
+
+    most_turns: int = 20
+    stalls: int = 3
+    fresh_starts: int = 2
+
+
+class Broadcast(Struct, frozen=True, tag="broadcast"):
+    """The request to every worker that has all of these tags and, where given, some of those."""
+
+    match_all: tuple[str, ...] = ()
+    match_some: tuple[str, ...] = ()
+
+
+class RoundRobin(Struct, frozen=True, tag="round_robin"):
+    """Everybody speaks in turn and hears what was said. Turns left out: one for each worker."""
+
+    most_turns: int = 0
+    token: str = ""
+
+
+class Dynamic(Struct, frozen=True, tag="dynamic"):
+    """The supervisor says who speaks next, never the same twice in a row, until somebody says the token."""
+
+    most_turns: int = 0
+    token: str = "DONE!"  # noqa: S105 - a word that ends a talk
+
+
+class Recursive(Struct, frozen=True, tag="recursive"):
+    """A request judged too big is split, and each part again, to a depth and a breadth."""
+
+    depth: int = 2
+    breadth: int = 4
+
+
+Way: TypeAlias = Whole | Route | Loop | Broadcast | RoundRobin | Dynamic | Recursive

@@ -1,0 +1,130 @@
+"""Results of earlier runs that a new run may take over instead of paying for the same work again.
+
+Only work that looks and changes nothing is offered, and only while it is fresh. Which task of the new run is the same
+as an earlier one is decided by the core, by its key.
+"""
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+
+from msgspec import Raw
+
+from chargehand.agents.equip import toolset
+from chargehand.agents.worker import Worker
+from chargehand.core.fold import replay
+from chargehand.core.reuse import key_of
+from chargehand.core.state import Progress, RunState, Status, candidates
+from chargehand.errors import Invalid, StoreError
+from chargehand.stores.journal import Journal
+from chargehand.terms import events as ev
+from chargehand.terms.plan import TaskId
+from chargehand.terms.policy import Instant, Seconds
+from chargehand.terms.roster import Agent
+from chargehand.tools.rules import needs_approval
+from chargehand.tools.tool import Tool
+
+MOST_RUNS = 50
+MOST_OFFERS = 1000
+_MOST_BYTES = 4 * 1024 * 1024  # every offer is written into the new run
+_SOURCE = "cache"
+
+
+def check(cache: Seconds | None) -> None:
+    """Raise Invalid for a time that is none."""
+    if cache is not None and not 0 < cache < float("inf"):
+        raise Invalid(f"cache is {cache}; say for how many seconds a result may be used again, or leave it out")
+
+
+def only_looks(worker: Worker) -> bool:
+    """Whether nothing a worker may do changes anything, needs a person's leave, or is meant to differ each time."""
+
+    def harmless(tool: Tool) -> bool:
+        asks = tool.approval or needs_approval(worker.rules, tool.name)
+        return tool.effect == "read" and not tool.poll and not asks
+
+    if worker.remembers or worker.team is not None:
+        return False
+    return all(map(harmless, toolset(f"worker {worker.name!r}", worker.tools).values()))
+
+
+async def earlier(
+    journal: Journal, request: ev.RunRequested, fresh: Seconds, now: Instant, lookers: Container[str]
+) -> tuple[ev.ResultsOffered, ...]:
+    """What a new run may take over: results not older than `fresh`, of workers who are the same as then.
+
+    `lookers` are those who only look. A source is named by its run and its task. Nothing here can keep a run from
+    starting: what cannot be read is not offered.
+    """
+    try:
+        rows = [row for row in await journal.runs() if row.changed >= now - fresh]
+    except StoreError:
+        return ()
+    present = {agent.name: agent for agent in request.roster.agents if agent.name in lookers and agent.spec}
+    found: dict[str, ev.Offer] = {}
+    room = _MOST_BYTES
+    for row in sorted(rows, key=lambda row: row.changed, reverse=True)[:MOST_RUNS]:
+        try:
+            entries = await journal.read(row.run)
+        except StoreError:
+            continue
+        for offer in _offers(row.run, entries, now - fresh, present):
+            room -= len(bytes(offer.result))
+            if len(found) >= MOST_OFFERS or room < 0:
+                break
+            found.setdefault(offer.key, offer)
+    return (ev.ResultsOffered(_SOURCE, tuple(found.values())),) if found else ()
+
+
+def _offers(run: str, entries: Sequence[ev.Entry], oldest: Instant, present: Mapping[str, Agent]) -> Iterator[ev.Offer]:
+    """What one run has to offer. What it took over itself it does not pass on: that would make it younger."""
+    first = entries[0].event
+    if not isinstance(first, ev.RunRequested) or first.parent is not None or _done_again(first, entries):
+        return
+    ends = (entry for entry in entries if entry.at >= oldest)
+    done = dict.fromkeys(entry.event.task for entry in ends if isinstance(entry.event, ev.AttemptSucceeded))
+    if not done:
+        return
+    state = replay(entries)
+    touched = _touched(state, entries)
+    for task in done:
+        one = state.tasks.get(task)
+        if one is None or one.status is not Status.DONE or one.result is None or task in touched:
+            continue
+        if _plainly_done(state, one) and _by_the_same(state, one, present):
+            yield ev.Offer(key_of(state, one), TaskId(f"{run}/{task}"), one.result or Raw(b"null"), one.items)
+
+
+def _done_again(first: ev.RunRequested, entries: Sequence[ev.Entry]) -> bool:
+    """Whether another run was done again: its plan may have come of what that run found."""
+    offered = (entry.event for entry in entries if isinstance(entry.event, ev.ResultsOffered))
+    return first.plan is not None and any(one.run != _SOURCE for one in offered)
+
+
+def _touched(state: RunState, entries: Sequence[ev.Entry]) -> set[TaskId]:
+    """The tasks in which something was changed, or that depend on more than their inputs: memory, a made worker."""
+    workers: dict[TaskId, str] = {}
+    found: set[TaskId] = set()
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, ev.AttemptStarted):
+            workers[event.task] = event.worker
+        elif isinstance(event, ev.StepStarted):
+            agent = state.agents.get(workers.get(event.task, ""))
+            known = event.name == "model" or (agent is not None and event.name in agent.tools)
+            if event.effect != "read" or not known:
+                found.add(event.task)
+    return found
+
+
+def _plainly_done(state: RunState, one: Progress) -> bool:
+    """Whether the task was done as it was put at first: not refined, nor planned by who had seen results.
+
+    What it was put into other words for may have come from outside, and its key does not say so.
+    """
+    first = next(iter(state.tasks.values())).round
+    return not one.instruction and one.round == first
+
+
+def _by_the_same(state: RunState, one: Progress, present: Mapping[str, Agent]) -> bool:
+    """Whether everybody who may take it is who they were, and one of them did it: of who stands in no key tells."""
+    named = candidates(state, one.task.worker or one.task.match)
+    return one.worker in named and all(name in present and present[name] == state.agents[name] for name in named)

@@ -1,0 +1,189 @@
+"""A crew that still has a plan when nobody can make one: the whole request, to the worker who fits it best.
+
+It stands around another crew and steps in only where a run without any task would otherwise fail. Who fits is told by
+the words of the team's own cards: no model is asked.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from chargehand.agents.crew import Crew, Done, Hand, Posted, Proposal, Refined, Where, WorkFailed
+from chargehand.agents.hiring import Hiring
+from chargehand.agents.ways import Broadcast
+from chargehand.core.owed import Brief
+from chargehand.models.messages import Message
+from chargehand.models.model import Model
+from chargehand.runtime.clock import Clock
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.events import Effect
+from chargehand.terms.failure import Failure
+from chargehand.terms.lint import lint
+from chargehand.terms.plan import Task, TaskId
+from chargehand.terms.policy import Limits
+from chargehand.terms.roster import Roster
+
+_KEPT, _SHARE = 10.0, 0.2  # of the planner's time: seconds, but at most this share, that are kept for who steps in
+_FITS = 0.34  # of what the request is about, that somebody's card must speak of
+_ON_THE_WAY = ("network", "timeout", "resource")
+_Shape = TypeVar("_Shape")
+
+
+class Makeshift:
+    """`within` are the limits of a run. Which try it is stands in the brief: nothing is remembered here."""
+
+    def __init__(self, crew: Crew, hiring: Hiring, roster: Roster, within: Limits, *, clock: Clock = time.time) -> None:
+        self._crew = crew
+        self._hiring = hiring
+        self._roster = roster
+        self._limits = within
+        self._clock = clock
+
+    def bind(self, carrier: Any) -> None:
+        if isinstance(self._crew, Posted):
+            self._crew.bind(carrier)
+
+    @property
+    def leads(self) -> bool:
+        return bool(getattr(self._crew, "leads", False))  # only some crews have teams among them
+
+    def entrust(self, foreman: Any) -> None:
+        getattr(self._crew, "entrust")(foreman)  # noqa: B009 - as above: not every crew has it
+
+    def attempt(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
+        return self._crew.attempt(brief, hand)
+
+    def refine(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Refined]:
+        return self._crew.refine(brief, hand)
+
+    def answer(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
+        return self._crew.answer(brief, hand)
+
+    async def plan(self, brief: Brief, hand: Hand) -> Proposal:
+        # what there is must do; a mere draft must say what is wrong; and tags nobody has mean nobody
+        if brief.tasks or not hand.where.mark or isinstance(self._hiring.way, Broadcast):
+            return await self._crew.plan(brief, hand)
+        last, watched = brief.work.number >= self._limits.plans, _Watched(hand)
+        try:
+            found = await self._in_time(brief, watched)
+        except WorkFailed as error:
+            late = isinstance(error, _Late)
+            if watched.grown or not (last or late or error.failure.permanent):
+                raise
+            if late and not self._fitting(brief.goal, error.failure):
+                raise  # what is missing is time, and the run itself says so
+            return self._instead(brief, hand, error.failure, error.used)
+        if last and not watched.grown and found.tasks:
+            errors = lint(found.tasks, self._roster, self._limits).errors
+            if errors:
+                failure = Failure("logic", f"the plan cannot run: {errors[0].message}")
+                return self._instead(brief, hand, failure, found.used)
+        return found
+
+    async def _in_time(self, brief: Brief, hand: Hand) -> Proposal:
+        """The planner's own plan, asked for no longer than leaves some time to whoever steps in."""
+        left = brief.until - self._clock()
+        if left <= 0:
+            return await self._crew.plan(brief, hand)
+        limit = asyncio.timeout(left - min(_KEPT, _SHARE * left))
+        try:
+            async with limit:
+                return await self._crew.plan(brief, hand)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise _Late(Failure("timeout", "the planner did not answer in time")) from error
+
+    def _instead(self, brief: Brief, hand: Hand, failure: Failure, used: Amount | None) -> Proposal:
+        who, alone = self._fitting(brief.goal, failure), len(self._roster.agents) == 1
+        if not who:
+            hand.note(f"no plan could be made ({failure.message}), and the request can be handed to nobody as it is")
+            return Proposal((), used=used, unserved=(_lost(failure),))
+        hand.note(f"no plan could be made ({failure.message}): the whole request goes to {who}")
+        said = (
+            f"nobody could plan this ({failure.message}): {who} was given all of it, and parts may have been left out"
+        )
+        task = Task(TaskId("t1"), brief.goal, who)
+        return Proposal((task,), self._hiring.combine or "forward", used=used, unserved=() if alone else (said,))
+
+    def _fitting(self, goal: str, failure: Failure) -> str:
+        """Who is given the whole request: the only one there is, or the one whose card fits it. Empty: nobody."""
+        from chargehand.models.offline.matching import Bench  # noqa: PLC0415 - most planners never fail
+
+        reachable = [card for card in self._hiring.cards() if self._reachable(card.name, failure)]
+        if len(self._roster.agents) == 1:
+            return reachable[0].name if reachable else ""
+        best = Bench(reachable).best(goal) if reachable else None
+        return best.profile.name if best is not None and best.content >= _FITS else ""
+
+    def _reachable(self, name: str, failure: Failure) -> bool:
+        """Not somebody who needs the very model that just could not be reached."""
+        if failure.kind not in _ON_THE_WAY:
+            return True
+        usual, planner, _ = self._hiring.models
+        worker = next((one for one in self._hiring.workers if one.name == name), None)
+        if worker is not None and worker.team is not None:
+            return True  # it has models of its own
+        made = self._hiring.factory.model if self._hiring.factory is not None else ""
+        models = (worker.model, *worker.fallback_models) if worker is not None else (made,)
+        return any(_handle(one or usual) != _handle(planner) for one in models)
+
+
+class _Late(WorkFailed):
+    """The planner's time is over, and so may be the run's."""
+
+
+def _handle(model: str | Model) -> str:
+    return model if isinstance(model, str) else model.card.handle
+
+
+def _lost(failure: Failure) -> str:
+    said = f"nothing was done, because nobody could plan it: {failure.message}"
+    if failure.kind in _ON_THE_WAY:
+        return f"{said}. Ask again when the model can be reached, or name another one for the planner"
+    return f"{said}. Put the request in other words, name another model for the planner, or give a plan yourself"
+
+
+class _Watched:
+    """A hand that remembers whether the plan grew in it."""
+
+    def __init__(self, hand: Hand) -> None:
+        self.grown = False
+        self._hand = hand
+
+    async def step(
+        self,
+        name: str,
+        call: Callable[[str], Awaitable[Done]],
+        *,
+        request: str = "",
+        effect: Effect = "read",
+        reserve: Amount = NOTHING,
+        share: bool = False,
+        shape: type[_Shape] = object,
+    ) -> _Shape:
+        return await self._hand.step(
+            name, call, request=request, effect=effect, reserve=reserve, share=share, shape=shape
+        )
+
+    @property
+    def where(self) -> Where:
+        return self._hand.where
+
+    @property
+    def heard(self) -> bool:
+        return self._hand.heard
+
+    def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
+        self._hand.prompt(model, messages, tools)
+
+    def say(self, text: str) -> None:
+        self._hand.say(text)
+
+    async def grow(self, tasks: Sequence[Task]) -> None:
+        await self._hand.grow(tasks)
+        self.grown = True
+
+    def note(self, text: str) -> None:
+        self._hand.note(text)

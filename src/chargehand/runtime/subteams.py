@@ -1,0 +1,150 @@
+"""Teams that work for others: their runs, started or gone on with inside an attempt, and cancelled with it.
+
+What a team is handed and what it hands over is said in `agents.subteam` and `agents.handover`.
+"""
+
+import asyncio
+from contextlib import suppress
+from typing import Protocol
+
+from msgspec import structs
+
+from chargehand.agents.crew import Crew, Where, WorkFailed
+from chargehand.agents.handover import Came, came_of
+from chargehand.agents.subteam import Errand, least, run_name
+from chargehand.core.fold import replay
+from chargehand.core.state import Progress
+from chargehand.errors import ChargehandError, Invalid, Refused, RunUnknown
+from chargehand.runtime.messaging import Drives
+from chargehand.runtime.nesting import Call, nesting, open_call, rest, share, total, within
+from chargehand.terms import events as ev
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.failure import Failure
+from chargehand.terms.plan import TaskId
+from chargehand.terms.policy import Policy
+
+_PATIENCE = 5.0  # seconds that a run has to write down that it was cancelled
+
+
+class _Below(Drives, Protocol):
+    async def ask(self, run: str, report: ev.Event) -> None: ...
+
+
+class Above(Drives, Protocol):
+    """A driver that can be asked for another, for another crew on the same journal and by the same clocks."""
+
+    def beneath(self, crew: Crew) -> _Below: ...
+
+
+class Nesting:
+    """Starts and drives the runs of teams that work in the runs of one driver."""
+
+    def __init__(self, driver: Above) -> None:
+        self._driver = driver
+        self._below: dict[int, tuple[Crew, _Below]] = {}
+
+    def leads(self, run: str) -> bool:
+        return run in self._driver.under_way
+
+    async def allowance(self, where: Where, errand: Errand) -> Amount:
+        state = self._driver.under_way[where.run]
+        most = min(state.requested.policy.limits.nesting, errand.team.policy.limits.nesting)
+        if nesting(state) > most:
+            words = f"{errand.worker} is a team inside {nesting(state) - 1} others, and at most {most} are allowed"
+            raise WorkFailed(Failure("logic", f"{words} (policy.limits.nesting)", permanent=True), NOTHING)
+        progress = state.tasks[TaskId(where.task)]
+        if progress.resumes and total(await self._begun(where.run, progress, errand)) != NOTHING:
+            return NOTHING  # it was charged with all of it when the process died
+        return share(state, errand.estimate, errand.team.budget)
+
+    async def _begun(self, run: str, progress: Progress, errand: Errand) -> list[Amount]:
+        """What was reserved each time this attempt began the errand."""
+        entries = await self._driver.journal.read(run)
+        steps = (one.event for one in entries if isinstance(one.event, ev.StepStarted))
+        this = (progress.task.id, progress.attempt, errand.step)
+        return [one.reserve or NOTHING for one in steps if (one.task, one.attempt, one.name) == this]
+
+    async def carry_out(self, key: str, errand: Errand) -> tuple[Came, Amount | None]:
+        call, run = open_call(self._driver, key), run_name(key, errand.asked)
+        if call is None:
+            raise WorkFailed(Failure("logic", "the attempt that needs this is no longer under way"), NOTHING)
+        begun = await self._begun(call.run, call.progress, errand) if call.progress.resumes else []
+        paid = total(begun[:-1])
+        _, below = self._below.setdefault(id(errand.crew), (errand.crew, self._driver.beneath(errand.crew)))
+        try:
+            await _driven(below, run, call, _request(run, call, errand, total((call.held, paid))))
+        except Invalid as error:  # said before anything was begun
+            words = f"{errand.worker} could not begin: {error}"
+            return Came(run, "failed", failure=Failure("logic", words, permanent=True)), NOTHING
+        except ChargehandError as error:
+            raise WorkFailed(Failure("resource", f"{errand.worker}: {error}")) from error
+        entries = await self._driver.journal.read(run)
+        state = replay(entries)
+        came = came_of(run, errand.worker, state, entries)
+        if came.ending == "needs_input" and call.held != NOTHING:
+            return came, None  # it may be resumed, and spend the rest of what it has
+        return came, rest(state.ledger.spent, paid)
+
+
+async def _driven(below: _Below, run: str, call: Call, request: ev.RunRequested) -> None:
+    """Drive a run to its end, or leave it alone if it has ended. It is cancelled once nobody waits for it any more.
+
+    Where this process is told to stop, it stays open, to be gone on with.
+    """
+    trouble: list[ChargehandError] = []
+
+    async def drive() -> None:
+        try:
+            await _started(below, run, request)
+        except ChargehandError as error:  # raised bare below; from a group it would arrive wrapped
+            trouble.append(error)
+
+    async with asyncio.TaskGroup() as jobs:
+        job = jobs.create_task(drive())
+        try:
+            await asyncio.wait({job})
+        except asyncio.CancelledError:
+            if not call.owed:
+                await _ended(below, run, job)
+            raise
+    if trouble:
+        raise trouble[0]
+
+
+async def _started(below: _Below, run: str, request: ev.RunRequested) -> None:
+    try:
+        entries = await below.journal.read(run)
+    except RunUnknown:
+        await below.start(run, request, quiet=True)
+        return
+    first = entries[0].event
+    if not isinstance(first, ev.RunRequested) or first.parent != request.parent:
+        raise Refused(f"run {run!r} exists already and was not begun for this attempt")
+    if not any(isinstance(entry.event, ev.RunEnded) for entry in entries):
+        await below.resume(run, quiet=True)
+
+
+async def _ended(below: _Below, run: str, job: asyncio.Task[None]) -> None:
+    """Cancel a run so that it is written down, and whatever runs inside it is cancelled the same way."""
+    cancel = ev.CancelRequested("nobody waits for it any more")
+    try:
+        await below.ask(run, cancel)
+        await asyncio.wait({job}, timeout=_PATIENCE)
+    except Refused:  # it is not under way yet, or no longer
+        job.cancel()
+        await asyncio.wait({job}, timeout=_PATIENCE)
+        with suppress(ChargehandError):
+            await below.resume(run, cancel, quiet=True)
+
+
+def _request(run: str, call: Call, errand: Errand, held: Amount) -> ev.RunRequested:
+    requested, own = call.state.requested, errand.team.policy
+    deepest = min(own.limits.nesting, requested.policy.limits.nesting)
+    policy: Policy = structs.replace(
+        own, limits=structs.replace(own.limits, nesting=deepest), grace=min(own.grace, call.kept / 2)
+    )
+    team = errand.team.bounded(budget=least(errand.team.budget, within(requested.budget, held)), policy=policy)
+    request = team.request(errand.goal, call.state.at, seed=call.seed(run))
+    # who waits outside does not get messages from in here, whatever they are called
+    parent = call.parent((*call.chain[:-1], f"{call.progress.worker}/"))
+    return structs.replace(request, deadline=min(request.deadline, call.deadline), parent=parent)

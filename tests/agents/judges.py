@@ -1,0 +1,53 @@
+"""What the tests of answers share: somebody who writes them, and a desk that keeps what was noted."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from chargehand.agents.asking import Writer
+from chargehand.agents.crew import Done, Where
+from chargehand.agents.prompts import Prompts
+from chargehand.models.messages import Message, Settings
+from chargehand.models.model import Model
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.events import Effect
+from chargehand.terms.plan import Task
+
+_Shape = TypeVar("_Shape")
+
+
+def writer(model: Model, **settings: object) -> Writer:
+    return Writer(model, Prompts(), "", Settings(**settings))  # pyright: ignore[reportArgumentType] - of one test
+
+
+class Desk:
+    """A hand without a journal: it keeps notes and prompts, and takes no steps."""
+
+    heard = False
+    where = Where("run", "", "", planned=True)
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.prompts: list[Sequence[Message]] = []
+
+    async def step(
+        self,
+        name: str,
+        call: Callable[[str], Awaitable[Done]],
+        *,
+        request: str = "",
+        effect: Effect = "read",
+        reserve: Amount = NOTHING,
+        share: bool = False,
+        shape: type[_Shape] = object,
+    ) -> _Shape:
+        raise AssertionError(f"an answer takes no steps: {name}")
+
+    def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
+        self.prompts.append(messages)
+
+    def say(self, text: str) -> None: ...
+
+    async def grow(self, tasks: Sequence[Task]) -> None: ...
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)

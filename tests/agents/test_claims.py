@@ -1,0 +1,167 @@
+"""What an answer says that no result bears out is found, and what they do bear out is left alone."""
+
+import random
+import re
+import time
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chargehand.agents.claims import Claim, section, unsupported
+from chargehand.agents.quantities import quantities
+from chargehand.models.exhibits import Figure, Passage, Passages, Product, Table
+from chargehand.models.subject import Given
+from tests.models.offline.test_shop import ran, shop
+
+SALES = Given(
+    "t1",
+    "Report sales by shop in 2026.",
+    "analyst",
+    Product(
+        "Kiel sold 1,234.56 EUR, Bremen 815.20 EUR. The share of Kiel is 60.2%.",
+        (Table(("shop", "eur"), (("Kiel", 1234.56), ("Bremen", 815.2)), "sales.csv"),),
+    ),
+)
+RULES = Given(
+    "t2",
+    "What do the rules say?",
+    "archivist",
+    Product(
+        "Goods are taken back within thirty days, see https://shop.example/rules/returns.",
+        (
+            Passages(
+                "returns", (Passage("rules.md", "Whoever brings goods back within 14 days gets the full price."),)
+            ),
+            Figure("0.25", "1 / 4", "", "Share of returns"),
+        ),
+    ),
+)
+RESULTS = (SALES, RULES)
+
+
+def flagged(answer: str, *known: str) -> list[tuple[str, str]]:
+    return [(one.kind, one.text) for one in unsupported(answer, RESULTS, known)]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Kiel sold 1,234.56 EUR [t1].",
+        "Kiel sold 1234.56 € and Bremen EUR 815.20 [t1].",
+        "Kiel sold about 1,200 EUR, 1,235 to the euro [t1].",
+        "Kiel sold roughly 1.2 thousand [t1].",
+        "Kiel has 60 % of it, which is 60.2 percent [t1].",
+        "In total 2,049.76 EUR were sold [t1].",
+        "Kiel sold 419.36 EUR more than Bremen: 1,234.56 against 815.20 [t1].",
+        "25% of all goods come back [t2].",
+        "1. The 2 shops sold 1,234.56 and 815.20 [t1].\n2. See step 3.",
+        "On 29 May 2031, at 08:15, and since 2031-01-02 that was so [t1].",
+        "Returns are described at https://shop.example/rules/returns [t2].",
+        "See (https://shop.example/rules/returns), or www.shop.example/rules/ [t2].",
+        'It says: "brings goods back within 14 days" [t2].',
+        "The rule: “Whoever brings … gets the full price.” [t2]",
+        "> Whoever brings goods back within 14 days gets the full price.\n>\n> — rules.md",
+        "Both hold [t1, t2]: 1,234.56 EUR, and 14 days.",
+        "The shop 'B12' and version 3.11.2 of form Q7 [t1].",
+        "```\nlimit 999\n```\nand `x = 77 * 3` too [t1].",
+    ],
+)
+def test_what_the_results_say_is_not_flagged(answer: str) -> None:
+    assert flagged(answer) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "text"),
+    [
+        ("Kiel sold 1,284.56 EUR [t1].", "number", "1,284.56"),
+        ("Kiel sold 1,234.65 EUR.", "number", "1,234.65"),
+        ("Kiel has 62 % of it [t1].", "number", "62"),
+        ("Sales rose to 1.3 million [t1].", "number", "1.3"),
+        ("All in all 2,149.76 EUR were sold in total [t1].", "number", "2,149.76"),
+        ("See https://shop.example/rules/refunds [t2].", "url", "https://shop.example/rules/refunds"),
+        ("See https://elsewhere.example [t2].", "url", "https://elsewhere.example"),
+        ('It says: "brings goods back within a month" [t2].', "quotation", "brings goods back within a month"),
+        ("> Whoever brings goods back within 41 days gets the full price.", "quotation", ""),
+        ("The rule: “Whoever brings … gets half the price.” [t2]", "quotation", ""),
+    ],
+)
+def test_what_no_result_says_is_flagged(answer: str, kind: str, text: str) -> None:
+    found = unsupported(answer, RESULTS)
+    assert [one.kind for one in found] == [kind]
+    assert text in found[0].text
+
+
+def test_a_number_from_another_result_than_the_cited_one_is_flagged_and_traced() -> None:
+    (found,) = unsupported("Goods come back within 14 days [t1].", RESULTS)
+    assert (found.text, found.cited, found.elsewhere) == ("14", ("t1",), ("t2",))
+    assert "14, cited from [t1], but it stands in [t2]" in section([found])
+
+
+def test_a_result_may_say_what_it_was_made_from() -> None:
+    assert unsupported("It is 14 days [t1].", RESULTS, behind={"t1": ("t2",)}) == ()
+
+
+def test_what_the_request_says_may_be_said_again() -> None:
+    assert flagged("Of the 77 shops you asked for, 2 are known.") == [("number", "77")]
+    assert flagged("Of the 77 shops you asked for, 2 are known.", "Report on my 77 shops") == []
+
+
+def test_without_results_there_is_nothing_to_hold_an_answer_against() -> None:
+    assert unsupported("It is 42.", [Given("t1", "Count.", "w", None)]) == ()
+
+
+def test_a_long_list_of_flags_is_cut_short() -> None:
+    text = section([Claim("number", str(n), "") for n in range(20)])
+    assert text.startswith("Not found in the results:\n- 0\n")
+    assert text.endswith("- and 12 more")
+
+
+@cache
+def examples() -> list[tuple[str, str, tuple[Given, ...], tuple[str, ...]]]:
+    found: list[tuple[str, str, tuple[Given, ...], tuple[str, ...]]] = []
+    for goal in shop().examples:
+        result = ran(goal)
+        asked = {task.id: task.instruction for task in result.plan.tasks}
+        results = tuple(Given(task, asked.get(task, ""), "", value) for task, value in result.results.items())
+        found.append((goal, str(result.answer), results, tuple(gap.message for gap in result.gaps)))
+    return found
+
+
+def test_the_examples_of_the_shop_raise_no_false_alarm() -> None:
+    assert len(examples()) >= 6
+    for goal, answer, results, gaps in examples():
+        assert unsupported(answer, results, (goal, *gaps)) == (), goal
+        assert "Not found in the results" not in answer
+
+
+def test_changed_digits_are_nearly_always_caught() -> None:
+    chance, caught, tried = random.Random(7), 0, 0
+    for goal, answer, results, gaps in examples():
+        body = re.sub(r"`[^`]*`", lambda found: " " * len(found[0]), answer.partition("## Sources")[0])
+        for one in quantities(body):
+            at = chance.choice([place for place in range(one.start, one.end) if body[place].isdigit()])
+            digit = chance.choice([sign for sign in "123456789" if sign != body[at]])
+            changed = answer[:at] + digit + answer[at + 1 :]
+            caught += bool(unsupported(changed, results, (goal, *gaps)))
+            tried += 1
+    assert tried > 50
+    assert caught / tried > 0.8  # the rest happen to be other numbers of the same result
+
+
+@given(st.text(max_size=300), st.text(max_size=300))
+def test_any_text_is_checked_and_holds_against_itself(answer: str, result: str) -> None:
+    unsupported(answer, [Given("t1", "", "", result)])
+    assert unsupported(answer, [Given("t1", "", "", answer)]) == ()
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["1,", "“a b c d ", '"', "> a b c d\n", "[t1] ", "https://", "```\n", "1 is 2. ", "(", "1'000 ", "a is 7 [t1].\n"],
+)
+def test_long_texts_take_bounded_time(piece: str) -> None:
+    text = piece * (200_000 // len(piece))
+    began = time.perf_counter()
+    unsupported(text, [Given("t1", "", "", text)])
+    assert time.perf_counter() - began < 8

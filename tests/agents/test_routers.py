@@ -1,0 +1,342 @@
+"""Routers: whom they choose, how sure they are, and that nothing is calibrated on what is stored."""
+
+import os
+import random
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from chargehand.agents.routers.by_model import read, schema
+from chargehand.agents.routers.calibration import Calibration, apart, calibrated, thresholds
+from chargehand.agents.routers.decision import Decision, Load, shifted
+from chargehand.agents.routers.hybrid import clear
+from chargehand.agents.routers.learning import ENOUGH
+from chargehand.agents.routers.meaning import by_meaning, meaning
+from chargehand.agents.routers.rules import by_rules
+from chargehand.agents.routers.tags import by_tags
+from chargehand.agents.routers.texts import said
+from chargehand.agents.routers.words import by_words
+from chargehand.agents.shape import problems
+from chargehand.errors import Invalid, StoreUnavailable
+from chargehand.models.embeddings import LocalEmbedding
+from chargehand.models.local.pull import pull
+from chargehand.models.messages import Request
+from chargehand.models.offline.model import OfflineModel
+from chargehand.models.subject import Routing, WorkerCard
+
+MODELS = Path(os.environ.get("CHARGEHAND_MODELS") or Path(__file__).parents[2] / ".venv" / "models")
+TEAM = (
+    WorkerCard("baker", "bakes bread, cakes and rolls", ("oven",), phrases=("bake a cake", "sell bread")),
+    WorkerCard(
+        "smith", "forges nails, gates and horseshoes", ("iron", "fire"), phrases=("shoe a horse", "mend a gate")
+    ),
+    WorkerCard("clerk", "writes letters and keeps the accounts", ("paper",), phrases=("write a letter", "pay a bill")),
+)
+WORDS = ("cake", "bread", "oven", "gate", "horse", "nail", "letter", "bill", "stamp")
+OWNER = {word: TEAM[at // 3].name for at, word in enumerate(WORDS)}
+
+
+class Bag:
+    """An embedding made of counted words: texts are alike as far as they share them."""
+
+    handle = "bag"
+    width = 12
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        self.asked.append(list(texts))
+        return [self._vector(text) for text in texts]
+
+    def _vector(self, text: str) -> bytes:
+        words = text.lower().replace("?", " ").split()
+        counts = [float(sum(one.startswith(word) for one in words)) for word in WORDS]
+        rest = len(words) - sum(counts)
+        row = [*counts, 0.05 * rest, 0.05, 0.3 * (not any(counts))]
+        long = sum(one * one for one in row) ** 0.5
+        return struct.pack("<12f", *(one / long for one in row))
+
+    async def close(self) -> None: ...
+
+
+class Dead(Bag):
+    handle = "dead"
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        raise StoreUnavailable("the embedding cannot be reached")
+
+
+def requests(count: int, seed: int) -> list[tuple[str, str]]:
+    chance = random.Random(seed)
+    found: dict[str, str] = {}
+    while len(found) < count:
+        word = chance.choice(WORDS)
+        found[f"{chance.choice(('the', 'a', 'my', 'that'))} {word} number {chance.randrange(10_000)}"] = OWNER[word]
+    return list(found.items())
+
+
+def with_examples(count: int) -> list[WorkerCard]:
+    many = requests(count * 9, 1)
+    return [
+        msgspec.structs.replace(card, examples=tuple([text for text, name in many if name == card.name][:count]))
+        for card in TEAM
+    ]
+
+
+# --- rules and tags
+
+
+def test_the_longest_rule_wins_whatever_comes_first() -> None:
+    rules = {"bill": "clerk", "electricity  bill": "smith", "paid": "baker"}
+    found = by_rules("I paid the Electricity bill", rules)
+    assert (found.worker, found.second, found.confidence) == ("smith", "baker", 1.0)
+    assert "electricity" in found.why
+
+
+@pytest.mark.parametrize("text", ["billing is hard", "handbill", "nothing of it", ""])
+def test_a_rule_matches_whole_words_only(text: str) -> None:
+    assert by_rules(text, {"bill": "clerk", "  ": "smith"}).worker is None
+
+
+def test_a_rule_with_signs_is_no_pattern() -> None:
+    assert by_rules("what is c++ (really)?", {"c++": "smith"}).worker == "smith"
+    assert by_rules("abc", {"a.c": "smith"}).worker is None
+
+
+def test_tags_are_found_as_words_and_a_rare_one_tells_more() -> None:
+    cards = [
+        WorkerCard("a", "", ("data", "sales figures")),
+        WorkerCard("b", "", ("data",)),
+        WorkerCard("c", "", ("art",)),
+    ]
+    found = by_tags("Get the data on the sales figure", cards)
+    assert (found.worker, found.second) == ("a", "b")
+    assert found.confidence == pytest.approx(0.75)
+    assert by_tags("Get the data", cards).confidence == 0.5, "it is not clear who"
+    assert by_tags("Sing of database artists", cards).worker is None
+
+
+# --- words
+
+
+@pytest.mark.parametrize(
+    ("text", "worker"),
+    [("Please bake me two cakes", "baker"), ("The garden gate is broken", "smith"), ("Write to the mayor", "clerk")],
+)
+async def test_words_find_who_speaks_of_them(text: str, worker: str) -> None:
+    found = await by_words(text, TEAM)
+    assert found.worker == worker
+    assert found.confidence > 0.4
+
+
+async def test_words_that_nobody_uses_go_to_nobody() -> None:
+    found = await by_words("Fly me to Jupiter", TEAM)
+    assert (found.worker, found.confidence) == (None, 0.0)
+
+
+async def test_an_example_teaches_words_that_no_description_has() -> None:
+    taught = (*TEAM[:2], msgspec.structs.replace(TEAM[2], examples=("reconcile the quarterly ledger",)))
+    assert (await by_words("Is the ledger reconciled?", TEAM)).worker is None
+    assert (await by_words("Is the ledger reconciled?", taught)).worker == "clerk"
+
+
+# --- meaning
+
+
+async def test_the_nearest_phrase_decides_and_a_stranger_goes_to_nobody() -> None:
+    found = await by_meaning("my horse is lame", TEAM, Bag())
+    assert (found.worker, found.router) == ("smith", "meaning")
+    assert found.scores[0][0] == "smith"
+    assert sum(share for _, share in found.scores) == pytest.approx(1.0, abs=0.01)
+    strange = await by_meaning("quantum chromodynamics lecture", TEAM, Bag())
+    assert strange.worker is None
+    assert "needed" in strange.why
+
+
+async def test_a_team_is_embedded_once_and_again_when_its_words_change() -> None:
+    bag = Bag()
+    for _ in range(3):
+        await by_meaning("a cake", TEAM, bag)
+    first = len(bag.asked)
+    changed = (*TEAM[:2], msgspec.structs.replace(TEAM[2], phrases=("stamp a form",)))
+    assert (await by_meaning("stamp it", changed, bag)).worker == "clerk"
+    assert len(bag.asked) == first + 2
+
+
+async def test_with_enough_examples_a_regression_decides_and_is_nearly_always_right_about_itself() -> None:
+    from chargehand.agents.routers.space import Learnt, Near
+
+    few = await meaning(with_examples(ENOUGH - 1), Bag())
+    many = await meaning(with_examples(20), Bag())
+    assert isinstance(few.space.measure, Near)
+    assert isinstance(many.space.measure, Learnt)
+    asked = requests(120, 2)
+    found = [(await many.decide(text), name) for text, name in asked]
+    right = sum(one.worker == name for one, name in found) / len(found)
+    assert right >= 0.95
+    assert abs(right - sum(one.confidence for one, _ in found) / len(found)) < 0.1
+    assert (await many.decide("quantum chromodynamics lecture")).worker is None
+
+
+async def test_the_same_examples_give_the_same_decision_to_the_last_digit() -> None:
+    from chargehand.agents.routers import meaning as module
+
+    first = await (await meaning(with_examples(8), Bag())).decide("a bill to pay")
+    module._KEPT.clear()
+    assert await (await meaning(with_examples(8), Bag())).decide("a bill to pay") == first
+
+
+async def test_an_embedding_that_cannot_be_reached_leaves_it_to_words_and_says_so() -> None:
+    for embedding, reason in ((Dead(), "cannot be reached"), (None, "there is no embedding")):
+        found = await by_meaning("bake a cake", TEAM, embedding)
+        assert (found.worker, found.router) == ("baker", "words")
+        assert reason in found.why
+
+
+class Ragged(Bag):
+    handle = "ragged"
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        return [b"1234" * (1 + len(text) % 3) for text in texts]
+
+
+async def test_vectors_that_do_not_fit_each_other_leave_it_to_words() -> None:
+    found = await by_meaning("bake a cake", TEAM, Ragged())
+    assert (found.worker, found.router) == ("baker", "words")
+
+
+@pytest.mark.parametrize(
+    ("text", "worker"),
+    [
+        ("two dozen muffins and a croissant", "baker"),
+        ("my mare lost a shoe on the road", "smith"),
+        ("the invoice from the miller is due", "clerk"),
+        ("what is the airspeed of a swallow", None),
+    ],
+)
+async def test_the_real_small_model_knows_words_that_no_card_has(text: str, worker: str | None) -> None:
+    embedding = LocalEmbedding(pull("minilm", MODELS).parent)
+    try:
+        assert (await by_meaning(text, TEAM, embedding)).worker == worker
+    finally:
+        await embedding.close()
+
+
+# --- calibration
+
+
+async def test_calibrating_on_stored_requests_is_refused() -> None:
+    cards = with_examples(10)
+    known = await meaning(cards, Bag())
+    with pytest.raises(Invalid, match="is an example of a worker already"):
+        await known.calibrated([(f"  {cards[0].examples[3].upper()} ", "baker")])
+    with pytest.raises(Invalid, match="no worker 'cook'"):
+        await known.calibrated([("a new one", "cook")])
+    with pytest.raises(Invalid, match="calibrate with requests that are not"):
+        apart(["Same  text"], ["same text"])
+
+
+async def test_held_out_requests_that_it_gets_wrong_lower_confidence() -> None:
+    known = await meaning(TEAM, Bag())
+    swapped = {"baker": "smith", "smith": "clerk", "clerk": "baker"}
+    wrong = await known.calibrated([(text, swapped[name]) for text, name in requests(90, 3)])
+    before, after = await known.decide("a gate"), await wrong.decide("a gate")
+    assert before.confidence > 0.6 > 0.2 > after.confidence
+    assert wrong.space.own.keys() == {"baker", "smith", "clerk"}
+
+
+def test_a_curve_learns_how_often_it_is_right() -> None:
+    chance = random.Random(7)
+    truth = Calibration(0.8, -0.5)
+    odds = [chance.uniform(-1, 6) for _ in range(4000)]
+    found = calibrated(odds, [chance.random() < truth.confidence(one) for one in odds])
+    assert found.slope == pytest.approx(0.8, abs=0.15)
+    assert found.offset == pytest.approx(-0.5, abs=0.25)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_curve_through_one_kind_of_outcome_stays_finite(right: bool) -> None:
+    found = calibrated([0.1 * one for one in range(100)], [right] * 100)
+    assert 0.0 < found.confidence(2.0) < 1.0
+    assert (found.confidence(2.0) > 0.5) == right
+    assert calibrated([1.0, 2.0], [False, False]) == Calibration(), "two tell nothing"
+
+
+def test_a_threshold_of_its_own_needs_requests_of_its_own() -> None:
+    whole, own = thresholds({"many": [0.5 + 0.001 * one for one in range(400)], "few": [0.9], "none": []}, 0.95)
+    assert own["none"] == whole
+    assert whole < own["few"] < 0.6
+    assert own["many"] == pytest.approx(0.52, abs=0.01)
+
+
+# --- the load
+
+
+def test_a_busy_first_gives_way_to_a_second_that_fits_about_as_well() -> None:
+    found = Decision("ann", "bob", 0.6, (("ann", 0.5), ("bob", 0.4)), "it fits", "meaning")
+    other = shifted(found, {"ann": Load(4, 4), "bob": Load(0, 4)})
+    assert (other.worker, other.second) == ("bob", "ann")
+    assert "4 of 4 at work" in other.why
+    assert shifted(found, {"ann": Load(failures=0.9)}).worker == "bob"
+    assert "90% failed lately" in shifted(found, {"ann": Load(failures=0.9)}).why
+
+
+@pytest.mark.parametrize(
+    ("second", "share", "load"),
+    [
+        ("bob", 0.1, {"ann": Load(4, 4)}),
+        (None, 0.0, {"ann": Load(4, 4)}),
+        ("bob", 0.4, {"ann": Load(4, 4), "bob": Load(4, 4)}),
+        ("bob", 0.4, {"ann": Load(1, 4)}),
+        ("bob", 0.4, {}),
+    ],
+)
+def test_otherwise_it_stays_with_the_first(second: str | None, share: float, load: dict[str, Load]) -> None:
+    found = Decision("ann", second, 0.6, (("ann", 0.5), *(((second, share),) if second else ())), "it fits", "meaning")
+    assert shifted(found, load) is found
+
+
+# --- the model
+
+
+def test_a_reply_is_read_and_bounded() -> None:
+    found = read('{"primary": "a", "secondary": "b", "confidence": 7, "reason": "x"}', ("a", "b"))
+    assert (found.worker, found.second, found.confidence, found.why) == ("a", "b", 1.0, "x")
+    assert read('{"primary": null}', ("a",)).worker is None
+    assert read('{"primary": "a", "secondary": "a", "confidence": "high"}', ("a",)).second is None
+
+
+@pytest.mark.parametrize("text", ['{"primary": "zoe"}', "[]", "{}", "to ann, I think", '{"primary": 3}'])
+def test_a_reply_that_names_nobody_there_is_refused(text: str) -> None:
+    with pytest.raises(Invalid):
+        read(text, ("ann", "bob"))
+
+
+@pytest.mark.parametrize(
+    ("goal", "worker"),
+    [("Bake bread for Sunday", "baker"), ("Write a letter to the mayor", "clerk"), ("How far is it to Jupiter?", None)],
+)
+async def test_the_offline_model_chooses_by_its_rules_in_the_form_that_is_asked_for(
+    goal: str, worker: str | None
+) -> None:
+    reply = await OfflineModel().reply(Request((), subject=Routing(goal, TEAM)))
+    names = tuple(card.name for card in TEAM)
+    assert not list(problems(msgspec.json.decode(reply.text), msgspec.json.decode(schema(names))))
+    assert read(reply.text, names).worker == worker
+
+
+def test_what_is_clear_needs_no_second_opinion() -> None:
+    assert clear(Decision("a", "b", 0.9, (("a", 0.8), ("b", 0.1)), "", "meaning"))
+    assert not clear(Decision("a", "b", 0.9, (("a", 0.5), ("b", 0.45)), "", "meaning"))
+    assert not clear(Decision("a", None, 0.5, (("a", 1.0),), "", "meaning"))
+    assert not clear(Decision(None, None, 0.0, (), "", "meaning"))
+
+
+def test_a_name_counts_only_where_a_card_says_nothing_else() -> None:
+    one, two = said([WorkerCard("tax_adviser", ""), WorkerCard("ann", "Counts apples. Counts pears.")])
+    assert one.phrases == ("tax adviser",)
+    assert two.phrases == ("Counts apples.", "Counts pears.")

@@ -1,0 +1,249 @@
+"""The way `route`: one task for whoever fits, two for the best two; what is not clear is never decided in silence."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+from msgspec import structs
+
+from chargehand.agents.crew import Proposal, WorkFailed
+from chargehand.agents.lead import Lead
+from chargehand.agents.prompts import Prompts
+from chargehand.agents.routers.decision import Load
+from chargehand.agents.routing import check, route
+from chargehand.agents.ways import Route
+from chargehand.agents.worker import Worker
+from chargehand.core.owed import Brief
+from chargehand.errors import Invalid
+from chargehand.memory.embedding import Embedding
+from chargehand.models.messages import Message, Request, Settings, Usage
+from chargehand.models.model import Model
+from chargehand.models.offline.model import OfflineModel
+from chargehand.models.scripted import Line, ScriptedModel
+from chargehand.models.subject import Answering, Routing, WorkerCard, Working
+from chargehand.stores.memory import MemoryJournal
+from chargehand.team import Supervisor
+from chargehand.terms import events as ev
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.failure import Failure, Gap
+from chargehand.terms.plan import Task, TaskId
+from chargehand.terms.policy import Policy, Retry
+from chargehand.terms.work import Work
+from tests.agents.crowd import FREE, of_kind
+from tests.agents.test_routers import TEAM, Bag
+
+WORKERS = tuple(Worker(card.name, card.does, tags=card.tags) for card in TEAM)
+CARDS = (*TEAM, WorkerCard("helper", "does whatever is left"))
+
+
+class Notes:
+    """A hand that keeps what was noted and told to a model."""
+
+    heard = False
+
+    def __init__(self) -> None:
+        self.noted: list[str] = []
+        self.told: list[Sequence[Message]] = []
+
+    def note(self, text: str) -> None:
+        self.noted.append(text)
+
+    def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
+        self.told.append(messages)
+
+
+def says(primary: str | None, secondary: str | None = None, confidence: float = 0.9) -> str:
+    said = {"primary": primary, "secondary": secondary, "confidence": confidence, "reason": "the model says so"}
+    return json.dumps(said)
+
+
+def scripted(*lines: Line) -> ScriptedModel:
+    return ScriptedModel(list(lines), usage=Usage(10, 5), micros=7, card=FREE, repeat=True)
+
+
+async def routed(
+    way: Route,
+    goal: str,
+    model: Model | None = None,
+    embedding: Embedding | None = None,
+    load: dict[str, Load] | None = None,
+    **more: object,
+) -> tuple[Proposal, str]:
+    cards = CARDS if way.generalist or way.rules else TEAM
+    lead = Lead(model or OfflineModel(), Prompts(), cards, "", Settings(), 50, embedding=embedding)
+    brief = structs.replace(Brief(Work("plan", TaskId(""), 1), goal, 1e9), **more)
+    hand = Notes()
+    found = await route(way, lead, brief, hand, load)  # pyright: ignore[reportArgumentType] - all it needs of a hand
+    return found, "\n".join(hand.noted)
+
+
+def whom(found: Proposal) -> list[str]:
+    return [one.worker for one in found.tasks]
+
+
+async def test_one_task_for_whoever_fits_and_its_result_is_the_answer() -> None:
+    found, noted = await routed(Route("meaning"), "mend the gate", embedding=Bag())
+    assert [(one.id, one.instruction, one.worker) for one in found.tasks] == [("t1", "mend the gate", "smith")]
+    assert (found.combine, found.closed, found.used) == ("forward", True, NOTHING)
+    assert "route to smith, confidence 1.00, by meaning" in noted
+    assert "scores: smith" in noted
+
+
+async def test_the_best_two_where_a_secondary_is_wanted_and_both_are_merged() -> None:
+    model = scripted(says("smith", "clerk", 0.3))
+    found, _ = await routed(Route("model", secondary=True), "a gate and a bill", model)
+    assert (whom(found), found.combine) == (["smith", "clerk"], "merge")
+    assert [one.id for one in found.tasks] == ["t1", "t2"]
+    assert found.used == Amount(15, 7, 1)
+
+
+async def test_rules_come_before_every_router() -> None:
+    model = scripted(says("clerk"))
+    for router in ("auto", "model", "rules", "words"):
+        found, noted = await routed(Route(router, rules={"gate": "helper"}), "mend the gate", model)
+        assert whom(found) == ["helper"]
+        assert "by rules: the rule for 'gate'" in noted
+    assert model.requests == []
+
+
+async def test_a_stranger_goes_to_the_generalist_and_that_is_said() -> None:
+    found, noted = await routed(Route("meaning", generalist="helper"), "quantum lecture", embedding=Bag())
+    assert whom(found) == ["helper"]
+    assert "the generalist gets it: nothing that anybody says" in noted
+
+
+async def test_without_a_generalist_a_stranger_is_refused_in_words() -> None:
+    found, noted = await routed(Route("meaning"), "quantum lecture", embedding=Bag())
+    assert found.tasks == ()
+    (said,) = found.unserved
+    assert said.startswith("Nobody on the team was found for this request")
+    assert "baker: bakes bread, cakes and rolls; smith:" in said
+    assert "route to nobody" in noted
+
+
+async def test_what_is_not_clear_goes_to_the_generalist_too() -> None:
+    way = Route("meaning", generalist="helper")
+    found, noted = await routed(way, "a cake and a gate", embedding=Bag())
+    assert whom(found) == ["helper"]
+    assert "not clear enough whether" in noted
+    lax, _ = await routed(structs.replace(way, threshold=0.0), "a cake and a gate", embedding=Bag())
+    assert whom(lax) == ["baker"]
+
+
+async def test_a_model_is_asked_only_where_meaning_is_not_clear_and_only_about_the_nearest() -> None:
+    model = scripted(says("clerk"))
+    found, _ = await routed(Route("hybrid"), "bake a cake", model, Bag())
+    assert (whom(found), found.used, model.requests) == (["baker"], NOTHING, [])
+    found, noted = await routed(Route("hybrid"), "a cake and a gate", model, Bag())
+    assert (whom(found), found.used) == (["clerk"], Amount(15, 7, 1))
+    assert "not clear by meaning" in noted
+    subject = model.requests[0].subject
+    assert isinstance(subject, Routing)
+    assert len(subject.workers) <= 4
+
+
+async def test_a_model_that_fails_leaves_a_hybrid_with_what_meaning_says() -> None:
+    model = scripted(Failure("network", "the line went dead"))
+    way = Route("hybrid", threshold=0.0)
+    found, noted = await routed(way, "a cake and a gate", model, Bag())
+    assert whom(found) == ["baker"]
+    assert "the line went dead" in noted
+
+
+async def test_auto_takes_the_best_router_there_is() -> None:
+    model = scripted(says("clerk"))
+    by = [
+        (await routed(Route(), "mend the gate", model, Bag()))[1],
+        (await routed(Route(), "mend the gate", OfflineModel(), Bag()))[1],
+        (await routed(Route(), "mend the gate", model))[1],
+    ]
+    assert ["by hybrid" in by[0], "by meaning" in by[1], "by model" in by[2]] == [True, True, True]
+    assert len(model.requests) == 1
+    assert whom((await routed(Route(), "forge ten nails"))[0]) == ["smith"], "the offline model"
+
+
+async def test_the_load_may_shift_it_and_the_reason_is_noted() -> None:
+    model = scripted(says("smith", "clerk", 0.5))
+    found, noted = await routed(Route("model"), "a gate", model, load={"smith": Load(4, 4), "clerk": Load(0, 4)})
+    assert whom(found) == ["clerk"]
+    assert "clerk instead of smith" in noted
+
+
+async def test_a_useless_reply_goes_back_as_a_finding() -> None:
+    model = scripted(says("zoe"), says("smith"))
+    with pytest.raises(WorkFailed) as caught:
+        await routed(Route("model"), "a gate", model)
+    (finding,) = caught.value.findings
+    assert "no worker 'zoe'" in finding.message
+    found, _ = await routed(Route("model"), "a gate", model, findings=(finding,))
+    assert whom(found) == ["smith"]
+    assert "no worker 'zoe'" in model.requests[1].messages[1].text
+
+
+async def test_asked_again_only_those_who_have_not_had_it_come_into_question() -> None:
+    failed = Task(TaskId("t1"), "mend the gate", "smith")
+    gap = Gap(TaskId("t1"), "failed", "logic", "the fire went out")
+    again, _ = await routed(Route("meaning", generalist="helper"), "mend the gate", embedding=Bag(), tasks=(failed,),
+                            gaps=(gap,), replan=True)  # fmt: skip
+    (task,) = again.tasks
+    assert (task.id, task.worker, task.replaces) == ("t2", "helper", "t1")
+    enough, _ = await routed(Route("meaning"), "mend the gate", embedding=Bag(), tasks=(failed,))
+    assert (enough.tasks, enough.closed) == ((), True)
+
+
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [
+        (Route(generalist="zoe"), "generalist 'zoe' is not on the team"),
+        (Route(rules={"a": "zoe"}), "a rule of the route names 'zoe'"),
+        (Route(threshold=1.5), "must be from 0 to 1"),
+    ],
+)
+async def test_a_way_that_names_nobody_there_is_refused(way: Route, said: str) -> None:
+    with pytest.raises(Invalid, match=said):
+        check(way, ["ann"])
+    with pytest.raises(WorkFailed) as caught:
+        await routed(way, "a gate")
+    assert caught.value.failure.permanent
+
+
+# --- whole runs
+
+
+def crew(request: Request) -> Line:
+    match request.subject:
+        case Routing():
+            return says("smith", "clerk", 0.6)
+        case Working() as subject:
+            return f"{subject.worker.name} did it."
+        case Answering():
+            return "Both did it [t1] [t2]."
+        case _:
+            raise AssertionError(f"nobody asks for this in a route: {request.subject}")
+
+
+def team(way: Route, model: Model | str) -> Supervisor:
+    quick = Policy(retry=Retry(attempts=1, base=0.001), refine=False)
+    return Supervisor(WORKERS, model=model, way=way, journal=MemoryJournal(), policy=quick)
+
+
+async def test_a_run_by_route_forwards_the_result_and_keeps_the_reason_in_its_journal() -> None:
+    model = ScriptedModel(crew, usage=Usage(10, 5), micros=7, card=FREE)
+    found = await team(Route(), model).run("The gate is broken")
+    assert (found.ending, found.answer) == ("complete", "smith did it.")
+    assert len(model.requests) == 2, "the router and the worker: nobody writes an answer anew"
+    (note,) = [one.text for one in of_kind(found.entries, ev.Noted) if isinstance(one, ev.Noted)]
+    assert "route to smith, confidence 0.60, by model: the model says so" in note
+
+
+async def test_a_run_with_a_secondary_merges_what_both_say() -> None:
+    model = ScriptedModel(crew, usage=Usage(10, 5), micros=7, card=FREE)
+    found = await team(Route(secondary=True), model).run("The gate is broken")
+    assert (found.ending, found.answer) == ("complete", "Both did it [t1] [t2].")
+    assert [one.worker for one in found.plan.tasks] == ["smith", "clerk"]
+
+
+async def test_a_run_that_nobody_is_meant_for_says_what_the_team_can_do() -> None:
+    found = await team(Route(), "offline").run("How far is it to Jupiter?")
+    assert found.ending != "complete"
+    assert "The team can do this: baker" in str(found.answer) + str(found.gaps)

@@ -1,0 +1,312 @@
+"""Leading by splitting: the tree is as deep and broad as it may be, whatever the model says, and all of it is paid."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chargehand.agents.splitting import most_calls
+from chargehand.agents.ways import Recursive
+from chargehand.agents.worker import Worker
+from chargehand.models.messages import Reply, Request, Usage
+from chargehand.models.scripted import Line, ScriptedModel
+from chargehand.models.subject import Answering, Planning, Splitting, Working
+from chargehand.runtime.result import Result
+from chargehand.stores.memory import MemoryJournal
+from chargehand.team import Supervisor
+from chargehand.terms import events as ev
+from chargehand.terms.budget import Amount, Budget
+from chargehand.terms.failure import Failure
+from chargehand.terms.policy import Limits, Policy, Retry
+from tests.agents.crowd import FREE, call, calls, of_kind
+
+ONCE = Policy(retry=Retry(attempts=1, base=0.001), refine=False)
+PAIR = (Worker("ann", "counts apples"), Worker("bob", "counts pears"))
+Judge = Callable[[str], Line]
+
+
+def simple(worker: str = "ann") -> str:
+    return json.dumps({"why": "it is little", "simple": True, "worker": worker})
+
+
+def parts(*given: tuple[str, str, Sequence[int]], unserved: Sequence[str] = ()) -> str:
+    listed = [{"instruction": text, "worker": worker, "after": list(after)} for text, worker, after in given]
+    return json.dumps({"why": "it is much", "simple": False, "subtasks": listed, "unserved": list(unserved)})
+
+
+def model(
+    judge: Judge,
+    work: Callable[[Working], Line] | None = None,
+    usage: Usage | None = Usage(10, 5),  # noqa: B008 - frozen
+) -> ScriptedModel:
+    def script(request: Request) -> Line:
+        match request.subject:
+            case Splitting() as subject:
+                return judge(subject.instruction)
+            case Working() as subject:
+                return f"did: {subject.instruction}" if work is None else work(subject)
+            case Answering():
+                return "The answer."
+            case Planning():
+                return json.dumps({"goal": "g", "tasks": {"t9": {"instruction": "Weigh the apples.", "worker": "bob"}}})
+            case _:
+                return "Do it better."
+
+    return ScriptedModel(script, usage=usage, micros=7, card=FREE)
+
+
+def team(script: ScriptedModel, way: Recursive = Recursive(), *workers: Worker, **more: object) -> Supervisor:  # noqa: B008 - frozen
+    options: dict[str, object] = {"journal": MemoryJournal(), "policy": ONCE, **more}
+    return Supervisor(workers or PAIR, model=script, way=way, **options)  # pyright: ignore[reportArgumentType] - options of one test
+
+
+def judged(script: ScriptedModel) -> list[str]:
+    return [one.subject.instruction for one in script.requests if isinstance(one.subject, Splitting)]
+
+
+def notes(found: Result) -> list[str]:
+    return [one.text for one in of_kind(found.entries, ev.Noted) if isinstance(one, ev.Noted)]
+
+
+def added(found: Result) -> ev.TasksAdded:
+    (one,) = [one for one in of_kind(found.entries, ev.TasksAdded) if isinstance(one, ev.TasksAdded)]
+    return one
+
+
+def ids(found: Result) -> list[str]:
+    return [one.id for one in found.plan.tasks]
+
+
+def by_text(**lines: Line) -> Judge:
+    """What is said of a task by its first word; all else is simple."""
+    return lambda text: lines.get(text.partition(" ")[0].lower(), simple())
+
+
+TWO = parts(("Count all apples.", "ann", []), ("Count all pears.", "bob", [1]))
+
+
+async def test_a_simple_request_is_one_task_for_the_best_worker() -> None:
+    script = model(lambda _: simple("bob"))
+    found = await team(script).run("Weigh the pears in the attic")
+    assert [(one.id, one.worker, one.instruction) for one in found.plan.tasks] == [
+        ("t1", "bob", "Weigh the pears in the attic")
+    ]
+    assert found.answer == "did: Weigh the pears in the attic"
+    assert len(script.requests) == 2
+    assert "the request is simple: bob does it (why: it is little)" in notes(found)
+
+
+async def test_a_big_request_is_split_and_each_part_again() -> None:
+    script = model(
+        by_text(
+            list=parts(("Sum up all fruit.", "ann", []), ("Sort all fruit.", "bob", [1])),
+            sum=parts(("Count the apples.", "ann", []), ("Count the pears.", "bob", [])),
+        )
+    )
+    found = await team(script).run("List all fruit we have")
+    assert [(one.id, one.worker, one.after) for one in found.plan.tasks] == [
+        ("t1.1", "ann", ()),
+        ("t1.2", "bob", ()),
+        ("t2", "ann", ("t1.1", "t1.2")),
+    ]
+    assert (found.ending, found.plan.combine) == ("complete", "merge")
+    assert judged(script) == ["List all fruit we have", "Sum up all fruit.", "Sort all fruit."]
+    assert "List all fruit we have" in script.requests[1].messages[1].text, "who judges a part sees what it is part of"
+    assert notes(found)[:2] == [
+        "the request is split into t1, t2 (why: it is much)",
+        "t1 is split into t1.1, t1.2 (why: it is much)",
+    ]
+
+
+async def test_what_a_part_needs_all_its_own_parts_are_given() -> None:
+    script = model(
+        by_text(
+            list=parts(("Sum up all fruit.", "ann", []), ("Sort all fruit.", "bob", [1, 2, 9, 0])),
+            sort=parts(("Order the apples.", "ann", []), ("Order the pears.", "bob", [1])),
+        )
+    )
+    found = await team(script).run("List all fruit we have")
+    assert [(one.id, one.after) for one in found.plan.tasks] == [
+        ("t1", ()),
+        ("t2.1", ("t1",)),
+        ("t2.2", ("t1", "t2.1")),
+    ]
+
+
+async def test_a_depth_of_nothing_is_one_task_whatever_the_model_says() -> None:
+    script = model(lambda _: TWO)
+    found = await team(script, Recursive(depth=0)).run("Count it all")
+    assert (ids(found), found.plan.tasks[0].instruction, len(judged(script))) == (["t1"], "Count it all", 1)
+    alone = model(lambda _: TWO)
+    await team(alone, Recursive(depth=0), PAIR[0]).run("Count it all")
+    assert judged(alone) == [], "with one worker there is nothing to choose"
+
+
+async def test_every_call_is_paid_for_and_one_that_nobody_knows_the_price_of_makes_it_unknown() -> None:
+    found = await team(model(by_text(list=TWO))).run("List all fruit")
+    assert added(found).used == Amount(45, 21, 3)
+
+    def judge(text: str) -> Line:
+        line = TWO if text.startswith("List") else simple()
+        return line if "pears" in text else Reply(line, usage=Usage(10, 5), micros=7)
+
+    assert added(await team(model(judge, usage=None)).run("List all fruit")).used is None
+
+
+async def test_a_part_that_cannot_be_judged_is_a_task() -> None:
+    def judge(text: str) -> Line:
+        if text.startswith("List"):
+            return parts(("Count the apples.", "ann", []), ("Weigh the pears.", "bob", []), ("Rate it.", "ann", []))
+        return Failure("network", "the line went dead") if "apples" in text else "no JSON" if "pears" in text else "[]"
+
+    found = await team(model(judge)).run("List all fruit")
+    assert (found.ending, ids(found)) == ("complete", ["t1", "t2", "t3"])
+    assert "t1 could not be judged and is not split further: the line went dead" in notes(found)
+    assert len([one for one in notes(found) if "could not be judged" in one]) == 3
+
+
+async def test_a_model_that_raises_anything_spoils_only_its_own_part() -> None:
+    def judge(text: str) -> Line:
+        if "pears" in text:
+            raise RuntimeError("boom")
+        return TWO if text.startswith("List") else simple()
+
+    found = await team(model(judge)).run("List all fruit")
+    assert (found.ending, ids(found)) == ("complete", ["t1", "t2"])
+    assert "t2 could not be judged and is not split further: RuntimeError: boom" in notes(found)
+
+
+async def test_a_request_that_cannot_be_judged_is_asked_about_again() -> None:
+    strange = parts(("Count it all.", "eve", []), ("Weigh it all.", "ann", []))
+    for lines in (["prose", simple("eve"), TWO], [strange, "[]", TWO]):
+        rest = iter(lines)
+        script = model(lambda text, rest=rest: next(rest) if text.startswith("List") else simple())
+        found = await team(script, Recursive(depth=1)).run("List all fruit")
+        assert (found.ending, ids(found)) == ("complete", ["t1", "t2"])
+        sent = [one.messages[1].text for one in script.requests[1:3]]
+        wanted = ("not JSON", "`worker` is one of ann, bob") if lines[0] == "prose" else ("no worker 'eve'", "object")
+        assert wanted[0] in sent[0]
+        assert wanted[1] in sent[1]
+
+
+async def test_parts_of_a_level_are_judged_at_the_same_time() -> None:
+    running, most = 0, 0
+
+    async def script(request: Request) -> Line:
+        nonlocal running, most
+        if not isinstance(request.subject, Splitting):
+            return "fine"
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.02)
+        running -= 1
+        names = ("apples", "pears", "plums", "figs")
+        is_root = request.subject.instruction.startswith("List")
+        return parts(*((f"Count the {one}.", "ann", ()) for one in names)) if is_root else simple()
+
+    found = await team(ScriptedModel(script, usage=Usage(1, 1), micros=0, card=FREE)).run("List all fruit")
+    assert (len(ids(found)), most) == (4, 4)
+
+
+async def test_a_part_like_the_whole_is_not_judged_again() -> None:
+    script = model(by_text(list=parts(("LIST  all fruit", "ann", []), ("Count the pears.", "bob", []))))
+    found = await team(script, Recursive(depth=4)).run("List all fruit")
+    assert (ids(found), judged(script)) == (["t1", "t2"], ["List all fruit", "Count the pears."])
+
+
+async def test_the_same_part_twice_is_one_part_and_one_part_is_no_split() -> None:
+    twice = parts(("Count the apples.", "ann", []), ("count the  apples.", "ann", []), ("Weigh it.", "bob", [2]))
+    found = await team(model(by_text(list=twice)), Recursive(depth=1)).run("List all fruit")
+    assert [(one.id, one.after) for one in found.plan.tasks] == [("t1", ()), ("t2", ("t1",))]
+    one = await team(model(by_text(list=parts(("Count the apples.", "bob", []))))).run("List all fruit")
+    assert [(task.worker, task.instruction) for task in one.plan.tasks] == [("bob", "List all fruit")]
+
+
+MANY = parts(*((f"Count the things on shelf {n}.", "ann", ()) for n in range(5)))
+
+
+async def test_too_many_parts_are_sent_back_once_and_then_those_over_are_left_out_and_named() -> None:
+    script = model(by_text(list=MANY))
+    found = await team(script, Recursive(depth=1, breadth=3)).run("List all fruit")
+    assert ids(found) == ["t1", "t2", "t3"]
+    assert "You gave 5 subtasks, and 3 are allowed" in script.requests[1].messages[1].text
+    assert [gap.message for gap in found.gaps] == [
+        f"Count the things on shelf {n}: a request is split into at most 3 parts." for n in (3, 4)
+    ]
+
+
+async def test_a_part_that_is_to_be_split_too_far_stays_whole() -> None:
+    script = model(by_text(list=parts(("Sum up all fruit.", "ann", []), ("Sort it.", "bob", [])), sum=MANY))
+    found = await team(script, Recursive(breadth=3)).run("List all fruit")
+    assert (ids(found), found.ending) == (["t1", "t2"], "complete")
+    assert "t1 stays whole: it was to be split into more than 3" in notes(found)
+
+
+async def test_what_nobody_can_do_is_named() -> None:
+    line = parts(("Count the apples.", "ann", []), ("Count the pears.", "bob", []), unserved=["Nobody flies."])
+    found = await team(model(by_text(list=line))).run("List all fruit and fly")
+    assert (found.ending, [gap.message for gap in found.gaps]) == ("partial", ["Nobody flies."])
+    none = json.dumps({"why": "x", "simple": True, "unserved": ["Nobody flies."]})
+    lost = await team(model(lambda _: none)).run("Fly me to Rome")
+    assert (lost.ending, [gap.message for gap in lost.gaps]) == ("failed", ["Nobody flies."])
+
+
+async def test_in_a_run_with_caps_no_more_is_judged_than_is_held_for_it() -> None:
+    script = model(by_text(list=TWO))
+    found = await team(script, budget=Budget(calls=20)).run("List all fruit")
+    assert (found.ending, judged(script)) == ("complete", ["List all fruit"])
+    assert "the budget covers judging 0 of 2 parts: the others are not split further" in notes(found)
+    for most in range(1, 8):
+        script = model(by_text(list=TWO))
+        await team(script, budget=Budget(calls=most)).run("List all fruit")
+        assert len(script.requests) <= most, most
+
+
+async def test_what_failed_is_planned_anew_where_that_is_allowed() -> None:
+    policy = Policy(retry=Retry(attempts=1), refine=False, limits=Limits(replans=1))
+    script = model(
+        lambda _: simple(),
+        lambda task: "12 kilos" if "Weigh" in task.instruction else calls(call("give_up", reason="dark")),
+    )
+    found = await team(script, policy=policy).run("Count the apples")
+    assert list(found.results) == ["t9"]
+
+
+async def test_a_crash_after_any_entry_repeats_nothing_that_was_recorded() -> None:
+    judge = by_text(list=TWO)
+    whole = await team(model(judge)).run("List all fruit", run="r")
+    asked: list[int] = []
+    for at in range(1, len(whole.entries)):
+        journal, script = MemoryJournal(), model(judge)
+        lease = await journal.claim("r", new=True)
+        await journal.append(lease, whole.entries[:at])
+        await journal.release(lease)
+        found = await team(script, journal=journal).resume("r")
+        assert (found.ending, ids(found), found.results) == ("complete", ids(whole), whole.results), at
+        asked.append(len(script.requests))
+    assert asked == sorted(asked, reverse=True)
+    assert (asked[0], asked[-1]) == (6, 0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(-1, 4), st.integers(0, 4), st.integers(1, 30), st.integers(1, 7),
+    st.lists(st.lists(st.integers(-1, 8), max_size=3), min_size=7, max_size=7),
+)  # fmt: skip
+def test_a_model_that_always_splits_is_held_to_depth_breadth_and_tasks(
+    depth: int, breadth: int, most: int, wanted: int, after: list[list[int]]
+) -> None:
+    def judge(text: str) -> Line:
+        return parts(*((f"{text} / shelf {n}", ("ann", "bob")[n % 2], after[n]) for n in range(wanted)))
+
+    script = model(judge)
+    policy = Policy(retry=Retry(attempts=1), refine=False, limits=Limits(tasks=most, depth=1000))
+    found = asyncio.run(team(script, Recursive(depth, breadth), policy=policy).run("Count everything"))
+    assert found.plan.tasks, found.gaps
+    assert len(ids(found)) <= min(most, max(1, breadth) ** max(0, depth))
+    assert max(one.count(".") + 1 for one in ids(found)) <= max(1, depth)
+    assert max(int(place) for one in ids(found) for place in one[1:].split(".")) <= max(1, breadth)
+    assert len(judged(script)) <= 1 + most_calls(Recursive(depth, breadth), most)
+    assert len(set(ids(found))) == len(ids(found))

@@ -1,0 +1,64 @@
+"""How a team is led, from its file: every way, its settings, and what is wrong with them."""
+
+from pathlib import Path
+
+import pytest
+
+from chargehand.agents.ways import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
+from chargehand.config.load import lead, load_team
+from tests.config.files import parts, write
+
+CREW = """
+workers:
+  ann: {description: counts things, tags: [worker, cellar]}
+  bob: {description: writes things, tags: [worker, office]}
+"""
+
+
+def way_of(tmp_path: Path, written: str) -> Way:
+    team = load_team(write(tmp_path, f"version: 1\nsupervisor:\n  way: {written}\n{CREW}"))
+    return team._hiring.way
+
+
+@pytest.mark.parametrize(
+    ("written", "way"),
+    [
+        ("plan", Whole()),
+        ("route", Route()),
+        ("loop", Loop()),
+        ("broadcast", Broadcast()),
+        ("round_robin", RoundRobin()),
+        ("dynamic", Dynamic()),
+        ("recursive", Recursive()),
+        ("{route: {router: words, rules: {apples: ann}, secondary: true, generalist: bob, threshold: 0.4}}",
+         Route("words", {"apples": "ann"}, True, "bob", 0.4)),
+        ("{loop: {most_turns: 7, stalls: 1, fresh_starts: 0}}", Loop(7, 1, 0)),
+        ("{broadcast: {match_all: [worker], match_some: [cellar]}}", Broadcast(("worker",), ("cellar",))),
+        ("{round_robin: {most_turns: 3, token: ENOUGH}}", RoundRobin(3, "ENOUGH")),
+        ("{dynamic: {most_turns: 4}}", Dynamic(4)),
+        ("{recursive: {depth: 1, breadth: 3}}", Recursive(1, 3)),
+    ],
+)  # fmt: skip
+def test_every_way_can_be_named_with_its_settings(tmp_path: Path, written: str, way: Way) -> None:
+    assert way_of(tmp_path, written) == way
+
+
+def test_a_team_that_says_nothing_is_led_by_a_plan(tmp_path: Path) -> None:
+    assert load_team(write(tmp_path, f"version: 1\n{CREW}"))._hiring.way == Whole()
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("{route: {}, loop: {}}", "names 2 ways (route, loop); a team is led in exactly one"),
+        ("{}", "names no way; a team is led in exactly one"),
+        ("{route: {generalist: bop}}", "there is no worker 'bop'; did you mean 'bob'?"),
+        ("{route: {rules: {apples: anne}}}", "there is no worker 'anne'; did you mean 'ann'?"),
+        ("{route: {router: rules}}", "routes by rules, and has none"),
+        ("{broadcast: {match_all: [attic]}}", "nobody has these tags; the tags are cellar, office, worker"),
+    ],
+)
+def test_what_cannot_be_meant_is_said_with_its_place(tmp_path: Path, written: str, said: str) -> None:
+    made = parts(tmp_path, f"version: 1\nsupervisor:\n  way: {written}\n{CREW}")
+    assert lead(made) is None
+    assert said in " ".join(one.message for one in made.findings)

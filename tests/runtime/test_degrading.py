@@ -1,0 +1,261 @@
+"""Teams whose models, time or money fail them: the best there is, what is missing, what to do, the right ending."""
+
+import asyncio
+
+import pytest
+from msgspec import structs
+
+from chargehand.agents.worker import Worker
+from chargehand.cli.verbs import exit_code
+from chargehand.models.messages import Reply, Request
+from chargehand.models.model import Hear
+from chargehand.models.scripted import Line, ScriptedModel
+from chargehand.models.subject import Planning, Working
+from chargehand.runtime.result import Result
+from chargehand.team import Supervisor
+from chargehand.terms import events as ev
+from chargehand.terms.budget import Budget
+from chargehand.terms.failure import Failure
+from chargehand.terms.policy import Breaking, Limits, Policy, Retry
+from tests.agents.crowd import model, of_kind, plan
+
+GOAL = "Count the apples in the cellar."
+FAST = Policy(retry=Retry(base=0.01))
+ANN, BOB = Worker("ann", "counts apples and pears in the cellar"), Worker("bob", "writes letters to customers")
+BOTH = plan(("Count the apples in the cellar.", "ann", []), ("Write a letter to the customers.", "bob", []))
+GONE = Failure("network", "the line is dead")
+
+
+def dead(handle: str = "dead", failure: Failure = GONE) -> ScriptedModel:
+    return ScriptedModel([failure], handle=handle, repeat=True)
+
+
+def hangs(handle: str = "slow") -> ScriptedModel:
+    async def late(_request: Request) -> Line:
+        await asyncio.sleep(60.0)
+        return "too late"
+
+    return ScriptedModel(late, handle=handle)
+
+
+def good(**more: object) -> ScriptedModel:
+    return model(work=_work, **more)  # pyright: ignore[reportArgumentType] - options of a test
+
+
+def _work(request: Request) -> Line:
+    assert isinstance(request.subject, Working)
+    return "There are 7 apples." if "apples" in request.subject.instruction else "Dear customers, yours."
+
+
+def ended(found: Result) -> tuple[str, str, int]:
+    return found.ending, found.reason, exit_code(found.ending, found.reason)
+
+
+# --- the planner
+
+
+@pytest.mark.parametrize(
+    "planner",
+    [
+        ScriptedModel(["no plan at all"], repeat=True, handle="muddled"),
+        ScriptedModel([plan(("Count the apples in it.", "nobody", []))], repeat=True, handle="muddled"),
+        dead(),
+        dead(failure=Failure("resource", "invalid api key", permanent=True)),
+    ],
+    ids=["garbage", "a plan that cannot run", "dead", "no key"],
+)
+async def test_without_a_planner_the_request_goes_to_who_fits_and_that_is_said(planner: ScriptedModel) -> None:
+    for workers in ((ANN, BOB), (BOB, ANN)):
+        found = await Supervisor(workers, model=good(), planner=planner, policy=FAST).run(GOAL)
+        assert ended(found) == ("partial", "gaps", 3)
+        assert [(task.worker, task.instruction) for task in found.plan.tasks] == [("ann", GOAL)]
+        assert str(found.answer).startswith("There are 7 apples.")
+        assert "parts may have been left out" in str(found.answer)
+        assert any("the whole request goes to ann" in note for note in found.trace().notes)
+
+
+async def test_a_single_worker_is_given_all_of_it() -> None:
+    muddled = ScriptedModel(["no plan at all"], repeat=True)
+    found = await Supervisor([BOB], model=good(), planner=muddled, policy=FAST).run(GOAL)
+    assert ended(found) == ("complete", "done", 0)
+    assert found.answer == "There are 7 apples."
+    assert len(muddled.requests) == 3  # it had all its tries
+
+
+async def test_where_nobody_fits_the_run_fails_with_words() -> None:
+    muddled = ScriptedModel(["no plan at all"], repeat=True)
+    found = await Supervisor([ANN, BOB], model=good(), planner=muddled, policy=FAST).run("Book a flight to Lisbon.")
+    assert ended(found) == ("failed", "no_plan", 1)
+    assert "nobody could plan it: the reply is not JSON" in str(found.answer)
+    assert "name another model for the planner" in str(found.answer)
+    assert found.plan.tasks == ()
+
+
+async def test_that_somebody_can_write_is_no_reason_to_give_them_all_of_it() -> None:
+    workers = (Worker("ann", "finds prices"), Worker("bob", "writes things up"))
+    muddled = ScriptedModel(["no plan at all"], repeat=True)
+    found = await Supervisor(workers, model=good(), planner=muddled, policy=FAST).run("Report")
+    assert ended(found) == ("failed", "no_plan", 1)
+
+
+async def test_nobody_is_asked_who_needs_the_very_model_that_is_dead() -> None:
+    line = dead()
+    found = await Supervisor([ANN, BOB], model=line, policy=FAST).run(GOAL)
+    assert ended(found) == ("failed", "no_plan", 1)
+    assert "the line is dead. Ask again when the model can be reached" in str(found.answer)
+    assert len(line.requests) == 3
+    spare = structs.replace(ANN, fallback_models=[good()])
+    assert "7 apples" in str((await Supervisor([spare, BOB], model=dead(), policy=FAST).run(GOAL)).answer)
+
+
+class Halfway(ScriptedModel):
+    """Says half a plan and dies; when it is asked again, at once."""
+
+    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        if hear is not None and not self.requests:
+            hear(BOTH.partition(', "t2"')[0])
+            await asyncio.sleep(0.05)  # while the task is taken up
+        return await super().reply(request)
+
+
+async def test_tasks_that_came_before_a_planner_died_are_what_there_is() -> None:
+    planner = Halfway([GONE], handle="half", repeat=True)
+    found = await Supervisor([ANN, BOB], model=good(), planner=planner, stream_plan=True, policy=FAST).run(GOAL)
+    assert [task.id for task in found.plan.tasks] == ["t1"]
+    assert ended(found) == ("partial", "gaps", 3)
+    assert "the plan was never finished" in str(found.answer)
+
+
+async def test_a_planner_that_dies_while_its_only_plan_grows_is_not_stood_in_for() -> None:
+    planner = Halfway([Failure("resource", "the key was taken back", permanent=True)], handle="half", repeat=True)
+    found = await Supervisor([ANN, BOB], model=good(), planner=planner, stream_plan=True, policy=FAST).run(GOAL)
+    assert [task.instruction for task in found.plan.tasks] == ["Count the apples in the cellar."]
+    assert not any("the whole request" in note for note in found.trace().notes)
+
+
+async def test_a_planner_that_hangs_leaves_time_for_who_steps_in() -> None:
+    found = await Supervisor([ANN, BOB], model=good(), planner=hangs(), seconds=2.0, policy=FAST).run(GOAL)
+    assert ended(found) == ("partial", "gaps", 3)
+    assert "There are 7 apples." in str(found.answer)
+    assert "the planner did not answer in time" in str(found.answer)
+
+
+async def test_a_planner_that_hangs_where_nobody_else_can_help_is_a_matter_of_time() -> None:
+    quick = Policy(grace=0.2)
+    found = await Supervisor([ANN], model=hangs(), seconds=1.0, policy=quick).run(GOAL)
+    assert ended(found) == ("failed", "deadline", 5)
+    assert found.answer == (
+        "There is no answer: the time ran out. Give it more time and run it again: what is finished can be taken over."
+    )
+
+
+# --- workers
+
+
+@pytest.mark.parametrize("failure", [GONE, Failure("timeout", "it took too long"), Failure("logic", "it is dark")])
+async def test_who_cannot_be_reached_is_a_gap_and_the_rest_is_answered(failure: Failure) -> None:
+    away = structs.replace(BOB, model=dead(failure=failure))
+    found = await Supervisor([ANN, away], model=good(plans=[BOTH]), policy=FAST).run(GOAL)
+    assert ended(found) == ("partial", "gaps", 3)
+    assert [(gap.task, gap.message) for gap in found.gaps] == [("t2", failure.message)]
+    assert failure.message in str(found.answer)
+    assert found.results.keys() == {"t1"}
+
+
+async def test_where_nobody_can_be_reached_the_run_fails_and_says_what_to_do() -> None:
+    twice = Policy(retry=Retry(attempts=2, base=0.01))
+    found = await Supervisor([ANN, BOB], model=dead(), planner=good(plans=[BOTH]), policy=twice).run(GOAL)
+    assert ended(found) == ("failed", "no_results", 1)
+    assert str(found.answer).count("the line is dead") == 2
+    assert "Run it again when the model can be reached, or name another model" in str(found.answer)
+
+
+async def test_what_waits_for_a_model_that_is_shut_waits_no_longer_than_there_is_time() -> None:
+    bounds = Policy(retry=Retry(attempts=1), breaking=Breaking(consecutive=1), limits=Limits(width=1))
+    line = dead()
+    found = await Supervisor([ANN, BOB], model=line, planner=good(plans=[BOTH]), seconds=1.0, policy=bounds).run(GOAL)
+    assert ended(found) == ("failed", "deadline", 5)
+    assert len(line.requests) == 1
+    assert "- t1: the line is dead\n- t2: the time ran out before it could start" in str(found.answer)
+    assert "Give it more time and run it again" in str(found.answer)
+
+
+async def test_a_provider_that_dies_in_the_middle_costs_only_what_came_after() -> None:
+    whole = good(plans=[BOTH])
+
+    def dying(request: Request) -> object:
+        if isinstance(request.subject, Planning) or len(line.requests) == 2:
+            return whole.reply(request)
+        return GONE
+
+    line = ScriptedModel(dying)  # pyright: ignore[reportArgumentType] - it may be awaited
+    once = Policy(retry=Retry(base=0.01), limits=Limits(width=1))
+    found = await Supervisor([ANN, BOB], model=line, policy=once).run(GOAL)
+    assert ended(found) == ("partial", "gaps", 3)
+    assert "There are 7 apples." in str(found.answer)
+    assert "- t2: the line is dead" in str(found.answer)
+    assert "no answer was written from them: the line is dead" in str(found.answer)
+
+
+# --- the answer
+
+
+async def test_without_a_model_for_the_answer_the_results_are_shown_as_they_are() -> None:
+    found = await Supervisor([ANN, BOB], model=good(plans=[BOTH]), judge=dead(), policy=FAST).run(GOAL)
+    assert ended(found) == ("partial", "gaps", 3)
+    assert found.answer == (
+        "There are 7 apples.\n\nDear customers, yours.\n\n"
+        "These are the results as they came; no answer was written from them: the line is dead. Run it again when the "
+        "model can be reached, or name another model: what is finished can be taken over."
+    )
+
+
+async def test_of_results_that_others_worked_from_only_the_last_is_shown() -> None:
+    chain = plan(("Count the apples in the cellar.", "ann", []), ("Write a letter about that.", "bob", ["t1"]))
+    found = await Supervisor([ANN, BOB], model=good(plans=[chain]), judge=dead(), policy=FAST).run(GOAL)
+    assert str(found.answer).startswith("Dear customers, yours.\n\nThese are the results")
+
+
+async def test_an_answer_that_never_comes_is_not_waited_for_beyond_the_deadline() -> None:
+    quick = Policy(grace=0.3)
+    team = Supervisor([ANN], model=good(plans=[plan((GOAL, "ann", []))]), judge=hangs(), seconds=1.0, policy=quick)
+    async with asyncio.timeout(5.0):
+        found = await team.run(GOAL)
+    assert ended(found) == ("partial", "deadline", 5)
+    assert str(found.answer).startswith("There are 7 apples.\n\nThese are the results as they came")
+    assert "Give it more time" in str(found.answer)
+
+
+# --- time and money
+
+
+async def test_near_the_deadline_the_time_for_the_answer_is_kept() -> None:
+    slow = structs.replace(BOB, model=hangs())
+    found = await Supervisor([ANN, slow], model=good(plans=[BOTH]), seconds=2.0, policy=FAST).run(GOAL)
+    assert ended(found) == ("partial", "deadline", 5)
+    assert "- t2: the time ran out before it was finished" in str(found.answer)
+    assert len(of_kind(found.entries, ev.AnswerWritten)) == 1  # by the model: a fifth of the time was left for it
+    assert found.entries[-1].at <= found.entries[0].at + 2.0
+
+
+@pytest.mark.parametrize("most", range(5))
+async def test_when_the_money_is_nearly_gone_what_it_bought_is_told(most: int) -> None:
+    found = await Supervisor([ANN, BOB], model=good(plans=[BOTH]), budget=Budget(calls=most), policy=FAST).run(GOAL)
+    assert found.spent.calls <= most
+    assert len(found.results) == max(0, min(2, most - 1))
+    said = str(found.answer)
+    if most == 4:
+        assert ended(found) == ("complete", "done", 0)
+        return
+    assert "Allow it more and run it again" in said
+    for result, words in (("t1", "There are 7 apples."), ("t2", "Dear customers, yours.")):
+        assert (words in said) is (result in found.results)
+    assert all(gap.task in said for gap in found.gaps)
+    # where only the answer could not be paid for, the core says `gaps`
+    assert ended(found)[1:] == (("gaps", 3) if most == 3 else ("budget", 5))
+
+
+async def test_a_run_that_was_called_off_or_waits_is_left_as_it_is() -> None:
+    asking = Policy(approve=True)
+    found = await Supervisor([ANN], model=good(), policy=asking).run(GOAL)
+    assert (found.ending, found.answer) == ("needs_input", "Not answered:\n- t1: the run ended before it was finished")
