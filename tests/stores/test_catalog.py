@@ -1,10 +1,8 @@
 """What every catalog promises of things, attachments, blocks and conversations. Passages are in test_passages."""
 
 import asyncio
-import sqlite3
 import struct
 import uuid
-from functools import partial
 
 import pytest
 from msgspec.structs import replace
@@ -345,7 +343,7 @@ async def test_nothing_walks_through_a_whole_table(catalog: SqliteCatalog) -> No
     asked: list[str] = []
     for watched in (asked.append, None):
         for door in (catalog._door.write, catalog._door.read):
-            await door(partial(sqlite3.Connection.set_trace_callback, trace_callback=watched))
+            await door(lambda db, watched=watched: db.set_trace_callback(watched))
         if watched is not None:
             await use(catalog, agent, block)
     plans = await catalog._door.read(

@@ -7,6 +7,7 @@ import asyncio
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -56,6 +57,8 @@ class MemoryDoor:
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self._closed = False
         migrate(self._connection, CATALOG)
+        # it lives as long as a team does, which nobody closes; newer Pythons warn of what is left open
+        weakref.finalize(self, self._connection.close)
 
     async def write(self, work: Callable[[sqlite3.Connection], Outcome]) -> Outcome:
         return self._do("BEGIN IMMEDIATE", work)
