@@ -28,6 +28,7 @@ from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Plan, Task, TaskId
 from chargehand.terms.policy import Limits, Policy, Retry
 from chargehand.tools.tool import Costs, tool
+from tests.runtime.streams import rows, written
 
 Says = Callable[[str, int, Request], Line | Awaitable[Line]]
 FREE = ModelCard("scripted", micros_in=0.0, micros_out=0.0)
@@ -257,20 +258,6 @@ async def test_messages_are_nested_as_deep_as_the_policy_allows_and_no_deeper(mo
 
 
 # --- crashes
-
-
-async def rows(journal: Journal) -> dict[str, list[ev.Entry]]:
-    return {row.run: await journal.read(row.run) for row in await journal.runs()}
-
-
-async def written(runs: dict[str, list[ev.Entry]]) -> MemoryJournal:
-    journal = MemoryJournal()
-    for run, entries in runs.items():
-        if entries:
-            lease = await journal.claim(run, new=True)
-            await journal.append(lease, entries)
-            await journal.release(lease)
-    return journal
 
 
 def finished(entries: Sequence[ev.Entry], name: str = "model") -> int:

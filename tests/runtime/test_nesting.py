@@ -34,6 +34,7 @@ from chargehand.terms.policy import Limits, Policy, Retry
 from chargehand.tools.calculator import calculator
 from chargehand.tools.tool import tool
 from tests.agents.crowd import of_kind, plan
+from tests.runtime.streams import rows, written
 
 FREE = ModelCard("scripted", micros_in=0.0, micros_out=0.0)
 EXACT = ModelCard("exact", micros_in=1.0, micros_out=1.0)
@@ -82,20 +83,6 @@ PLANS = {
 
 def plainly(name: str, request: Request) -> Line:
     return f"{name} says 3"
-
-
-async def rows(journal: Journal) -> dict[str, list[ev.Entry]]:
-    return {row.run: await journal.read(row.run) for row in await journal.runs()}
-
-
-async def written(runs: Mapping[str, Sequence[ev.Entry]]) -> MemoryJournal:
-    journal = MemoryJournal()
-    for run, entries in runs.items():
-        if entries:
-            lease = await journal.claim(run, new=True)
-            await journal.append(lease, entries)
-            await journal.release(lease)
-    return journal
 
 
 def requested(entries: Sequence[ev.Entry]) -> ev.RunRequested:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from chargehand.agents.crew import WorkFailed
 from chargehand.agents.memory_text import Seen
-from chargehand.agents.money import failed, spent
+from chargehand.agents.money import failed, spent, total
 from chargehand.agents.prompts import Prompts
 from chargehand.models.messages import Reply, Request, Settings
 from chargehand.models.model import Hear, Model, ModelFailed
@@ -60,8 +60,4 @@ class Bill:
 
     def total(self) -> Amount | None:
         """All of it; None where the cost of any call is not known."""
-        known = [one for one in self._used if one is not None]
-        if len(known) < len(self._used):
-            return None
-        tokens, micros = sum(one.tokens for one in known), sum(one.micros for one in known)
-        return Amount(tokens, micros, sum(one.calls for one in known))
+        return total(self._used)

@@ -46,8 +46,8 @@ class Lead(Struct):
     def system(self) -> Message:
         """What the planner is told about its team: the same message each time."""
         if self.told is None:
-            listing, most = _listing(self.cards), str(self.most_tasks)
-            text = self.prompts.text("plan", workers=listing, instructions=self.instructions, most=most)
+            workers, most = listing(self.cards), str(self.most_tasks)
+            text = self.prompts.text("plan", workers=workers, instructions=self.instructions, most=most)
             self.told = Message("system", text)
         return self.told
 
@@ -119,7 +119,8 @@ def _planning(lead: Lead, brief: Brief, blocks: Sequence[Seen]) -> Request:
     )
 
 
-def _listing(cards: Sequence[WorkerCard]) -> str:
+def listing(cards: Sequence[WorkerCard]) -> str:
+    """The workers, what they do and what they can."""
     lines: list[str] = []
     for card in cards:
         tags = f" (tags: {', '.join(card.tags)})" if card.tags else ""
@@ -168,7 +169,7 @@ async def refine(lead: Lead, brief: Brief, hand: Hand) -> Refined:
     given = told(brief, nonce)
     card = next((one for one in lead.cards if one.name == brief.worker), WorkerCard(brief.worker, ""))
     subject = Refining(brief.instruction, brief.failure, card, given.inputs)
-    system = lead.prompts.text("refine", worker=_listing([card]))
+    system = lead.prompts.text("refine", worker=listing([card]))
     user = f"Task: {brief.instruction}\n\n{wrap(nonce, 'error', brief.failure)}"
     request = Request((Message("system", system), Message("user", user)), settings=lead.settings, subject=subject)
     hand.prompt(lead.model.card.handle, request.messages)

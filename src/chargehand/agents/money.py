@@ -90,3 +90,11 @@ def check_price(model: Model) -> None:
             f"nobody knows what {model.card.handle} costs, so the budget in dollars cannot be kept; "
             "cap tokens or calls instead, or say what a call costs: a worker's `estimate`, the budget's `floor`"
         )
+
+
+def total(used: Sequence[Amount | None]) -> Amount | None:
+    """What several calls cost together; None where that of one is not known."""
+    known = [one for one in used if one is not None]
+    if len(known) < len(used):
+        return None
+    return Amount(sum(one.tokens for one in known), sum(one.micros for one in known), sum(one.calls for one in known))

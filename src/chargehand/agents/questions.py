@@ -9,18 +9,17 @@ from typing import cast
 from msgspec import Raw, Struct, field
 
 from chargehand.agents.crew import Hand, WorkFailed
-from chargehand.agents.lead import Lead, ask
+from chargehand.agents.lead import Lead, ask, listing
 from chargehand.agents.memory_text import Seen, instructions, material, shortened
 from chargehand.agents.money import spent
 from chargehand.agents.shape import find_json
 from chargehand.errors import Invalid
 from chargehand.models.messages import Message, Request
-from chargehand.models.subject import Subject, WorkerCard
+from chargehand.models.subject import Subject
 from chargehand.terms.budget import Amount
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Finding
 
-_SKILL = 600  # characters of what a tool says of itself
 _TEXTS = 10  # sentences of one list
 LONGEST_TASK = 4000  # characters of an instruction
 
@@ -72,16 +71,6 @@ def _object(text: str) -> Mapping[str, object]:
     return cast("dict[str, object]", found)
 
 
-def listing(cards: Sequence[WorkerCard]) -> str:
-    """The workers, what they do and what they can."""
-    lines: list[str] = []
-    for card in cards:
-        tags = f" (tags: {', '.join(card.tags)})" if card.tags else ""
-        lines.append(f"- {card.name}: {card.does or 'no description'}{tags}")
-        lines.extend(f"  - can {skill.name}: {skill.description.strip()[:_SKILL]}" for skill in card.skills)
-    return "\n".join(lines)
-
-
 def who(said: object, names: Sequence[str]) -> str:
     """The worker a model means; nothing if it is none of them. Where there is only one, it need not be named."""
     plain = said.strip() if isinstance(said, str) else ""
@@ -114,11 +103,3 @@ def texts(said: object) -> tuple[str, ...]:
     """Sentences of a model, not too many."""
     listed = cast("list[object]", said) if isinstance(said, list) else []
     return tuple(text for one in listed[:_TEXTS] if (text := words(one)))
-
-
-def total(used: Sequence[Amount | None]) -> Amount | None:
-    """What several calls cost together; None where that of one is not known."""
-    known = [one for one in used if one is not None]
-    if len(known) < len(used):
-        return None
-    return Amount(sum(one.tokens for one in known), sum(one.micros for one in known), sum(one.calls for one in known))

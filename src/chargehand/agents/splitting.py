@@ -13,7 +13,8 @@ from chargehand.agents import lead as leading
 from chargehand.agents.crew import Hand, Proposal, WorkFailed
 from chargehand.agents.lead import Lead
 from chargehand.agents.memory_text import Seen
-from chargehand.agents.questions import Answered, Question, put, texts, total, who, worded, words, yes
+from chargehand.agents.money import total
+from chargehand.agents.questions import Answered, Question, put, texts, who, worded, words, yes
 from chargehand.agents.splitform import parts, schema
 from chargehand.agents.ways import Recursive
 from chargehand.core.owed import Brief

@@ -3,7 +3,6 @@
 What is declared is made or brought up to date by `settle`; here is who opens it, and how long it stays open.
 """
 
-import asyncio
 import threading
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -16,6 +15,7 @@ from chargehand.memory.embedding import Embedding
 from chargehand.memory.opened import OpenMemory
 from chargehand.models.find import Lookup, models_folder
 from chargehand.runtime.settled import settle
+from chargehand.runtime.shared import Shared
 
 
 class Embeddings:
@@ -81,59 +81,20 @@ async def opened(
         await embeddings.close()
 
 
-class _Use:
-    """The users on one event loop. The gate keeps out who comes while the memory is being opened or closed."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.gate = asyncio.Lock()
-        self.memory: OpenMemory | None = None
-        self.stack = AsyncExitStack()
-
-
-class SharedMemory:
+class SharedMemory(Shared[OpenMemory]):
     """A team's memory, for as many runs at once as there are: opened by the first, closed by the last.
 
     A memory of this process alone lasts as long as the team.
     """
 
     def __init__(self, declared: Memory, team: str, workers: Sequence[Worker], lookup: Lookup) -> None:
+        super().__init__()
         self._declared = declared
         self._team = team
         self._workers = tuple(workers)
         self._lookup = lookup
         self._kept: Catalog | None = None
         self._lock = threading.Lock()
-        self._uses: dict[asyncio.AbstractEventLoop, _Use] = {}
-
-    @asynccontextmanager
-    async def opened(self) -> AsyncGenerator[OpenMemory]:
-        """The memory, open while somebody is inside."""
-        loop = asyncio.get_running_loop()
-        use = self._uses.setdefault(loop, _Use())
-        use.count += 1
-        try:
-            yield await self._enter(use)
-        finally:
-            use.count -= 1
-            await self._leave(loop, use)
-
-    async def _enter(self, use: _Use) -> OpenMemory:
-        async with use.gate:
-            if use.memory is None:
-                use.memory = await use.stack.enter_async_context(self._whole())
-            return use.memory
-
-    async def _leave(self, loop: asyncio.AbstractEventLoop, use: _Use) -> None:
-        async with use.gate:
-            if use.count:
-                return
-            use.memory = None
-            try:
-                await use.stack.aclose()
-            finally:
-                if not use.count:
-                    self._uses.pop(loop, None)
 
     @asynccontextmanager
     async def _whole(self) -> AsyncGenerator[OpenMemory]:

@@ -1,35 +1,41 @@
-"""One journal file for all runs of a team: opened by whoever comes first, closed by whoever leaves last.
+"""Something that many runs of a team use at once: opened by whoever comes first, closed by whoever leaves last.
 
-A file belongs to one process and is opened once. How it is kept is the store's business.
+How a thing is opened and kept is the store's business.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from chargehand.stores.journal import Journal
 
+Thing = TypeVar("Thing")
 
-class _Use:
-    """The users on one event loop. The gate keeps out who comes while the file is being opened or closed."""
+
+class _Use(Generic[Thing]):
+    """The users on one event loop. The gate keeps out who comes while the thing is being opened or closed."""
 
     def __init__(self) -> None:
         self.count = 0
         self.gate = asyncio.Lock()
-        self.journal: Journal | None = None
+        self.held: list[Thing] = []
+        self.stack = AsyncExitStack()
 
 
-class SharedFile:
-    """A journal in a file, for as many users at once as there are."""
+class Shared(Generic[Thing]):
+    """One thing a loop, for as many users at once as there are. `_whole` opens it."""
 
-    def __init__(self, path: Path | str) -> None:
-        self._path = path
-        self._uses: dict[asyncio.AbstractEventLoop, _Use] = {}
+    def __init__(self) -> None:
+        self._uses: dict[asyncio.AbstractEventLoop, _Use[Thing]] = {}
+
+    def _whole(self) -> AbstractAsyncContextManager[Thing]:
+        raise NotImplementedError
 
     @asynccontextmanager
-    async def opened(self) -> AsyncGenerator[Journal]:
-        """The journal, open while somebody is inside; RunBusy if another process or event loop has it."""
+    async def opened(self) -> AsyncGenerator[Thing]:
+        """The thing, open while somebody is inside."""
         loop = asyncio.get_running_loop()
         use = self._uses.setdefault(loop, _Use())
         use.count += 1
@@ -39,20 +45,37 @@ class SharedFile:
             use.count -= 1
             await self._leave(loop, use)
 
-    async def _enter(self, use: _Use) -> Journal:
-        from chargehand.stores.sqlite import SqliteJournal  # noqa: PLC0415 - most teams in tests never need it
-
+    async def _enter(self, use: _Use[Thing]) -> Thing:
         async with use.gate:
-            if use.journal is None:
-                use.journal = await SqliteJournal.open(self._path)
-            return use.journal
+            if not use.held:
+                use.held.append(await use.stack.enter_async_context(self._whole()))
+            return use.held[0]
 
-    async def _leave(self, loop: asyncio.AbstractEventLoop, use: _Use) -> None:
+    async def _leave(self, loop: asyncio.AbstractEventLoop, use: _Use[Thing]) -> None:
         async with use.gate:
             if use.count:
                 return
-            journal, use.journal = use.journal, None
-            if journal is not None:
-                await journal.close()
-            if not use.count:
-                self._uses.pop(loop, None)
+            use.held.clear()
+            try:
+                await use.stack.aclose()
+            finally:
+                if not use.count:
+                    self._uses.pop(loop, None)
+
+
+class SharedFile(Shared[Journal]):
+    """A journal in a file. It belongs to one process: RunBusy if another, or another event loop, has it."""
+
+    def __init__(self, path: Path | str) -> None:
+        super().__init__()
+        self._path = path
+
+    @asynccontextmanager
+    async def _whole(self) -> AsyncGenerator[Journal]:
+        from chargehand.stores.sqlite import SqliteJournal  # noqa: PLC0415 - most teams in tests never need it
+
+        journal = await SqliteJournal.open(self._path)
+        try:
+            yield journal
+        finally:
+            await journal.close()
