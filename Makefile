@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fix bench bench-memory bench-routing soak-memory local-quality sim planted kill9 zombie cov lock clean
+.PHONY: help run test check fix bench bench-memory bench-routing soak-memory soak-nested soak-breakers local-quality sim planted kill9 zombie cov lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -50,6 +50,12 @@ soak-memory: $(VENV)/dev.stamp ## Sixteen writers on one block, twenty seeds; 25
 	$(BIN)/python -m tests.memory.list_append --seeds 20 --store file
 	$(BIN)/python -m tests.memory.list_append --seeds 3 --store processes
 	$(BIN)/python -m tests.memory.kill9_insert --kills 25
+
+soak-nested: $(VENV)/dev.stamp ## 20,000 teams, half of them with runs inside runs, never spend more than they may
+	$(BIN)/python -m tests.sim.nested $(ARGS)
+
+soak-breakers: $(VENV)/dev.stamp ## 10,000 seeds of breakers in the scheduler and around a provider, and bugs planted in them
+	$(BIN)/python -m tests.sim.breakers $(ARGS)
 
 local-quality: $(VENV)/dev.stamp ## How good small local models are at planning, tools and answers (pulls 1.6 GB once)
 	$(BIN)/python -m bench.local_quality --model qwen-coder-0.5b --model qwen-coder-1.5b $(ARGS)

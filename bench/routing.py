@@ -9,89 +9,25 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from statistics import mean, median
 
-import msgspec
 import numpy
-from msgspec import Struct
 
+from bench.routing_board import Bench, plain
+from bench.routing_learning import learning_rows
+from bench.routing_llm import llm_rows
 from bench.routing_rivals import published, rivals
 from bench.routing_score import Judged, accuracy, caught, ranked
 from bench.table import Row, Target, rendered
-from chargehand.agents.routers.learning import build, texts
-from chargehand.agents.routers.space import Space, matrix
+from chargehand.agents.routers.space import Space
 from chargehand.agents.routers.texts import Said
 from chargehand.agents.routers.words import Lexicon
-from chargehand.models.embeddings import LocalEmbedding
 from chargehand.models.local.pull import pull
 from chargehand.models.subject import WorkerCard
 
 DRAWS, SAMPLE = 3, 500
-Pair = tuple[str, str]
-
-
-class Data(Struct, frozen=True):
-    """Requests and whose they are."""
-
-    train: list[Pair]
-    val: list[Pair]
-    test: list[Pair]
-    oos_val: list[Pair]
-    oos_test: list[Pair]
-    oos_train: list[Pair] = []
-
-
-class Bench:
-    """The data, and vectors of every text that was asked for so far."""
-
-    def __init__(self, folder: Path, models: Path) -> None:
-        self.data = msgspec.json.decode((folder / "clinc150_data_full.json").read_bytes(), type=Data)
-        raw = (folder / "clinc150_domains.json").read_bytes()
-        self.domains = msgspec.json.decode(raw, type=dict[str, list[str]])
-        self.intents = sorted({name for _, name in self.data.train})
-        self.embedding = LocalEmbedding(models)
-        self._known: dict[str, bytes] = {}
-
-    async def vectors(self, wanted: Sequence[str]) -> list[bytes]:
-        if missing := [one for one in dict.fromkeys(wanted) if one not in self._known]:
-            self._known.update(zip(missing, await self.embedding.embed(missing), strict=True))
-        return [self._known[one] for one in wanted]
-
-    async def learnt(self, said: Sequence[Said]) -> Space:
-        return build(said, await self.vectors(texts(said)))
-
-    async def judged(self, space: Space, owner: Mapping[str, str]) -> Judged:
-        """What a space makes of the test and, for thresholds, of the validation part."""
-        place = {name: at for at, name in enumerate(space.names)}
-
-        async def look(pairs: Sequence[Pair]) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
-            found = space.measure.measure(matrix(await self.vectors([text for text, _ in pairs])))
-            truth = numpy.array([place.get(owner.get(name, ""), -1) for _, name in pairs])
-            sure = numpy.array([space.calibration.confidence(one) for one in found.odds().tolist()])
-            return found.logits.argmax(axis=1) == truth, found.scope, sure
-
-        parts = self.data
-        right, home, sure = await look(parts.test)
-        _, usual, _ = await look(parts.val)
-        _, strange, _ = await look(parts.oos_test)
-        return Judged(right, home, usual, strange, sure)
-
-    def drawn(self, shots: int, seed: int, *, named: bool) -> list[Said]:
-        """So many examples of each intent, and with `named` its name as a phrase."""
-        chance = Random(seed)
-        found: list[Said] = []
-        for name in self.intents:
-            mine = [text for text, other in self.data.train if other == name]
-            few = chance.sample(mine, shots) if shots else []
-            found.append(Said(name, (plain(name),) if named else (), tuple(few)))
-        return found
-
-
-def plain(name: str) -> str:
-    return name.replace("_", " ")
 
 
 async def shots(bench: Bench, count: int, goal: float, *, named: bool) -> tuple[Row, list[Judged], Space]:
@@ -177,6 +113,7 @@ def worded(bench: Bench) -> list[Row]:
 
 
 async def measured(folder: Path, models: Path, *, beside: bool) -> tuple[list[Row], str]:
+
     bench = Bench(folder, models)
     zero, _, _ = await shots(bench, 0, 68.5, named=True)
     rows = [zero]
@@ -184,10 +121,19 @@ async def measured(folder: Path, models: Path, *, beside: bool) -> tuple[list[Ro
         rows += [(await shots(bench, count, goal, named=named))[0] for named in (False, True)]
     row, (seen,), full = await shots(bench, 100, 95.4, named=False)
     rows += [row, (await shots(bench, 100, 95.4, named=True))[0], *await domain_rows(bench), *strangers(seen)]
-    rows += [*await speed(bench, full), *worded(bench)]
+    rows += [*await speed(bench, full), *worded(bench), *await learning_rows(bench)]
     other = await rivals(bench) if beside else ""
     await bench.embedding.close()
     return rows, other
+
+
+async def asked(folder: Path, models: Path, chosen: argparse.Namespace) -> list[Row]:
+    """Only what a model is asked."""
+
+    bench = Bench(folder, models)
+    rows = await llm_rows(bench, chosen.llm, chosen.llm_models or models, chosen.llm_seconds, chosen.llm_shots)
+    await bench.embedding.close()
+    return rows
 
 
 def main() -> int:
@@ -195,8 +141,16 @@ def main() -> int:
     parser.add_argument("--data", type=Path, required=True, help="a folder with the two CLINC150 files")
     parser.add_argument("--models", type=Path, default=Path(__file__).parents[1] / ".venv" / "models")
     parser.add_argument("--beside", action="store_true", help="semantic-router on the same vectors, if it is installed")
+    words = "only a hybrid that asks this model where meaning is not clear, for example local:qwen-coder-1.5b"
+    parser.add_argument("--llm", metavar="HANDLE", help=words)
+    parser.add_argument("--llm-models", type=Path, help="where local models are (default: --models)")
+    parser.add_argument("--llm-seconds", type=float, default=300.0, help="how long the model is asked (default 300)")
+    parser.add_argument("--llm-shots", type=int, default=0, help="examples of each intent that are known (default 0)")
     chosen = parser.parse_args()
     pull("minilm", chosen.models)
+    if chosen.llm:
+        print(rendered(asyncio.run(asked(chosen.data, chosen.models, chosen))))
+        return 0
     rows, other = asyncio.run(measured(chosen.data, chosen.models, beside=chosen.beside))
     print(rendered(rows))
     print(published())

@@ -245,7 +245,9 @@ class _Bill:
     def see(self, event: ev.Event) -> None:
         match event:
             case ev.SupervisionStarted():
-                self.open[event.duty, event.task] = event.reserve or NOTHING
+                held, more = self.open.get((event.duty, event.task), NOTHING), event.reserve or NOTHING
+                both = Amount(held.tokens + more.tokens, held.micros + more.micros, held.calls + more.calls)
+                self.open[event.duty, event.task] = both
             case ev.SupervisionFailed():
                 self.close(event.duty, event.task, used=event.used)
             case ev.TasksAdded() if event.done:

@@ -7,9 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from chargehand.agents.acceptance import Reviewer, Rule, Verifier
+    from chargehand.agents.contacts import Contacts
     from chargehand.agents.crew import Crew, Done, Hand, Proposal, Refined, WorkFailed
     from chargehand.agents.factory import Factory
+    from chargehand.agents.hedging import Hedge
     from chargehand.agents.letters import Replies, WorkerReply
+    from chargehand.agents.levels import InnerGap
     from chargehand.agents.scripted import Move, Script, ScriptedCrew
     from chargehand.agents.ways import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Whole
     from chargehand.agents.worker import Worker
@@ -41,9 +45,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ROOMS = {
+    "agents.acceptance": ("Reviewer", "Rule", "Verifier"),
+    "agents.contacts": ("Contacts",),
     "agents.crew": ("Crew", "Done", "Hand", "Proposal", "Refined", "WorkFailed"),
     "agents.factory": ("Factory",),
+    "agents.hedging": ("Hedge",),
     "agents.letters": ("Replies", "WorkerReply"),
+    "agents.levels": ("InnerGap",),
     "agents.scripted": ("Move", "Script", "ScriptedCrew"),
     "agents.ways": ("Broadcast", "Dynamic", "Loop", "Recursive", "RoundRobin", "Route", "Whole"),
     "agents.worker": ("Worker",),
@@ -75,13 +83,14 @@ _ROOMS = {
 _HOME = {name: f"chargehand.{room}" for room, names in _ROOMS.items() for name in names}
 
 __all__ = [  # noqa: RUF022 - in the order of the rooms above
-    "Crew", "Done", "Hand", "Proposal", "Refined", "WorkFailed", "Factory", "Replies", "WorkerReply", "Move",
-    "Script", "ScriptedCrew", "Broadcast", "Dynamic", "Loop", "Recursive", "RoundRobin", "Route", "Whole", "Worker",
-    "load_team", "Brief", "ChargehandError", "Archive", "Block", "Grant", "Memory", "Message", "Reply", "Request",
-    "Settings", "ToolCall", "Usage", "Model", "ModelCard", "ModelFailed", "ScriptedModel", "Driver", "Outcome",
-    "SqliteCatalog", "MemoryJournal", "SqliteJournal", "Result", "Supervisor", "Amount", "Budget",
-    "CancelRequested", "InputAnswered", "RunRequested", "Failure", "Edge", "Plan", "Task", "Limits", "Policy",
-    "Retry", "Agent", "Match", "Roster", "ToolFailed", "Caller", "CallKey", "Costs", "Tool", "tool",
+    "Reviewer", "Rule", "Verifier", "Contacts", "Crew", "Done", "Hand", "Proposal", "Refined", "WorkFailed",
+    "Factory", "Hedge", "Replies", "WorkerReply", "InnerGap", "Move", "Script", "ScriptedCrew", "Broadcast",
+    "Dynamic", "Loop", "Recursive", "RoundRobin", "Route", "Whole", "Worker", "load_team", "Brief",
+    "ChargehandError", "Archive", "Block", "Grant", "Memory", "Message", "Reply", "Request", "Settings", "ToolCall",
+    "Usage", "Model", "ModelCard", "ModelFailed", "ScriptedModel", "Driver", "Outcome", "SqliteCatalog",
+    "MemoryJournal", "SqliteJournal", "Result", "Supervisor", "Amount", "Budget", "CancelRequested",
+    "InputAnswered", "RunRequested", "Failure", "Edge", "Plan", "Task", "Limits", "Policy", "Retry", "Agent",
+    "Match", "Roster", "ToolFailed", "Caller", "CallKey", "Costs", "Tool", "tool",
 ]  # fmt: skip
 
 

@@ -10,9 +10,11 @@ from pathlib import Path
 
 from msgspec import structs
 
+from chargehand.agents import acceptance, background
 from chargehand.agents.crew import Crew
 from chargehand.agents.factory import Factory
 from chargehand.agents.granted import check, furnished, outfitted
+from chargehand.agents.hedging import Hedge, hedging
 from chargehand.agents.hiring import Hiring, lent
 from chargehand.agents.money import supervision
 from chargehand.agents.prompts import Prompts
@@ -32,10 +34,12 @@ from chargehand.runtime.drive import Listener, Whisper
 from chargehand.runtime.driver import Driver, Outcome
 from chargehand.runtime.follow import follow
 from chargehand.runtime.front import checked_goal, without_a_loop
+from chargehand.runtime.learning import Learning
 from chargehand.runtime.makeshift import Makeshift
 from chargehand.runtime.messaging import Messaging
 from chargehand.runtime.plain_answer import spoken
 from chargehand.runtime.remembered import SharedMemory
+from chargehand.runtime.resting import Bell, Resting
 from chargehand.runtime.result import Result, result_of
 from chargehand.runtime.shared import SharedFile
 from chargehand.stores.journal import Journal
@@ -51,7 +55,7 @@ from chargehand.terms.policy import Policy, Seconds
 _NOTHING_SET, _NO_CAPS, _USUAL, _WHOLE = Settings(), Budget(), Policy(), Whole()
 
 
-class Supervisor(Messaging):
+class Supervisor(Messaging, Resting, Learning):
     """A team: its workers, who plans and answers, and within which bounds.
 
     `model` serves whoever names none of their own; `planner` plans and refines, `judge` writes the answer. `seconds` is
@@ -60,7 +64,9 @@ class Supervisor(Messaging):
     add tasks. `journal` is where runs are kept: a file, a journal, or (left out) memory. `lookup` finds keys by name;
     left out, the environment is asked. `memory` is what the team shares and keeps between runs. `way` is how it is led:
     by one plan, a route, a loop, a talk (`agents.ways`). `cache` is for how many seconds a result may be used again by
-    another run of this journal, if nothing was changed for it; left out, never.
+    another run of this journal, if nothing was changed for it; left out, never. `checks` are what results must pass,
+    by name: workers and tasks name them in `accept`. With `hedge`, calls of models that take unusually long are made
+    twice.
     """
 
     def __init__(
@@ -88,6 +94,8 @@ class Supervisor(Messaging):
         memory: Memory | None = None,
         way: Way = _WHOLE,
         cache: Seconds | None = None,
+        checks: Mapping[str, acceptance.Check] | None = None,
+        hedge: Hedge | None = None,
     ) -> None:
         self.name = name
         self.examples = tuple(examples)
@@ -95,25 +103,29 @@ class Supervisor(Messaging):
         self.budget = budget
         self.seconds = seconds
         check(memory, workers)
+        front, behind = background.parted([one if one.team else outfitted(one, memory) for one in workers])
+        background.check(memory, front, behind)
         self._hiring = Hiring(
-            tuple(outfitted(one, memory) if one.team is None else one for one in workers),
+            front,
             (model, planner or model, judge or model), Prompts(prompts), instructions, settings, way,
             None if callable(combine) else combine, combine if callable(combine) else None,
-            stream_plan, review, factory,
+            stream_plan, review, factory, behind, acceptance.declared(checks or {}, front), hedging(hedge),
         )  # fmt: skip
+        self._hiring.checks.vet(() if plan is None else plan.tasks)
         refuse_circles(name, self, self.teams)
         self._fixed = plan
         self._journal = SharedFile(journal) if isinstance(journal, str | Path) else journal
-        self._lookup = lookup or os.environ.get
+        self._lookup, self._asks = lookup or os.environ.get, lookup is not None
         self._memory: MemoryJournal | None = None
-        self._shared = None if memory is None else SharedMemory(memory, name, self._hiring.workers, self._lookup)
+        self._shared = None if memory is None else SharedMemory(memory, name, self._hiring.everybody, self._lookup)
         self.roster = self._hiring.roster(budget)
-        self.members = self.roster.agents[: len(workers)]
+        self.members = tuple(map(self._hiring.agent, front))
+        self.aside, self.bell = self._hiring.aside, Bell()
         budgets.check(budget)
         policies.check(policy)
         rosters.check(self.roster)
         cached.check(cache)
-        self.cache = cache
+        self.cache, self.hedge = cache, hedge
 
     def request(self, goal: str, now: float, *, plan: Plan | None = None, seed: int | None = None) -> ev.RunRequested:
         """The request a driver starts with; Invalid for a goal nobody could pursue."""
@@ -121,7 +133,11 @@ class Supervisor(Messaging):
         chance, given = secrets.randbits(32) if seed is None else seed, plan or self._fixed
         if given is not None and self._hiring.combine is not None:
             given = structs.replace(given, combine=self._hiring.combine)
-        return ev.RunRequested(wanted, self.roster, self.policy, self.budget, now + self.seconds, chance, given)
+        self._hiring.checks.vet(() if given is None else given.tasks)
+        deadline, (roster, given) = now + self.seconds, self._hiring.fielded(self.roster, given, chance)
+        return ev.RunRequested(
+            wanted, roster, self.policy, self.budget, deadline, chance, given, team=self.name
+        )  # fmt: skip
 
     def bounded(
         self, *, budget: Budget | None = None, seconds: Seconds | None = None, policy: Policy | None = None
@@ -133,15 +149,16 @@ class Supervisor(Messaging):
         team.policy = self.policy if policy is None else policy
         budgets.check(team.budget)
         policies.check(team.policy)
-        team.roster = structs.replace(self.roster, supervision=supervision(team.budget, self._hiring.models[1:]))
+        cost = supervision(team.budget, self._hiring.models[1:], self._hiring.settings)
+        team.roster = structs.replace(self.roster, supervision=cost)
         return team
 
     async def offered(self, journal: Journal, request: ev.RunRequested) -> Sequence[ev.Event]:
         """What earlier runs have for this one: to be told to its driver along with the request."""
         if self.cache is None:
             return ()
-        lookers = frozenset(one.name for one in self._hiring.workers if cached.only_looks(one))
-        return await cached.earlier(journal, request, self.cache, time.time(), lookers)
+        lookers = self._hiring.many.named(one.name for one in self._hiring.workers if cached.only_looks(one))
+        return await cached.earlier(journal, request, self.cache, time.time(), frozenset(lookers))
 
     def as_worker(
         self,
@@ -175,14 +192,17 @@ class Supervisor(Messaging):
             if finder is None:
                 finder = Finder(self._lookup)
                 stack.push_async_callback(finder.close)
+            elif self._asks:
+                finder = finder.asking(self._lookup)
+                stack.push_async_callback(finder.close)
             memory = None if self._shared is None else await stack.enter_async_context(self._shared.opened())
-            crowd = [await furnished(None if one.team else memory, one) for one in self._hiring.workers]
+            crowd = [await furnished(None if one.team else memory, one) for one in self._hiring.everybody]
             teams = await stack.enter_async_context(self._hiring.at_work(self.budget, finder))
             embedding = find_embedding("auto", self._lookup) if self._hiring.routes_by_meaning else None
             if embedding is not None:
                 stack.push_async_callback(embedding.close)
-            most = self.policy.limits.tasks
-            staff = self._hiring.staff(finder.find, self.roster, self.budget, most, memory, crowd, teams, embedding)
+            bounds = self.roster, self.budget, self.policy
+            staff = self._hiring.staff(finder.find, *bounds, memory, crowd, teams, embedding)
             await finder.prepare()  # prices must be known before the first call is paid for
             if self.budget.micros is not None:
                 staff.check_prices(self.budget.floor)
@@ -244,6 +264,7 @@ class Supervisor(Messaging):
         ):
             async for entry in entries:
                 yield entry
+        self.bell.ring()
 
     @asynccontextmanager
     async def driven(self) -> AsyncGenerator[Driver]:
@@ -270,4 +291,5 @@ class Supervisor(Messaging):
             yield self._memory
 
     async def _result(self, found: Outcome, journal: Journal) -> Result:
+        self.bell.ring()
         return spoken(result_of(found, await journal.read(found.run), self.notice))

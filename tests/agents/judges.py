@@ -25,7 +25,9 @@ class Desk:
     heard = False
     where = Where("run", "", "", planned=True)
 
-    def __init__(self) -> None:
+    def __init__(self, purse: int | None = None) -> None:
+        self.purse = purse  # calls that can be paid for; None: any number
+        self.held: list[int] = []
         self.notes: list[str] = []
         self.prompts: list[Sequence[Message]] = []
 
@@ -41,6 +43,13 @@ class Desk:
         shape: type[_Shape] = object,
     ) -> _Shape:
         raise AssertionError(f"an answer takes no steps: {name}")
+
+    async def afford(self, one: Amount, most: int) -> int:
+        covered = most if self.purse is None or one == NOTHING else min(most, self.purse)
+        self.held.append(covered)
+        if self.purse is not None:
+            self.purse -= covered
+        return covered
 
     def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
         self.prompts.append(messages)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
 from chargehand.agents.answering import with_gaps
-from chargehand.agents.calls import LARGEST
 from chargehand.agents.equip import equip
 from chargehand.agents.factory import Factory
 from chargehand.agents.history import History, read_on
@@ -22,6 +21,7 @@ from chargehand.agents.money import Purse
 from chargehand.agents.planform import PlanStream, read
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.shape import Shape, find_json
+from chargehand.agents.tool_calls import LARGEST
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
 from chargehand.models.envelope import unwrap

@@ -218,8 +218,8 @@ async def test_a_contradiction_is_ruled_on_and_shown_with_both_values() -> None:
     assert str(found.answer) == (
         "There are 14 apples [t2].\n\nThe results contradict each other:\n"
         "- apples in the cellar: 12 [t1] or 14 [t2]. Ruled for 14 [t2]: It counted twice.\n\n"
-        "Coverage: 2 of 2 parts; confidence medium because 1 contradiction is ruled on and every number, address and"
-        " quotation stands in a result."
+        "Coverage: 2 of 2 parts; confidence medium because 1 contradiction is ruled on, though every number, address "
+        "and quotation stands in a result."
     )
     subject = judges.requests[0].subject
     assert isinstance(subject, Judging)
@@ -278,7 +278,7 @@ async def test_gaps_lower_the_coverage_and_a_complete_answer_says_nothing_of_it(
     gone = calls(call("give_up", reason="dark"))
     found = await run(judge("never", "There are 12 apples [t1]."), [CLASH[0], CLASH[0], gone], "merge")
     assert str(found.answer).endswith(
-        "Coverage: 2 of 3 parts; confidence medium because 1 part is not answered and every number, address and"
+        "Coverage: 2 of 3 parts; confidence medium because 1 part is not answered, though every number, address and"
         " quotation stands in a result."
     )
     found = await run(judge("never", "There are 12 apples [t1, t2]."), [CLASH[0], CLASH[0]], "merge")

@@ -201,7 +201,7 @@ async def test_more_than_the_window_holds_is_reduced_first() -> None:
 
 
 async def test_select_asks_for_the_best_of_several() -> None:
-    script = model(plans=[plan(APPLES, PEARS, combine="select")])
+    script = model(plans=[plan(APPLES, PEARS, combine="select")], work=["It is done.", "It is done, twice."])
     await team(script, *PAIR).run("Count")
     assert "Choose the best result" in script.requests[-1].messages[0].text
 

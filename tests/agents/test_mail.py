@@ -372,7 +372,12 @@ async def test_a_person_who_has_to_be_asked_is_asked_and_the_rest_is_there_alrea
 
 
 async def test_only_who_names_the_tools_has_them() -> None:
-    found, model = team(echo, Worker("ann", tools=[MAIL[0]]), Worker("bob", tools=list(MAIL)), Worker("cid"))
+    found, model = team(
+        echo,
+        Worker("ann", tools=[MAIL[0]], contacts=["bob"]),
+        Worker("bob", tools=list(MAIL), contacts=["*"]),
+        Worker("cid"),
+    )
     await found.message("Hello")
     has = {name_of(one): {tool.name for tool in one.tools} & set(MAIL) for one in model.requests}
     assert has == {"ann": {MAIL[0]}, "bob": set(MAIL), "cid": set()}

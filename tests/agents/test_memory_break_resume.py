@@ -142,7 +142,7 @@ STORIES = {
         another_steps_in, (Worker("ann", fallbacks=["bob"], remembers=True), Worker("bob", remembers=True)),
         more={"policy": Policy(retry=Retry(base=0.001, attempts=1), refine=False)},
     ),
-    "messages": Story(messages, (Worker("ann", tools=[MATCHING], remembers=True), *HANDS)),
+    "messages": Story(messages, (Worker("ann", tools=[MATCHING], contacts=["tag:hand"], remembers=True), *HANDS)),
     "each item": Story(
         every_item, (Worker("ann", output=list[str]), Worker("bob", remembers=True)),
         (Task(TaskId("t1"), "List.", "ann"), Task(TaskId("t2"), "Do.", "bob", for_each=TaskId("t1"))),

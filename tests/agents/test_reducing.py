@@ -5,18 +5,24 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from chargehand.agents.asking import Bill
 from chargehand.agents.crew import WorkFailed
-from chargehand.agents.reducing import by_result, pieces, reduced
+from chargehand.agents.history import tokens
+from chargehand.agents.reducing import by_result, evenly, pieces, reduced
+from chargehand.agents.worker import Worker
 from chargehand.models.envelope import wrap
-from chargehand.models.messages import Reply, Request, Usage
+from chargehand.models.messages import Reply, Request, Settings, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.scripted import Line, ScriptedModel
-from chargehand.terms.budget import Amount
+from chargehand.models.subject import Planning, Working
+from chargehand.terms import events as ev
+from chargehand.terms.budget import Amount, Budget
 from chargehand.terms.failure import Failure
 from tests.agents.crowd import model, plan, team
 from tests.agents.judges import Desk, writer
+from tests.runtime.test_nesting import kept_within
 
 SMALL = ModelCard("small", window=2000, micros_in=0.0, micros_out=0.0)
 
@@ -102,3 +108,66 @@ async def test_reduced_results_reach_the_answer_and_every_call_is_paid() -> None
     assert "[t1" in judge.requests[-1].messages[1].text
     assert "t2]: many" in judge.requests[-1].messages[1].text
     assert found.spent.calls == len(judge.requests) + len(workers.requests)
+
+
+async def test_a_round_that_cannot_be_paid_for_is_not_begun_and_all_results_are_cut_alike() -> None:
+    script = ScriptedModel(lambda _: "short", card=SMALL)
+    held = structs.replace(writer(script), reserve=Amount(4000, 0, 1))
+    desk = Desk(purse=0)
+    text = await reduced(held, Bill(), desk, "Count", results("apple " * 50, *["pear " * 900] * 4))
+    assert script.requests == []
+    assert tokens(text) <= 1000
+    assert text.count("<data ab12") == text.count("</data ab12>") == 5, "what is cut is still marked as data"
+    assert text.count("cut here") == 4
+    assert "the budget does not cover" in desk.notes[-1]
+
+
+@given(st.lists(st.text(max_size=3000), min_size=1, max_size=8), st.integers(500, 5000))
+def test_what_is_cut_evenly_fits_and_leaves_nobody_out(texts: list[str], size: int) -> None:
+    found = evenly(by_result(results(*texts)), size)
+    assert len(found.encode()) <= size + 200 * len(texts), "each may end with a note on what was cut"
+    assert all(f"task t{number}, " in found for number in range(1, len(texts) + 1))
+
+
+@pytest.mark.parametrize("most", range(3, 30))
+async def test_however_little_there_is_no_more_is_spent_on_an_answer_than_the_caps_allow(most: int) -> None:
+    jobs = (("Count the apples in the cellar.", "ann", ()), ("Count the pears in the attic.", "ann", ()))
+    workers = model(plans=[plan(*jobs, combine="reduce")], work=["apple " * 4000, "pear " * 4000])
+    judge = ScriptedModel(
+        lambda request: Reply("It is so [t1].") if request.subject else Reply("many"), usage=Usage(10, 5), card=SMALL
+    )
+    found = await team(workers, judge=judge, budget=Budget(calls=most)).run("Count")
+    assert len(judge.requests) + len(workers.requests) <= most
+    assert kept_within(found.entries).calls == found.spent.calls
+    if most >= 4:
+        assert "It is so [t1]." in str(found.answer), "cut or reduced: there is an answer"
+
+
+async def test_a_result_longer_than_what_is_held_for_the_answer_is_held_for_or_cut() -> None:
+    dear = ModelCard("dear", micros_in=1.0, micros_out=1.0)
+    jobs = (("Count the apples in the cellar.", "ann", ()), ("Count the pears in the attic.", "ann", ()))
+    read: list[int] = []
+
+    def line(request: Request) -> Line:
+        size = sum(tokens(one.text) for one in request.messages)
+        match request.subject:
+            case Planning():
+                return Reply(plan(*jobs), usage=Usage(size, 100), micros=size + 100)
+            case Working():
+                return Reply("apple " * 2500, usage=Usage(size, 1000), micros=size + 1000)
+            case _:
+                read.append(size)
+                return Reply("Many [t1] [t2].", usage=Usage(size, 500), micros=size + 500)
+
+    for cap in range(9_000, 24_000, 500):
+        read.clear()
+        ann = Worker("ann", settings=Settings(max_tokens=1000))
+        found = await team(ScriptedModel(line, card=dear), ann, budget=Budget(micros=cap)).run("Count")
+        assert found.spent.micros <= cap
+        kept_within(found.entries)
+        if read and read[0] > 3500:
+            assert any(
+                isinstance(one.event, ev.SupervisionStarted) and one.event.duty == "answer" and one.event.number == 1
+                for one in found.entries[-8:]
+            ), "it was held before it was spent"
+    assert max(read) > 4000, "with enough money it reads all of it"

@@ -133,6 +133,15 @@ async def test_words_find_who_speaks_of_them(text: str, worker: str) -> None:
     assert found.confidence > 0.4
 
 
+async def test_the_reason_has_whole_words_in_one_order() -> None:
+    cards = [
+        WorkerCard("billing", "Knows invoices, prices and twice paid bills."),
+        WorkerCard("desk", "Answers the rest."),
+    ]
+    found = await by_words("Twice the price on my invoices?", cards)
+    assert found.why == "billing speaks of: invoices, price, twice"
+
+
 async def test_words_that_nobody_uses_go_to_nobody() -> None:
     found = await by_words("Fly me to Jupiter", TEAM)
     assert (found.worker, found.confidence) == (None, 0.0)

@@ -17,7 +17,7 @@ from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.memory.embedding import Embedding
 from chargehand.models.messages import Message, Request, Settings, Usage
-from chargehand.models.model import Model
+from chargehand.models.model import Model, ModelCard
 from chargehand.models.offline.model import OfflineModel
 from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Answering, Routing, WorkerCard, Working
@@ -157,7 +157,9 @@ async def test_auto_takes_the_best_router_there_is() -> None:
         (await routed(Route(), "mend the gate", OfflineModel(), Bag()))[1],
         (await routed(Route(), "mend the gate", model))[1],
     ]
-    assert ["by hybrid" in by[0], "by meaning" in by[1], "by model" in by[2]] == [True, True, True]
+    small = ScriptedModel([says("clerk")], card=ModelCard("local:small"))
+    by.append((await routed(Route(), "mend the gate", small, Bag()))[1])
+    assert ["by hybrid" in by[0], "by meaning" in by[1], "by model" in by[2], "by meaning" in by[3]] == [True] * 4
     assert len(model.requests) == 1
     assert whom((await routed(Route(), "forge ten nails"))[0]) == ["smith"], "the offline model"
 

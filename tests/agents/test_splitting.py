@@ -253,15 +253,45 @@ async def test_what_nobody_can_do_is_named() -> None:
     assert (lost.ending, [gap.message for gap in lost.gaps]) == ("failed", ["Nobody flies."])
 
 
-async def test_in_a_run_with_caps_no_more_is_judged_than_is_held_for_it() -> None:
+async def test_in_a_run_with_caps_it_is_split_as_deep_as_half_of_the_money_allows() -> None:
+    judge = by_text(
+        list=TWO, count=parts(("Sort the rest.", "ann", []), ("Weigh the rest.", "bob", [])), sort=TWO, weigh=TWO
+    )
+    found = await team(model(judge), budget=Budget(calls=60)).run("List all fruit")
+    free = await team(model(judge)).run("List all fruit")
+    assert found.ending == "complete"
+    assert ids(found) == ids(free), "there is enough for all of it"
     script = model(by_text(list=TWO))
-    found = await team(script, budget=Budget(calls=20)).run("List all fruit")
-    assert (found.ending, judged(script)) == ("complete", ["List all fruit"])
-    assert "the budget covers judging 0 of 2 parts: the others are not split further" in notes(found)
-    for most in range(1, 8):
-        script = model(by_text(list=TWO))
-        await team(script, budget=Budget(calls=most)).run("List all fruit")
+    small = await team(script, budget=Budget(calls=4)).run("List all fruit")
+    assert judged(script) == ["List all fruit", "Count all apples."]
+    assert "the budget covers judging 1 of 2 parts: the others are not split further" in notes(small)
+
+
+async def test_whatever_the_caps_no_more_calls_are_made_than_they_allow_and_all_is_held_before() -> None:
+    judge = by_text(list=TWO, count=parts(("Sort the rest.", "ann", []), ("Weigh the rest.", "bob", [])))
+    for most in range(1, 20):
+        script = model(judge)
+        found = await team(script, budget=Budget(calls=most)).run("List all fruit")
         assert len(script.requests) <= most, most
+        held = [
+            one.reserve
+            for one in of_kind(found.entries, ev.SupervisionStarted)
+            if isinstance(one, ev.SupervisionStarted) and one.duty == "plan"
+        ]
+        assert sum(one.calls for one in held if one is not None) >= len(judged(script)), "held before it was spent"
+
+
+async def test_a_plan_that_a_crash_cut_off_is_charged_with_all_it_held() -> None:
+    judge = by_text(list=TWO)
+    whole = await team(model(judge), budget=Budget(calls=20)).run("List all fruit", run="r")
+    starts = [at for at, one in enumerate(whole.entries, 1) if isinstance(one.event, ev.SupervisionStarted)]
+    journal = MemoryJournal()
+    lease = await journal.claim("r", new=True)
+    await journal.append(lease, whole.entries[: starts[1]])
+    await journal.release(lease)
+    found = await team(model(judge), journal=journal, budget=Budget(calls=20)).resume("r")
+    assert (found.ending, ids(found)) == ("complete", ids(whole))
+    assert found.spent.calls == whole.spent.calls + 3, "nobody knows what the dead process spent of it"
 
 
 async def test_what_failed_is_planned_anew_where_that_is_allowed() -> None:

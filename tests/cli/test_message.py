@@ -78,6 +78,7 @@ def test_a_worker_who_takes_too_long_is_one_entry_and_json_is_nothing_else(here:
         (["hello", "--match-all", "worker", "--match-some", "none"], "carries all of worker and any of none"),
         (["hello", "--match-all", "figure"], "did you mean 'figures'?; the tags there are: figures, letters, slow"),
         (["hello", "--worker", "an"], "there is no worker 'an'; did you mean 'ann'"),
+        (["hello", "--worker", "zygmunt"], "there is no worker 'zygmunt'; there are "),
         (["hello", "--worker", "ann", "--match-all", "worker"], "name workers or tags, not both"),
         (["hello", "--timeout", "soon"], "'soon' is no duration"),
         (["  "], "is empty"),
@@ -129,7 +130,12 @@ def test_a_worker_who_needs_leave_waits_and_resume_goes_on(here: Path) -> None:
 
 async def test_what_one_worker_writes_to_others_is_told_in_words(here: Path) -> None:
     call = ToolCall("1", MATCHING, '{"message": "How many boats?", "match_all": ["worker", "north"]}')
-    lead = Worker("lead", tools=[MATCHING], model=ScriptedModel([Reply(calls=(call,), finish="tools"), "Nineteen."]))
+    lead = Worker(
+        "lead",
+        tools=[MATCHING],
+        contacts=["*"],
+        model=ScriptedModel([Reply(calls=(call,), finish="tools"), "Nineteen."]),
+    )
     ann = Worker("ann", tags=["worker", "north"], model=ScriptedModel(["Nineteen boats."]))
     plan = Plan((Task(TaskId("t1"), "Ask how many boats there are.", "lead"),), "forward")
     result = await Supervisor([lead, ann], plan=plan, journal=here / "runs.db").run("How many boats?", run="boats")

@@ -3,6 +3,8 @@
 import io
 from typing import get_args
 
+from chargehand import Plan, ScriptedModel, Supervisor, Task, Worker
+from chargehand.agents.acceptance import Reviewer
 from chargehand.cli.console import Console
 from chargehand.cli.tale import Tale
 from chargehand.terms.events import Entry, Event, Noted
@@ -36,3 +38,29 @@ def test_a_note_is_told_beside_its_task() -> None:
     first = play(Case(0).plot())[0]
     lines = told([first, Entry(2, first.at + 1, Noted("half way", TaskId("t0"), 1))])
     assert any(line.startswith("    1.00 s  t0") and line.endswith("note: half way") for line in lines)
+
+
+def test_a_note_is_whole_where_all_is_told_and_short_elsewhere() -> None:
+    first = play(Case(0).plot())[0]
+    why = "route to south, because " + "it fits better and " * 20 + "is less busy"
+    note = Entry(2, first.at + 1, Noted(why))
+    assert any(line.endswith(why) for line in told([first, note]))
+    page = io.StringIO()
+    Tale(Console(page), Console(page), jsonl=False, models=False).hear("run", [first, note])
+    assert max(map(len, page.getvalue().splitlines()[-1:])) < 120
+
+
+def test_a_verdict_is_told_in_words() -> None:
+    team = Supervisor(
+        [Worker("ann", does="Counts things.", accept=["sound"]), Worker("bob", does="Reads with a sharp eye.")],
+        model=ScriptedModel(["Twelve.", '{"accepted": false, "problems": ["no place"]}', "Count, and say where.",
+                             "12 in the cellar.", '{"accepted": true, "problems": []}']),
+        checks={"sound": Reviewer("bob")},
+        plan=Plan((Task(TaskId("count"), "Count the apples.", "ann"),), "forward"),
+    )  # fmt: skip
+    result = team.run_sync("How many?")
+    assert result.answer == "12 in the cellar."
+    lines = told(list(result.entries))
+    assert any(line.endswith("  sound does not accept it: no place") for line in lines)
+    assert any(line.endswith("  sound accepts it") for line in lines)
+    assert not any('{"accepted"' in line for line in lines)

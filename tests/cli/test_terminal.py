@@ -6,13 +6,16 @@ import os
 import pty
 import subprocess
 import time
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
 from chargehand.cli.console import Console, clean, clean_json, clean_lines, short
+from chargehand.cli.main import parser
 from chargehand.cli.phrases import dollars, money
+from chargehand.cli.verbs import WORDS as VERBS
 from chargehand.cli.words import WORDS
 from chargehand.terms.budget import Amount
 from chargehand.terms.events import Event
@@ -117,6 +120,16 @@ def test_amounts_are_exact() -> None:
     assert dollars(1_234_500_000) == "$1,234.50"
     assert money(Amount()) == "nothing"
     assert money(Amount(tokens=1, micros=20_000, calls=2)) == "$0.02, 1 token, 2 calls"
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_help_fits_into_eighty_columns(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    page = io.StringIO()
+    with redirect_stdout(page), pytest.raises(SystemExit):
+        parser(verb).parse_args([verb, "--help"])
+    _, _, below = page.getvalue().partition("\n\n")  # what stands above is argparse's own: it breaks no group in two
+    assert [line for line in below.splitlines() if len(line) > 80] == []
 
 
 def test_help_comes_at_once_and_version_is_told(tmp_path: Path) -> None:

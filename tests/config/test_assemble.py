@@ -305,3 +305,11 @@ def test_every_source_makes_its_tools(tmp_path: Path) -> None:
     assert len(ann.tools) == 14
     held = [tool.name for tool in bob.tools if isinstance(tool, Tool)]
     assert held == ["calculator", "chart", "today", "date_info", "days_between", "add_days", "sandbox"]
+
+
+def test_a_tool_may_be_named_by_its_file(tmp_path: Path) -> None:
+    made = parts(
+        tmp_path, "version: 1\ntools: {x: {python: 'tools.py:double'}}\nworkers: {ann: {description: a, tools: [x]}}\n"
+    )
+    assert not made.findings
+    assert [one.name for one in made.tools["x"]] == ["x"]

@@ -115,3 +115,19 @@ def test_what_is_no_embedding_is_said_once(tmp_path: Path) -> None:
     told = describe(write(tmp_path, "version: 1\nworkers: {ann: Reads.}\nmemory: {archives: {a: {embed: wrds}}}\n"))
     assert [one.path for one in told.errors] == ["memory.archives.a.embed"]
     assert "did you mean 'words'?" in told.errors[0].message
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("version: 1\nworkers:\n  ann: a\n  ann: b\n", 4, "the key 'ann' is here twice (first in line 3)"),
+        ("version: 1\nworkers:\n\tann: a\n", 3, "the line begins with a tab: use spaces"),
+    ],
+)
+def test_what_is_no_yaml_is_said_with_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
+    written = tmp_path / "team.yaml"
+    written.write_text(text, encoding="utf-8")
+    (found,) = describe(written).findings
+    assert found.line == line
+    assert words in found.message
+    assert str(found).startswith(f"{written}:{line}: ")

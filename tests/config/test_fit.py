@@ -63,6 +63,9 @@ def findings(folder: Path, text: str) -> list[str]:
         ("tools: {x: {sql: [a]}}", "tools.x.sql: must be text, not a list"),
         ("tools: {x: {fetch: {alow: []}}}", "tools.x.fetch.alow: there is no key 'alow' here; did you mean 'allow'?"),
         ("tools: {x: 5}", "tools.x: must be text, not the number 5"),
+        ("supervisor: {hedge: true}", "supervisor.hedge: there is no key 'hedge' here; it holds for the whole team"),
+        ("supervisor: {cache: 10m}", "it holds for the whole team: write it at the top, beside  workers:"),
+        ("supervisor: {way: fixed}", "supervisor.way: is 'fixed', which is said with the plan itself"),
     ],
 )
 def test_a_wrong_value_is_said_with_its_place(tmp_path: Path, text: str, words: str) -> None:
@@ -157,3 +160,11 @@ def test_toml_is_the_same_team(tmp_path: Path) -> None:
     assert not found
     assert team is not None
     assert (team.name, team.budget.wall, team.defaults.steps) == ("toml", 300.0, 3)
+
+
+@pytest.mark.parametrize(
+    ("key", "name"), [("capacity", "concurrency"), ("fallbacks", "fallback"), ("does", "description")]
+)
+def test_the_name_that_python_has_for_it_is_known(tmp_path: Path, key: str, name: str) -> None:
+    (finding,) = findings(tmp_path, f"version: 1\nworkers:\n  ann:\n    {key}: 1\n")
+    assert f"4: workers.ann.{key}: there is no key {key!r} here; it is called {name!r} in a team file" in finding

@@ -167,7 +167,7 @@ def test_a_worker_may_name_the_tools_for_messages(tmp_path: Path) -> None:
     text = f"""\
     version: 1
     workers:
-      ann: {{description: Leads., tools: [{", ".join(MAIL)}, dates], rules: [{{run_first: {ONE}}}]}}
+      ann: {{description: Leads., tools: [{", ".join(MAIL)}, dates], contacts: ["*"], rules: [{{run_first: {ONE}}}]}}
       bob: Writes.
     """
     found = parts(tmp_path, text)

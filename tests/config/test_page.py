@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from chargehand.config import memory_shapes, shapes, way_shapes
+from chargehand.config import check_shapes, memory_shapes, shapes, way_shapes
 from chargehand.config.load import load_team
 from chargehand.team import Supervisor
 from tests.config.files import shaped, write
@@ -18,6 +18,7 @@ SECTIONS: dict[str, type[Struct]] = {
     "### `defaults`": shapes.DefaultsShape,
     "### `defaults.retry`": shapes.RetryShape,
     "### `budget`": shapes.BudgetShape,
+    "### `hedge`": shapes.HedgeShape,
     "### `supervisor`": shapes.SupervisorShape,
     "### `supervisor.way`": way_shapes.WayShape,
     "### `supervisor.way.route`": way_shapes.RouteShape,
@@ -29,11 +30,13 @@ SECTIONS: dict[str, type[Struct]] = {
     "### `supervisor.plan`": shapes.PlanShape,
     "### `supervisor.prompts`": shapes.PromptsShape,
     "### `workers`": shapes.WorkerShape,
+    "### `workers.*.contacts`": shapes.ContactsShape,
     "### `workers.*.fallback`": shapes.FallbackShape,
     "### `workers.*.estimate`": shapes.EstimateShape,
     "### `workers.*.rules`": shapes.RuleShape,
     "### `tools`": shapes.ToolShape,
     "### `factory`": shapes.FactoryShape,
+    "### `checks`": check_shapes.CheckShape,
     "### `memory`": memory_shapes.MemoryShape,
     "### `memory.blocks`": memory_shapes.BlockShape,
     "### `memory.archives`": memory_shapes.ArchiveShape,

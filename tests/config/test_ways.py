@@ -62,3 +62,20 @@ def test_what_cannot_be_meant_is_said_with_its_place(tmp_path: Path, written: st
     made = parts(tmp_path, f"version: 1\nsupervisor:\n  way: {written}\n{CREW}")
     assert lead(made) is None
     assert said in " ".join(one.message for one in made.findings)
+
+
+@pytest.mark.parametrize("place", ["generalist: bob", "rules: {apples: bob}"])
+def test_nobody_who_works_only_after_turns_is_sent_requests(tmp_path: Path, place: str) -> None:
+    text = f"""
+    version: 1
+    supervisor: {{way: {{route: {{{place}}}}}}}
+    memory: {{blocks: {{notes: {{description: what was said, write: [bob]}}}}}}
+    workers:
+      ann: Counts things.
+      bob: {{prompt: Keep the notes short., tools: [memory_rethink], every: 2}}
+    """
+    made = parts(tmp_path, text)
+    assert lead(made) is None
+    (found,) = made.findings
+    assert (found.line, found.path.split(".")[3]) == (3, place.partition(":")[0])
+    assert "'bob' works only after turns (`every`), and takes no requests" in found.message

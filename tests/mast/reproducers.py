@@ -1,8 +1,9 @@
 """One small crew for each mode of MAST, with a model that goes wrong in exactly that way; all are run for real."""
 
+import re
 from collections.abc import Awaitable, Callable
 
-from msgspec import Struct
+from msgspec import Raw, Struct, structs
 
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Reply, Request
@@ -50,11 +51,11 @@ def by_task(**lines: Line) -> Callable[[Request], Line]:
     return part
 
 
-async def in_turn(first: str, second: str, *, asked: str = WROTE, prompts: dict[str, str] | None = None) -> Result:
+async def in_turn(first: str, second: str, *, asked: str = WROTE) -> Result:
     """Ann works, then bob from what she found; the answer is what bob says."""
     plans = [plan(COUNT, (asked, "bob", ("t1",)), combine="forward")]
     script = model(plans=plans, work=by_task(ann=first, bob=second))
-    return await team(script, Worker("ann"), Worker("bob"), policy=ONCE, prompts=prompts).run(f"{GOAL}. {asked}")
+    return await team(script, Worker("ann"), Worker("bob"), policy=ONCE).run(f"{GOAL}. {asked}")
 
 
 # --- 1: what they were told to be
@@ -77,8 +78,16 @@ async def repeats_steps() -> Result:
 
 
 async def loses_what_came_before() -> Result:
-    """The crew's own prompt for tasks has no place for what others found."""
-    return await in_turn(COUNTED, "Dear baker, please come.", prompts={"task": "Task: {{instruction}}"})
+    """Whoever words the prompts leaves out what others found; a team's own prompt without a place for it is refused."""
+    found = await in_turn(COUNTED, "Dear baker, please come.")
+    return structs.replace(found, entries=tuple(map(_without_data, found.entries)))
+
+
+def _without_data(entry: ev.Entry) -> ev.Entry:
+    if not isinstance(entry.event, ev.PromptSent) or entry.event.task != "t2":
+        return entry
+    bare = re.sub(rb"<data .*</data \w+>", b"", bytes(entry.event.messages))
+    return structs.replace(entry, event=structs.replace(entry.event, messages=Raw(bare)))
 
 
 async def does_not_know_when_to_stop() -> Result:

@@ -168,9 +168,9 @@ def _long(count: int) -> list[ev.Entry]:
 
 def test_a_longer_journal_takes_longer_in_proportion() -> None:
     def seconds(entries: list[ev.Entry]) -> float:
-        began = time.perf_counter()
+        began = time.process_time()  # others on this machine must not count
         assert audit("run", entries) == ()
-        return time.perf_counter() - began
+        return time.process_time() - began
 
     small, large = _long(300), _long(1200)
     assert min(seconds(large) for _ in range(3)) < 8 * min(seconds(small) for _ in range(3))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from random import Random
 from typing import TypeVar
 
@@ -201,15 +202,90 @@ def test_the_breaker_opens_when_half_of_the_last_twenty_failed() -> None:
     assert stage.calls == 20
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [http(400, "logic", permanent=True), http(401, "resource", permanent=True), too_much(), http(0, "logic")],
-)
+@pytest.mark.parametrize("fault", [http(400, "logic", permanent=True), http(401, "resource", permanent=True)])
 def test_what_is_not_the_providers_fault_never_opens_the_breaker(fault: CallFailed) -> None:
     stage = Stage([fault], repeat=True, retry=Retry(attempts=1))
     for _ in range(30):
         stage.ask()
     assert stage.calls == 30
+
+
+NOTHING_SAID = http(0, "logic")
+FILTERED = Reply("no", finish="refused")
+
+
+@pytest.mark.parametrize("line", [NOTHING_SAID, http(0, "resource"), FILTERED], ids=["empty", "too large", "refused"])
+def test_five_replies_in_a_row_that_are_none_open_the_breaker(line: Line) -> None:
+    stage = Stage([line], repeat=True)
+    for _ in range(9):
+        stage.ask()
+    assert stage.calls == 5
+    stage.wait(30.0)
+    stage.ask()
+    came = stage.ask()
+    assert isinstance(came, Failure)
+    assert (stage.calls, came.retry_after) == (6, 60.0)  # and the probe tells the same
+
+
+@pytest.mark.parametrize("line", [NOTHING_SAID, FILTERED], ids=["empty", "refused"])
+def test_one_good_reply_in_five_keeps_the_breaker_closed_however_many_came_to_nothing(line: Line) -> None:
+    stage = Stage(lambda _: line if stage.calls % 5 else "fine")
+    for _ in range(100):
+        stage.ask()
+    assert stage.calls == 100
+
+
+def test_who_only_refuses_is_left_alone_ever_longer_and_shut_after_a_minute() -> None:
+    stage = Stage([too_much()], repeat=True, retry=Retry(attempts=1))
+    at: list[float] = []
+    while not stage.guard.breaker.opened:
+        stage.ask()
+        at.append(stage.seconds)
+    assert 60.0 <= at[-1] <= 125.0
+    assert stage.calls <= 9
+    gaps = [later - sooner for sooner, later in pairwise(at)]
+    assert all(0.25 * 2**n <= gap <= 0.501 * 2**n for n, gap in enumerate(gaps[:6]))
+
+
+def test_a_wait_the_provider_asks_for_is_kept_when_it_is_longer_than_ours() -> None:
+    stage = Stage([too_much(wait=7.0)], repeat=True, retry=Retry(attempts=1))
+    for _ in range(3):
+        stage.ask()
+    assert stage.seconds == pytest.approx(14.0, abs=0.01)
+
+
+def test_who_says_one_second_and_then_serves_is_not_shut() -> None:
+    """A burst of refusals is one, and a reply ends it: fifty such bursts shut nobody."""
+    stage = Stage(lambda _: too_much(wait=1.0) if stage.loop.time() % 2 < 0.5 else "fine", latency=0.01)
+
+    async def crowd() -> list[Reply | Failure]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(stage.outcome()) for _ in range(20)]
+        return [task.result() for task in tasks]
+
+    for _ in range(50):
+        assert [type(one) for one in stage.play(crowd)] == [Reply] * 20
+        stage.wait(2.0 - stage.loop.time() % 2)
+
+
+def test_calls_that_need_not_be_made_are_for_quiet_times() -> None:
+    stage = Stage([lost(), "fine", too_much(), "fine"], retry=Retry(attempts=1))
+    assert stage.guard.calm
+    stage.ask()
+    assert not stage.guard.calm  # its last call failed
+    stage.ask()
+    assert stage.guard.calm
+    stage.ask()
+    assert not stage.guard.calm  # it wants less
+    full = Stage(["fine"], repeat=True, latency=1.0, pace=Pace(concurrency=1))
+
+    async def look() -> bool:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(full.outcome())
+            await asyncio.sleep(0.5)
+            return full.guard.calm
+
+    assert not full.play(look)  # no room
 
 
 def test_one_probe_goes_first_and_its_success_closes_the_breaker() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import TypeVar
 
 import pytest
@@ -89,6 +90,15 @@ def test_nobody_is_let_in_while_the_provider_wants_a_pause() -> None:
     assert play(story) == pytest.approx([7, 7], abs=0.01)
 
 
+def test_a_pause_without_an_end_is_one_of_a_day() -> None:
+    async def story(loop: VirtualLoop) -> float:
+        limiter = Limiter(clock=loop.time)
+        limiter.hold(inf)
+        return limiter.held()
+
+    assert play(story) == 86_400.0
+
+
 def test_a_burst_of_refusals_halves_once_and_calm_brings_it_back_slowly() -> None:
     async def story(loop: VirtualLoop) -> list[int]:
         limiter = Limiter(Pace(concurrency=16, recover=5.0), clock=loop.time)
@@ -165,6 +175,34 @@ def test_whoever_is_cancelled_in_the_moment_of_being_let_in_hands_its_place_on()
         return limiter.active
 
     assert play(story) == 0
+
+
+def test_whoever_is_cancelled_in_the_moment_of_being_turned_away_is_cancelled() -> None:
+    async def story(loop: VirtualLoop) -> tuple[bool, int]:
+        limiter = Limiter(Pace(concurrency=1), clock=loop.time)
+        first = await limiter.enter()
+        async with asyncio.TaskGroup() as group:
+            doomed = group.create_task(limiter.enter())
+            await asyncio.sleep(1.0)
+            limiter.turn_away(lambda: RuntimeError("no calls for an hour"))
+            doomed.cancel()  # before it could hear why
+        limiter.leave(first)
+        return doomed.cancelled(), limiter.active
+
+    assert play(story) == (True, 0)
+
+
+def test_who_used_up_its_minute_is_not_idle() -> None:
+    async def story(loop: VirtualLoop) -> list[bool]:
+        limiter = Limiter(Pace(requests_per_minute=2), clock=loop.time)
+        found: list[bool] = []
+        for _ in range(2):
+            limiter.leave(await limiter.enter())
+            found.append(limiter.idle)
+        await asyncio.sleep(61.0)
+        return [*found, limiter.idle]
+
+    assert play(story) == [True, False, True]
 
 
 def test_a_smaller_call_goes_when_the_larger_one_before_it_gives_up() -> None:

@@ -27,6 +27,7 @@ from chargehand.terms.budget import Amount, Budget
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Plan, Task, TaskId
 from chargehand.terms.policy import Limits, Policy, Retry
+from chargehand.tools.documents import documents
 from chargehand.tools.tool import Costs, tool
 from tests.runtime.streams import rows, written
 
@@ -82,7 +83,7 @@ def sending(entries: Sequence[ev.Entry]) -> int:
     )
 
 
-LEAD = Worker("ann", tags=["lead"], tools=[ONE, MATCHING])
+LEAD = Worker("ann", tags=["lead"], tools=[ONE, MATCHING], contacts=["*"])
 HANDS = (Worker("bob", tags=["hand", "left"]), Worker("cid", tags=["hand"]))
 
 
@@ -178,7 +179,9 @@ async def test_one_who_fails_and_one_who_is_late_are_entries_among_the_replies()
 
 async def test_who_is_asked_works_beside_the_sender_even_where_one_works_at_a_time() -> None:
     tight = Policy(limits=Limits(width=1), retry=Retry(attempts=1))
-    workers = [Worker(one.name, tags=one.tags, tools=one.tools, capacity=1) for one in (LEAD, *HANDS)]
+    workers = [
+        Worker(one.name, tags=one.tags, tools=one.tools, contacts=one.contacts, capacity=1) for one in (LEAD, *HANDS)
+    ]
     found = await team(model(plainly), *workers, policy=tight).run("Count")
     assert found.ending == "complete"
 
@@ -211,7 +214,7 @@ async def test_two_who_ask_each_other_end_at_once() -> None:
 
     script = model(says)
     began = time.perf_counter()
-    found = await team(script, LEAD, Worker("bob", tools=[ONE])).run("Count")
+    found = await team(script, LEAD, Worker("bob", tools=[ONE], contacts=["*"])).run("Count")
     assert time.perf_counter() - began < 2
     assert found.ending == "complete"
     assert "ann is itself waiting for this answer" in seen["bob"]
@@ -228,7 +231,7 @@ async def test_a_circle_of_three_leaves_out_only_those_who_wait() -> None:
             return f"{name} is done"
         return sends(ask("bob")) if name == "ann" else sends(ask_all()) if name == "bob" else "cid is done"
 
-    found = await team(model(says), LEAD, Worker("bob", tools=[MATCHING]), Worker("cid")).run("Count")
+    found = await team(model(says), LEAD, Worker("bob", tools=[MATCHING], contacts=["*"]), Worker("cid")).run("Count")
     assert found.ending == "complete"
     lines = seen["bob"]
     assert lines.index('"worker":"ann"') < lines.index('"worker":"cid"'), "nobody is silently left out"
@@ -248,7 +251,7 @@ async def test_messages_are_nested_as_deep_as_the_policy_allows_and_no_deeper(mo
 
     journal = MemoryJournal()
     script = model(says)
-    workers = [Worker(f"w{n}", tools=[ONE]) for n in range(8)]
+    workers = [Worker(f"w{n}", tools=[ONE], contacts=["*"]) for n in range(8)]
     policy = Policy(limits=Limits(nesting=most), retry=Retry(attempts=1))
     found = await team(script, *workers, who=["w0"], policy=policy, journal=journal).run("Count")
     assert found.ending == "complete"
@@ -342,7 +345,7 @@ async def test_who_is_asked_has_less_time_than_who_asks_so_that_something_can_be
             await asyncio.sleep(30)
         return f"{name} is done"
 
-    asker = Worker("ann", tools=[MATCHING], timeout=1.0)
+    asker = Worker("ann", tools=[MATCHING], contacts=["*"], timeout=1.0)
     found = await team(model(says), asker, *HANDS).run("Count")
     assert found.ending == "complete"
     assert '"status":"timed out","worker":"bob"' in seen[0]
@@ -444,8 +447,8 @@ async def test_no_run_and_no_nested_run_spends_more_than_it_may(seed: int) -> No
     script = model(says, card=EXACT, usage=Usage(600, 400), micros=1000)
     workers = [
         Worker(
-            name, tools=[ONE, MATCHING], tags=["even"] if n % 2 == 0 else [], settings=Settings(max_tokens=1000),
-            estimate=Amount(micros=chance.choice([0, 3000])), steps=3,
+            name, tools=[ONE, MATCHING], contacts=["*"], tags=["even"] if n % 2 == 0 else [],
+            settings=Settings(max_tokens=1000), estimate=Amount(micros=chance.choice([0, 3000])), steps=3,
         )
         for n, name in enumerate(names)
     ]  # fmt: skip
@@ -509,3 +512,15 @@ async def test_a_tool_that_is_paid_for_says_what_it_cost() -> None:
     short = await poor.run("Look")
     assert short.ending == "failed"
     assert short.spent.micros == 0
+
+
+async def test_sources_of_a_team_inside_are_named_once(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# Storm\nThe storm felled 40 trees.\n", encoding="utf-8")
+    archive = Worker("archivist", "Finds what our notes say.", tools=[documents(tmp_path, name="notes")])
+    inside = Supervisor([archive], name="research").as_worker(does="Finds out what our notes say.")
+    asked = "What do our notes say about the storm?"
+    for combine in ("forward", "merge"):
+        office = Supervisor([inside], name="office", combine=combine)
+        answer = str((await office.run(asked)).answer)
+        assert "The storm felled 40 trees." in answer
+        assert answer.count("Sources") == 1, answer

@@ -114,7 +114,10 @@ async def test_a_run_whose_name_begins_like_the_key_of_anothers_call_is_not_mist
 
     script = ScriptedModel(play)
     crew = team(
-        script, Worker("ann", tools=[ONE]), Worker("bob"), plan=Plan((Task(TaskId("t1"), "Ask.", "ann"),), "none")
+        script,
+        Worker("ann", tools=[ONE], contacts=["bob"]),
+        Worker("bob"),
+        plan=Plan((Task(TaskId("t1"), "Ask.", "ann"),), "none"),
     )
     async with crew.driven() as driver, asyncio.TaskGroup() as jobs:
         jobs.create_task(driver.start("a/t1/1", crew.request("Count", 4e9)))

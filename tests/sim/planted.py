@@ -5,6 +5,7 @@ loudly when the text it changes is no longer there.
 """
 
 import argparse
+import ast
 import shutil
 import subprocess
 import sys
@@ -42,12 +43,12 @@ BUGS = (
     # attempts
     Bug("one attempt too many", "core/verdict.py", "progress.failures >= allowed", "progress.failures > allowed"),
     Bug("a permanent failure is retried", "core/verdict.py", " or failure.permanent or parked", " or parked"),
-    Bug("no fallback worker", "core/verdict.py", "one not in gone), None)", "one in ()), None)"),
+    Bug("no fallback worker", "core/verdict.py", "not in gone), None)", "in ()), None)"),
     Bug("what a person said of a call is forgotten", "core/attempts.py", "progress.answers = {**(progress.answers or {}), progress.failure.message: refusal}", "progress.answers = None"),
     Bug("a call that waits for leave loses its steps", "core/attempts.py", "progress.failure, progress.status = event.failure, Status.JUDGED", "progress.failure, progress.status, progress.steps = event.failure, Status.JUDGED, None"),
     Bug("leave begins the attempt anew", "core/attempts.py", "progress.failure, progress.redo = None, True", "progress.failure, progress.redo = None, False"),
     Bug("a plan that was never finished passes for whole", "core/supervise.py", "closed=True, unserved=lost)", "closed=True)"),
-    Bug("Retry-After is ignored", "core/verdict.py", "wait = max(wait, failure.retry_after)", "wait = max(wait, 0.0)"),
+    Bug("Retry-After is ignored", "core/verdict.py", "now + max(wait, failure.retry_after)", "now + wait"),
     Bug("nobody gives up on a hanging worker", "core/decide.py", "if state.timers and now >= state.timers[0][0]:", "if False:"),
     Bug("backing off never ends", "core/decide.py", "if progress.status is Status.BACKING_OFF:", "if progress.status is Status.WAITING:"),
     Bug("the refiner is not told what failed", "core/owed.py", "progress.failure.message if progress.failure is not None else", '"" if progress.failure is not None else'),
@@ -80,7 +81,7 @@ BUGS = (
     Bug("recorded steps are lost on resume", "core/attempts.py", "progress.steps = {number: step for number, step in (progress.steps or {}).items() if step.result is not None}", "progress.steps = None"),
     Bug("a resumed attempt counts as another", "core/attempts.py", "progress.redo = True", "progress.redo = False"),
     Bug("planning is not taken up again", "core/fold.py", 'desk.redo, desk.next = True, why or "first"', "desk.redo, desk.next = True, None"),
-    Bug("nobody is told of the resume", "runtime/driver.py", "more = (ev.RunResumed(lease.epoch), *also)", "more = also"),
+    Bug("nobody is told of the resume", "runtime/driver.py", "(ev.RunResumed(lease.epoch), *(self._clean(_fitted(state, one)) for one in also))", "tuple(self._clean(_fitted(state, one)) for one in also)"),
     Bug("a zombie may write", "stores/memory.py", "stream.epoch != lease.epoch or ", ""),
     Bug("work begins before it is written", "runtime/drive.py", "            if self._urgent:\n                await self._write()\n            self._align(jobs)", "            self._align(jobs)\n            if self._urgent:\n                await self._write()"),
     Bug("a step is confirmed before it is written", "runtime/drive.py", "self._waiting.append(future)", "future.set_result(None)"),
@@ -97,7 +98,9 @@ BUGS = (
 )  # fmt: skip
 
 
-def hunt(bug: Bug, seeds: int) -> tuple[bool, float, str]:
+def hunt(
+    bug: Bug, seeds: int, module: str = "tests.sim.hunt", arguments: tuple[str, ...] = ()
+) -> tuple[bool, float, str]:
     """Whether the simulation finds a bug, how long it took, and what it said."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
@@ -106,9 +109,11 @@ def hunt(bug: Bug, seeds: int) -> tuple[bool, float, str]:
         text = target.read_text()
         if text.count(bug.before) != 1:
             return False, 0.0, f"its text stands {text.count(bug.before)} times in {bug.file}"
-        target.write_text(text.replace(bug.before, bug.after))
+        planted = text.replace(bug.before, bug.after)
+        ast.parse(planted)  # what does not even compile would pass for found
+        target.write_text(planted)
         begun = time.monotonic()
-        command = [sys.executable, "-m", "tests.sim.hunt", str(seeds)]
+        command = [sys.executable, "-m", module, *arguments, str(seeds)]
         environment = {"PYTHONPATH": f"{copy}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=False)
         said = (done.stdout + done.stderr).strip().splitlines()

@@ -67,11 +67,12 @@ def trouble(case: Case, *, prefixes: bool) -> str:
         if prefixes:
             resume_everywhere(plot, entries)
     except Exception as error:  # noqa: BLE001 - whatever goes wrong is what we are looking for
-        return _root(error)
+        return root(error)
     return ""
 
 
-def _root(error: BaseException) -> str:
+def root(error: BaseException) -> str:
+    """What lies at the bottom of an exception, in words."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return f"{type(error).__name__}: {error}"

@@ -255,6 +255,13 @@ class Shadow:
     # --- the supervisor
 
     def _supervisionstarted(self, event: ev.SupervisionStarted) -> None:
+        key = (event.duty, event.task, event.number) if event.duty == "refine" else (event.duty, event.number)
+        if key in self.reserved:  # it is under way, and holds money for more calls
+            held, more = self.reserved[key], event.reserve or NOTHING
+            self.require(more != NOTHING, f"14: {event.duty} was begun twice")
+            added = Amount(held.tokens + more.tokens, held.micros + more.micros, held.calls + more.calls)
+            self.reserved[key] = added
+            return
         if event.duty == "refine":
             node = self.nodes[event.task]
             self.require(node.status == "failed attempt", f"{event.task} is refined while {node.status}")
@@ -271,7 +278,6 @@ class Shadow:
             unsettled = [task for task, node in self.nodes.items() if node.status in OPEN]
             late = self.requested is not None and self.at >= self.requested.deadline - self.plot.policy.answer
             self.require(not unsettled or late, f"the answer was begun while {unsettled} were open")
-        key = (event.duty, event.task, event.number) if event.duty == "refine" else (event.duty, event.number)
         self.reserved[key] = event.reserve or NOTHING
 
     def _supervisionfailed(self, event: ev.SupervisionFailed) -> None:

@@ -28,6 +28,8 @@ def _fill(kind: inspect.Type, *, full: bool) -> object:
             return _fill(next(one for one in kind.types if not isinstance(one, inspect.NoneType)), full=full)
         case inspect.VarTupleType():
             return (_fill(kind.item_type, full=full),) * 2
+        case inspect.TupleType():
+            return tuple(_fill(one, full=full) for one in kind.item_types)
         case inspect.LiteralType():
             return max(kind.values, key=str)
         case _:

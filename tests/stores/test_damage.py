@@ -183,7 +183,7 @@ def refused(path: Path) -> StoreError:
 
 def test_a_schema_of_a_newer_version_asks_for_an_upgrade(path: Path) -> None:
     asyncio.run(write(path, count=3))
-    change(path, "PRAGMA user_version = 2")
+    change(path, "PRAGMA user_version = 99")
     error = refused(path)
     assert isinstance(error, Corrupt)
     assert "upgrade chargehand" in str(error)

@@ -9,11 +9,14 @@ import re
 import secrets
 from collections.abc import Callable, Sequence
 
+from msgspec import structs
+
 from chargehand.agents.asking import Bill, Writer
 from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.exhibit_text import shown
 from chargehand.agents.inputs import Told, by_id, gap_text, told
 from chargehand.agents.memory_text import instructions, material, shortened
+from chargehand.agents.money import covered
 from chargehand.core.owed import Brief
 from chargehand.models.envelope import wrap
 from chargehand.models.messages import Message, Request
@@ -26,6 +29,7 @@ from chargehand.tools.tool import CAP, ToolFailed
 
 _LONGEST = 86400.0  # seconds; the run's own clock ends it long before
 _WHOLE = 16 * CAP  # bytes of each result where all of them are to be reduced
+MISSING = "Not answered:"
 _MANNER = {"reduce": "Be brief: only the essentials."}
 
 
@@ -88,12 +92,29 @@ async def _written(writer: Writer, bill: Bill, brief: Brief, given: Told, hand: 
     blocks = () if writer.shared is None else await writer.shared()
     text = material(blocks, (), nonce, shortened(blocks, writer.model.card.window // 4)) + text
     request = _request(writer, brief, (*given.inputs, *_missing(brief)), text, instructions(blocks))
+    if not await covered(hand, writer.model, request, writer.reserve):
+        request = await _shorter(writer, hand, request)
     hand.prompt(writer.model.card.handle, request.messages)
     reply = await bill.ask(writer, request, hand.say if hand.heard else None)
     written = reply.text.strip()
     known = [brief.goal, writer.instructions, *(one.text for one in blocks), *(gap.message for gap in brief.gaps)]
     said = remarks(written, brief, given.inputs, known, settled, hand)
     return "\n\n".join((with_gaps(written, brief.gaps), *said))
+
+
+async def _shorter(writer: Writer, hand: Hand, request: Request) -> Request:
+    """The request with as much of the results as what is held for one call covers."""
+    from chargehand.agents.reducing import by_result, evenly  # noqa: PLC0415 - money is seldom that short
+
+    system, user = request.messages
+    before, start, text = user.text.partition("<data ")
+    hand.note("the budget does not cover an answer from all of the results: all of them are cut")
+    for size in (8_000, 4_000, 2_000, 1_000):  # bytes
+        cut = Message("user", before + evenly(by_result(start + text), size))
+        shorter = structs.replace(request, messages=(system, cut))
+        if await covered(hand, writer.model, shorter, writer.reserve):
+            return shorter
+    raise WorkFailed(Failure("budget", "the budget does not cover an answer"), NOTHING)
 
 
 def _missing(brief: Brief) -> list[Given]:
@@ -117,11 +138,16 @@ def with_gaps(text: str, gaps: Sequence[Gap]) -> str:
     if not hidden:
         return text
     lines = [f"- {gap.task + ': ' if gap.task else ''}{gap.message}" for gap in hidden]
-    return "\n\n".join([text, "Not answered:\n" + "\n".join(lines)])
+    return "\n\n".join([text, f"{MISSING}\n" + "\n".join(lines)])
 
 
 def _named(gap: Gap, text: str) -> bool:
     """Whether a text speaks of a gap; that it speaks of `t12` says nothing of `t1`."""
     if not gap.task:
-        return gap.message in text
+        return _plain(gap.message) in _plain(text)
     return re.search(rf"(?<!\w){re.escape(gap.task)}(?!\w)", text) is not None
+
+
+def _plain(text: str) -> str:
+    """The words alone: whoever names a gap may begin a sentence with it."""
+    return " ".join(text.split()).casefold().rstrip(". ")

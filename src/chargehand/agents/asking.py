@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from chargehand.agents.crew import WorkFailed
 from chargehand.agents.memory_text import Seen
-from chargehand.agents.money import failed, spent, total
+from chargehand.agents.money import failed, reckoned, spent, total
 from chargehand.agents.prompts import Prompts
 from chargehand.models.messages import Reply, Request, Settings
 from chargehand.models.model import Hear, Model, ModelFailed
@@ -49,13 +49,15 @@ class Bill:
     async def reply(self, writer: Writer, request: Request, hear: Hear | None = None) -> Reply:
         """One call, whatever comes back."""
         at = len(self._used)
-        self._used.append(None)  # nobody knows what a call costs that is given up before it comes back
+        # nobody knows what a call costs that is given up before it comes back: what was held for it counts
+        held = reckoned(writer.model, request, writer.reserve) if writer.reserve != NOTHING else None
+        self._used.append(held)
         try:
             reply = await writer.model.reply(request, hear)
         except ModelFailed as error:
-            self._used[at] = failed(writer.model, error)
+            self._used[at] = failed(writer.model, error) or held
             raise WorkFailed(error.failure, self.total()) from error
-        self._used[at] = spent(reply, writer.reserve)
+        self._used[at] = spent(reply, held or NOTHING) or held
         return reply
 
     def total(self) -> Amount | None:

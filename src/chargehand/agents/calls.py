@@ -1,9 +1,9 @@
 """The tool calls of one step: checked against the rules, made in parallel, each journaled; what goes wrong is data."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from difflib import get_close_matches
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
@@ -11,19 +11,20 @@ from msgspec import Struct
 from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.equip import GIVE_UP, READ_MORE, Equipped
 from chargehand.agents.history import History, read_on
+from chargehand.agents.tool_breakers import ToolBreakers
+from chargehand.agents.tool_calls import Returned, made
 from chargehand.errors import NotJson
 from chargehand.models.envelope import wrap
 from chargehand.models.exhibits import Exhibit, Passages
 from chargehand.models.messages import Message, ToolCall
-from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.budget import NOTHING
 from chargehand.terms.failure import Failure
 from chargehand.terms.value import encode_value
 from chargehand.tools.calling import capped
 from chargehand.tools.repetition import Repetition
 from chargehand.tools.rules import Called, needs_approval, objection
-from chargehand.tools.tool import Caller, Costs, Tool, ToolFailed
+from chargehand.tools.tool import Caller, Tool
 
-LARGEST = 1024 * 1024
 _PIECE = 16 * 1024
 _MISTAKES = 3
 _MOST_AT_ONCE = 64
@@ -33,13 +34,6 @@ _LARGEST_EXHIBIT, _MOST_EXHIBITS = 64 * 1024, 8
 _NOTHING_SEEN: Mapping[str, int] = {}
 
 
-class Returned(Struct, frozen=True, omit_defaults=True):
-    """What a call came to, as it is journaled."""
-
-    value: object = None
-    error: str = ""
-
-
 class Calls:
     """Makes the calls of one attempt and remembers what came of them.
 
@@ -47,13 +41,14 @@ class Calls:
     """
 
     __slots__ = (
-        "_allowed", "_answers", "_equipped", "_hand", "_history", "_mistakes", "_repetition", "exhibits",
+        "_allowed", "_answers", "_breakers", "_equipped", "_hand", "_history", "_mistakes", "_repetition", "exhibits",
         "last", "made", "seen", "sources", "tainted",
     )  # fmt: skip
 
     def __init__(
-        self, equipped: Equipped, hand: Hand, history: History, answers: dict[str, str], *, tainted: bool = False
-    ) -> None:
+        self, equipped: Equipped, hand: Hand, history: History, answers: dict[str, str], breakers: ToolBreakers, *,
+        tainted: bool = False,
+    ) -> None:  # fmt: skip
         self.tainted = tainted
         self.seen: Mapping[str, int] = _NOTHING_SEEN
         self.made: list[Called] = []
@@ -64,6 +59,7 @@ class Calls:
         self._hand = hand
         self._history = history
         self._answers = answers
+        self._breakers = breakers
         self._allowed: dict[str, int] = {}
         self._repetition = Repetition()
         self._mistakes = 0
@@ -145,24 +141,9 @@ class Calls:
         return problem
 
     async def _step(self, call: ToolCall, tool: Tool) -> Returned:
-        async def make(key: str) -> Done:
-            used: Amount | None = NOTHING
-            try:
-                caller = self._caller(key) if tool.shape is not None and tool.shape.caller else None
-                value = await tool.call(call.arguments, key, caller)
-                if isinstance(value, Costs):
-                    value, used = value.value, value.used
-                size = len(encode_value(value))
-            except ToolFailed as error:
-                if error.unknown and tool.effect == "effect":  # the step stays open: nobody may repeat it in silence
-                    raise WorkFailed(Failure("uncertain", f"{tool.name}: {error}"), NOTHING) from error
-                # one that may have done its work is taken to have cost what was reserved for it
-                return Done(Returned(error=str(error)), None if error.unknown else NOTHING, good=False)
-            except NotJson as error:
-                return Done(Returned(error=f"{tool.name} returned something that cannot be kept: {error}"), used)
-            if size > LARGEST:
-                return Done(Returned(error=f"{tool.name} returned {size} bytes; ask for at most {LARGEST}"), used)
-            return Done(Returned(value), used)
+        def make(key: str) -> Coroutine[Any, Any, Done]:
+            caller = self._caller(key) if tool.shape is not None and tool.shape.caller else None
+            return made(tool, call, key, caller, self._breakers, self._hand)
 
         # an effect that was had is had, however its arguments are written the next time
         request = _plainly(call.arguments) if tool.effect == "effect" else call.arguments

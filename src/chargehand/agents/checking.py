@@ -13,22 +13,18 @@ from chargehand.agents.crew import Hand
 from chargehand.agents.judging import Settled, contradicted, settle
 from chargehand.core.owed import Brief
 from chargehand.models.subject import Given
-from chargehand.terms.budget import NOTHING
 from chargehand.terms.plan import Task, in_order, needs
 
 _NOTED = 5
 
 
 async def rulings(writer: Writer, bill: Bill, brief: Brief, results: Sequence[Given], hand: Hand) -> Sequence[Settled]:
-    """Where the results contradict each other, and what a judge says of it; with a capped budget nobody is asked."""
+    """Where the results contradict each other, and what a judge says of it, as far as the budget covers asking one."""
     found = find(results) if len(results) > 1 else ()
     found = find(results, behind(brief.tasks)) if found else ()  # most results contradict nobody
     if not found:
         return ()
-    if writer.reserve == NOTHING:
-        settled = await settle(writer, bill, hand, brief.goal, found, results)
-    else:  # money is reserved for one call only: the answer's own
-        settled = [Settled(one, None) for one in found]
+    settled = await settle(writer, bill, hand, brief.goal, found, results)
     hand.note(contradicted(settled))
     return settled
 

@@ -24,13 +24,24 @@ _FILLER = frozenset({
 
 
 async def select(writer: Writer, bill: Bill, hand: Hand, goal: str, results: Sequence[Given]) -> str:
-    """The result that a judge finds best. Without a ruling it is the first, and that is said."""
+    """The result that a judge finds best. Without a ruling it is the first, and that is said.
+
+    Those that say the same word for word count as one.
+    """
     if len(results) == 1:
         return shown(results[0])
-    judged = tuple(results[:_MOST])
+    different: dict[str, Given] = {}
+    for one in results:
+        different.setdefault(" ".join(shown(one).split()), one)
+    if len(different) == 1:
+        said = f"All {len(results)} results are the same: {_ids(results[:_MOST])}."
+        hand.note(said)
+        return f"{shown(results[0])}\n\n{said}"
+    judged = tuple(different.values())[:_MOST]
     ruling = await _ruled(writer, bill, hand, Judging(goal, results=judged, manner="select"))
     chosen = _by_id(judged, ruling[0])
-    said = f"Chosen from {len(judged)} results: [{chosen.task}]. {ruling[1]}"
+    twins = f", of which {len(different)} differ" if len(different) < len(results) else ""
+    said = f"Chosen from {len(results)} results{twins}: [{chosen.task}]. {ruling[1]}"
     hand.note(said)
     return f"{shown(chosen)}\n\n{said}"
 

@@ -4,8 +4,10 @@ Pure. Whether a statement follows from the results in other ways is not known he
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
+from itertools import islice
 from typing import Literal
 
 from msgspec import Struct
@@ -15,6 +17,7 @@ from chargehand.agents.quantities import Numbers, Quantity, quantities
 from chargehand.models.subject import Given
 
 _LONGEST = 100_000  # characters of an answer that are looked at
+_TOGETHER = 1_000_000  # characters of all results: of more nothing can be said to be missing, and others wait meanwhile
 _MOST = 200
 _SHOWN = 8
 _MARK = 0xE000  # a quotation is taken out of its line as one sign of this private range
@@ -49,13 +52,14 @@ Kind = Literal["number", "url", "quotation"]
 
 
 class Claim(Struct, frozen=True):
-    """Something that is said and not borne out by what is `cited`; `elsewhere` are other results that hold it."""
+    """Something that is said, and whether what is `cited` bears it out; `elsewhere` are other results that hold it."""
 
     kind: Kind
     text: str
     sentence: str
     cited: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
+    supported: bool = False
 
 
 def claiming(answer: str) -> bool:
@@ -73,10 +77,31 @@ def unsupported(
 
     `known` are other texts it may rest on, like the request; `behind` says which results a result was made from.
     """
-    held = {one.task: Evidence(one.value, one.instruction) for one in results if one.value is not None}
-    if not held or any(not one.whole for one in held.values()):
+    return _checked(answer, results, known, behind or {}, every=False)
+
+
+def checked(
+    answer: str,
+    results: Sequence[Given],
+    known: Sequence[str] = (),
+    behind: Mapping[str, Sequence[str]] | None = None,
+) -> tuple[Claim, ...]:
+    """All that could be looked up, also what was found. Numbers that only count or number what is listed are none."""
+    return _checked(answer, results, known, behind or {}, every=True)
+
+
+def _checked(
+    answer: str, results: Sequence[Given], known: Sequence[str], behind: Mapping[str, Sequence[str]], *, every: bool
+) -> tuple[Claim, ...]:
+    held: dict[str, Evidence] = {}
+    for one in results:
+        if one.value is not None:
+            held[one.task] = Evidence(one.value, one.instruction)
+            if not held[one.task].whole or sum(two.size for two in held.values()) > _TOGETHER:
+                return ()
+    if not held:
         return ()
-    return tuple(_Check(held, Evidence(*known), behind or {}).claims(answer[:_LONGEST]))[:_MOST]
+    return tuple(_Check(held, Evidence(*known), behind, every=every).claims(answer[:_LONGEST]))[:_MOST]
 
 
 def section(claims: Sequence[Claim]) -> str:
@@ -109,8 +134,10 @@ def _ids(tasks: Sequence[str]) -> str:
 
 
 class _Check:
-    def __init__(self, held: Mapping[str, Evidence], known: Evidence, behind: Mapping[str, Sequence[str]]) -> None:
-        self._held, self._known, self._behind = held, known, behind
+    def __init__(
+        self, held: Mapping[str, Evidence], known: Evidence, behind: Mapping[str, Sequence[str]], *, every: bool
+    ) -> None:
+        self._held, self._known, self._behind, self._every = held, known, behind, every
         self._quotes: list[str] = []
         self._counts: set[int] = {len(held)}  # how many there are of what is listed
 
@@ -140,43 +167,50 @@ class _Check:
 
     def _sentence(self, sentence: str, borne: list[Decimal]) -> Iterator[Claim]:
         cited = citations(sentence, self._held)
+        sources = self._sources(cited)
         said = self._told(sentence)
 
-        def claim(kind: Kind, text: str, elsewhere: Sequence[str]) -> Claim:
-            return Claim(kind, text, said, cited, tuple(elsewhere) if cited else ())
+        def claims(kind: Kind, text: str, holds: Callable[[Evidence], bool], *, good: bool) -> Iterator[Claim]:
+            if not good:
+                elsewhere = [name for name, one in self._held.items() if holds(one)] if cited else ()
+                yield Claim(kind, text, said, cited, tuple(elsewhere))
+            elif self._every:
+                yield Claim(kind, text, said, cited, supported=True)
 
         for sign in sentence:
             if 0 <= (at := ord(sign) - _MARK) < len(self._quotes):
                 quote = self._quotes[at]
-                if not any(_quotes(one, quote) for one in self._sources(cited)):
-                    yield claim("quotation", quote, [name for name, one in self._held.items() if _quotes(one, quote)])
+                holds = partial(_quotes, quote=quote)
+                yield from claims("quotation", quote, holds, good=any(map(holds, sources)))
         plain = sentence
         for url, start, end in list(addresses(sentence))[:_MOST]:
             plain = plain[:start] + " " * (end - start) + plain[end:]
-            if not any(one.links(url) for one in self._sources(cited)):
-                yield claim("url", url, [name for name, one in self._held.items() if one.links(url)])
+            holds = partial(_links, url=url)
+            yield from claims("url", url, holds, good=any(map(holds, sources)))
         plain = _CITED.sub(
             lambda found: found[0] if not citations(found[0], self._held) else " " * len(found[0]), plain
         )
-        yield from (claim("number", one.text, self._with(one)) for one in self._wrong(plain, cited, borne))
+        for one, good in self._numbers(plain, sources, borne):
+            yield from claims("number", one.text, partial(_numbered, one=one), good=good)
 
-    def _wrong(self, plain: str, cited: Sequence[str], borne: list[Decimal]) -> list[Quantity]:
-        """The numbers of a sentence that do not stand in what it cites, nor follow from those beside them that do."""
-        left: list[Quantity] = []
-        for one in list(quantities(plain))[:_MOST]:
+    def _numbers(self, plain: str, sources: Sequence[Evidence], borne: list[Decimal]) -> list[tuple[Quantity, bool]]:
+        """The numbers of a sentence, and whether each stands in what it cites, or follows from those beside it."""
+        found: list[tuple[Quantity, bool]] = []
+        adds, apart = _TOTAL.search(plain) is not None, _APART.search(plain) is not None
+        for one in islice(quantities(plain), _MOST):
             rough = _ROUGH.search(plain[max(0, one.start - 16) : one.start]) is not None
-            if any(source.numbers.hold(one, rough=rough) for source in self._sources(cited)):
+            if any(source.numbers.hold(one, rough=rough) for source in sources):
                 borne.append(one.readings[0][0])
-            elif not self._structural(one, plain, cited):
-                left.append(one)
-        return [one for one in left if not _follows(one, plain, borne[-12:])]
+                found.append((one, True))
+            elif not self._structural(one, plain, sources, adds=adds):
+                found.append((one, False))
+        return [(one, good or _follows(one, borne[-12:], adds=adds, apart=apart)) for one, good in found]
 
-    def _structural(self, one: Quantity, plain: str, cited: Sequence[str]) -> bool:
+    def _structural(self, one: Quantity, plain: str, sources: Sequence[Evidence], *, adds: bool) -> bool:
         """Whether a number says which or how many of what is listed, or what a column comes to."""
         if _PLACE.search(plain[max(0, one.start - 12) : one.start]):
             return True
-        sources = self._sources(cited)
-        if _TOTAL.search(plain) and any(source.sums.hold(one) for source in sources):
+        if adds and any(source.sums.hold(one) for source in sources):
             return True
         if not one.text.isdigit() or one.unit in ("%", "eur", "usd", "gbp", "jpy"):
             return False
@@ -187,9 +221,6 @@ class _Check:
         for name in cited:
             names |= dict.fromkeys(self._behind.get(name, ()))
         return [self._known, *(self._held[one] for one in names or self._held if one in self._held)]
-
-    def _with(self, one: Quantity) -> list[str]:
-        return [name for name, held in self._held.items() if held.numbers.hold(one)]
 
     def _told(self, sentence: str) -> str:
         whole = "".join(
@@ -204,20 +235,27 @@ def _quotes(source: Evidence, quote: str) -> bool:
     return all(source.says(piece) for piece in pieces if piece.strip())
 
 
+def _links(source: Evidence, url: str) -> bool:
+    return source.links(url)
+
+
+def _numbered(source: Evidence, one: Quantity) -> bool:
+    return source.numbers.hold(one)
+
+
 def _unquoted(block: str) -> str:
     """A block of quoted lines as its words; who said it is not part of them."""
     lines = [re.sub(r"^[ \t>]+", "", line).strip() for line in block.splitlines()]
     return " ".join(line for line in lines if line and not line.startswith(("\u2014", "\u2013", "- ", "(")))
 
 
-def _follows(one: Quantity, sentence: str, borne: Sequence[Decimal]) -> bool:
+def _follows(one: Quantity, borne: Sequence[Decimal], *, adds: bool, apart: bool) -> bool:
     """Whether a number is a sum, a difference or a share of some that stand before or beside it, and says so."""
     found: list[Decimal] = []
     pairs = [(first, second) for at, first in enumerate(borne) for second in borne[at + 1 :]]
-    if borne and _TOTAL.search(sentence):
+    if borne and adds:
         found += [sum(borne, Decimal(0)), sum(borne, Decimal(0)) / len(borne), *(a + b for a, b in pairs)]
-    apart = one.unit == "%" or _APART.search(sentence) is not None
-    for first, second in pairs if apart else ():
+    for first, second in pairs if apart or one.unit == "%" else ():
         found.append(abs(first - second))
         for a, b in ((first, second), (second, first)):
             found += [a / b, a / b * 100, abs(a - b) / b * 100] if b else []

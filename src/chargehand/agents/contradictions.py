@@ -16,6 +16,7 @@ from chargehand.models.subject import Given
 
 MOST = 5
 _LONGEST = 50_000  # characters of a result that are read
+_TOGETHER = 400_000  # of all results: others wait meanwhile
 _ROWS = 200
 _KEY = 10
 _STOP = frozenset({
@@ -70,10 +71,10 @@ def find(
     results: Sequence[Given], behind: Mapping[str, Sequence[str]] | None = None, most: int = MOST
 ) -> tuple[Contradiction, ...]:
     """Where results contradict each other. One that was made from another may differ: it knew better."""
-    links = behind or {}
+    links, room = behind or {}, min(_LONGEST, _TOGETHER // max(1, len(results)))
     groups: dict[tuple[frozenset[str], str], list[_Fact]] = {}
     for given in results:
-        for fact in _facts(given):
+        for fact in _facts(given, room):
             groups.setdefault((fact.key, fact.unit), []).append(fact)
     found = [*_answers(results, links), *(one for facts in groups.values() if (one := _against(facts, links)))]
     return tuple(dict.fromkeys(found))[:most]
@@ -141,14 +142,14 @@ def _marks(instruction: str) -> frozenset[str]:
     return frozenset(_stem(one) for one in words if one in named or one.casefold() in _TIMES or not one.isalpha())
 
 
-def _facts(given: Given) -> Iterator[_Fact]:
+def _facts(given: Given, room: int) -> Iterator[_Fact]:
     product = _product(given.value) if _exhibits(given.value) else None
     for exhibit in () if product is None else product.exhibits:
         if isinstance(exhibit, Figure) and exhibit.label:
             yield from _fact(given, exhibit.label, f"{exhibit.value} {exhibit.unit}".strip(), strict=True)
         elif isinstance(exhibit, Table):
             yield from _in_table(given, exhibit)
-    text = _text(given.value)[:_LONGEST]
+    text = _text(given.value)[:room]
     for sentence in _SENTENCE.split(text) if _DIGIT.search(text) else ():
         if len(sentence) <= 240 and not sentence.lstrip().startswith(("|", ">")):
             yield from _in_sentence(given, " ".join(sentence.split()))

@@ -91,9 +91,11 @@ def _why(claims: int, settled: int, still_open: int, missing: int) -> str:
         said.append(f"{_count(still_open, 'contradiction')} open")
     if missing:
         said.append(f"{_count(missing, 'part')} not answered")
-    if not claims:
-        said.append("every number, address and quotation stands in a result")
-    return ", ".join(said[:-1]) + (" and " if len(said) > 1 else "") + said[-1]
+    borne = "" if claims else "every number, address and quotation stands in a result"
+    if not said:
+        return borne
+    listed = ", ".join(said[:-1]) + (" and " if len(said) > 1 else "") + said[-1]
+    return f"{listed}, though {borne}" if borne else listed
 
 
 def _count(number: int, what: str) -> str:

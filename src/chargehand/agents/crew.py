@@ -23,6 +23,25 @@ class Done(Struct, frozen=True):
     good: bool = True
 
 
+class Stake(Amount, frozen=True):
+    """An amount to hold for a step, and what is held `besides` if the budget has room: `granted` is called if it has.
+
+    It is never waited for, and whoever is given no more than the amount is not told.
+    """
+
+    besides: Amount = NOTHING
+    granted: Callable[[], None] = lambda: None
+
+    @property
+    def alone(self) -> Amount:
+        return Amount(self.tokens, self.micros, self.calls)
+
+    @property
+    def both(self) -> Amount:
+        more = self.besides
+        return Amount(self.tokens + more.tokens, self.micros + more.micros, self.calls + more.calls)
+
+
 class Proposal(Struct, frozen=True, gc=False):
     """What a planner adds. An open plan is asked for more when all (or any) of what it has is settled.
 
@@ -88,6 +107,13 @@ class Hand(Protocol):
 
         `call` is given a key that stays the same however often the call is repeated after a crash. What comes back is
         read from what was written, as `shape`. With `share` less than `reserve` is held where the budget has no more.
+        """
+        ...
+
+    async def afford(self, one: Amount, most: int) -> int:
+        """While planning or answering: hold money for up to so many more calls; how many of them are covered.
+
+        What one answer costs, and the floor, are never touched; a plan leaves half of the rest to those who work.
         """
         ...
 

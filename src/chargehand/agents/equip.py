@@ -7,6 +7,7 @@ from functools import cache
 import msgspec
 from msgspec import Raw, Struct
 
+from chargehand.agents.contacts import contract
 from chargehand.agents.mail import Post
 from chargehand.agents.recall import Desk
 from chargehand.agents.shape import Shape
@@ -112,6 +113,9 @@ def equip(
     shape = None if worker.output is None else Shape(worker.output)
     if worker.team is not None:
         _check_team(owner, worker)
+    for what, given in (("tags", worker.tags), ("skills", worker.skills), ("examples", worker.examples)):
+        if isinstance(given, str):
+            raise Invalid(f"{owner}: {what} is the text {given[:80]!r}; make it a list: [{given[:80]!r}]")
     phrases, examples = tuple(worker.skills), tuple(worker.examples)
     card = WorkerCard(worker.name, worker.does, tuple(worker.tags), skills(tools), phrases, examples)
     specs = (*(one.spec for one in tools.values()), GIVE_UP)
@@ -124,7 +128,7 @@ def _check_team(owner: str, worker: Worker) -> None:
     own = {
         "tools": worker.tools, "rules": worker.rules, "a model": worker.model, "a prompt": worker.prompt,
         "fallback models": worker.fallback_models, "an output": worker.output is not None, "blocks": worker.blocks,
-        "archives": worker.archives, "earlier tasks": worker.remembers,
+        "archives": worker.archives, "earlier tasks": worker.remembers, "contacts": worker.contacts,
     }  # fmt: skip
     for what, given in own.items():
         if given:
@@ -137,6 +141,9 @@ def listed(worker: Worker, model: str) -> Agent:
         return _team_listed(worker, worker.team)
     tools = toolset(f"worker {worker.name!r}", worker.tools)
     says = [worker.prompt, model, *(f"{one.name}{one.spec.description}{one.effect}" for one in tools.values())]
+    if worker.contacts:
+        made = contract(worker.contacts)
+        says.append(f"{tuple(made.to)} {made.most}")
     output = "" if worker.output is None else msgspec.json.encode(Shape(worker.output).schema).decode()
     pace = worker.seconds if worker.seconds is not None else _PACES.get(model, _PACE)
     return Agent(

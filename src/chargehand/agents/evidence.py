@@ -38,7 +38,7 @@ class Evidence:
     """What some values hold: any JSON, in which tables and lists are also worth what they come to.
 
     `counts` are how long its lists are, `sums` what its columns add up to. `whole` is False where there was more than
-    was looked at.
+    was looked at; `size` is how many characters there were.
     """
 
     def __init__(self, *values: object) -> None:
@@ -52,6 +52,7 @@ class Evidence:
             self._walk(held, parts)
         text = "\n".join(parts)
         self.whole = len(text) <= _LONGEST and self._left > 0
+        self.size = len(text)
         self._text = text[:_LONGEST]
         self.numbers = Numbers([*self._plain, *numbers(self._text)])
         self.whole = self.whole and not self.numbers.full

@@ -18,13 +18,20 @@ def shown(given: Given) -> str:
         product = msgspec.convert(given.value, Product)
     except msgspec.ValidationError:
         return msgspec.json.format(msgspec.json.encode(given.value), indent=2).decode()
-    parts = [product.text, *(text for one in product.exhibits if (text := _exhibit(one)) and text not in product.text)]
-    if product.sources:
-        parts.append(f"Sources: {', '.join(product.sources)}")
+    parts = [product.text, *(text for one in product.exhibits if (text := _exhibit(one, product.text)))]
+    named = f"Sources: {', '.join(product.sources)}"
+    if product.sources and not product.text.endswith(named):  # the answer of a team has them already
+        parts.append(named)
     return "\n\n".join(parts)
 
 
-def _exhibit(exhibit: Exhibit) -> str:
+def _exhibit(exhibit: Exhibit, said: str) -> str:
+    """An exhibit; nothing of it where the words of the result have it already."""
+    found = _drawn(exhibit, " ".join(said.split()))
+    return "" if found in said else found
+
+
+def _drawn(exhibit: Exhibit, said: str) -> str:
     match exhibit:
         case Table():
             return _table(exhibit)
@@ -33,7 +40,10 @@ def _exhibit(exhibit: Exhibit) -> str:
         case Figure():
             return f"{exhibit.expression} = {exhibit.value} {exhibit.unit}".strip() if exhibit.expression else ""
         case Passages():
-            return "\n".join(f"> {one.text.strip()}\n> ({one.source})" for one in exhibit.found[:3])
+            quoted = [
+                one for one in exhibit.found[:3] if " ".join(one.text.split()) not in said or one.source not in said
+            ]
+            return "\n".join(f"> {one.text.strip()}\n> ({one.source})" for one in quoted)
 
 
 def _table(table: Table) -> str:

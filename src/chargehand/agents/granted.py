@@ -20,7 +20,12 @@ _ACCESS: tuple[Access, ...] = get_args(Access)
 
 
 def check(memory: Memory | None, workers: Sequence[Worker]) -> None:
-    """Raise Invalid for a memory nobody could use, and for workers who ask for what is not in it."""
+    """Raise Invalid for who is no worker, a memory nobody could use, and workers who ask for what is not in it."""
+    if strange := next((one for one in workers if not isinstance(one, Worker)), None):  # pyright: ignore[reportUnnecessaryIsInstance] - people pass teams
+        hint = (
+            "a team is made one by  team.as_worker()" if hasattr(strange, "as_worker") else "write Worker(name, does)"
+        )
+        raise Invalid(f"{type(strange).__name__} is no worker; {hint}")
     if memory is None:
         for worker in workers:
             _check_without(worker)

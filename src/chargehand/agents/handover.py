@@ -10,6 +10,7 @@ from typing import cast
 import msgspec
 from msgspec import Struct, structs
 
+from chargehand.agents.levels import INWARDS, InnerGap, Partly, end_of, partly
 from chargehand.core.owed import Brief
 from chargehand.core.state import RunState, Status
 from chargehand.core.view import gaps, results
@@ -23,11 +24,16 @@ _LONGEST, _MOST = 400, 20  # characters of a line, and lines
 _MOST_EXHIBITS, _LARGEST_EXHIBIT = 8, 64 * 1024
 _PASSING: tuple[FailureKind, ...] = ("network", "timeout", "resource")  # what may be over the next time
 _CITED = re.compile(r"\[([^\[\]\n]{1,200})\]")
+_ACTED = b'"acted":true'
+ONCE = "It has had effects already, so it is not tried again."
 _LEFT_OUT = re.compile(r"(?:\A|\n\n)Not answered:(?:\n- [^\n]*)+")
 
 
 class Came(Struct, frozen=True, omit_defaults=True):
-    """How the run of a team ended, as the step that waited for it is journaled. `missing` says what it left out."""
+    """How the run of a team ended, as the step that waited for it is journaled.
+
+    `missing` says in words what it left out, `gaps` where that is. `acted`: something was changed in the world.
+    """
 
     run: str
     ending: ev.Ending
@@ -36,24 +42,20 @@ class Came(Struct, frozen=True, omit_defaults=True):
     exhibits: tuple[Exhibit, ...] = ()
     sources: tuple[str, ...] = ()
     failure: Failure | None = None
+    gaps: tuple[InnerGap, ...] = ()
+    acted: bool = False
 
 
-class Partly(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="partly"):
-    """A product that leaves something out, as the text says too."""
-
-    text: str
-    missing: tuple[str, ...]
-    exhibits: tuple[Exhibit, ...] = ()
-    sources: tuple[str, ...] = ()
-
-
-def came_of(run: str, name: str, state: RunState, entries: Sequence[ev.Entry]) -> Came:
+def came_of(run: str, name: str, state: RunState, entries: Sequence[ev.Entry], *, acted: bool) -> Came:
     """What came of the run of a team that works as `name`: `state` is what its entries amount to."""
     found = [decode_value(one.value) for one in results(state) if one.value is not None]
-    missing = _missing(state, found, name)
-    ending: ev.Ending = "needs_input" if state.ended is None else state.ended.ending
+    missing, end = _missing(state, found, name), end_of(state)
+    ending: ev.Ending = "needs_input" if end is None else end.ending
     if ending not in ("complete", "partial"):
-        return Came(run, ending, missing=missing, failure=_failure(run, name, state, entries, missing))
+        failure = _failure(run, name, state, entries, missing)
+        if acted and not failure.permanent:  # another run would not know, and do it again
+            failure = structs.replace(failure, message=f"{failure.message.removesuffix('.')}. {ONCE}", permanent=True)
+        return Came(run, ending, missing=missing, failure=failure, acted=acted)
     answer = None if state.answer is None else decode_value(state.answer)
     if answer is None:
         answer = "\n\n".join(text(one) for one in found)
@@ -61,7 +63,8 @@ def came_of(run: str, name: str, state: RunState, entries: Sequence[ev.Entry]) -
         answer = _own(answer, name, state)
     products = [one for one in map(_product, found) if one is not None]
     sources = tuple(dict.fromkeys(source for one in products for source in one.sources))
-    return Came(run, ending, answer, missing, _exhibits(products), sources)
+    left = () if end is None else _located(run, name, end, answered=state.answer is not None)
+    return Came(run, ending, answer, missing, _exhibits(products), sources, gaps=left, acted=acted)
 
 
 def handed(came: Came) -> object:
@@ -72,7 +75,7 @@ def handed(came: Came) -> object:
         return Product(text(came.answer), came.exhibits, came.sources)
     said = _LEFT_OUT.sub("", text(came.answer)).strip()  # the team says so by the ids of its own tasks
     listed = "\n".join(f"- {one}" for one in came.missing)
-    return Partly(f"{said}\n\nNot answered:\n{listed}", came.missing, came.exhibits, came.sources)
+    return Partly(f"{said}\n\nNot answered:\n{listed}", came.missing, came.exhibits, came.sources, came.gaps)
 
 
 def inherited(brief: Brief) -> Brief:
@@ -106,12 +109,27 @@ def _missing(state: RunState, found: Sequence[object], name: str) -> tuple[str, 
 
 
 def _left_out(value: object) -> tuple[str, ...]:
-    if not isinstance(value, dict) or cast("Mapping[str, object]", value).get("kind") != "partly":
-        return ()
-    try:
-        return msgspec.convert(value, Partly).missing
-    except msgspec.ValidationError:
-        return ()
+    found = partly(value)
+    return () if found is None else found.missing
+
+
+def _located(run: str, name: str, end: ev.RunEnded, *, answered: bool) -> tuple[InnerGap, ...]:
+    """The gaps of a run and of those inside it, as whoever it works for sees them."""
+    found = [_outwards(run, name, one) for one in end.gaps]
+    if end.ending == "partial" and not found and not answered:
+        found.append(InnerGap(NO_TASK, "unfinished", end.reason, "the answer could not be written", NO_TASK, name, run))
+    more = len(found) - _MOST
+    if more > 0:
+        found[_MOST:] = [InnerGap(NO_TASK, "unfinished", "gaps", f"and {more} more", NO_TASK, name, run)]
+    return tuple(found)
+
+
+def _outwards(run: str, name: str, gap: Gap) -> InnerGap:
+    message = _short(gap.message, _LONGEST)
+    if isinstance(gap, InnerGap):
+        worker = f"{name}{INWARDS}{gap.worker}"
+        return InnerGap(NO_TASK, gap.status, gap.reason, message, gap.because, worker, gap.run, gap.inner)
+    return InnerGap(NO_TASK, gap.status, gap.reason, message, gap.because, name, run, gap.task)
 
 
 def _short(line: str, most: int) -> str:
@@ -160,8 +178,6 @@ def _failure(
         return Failure("logic", f"{name}: no person answered in time in run {run!r}", permanent=True)
     kind, why, permanent, wait = _cause(state, entries)
     message = f"{name}: nothing came of it ({ended.reason}). {' '.join(missing) or why}".strip()
-    if _acted(entries):  # another run would not know, and do it again
-        message, permanent = f"{message} It has had effects already, so it is not tried again.", True
     return Failure(kind, message, retry_after=wait, permanent=permanent)
 
 
@@ -186,11 +202,17 @@ def _cause(state: RunState, entries: Sequence[ev.Entry]) -> tuple[FailureKind, s
     return kind, why or "it could not make a plan", permanent, wait
 
 
-def _acted(entries: Sequence[ev.Entry]) -> bool:
-    begun = {
-        (one.event.task, one.event.attempt, one.event.step)
-        for one in entries
-        if isinstance(one.event, ev.StepStarted) and one.event.effect == "effect"
-    }
-    done = (one.event for one in entries if isinstance(one.event, ev.StepFinished) and one.event.good)
-    return any((one.task, one.attempt, one.step) in begun for one in done)
+def acted(entries: Sequence[ev.Entry]) -> bool:
+    """Whether something was changed in the world in a run, by itself or by teams inside it, or may have been."""
+    begun: set[tuple[str, int, int]] = set()
+    for event in (one.event for one in entries):
+        if isinstance(event, ev.StepStarted) and event.effect == "effect":
+            begun.add((event.task, event.attempt, event.step))
+        elif isinstance(event, ev.StepFinished):
+            if not event.good:
+                begun.discard((event.task, event.attempt, event.step))
+            elif _ACTED in bytes(event.result):  # most results are none of a team: they are not read for this
+                came = decode_value(event.result)
+                if isinstance(came, dict) and cast("Mapping[str, object]", came).get("acted") is True:
+                    return True
+    return bool(begun)

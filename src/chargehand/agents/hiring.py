@@ -5,21 +5,31 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field, structs
 
+from chargehand.agents.acceptance import NO_CHECKS, Checks, Verifier
 from chargehand.agents.answering import Writer
+from chargehand.agents.contacts import contract
+from chargehand.agents.copies import check as check_instances
+from chargehand.agents.copies import copies, instances
 from chargehand.agents.equip import equip, listed, nameable, skills, toolset
 from chargehand.agents.factory import Factory
 from chargehand.agents.granted import Furnished
+from chargehand.agents.hedging import Hedging
+from chargehand.agents.instances import Instances, tag_of, turned
 from chargehand.agents.lead import Lead
 from chargehand.agents.loop import Kit
-from chargehand.agents.mail import Post, allowance
+from chargehand.agents.mail import Post, allowance, check_contacts
 from chargehand.agents.money import Purse, supervision
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import shared_blocks
+from chargehand.agents.routers.decision import Board
+from chargehand.agents.routers.likeness import Once
 from chargehand.agents.staff import Staff, Workshop
 from chargehand.agents.subteam import Subteam, Team, least
+from chargehand.agents.tool_breakers import Faulty, ToolBreakers
 from chargehand.agents.ways import Route, Way, Whole
+from chargehand.agents.ways import check as check_way
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
 from chargehand.memory.embedding import Embedding
@@ -29,8 +39,8 @@ from chargehand.models.messages import Settings
 from chargehand.models.model import Model
 from chargehand.models.subject import WorkerCard
 from chargehand.terms.budget import Amount, Budget, Ledger
-from chargehand.terms.plan import Combine
-from chargehand.terms.policy import Seconds
+from chargehand.terms.plan import Combine, Plan, digest
+from chargehand.terms.policy import Policy, Seconds
 from chargehand.terms.roster import Agent, Roster
 
 Find: TypeAlias = Callable[[str], Model]
@@ -38,7 +48,10 @@ _WHOLE = Whole()
 
 
 class Hiring(Struct, frozen=True):
-    """Everything a crew is made of. `models` are those of the workers, the planner and the judge."""
+    """Everything a crew is made of. `models` are those of the workers, the planner and the judge.
+
+    Those in the `background` are known to the crew, and to nobody who plans.
+    """
 
     workers: tuple[Worker, ...]
     models: tuple[str | Model, str | Model, str | Model]
@@ -51,12 +64,22 @@ class Hiring(Struct, frozen=True):
     stream: bool = False
     review: bool = False
     factory: Factory | None = None
+    background: tuple[Worker, ...] = ()
+    checks: Checks = NO_CHECKS
+    hedging: Hedging | None = None
+    faulty: Faulty = field(default_factory=Faulty)
+    board: Board = field(default_factory=Board)
 
     def __post_init__(self) -> None:
         if not self.workers and self.factory is None:
-            raise Invalid("a team needs at least one worker, or a factory that makes them")
-        for worker in self.workers:
+            only = "; who has `every` works only after turns" if self.background else ""
+            raise Invalid(f"a team needs at least one worker, or a factory that makes them{only}")
+        for worker in self.everybody:
             equip(worker, ())
+        check_contacts(self.workers)
+        check_instances(self.everybody, () if self.factory is None else (self.factory.name,))
+        if self.way is not _WHOLE:
+            check_way(self.way)
         if isinstance(self.way, Route):
             from chargehand.agents.routing import check  # noqa: PLC0415 - a team pays only for the way it is led
 
@@ -64,13 +87,47 @@ class Hiring(Struct, frozen=True):
 
     def roster(self, budget: Budget) -> Roster:
         """The team as the scheduler sees it: workers first, then the factory."""
-        agents = [listed(one, _handle(one.model or self.models[0])) for one in self.workers]
+        many = self.many
+        agents = [each for one in self.workers for each in self._agents(one, many)]
         made = self.factory
         if made is not None:
             tools = tuple(toolset(f"factory {made.name!r}", made.tools))
             model = _handle(made.model or self.models[0])
             agents.append(Agent(made.name, made.does, (), tools, model, capacity=made.capacity))
-        return Roster(tuple(agents), supervision(budget, self.models[1:]))
+        return Roster(tuple(agents), supervision(budget, self.models[1:], self.settings))
+
+    def agent(self, worker: Worker) -> Agent:
+        """One of them as the scheduler sees it."""
+        agent = listed(worker, _handle(copies(worker)[0][1] or self.models[0]))
+        names = tuple(self.checks.by_name)  # all of them: a task may name what its worker does not
+        marks = (self.checks.mark(names),) if names else ()
+        return structs.replace(agent, spec=digest(worker.name, agent.spec, *marks))  # only instances share one
+
+    def _agents(self, worker: Worker, many: Instances) -> tuple[Agent, ...]:
+        """The same, as often as it is there: instances have the model and the name of their own, and share a tag."""
+        own = (tag_of(worker.name),) if worker.name in many.kinds else ()
+        fallbacks = many.named(worker.fallbacks)
+        agents = [(name, self.agent(structs.replace(worker, model=one, instances=1))) for name, one in copies(worker)]
+        return tuple(
+            structs.replace(one, name=name, tags=(*one.tags, *own), fallbacks=fallbacks) for name, one in agents
+        )
+
+    @property
+    def many(self) -> Instances:
+        """Who is there several times."""
+        return instances(self.workers, () if self.factory is None else (self.factory.name,))
+
+    def fielded(self, roster: Roster, plan: Plan | None, chance: int) -> tuple[Roster, Plan | None]:
+        """Roster and plan of one run: chance says which instance of a worker is the first of those equally idle."""
+        if not self.many:
+            return roster, plan
+        given = None if plan is None else structs.replace(plan, tasks=self.many.spread(plan.tasks))
+        return structs.replace(roster, agents=turned(roster.agents, chance)), given
+
+    @property
+    def aside(self) -> tuple[tuple[Agent, int], ...]:
+        """Those in the background, and after how many turns each of them works."""
+        return tuple((self.agent(one), one.every or 1) for one in self.background)
 
     def cards(self) -> tuple[WorkerCard, ...]:
         """The team as a planner sees it."""
@@ -79,6 +136,10 @@ class Hiring(Struct, frozen=True):
             tools = toolset(f"factory {self.factory.name!r}", self.factory.tools)
             cards.append(WorkerCard(self.factory.name, self.factory.does, (), skills(tools)))
         return tuple(cards)
+
+    @property
+    def everybody(self) -> tuple[Worker, ...]:
+        return self.workers + self.background
 
     @property
     def teams(self) -> tuple[Team, ...]:
@@ -93,38 +154,69 @@ class Hiring(Struct, frozen=True):
                 if one.team is not None:
                     bounded = one.team.bounded(budget=least(one.team.budget, budget))
                     crew = await stack.enter_async_context(bounded.crew(finder))
-                    found[one.name] = Subteam(one.name, one.team, crew, one.estimate)
+                    found |= {name: Subteam(one.name, one.team, crew, one.estimate) for name, _ in copies(one)}
             yield found
 
     def staff(
-        self, find: Find, roster: Roster, budget: Budget, most_tasks: int, memory: OpenMemory | None,
+        self, find: Find, roster: Roster, budget: Budget, policy: Policy, memory: OpenMemory | None,
         crowd: Sequence[Furnished], teams: Mapping[str, Subteam], embedding: Embedding | None = None,
     ) -> Staff:  # fmt: skip
         """The crew, its models found."""
         usual, planner, judge = (_found(find, one) for one in self.models)
         capped = Ledger(budget).capped
-        kit = Kit(self.prompts, Purse(capped=capped))
+        kit = Kit(self.prompts, Purse(capped=capped), ToolBreakers(policy.breaking, self.faulty), self.hedging)
         models = {
-            one.name: [_found(find, model) for model in (one.model or usual, *one.fallback_models)]
-            for one in self.workers
+            name: [_found(find, model) for model in (own or usual, *one.fallback_models)]
+            for one in self.everybody
+            for name, own in copies(one)
         }
-        members = roster.agents[: len(self.workers)]
-        post = Post(members, {one.name: allowance(one, models[one.name]) for one in self.workers if capped})
-        named = {**nameable(), **post.tools()}
+        members = tuple(self.agent(one) for one in self.workers)
+        contracts = {one.name: contract(one.contacts) for one in self.workers if one.contacts}
+        allowances = {
+            one.name: allowance(one, [model for name, _ in copies(one) for model in models[name]])
+            for one in self.workers
+            if capped
+        }
+        post = Post(members, allowances, contracts)
+        many = self.many
+        post.instances = {one.name: self._agents(one, many) for one in self.workers if one.name in many.kinds}
+        named = {one.name: post.tools(one.name) if one.contacts else {} for one in self.everybody}
         workers = {
-            one.worker.name: equip(one.worker, models[one.worker.name], {**named, **one.named}, one.desk)
+            name: equip(one.worker, models[name], {**nameable(), **named[one.worker.name], **one.named}, one.desk)
             for one in crowd
             if one.worker.team is None
+            for name, _ in copies(one.worker)
         }
+        workers |= {kind: workers[names[0]] for kind, names in many.kinds.items() if names[0] in workers}
         shared = None if memory is None else partial(shared_blocks, memory)
         lead = Lead(
-            planner, self.prompts, self.cards(), self.instructions, self.settings, most_tasks, stream=self.stream,
-            review=self.review, combine=self.combine, reserve=roster.supervision, shared=shared, embedding=embedding,
+            planner, self.prompts, self.cards(), self.instructions, self.settings, policy.limits.tasks,
+            stream=self.stream, review=self.review, combine=self.combine, reserve=roster.supervision,
+            shared=shared, embedding=embedding and Once(embedding), sample=self._sample(models) if capped else None,
+            many=many,
         )  # fmt: skip
         writer = Writer(judge, self.prompts, self.instructions, self.settings, self.own, roster.supervision, shared)
         made = self.factory
         workshop = None if made is None else Workshop(made, _found(find, made.model) if made.model else usual)
-        return Staff(workers, lead, writer, kit, workshop, post, way=self.way, teams=teams)
+        verifiers = {name: _found(find, model) for name, model in self._verifiers()}
+        checks = structs.replace(self.checks, by_worker=many.each(self.checks.by_worker)) if many else self.checks
+        return Staff(
+            workers, lead, writer, kit, workshop, post, way=self.way, teams=teams, checks=checks, verifiers=verifiers,
+        )  # fmt: skip
+
+    def _sample(self, models: Mapping[str, Sequence[Model]]) -> Callable[[str], Amount] | None:
+        """What one sample of a worker's costs at least, for a team that is sampled."""
+        if not isinstance(self.way, Route) or self.way.samples == 1:
+            return None
+        from chargehand.agents.sampling import expected  # noqa: PLC0415 - few teams are
+
+        known = {one.name: one for one in self.workers}
+        return lambda name: expected(known.get(name, Worker(name)), models.get(name, ()))
+
+    def _verifiers(self) -> list[tuple[str, str | Model]]:
+        """The checks that name a model of their own."""
+        every = self.checks.by_name.items()
+        return [(name, one.model) for name, one in every if isinstance(one, Verifier) and one.model]
 
     @property
     def routes_by_meaning(self) -> bool:
@@ -134,12 +226,24 @@ class Hiring(Struct, frozen=True):
         """What people must know about the models behind this team."""
         wanted = [
             *self.models,
-            *(model for one in self.workers for model in (one.model, *one.fallback_models) if model),
+            *(own for one in self.everybody for _, own in copies(one) if own),
+            *(model for one in self.everybody for model in one.fallback_models),
         ]
         wanted += [self.factory.model] if self.factory is not None and self.factory.model else []
-        notices = [_found(find, one).card.notice for one in wanted]
+        wanted += [model for _, model in self._verifiers()]
+        cards = [_found(find, one).card for one in wanted]
+        notices = [one.notice for one in cards]
+        if len({one.handle == "offline" for one in cards}) > 1:  # then it would not be true as it stands
+            notices = [PARTLY if one.handle == "offline" else one.notice for one in cards]
         notices += [one.team.notice for one in self.workers if one.team is not None]
         return " ".join(dict.fromkeys(one for one in notices if one))
+
+
+PARTLY = (
+    "Part of this is not the work of a language model: where the model is `offline`, a small set of rules decides and "
+    "writes."
+)
+"""What people must know about a team of which only some work without a language model."""
 
 
 def lent(

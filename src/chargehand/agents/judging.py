@@ -16,6 +16,7 @@ from chargehand.agents.asking import Bill, Writer
 from chargehand.agents.contradictions import Contradiction
 from chargehand.agents.crew import Hand, WorkFailed
 from chargehand.agents.exhibit_text import shown
+from chargehand.agents.money import covered
 from chargehand.agents.shape import find_json
 from chargehand.errors import Invalid
 from chargehand.models.envelope import wrap
@@ -57,27 +58,32 @@ class Settled(Struct, frozen=True):
 
 
 async def rule(writer: Writer, bill: Bill, hand: Hand, subject: Judging) -> Ruling | None:
-    """One call; None where the reply cannot be used. A call that fails is a failure of the whole answer."""
-    names = tuple(one.task for one in subject.results)
-    request = Request(
-        _messages(writer, subject), schema=schema(names, subject.manner), settings=writer.settings, subject=subject
-    )
+    """One call; None where it is not covered or the reply cannot be used. A call that fails is one of the answer."""
+    shape = schema([one.task for one in subject.results], subject.manner)
+    request = Request(_messages(writer, subject), schema=shape, settings=writer.settings, subject=subject)
+    if not await covered(hand, writer.model, request, writer.reserve):
+        hand.note("the budget does not cover a ruling on results this long")
+        return None
     hand.prompt(writer.model.card.handle, request.messages)
     reply = await bill.reply(writer, request)
-    return _read(reply.text, names, subject.manner)
+    return _read(reply.text, tuple(one.task for one in subject.results), subject.manner)
 
 
 async def settle(
     writer: Writer, bill: Bill, hand: Hand, goal: str, found: Sequence[Contradiction], results: Sequence[Given]
 ) -> list[Settled]:
-    """A ruling on each contradiction, side by side. One that cannot be had leaves it open."""
+    """A ruling on each contradiction, side by side. One that cannot be had, or paid for, leaves it open."""
     by_task = {one.task: one for one in results}
 
     async def one(contradiction: Contradiction) -> Settled:
         given = tuple(by_task[task] for task, _ in contradiction.values)
         claims = tuple(f"[{task}] {contradiction.about}: {value}" for task, value in contradiction.values)
+        subject = Judging(goal, claims, given)
+        if not await hand.afford(writer.reserve, 1):
+            hand.note(f"the budget does not cover a ruling on {contradiction.about!r}")
+            return Settled(contradiction, None)
         try:
-            ruling = await rule(writer, bill, hand, Judging(goal, claims, given))
+            ruling = await rule(writer, bill, hand, subject)
         except WorkFailed as error:
             hand.note(f"nobody could rule on {contradiction.about!r}: {error}")
             ruling = None

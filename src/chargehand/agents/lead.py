@@ -3,15 +3,18 @@
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
+from weakref import WeakSet
 
 from msgspec import Struct
 
 from chargehand.agents.crew import Hand, Proposal, Refined, WorkFailed
 from chargehand.agents.inputs import by_id, gap_text, told
+from chargehand.agents.instances import Instances
 from chargehand.agents.memory_text import Seen, instructions, material, shortened
-from chargehand.agents.money import failed, spent
+from chargehand.agents.money import covered, failed, reckoned, spent
 from chargehand.agents.planform import PlanStream, read, schema
 from chargehand.agents.prompts import Prompts
+from chargehand.agents.routers.decision import Watch
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid, PlanInvalid, Refused
 from chargehand.memory.embedding import Embedding
@@ -27,7 +30,11 @@ _LONGEST_TASK = 4000
 
 
 class Lead(Struct):
-    """Who plans, with what, for whom. `shared` reads the blocks all see; with an `embedding` routes go by meaning."""
+    """Who plans, with what, for whom. `shared` reads the blocks all see; with an `embedding` routes go by meaning.
+
+    `watches` see how busy everybody is; `many` are those who are there several times. `sample` says what one task of a
+    worker costs at least.
+    """
 
     model: Model
     prompts: Prompts
@@ -42,6 +49,13 @@ class Lead(Struct):
     told: Message | None = None
     shared: Callable[[], Awaitable[Sequence[Seen]]] | None = None
     embedding: Embedding | None = None
+    watches: WeakSet[Watch] | None = None
+    many: Instances = Instances()
+    sample: Callable[[str], Amount] | None = None
+
+    def watch(self, hand: Hand) -> Watch | None:
+        """Who sees the run that is planned."""
+        return next((one for one in self.watches or () if one.drives(hand.where.run)), None)
 
     def system(self) -> Message:
         """What the planner is told about its team: the same message each time."""
@@ -67,16 +81,18 @@ async def plan(lead: Lead, brief: Brief, hand: Hand) -> Proposal:
     """The next part of the plan. What is wrong with a reply goes back to whoever is asked next, as findings."""
     request = _planning(lead, brief, () if lead.shared is None else await lead.shared())
     hand.prompt(lead.model.card.handle, request.messages)
-    grown: set[str] = set()
+    if not await covered(hand, lead.model, request, lead.reserve):
+        raise WorkFailed(Failure("budget", "the budget does not cover a plan for a request this long"), NOTHING)
+    grown, held = set[str](), reckoned(lead.model, request, lead.reserve)
     if lead.stream and not brief.tasks:
-        reply = await _streamed(lead.model, request, hand, grown)
+        reply = await _streamed(lead, request, hand, grown)
     else:
-        reply = await ask(lead.model, request, hand.say if hand.heard else None, lead.reserve)
+        reply = await ask(lead.model, request, hand.say if hand.heard else None, held)
     try:
         found, assumed = read(reply.text)
     except Invalid as error:
         finding = Finding("not_a_plan", "plan", f"{str(error)[:1].upper()}{str(error)[1:]}.")
-        raise WorkFailed(Failure("logic", str(error)), spent(reply, lead.reserve), (finding,)) from error
+        raise WorkFailed(Failure("logic", str(error)), spent(reply, held), (finding,)) from error
     for text in assumed:
         hand.note(f"assumed: {text}")
     tasks = tuple(one for one in found.tasks if one.id not in grown)
@@ -85,7 +101,7 @@ async def plan(lead: Lead, brief: Brief, hand: Hand) -> Proposal:
         tasks = tuple(one for one in tasks if known.get(one.id) != fingerprint(one))
     more = lead.review and bool(tasks or grown)
     return Proposal(
-        tasks, lead.combine or found.combine, closed=not more, used=spent(reply, lead.reserve), unserved=found.unserved
+        tasks, lead.combine or found.combine, closed=not more, used=spent(reply, held), unserved=found.unserved
     )
 
 
@@ -134,7 +150,7 @@ def _line(task: Task) -> str:
     return f"- {task.id} ({task.worker or 'anybody'}{f', after {after}' if after else ''}): {task.instruction}"
 
 
-async def _streamed(model: Model, request: Request, hand: Hand, grown: set[str]) -> Reply:
+async def _streamed(lead: Lead, request: Request, hand: Hand, grown: set[str]) -> Reply:
     """Let tasks start while the rest is being written. A task that does not fit waits for the whole plan."""
     stream = PlanStream()
     line: asyncio.Queue[Task | None] = asyncio.Queue()
@@ -147,7 +163,7 @@ async def _streamed(model: Model, request: Request, hand: Hand, grown: set[str])
     async def grow() -> None:
         while (task := await line.get()) is not None:
             try:
-                await hand.grow([task])
+                await hand.grow(lead.many.spread([task]))
             except (PlanInvalid, Refused):
                 return
             grown.add(task.id)
@@ -156,7 +172,7 @@ async def _streamed(model: Model, request: Request, hand: Hand, grown: set[str])
         async with asyncio.TaskGroup() as jobs:
             jobs.create_task(grow())
             try:
-                return await ask(model, request, hear)
+                return await ask(lead.model, request, hear)
             finally:
                 line.put_nowait(None)
     except BaseExceptionGroup as group:

@@ -6,11 +6,11 @@ Who carries them is not known here.
 import math
 import re
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from chargehand.errors import Invalid
 from chargehand.models.envelope import unwrap, wrap
@@ -57,7 +57,7 @@ class Replies(Struct, frozen=True):
 class Letter(Struct, frozen=True):
     """A message, those it is for, and who sent it. `foreign`: a worker wrote it, so it is data and not an order.
 
-    `wanted` is how those it is for were named.
+    `wanted` is how those it is for were named, `instances` are those of whoever is there several times.
     """
 
     text: str
@@ -66,6 +66,7 @@ class Letter(Struct, frozen=True):
     foreign: bool = False
     timeout: Seconds = math.inf
     wanted: str = ""
+    instances: Mapping[str, tuple[Agent, ...]] = field(default_factory=dict[str, tuple[Agent, ...]])
 
     def instruction(self) -> str:
         """What a worker gets to read. The first line is ours; nothing in the text can be taken for it."""
@@ -122,8 +123,9 @@ def named(agents: Iterable[Agent], names: Sequence[str], sender: str = "") -> tu
     known = {one.name: one for one in agents}
     for name in names:
         if name not in known:
-            near = get_close_matches(name, known, 3, 0.5) or list(known)[:20]
-            raise Invalid(f"there is no worker {name[:100]!r}; did you mean {' or '.join(map(repr, near))}?")
+            near = get_close_matches(name[:100], known, 3, 0.5)
+            hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are {', '.join([*known][:20])}"
+            raise Invalid(f"there is no worker {name[:100]!r}; {hint}")
     return tuple(one for name, one in known.items() if name in names and name != sender)
 
 

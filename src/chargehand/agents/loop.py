@@ -8,24 +8,27 @@ from typing import Any
 from msgspec import structs
 
 from chargehand.agents.calls import Calls
-from chargehand.agents.crew import Done, Hand, WorkFailed
+from chargehand.agents.crew import Done, Hand, Stake, WorkFailed
 from chargehand.agents.equip import READ_MORE, Equipped
+from chargehand.agents.hedging import Hedging, race
 from chargehand.agents.history import History
 from chargehand.agents.inputs import told
 from chargehand.agents.letters import OPENING, contents, written_by_worker
 from chargehand.agents.memory_text import said, shown
-from chargehand.agents.money import Purse, with_lost
+from chargehand.agents.money import Lost, Purse, with_given_up, with_lost
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import Recall, Speaker
+from chargehand.agents.tool_breakers import Faulty, ToolBreakers
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.memory.conversation import Turn
 from chargehand.models.exhibits import Product
 from chargehand.models.messages import Message, Reply, Request, ToolSpec
-from chargehand.models.model import Model, ModelFailed
+from chargehand.models.model import ModelFailed
 from chargehand.models.subject import Working
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.failure import Failure
+from chargehand.terms.policy import Breaking
 from chargehand.tools.rules import allowed, may_exit, must_exit
 
 _REPAIRS = 2
@@ -34,9 +37,13 @@ _REPAIRS = 2
 class Kit:
     """What the attempts of a team share."""
 
-    def __init__(self, prompts: Prompts, purse: Purse) -> None:
+    def __init__(
+        self, prompts: Prompts, purse: Purse, breakers: ToolBreakers | None = None, hedging: Hedging | None = None
+    ) -> None:
         self.prompts = prompts
         self.purse = purse
+        self.breakers = ToolBreakers(Breaking(), Faulty()) if breakers is None else breakers
+        self.hedging = hedging
         self._told: dict[str, tuple[Equipped, Message]] = {}
 
     def system(self, equipped: Equipped) -> Message:
@@ -91,7 +98,8 @@ class _Attempt:
         """Made when the first call is: thousands of attempts may wait for a model that will need none."""
         if self._tried is None:
             outside = self._outside or bool(self._subject.inputs or self._subject.gaps)
-            self._tried = Calls(self._equipped, self._hand, self._history, self._answers or {}, tainted=outside)
+            answers, breakers = self._answers or {}, self._kit.breakers
+            self._tried = Calls(self._equipped, self._hand, self._history, answers, breakers, tainted=outside)
         return self._tried
 
     async def run(self) -> Done:
@@ -150,27 +158,52 @@ class _Attempt:
         schema = equipped.shape.raw if equipped.shape is not None else None
         request = Request(self._history.messages, self._tools(), schema, equipped.worker.settings, self._subject)
         reserve = self._kit.purse.reserve(equipped.models, self._history.tokens, equipped.worker)
+        if self._kit.hedging is not None:
+            return await self._ask_twice(self._kit.hedging, request, reserve)
 
         def call(_key: str) -> Coroutine[Any, Any, Done]:
             return self._first_that_answers(request, reserve)
 
         return await self._hand.step("model", call, request=self._history.chain, reserve=reserve, shape=Reply)
 
-    async def _first_that_answers(self, request: Request, reserve: Amount, *, aloud: bool = True) -> Done:
+    async def _ask_twice(self, hedging: Hedging, request: Request, reserve: Amount) -> Reply:
+        """The same, with a second call where the first takes too long and there is money for both."""
+        equipped, tokens = self._equipped, self._history.tokens
+        bet = hedging.bet([self._kit.purse.priced(one, tokens, equipped.worker) for one in equipped.models[:2]])
+        stake = reserve
+        if reserve is not NOTHING and bet.patience is not None and bet.second.model is bet.first.model:
+            bet.held = False  # else there is money for each of the models already
+            stake = Stake(reserve.tokens, reserve.micros, reserve.calls, bet.second.use, bet.grant)
+
+        async def call(_key: str) -> Done:
+            raced = await race(hedging, bet, request, self._hand.say if self._hand.heard else None, self._hand)
+            if raced.reply is None:
+                return await self._first_that_answers(request, reserve, lost=raced.lost)
+            used = with_lost(self._kit.purse.used(raced.reply, reserve), raced.lost, reserve)
+            if raced.given_up and raced.reply.micros is None and reserve is not NOTHING:
+                used = None  # all that is held is not too much
+            return Done(raced.reply, with_given_up(used, raced.given_up))
+
+        return await self._hand.step("model", call, request=self._history.chain, reserve=stake, shape=Reply)
+
+    async def _first_that_answers(
+        self, request: Request, reserve: Amount, *, aloud: bool = True, lost: Lost | None = None
+    ) -> Done:
+        """A reply of the worker's models in turn; those that `lost` already are not asked again."""
         hear = self._hand.say if aloud and self._hand.heard else None
-        lost: list[tuple[Model, ModelFailed]] = []
-        for model in self._equipped.models:
+        lost = lost or []
+        for model in self._equipped.models[len({id(one) for one, _ in lost}) :]:
             if lost:
                 self._hand.note(f"falls back to model {model.card.handle}: {lost[-1][1].failure.message}")
             try:
                 reply = await model.reply(request, hear)
                 used = self._kit.purse.used(reply, reserve)
-                return Done(reply, with_lost(used, lost) if lost else used)
+                return Done(reply, with_lost(used, lost, reserve) if lost else used)
             except ModelFailed as error:
                 lost.append((model, error))
         assert lost, "a worker has at least one model"
         last = lost[-1][1]
-        raise WorkFailed(last.failure, self._kit.purse.lost(last)) from last
+        raise WorkFailed(last.failure, self._kit.purse.lost(lost)) from last
 
     def _tools(self) -> tuple[ToolSpec, ...]:
         equipped = self._equipped

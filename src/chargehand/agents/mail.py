@@ -3,12 +3,14 @@
 How a message is carried (as a run of its own) is the runtime's business: a carrier binds itself to the `Post`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Protocol, cast
 from weakref import WeakSet
 
 from msgspec import Struct, structs
 
+from chargehand.agents.contacts import Contacts, check, reach
 from chargehand.agents.letters import Letter, Replies, WorkerReply, matching, named, nobody
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid, NotJson
@@ -24,6 +26,7 @@ MATCHING = "send_message_to_agents_matching_tags"
 MAIL = (ONE, MATCHING)
 _MESSAGE = "what you want to know or to have done, with everything the reader needs to know"
 
+_NOBODY, _MOST_NAMED = Contacts(), 30
 _DAY = 86400.0  # the nested run ends long before
 _REPLY, _ASKED = 1024, 3000  # tokens out and in of one call, where nobody knows better
 _ROOMS = (512 * 1024, 64 * 1024)  # bytes that all replies together may take; the second where JSON blows them up
@@ -39,6 +42,15 @@ def allowance(worker: Worker, models: Sequence[Model]) -> Amount:
         given.micros or worker.steps * micros,
         given.calls or worker.steps,
     )
+
+
+def check_contacts(workers: Sequence[Worker]) -> None:
+    """Raise Invalid for the first worker that names a tool for messages and does not say whom it may write to."""
+    tags: dict[str, Sequence[str]] = {one.name: tuple(one.tags) for one in workers}
+    for one in workers:
+        sends = next((name for name in one.tools if isinstance(name, str) and name in MAIL), "")
+        if sends or one.contacts:
+            check(one.name, one.contacts, sends, tags)
 
 
 # --- the tools
@@ -58,28 +70,46 @@ class Carrier(Protocol):
         """The worker who makes this call, as the engine recorded it; nothing if the call is not under way here."""
         ...
 
+    async def sent(self, key: str) -> int:
+        """How many messages were sent before this call, for the same task."""
+        ...
+
     async def carry(self, key: str, letter: Letter) -> Carried:
         """Hand a letter to all it is for and wait for their replies, at most as long as the sender has."""
         ...
 
 
 class Post:
-    """Where the workers of one crew hand in messages. `allowances` are what each may use, where money is capped."""
+    """Where the workers of one crew hand in messages. `allowances` are what each may use, where money is capped.
 
-    def __init__(self, agents: Sequence[Agent] = (), allowances: Mapping[str, Amount] | None = None) -> None:
+    `contracts` say whom each may write to; who has none writes to nobody.
+    """
+
+    def __init__(
+        self,
+        agents: Sequence[Agent] = (),
+        allowances: Mapping[str, Amount] | None = None,
+        contracts: Mapping[str, Contacts] | None = None,
+    ) -> None:
         self._agents = tuple(agents)
         self._allowances = allowances or {}
+        self._contracts = contracts or {}
         self._carriers: WeakSet[Carrier] = WeakSet()
+        self.instances: Mapping[str, tuple[Agent, ...]] = {}  # of those who are there several times
 
     def bind(self, carrier: Carrier) -> None:
         self._carriers.add(carrier)
 
-    def tools(self) -> dict[str, Tool]:
-        """The tools a worker may name among its own."""
+    def tools(self, sender: str = "") -> dict[str, Tool]:
+        """The tools a worker may name among its own; those of a sender say whom it may write to."""
         made = tool(effect="idempotent", timeout=_DAY)
         one = made(self.send_message_to_agent_and_wait_for_reply)
         some = made(self.send_message_to_agents_matching_tags)
-        return {each.name: structs.replace(each, reserve=self._reserve, share=True) for each in (one, some)}
+        allowed = self._allowed(sender)
+        return {each.name: _told(each, sender, allowed, partial(self._reserve, allowed)) for each in (one, some)}
+
+    def _allowed(self, sender: str) -> tuple[Agent, ...]:
+        return reach(self._contracts.get(sender, _NOBODY), self._agents, sender)
 
     async def send_message_to_agent_and_wait_for_reply(
         self,
@@ -104,16 +134,32 @@ class Post:
         carrier, sender = self._found(key)
         if not message.strip():
             raise ToolFailed("The message is empty; say what you want to know or to have done.")
-        try:
-            agents = matching(self._agents, to, sender) if isinstance(to, Match) else named(self._agents, [to], sender)
-        except Invalid as error:
-            raise ToolFailed(str(error)) from error
-        if not agents and not isinstance(to, Match):
-            raise ToolFailed("That is yourself; message somebody else, or do it.")
+        allowed = self._allowed(sender)
+        agents = matching(allowed, to) if isinstance(to, Match) else self._named(to, sender, allowed)
         if not agents:
-            return Costs({"replies": [], "note": nobody(self._agents, cast("Match", to))}, NOTHING)
-        carried = await carrier.carry(key, Letter(message, agents, sender, foreign=True, wanted=repr(to)))
+            return Costs({"replies": [], "note": self._nobody(cast("Match", to), sender, allowed)}, NOTHING)
+        most = self._contracts[sender].most
+        if most is not None and await carrier.sent(key) >= most:
+            times = "one message" if most == 1 else f"{most} messages"
+            raise ToolFailed(f"You may send {times} for a task, and have. Go on with what you know.")
+        letter = Letter(message, agents, sender, foreign=True, wanted=repr(to), instances=self.instances)
+        carried = await carrier.carry(key, letter)
         return Costs(shown(carried.replies), carried.used)
+
+    def _named(self, name: str, sender: str, allowed: Sequence[Agent]) -> tuple[Agent, ...]:
+        if name == sender:
+            raise ToolFailed("That is yourself; message somebody else, or do it.")
+        if name not in {one.name for one in allowed} and any(one.name == name for one in self._agents):
+            raise ToolFailed(f"You may not write to {name!r}. {_may(allowed)}")
+        try:
+            return named(allowed, [name])
+        except Invalid as error:
+            raise ToolFailed(str(error) if allowed else f"there is no worker {name[:100]!r}. {_may(())}") from error
+
+    def _nobody(self, match: Match, sender: str, allowed: Sequence[Agent]) -> str:
+        known = {sender, *(one.name for one in allowed)}
+        said = nobody([one for one in self._agents if one.name in known], match)
+        return said if len(known) == len(self._agents) else f"{said} {_may(allowed)}"
 
     def _found(self, key: str) -> tuple[Carrier, str]:
         for carrier in self._carriers:
@@ -121,14 +167,27 @@ class Post:
                 return carrier, sender
         raise ToolFailed("Messages cannot be sent from here: no run of this team is under way. Do without.")
 
-    def _reserve(self, given: Mapping[str, object]) -> Amount:
+    def _reserve(self, allowed: Sequence[Agent], given: Mapping[str, object]) -> Amount:
         """What everybody a call means may use together; the nested run gets that and no more."""
         one, some, every = given.get("worker"), given.get("match_some"), given.get("match_all")
         match = Match(tuple(cast("list[str]", every or ())), tuple(cast("list[str]", some or ())))
-        names = [one] if isinstance(one, str) else [agent.name for agent in matching(self._agents, match)]
+        names = [one] if isinstance(one, str) else [agent.name for agent in matching(allowed, match)]
         found = [self._allowances[name] for name in names if name in self._allowances]
         tokens, micros = sum(each.tokens for each in found), sum(each.micros for each in found)
         return Amount(tokens, micros, sum(each.calls for each in found))
+
+
+def _told(made: Tool, sender: str, allowed: Sequence[Agent], reserve: Callable[..., Amount]) -> Tool:
+    spec = made.spec
+    if sender:  # whoever calls it need not guess
+        spec = structs.replace(spec, description=f"{spec.description} {_may(allowed)}")
+    return structs.replace(made, spec=spec, reserve=reserve, share=True)
+
+
+def _may(allowed: Sequence[Agent]) -> str:
+    names = [one.name for one in allowed]
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"You may write to {', '.join(names[:_MOST_NAMED]) or 'nobody'}{more}."
 
 
 def shown(replies: Replies) -> dict[str, object]:

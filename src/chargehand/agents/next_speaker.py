@@ -15,13 +15,15 @@ from chargehand.agents.crew import Hand, WorkFailed
 from chargehand.agents.inputs import gap_text, told
 from chargehand.agents.lead import Lead
 from chargehand.agents.memory_text import instructions, material, shortened
-from chargehand.agents.money import failed
+from chargehand.agents.money import covered, failed, reckoned, spent
 from chargehand.agents.shape import find_json
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.model import ModelFailed
 from chargehand.models.subject import Given, Speaking, WorkerCard
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Task
 from chargehand.tools.tool import CAP
 
@@ -38,14 +40,19 @@ class Named(Struct, frozen=True):
     problem: str = ""
 
 
-async def ask_who(open_to: tuple[str, ...], left: int, lead: Lead, brief: Brief, hand: Hand) -> Reply:
-    """One call of the supervisor's model. An empty reply is a reply: a talk does not stop for it."""
+async def ask_who(
+    open_to: tuple[str, ...], left: int, lead: Lead, brief: Brief, hand: Hand
+) -> tuple[Reply, Amount | None]:
+    """One call of the supervisor's model, and what it cost. An empty reply is one: a talk does not stop for it."""
     request = await _request(open_to, left, lead, brief)
+    if not await covered(hand, lead.model, request, lead.reserve):
+        raise WorkFailed(Failure("budget", "the budget does not cover asking who speaks next"), NOTHING)
     hand.prompt(lead.model.card.handle, request.messages)
     try:
-        return await lead.model.reply(request, hand.say if hand.heard else None)
+        reply = await lead.model.reply(request, hand.say if hand.heard else None)
     except ModelFailed as error:
         raise WorkFailed(error.failure, failed(lead.model, error)) from error
+    return reply, spent(reply, reckoned(lead.model, request, lead.reserve))
 
 
 def named(text: str, names: Sequence[str]) -> Named:

@@ -20,8 +20,22 @@ NAMES = (
     "ledger",
     "split",
     "judge",
+    "verify",
+    "review",
     "route",
 )
+_NEEDED = {
+    "plan": ("workers",), "task": ("instruction", "inputs"), "make": ("tools",), "ledger": ("workers",),
+    "split": ("workers",), "speak": ("workers",), "route": ("workers",), "judge": ("manner", "form"),
+    "verify": ("form",), "review": ("prompt", "form"), "work": ("prompt",),
+}  # fmt: skip
+"""The slots without which whoever is told would not know what they need: who is there, what is given, what to reply."""
+_LOST = {
+    "workers": "the model would not know who is on the team", "instruction": "the worker would not know its task",
+    "inputs": "the worker would not see what others found", "tools": "the model would not know which tools there are",
+    "manner": "the judge would not know what to decide", "form": "the model would not know how to reply",
+    "prompt": "what each worker is told about itself would be lost",
+}  # fmt: skip
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 _GAP = re.compile(r"\n{3,}")
 
@@ -43,6 +57,9 @@ class Prompts:
             if strange := set(_SLOT.findall(text)) - set(_SLOT.findall(bundled(name))):
                 known = ", ".join(sorted(set(_SLOT.findall(bundled(name))))) or "none"
                 raise Invalid(f"prompt {name!r} has the slot {min(strange)!r}; its slots are {known}")
+            if missing := [one for one in _NEEDED.get(name, ()) if one not in _SLOT.findall(text)]:
+                listed = " and ".join(f"{{{{{one}}}}}" for one in missing)
+                raise Invalid(f"prompt {name!r} lacks {listed}: {_LOST[missing[0]]}; put it where that is to stand")
 
     def text(self, prompt: str, /, **slots: str) -> str:
         """A prompt with its slots filled; what fills them is not looked at again."""

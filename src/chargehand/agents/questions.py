@@ -11,12 +11,12 @@ from msgspec import Raw, Struct, field
 from chargehand.agents.crew import Hand, WorkFailed
 from chargehand.agents.lead import Lead, ask, listing
 from chargehand.agents.memory_text import Seen, instructions, material, shortened
-from chargehand.agents.money import spent
+from chargehand.agents.money import covered, reckoned, spent
 from chargehand.agents.shape import find_json
 from chargehand.errors import Invalid
 from chargehand.models.messages import Message, Request
 from chargehand.models.subject import Subject
-from chargehand.terms.budget import Amount
+from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Finding
 
@@ -53,9 +53,15 @@ def worded(lead: Lead, asked: Question, nonce: str, blocks: Sequence[Seen] = ())
 
 async def put(lead: Lead, request: Request, hand: Hand, reserve: Amount, *, aloud: bool = True) -> Answered:
     """The answer; WorkFailed, with a finding for whoever is asked next, where it is no JSON object."""
+    if not await covered(hand, lead.model, request, reserve):
+        raise WorkFailed(Failure("budget", "the budget does not cover a question this long"), NOTHING)
     hand.prompt(lead.model.card.handle, request.messages)
-    reply = await ask(lead.model, request, hand.say if aloud and hand.heard else None, reserve)
-    used = spent(reply, reserve)
+    held = reckoned(lead.model, request, reserve) if reserve != NOTHING else None
+    try:
+        reply = await ask(lead.model, request, hand.say if aloud and hand.heard else None, held or NOTHING)
+    except WorkFailed as error:
+        raise WorkFailed(error.failure, error.used or held, error.findings) from error
+    used = spent(reply, held or NOTHING) or held
     try:
         return Answered(_object(reply.text), used)
     except Invalid as error:

@@ -26,6 +26,8 @@ from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.failure import Failure
 from chargehand.terms.value import encode_value
 
+REMEMBER = "remember"
+"""The step that keeps what was done, the last of an attempt."""
 _LOOK = "memory"
 _LONGEST = 4000  # characters of a turn
 _MOST_TURNS = 200
@@ -138,7 +140,7 @@ class Recall:
                 kept = False
             return Done(kept, NOTHING)
 
-        await hand.step("remember", call, effect="idempotent")
+        await hand.step(REMEMBER, call)  # said once by its key, so nobody need wait until it is written as begun
 
     # --- inside
 

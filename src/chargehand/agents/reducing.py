@@ -1,6 +1,7 @@
 """Results that do not fit into a model's window, shortened until they do: piece by piece, side by side, then again.
 
-Every piece keeps the ids of the tasks it comes from. What the answer makes of them is not known here.
+Every piece keeps the ids of the tasks it comes from. What the budget does not cover is cut instead, from all results
+alike. What the answer makes of them is not known here.
 """
 
 import asyncio
@@ -11,7 +12,9 @@ from typing import TypeAlias
 from chargehand.agents.asking import Bill, Writer
 from chargehand.agents.crew import Hand
 from chargehand.agents.history import tokens
+from chargehand.agents.money import reckoned, total
 from chargehand.models.messages import Message, Request
+from chargehand.terms.budget import NOTHING
 from chargehand.tools.calling import capped
 
 _SHARE = 0.5  # of the window that results may take before they are reduced first
@@ -20,6 +23,7 @@ _ABREAST = 8
 _PIECES = 64  # a round
 _CHARACTERS = 3  # a token of a piece, with room for the prompt around it
 _OPENING = re.compile(r"^<data [0-9a-f]+ from \"task (?P<task>[^\",\s]+)[^\"\n]*\">\n", re.MULTILINE)
+_WRAPPED = re.compile(r"(<data ([0-9a-f]+) from \"[^\"\n]*\">\n)(.*)(\n</data \2>\s*)", re.DOTALL)
 
 
 Piece: TypeAlias = tuple[str, tuple[str, ...]]  # some text, and the tasks whose results are in it
@@ -36,14 +40,18 @@ async def reduced(writer: Writer, bill: Bill, hand: Hand, goal: str, text: str) 
         wanted = pieces(held, room * _CHARACTERS)
         if len(wanted) > _PIECES:
             hand.note(f"{len(wanted) - _PIECES} of {len(wanted)} pieces of the results are too much and left out")
-        held = await _round(writer, bill, goal, wanted[:_PIECES])
+        requests = [_request(writer, goal, piece, tasks) for piece, tasks in wanted[:_PIECES]]
+        if not await _covered(writer, hand, requests):
+            hand.note(f"the budget does not cover the {len(requests)} calls that takes: all results are cut instead")
+            return evenly(held, room * _CHARACTERS)
+        held = await _round(writer, bill, requests, wanted[:_PIECES])
         before, text = len(text), "".join(short for short, _ in held).rstrip()
         if tokens(text) <= room:
             return text
         if len(text) >= before:  # a model that does not shorten will not the next time
             break
-    hand.note("the results could not be reduced enough: the end of them is cut")
-    return capped(text, room * _CHARACTERS)[0]
+    hand.note("the results could not be reduced enough: all of them are cut")
+    return evenly(held, room * _CHARACTERS)
 
 
 def by_result(text: str) -> list[Piece]:
@@ -68,22 +76,55 @@ def pieces(held: Sequence[Piece], size: int) -> list[Piece]:
     return [*found, (gathered, tasks)] if gathered else found
 
 
-async def _round(writer: Writer, bill: Bill, goal: str, held: Sequence[Piece]) -> list[Piece]:
-    gate = asyncio.Semaphore(_ABREAST)
-    system = Message("system", writer.prompts.text("reduce"))
+def evenly(held: Sequence[Piece], size: int) -> str:
+    """The texts together in about so many bytes: short ones as they are, the others each cut to the same length."""
+    lengths = sorted(len(text.encode(errors="replace")) for text, _ in held)
+    left, level = size, 0
+    for place, length in enumerate(lengths):
+        level = left // (len(lengths) - place)
+        if length > level:
+            break
+        left, level = left - length, length
+    return "".join(_cut(text, level) for text, _ in held).rstrip()
 
-    async def one(piece: str, tasks: tuple[str, ...]) -> Piece:
-        named = f"From {', '.join(f'[{task}]' for task in tasks)}:\n" if tasks else ""
-        messages = (system, Message("user", f"Request: {goal}\n\n{named}{piece}"))
+
+def _cut(text: str, size: int) -> str:
+    """A text in about so many bytes; an envelope is closed again behind what is left in it."""
+    wrapped = _WRAPPED.fullmatch(text)
+    if wrapped is None:
+        return capped(text, size)[0] + ("\n\n" if text.endswith("\n\n") else "")
+    around = len(wrapped[1].encode(errors="replace")) + len(wrapped[4])
+    return f"{wrapped[1]}{capped(wrapped[3], max(0, size - around))[0]}{wrapped[4]}"
+
+
+def _request(writer: Writer, goal: str, piece: str, tasks: tuple[str, ...]) -> Request:
+    named = f"From {', '.join(f'[{task}]' for task in tasks)}:\n" if tasks else ""
+    messages = (
+        Message("system", writer.prompts.text("reduce")),
+        Message("user", f"Request: {goal}\n\n{named}{piece}"),
+    )
+    return Request(messages, settings=writer.settings)
+
+
+async def _covered(writer: Writer, hand: Hand, requests: Sequence[Request]) -> bool:
+    """Whether a whole round can be paid for, which is held for it then."""
+    costs = total([reckoned(writer.model, one, writer.reserve) for one in requests])
+    return writer.reserve == NOTHING or (costs is not None and await hand.afford(costs, 1) == 1)
+
+
+async def _round(writer: Writer, bill: Bill, requests: Sequence[Request], held: Sequence[Piece]) -> list[Piece]:
+    gate = asyncio.Semaphore(_ABREAST)
+
+    async def one(request: Request, tasks: tuple[str, ...]) -> Piece:
         async with gate:
-            reply = await bill.ask(writer, Request(messages, settings=writer.settings))
+            reply = await bill.ask(writer, request)
         short = reply.text.strip()
         lost = [task for task in tasks if f"[{task}]" not in short]
         return (f"[{', '.join(lost)}]: {short}" if lost else short) + "\n\n", tasks
 
     try:
         async with asyncio.TaskGroup() as calls:
-            made = [calls.create_task(one(piece, tasks)) for piece, tasks in held]
+            made = [calls.create_task(one(request, two[1])) for request, two in zip(requests, held, strict=True)]
     except BaseExceptionGroup as group:
         raise group.exceptions[0] from group
     return [task.result() for task in made]

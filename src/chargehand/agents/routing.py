@@ -5,14 +5,16 @@ from collections.abc import Mapping, Sequence
 from chargehand.agents.crew import Hand, Proposal, WorkFailed
 from chargehand.agents.lead import Lead
 from chargehand.agents.routers.choosing import LEAST, decide
-from chargehand.agents.routers.decision import Decision, Load, shifted
+from chargehand.agents.routers.decision import Decision, Load, out_of_order, seen, shifted
+from chargehand.agents.sampling import MOST, affordable, told_apart
+from chargehand.agents.subteam import bare
 from chargehand.agents.ways import Route
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.models.subject import WorkerCard
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Task, TaskId
+from chargehand.terms.plan import Combine, Task, TaskId
 
 _NAMED = 12  # workers that a refusal tells of
 _LONGEST = 160
@@ -29,14 +31,23 @@ async def route(way: Route, lead: Lead, brief: Brief, hand: Hand, load: Mapping[
     had = {task.worker for task in brief.tasks}
     cards = [card for card in lead.cards if card.name != way.generalist and card.name not in had]
     found, used = await decide(way, lead, brief, hand, cards)
-    found = shifted(found, load or {})
-    names, reason = _chosen(way, found, had)
-    hand.note(_told(names, reason, found))
+    watch = lead.watch(hand)
+    if watch is not None and (book := watch.lessons(hand.where.run)) is not None:
+        found = await book.consult(found, bare(brief).goal, [card.name for card in cards], lead.embedding)
+    view = load or ({} if watch is None else watch.loads())
+    found = found if found.router == "rules" else shifted(found, view)
+    names, reason = _chosen(way, found, had, view)
+    if watch is not None:
+        watch.chose(hand.where.run, names)
+    hand.note(_told(names, reason, found, view))
     if not names and brief.tasks:
-        return Proposal((), lead.combine or "forward", used=used)  # what failed is a gap already
+        some: Combine = "select" if way.samples > 1 else "forward"
+        return Proposal((), lead.combine or some, used=used)  # what failed is a gap already
     if not names:
         return Proposal((), lead.combine or "forward", used=used, unserved=(_unserved(reason, lead.cards),))
-    return _proposed(names[: max(1, lead.most_tasks)], lead, brief, used)
+    if way.samples > 1:
+        names = names[:1] * (1 if brief.tasks else await affordable(way.samples, names[0], lead, hand))
+    return _proposed(names[: max(1, lead.most_tasks)], lead, brief, used, sampled=way.samples > 1)
 
 
 def check(way: Route, names: Sequence[str]) -> None:
@@ -47,10 +58,17 @@ def check(way: Route, names: Sequence[str]) -> None:
         raise Invalid(f"a rule of the route names {strange!r}, who is not on the team; there are {', '.join(names)}")
     if way.threshold is not None and not 0 <= way.threshold <= 1:
         raise Invalid(f"the threshold of the route is {way.threshold}; it must be from 0 to 1")
+    if not 1 <= way.samples <= MOST:
+        raise Invalid(f"the route wants {way.samples} samples; ask for 1 to {MOST}")
+    if way.samples > 1 and way.secondary:
+        raise Invalid("the route has samples and a secondary worker; one request goes to several workers or is sampled")
 
 
-def _chosen(way: Route, found: Decision, had: set[str]) -> tuple[tuple[str, ...], str]:
-    """Who gets it, and why these: a fallback says that it is one."""
+def _chosen(way: Route, found: Decision, had: set[str], load: Mapping[str, Load]) -> tuple[tuple[str, ...], str]:
+    """Who gets it, and why these: a fallback says that it is one. What a rule says holds whatever the load."""
+    spare = way.generalist if way.generalist not in had else ""
+    if spare and found.router != "rules" and not load.get(spare, Load()).shut and out_of_order(found, load):
+        return (spare,), f"the generalist gets it: {found.worker} is out of order, and nobody else fits: {found.why}"
     least = LEAST[found.router] if way.threshold is None else way.threshold
     sure = found.router == "rules" or found.confidence >= least
     pair = (found.worker, found.second) if way.secondary else (found.worker,)
@@ -65,15 +83,17 @@ def _chosen(way: Route, found: Decision, had: set[str]) -> tuple[tuple[str, ...]
             f"not clear enough whether {found.worker}{rival} (confidence {found.confidence:.2f}, needed {least:.2f}): "
         )
         reason += found.why
-    if way.generalist and way.generalist not in had:
-        return (way.generalist,), f"the generalist gets it: {reason}"
+    if spare:
+        return (spare,), f"the generalist gets it: {reason}"
     return (), reason
 
 
-def _told(names: Sequence[str], reason: str, found: Decision) -> str:
+def _told(names: Sequence[str], reason: str, found: Decision, load: Mapping[str, Load]) -> str:
     scores = ", ".join(f"{name} {score:.2f}" for name, score in found.scores[:5]) or "none"
     who = " and ".join(names) or "nobody"
-    return f"route to {who}, confidence {found.confidence:.2f}, by {found.router}: {reason} (scores: {scores})"
+    busy = seen([name for name in dict.fromkeys((*names, *dict(found.scores[:5]))) if name in load], load)
+    told = f"scores: {scores}{f'; load: {busy}' if busy else ''}"
+    return f"route to {who}, confidence {found.confidence:.2f}, by {found.router}: {reason} ({told})"
 
 
 def _unserved(reason: str, cards: Sequence[WorkerCard]) -> str:
@@ -87,13 +107,15 @@ def _does(card: WorkerCard) -> str:
     return " ".join(said.split())[:_LONGEST].rstrip(". ")
 
 
-def _proposed(names: Sequence[str], lead: Lead, brief: Brief, used: Amount | None) -> Proposal:
+def _proposed(names: Sequence[str], lead: Lead, brief: Brief, used: Amount | None, *, sampled: bool) -> Proposal:
     taken = {task.id for task in brief.tasks}
     free = (one for number in range(1, len(taken) + len(names) + 1) if (one := TaskId(f"t{number}")) not in taken)
     gaps = [gap.task for gap in brief.gaps if gap.task in taken]
     tasks: list[Task] = []
     for at, name in enumerate(names):
         replaces = TaskId(gaps[at]) if at < len(gaps) else TaskId("")
-        tasks.append(Task(next(free), brief.goal, name, replaces=replaces))
+        asked = told_apart(brief.goal, at + 1, len(names)) if sampled else brief.goal
+        tasks.append(Task(next(free), asked, name, replaces=replaces))
     together = len(names) > 1 or any(task.id not in gaps for task in brief.tasks)
-    return Proposal(tuple(tasks), lead.combine or ("merge" if together else "forward"), used=used)
+    several: Combine = "select" if sampled else "merge"
+    return Proposal(tuple(tasks), lead.combine or (several if together else "forward"), used=used)

@@ -13,6 +13,7 @@ from chargehand.errors import Invalid
 
 _FENCE = re.compile(r"```(?:json)?[ \t\r]*\n(.*?)```", re.DOTALL)  # no two parts match the same: it stays linear
 _MOST = 5
+_FARTHEST = 100  # references to references
 
 
 def find_json(text: str) -> object:
@@ -75,8 +76,12 @@ def problems(
 ) -> Iterator[str]:
     """What of a value does not fit a schema, in words."""
     root = schema if root is None else root
-    while "$ref" in schema:
+    for _ in range(_FARTHEST):
+        if "$ref" not in schema:
+            break
         schema = _followed(schema["$ref"], root)
+    else:
+        raise ValueError(f"the schema refers to itself and says nothing at {place}")
     options: list[dict[str, Any]] | None = schema.get("anyOf") or schema.get("oneOf")
     if options and not any(not list(problems(value, one, place, root)) for one in options):
         yield f"{place} fits none of the allowed forms"
@@ -100,6 +105,24 @@ def _is(value: object, kind: str) -> bool:
     if isinstance(value, bool):
         return kind == "boolean"
     return isinstance(value, _KINDS.get(kind, (object,)))
+
+
+def objection(schema: object) -> str:
+    """What is wrong with a schema that people wrote, as far as it would go unnoticed; nothing if it will do."""
+    if not isinstance(schema, dict):
+        return ""
+    table = cast("dict[str, object]", schema)
+    kinds = table.get("type")
+    named = cast("list[object]", kinds) if isinstance(kinds, list) else [] if isinstance(kinds, dict) else [kinds]
+    for kind in named:
+        if "type" in table and kind not in _KINDS:
+            return f"{kind!r} is no type of JSON; there are {', '.join(_KINDS)}"
+    inside = [one for key, one in table.items() if key not in ("enum", "const", "default", "examples")]
+    parts = [each for one in inside for each in (cast("list[object]", one) if isinstance(one, list) else [one])]
+    for one in parts:
+        if problem := objection(one):
+            return problem
+    return ""
 
 
 def _followed(reference: str, root: dict[str, Any]) -> dict[str, Any]:

@@ -19,12 +19,13 @@ from chargehand.agents.splitform import parts, schema
 from chargehand.agents.ways import Recursive
 from chargehand.core.owed import Brief
 from chargehand.models.subject import Splitting
-from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.budget import Amount
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Finding, Task, TaskId
 
 _DEEPEST = 8  # however deep a team wants it: every level multiplies what is paid
 _TOO_BROAD = "too_broad"
+_REST = 10  # parts over the breadth that are named one by one
 
 
 class _Node(Struct, eq=False):
@@ -117,13 +118,15 @@ class _Tree(Struct):
         root.worker, root.parts = found.worker, found.parts
         self.tell(root, found)
         over = f"a request is split into at most {self.breadth} parts."
-        return (*found.unserved, *(f"{words(one, 200).rstrip('. ')}: {over}" for one in found.rest))
+        left = [f"{words(one, 200).rstrip('. ')}: {over}" for one in found.rest[:_REST]]
+        more = [f"{len(found.rest) - _REST} more parts: {over}"] if len(found.rest) > _REST else []
+        return (*found.unserved, *left, *more)
 
     async def deepen(self, root: _Node, level: Sequence[_Node]) -> list[_Node]:
         """Judge every part of a level at the same time; back come the parts that were made of them."""
         room = self.lead.most_tasks - sum(1 for _ in root.leaves())
         asked = [one for one in level if _same(one.instruction) not in one.above] if room > 0 else []
-        if (left := self.affordable()) < len(asked):
+        if (left := await self.hand.afford(self.lead.reserve, len(asked))) < len(asked):
             self.hand.note(f"the budget covers judging {left} of {len(asked)} parts: the others are not split further")
             asked = asked[:left]
         found: dict[str, _Judged] = {}
@@ -184,17 +187,7 @@ class _Tree(Struct):
         subject = Splitting(node.instruction, self.lead.cards, self.breadth)
         asked = Question("split", said, schema(names, self.breadth), subject, {"most": str(self.breadth)})
         request = worded(self.lead, asked, secrets.token_hex(8), self.blocks)
-        return await put(self.lead, request, self.hand, self.share(), aloud=aloud)
-
-    def share(self) -> Amount:
-        """What one call is taken to cost: what is held for planning is for all of them."""
-        held, calls = self.lead.reserve, max(1, self.lead.reserve.calls)
-        return NOTHING if held == NOTHING else Amount(held.tokens // calls, held.micros // calls, 1)
-
-    def affordable(self) -> int:
-        """How many more calls what is held for planning covers; without caps nothing is held."""
-        held = self.lead.reserve
-        return self.lead.most_tasks if held == NOTHING else max(0, held.calls - len(self.used))
+        return await put(self.lead, request, self.hand, self.lead.reserve, aloud=aloud)
 
     def read(self, node: _Node, answered: Answered) -> _Judged:
         """How a reply splits a part. One that makes a single part of it, or the same twice, splits nothing."""

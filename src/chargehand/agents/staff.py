@@ -2,12 +2,14 @@
 
 from collections.abc import Coroutine, Mapping
 from typing import Any
+from weakref import WeakSet
 
 import msgspec
 from msgspec import Struct, structs
 
 from chargehand.agents import lead as leading
 from chargehand.agents import planners
+from chargehand.agents.acceptance import NO_CHECKS, Checks
 from chargehand.agents.answering import Writer, answer
 from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
 from chargehand.agents.equip import Equipped, equip, skills, toolset
@@ -17,22 +19,24 @@ from chargehand.agents.history import tokens
 from chargehand.agents.lead import Lead
 from chargehand.agents.loop import Kit, work
 from chargehand.agents.mail import Carrier, Post
-from chargehand.agents.money import check_price
+from chargehand.agents.money import check_price, supervision
+from chargehand.agents.routers.decision import Watch
 from chargehand.agents.shape import find_json
 from chargehand.agents.subteam import Foreman, Subteam, aware, bare
-from chargehand.agents.ways import Way, Whole
+from chargehand.agents.ways import Route, Way, Whole
 from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.model import Model, ModelFailed
 from chargehand.models.subject import Making
-from chargehand.terms.budget import Amount
+from chargehand.terms.budget import Amount, Budget
 from chargehand.terms.failure import Failure
 
 _LONGEST_PERSONA = 2000
 _WHOLE = Whole()
 _NO_TEAMS: Mapping[str, Subteam] = {}
+_NO_MODELS: Mapping[str, Model] = {}
 
 
 class Staff:
@@ -49,6 +53,8 @@ class Staff:
         *,
         way: Way = _WHOLE,
         teams: Mapping[str, Subteam] = _NO_TEAMS,
+        checks: Checks = NO_CHECKS,
+        verifiers: Mapping[str, Model] = _NO_MODELS,
     ) -> None:
         self._workers = workers
         self._lead = lead
@@ -58,6 +64,8 @@ class Staff:
         self._post = post
         self._way = way
         self._teams = teams
+        self._checks = checks
+        self._verifiers = verifiers
 
     def bind(self, carrier: Carrier) -> None:
         """From now on this one carries what workers send each other in its runs."""
@@ -74,19 +82,61 @@ class Staff:
         for team in self._teams.values():
             team.bind(foreman)
 
+    @property
+    def routes(self) -> bool:
+        """Whether it chooses workers by how busy they are."""
+        return isinstance(self._way, Route)
+
+    @property
+    def learns(self) -> bool:
+        """Whether earlier routes shift later ones."""
+        return isinstance(self._way, Route) and self._way.learn
+
+    def watched(self, watch: Watch) -> None:
+        """From now on this one tells how busy everybody is, for its own runs."""
+        if self._lead.watches is None:
+            self._lead.watches = WeakSet()
+        self._lead.watches.add(watch)
+
     def plan(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Proposal]:
+        if self._lead.many:
+            return self._spread(brief, hand)
         return planners.plan(self._way, self._lead, self._read(self._lead.model, brief), hand)
+
+    async def _spread(self, brief: Brief, hand: Hand) -> Proposal:
+        """The plan of somebody who knows of no instances, for those there are."""
+        lead = self._lead
+        found = await planners.plan(self._way, lead, lead.many.brief(self._read(lead.model, brief)), hand)
+        return structs.replace(found, tasks=lead.many.spread(found.tasks))
 
     def _read(self, model: Model, brief: Brief) -> Brief:
         return bare(brief) if model.card.handle == "offline" else brief
 
     def attempt(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
         brief = aware(brief)
+        if brief.worker in self._checks.by_worker or (brief.tasks and brief.tasks[0].accept):
+            return self._inspected(brief, hand)
         team = self._teams.get(brief.worker)
         if team is not None:
             return team.attempt(brief, hand)
         equipped = self._workers.get(brief.worker)
         return self._made(brief, hand) if equipped is None else work(equipped, self._kit, brief, hand)
+
+    def _inspected(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
+        """The same for results that must pass checks."""
+        from chargehand.agents.inspecting import Inspector, Witness, inspected  # noqa: PLC0415 - few teams have checks
+
+        checks, kit, judge = self._checks, self._kit, self._writer
+        inspector = Inspector(
+            checks, self._workers, judge.model, self._verifiers, kit.prompts, kit.purse, judge.reserve
+        )  # fmt: skip
+        seen, names = Witness(hand), checks.of(brief.tasks[0] if brief.tasks else None, brief.worker)
+        team, equipped = self._teams.get(brief.worker), self._workers.get(brief.worker)
+        if team is not None:
+            doing = team.attempt(brief, seen)
+        else:
+            doing = self._made(brief, seen) if equipped is None else work(equipped, kit, brief, seen)
+        return inspected(inspector, doing, names, brief, seen)
 
     async def _made(self, brief: Brief, hand: Hand) -> Done:
         equipped = None
@@ -100,16 +150,20 @@ class Staff:
         return await work(equipped, self._kit, brief, hand)
 
     def refine(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Refined]:
-        return leading.refine(self._lead, brief, hand)
+        return leading.refine(self._lead, self._lead.many.brief(brief) if self._lead.many else brief, hand)
 
     def answer(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
-        brief = self._read(self._writer.model, brief)
+        brief = self._read(self._writer.model, self._lead.many.brief(brief) if self._lead.many else brief)
         return answer(self._writer, inherited(brief) if self._teams else brief, hand)
+
+    def supervision(self, budget: Budget) -> Amount:
+        """What a call of the supervisor is taken to cost, now that it is known what its models do."""
+        return supervision(budget, (self._lead.model, self._writer.model), self._lead.settings)
 
     def check_prices(self, floor: Amount) -> None:
         """Raise Invalid unless it is known what every model costs, or what those who use it are taken to cost."""
         made = [] if self._workshop is None else [self._workshop.model]
-        supervisor = [] if floor.micros else [self._lead.model, self._writer.model]
+        supervisor = [] if floor.micros else [self._lead.model, self._writer.model, *self._verifiers.values()]
         for model in (*supervisor, *made):
             check_price(model)
         for equipped in self._workers.values():

@@ -7,7 +7,7 @@ import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakSet
 
 import msgspec
@@ -21,7 +21,7 @@ from chargehand.core.view import Input
 from chargehand.errors import Invalid, NotJson
 from chargehand.models.find import Finder
 from chargehand.terms.budget import NOTHING, Amount, Budget
-from chargehand.terms.events import RunRequested
+from chargehand.terms.events import Event, RunRequested
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import TaskId, digest
 from chargehand.terms.policy import Policy, Seconds
@@ -59,6 +59,10 @@ class Team(Protocol):
         ...
 
     def request(self, goal: str, now: float, *, seed: int | None = None) -> RunRequested: ...
+
+    async def offered(self, journal: Any, request: RunRequested) -> Sequence[Event]:
+        """What earlier runs of a journal have for this one."""
+        ...
 
     def crew(self, finder: Finder | None = None) -> AbstractAsyncContextManager[Crew]: ...
 
@@ -194,6 +198,11 @@ def aware(brief: Brief) -> Brief:
     return structs.replace(brief, outside=True, inputs=brief.inputs or _material(brief.goal))
 
 
+def plainly_put(goal: str) -> bool:
+    """Whether a team was given nothing but the request."""
+    return goal.endswith(_PUT)
+
+
 def bare(brief: Brief) -> Brief:
     """The brief with only what is asked, without material and form: for who would take every line for a request."""
     if not brief.goal.endswith((_SEEN, _PUT)):
@@ -202,6 +211,11 @@ def bare(brief: Brief) -> Brief:
 
     goal = brief.goal.removesuffix(_SEEN).removesuffix(_PUT)
     return structs.replace(brief, goal=asked(_ENVELOPE.sub("", goal)))
+
+
+def seen_before(*parts: str) -> str:
+    """A goal whose envelopes are given to its workers as inputs, from outside (`aware`)."""
+    return "\n\n".join((*parts, _SEEN))
 
 
 def _material(goal: str) -> tuple[Input, ...]:

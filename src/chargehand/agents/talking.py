@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from chargehand.agents.crew import Hand, Proposal, WorkFailed
 from chargehand.agents.lead import Lead
-from chargehand.agents.money import spent
 from chargehand.agents.next_speaker import ask_who, named
 from chargehand.agents.ways import Broadcast, Dynamic, RoundRobin
 from chargehand.core.owed import Brief
@@ -22,6 +21,7 @@ from chargehand.terms.roster import Match, fits
 from chargehand.terms.value import decode_value
 
 _NEAR = 3  # words beside a token that show where it was taken from
+_BESIDE = 200  # characters: a text may be long, and hold a token often
 _MARKS = "\"'`\u2018\u2019\u201c\u201d\u00ab\u00bb"
 _WORD = re.compile(r"\w+")
 
@@ -74,8 +74,8 @@ async def dynamic(way: Dynamic, lead: Lead, brief: Brief, hand: Hand) -> Proposa
         return _closing(lead)
     if len(talk.names) == 1:  # there is nothing to choose
         return _turn(talk, talk.names[0], lead, brief, hand)
-    reply = await ask_who(talk.open_to, talk.most - talk.turns, lead, brief, hand)
-    used, found = spent(reply, lead.reserve), named(reply.text, talk.names)
+    reply, used = await ask_who(talk.open_to, talk.most - talk.turns, lead, brief, hand)
+    found = named(reply.text, talk.names)
     if found.name == "" and talk.turns:
         hand.note(f"the supervisor ended the talk{found.why}")
         return _closing(lead, used)
@@ -193,9 +193,9 @@ def _quoted(text: str, found: re.Match[str], known: list[_Beside]) -> bool:
     left, right = text[max(0, found.start() - 1) : found.start()], text[found.end() : found.end() + 1]
     if not left or not right or left not in _MARKS or right not in _MARKS:
         return False
-    start, end = text.rfind("\n", 0, found.start()) + 1, text.find("\n", found.end())
-    line = text[start : end if end >= 0 else len(text)]
-    return line.strip(_MARKS + " \t\r") != found[0]  # on a line of its own, marks are an ornament
+    before, after = text[max(0, found.start() - _BESIDE) : found.start()], text[found.end() : found.end() + _BESIDE]
+    beside = before.rpartition("\n")[2] + after.partition("\n")[0]
+    return bool(beside.strip(_MARKS + " \t\r"))  # on a line of its own, marks are an ornament
 
 
 def _words(value: object) -> str:

@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct, field
+
+from chargehand.errors import Invalid
 
 Router: TypeAlias = Literal["auto", "rules", "tags", "words", "meaning", "model", "hybrid"]
 
@@ -16,7 +19,9 @@ class Route(Struct, frozen=True, tag="route"):
     """One task for the worker that fits best, or for the best two (`secondary`).
 
     `rules` are tried first: a word or phrase, and the worker it goes to. Nobody fits, or it is not clear who: the
-    `generalist` gets it; without one the request is refused in words.
+    `generalist` gets it; without one the request is refused in words. With several `samples` who is chosen does it so
+    many times side by side, and a judge picks one. With `learn` what came of earlier routes shifts later ones, within
+    bounds.
     """
 
     router: Router = "auto"
@@ -24,6 +29,8 @@ class Route(Struct, frozen=True, tag="route"):
     secondary: bool = False
     generalist: str = ""
     threshold: float | None = None
+    samples: int = 1
+    learn: bool = True
 
 
 class Loop(Struct, frozen=True, tag="loop"):
@@ -63,3 +70,22 @@ class Recursive(Struct, frozen=True, tag="recursive"):
 
 
 Way: TypeAlias = Whole | Route | Loop | Broadcast | RoundRobin | Dynamic | Recursive
+_WAYS = {one.__struct_config__.tag: one for one in (Whole, Route, Loop, Broadcast, RoundRobin, Dynamic, Recursive)}
+
+
+def check(way: object) -> None:
+    """Raise Invalid for what is no way to lead, or one with settings that mean nothing."""
+    if not isinstance(way, Way):
+        names = {str(tag): one.__name__ for tag, one in _WAYS.items()}
+        said = way.__name__ if isinstance(way, type) else str(way)
+        meant = names.get(said, said if said in names.values() else "Route")
+        there = ", ".join(sorted(names.values()))
+        raise Invalid(f"way is {said[:80]!r}, which is no way to lead; write way={meant}(); there are {there}")
+    kind = type(way)
+    try:
+        msgspec.convert(msgspec.to_builtins(way, enc_hook=dict), kind)  # any mapping will do for rules
+    except (ValueError, TypeError) as error:
+        raise Invalid(f"way={kind.__name__}(...) cannot be: {error}") from error
+    for name in way.__struct_fields__:
+        if isinstance(given := getattr(way, name), int) and given < 0:
+            raise Invalid(f"way={kind.__name__}({name}={given}) cannot be; give a number from 0")

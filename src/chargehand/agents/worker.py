@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 
+from chargehand.agents.contacts import Contacts
 from chargehand.agents.subteam import Team
 from chargehand.memory.blocks import Access, Grant
 from chargehand.models.messages import Settings
@@ -26,6 +27,11 @@ class Worker(Struct, frozen=True):
     how it may use each of them (left out: all, as they are shared). One who `remembers` has its earlier tasks before
     its eyes, across runs. `skills` are what it can do, in a few words each, and `examples` requests that were its:
     a router compares new requests with both. One that is a `team` has that team do its tasks (`Supervisor.as_worker`).
+    `accept` names checks of the team that its results must pass.
+    `contacts` are those it may write to, if it has a tool for messages: names, `tag:NAME`, `*` for everybody.
+    One with `every` does no tasks: it looks back on every so many turns of its team, to keep its memory in order.
+    One that is there several times (`instances`: how many, or the model of each) gets one line in what a planner reads;
+    each task goes to the idlest of them that is in order. `capacity` is that of each.
     """
 
     name: str
@@ -50,3 +56,7 @@ class Worker(Struct, frozen=True):
     skills: Sequence[str] = ()
     examples: Sequence[str] = ()
     team: Team | None = None
+    accept: Sequence[str] = ()
+    contacts: Contacts | Sequence[str] = ()
+    every: int | None = None
+    instances: int | Sequence[str | Model] = 1

@@ -8,9 +8,10 @@ from shutil import which
 
 from msgspec import Struct
 
+from chargehand.agents.levels import inner_gaps
 from chargehand.cli import USUAL_JOURNAL
 from chargehand.cli.console import Console, clean
-from chargehand.core.state import RunState
+from chargehand.core.state import RunState, Status
 
 
 class Advice(Struct, frozen=True):
@@ -44,8 +45,17 @@ def advise(console: Console, state: RunState, advice: Advice) -> None:
         console.line(f"  go on:       {advice.resume(*answer.split())}  (or {others})")
     elif state.ended is None:
         console.line(f"  go on:       {advice.resume()}")
-    elif state.ended.ending != "complete":
-        console.line(f"  once more:   {advice.once_more()}  (finished work is taken over)")
+    elif state.ended.ending != "complete" or inner_gaps(state):
+        more = _wider(state, state.ended.reason) if advice.again[:1] == ("run",) else ""
+        kept = any(one.status is Status.DONE for one in state.tasks.values())
+        console.line(f"  once more:   {advice.once_more()}{more}{'  (finished work is taken over)' if kept else ''}")
+
+
+def _wider(state: RunState, reason: str) -> str:
+    """The option that gives a run more of what it lacked."""
+    if reason == "budget" and state.requested.budget.micros is not None:
+        return " --budget-usd USD"
+    return " --timeout TIME" if reason == "deadline" else ""
 
 
 def _answers(what: str) -> tuple[str, str]:

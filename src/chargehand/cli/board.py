@@ -4,12 +4,15 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from chargehand.agents.instances import meant
+from chargehand.agents.levels import end_of
 from chargehand.cli.console import Tone, clean, short
 from chargehand.cli.measures import Measures
 from chargehand.cli.phrases import dollars
 from chargehand.cli.render import seconds
 from chargehand.cli.words import SUPERVISOR
 from chargehand.core.state import Progress, RunState, Status
+from chargehand.terms.breaker import stand
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.plan import TaskId, needs
 from chargehand.terms.policy import Instant
@@ -95,7 +98,7 @@ def _row(progress: Progress, cost: Amount, said: Mapping[str, str]) -> Row:
     shown, tone = _STATES[progress.status]
     label = f"{short(task.id, 16)} {short(progress.instruction or task.instruction, 60)}"
     tries = str(progress.attempt) if progress.attempt else ""
-    worker = progress.worker or task.worker or "anybody"
+    worker = progress.worker or meant(task) or "anybody"
     note = _note(progress, said.get(task.id, ""))
     return Row(task.id, shown, label, short(worker, 14), tries, *_spent(cost), note, tone)
 
@@ -130,8 +133,8 @@ def _note(progress: Progress, said: str) -> str:
 
 def title(run: str, state: RunState) -> str:
     """The run and what is going on in it."""
-    if state.ended is not None:
-        doing = state.ended.ending
+    if (end := end_of(state)) is not None:
+        doing = end.ending
     elif state.input is not None:
         doing = "a person is asked"
     elif state.answering.open:
@@ -141,6 +144,13 @@ def title(run: str, state: RunState) -> str:
     else:
         doing = "working"
     return f"run {short(run, 40)} · {doing}"
+
+
+def _shut(state: RunState, now: Instant) -> list[str]:
+    """Who is out of order, and for how long."""
+    words = {"open": "{} out of order, {:.0f} s", "half-open": "{} out of order", "probing": "{} is tried again"}
+    stands = [(name.partition(":")[2], stand(one, now), one.until - now) for name, one in state.breakers.items()]
+    return [words[where].format(short(name, 24), left) for name, where, left in stands if where in words]
 
 
 class Foot:
@@ -162,6 +172,7 @@ class Foot:
         spent, cap = state.ledger.micros, state.requested.budget.micros
         if spent or cap is not None:
             parts.append(dollars(spent) + (f" of {dollars(cap)}" if cap is not None else ""))
+        parts += _shut(state, now)
         if state.ended is None:
             parts.append("^C cancel")
         return " · ".join(parts)

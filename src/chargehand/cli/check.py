@@ -2,11 +2,12 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 
 import msgspec
 
 from chargehand.cli.console import Console, clean, clean_json, short
-from chargehand.config.describe import Description, describe
+from chargehand.config.describe import Description, WorkerLine, describe
 from chargehand.config.schema import json_schema
 
 
@@ -61,9 +62,20 @@ def _sum_up(console: Console, told: Description, *, stopped: bool) -> None:
             blocks, archives = len(told.memory.blocks), len(told.memory.archives)
             many += f"; memory: {_counted(blocks, 'block')}, {_counted(archives, 'archive')}"
         console.line(clean(f"team {told.name}: {many}; models: {models}"))
+        _tell_teams(console, told.workers)
     errors, warnings = len(told.errors), len(told.findings) - len(told.errors)
     verdict = f"{_counted(errors, 'error')}, {_counted(warnings, 'warning')}" if told.findings else "all is well"
     console.line(clean(f"{told.file}: {verdict}"), "bad" if stopped else "good")
+
+
+def _tell_teams(console: Console, workers: Sequence[WorkerLine], indent: str = "  ") -> None:
+    """Which workers are teams, and who is in them."""
+    for one in workers:
+        if one.team:
+            names = ", ".join(each.name for each in one.inside)
+            many = _counted(len(one.inside), "worker")
+            console.line(clean(f"{indent}{one.name} is a team of {many} in {one.team}: {names}"))
+            _tell_teams(console, one.inside, f"{indent}  ")
 
 
 def _counted(count: int, noun: str) -> str:

@@ -12,7 +12,7 @@ from chargehand.cli.table import ago, now, table
 from chargehand.errors import StoreError
 from chargehand.runtime.health import MOST_RUNS, State, WorkerHealth, health
 from chargehand.stores.reader import read_run, read_runs
-from chargehand.terms.events import Entry
+from chargehand.terms.events import Entry, RunEnded, RunRequested
 
 _MOST_ENTRIES = 200_000
 _HEADS = ("what", "name", "state", "calls", "failed", "median", "p95", "now", "last", "failures")
@@ -73,7 +73,8 @@ def _of_team(team: Path, found: tuple[WorkerHealth, ...]) -> tuple[WorkerHealth,
     """Those of one team, also who was never called."""
     from chargehand.config.load import load_team  # noqa: PLC0415 - only who names a team needs one
 
-    agents = load_team(team).roster.agents
+    loaded = load_team(team)
+    agents = [*loaded.roster.agents, *(agent for agent, _ in loaded.aside)]
     named = {("worker", one.name) for one in agents} | {("model", one.model) for one in agents if one.model}
     named |= {("tool", tool) for one in agents for tool in one.tools}
     known = [one for one in found if (one.what, one.name) in named]
@@ -111,11 +112,22 @@ def _seconds(found: float | None) -> str:
     return f"{found * 1000:.0f} ms" if found < 1 else f"{found:.1f} s"
 
 
+def _unrested(read: _Read) -> list[tuple[str, str]]:
+    """Runs of background workers that failed, and why."""
+    found: list[tuple[str, str]] = []
+    for run, entries in read.runs:
+        first, last = entries[0].event, entries[-1].event
+        if isinstance(first, RunRequested) and first.turns and isinstance(last, RunEnded) and last.ending == "failed":
+            found.append((run, last.gaps[0].message if last.gaps else last.reason))
+    return found
+
+
 def _remarks(read: _Read) -> list[str]:
     count = len(read.runs)
     said = [
         f"from {count} run{'' if count == 1 else 's'}" + (f"; {read.more} older ones were not read" * bool(read.more))
     ]
+    said += [f"background run {clean(run)} did not get through: {clean(why)}" for run, why in _unrested(read)][:5]
     if read.damaged:
         said.append(f"damaged, not read: {', '.join(map(clean, read.damaged[:5]))}; restore the journal from a backup")
     return said

@@ -3,6 +3,7 @@
 from argparse import Namespace
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 
 from msgspec import Struct
 
@@ -14,7 +15,7 @@ from chargehand.errors import Refused
 class Hired(Struct, frozen=True):
     """`words` name the crew on a command line, `again` begins a command that does it once more.
 
-    `notice` is what people must know about its models.
+    `notice` is what people must know about its models; `leave` is told with which code it ended.
     """
 
     crew: Callable[[], AbstractAsyncContextManager[Crew]]
@@ -22,6 +23,7 @@ class Hired(Struct, frozen=True):
     again: tuple[str, ...]
     team: str = ""
     notice: str = ""
+    leave: Callable[[int], None] = lambda _: None
 
 
 def hire(options: Namespace, run: str, state: Callable[[], RunState]) -> Hired:
@@ -32,12 +34,12 @@ def hire(options: Namespace, run: str, state: Callable[[], RunState]) -> Hired:
 
         file: str = options.script
         return Hired(scripted(read_story(file)), ("--script", file), ("play", file))
-    from chargehand.cli.run import team_of, team_words  # noqa: PLC0415 - it brings all of a team
+    from chargehand.cli.run import leave, team_of, team_words  # noqa: PLC0415 - it brings all of a team
 
     team, words = team_of(options), team_words(options)
-    known = team.roster.names()
+    known = {*team.roster.names(), *(agent.name for agent, _ in team.aside)}
     strangers = [agent.name for agent in state().requested.roster.agents if agent.name not in known]
     if strangers:
         said = f"run {run!r} counts on {', '.join(strangers[:5])}, and team {team.name} has nobody of that name"
         raise Refused(f"{said}; name the team it began with (--team), or its script (--script)")
-    return Hired(team.crew, words, ("run", *words), team.name, team.notice)
+    return Hired(team.crew, words, ("run", *words), team.name, team.notice, partial(leave, team, options))

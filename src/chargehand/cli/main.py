@@ -14,9 +14,11 @@ from chargehand.cli.console import clean
 from chargehand.cli.verbs import WORDS, options_of
 
 _EXITS = """\
-exit codes: 0 complete   1 failed, or the journal cannot be used   2 usage or invalid input   3 partial: there are gaps
+exit codes: 0 complete   1 failed, or the journal cannot be used
+            2 usage or invalid input   3 partial: there are gaps
             4 a person is asked   5 budget or deadline ended it   130 cancelled
-Data goes to standard output, progress to standard error. NO_COLOR turns colours off.
+Data goes to standard output, progress to standard error.
+NO_COLOR turns colours off.
 """
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import structs
 
+from chargehand.agents.instances import meant
 from chargehand.agents.letters import PERSON, Letter, Replies, WorkerReply, addressed
 from chargehand.cli.advice import Advice, warn
 from chargehand.cli.carry import carry
@@ -85,7 +86,7 @@ class _Audience:
         plan = request.plan
         assert plan is not None, "a message is a plan"
         self._run = run
-        self._who = {task.id: task.worker for task in plan.tasks}
+        self._who = {task.id: meant(task) for task in plan.tasks}
         self._data = data
         self._notice = notice
         self._json = json

@@ -2,9 +2,15 @@
 
 from argparse import SUPPRESS, ArgumentParser
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from chargehand.cli import USUAL_JOURNAL, USUAL_MEMORY
 from chargehand.cli.request import duration, usd
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage] - what add_subparsers returns
+
+_RUN = "the run, as  chargehand runs  names it"
 
 
 def add_run(parser: ArgumentParser) -> None:
@@ -19,6 +25,7 @@ def add_run(parser: ArgumentParser) -> None:
     )
     _reuse(parser)
     parser.add_argument("--save", metavar="DIR", help="write charts, tables and the answer into this folder")
+    _background(parser)
     words = "say how much was gained by doing things side by side"
     parser.add_argument("--compare-sequential", dest="compare", action="store_true", help=words)
     _carrying(parser)
@@ -43,26 +50,30 @@ def add_runs(parser: ArgumentParser) -> None:
     _journal(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document")
     what = parser.add_subparsers(dest="what", metavar="list|show|export|diff")
-    listed = what.add_parser("list", help="every run, the latest first")
+    listed = _part(what, "list", "every run, the latest first")
     listed.add_argument("--json", action="store_true", default=SUPPRESS, help="one JSON document")
-    show = what.add_parser("show", help="what happened in a run")
-    show.add_argument("name", metavar="RUN")
+    show = _part(what, "show", "what happened in a run, and why")
+    show.add_argument("name", metavar="RUN", help=_RUN)
     show.add_argument("--jsonl", action="store_true", help="the entries as JSON lines, and nothing else")
-    export = what.add_parser("export", help="every step of a run: prompts, calls, results, retries, costs")
-    export.add_argument("name", metavar="RUN")
+    export = _part(what, "export", "every step of a run: prompts, calls, results, retries, costs")
+    export.add_argument("name", metavar="RUN", help=_RUN)
     export.add_argument("--report", action="store_true", help="as a Markdown page to read, not as JSON")
     export.add_argument("-o", "--output", metavar="FILE", help="write it there")
-    diff = what.add_parser("diff", help="what is different between two runs")
-    diff.add_argument("name", metavar="RUN")
-    diff.add_argument("other", metavar="OTHER")
+    diff = _part(what, "diff", "what is different between two runs")
+    diff.add_argument("name", metavar="RUN", help=_RUN)
+    diff.add_argument("other", metavar="OTHER", help="another one")
     diff.add_argument("--json", action="store_true", default=SUPPRESS, help="one JSON document")
     for one in (listed, show, export, diff):
         _journal(one, nested=True)
         _plain(one)
 
 
+def _part(of: "_SubParsersAction[ArgumentParser]", name: str, words: str) -> ArgumentParser:
+    return of.add_parser(name, help=words, description=f"{words[:1].upper()}{words[1:]}.")
+
+
 def add_watch(parser: ArgumentParser) -> None:
-    parser.add_argument("name", metavar="RUN")
+    parser.add_argument("name", metavar="RUN", help=_RUN)
     parser.add_argument("--from-seq", metavar="N", type=int, default=0, help="tell what happened from entry N on")
     parser.add_argument("--jsonl", action="store_true", help="the entries as JSON lines on standard output")
     _journal(parser)
@@ -70,7 +81,7 @@ def add_watch(parser: ArgumentParser) -> None:
 
 
 def add_resume(parser: ArgumentParser) -> None:
-    parser.add_argument("name", metavar="RUN")
+    parser.add_argument("name", metavar="RUN", help=_RUN)
     _team(parser)
     parser.add_argument("--script", metavar="FILE", help="the script of a run that was played")
     answer = parser.add_mutually_exclusive_group()
@@ -82,12 +93,13 @@ def add_resume(parser: ArgumentParser) -> None:
         "--effect", choices=("done", "again", "fail"), help="what became of an effect nobody is sure of"
     )
     parser.add_argument("--result", metavar="JSON", default="null", help="with --effect done: what the task returns")
+    _background(parser)
     _carrying(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
 
 
 def add_replay(parser: ArgumentParser) -> None:
-    parser.add_argument("name", metavar="RUN")
+    parser.add_argument("name", metavar="RUN", help=_RUN)
     parser.add_argument("--speed", metavar="X", type=float, help="so many times as fast (0: at once; default 4)")
     parser.add_argument(
         "--from", dest="source", metavar="TASK", help="a new run that does this task again, and what needs it"
@@ -148,6 +160,11 @@ def _team(parser: ArgumentParser) -> None:
 def _reuse(parser: ArgumentParser) -> None:
     words = "take over every result of this run whose task and inputs are unchanged"
     parser.add_argument("--reuse", metavar="RUN", help=words)
+
+
+def _background(parser: ArgumentParser) -> None:
+    words = "leave what background workers have to do for the next time"
+    parser.add_argument("--no-background", action="store_true", help=words)
 
 
 def _carrying(parser: ArgumentParser) -> None:

@@ -5,6 +5,7 @@ from typing import cast
 import msgspec
 from msgspec import Raw
 
+from chargehand.agents.levels import InnerGap
 from chargehand.cli.console import clean, short
 from chargehand.models.exhibits import Chart, Exhibit, Figure, Passages, Table
 from chargehand.runtime.traced import calls_in
@@ -73,6 +74,10 @@ def _exhibit(found: object) -> str:
 
 def gap(found: ev.Gap) -> str:
     """One thing an answer does without."""
+    if isinstance(found, InnerGap):
+        where = " ".join(filter(None, (clean(found.inner), f"in {clean(found.run)}")))
+        said = f"{found.status} ({found.reason}: {clean(found.message)})"
+        return f"{clean(found.task)} without a part of {clean(found.worker)}: {where} {said}"
     if not found.task:
         return f"{found.status}: {clean(found.message)}"
     return f"{clean(found.task)} {found.status} ({found.reason}: {clean(found.message)})"

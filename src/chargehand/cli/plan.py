@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from chargehand.agents.instances import of_roster
 from chargehand.cli.console import Console, clean, clean_json
 from chargehand.cli.phrases import counted, money
 from chargehand.cli.render import finding, heading, mermaid, outlook, tree
@@ -107,7 +108,7 @@ def _of_team(options: Namespace) -> tuple[Draft, str, str]:
 
 def _of_file(options: Namespace) -> Draft:
     found, roster, policy = _planned(options)
-    linted = lint(found.tasks, roster, policy.limits)
+    linted = lint(of_roster(roster).spread(found.tasks), roster, policy.limits)
     repaired = Plan(linted.tasks, found.combine, found.goal)
     seen = None if linted.errors and not options.json else forecast(repaired, roster, policy)
     return Draft(repaired, linted.findings, seen)

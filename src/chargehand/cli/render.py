@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
+from chargehand.agents.instances import meant
 from chargehand.cli.console import clean, short
 from chargehand.cli.phrases import counted, dollars
 from chargehand.terms.budget import Amount
@@ -62,8 +63,8 @@ def _row(indent: str, task: Task) -> _Row:
 
 
 def _for_whom(task: Task) -> str:
-    if task.worker or task.match is None:
-        return task.worker or "anybody"
+    if meant(task) or task.match is None:
+        return meant(task) or "anybody"
     tags = [*task.match.all, *(["/".join(task.match.some)] if task.match.some else [])]
     return f"#{' #'.join(tags)}"
 

@@ -10,6 +10,7 @@ from typing import cast
 
 import msgspec
 
+from chargehand.cli.below import below
 from chargehand.cli.console import clean, clean_lines
 from chargehand.cli.memory_words import QUIET, step_came_to
 from chargehand.cli.phrases import counted, dollars, gap, money
@@ -21,13 +22,13 @@ _MOST = 1500  # characters of a prompt or a result
 _BAR = 40
 
 
-def report(found: Trace) -> str:
-    """The page."""
+def report(found: Trace, *, inside: bool = False) -> str:
+    """The page; that of a run `inside` another goes into its page."""
     lines = [*_head(found), *_plan(found), *_timeline(found)]
     for task in found.tasks:
         lines += _task(task)
     lines += _supervision(found)
-    return "\n".join([*lines, *_end(found)])
+    return "\n".join([*lines, *_end(found, fenced=inside)])
 
 
 def _text(words: str) -> str:
@@ -162,6 +163,8 @@ def _attempt(attempt: AttemptTrace, before: str) -> Iterator[str]:
         yield from _prompt(prompt)
     for step in attempt.steps:
         yield from _step(step)
+    for inner in attempt.runs:
+        yield from below(report(inner, inside=True))
     if attempt.failure is not None:
         yield f"Failed: {attempt.failure.kind}: {_text(attempt.failure.message)}"
         yield ""
@@ -240,11 +243,15 @@ def _duty(duty: DutyTrace) -> Iterator[str]:
     yield ""
 
 
-def _end(found: Trace) -> Iterator[str]:
+def _end(found: Trace, *, fenced: bool) -> Iterator[str]:
     if found.notes:
         yield from ["## Notes", "", *(f"- {_text(note)}" for note in found.notes), ""]
     yield from ["## Answer", ""]
-    yield from ["There is none."] if found.answer is None else _prose(found.answer)
+    if found.answer is None:
+        yield "There is none."
+    else:  # inside a page prose could open a fence that nobody closes
+        yield from _json(found.answer) if fenced else _prose(found.answer)
+    yield from [""] if fenced else []
 
 
 def _prose(answer: object) -> list[str]:

@@ -33,7 +33,9 @@ def resume(options: Namespace) -> int:
     hired = hire(options, run, lambda: replay(read_run(journal, run)))
     advice = Advice(run, journal, hired.words, (*hired.again, "--reuse", run))
     stage = Stage(options, advice, hired.team, hired.notice)
-    return stage.carry(_going_on(stage, run, reply, "play FILE" if options.script else "run"), hired.crew)
+    code = stage.carry(_going_on(stage, run, reply, "play FILE" if options.script else "run"), hired.crew)
+    hired.leave(code)
+    return code
 
 
 def _going_on(stage: Stage, run: str, reply: _Reply | None, again: str) -> Act:

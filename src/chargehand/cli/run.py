@@ -25,6 +25,8 @@ from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
 from chargehand.terms.plan import Plan
 
+_ANSWERED = (0, 3, 5)  # exit codes of runs that may have an answer
+
 
 def run(options: Namespace) -> int:
     """A new run of a team. All of the input is checked before the journal is touched."""
@@ -48,7 +50,17 @@ def run(options: Namespace) -> int:
         also = await team.offered(journal, request)
         return await driver.start(name, request, also=also, wait_for_input=stage.asks)
 
-    return stage.carry(act, team.crew)
+    code = stage.carry(act, team.crew)
+    leave(team, options, code)
+    return code
+
+
+def leave(team: Supervisor, options: Namespace, code: int) -> None:
+    """After a run that came to an answer: what background workers have to do is done now."""
+    if team.aside and not options.no_background and code in _ANSWERED:
+        from chargehand.cli.rest import look_back  # noqa: PLC0415 - few teams have somebody in the background
+
+        look_back(team, Path(options.journal), options.durability, quiet=options.quiet)
 
 
 def _asked(options: Namespace, team: Supervisor, plan: Plan | None) -> tuple[str, Plan | None]:
@@ -61,6 +73,8 @@ def _asked(options: Namespace, team: Supervisor, plan: Plan | None) -> tuple[str
     if goal is None and options.reuse:  # the same again: what was asked, and how it was to be done
         earlier = replay(read_run(options.journal, options.reuse))
         return earlier.requested.goal, plan or (planned(earlier) if earlier.tasks else None)
+    if goal is None and plan is not None and plan.goal:
+        return plan.goal, plan
     if goal is None:
         raise Invalid(nothing_asked(team))
     return goal, plan

@@ -9,10 +9,15 @@ from pathlib import Path
 
 import msgspec
 
+from chargehand.agents.levels import end_of
 from chargehand.cli.console import Console, Tone, clean, clean_json
+from chargehand.cli.levels import show_levels
 from chargehand.cli.tale import Tale
+from chargehand.core.fold import replay
 from chargehand.errors import Invalid
+from chargehand.runtime.nested_trace import nested_trace
 from chargehand.runtime.trace import trace
+from chargehand.runtime.traced import Trace
 from chargehand.stores.reader import Found, read_run, read_runs
 from chargehand.terms.events import Entry
 
@@ -28,7 +33,7 @@ def runs(options: Namespace) -> int:
 
 def _list(options: Namespace) -> int:
     """Every run of a journal, the latest first."""
-    found = read_runs(options.journal)
+    found = _all_levels(options.journal, read_runs(options.journal))
     console = Console(sys.stdout)
     if options.json:
         console.line(clean_json(msgspec.json.encode([_facts(one) for one in found]).decode()))
@@ -44,6 +49,19 @@ def _list(options: Namespace) -> int:
         shown = f"{clean(one.row.run):{wide}}  {begun}  {took:8.1f} s  {one.row.seq:6} entries  "
         console.line(shown + console.paint(text, tone))
     return 0
+
+
+def _all_levels(journal: Path, found: list[Found]) -> list[Found]:
+    """The same runs; one that has others inside is partial if something is missing there."""
+    names = {one.row.run for one in found}
+    above = {name[:at] for name in names for at, sign in enumerate(name) if sign == "/"} & names
+    return [_all_counted(journal, one) if one.row.run in above else one for one in found]
+
+
+def _all_counted(journal: Path, found: Found) -> Found:
+    if found.ended is None or found.ended.ending != "complete":
+        return found
+    return msgspec.structs.replace(found, ended=end_of(replay(read_run(journal, found.row.run))))
 
 
 def standing(found: Found) -> tuple[str, Tone]:
@@ -76,10 +94,21 @@ def _show(options: Namespace) -> int:
     tale = Tale(console, console, jsonl=False)
     tale.hear(options.name, entries)
     tale.close()
+    _assessed(console, entries)
+    show_levels(console, _traced(options, options.name))
     _audit(console, options.name, entries)
     if tale.state.ended is None:
         console.line(f"go on, if nobody drives it: chargehand resume {clean(shlex.quote(options.name))}")
     return 0
+
+
+def _assessed(console: Console, entries: Sequence[Entry]) -> None:
+    """How far the answer can be relied on, where there is more to say than that all was done."""
+    from chargehand.runtime.assessed import assess  # noqa: PLC0415 - only this needs it
+
+    found = assess(entries)
+    for line in found.lines() if found.worth_saying else ():
+        console.line(clean(line))
 
 
 def _audit(console: Console, name: str, entries: Sequence[Entry]) -> None:
@@ -96,9 +125,15 @@ def _audit(console: Console, name: str, entries: Sequence[Entry]) -> None:
 # --- export
 
 
+def _traced(options: Namespace, run: str) -> Trace:
+    """The trace of a run, with those of the runs inside it."""
+    known = [one.row.run for one in read_runs(options.journal)]
+    return nested_trace(run, known, lambda name: read_run(options.journal, name))
+
+
 def _export(options: Namespace) -> int:
     """Every step of a run as JSON, or as a page to read."""
-    found = trace(options.name, read_run(options.journal, options.name))
+    found = _traced(options, options.name)
     if options.report:
         from chargehand.cli.report import report  # noqa: PLC0415 - only a report needs it
 

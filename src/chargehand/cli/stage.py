@@ -11,6 +11,7 @@ from typing import TextIO
 
 import msgspec
 
+from chargehand.agents.answering import MISSING
 from chargehand.agents.crew import Crew
 from chargehand.cli.advice import Advice, advise, warn
 from chargehand.cli.asking import Asker, may_ask
@@ -24,6 +25,7 @@ from chargehand.cli.seats import Seats
 from chargehand.cli.tale import ending
 from chargehand.cli.verbs import exit_code
 from chargehand.errors import Invalid
+from chargehand.runtime.assessed import assess
 from chargehand.runtime.driver import outcome
 from chargehand.runtime.plain_answer import plain_answer
 from chargehand.runtime.trace import trace
@@ -104,10 +106,16 @@ class Stage:
         found, words = trace(self._advice.run, entries), plain_answer(entries)
         if words:  # no answer was written: what there is takes its place
             apart = found.ending == "failed" or self._given.get("json") or self._given.get("jsonl")
-            (self.console if apart else self._seats.data).markdown(clean_lines(words))
+            # of a run that failed, what is missing was told above
+            said = [one for one in words.split("\n\n") if found.ending != "failed" or not one.startswith(MISSING)]
+            if said:
+                (self.console if apart else self._seats.data).markdown(clean_lines("\n\n".join(said)))
         saved = self._saved(found)
         for path in saved:
             self.console.line(f"saved: {clean(str(path))}")
+        assessed = assess(entries) if found.ending and found.ending != "cancelled" else None
+        if assessed is not None and assessed.worth_saying:
+            self.console.line(f"checked: {clean(assessed.line)}")
         loud = Console(sys.stderr)
         if self._given.get("quiet") and found.ending != "complete":  # what is wrong is said all the same
             for one in found.gaps:
@@ -122,6 +130,7 @@ class Stage:
             team, notice = self._about
             told = document(found, self.tale.state, team=team, notice=notice, saved=saved)
             told["answer"] = words or told["answer"]
+            told |= assessed.document() if assessed is not None else {}
             asked = self.tale.state.input if self.tale.state.ended is None else None
             more: dict[str, object] = {"resume": self._advice.resume()} if self.tale.state.ended is None else {}
             more |= {"question": asked} if asked is not None else {}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from chargehand.agents.levels import end_of
 from chargehand.cli.console import Console, clean, clean_json, clean_lines, short
 from chargehand.cli.measures import Measures
 from chargehand.cli.memory_words import QUIET
@@ -22,6 +23,8 @@ from chargehand.terms import events as ev
 from chargehand.terms.forecast import forecast
 from chargehand.terms.plan import Plan
 from chargehand.terms.value import decode_value
+
+_ROOM = 2000  # characters of a goal: that of a background run holds whole turns, and the journal has all of it
 
 
 class Tale:
@@ -57,7 +60,7 @@ class Tale:
         """Tell what was written."""
         if self._resumes:
             self._resumes = False
-            goal = clean(self.state.requested.goal)
+            goal = short(self.state.requested.goal, _ROOM)
             self._console.line(f"going on with {clean(run)} after {self.state.seq} entries: {goal}", "bold")
         for entry in entries:
             if self._jsonl:
@@ -74,7 +77,7 @@ class Tale:
         before, event = self._state, entry.event
         if isinstance(event, ev.RunRequested):
             self._take_in(entry)
-            self._console.line(f"goal: {clean(event.goal)}", "bold")
+            self._console.line(f"goal: {short(event.goal, _ROOM)}", "bold")
             if event.plan is not None:
                 self._show_plan(event.plan)
             return
@@ -86,7 +89,7 @@ class Tale:
             self._show_plan(Plan(event.tasks, self.state.combine))
 
     def _tell_event(self, before: RunState, entry: ev.Entry) -> None:
-        words = said(before, entry)
+        words = said(before, entry, whole=self._models)
         task = f"{short(words.task, 20):{self._wide}}"
         who = f"{short(words.who, 12):{min(12, max(map(len, (*before.agents, SUPERVISOR))))}}"
         when = self._console.paint(f"{entry.at - self.measures.began:8.2f} s", "dim")
@@ -124,7 +127,8 @@ class Tale:
                 console.line(line)
             console.line()
         self._answer()
-        missing = state.ended.gaps if state.ended is not None else gaps(state)
+        end = end_of(state)
+        missing = end.gaps if end is not None else gaps(state)
         if state.ended is not None:
             console.line(f"gaps: {len(missing) or 'none'}")
             for one in missing:
@@ -177,9 +181,9 @@ _ASKED = {"plan": "to approve the plan", "tool": "to approve a call", "effect": 
 
 def ending(state: RunState) -> str:
     """How a run ended, or why it has not."""
-    if state.ended is not None:
-        reason = state.ended.reason
-        return state.ended.ending if reason in ("done", state.ended.ending) else f"{state.ended.ending} ({reason})"
+    end = end_of(state)
+    if end is not None:
+        return end.ending if end.reason in ("done", end.ending) else f"{end.ending} ({end.reason})"
     if state.input is not None:
         return f"not yet: a person is asked {_ASKED[state.input.what]}"
     return "not yet"

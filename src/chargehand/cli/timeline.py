@@ -34,7 +34,7 @@ class Timeline:
         match entry.event:
             case ev.AttemptStarted(task=task):
                 self._begin(task, "work", at)
-            case ev.SupervisionStarted(duty=duty, task=task):
+            case ev.SupervisionStarted(duty=duty, task=task) if (task or f"({duty})") not in self._open:
                 self._begin(task or f"({duty})", "refine" if duty == "refine" else "work", at)
             case ev.RetryScheduled(task=task, after=after) if after > at:
                 self._begin(task, "wait", at)

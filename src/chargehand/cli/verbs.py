@@ -10,13 +10,15 @@ _CODES = {"complete": 0, "partial": 3, "failed": 1, "cancelled": 130, "needs_inp
 
 WORDS = {
     "run": "plan a request, carry it out and answer it",
-    "plan": "plan a request, or check a plan, and say what it will take; nothing is carried out",
+    "plan": "plan a request, or check a plan, and say what it will take; nothing is done",
     "runs": "the runs of a journal: list, show, export, diff",
     "watch": "look on while another process drives a run",
     "resume": "go on with a run after a crash or a question",
     "replay": "tell a run again, or do it again from one task on",
     "play": "play a script: a plan and what everybody does, without any model",
     "message": "ask workers directly, by tag or by name, and show what each replies",
+    "feedback": "say how a routed run went, so that the team learns from it",
+    "lessons": "what a team learnt from its routes, and what goes elsewhere because of it",
     "memory": "what a team remembers: blocks, archives, conversations",
     "init": "make a team of your own to start from",
     "check": "check a team file",
@@ -28,7 +30,15 @@ WORDS = {
 
 _ELSEWHERE = {"fault-server": "models"}  # these live in the module of another verb
 _OPTIONS = {"memory": "memory_options"}  # what these take is said in a module of its own
-_APART = ("init", "check", "doctor", "models", "fault-server")  # these say themselves what they take
+_APART = (
+    "feedback",
+    "lessons",
+    "init",
+    "check",
+    "doctor",
+    "models",
+    "fault-server",
+)  # they say what they take
 
 
 def function_of(verb: str) -> Callable[[Namespace], int]:

@@ -4,6 +4,7 @@ import shlex
 import time
 from argparse import Namespace
 
+from chargehand.agents.levels import end_of
 from chargehand.cli.console import clean
 from chargehand.cli.seats import Seats
 from chargehand.cli.verbs import exit_code
@@ -48,7 +49,7 @@ def _row(options: Namespace, run: str) -> Found:
 def _closed(seats: Seats, run: str) -> int:
     state = seats.tale.state
     seats.close()
-    if state.ended is not None:
-        return exit_code(state.ended.ending, state.ended.reason)
+    if (end := end_of(state)) is not None:
+        return exit_code(end.ending, end.reason)
     seats.console.line(f"nobody drives it; go on: chargehand resume {clean(shlex.quote(run))}", "warn")
     return 4 if state.input is not None else 1

@@ -3,12 +3,17 @@
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, structs
 
+from chargehand.agents.levels import inner_gaps
+from chargehand.agents.verifying import STEP as CHECK
+from chargehand.agents.verifying import Verdict
 from chargehand.cli.console import Tone, clean, short
 from chargehand.cli.memory_words import QUIET, step_begun, step_came_to
 from chargehand.cli.phrases import ROOM, counted, failure, value
 from chargehand.core.state import RunState
+from chargehand.runtime.breaker_notes import MARK
 from chargehand.terms import events as ev
 from chargehand.terms.plan import TaskId
 from chargehand.terms.policy import Instant
@@ -26,9 +31,12 @@ class Said(Struct, frozen=True):
     tone: Tone = "plain"
 
 
-def said(state: RunState, entry: ev.Entry) -> Said:
-    """An entry in words, given what was so before it."""
-    return WORDS[type(entry.event)](state, entry.event, entry.at)
+def said(state: RunState, entry: ev.Entry, *, whole: bool = False) -> Said:
+    """An entry in words, given what was so before it. `whole`: notes are not shortened, so that they say why."""
+    words = WORDS[type(entry.event)](state, entry.event, entry.at)
+    if whole and isinstance(entry.event, ev.Noted) and not entry.event.text.startswith(MARK):
+        return structs.replace(words, text=f"note: {short(entry.event.text, 20 * ROOM)}")
+    return words
 
 
 def _by(state: RunState, task: TaskId, text: str, tone: Tone = "plain") -> Said:
@@ -67,9 +75,10 @@ def _time_ran_out(_state: RunState, _event: ev.TimeRanOut, _at: Instant) -> Said
     return Said("the time ran out: no more tasks, what is left of it belongs to the answer", tone="warn")
 
 
-def _ended(_state: RunState, event: ev.RunEnded, _at: Instant) -> Said:
+def _ended(state: RunState, event: ev.RunEnded, _at: Instant) -> Said:
     tones: dict[str, Tone] = {"complete": "good", "failed": "bad"}
-    return Said(f"ended: {event.ending}", tone=tones.get(event.ending, "warn"))
+    ending = "partial" if event.ending == "complete" and inner_gaps(state) else event.ending
+    return Said(f"ended: {ending}", tone=tones.get(ending, "warn"))
 
 
 def _prompt_sent(state: RunState, event: ev.PromptSent, _at: Instant) -> Said:
@@ -79,13 +88,18 @@ def _prompt_sent(state: RunState, event: ev.PromptSent, _at: Instant) -> Said:
 
 
 def _noted(state: RunState, event: ev.Noted, _at: Instant) -> Said:
+    if event.text.startswith(MARK):  # who is out of order is worth more than a glance
+        tone: Tone = "good" if event.text.startswith(f"{MARK}closed") else "warn"
+        return _by(state, event.task, short(event.text, 4 * ROOM), tone)
     return _by(state, event.task, f"note: {short(event.text, ROOM)}", "dim")
 
 
 # --- the supervisor and the person
 
 
-def _supervision_started(_state: RunState, event: ev.SupervisionStarted, _at: Instant) -> Said:
+def _supervision_started(state: RunState, event: ev.SupervisionStarted, _at: Instant) -> Said:
+    if {"plan": state.planning.open, "answer": state.answering.open}.get(event.duty):
+        return Said("holds money for more calls", who=SUPERVISOR, tone="dim")
     doing = {"plan": "plans", "refine": "rewrites the task", "answer": "writes the answer"}[event.duty]
     why = {"more": "plans what comes next", "rejected": "plans again: the plan was rejected", "replan": "plans anew"}
     return Said(why.get(event.why, doing) if event.duty == "plan" else doing, clean(event.task), SUPERVISOR)
@@ -139,6 +153,8 @@ def _started(state: RunState, event: ev.AttemptStarted, _at: Instant) -> Said:
 
 def _step_started(state: RunState, event: ev.StepStarted, _at: Instant) -> Said:
     said = "asks the model" if event.name == "model" else f"calls {clean(event.name)} ({event.effect})"
+    if event.name.startswith(CHECK):
+        said = f"is checked: {clean(event.name.removeprefix(CHECK))}"
     of_memory = step_begun(event.name, event.step, state.tasks.get(event.task))
     return _by(state, event.task, of_memory or said, "dim")
 
@@ -146,8 +162,25 @@ def _step_started(state: RunState, event: ev.StepStarted, _at: Instant) -> Said:
 def _step_finished(state: RunState, event: ev.StepFinished, _at: Instant) -> Said:
     steps = state.tasks[event.task].steps or {}
     name = steps[event.step].name if event.step in steps else ""
+    if name.startswith(CHECK) and (verdict := _verdict(event)) is not None:
+        return _checked(state, event.task, clean(name.removeprefix(CHECK)), verdict)
     of_memory = step_came_to(name, decode_value(event.result)) if name in QUIET else ""
     return _by(state, event.task, of_memory or f"step {event.step} returned {value(event.result)}", "dim")
+
+
+def _verdict(event: ev.StepFinished) -> Verdict | None:
+    try:
+        return msgspec.convert(decode_value(event.result), Verdict)
+    except msgspec.ValidationError:  # a step of somebody else, by chance of such a name
+        return None
+
+
+def _checked(state: RunState, task: TaskId, name: str, found: Verdict) -> Said:
+    if found.unsaid:
+        return _by(state, task, f"{name} does not say: {short(found.unsaid, ROOM)}", "warn")
+    if found.accepted:
+        return _by(state, task, f"{name} accepts it", "dim")
+    return _by(state, task, f"{name} does not accept it: {short('; '.join(found.problems), ROOM)}", "warn")
 
 
 def _succeeded(state: RunState, event: ev.AttemptSucceeded, _at: Instant) -> Said:

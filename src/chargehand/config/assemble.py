@@ -4,12 +4,14 @@ import re
 from collections.abc import Sequence
 from pathlib import Path as File
 
+from chargehand.agents.background import check as check_background
 from chargehand.agents.factory import Factory
 from chargehand.agents.worker import Worker
 from chargehand.config import folder
 from chargehand.config.findings import Path, near
+from chargehand.config.instances import check_instances, instances_of
 from chargehand.config.memory import add_memory, archives_of
-from chargehand.config.memory_tools import ALIASES, MEMORY_TOOLS, NAMEABLE, given_tools, named_tools
+from chargehand.config.memory_tools import ALIASES, MEMORY_TOOLS, NAMEABLE, contacts_of, given_tools, named_tools
 from chargehand.config.parts import Own, Parts
 from chargehand.config.rules import make_rule
 from chargehand.config.shapes import PLAIN_SOURCES, EstimateShape, TeamShape, WorkerShape
@@ -36,7 +38,12 @@ def assemble(
 
     `memory` is the store of a team that names none, `elsewhere` one that is used whatever the file names.
     """
-    parts = Parts(source, team, model, memory, elsewhere)
+    return filled(Parts(source, team, model, memory, elsewhere))
+
+
+def filled(parts: Parts) -> Parts:
+    """The same for a file whose place is known: it may be inside others."""
+    team, source = parts.team, parts.source
     add_memory(parts)
     for name, written in team.tools.items():
         if not _TOOL_NAME.match(name):
@@ -54,6 +61,11 @@ def assemble(
         if not _NAME.match(name):
             parts.say(("workers", name), f"{name[:70]!r} is no name; use up to 64 letters, digits, _, - and .")
         parts.workers.append(_worker(parts, name, written))
+    check_instances(parts)
+    for one in parts.workers:
+        if one.every is not None:
+            place = ("workers", one.name, "every")
+            parts.made(place, lambda one=one: check_background(parts.memory, (), (one,)), None)
     if team.factory is not None:
         parts.factory = _factory(parts, team)
     return parts
@@ -62,12 +74,17 @@ def assemble(
 def _worker(parts: Parts, name: str, written: WorkerShape | str) -> Worker:
     shape = WorkerShape(description=written) if isinstance(written, str) else written
     path: Path = ("workers", name)
+    if shape.team:  # its file is read when somebody leads: who only looks into the memory needs none of it
+        check_fallbacks(parts, path, name, shape)
+        several = instances_of(parts, path, shape)
+        return Worker(name, shape.description, tags=shape.tags, fallbacks=shape.fallback.workers, instances=several)
     defaults = parts.team.defaults
-    if not shape.description:
+    if not shape.description and shape.every is None:
         parts.say(path, "has no description; the planner reads it to hand out tasks", grave=False)
     named = named_tools(parts, (*path, "tools"), shape)
     tools = _held(parts, (*path, "tools"), shape.tools)
-    _check_fallbacks(parts, path, name, shape)
+    check_fallbacks(parts, path, name, shape)
+    several = instances_of(parts, path, shape)
     own = parts.own.get(name, Own())
     timeout = shape.timeout if shape.timeout is not None else defaults.timeout
     return Worker(
@@ -76,7 +93,8 @@ def _worker(parts: Parts, name: str, written: WorkerShape | str) -> Worker:
         prompt=parts.prose((*path, "prompt"), shape.prompt),
         tools=(*tools, *named),
         tags=shape.tags,
-        model=parts.handle(shape.model or defaults.model),
+        model=parts.handle(shape.model or defaults.model) if isinstance(several, int) else "",
+        instances=several,
         fallbacks=shape.fallback.workers,
         fallback_models=() if parts.model else shape.fallback.models,
         output=_output(parts, path, shape),
@@ -89,9 +107,12 @@ def _worker(parts: Parts, name: str, written: WorkerShape | str) -> Worker:
         settings=_settings(parts, shape),
         skills=shape.skills,
         examples=shape.examples,
+        accept=shape.accept,
         blocks=own.blocks,
         archives=archives_of(parts, name),
         remembers=shape.remembers,
+        every=shape.every,
+        contacts=contacts_of(parts, path, name, shape),
     )
 
 
@@ -128,7 +149,7 @@ def _found(parts: Parts, path: Path, name: str) -> tuple[Tool, ...]:
     return ()
 
 
-def _check_fallbacks(parts: Parts, path: Path, name: str, shape: WorkerShape) -> None:
+def check_fallbacks(parts: Parts, path: Path, name: str, shape: WorkerShape) -> None:
     for at, other in enumerate(shape.fallback.workers):
         place = (*path, "fallback", "workers", at)
         if other == name:

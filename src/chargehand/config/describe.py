@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from chargehand.config.assemble import assemble
+from chargehand.config.check_shapes import VerifierShape
 from chargehand.config.discover import Found, find_team
 from chargehand.config.environment import lookup_beside
 from chargehand.config.explain import Explained, explain
@@ -23,12 +24,18 @@ from chargehand.models.find import Finder
 
 
 class WorkerLine(Struct, frozen=True):
+    """`team` is the file of one that is a team, and `inside` are those who work in it."""
+
     name: str
     does: str
     tools: tuple[str, ...]
     model: str
     fallbacks: tuple[str, ...] = ()
     remembers: bool = False
+    team: str = ""
+    inside: "tuple[WorkerLine, ...]" = ()
+    every: int | None = None
+    instances: int = 1
 
 
 class ToolLine(Struct, frozen=True):
@@ -105,26 +112,53 @@ def describe(path: Path | str | None = None, *, model: str = "") -> Description:
 
 
 def _unplaced(found: Found, message: str) -> Finding:
-    return Finding(str(found.file), message.removeprefix(f"{found.file}").lstrip(": "))
+    said = message.removeprefix(f"{found.file}").lstrip(": ")
+    line, _, rest = said.partition(": ")
+    return Finding(str(found.file), rest, line=int(line)) if line.isdecimal() else Finding(str(found.file), said)
 
 
 def _tell(told: Description, source: Source, team: TeamShape, model: str) -> None:
     parts = assemble(source, team, model)
     lead(parts)
     _check_models(parts)
+    for inner in _inside(parts):
+        before = len(inner.findings)
+        _check_models(inner)
+        parts.findings.extend(inner.findings[before:])
     told.name, told.about = team.name, team.description
     told.workers = [_worker(parts, at) for at in range(len(parts.workers))]
     told.tools = [line for entry in team.tools if (line := _tool(parts, entry)) is not None]
     told.memory = _memory(parts)
-    told.models = sorted({handle for _, handle in _handles(parts)})
-    told.findings.extend(sorted(parts.findings, key=lambda one: one.line))
-    told.values = explain(source, team)
+    told.models = sorted({handle for one in (parts, *_inside(parts)) for _, handle in _handles(one)})
+    own = told.file  # what is wrong here first, then what is wrong in the teams inside
+    found = dict.fromkeys(parts.findings)
+    told.findings.extend(sorted(found, key=lambda one: (one.file != own, one.file, one.line)))
+    told.values = _values(parts)
 
 
 def _worker(parts: Parts, at: int) -> WorkerLine:
-    worker = parts.workers[at]
+    worker, inner = parts.workers[at], parts.inside.get(parts.workers[at].name)
+    if inner is not None:
+        file, inside = str(inner.source.file), tuple(_worker(inner, each) for each in range(len(inner.workers)))
+        return WorkerLine(worker.name, worker.does, (), "", tuple(worker.fallbacks), team=file, inside=inside)
     names = tuple(getattr(tool, "name", str(tool)) for tool in worker.tools)
-    return WorkerLine(worker.name, worker.does, names, str(worker.model), tuple(worker.fallbacks), worker.remembers)
+    return WorkerLine(
+        worker.name, worker.does, names, str(worker.model), tuple(worker.fallbacks), worker.remembers,
+        every=worker.every, instances=worker.instances if isinstance(worker.instances, int) else len(worker.instances),
+    )  # fmt: skip
+
+
+def _values(parts: Parts) -> list[Explained]:
+    """Where each value comes from; those of a team inside stand behind the name of the worker it is."""
+    found = explain(parts.source, parts.team)
+    for name, inner in parts.inside.items():
+        found += [structs.replace(one, path=f"{name}: {one.path}") for one in _values(inner)]
+    return found
+
+
+def _inside(parts: Parts) -> list[Parts]:
+    """The teams among the workers, and those among theirs."""
+    return [one for inner in parts.inside.values() for one in (inner, *_inside(inner))]
 
 
 def _tool(parts: Parts, entry: str) -> ToolLine | None:
@@ -170,12 +204,17 @@ def _handles(parts: Parts) -> list[tuple[Place, str]]:
     handles: list[tuple[Place, str]] = [(usual, team.defaults.model or ("" if named.model else OFFLINE))]
     handles += [(("supervisor", name), str(getattr(named, name))) for name in ("model", "planner", "judge")]
     for name, worker in team.workers.items():
-        if not isinstance(worker, str):
+        if not isinstance(worker, str) and not worker.team:
             handles.append((("workers", name, "model"), worker.model))
+            own = () if isinstance(worker.instances, int) else worker.instances
+            handles += [(("workers", name, "instances", at), one) for at, one in enumerate(own)]
             several = enumerate(worker.fallback.models)
             handles += [(("workers", name, "fallback", "models", at), one) for at, one in several]
     if team.factory is not None:
         handles.append((("factory", "model"), team.factory.model))
+    for name, check in team.checks.items():
+        if isinstance(check.verifier, VerifierShape):
+            handles.append((("checks", name, "verifier", "model"), check.verifier.model))
     return [(place, handle) for place, handle in handles if handle]
 
 

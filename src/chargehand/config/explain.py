@@ -54,6 +54,7 @@ def _usual() -> dict[str, object]:
         "budget.wall": f"{SECONDS:g}s",
         "supervisor.plan.max_tasks": limits.tasks,
         "supervisor.plan.max_depth": limits.depth,
+        "supervisor.plan.max_nesting": limits.nesting,
     }
 
 

@@ -14,6 +14,8 @@ from chargehand.config.source import Source
 from chargehand.config.yaml import typed
 
 _MOST = 100
+_AT_THE_TOP = ("hedge", "cache", "checks", "memory", "budget", "tools")  # what people look for in the supervisor
+_OTHERWISE = {"capacity": "concurrency", "fallbacks": "fallback", "does": "description"}  # the names in Python
 
 
 def fit(source: Source) -> tuple[TeamShape | None, tuple[Finding, ...]]:
@@ -95,13 +97,22 @@ def _member(value: object, kind: inspect.UnionType) -> inspect.Type:
     others = [one for one in kind.types if one not in tables and not isinstance(one, inspect.NoneType)]
     if tables and (isinstance(value, dict) or not others):
         return tables[0]
+    lists = [one for one in others if isinstance(one, inspect.VarTupleType)]
+    if lists and isinstance(value, list):
+        return lists[0]
+    others = [one for one in others if one not in lists] or others
+    if len(others) == 1:
+        return others[0]
     return next((one for one in others if not _leaf(value, one)), others[-1])
 
 
 def _unknown(key: str, known: list[str], path: Path) -> str:
     if not path and key in LATER:
         return f"{LATER[key]} comes later: this version does not read {key!r}; remove the section"
-    return f"there is no key {key!r} here{near(key, known) or f'; the keys are {among(known, 16)}'}"
+    if path and key in _AT_THE_TOP:
+        return f"there is no key {key!r} here; it holds for the whole team: write it at the top, beside  workers:"
+    hint = f"; it is called {_OTHERWISE[key]!r} in a team file" if _OTHERWISE.get(key) in known else near(key, known)
+    return f"there is no key {key!r} here{hint or f'; the keys are {among(known, 16)}'}"
 
 
 def _leaf(value: object, kind: inspect.Type) -> str:
@@ -127,6 +138,8 @@ def _choice(value: object, kind: inspect.LiteralType) -> str:
     if kind.values == (1,):
         return f"is {_is(value)}; this chargehand reads version 1: write  version: 1"
     known = [str(one) for one in kind.values]
+    if value == "fixed" and "round_robin" in known:  # it is a way, and no setting: the plan says it all
+        return "is 'fixed', which is said with the plan itself: leave this out, and use  chargehand run --plan FILE"
     return f"is {_is(value)}; it must be one of {', '.join(known)}{near(str(value), known)}"
 
 

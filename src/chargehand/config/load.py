@@ -1,12 +1,17 @@
 """From a team file to a team."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from chargehand.agents.acceptance import Check
+from chargehand.agents.hedging import Hedge
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.ways import Way
+from chargehand.config.checks import make_checks
 from chargehand.config.environment import lookup_beside
 from chargehand.config.findings import refuse
 from chargehand.config.gather import read_parts
+from chargehand.config.nested import add_teams
 from chargehand.config.parts import Parts
 from chargehand.config.shapes import BudgetShape, DefaultsShape, SupervisorShape
 from chargehand.config.ways import make_way
@@ -40,16 +45,20 @@ def load_team(
 
 def lead(parts: Parts) -> Supervisor | None:
     """The supervisor of assembled parts. What is wrong is added to their findings; with errors there is none."""
+    add_teams(parts, lead)
     shape = parts.team.supervisor
     instructions = parts.prose(("supervisor", "instructions"), shape.instructions)
     prompts = _prompts(parts, shape)
     way = make_way(parts, shape.way)
+    checks = make_checks(parts)
     if any(finding.grave for finding in parts.findings):
         return None
-    return parts.made((), lambda: _supervisor(parts, instructions, prompts, way), None)
+    return parts.made((), lambda: _supervisor(parts, instructions, prompts, way, checks), None)
 
 
-def _supervisor(parts: Parts, instructions: str, prompts: dict[str, str], way: Way) -> Supervisor:
+def _supervisor(
+    parts: Parts, instructions: str, prompts: dict[str, str], way: Way, checks: Mapping[str, Check]
+) -> Supervisor:
     team, shape, usual = parts.team, parts.team.supervisor, parts.team.defaults
     wall = team.budget.wall
     return Supervisor(
@@ -62,7 +71,7 @@ def _supervisor(parts: Parts, instructions: str, prompts: dict[str, str], way: W
         settings=Settings(usual.temperature, None if usual.max_tokens is None else int(usual.max_tokens)),
         seconds=SECONDS if wall is None else float(wall),
         budget=_budget(team.budget),
-        policy=_policy(shape, usual),
+        policy=_policy(shape, usual, parts.nesting),
         combine=shape.combine,
         stream_plan=shape.stream_plan,
         review=shape.review,
@@ -73,6 +82,8 @@ def _supervisor(parts: Parts, instructions: str, prompts: dict[str, str], way: W
         memory=parts.memory,
         way=way,
         cache=None if team.cache is None else float(team.cache),
+        checks=checks,
+        hedge=_hedge(parts),
     )
 
 
@@ -86,6 +97,19 @@ def _prompts(parts: Parts, shape: SupervisorShape) -> dict[str, str]:
     return texts
 
 
+def _hedge(parts: Parts) -> Hedge | None:
+    written = parts.team.hedge
+    if isinstance(written, bool):
+        return Hedge() if written else None
+    after, most = written.after, written.most_usd
+    share = Hedge().share if written.share is None else written.share
+    return parts.made(
+        ("hedge",),
+        lambda: Hedge(None if after is None else float(after), None if most is None else most.micros, share),
+        None,
+    )
+
+
 def _budget(shape: BudgetShape) -> Budget:
     return Budget(
         tokens=None if shape.tokens is None else int(shape.tokens),
@@ -95,7 +119,7 @@ def _budget(shape: BudgetShape) -> Budget:
     )
 
 
-def _policy(shape: SupervisorShape, usual: DefaultsShape) -> Policy:
+def _policy(shape: SupervisorShape, usual: DefaultsShape, nesting: int) -> Policy:
     retry, plain, limits = usual.retry, Retry(), Limits()
     shortest, longest = retry.backoff or (plain.base, plain.ceiling)
     obeyed = retry.obey_retry_after
@@ -107,7 +131,9 @@ def _policy(shape: SupervisorShape, usual: DefaultsShape) -> Policy:
             ceiling=float(longest),
             obey_retry_after=plain.obey_retry_after if obeyed is None else float(obeyed),
         ),
-        limits=Limits(tasks=shape.plan.max_tasks or limits.tasks, depth=shape.plan.max_depth or limits.depth),
+        limits=Limits(
+            tasks=shape.plan.max_tasks or limits.tasks, depth=shape.plan.max_depth or limits.depth, nesting=nesting
+        ),
         refine=shape.refine,
         approve=shape.plan.approve == "always",
     )

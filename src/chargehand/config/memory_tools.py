@@ -5,10 +5,11 @@ What they do is not known here.
 
 from collections.abc import Sequence
 
+from chargehand.agents.contacts import Contacts, lacking, missing_tool, objections
 from chargehand.agents.mail import MAIL
 from chargehand.config.findings import Path
 from chargehand.config.parts import Parts
-from chargehand.config.shapes import WorkerShape
+from chargehand.config.shapes import ContactsShape, WorkerShape
 
 _BLOCKS = (
     "core_memory_append", "core_memory_replace", "memory_insert", "memory_replace", "memory_apply_patch",
@@ -48,6 +49,22 @@ def _missing(parts: Parts, name: str, shape: WorkerShape) -> str:
     if there:
         return ""
     return f"needs something to work on; write  memory:  and under it  {kind}:  with a name"
+
+
+def contacts_of(parts: Parts, path: Path, name: str, shape: WorkerShape) -> Contacts | tuple[str, ...]:
+    """Whom a worker may write to; what is missing for it, or means nobody, is said of its place."""
+    written = shape.contacts
+    made = Contacts(written.to, written.most) if isinstance(written, ContactsShape) else Contacts(written)
+    sends = next(((at, tool) for at, tool in enumerate(shape.tools) if tool in MAIL), None)
+    if sends is not None and not made.to:
+        parts.say((*path, "tools", sends[0]), f"{sends[1]} needs contacts: {lacking()}")
+    elif sends is None and made.to:
+        parts.say((*path, "contacts"), f"has no tool to write to them; {missing_tool()}")
+    tags = {one: () if isinstance(each, str) else each.tags for one, each in parts.team.workers.items()}
+    place = (*path, "contacts", "to") if isinstance(written, ContactsShape) else (*path, "contacts")
+    for at, problem in objections(made, name, tags):
+        parts.say((*place, at), problem)
+    return made if made.most is not None else tuple(made.to)
 
 
 def given_tools(parts: Parts, shape: WorkerShape) -> Sequence[str]:

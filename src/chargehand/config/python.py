@@ -22,7 +22,7 @@ _HANDLE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)\Z")
 
 def named_object(folder: Path, handle: str) -> object:
     """What `module:attr` names; Invalid says what is missing, and what comes nearest."""
-    found = _HANDLE.match(handle)
+    found = _HANDLE.match(handle.replace(".py:", ":", 1))  # people write the name of the file, and mean the same
     if not found:
         raise Invalid(f"{handle!r} names no Python object; write module:attribute, for example tools:convert")
     module_name, attribute = found[1], found[2]

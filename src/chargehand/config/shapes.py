@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, Struct, field
 
+from chargehand.config.check_shapes import CheckShape
 from chargehand.config.memory_shapes import MemoryShape
 from chargehand.config.scalars import Dollars, Duration, Size, Span, dollars, duration, size, span
 from chargehand.config.way_shapes import WayName, WayShape
@@ -17,7 +18,9 @@ Text: TypeAlias = str
 Prose: TypeAlias = str  # inline, or `file:` and a path beside the team file
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=10_000)]
 Share: TypeAlias = Annotated[int, Meta(ge=0, le=10_000)]
+Copies: TypeAlias = Annotated[int, Meta(ge=1, le=64)]
 Warmth: TypeAlias = Annotated[float, Meta(ge=0, le=2)]
+Half: TypeAlias = Annotated[float, Meta(ge=0, le=0.5)]
 Approval: TypeAlias = bool | Literal["never", "always"]
 Effects: TypeAlias = Literal["read", "idempotent", "effect"]
 
@@ -45,9 +48,16 @@ class BudgetShape(Struct, frozen=True, forbid_unknown_fields=True):
     wall: Duration | None = None
 
 
+class HedgeShape(Struct, frozen=True, forbid_unknown_fields=True):
+    after: Duration | None = None
+    most_usd: Dollars | None = None
+    share: Half | None = None
+
+
 class PlanShape(Struct, frozen=True, forbid_unknown_fields=True):
     max_tasks: Count | None = None
     max_depth: Count | None = None
+    max_nesting: Count | None = None
     approve: Literal["never", "always"] = "never"
 
 
@@ -59,6 +69,8 @@ class PromptsShape(Struct, frozen=True, forbid_unknown_fields=True):
     answer: Prose = ""
     reduce: Prose = ""
     judge: Prose = ""
+    verify: Prose = ""
+    review: Prose = ""
     make: Prose = ""
     summary: Prose = ""
     route: Prose = ""
@@ -128,8 +140,16 @@ class RuleShape(Struct, frozen=True, forbid_unknown_fields=True):
     requires_approval: Text | None = None
 
 
+class ContactsShape(Struct, frozen=True, forbid_unknown_fields=True):
+    to: tuple[Text, ...]
+    most: Count | None = None
+
+
 class WorkerShape(Struct, frozen=True, forbid_unknown_fields=True):
+    """One with a `team` is another team file, and has nothing of its own to work with."""
+
     description: Text = ""
+    team: Text = ""
     prompt: Prose = ""
     tags: tuple[Text, ...] = ()
     tools: tuple[Text, ...] = ()
@@ -144,8 +164,12 @@ class WorkerShape(Struct, frozen=True, forbid_unknown_fields=True):
     temperature: Warmth | None = None
     max_tokens: Size | None = None
     remembers: bool = False
+    every: Count | None = None
     skills: tuple[Text, ...] = ()
     examples: tuple[Text, ...] = ()
+    accept: tuple[Text, ...] = ()
+    contacts: ContactsShape | tuple[Text, ...] = ()
+    instances: Copies | tuple[Text, ...] = 1
 
 
 class FetchShape(Struct, frozen=True, forbid_unknown_fields=True):
@@ -196,11 +220,13 @@ class TeamShape(Struct, frozen=True, forbid_unknown_fields=True):
     defaults: DefaultsShape = DefaultsShape()
     budget: BudgetShape = BudgetShape()
     cache: Duration | None = None
+    hedge: HedgeShape | bool = False
     supervisor: SupervisorShape = SupervisorShape()
     workers: dict[str, WorkerShape | Text] = field(default_factory=dict[str, WorkerShape | Text])
     tools: dict[str, ToolShape | Text] = field(default_factory=dict[str, ToolShape | Text])
     factory: FactoryShape | None = None
     memory: MemoryShape | None = None
+    checks: dict[str, CheckShape] = field(default_factory=dict[str, CheckShape])
 
 
 SOURCES = ("python", "sql", "documents", "files", "fetch", "sandbox", "calculator", "chart", "dates")

@@ -96,6 +96,8 @@ def _parsed(file: File, text: str) -> Document:
     except NotYaml as error:
         near = text.splitlines()[error.line - 1 : error.line]
         hint = "; inside { } and [ ] put ${…} in quotes" if near and "${" in near[0] else ""
+        if near and near[0][: len(near[0]) - len(near[0].lstrip())].count("\t"):
+            hint = "; the line begins with a tab: use spaces"
         raise Invalid(str(Finding(str(file), f"{error}{hint}", line=error.line))) from error
 
 

@@ -9,6 +9,7 @@ from chargehand.agents.ways import Router
 Text: TypeAlias = str
 Turns: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
 Few: TypeAlias = Annotated[int, Meta(ge=0, le=10)]
+Samples: TypeAlias = Annotated[int, Meta(ge=1, le=10)]
 Part: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 WayName: TypeAlias = Literal["plan", "route", "loop", "broadcast", "round_robin", "dynamic", "recursive"]
 
@@ -19,6 +20,8 @@ class RouteShape(Struct, frozen=True, forbid_unknown_fields=True):
     secondary: bool = False
     generalist: Text = ""
     threshold: Part | None = None
+    samples: Samples | None = None
+    learn: bool = True
 
 
 class LoopShape(Struct, frozen=True, forbid_unknown_fields=True):

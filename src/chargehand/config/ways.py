@@ -5,6 +5,7 @@ from msgspec import structs
 from chargehand.agents.ways import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
 from chargehand.config.findings import Path, among, near
 from chargehand.config.parts import Parts
+from chargehand.config.shapes import WorkerShape
 from chargehand.config.way_shapes import RouteShape, WayName, WayShape
 from chargehand.terms.roster import Match, fits
 
@@ -42,6 +43,14 @@ def _check_route(parts: Parts, shape: RouteShape) -> None:
     if shape.generalist and shape.generalist not in known:
         where = (*_PLACE, "route", "generalist")
         parts.say(where, f"there is no worker {shape.generalist!r}{near(shape.generalist, known)}")
+    chosen: dict[Path, str] = {("rules", phrase): worker for phrase, worker in shape.rules.items()}
+    for where, worker in {**chosen, ("generalist",): shape.generalist}.items():
+        written = known.get(worker)
+        if isinstance(written, WorkerShape) and written.every is not None:
+            words = f"{worker!r} works only after turns (`every`), and takes no requests; name another worker"
+            parts.say((*_PLACE, "route", *where), words)
+    if shape.samples is not None and shape.samples > 1 and shape.secondary:
+        parts.say((*_PLACE, "route", "samples"), "cannot be with `secondary`; keep one of them")
     if shape.router == "rules" and not shape.rules:
         parts.say((*_PLACE, "route"), "routes by rules, and has none; write some under  rules:  phrase: worker")
 

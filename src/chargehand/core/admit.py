@@ -29,11 +29,11 @@ def admit(state: RunState, report: ev.Event) -> ev.Event:
             return _sane(report)
         case ev.TasksAdded():
             return _proposal(state, report)
-        case ev.SupervisionFailed():
-            _expect(state, report.duty, report.number, report.task)
-            return _sane(report)
-        case ev.TaskRefined():
-            _expect(state, "refine", report.number, report.task)
+        case ev.SupervisionStarted() if state.ledger.covers(report.reserve or NOTHING):
+            _expect(state, report.duty, report.number)
+            return report  # it is under way and needs more calls than one: they are held before they are made
+        case ev.SupervisionFailed() | ev.TaskRefined():
+            _expect(state, "refine" if isinstance(report, ev.TaskRefined) else report.duty, report.number, report.task)
             return _sane(report)
         case ev.AnswerWritten():
             _expect(state, "answer", report.number)

@@ -71,9 +71,10 @@ def _supervision_started(state: RunState, event: ev.SupervisionStarted) -> None:
         attempts.set_timer(state, progress, event.until)
         return
     desk = _desk(state, event.duty)
-    again = desk.redo
+    again, had = desk.redo or desk.open, desk.held
     desk.open, desk.redo, desk.next = True, False, event.why
-    desk.number, desk.timer, desk.held = event.number, event.until, held
+    desk.number, desk.timer = event.number, event.until
+    desk.held = Amount(had.tokens + held.tokens, had.micros + held.micros, had.calls + held.calls)
     if event.duty == "plan" and event.why != "failed" and not again:
         state.round += 1
         state.fresh = 0
@@ -99,7 +100,7 @@ def _supervision_failed(state: RunState, event: ev.SupervisionFailed) -> None:
         return
     _close_desk(state, event.duty, event.used)
     desk = _desk(state, event.duty)
-    desk.failures += 1
+    desk.failures, state.starved = desk.failures + 1, state.starved or event.failure.kind == "budget"
     desk.feedback, desk.next = event.findings, "rejected" if event.findings else "failed"
     if not event.findings:
         wait = backoff(state.requested.seed, state.requested.policy.retry, desk.failures, event.duty, event.number)
@@ -256,7 +257,7 @@ def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
 
 
 def _results_offered(state: RunState, event: ev.ResultsOffered) -> None:
-    state.offers = {offer.key: (event.run, offer) for offer in event.offers}
+    state.offers = {**{offer.key: (event.run, offer) for offer in event.offers}, **state.offers}
     state.again = state.requested.plan is not None
 
 

@@ -34,8 +34,8 @@ class Brief(Struct, frozen=True, gc=False):
 
     `inputs` are a task's inputs for an attempt, and every result there is for an answer. `steps` were recorded by this
     attempt before a crash, `effects` (by request) by earlier attempts: neither is done again. `answers` say of
-    calls that need a person's leave why they may not be made (empty: they may). `tasks` are what the plan holds; for
-    planning, `findings` what was wrong with the last proposal, `gaps` what is still missing, and
+    calls that need a person's leave why they may not be made (empty: they may). `tasks` are what the plan holds, for an
+    attempt its own; for planning, `findings` what was wrong with the last proposal, `gaps` what is still missing, and
     `replan` says that closing them is what is asked for. `outside`: whoever put the task had seen results or failures.
     """
 
@@ -71,9 +71,9 @@ def brief(state: RunState, work: Work) -> Brief:
     progress = state.tasks[work.task]
     failure = progress.failure.message if progress.failure is not None else ""
     instruction = progress.instruction or progress.task.instruction
-    given = inputs(state, progress)
     first = next(iter(state.tasks.values())).round  # of what stands: a plan that a person sent back does not
     return Brief(
-        work, goal, progress.timer, progress.worker, instruction, given, progress.steps, progress.effects, failure,
-        progress.answers, outside=bool(progress.instruction) or state.again or progress.round > first,
+        work, goal, progress.timer, progress.worker, instruction, inputs(state, progress), progress.steps,
+        progress.effects, failure, progress.answers, tasks=(progress.task,),
+        outside=bool(progress.instruction) or state.again or progress.round > first,
     )  # fmt: skip

@@ -15,8 +15,8 @@ def key_of(state: RunState, progress: Progress) -> str:
     """The key of a task whose inputs are settled."""
     task = progress.task
     agents = (state.agents[name] for name in candidates(state, task.worker or task.match) if name in state.agents)
-    specs = [f"{agent.name}={agent.spec}" for agent in agents]
-    parts = [digest(*specs), task.instruction]
+    specs = sorted(f"{agent.name}={agent.spec}" for agent in agents)  # in whatever order they stand
+    parts = [digest(*specs), task.instruction, *task.accept]
     for one in inputs(state, progress):
         parts.append(digest(bytes(one.value)) if one.value is not None else "gap")
         parts.append(str(len(one.gaps)))

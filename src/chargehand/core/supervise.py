@@ -41,7 +41,7 @@ def _plan(state: RunState, now: Instant, why: ev.Why) -> ev.Event | None:
         if state.tasks:  # what there is must do; who may have left something out says so
             lost = () if state.replans else ("the plan was never finished, so parts of this may have been left out",)
             return ev.TasksAdded(desk.number, (), closed=True, unserved=lost)
-        return ev.RunEnded("failed", "budget" if broke else "no_plan")
+        return ev.RunEnded("failed", "budget" if broke or state.starved else "no_plan")
     return _started(state, "plan", now, why) if now >= desk.timer else None
 
 
@@ -72,12 +72,12 @@ def _finish(state: RunState, now: Instant) -> ev.Event | None:
     affordable = state.ledger.covers(state.requested.roster.supervision)
     if wanted and affordable and now < state.requested.deadline + policy.grace:
         return _started(state, "answer", now) if now >= desk.timer else None
-    return _ending(state, done=done)
+    return _ending(state, done=done, broke=wanted and not affordable)
 
 
-def _ending(state: RunState, *, done: bool) -> ev.RunEnded:
+def _ending(state: RunState, *, done: bool, broke: bool) -> ev.RunEnded:
     missing = gaps(state)
-    cause: ev.EndReason | None = "deadline" if state.time_up else "budget" if state.starved else None
+    cause: ev.EndReason | None = "deadline" if state.time_up else "budget" if broke or state.starved else None
     if state.time_up and not state.approved and not done:
         return ev.RunEnded("needs_input", "no_input", missing)
     if not done:

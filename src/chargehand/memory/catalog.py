@@ -140,6 +140,10 @@ class Catalog(Protocol):
         """
         ...
 
+    async def attached_to(self, agents: Sequence[str]) -> dict[str, list[Attached]]:
+        """The same for several agents, in one read; an agent that is not there is left out."""
+        ...
+
     async def owners(self, thing: str) -> dict[str, Grant]:
         """The agents and groups something is attached to."""
         ...

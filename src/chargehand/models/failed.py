@@ -62,6 +62,11 @@ def clean(party: Party, words: str) -> str:
     return words if len(words) <= _LONGEST_WORDS else words[:_LONGEST_WORDS] + "..."
 
 
+def opening(words: str, most: int) -> str:
+    """How a text begins, in whole words: half a secret would not be known for one by who looks for secrets later."""
+    return words if len(words) <= most else f"{re.sub(r'[^ ]*$', '', words[:most])}..."
+
+
 def lost(party: Party, what: str) -> CallFailed:
     """No connection, or not to the end."""
     return _failed(party, "network", f"{what}; check that {party.place} can be reached, then try again")
@@ -105,6 +110,15 @@ def _class_of(status: int) -> tuple[FailureKind, bool]:
     if status == 429:
         return "resource", False
     return ("resource" if status in (401, 402, 403, 413) else "logic"), True
+
+
+def asked_too_much(error: ModelFailed) -> bool:
+    """Whether the provider refused a call because there were too many."""
+    if error.failure.permanent:
+        return False
+    if isinstance(error, CallFailed):
+        return error.status == 429
+    return error.failure.kind == "resource" and error.failure.retry_after > 0
 
 
 def reported(party: Party, error: Raw) -> CallFailed:

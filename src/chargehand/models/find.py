@@ -13,6 +13,7 @@
 colon. The environment is not read here: `lookup` is asked for variables. No key is sent to a URL unless one is named.
 """
 
+import copy
 import difflib
 import hashlib
 import re
@@ -105,6 +106,14 @@ class Finder:
         self._limiters: dict[str, Limiter] = {}
         self._breakers: dict[tuple[str, str], Breaker] = {}
         self._found: list[tuple[str, Options, Model]] = []
+        self._lent = False
+
+    def asking(self, lookup: Lookup) -> "Finder":
+        """One that asks another lookup for keys and shares connections and limits with this one, which closes them."""
+        other = copy.copy(self)
+        other._lookup, other._folder = lookup, models_folder(lookup) or self._folder  # noqa: SLF001 - of its own kind
+        other._found, other._lent = [], True  # noqa: SLF001 - as above
+        return other
 
     def find(self, handle: str, **options: Unpack[Options]) -> Model:
         """Raises Invalid when there is no such model, or something is missing for it: the message says what."""
@@ -127,7 +136,7 @@ class Finder:
         for _, _, model in found:
             if isinstance(model, _Closes):
                 await model.close()
-        if self._transport is not None:
+        if self._transport is not None and not self._lent:
             await self._transport.close()
 
     def _make(self, handle: str, options: Options) -> Model:

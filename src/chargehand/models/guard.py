@@ -9,12 +9,13 @@ import time
 from collections.abc import Awaitable, Callable
 from math import ceil
 from random import Random
+from sys import maxsize
 from typing import Protocol
 
 from msgspec import Struct, structs
 
-from chargehand.models.failed import CallFailed
-from chargehand.models.limits import Limiter, Ticket
+from chargehand.models.failed import asked_too_much, opening
+from chargehand.models.limits import Limiter, Refusals, Ticket, guessed
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
 from chargehand.models.prices import Price
@@ -24,8 +25,6 @@ from chargehand.terms.policy import Breaking, Instant, Retry, Seconds
 
 RETRY = Retry()
 BREAKING = Breaking()
-_CHARACTERS_PER_TOKEN = 4
-_GUESSED_OUTPUT = 1_000
 
 
 class Prices(Protocol):
@@ -78,14 +77,23 @@ class Guarded:
         self._prices = prices
         self._retry = retry
         self._breaking = breaking
+        self._in_a_row = structs.replace(breaking, share=2.0)  # more than all of them: never
+        self._never = structs.replace(self._in_a_row, consecutive=maxsize)
+        self._refusals = Refusals(clock=clock)
         self._clock = clock
         self._sleep = sleep
         self._random = random or Random()  # noqa: S311 - it spreads waits, it guards nothing
+        self._why = ""
         self._label()
 
     @property
     def card(self) -> ModelCard:
         return self._card
+
+    @property
+    def calm(self) -> bool:
+        """Whether it does well and has room: calls that need not be made are made only then."""
+        return not self.breaker.row and not self.breaker.opened and self.limiter.idle
 
     async def prepare(self) -> None:
         """Find out what the model costs before it is called, so that its card says so."""
@@ -122,7 +130,7 @@ class Guarded:
                     if wait is None:
                         self.tally.failures += 1
                         raise
-                    holding = True
+                    holding = not asked_too_much(error)
                 self.tally.retries += 1
                 await self._sleep(wait)
         finally:
@@ -133,7 +141,7 @@ class Guarded:
     async def _once(self, request: Request, told: "_Told | None") -> Reply:
         limiter = self.limiter
         self._check(limiter)
-        ticket = await limiter.enter(_guess(request) if limiter.counts_tokens else 0)
+        ticket = await limiter.enter(guessed(request) if limiter.counts_tokens else 0)
         used: int | None = 0
         try:
             probing = self._pass()
@@ -146,11 +154,9 @@ class Guarded:
                 used = _tokens(error.usage)
                 raise
             except BaseException:  # cancelled: nothing is known of the provider
-                if probing:
-                    forget_probe(self.breaker)
+                self._forget(probing)
                 raise
-            note(self.breaker, self._clock(), self._breaking, good=True)
-            limiter.speed_up()
+            self._answered(reply)
             used = _tokens(reply.usage)
             return reply
         finally:
@@ -158,53 +164,92 @@ class Guarded:
 
     def _check(self, limiter: Limiter) -> None:
         """Do not queue for what is known to be shut."""
-        held = limiter.held()
-        if held > self._retry.obey_retry_after:
-            message = (
-                f"{self.card.handle}: the provider wants no calls for another {ceil(held)} s; wait, or use another"
-            )
-            raise ModelFailed(Failure("resource", message, held))
+        if limiter.held() > self._retry.obey_retry_after:
+            raise self._held()
         if stand(self.breaker, self._clock()) in ("open", "probing"):
             raise self._shut()
 
-    def _pass(self) -> bool:
-        """Ask the breaker. True: this call is the one probe."""
+    def _held(self) -> ModelFailed:
+        held = self.limiter.held()
+        message = f"{self.card.handle}: the provider wants no calls for another {ceil(held)} s; wait, or use another"
+        return ModelFailed(Failure("resource", message, held))
+
+    def _pass(self) -> Instant:
+        """Ask the breaker. Not 0: this call is the one probe, until then."""
         now = self._clock()
         where = stand(self.breaker, now)
         if where == "closed":
-            return False
+            return 0.0
         if where == "half-open":
             lease(self.breaker, now, self._breaking)
-            return True
+            return self.breaker.leased
         raise self._shut()
+
+    def _forget(self, probing: Instant) -> None:
+        """Nothing came of this probe; another one that went out when its time was over is not forgotten with it."""
+        if probing and self.breaker.leased == probing:
+            forget_probe(self.breaker)
 
     def _shut(self) -> ModelFailed:
         wait = max(0.0, next_change(self.breaker) - self._clock())
         message = (
-            f"{self.card.handle}: not called, because its last calls failed; "
+            f"{self.card.handle}: not called, because its last calls failed{self._why}; "
             f"it is tried again in {ceil(wait)} s, or use another model"
         )
         return ModelFailed(Failure("resource", message, wait))
 
-    def _failed(self, error: ModelFailed, ticket: Ticket, *, probing: bool) -> None:
+    def _answered(self, reply: Reply) -> None:
+        self._refusals.rounds = 0
+        if reply.finish == "refused":
+            self._came_to_nothing(self._in_a_row)
+        else:
+            note(self.breaker, self._clock(), self._breaking, good=True)
+        self.limiter.speed_up()
+
+    def _failed(self, error: ModelFailed, ticket: Ticket, *, probing: Instant) -> None:
         failure = error.failure
-        if failure.kind in ("network", "timeout") and not failure.permanent:
+        self._why = f" (the last: {opening(failure.message, 160)})"
+        if failure.permanent:
+            self._forget(probing)  # it answers, if not as one would like: that says nothing either way
+        elif failure.kind in ("network", "timeout"):
             note(self.breaker, self._clock(), self._breaking, good=False)
-        elif probing:
-            forget_probe(self.breaker)  # it answers, if not as one would like: that says nothing either way
-        if _asked_too_much(error):
+        elif not asked_too_much(error):
+            self._came_to_nothing(self._in_a_row)
+        else:
+            if self._refusals.again(ticket) or probing:
+                self._refused()
             self.limiter.slow_down(ticket)
         if failure.retry_after > 0:
             self.limiter.hold(failure.retry_after)
+            if failure.retry_after > self._retry.obey_retry_after:
+                self.limiter.turn_away(self._held)
+
+    def _refused(self) -> None:
+        """It is left alone for longer each time. Who serves so many a minute is shut only after a minute of nothing."""
+        most = self._refusals.pause(self._retry.base, self._retry.ceiling)
+        self.limiter.hold(self._random.uniform(most / 2, most))
+        self._came_to_nothing(self._in_a_row if self._refusals.lasted() >= self._breaking.window else self._never)
+
+    def _came_to_nothing(self, numbers: Breaking) -> None:
+        """The line holds, but nothing came of the call. An unbroken row of these tells, a share of them never would.
+
+        One worker's odd requests may be half of a minute's calls, and so may refusals of who is used to its limit.
+        """
+        note(self.breaker, self._clock(), numbers, good=False)
+        self.breaker.recent.pop()
 
     def _wait(self, error: ModelFailed, tries: int) -> Seconds | None:
-        """How long to wait before this is tried again, one of the provider's retries then being taken; else None."""
+        """How long to wait before this is tried again, one of the provider's retries then being taken; else None.
+
+        A refusal takes none: how many are let in after one is up to the limiter, however many wait.
+        """
         failure, numbers = error.failure, self._retry
         if tries >= numbers.attempts or failure.permanent or failure.retry_after > numbers.obey_retry_after:
             return None
-        if failure.kind != "network" and not _asked_too_much(error):
+        refused = asked_too_much(error)
+        if (failure.kind != "network" and not refused) or stand(self.breaker, self._clock()) != "closed":
             return None
-        if stand(self.breaker, self._clock()) != "closed" or not self.limiter.retries.take():
+        if not refused and not self.limiter.retries.take():
             return None
         most = min(numbers.ceiling, numbers.base * 2 ** (tries - 1))
         return max(self._random.uniform(0.0, most), failure.retry_after)
@@ -240,20 +285,6 @@ class _Told:
     def __call__(self, words: str) -> None:
         self.any = True
         self._hear(words)
-
-
-def _asked_too_much(error: ModelFailed) -> bool:
-    if error.failure.permanent:
-        return False
-    if isinstance(error, CallFailed):
-        return error.status == 429
-    return error.failure.kind == "resource" and error.failure.retry_after > 0
-
-
-def _guess(request: Request) -> int:
-    """Tokens of a call that was not made yet; what it really took is booked afterwards."""
-    read = sum([len(message.text) for message in request.messages]) // _CHARACTERS_PER_TOKEN
-    return read + (request.settings.max_tokens or _GUESSED_OUTPUT)
 
 
 def _tokens(usage: Usage | None) -> int | None:

@@ -12,14 +12,22 @@ from math import inf
 
 from msgspec import Struct
 
+from chargehand.models.messages import Request
 from chargehand.terms.policy import Instant, Seconds
 
 _MINUTE = 60.0
 _LEAST_WAIT = 0.001
+_MOST_DOUBLINGS = 16
+_LONGEST_HOLD = 86_400.0  # a model of somebody else's may ask for any time, and for an endless one
+_CHARACTERS_PER_TOKEN = 4
+_GUESSED_OUTPUT = 1_000
 
 
 class Pace(Struct, frozen=True, forbid_unknown_fields=True):
-    """The most a provider is asked for; 0 means that no limit is known. `recover` is the time per step back up."""
+    """The most a provider is asked for: calls at once (one at least), calls and tokens a minute (0: no limit is known).
+
+    `recover` is the time per step back up.
+    """
 
     concurrency: int = 64
     requests_per_minute: int = 0
@@ -63,6 +71,12 @@ class Limiter:
         """How long nobody is let in."""
         return max(0.0, self._paused_until - self._clock())
 
+    @property
+    def idle(self) -> bool:
+        """Whether one more would be let in at once, and nobody was asked to slow down lately."""
+        slowed = self.allowed < self.pace.concurrency
+        return not (slowed or self._waiting or self._wait(self._clock(), 0))
+
     async def enter(self, tokens: int = 0) -> Ticket:
         """Wait for a turn. Every ticket must be handed back with `leave`."""
         if not self._waiting:
@@ -76,7 +90,8 @@ class Limiter:
             return await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
-                self.leave(place.result(), tokens=0)
+                if place.exception() is None:  # else it was turned away in the same moment, and has no ticket
+                    self.leave(place.result(), tokens=0)
             else:
                 self._pump()  # whoever was behind it may be let in now
             raise
@@ -92,7 +107,14 @@ class Limiter:
 
     def hold(self, seconds: Seconds) -> None:
         """The provider asks for a pause: nobody is let in before it is over."""
-        self._paused_until = max(self._paused_until, self._clock() + seconds)
+        self._paused_until = max(self._paused_until, self._clock() + min(seconds, _LONGEST_HOLD))
+
+    def turn_away(self, why: Callable[[], Exception]) -> None:
+        """Nobody who waits will be let in before long: each of them hears why, and may go elsewhere."""
+        waiting, self._waiting = self._waiting, deque()
+        for place, _ in waiting:
+            if not place.done():
+                place.set_exception(why())
 
     def slow_down(self, ticket: Ticket) -> None:
         """The provider refused a call because it was asked too much. A burst of refusals counts as one."""
@@ -158,6 +180,33 @@ class Limiter:
             self._waiting.popleft()
 
 
+class Refusals:
+    """Refusals for asking too much since the last call that went well, by rounds: a burst of them is one."""
+
+    def __init__(self, *, clock: Callable[[], Instant] = time.monotonic) -> None:
+        self.rounds = 0
+        self._first = self._last = -inf
+        self._clock = clock
+
+    def again(self, ticket: Ticket) -> bool:
+        """One more refusal; False for one of a burst that is counted already."""
+        if ticket.since <= self._last:
+            return False
+        self._last = self._clock()
+        if not self.rounds:
+            self._first = self._last
+        self.rounds += 1
+        return True
+
+    def lasted(self) -> Seconds:
+        """For how long nothing but refusals came."""
+        return self._last - self._first if self.rounds else 0.0
+
+    def pause(self, base: Seconds, ceiling: Seconds) -> Seconds:
+        """How long whoever refused is left alone at most: twice as long each time."""
+        return min(ceiling, base * 2 ** min(self.rounds - 1, _MOST_DOUBLINGS))
+
+
 class Retries:
     """How many retries a provider is sent: a tenth of the calls of the last minute.
 
@@ -210,3 +259,9 @@ class Retries:
                 self._called -= called
                 self._retried -= retried
         return calls[-1]
+
+
+def guessed(request: Request) -> int:
+    """Tokens of a call that was not made yet; what it really took is booked afterwards."""
+    read = sum([len(message.text) for message in request.messages]) // _CHARACTERS_PER_TOKEN
+    return read + (request.settings.max_tokens or _GUESSED_OUTPUT)

@@ -163,6 +163,19 @@ class Judging(Struct, frozen=True, tag="judging"):
     manner: Literal["contradiction", "select", "vote"] = "contradiction"
 
 
+class Reviewing(Struct, frozen=True, tag="reviewing"):
+    """Is this result acceptable? The reply is JSON: problems (in words), accepted.
+
+    `text` is the result in words, `material` what there was to work from, `doubts` what stands nowhere in it.
+    """
+
+    instruction: str
+    result: object
+    text: str
+    material: tuple[Given, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+
 Subject: TypeAlias = (
-    Planning | Working | Refining | Answering | Making | Routing | Ledger | Speaking | Splitting | Judging
+    Planning | Working | Refining | Answering | Making | Routing | Ledger | Speaking | Splitting | Judging | Reviewing
 )

@@ -9,7 +9,7 @@ from chargehand.models.failed import Party, Unreadable, garbled, useless
 from chargehand.models.messages import Finish, Reply, ToolCall, Usage
 
 _T = TypeVar("_T")
-_MOST_BYTES = 16 * 1024 * 1024
+_MOST_BYTES = 2 * 1024 * 1024  # for each model, of which a server may have many; one run is no use to the next
 
 
 class Once(Generic[_T]):

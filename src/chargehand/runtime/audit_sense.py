@@ -25,6 +25,7 @@ from chargehand.terms.plan import NO_TASK, TaskId, needs
 _ASKED, _SAID, _GOAL = 3, 8, 4  # words of substance below which nothing is concluded
 _GIVEN = 4
 _SHORT = 60  # words
+_ACCEPTED = re.compile(r"^[\d.]+ s  (\S+): accepted by ")
 _NOTE = re.compile(r"^[\d.]+ s  (?:\S+: )?assumed: ")
 
 
@@ -149,7 +150,7 @@ def unchecked(case: Case) -> Iterator[AuditFinding]:
     if not case.over:
         return
     allowed = {one.task for one in case.trace.questions if one.what == "tool" and one.verdict == "approve"}
-    checked = _checked(case)
+    checked = _checked(case) | {TaskId(said_so[1]) for note in case.trace.notes if (said_so := _ACCEPTED.match(note))}
     for task, _ in case.done():
         steps = _tools(task)
         at = max((n for n, step in enumerate(steps) if step.effect == "effect" and acted(step)), default=-1)

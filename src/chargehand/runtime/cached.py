@@ -5,10 +5,12 @@ as an earlier one is decided by the core, by its key.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import cast
 
 from msgspec import Raw
 
 from chargehand.agents.equip import toolset
+from chargehand.agents.subteam import plainly_put
 from chargehand.agents.worker import Worker
 from chargehand.core.fold import replay
 from chargehand.core.reuse import key_of
@@ -30,8 +32,9 @@ _SOURCE = "cache"
 
 def check(cache: Seconds | None) -> None:
     """Raise Invalid for a time that is none."""
-    if cache is not None and not 0 < cache < float("inf"):
-        raise Invalid(f"cache is {cache}; say for how many seconds a result may be used again, or leave it out")
+    given = cast("object", cache)  # people write "10m"
+    if given is not None and (not isinstance(given, int | float) or not 0 < given < float("inf")):
+        raise Invalid(f"cache is {cache!r}; say for how many seconds a result may be used again, or leave it out")
 
 
 def only_looks(worker: Worker) -> bool:
@@ -54,6 +57,8 @@ async def earlier(
     `lookers` are those who only look. A source is named by its run and its task. Nothing here can keep a run from
     starting: what cannot be read is not offered.
     """
+    if _given_more(request):
+        return ()
     try:
         rows = [row for row in await journal.runs() if row.changed >= now - fresh]
     except StoreError:
@@ -77,7 +82,7 @@ async def earlier(
 def _offers(run: str, entries: Sequence[ev.Entry], oldest: Instant, present: Mapping[str, Agent]) -> Iterator[ev.Offer]:
     """What one run has to offer. What it took over itself it does not pass on: that would make it younger."""
     first = entries[0].event
-    if not isinstance(first, ev.RunRequested) or first.parent is not None or _done_again(first, entries):
+    if not isinstance(first, ev.RunRequested) or _given_more(first) or _done_again(first, entries):
         return
     ends = (entry for entry in entries if entry.at >= oldest)
     done = dict.fromkeys(entry.event.task for entry in ends if isinstance(entry.event, ev.AttemptSucceeded))
@@ -91,6 +96,12 @@ def _offers(run: str, entries: Sequence[ev.Entry], oldest: Instant, present: Map
             continue
         if _plainly_done(state, one) and _by_the_same(state, one, present):
             yield ev.Offer(key_of(state, one), TaskId(f"{run}/{task}"), one.result or Raw(b"null"), one.items)
+
+
+def _given_more(first: ev.RunRequested) -> bool:
+    """Whether those who work in a run see more than their tasks and inputs: a message, or what a team was handed."""
+    parent = first.parent
+    return parent is not None and not (parent.chain[-1].endswith("/") and plainly_put(first.goal))
 
 
 def _done_again(first: ev.RunRequested, entries: Sequence[ev.Entry]) -> bool:
@@ -109,7 +120,8 @@ def _touched(state: RunState, entries: Sequence[ev.Entry]) -> set[TaskId]:
             workers[event.task] = event.worker
         elif isinstance(event, ev.StepStarted):
             agent = state.agents.get(workers.get(event.task, ""))
-            known = event.name == "model" or (agent is not None and event.name in agent.tools)
+            judged = event.name == "model" or event.name.startswith("check ")
+            known = judged or (agent is not None and event.name in agent.tools)
             if event.effect != "read" or not known:
                 found.add(event.task)
     return found

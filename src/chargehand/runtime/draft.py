@@ -11,8 +11,9 @@ from chargehand.core.owed import Brief
 from chargehand.core.state import Work
 from chargehand.errors import PlanInvalid
 from chargehand.models.messages import Message
+from chargehand.runtime.hand import calls_left
 from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.budget import NOTHING, Amount, Ledger
 from chargehand.terms.events import Effect
 from chargehand.terms.forecast import Forecast, forecast
 from chargehand.terms.lint import lint
@@ -38,7 +39,7 @@ class Draft(Struct, frozen=True):
 
 async def draft(crew: Crew, request: ev.RunRequested) -> Draft:
     """The plan for a request; PlanInvalid with what is wrong, when none was found that can run."""
-    limits, hand = request.policy.limits, _Pencil()
+    limits, hand = request.policy.limits, _Pencil(request)
     findings: tuple[Finding, ...] = ()
     tokens = micros = calls = 0
     for number in range(1, limits.plans + 1):
@@ -76,8 +77,9 @@ async def _proposed(crew: Crew, brief: Brief, hand: "_Pencil", seconds: Seconds)
 class _Pencil:
     """A hand that keeps nothing: for planning, which needs no journal as long as nothing is done about it."""
 
-    def __init__(self) -> None:
+    def __init__(self, request: ev.RunRequested) -> None:
         self.heard = False
+        self._ledger, self._answer = Ledger(request.budget), request.roster.supervision
         self.where = Where("draft", "", "", planned=True)
         self.grown: list[Task] = []
         self.notes: list[str] = []
@@ -94,6 +96,11 @@ class _Pencil:
         shape: type[_Shape] = object,  # noqa: ARG002
     ) -> _Shape:
         return cast("_Shape", (await call("draft")).value)
+
+    async def afford(self, one: Amount, most: int) -> int:
+        count = min(most, calls_left(self._ledger, self._answer, one, planning=True)) if self._ledger.capped else most
+        self._ledger.reserve(Amount(one.tokens * count, one.micros * count, one.calls * count))
+        return count
 
     async def grow(self, tasks: Sequence[Task]) -> None:
         self.grown.extend(tasks)

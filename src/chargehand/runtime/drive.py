@@ -8,8 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-import msgspec
-from msgspec import Raw
+from msgspec import Raw, json
 
 from chargehand.agents.crew import Crew
 from chargehand.core.admit import admit
@@ -19,8 +18,10 @@ from chargehand.core.owed import brief, wake_at
 from chargehand.core.state import RunState, Work
 from chargehand.errors import ChargehandError, PlanInvalid, Refused, StoreUnavailable
 from chargehand.models.messages import Message
+from chargehand.runtime.breaker_notes import stood, told
 from chargehand.runtime.clock import Clock
 from chargehand.runtime.hand import perform
+from chargehand.runtime.refunds import spending
 from chargehand.stores.codec import check
 from chargehand.stores.journal import Journal, Lease
 from chargehand.stores.memory import MemoryJournal
@@ -30,8 +31,8 @@ logger = logging.getLogger(__name__)
 
 Listener: TypeAlias = Callable[[str, Sequence[ev.Entry]], None]
 Whisper: TypeAlias = Callable[[str, Work, str], None]
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
-_ENCODER = msgspec.json.Encoder()
+_SOON, _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.25, 5.0
+_ENCODER = json.Encoder()
 
 
 class Drive:
@@ -63,6 +64,7 @@ class Drive:
         self._held: list[asyncio.Future[None]] = []
         self._short: list[asyncio.Future[None]] = []
         self._told: dict[str, int] = {}
+        self._stood = stood(state.breakers)
         self._inbox: list[tuple[ev.Event, asyncio.Future[None] | None]] = []
         self._unwritten = list(unwritten)
         self._urgent = bool(unwritten)
@@ -94,8 +96,10 @@ class Drive:
         """Report a step that nobody waits for: it is written soon. Refused, at once, if it does not fit."""
         if not report.name.isascii():  # of all it says, only this comes from outside
             check(report)
-        self._record(admit(self.state, report), max(self._clock(), self.state.at))
-        if self._now is None or self._listener is not None:
+        self._record(admit(self.state, report), max(self._clock(), self.state.at), urgent=self._now is not None)
+        if self._now is None:  # most such steps are over soon, and one commit then carries their beginning and end
+            asyncio.get_running_loop().call_later(_SOON, self._hurry)
+        elif self._listener is not None:
             self._ring()
 
     def abridged(self, messages: Sequence[Message]) -> Raw:
@@ -123,7 +127,7 @@ class Drive:
 
     async def refunded(self) -> bool:
         """Wait until a call under way has given back what it does not need; False if there is none to wait for."""
-        if not _spending(self.state):
+        if not spending(self.state):
             return False
         future = asyncio.get_running_loop().create_future()
         self._short.append(future)
@@ -134,9 +138,7 @@ class Drive:
         """Write this along with whatever is written next."""
         if isinstance(event, ev.Noted):  # a prompt is JSON already, and too long to be kept twice while it waits
             check(event)
-        urgent = self._urgent
-        self._record(event, max(self._clock(), self.state.at))
-        self._urgent = urgent
+        self._record(event, max(self._clock(), self.state.at), urgent=False)
 
     # --- the loop
 
@@ -195,13 +197,15 @@ class Drive:
                 if future is not None:
                     self._waiting.append(future)
 
-    def _record(self, event: ev.Event, now: float) -> None:
+    def _record(self, event: ev.Event, now: float, *, urgent: bool = True) -> None:
         entry = ev.Entry(self.state.seq + 1, now, event)
         fold(self.state, entry)
         if self._short and isinstance(event, ev.Paid):
             _release(self._short)
         self._unwritten.append(entry)
-        self._urgent = True
+        self._urgent = self._urgent or urgent
+        for noted in told(self.state, self._stood, event) if self.state.breakers else ():
+            self._record(noted, now)
 
     def _write_now(self) -> None:
         """Write without waiting, which some journals can; steps let nothing follow but what money they set free."""
@@ -269,6 +273,11 @@ class Drive:
         self._alarm = None
         self._ring()
 
+    def _hurry(self) -> None:
+        if self._unwritten:
+            self._urgent = True
+            self._ring()
+
     def _ring(self) -> None:
         if self._bell is not None and not self._bell.done():
             self._bell.set_result(None)
@@ -278,8 +287,7 @@ class Drive:
             self._alarm[1].cancel()
         for job in self._running.values():
             job.cancel()
-        unheard = [*self._waiting, *(future for _, future in self._inbox if future is not None)]
-        for future in unheard:
+        for future in (*self._waiting, *(future for _, future in self._inbox if future is not None)):
             if not future.done():
                 future.set_exception(Refused(f"run {self.run!r} is no longer driven here"))
 
@@ -289,9 +297,3 @@ def _release(waiting: list[asyncio.Future[None]]) -> None:
     for future in released:
         if not future.done():
             future.set_result(None)
-
-
-def _spending(state: RunState) -> bool:
-    """Whether a call is under way that may give money back."""
-    steps = (step for work in state.owing if work.task for step in (state.tasks[work.task].steps or {}).values())
-    return bool(state.planning.open or state.answering.open) or any(step.result is None for step in steps)

@@ -2,12 +2,16 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
+from weakref import WeakSet
 
 from msgspec import Struct, structs
 
 from chargehand.agents.crew import Crew, Posted
+from chargehand.agents.instances import of_roster
+from chargehand.agents.levels import end_of
+from chargehand.agents.routers.decision import Learnt
 from chargehand.core.fold import begin, replay
 from chargehand.core.reuse import offers
 from chargehand.core.state import RunState, Status
@@ -44,7 +48,7 @@ class Outcome(Struct, frozen=True):
 
 def outcome(run: str, state: RunState) -> Outcome:
     """Read the outcome off a state."""
-    ended = state.ended or ev.RunEnded("needs_input", "no_input", gaps(state))
+    ended = end_of(state) or ev.RunEnded("needs_input", "no_input", gaps(state))
     return Outcome(
         run,
         ended.ending,
@@ -83,6 +87,14 @@ def checked(request: ev.RunRequested, now: float) -> ev.RunRequested:
     return structs.replace(request, deadline=deadline, plan=plan, warnings=linted.warnings)
 
 
+def _fitted(state: RunState, event: ev.Event) -> ev.Event:
+    """A person's plan: what it wants of a worker that is there several times, any of them may do."""
+    if not isinstance(event, ev.InputAnswered) or event.plan is None:
+        return event
+    tasks = of_roster(state.requested.roster).spread(event.plan.tasks)
+    return structs.replace(event, plan=structs.replace(event.plan, tasks=tasks))
+
+
 @runtime_checkable
 class _Leads(Protocol):
     """A crew that may have teams among its workers: it is told who drives their runs."""
@@ -91,6 +103,28 @@ class _Leads(Protocol):
     def leads(self) -> bool: ...
 
     def entrust(self, foreman: Any) -> None: ...
+
+
+@runtime_checkable
+class _Routes(Protocol):
+    """A crew that may choose workers by how busy they are: it is told who sees that."""
+
+    @property
+    def routes(self) -> bool: ...
+
+    def watched(self, watch: Any) -> None: ...
+
+
+_Fact = TypeVar("_Fact", bound=ev.Event)
+
+
+@runtime_checkable
+class _Guards(Protocol):
+    """A journal that keeps something out of what is written, and so out of what is used."""
+
+    def clean(self, event: Any) -> Any: ...
+
+    def guarded(self, crew: Crew) -> Crew: ...
 
 
 class Driver:
@@ -111,12 +145,22 @@ class Driver:
         whisper: Whisper | None = None,
     ) -> None:
         self._journal = journal
-        self._crew = crew
+        self._guard = journal if isinstance(journal, _Guards) else None
+        self._crew = crew if self._guard is None else self._guard.guarded(crew)
         self._clocks = (wall, ticks)
         self._steady: Callable[[float], Clock] = lambda least: steady(wall, ticks, least=least)
         self._heard = (listener, whisper)
         self._under_way: dict[str, Drive] = {}
         self._unreleased: set[str] = set()
+        self._around: WeakSet[Driver] = WeakSet((self,))
+        self._standing = self._school = None
+        if isinstance(crew, _Routes) and crew.routes:
+            from chargehand.runtime.lessons import School  # noqa: PLC0415 - as below
+            from chargehand.runtime.standing import standing  # noqa: PLC0415 - only who routes needs it
+
+            self._school = School(self) if getattr(crew, "learns", False) else None
+            self._standing = standing(crew, self, wall)
+            crew.watched(self._standing)
         if isinstance(crew, Posted):
             from chargehand.runtime.nested import Messenger  # noqa: PLC0415 - only who sends messages needs it
 
@@ -130,7 +174,14 @@ class Driver:
 
     def beneath(self, crew: Crew) -> "Driver":
         """A driver for runs of another crew, on the same journal and by the same clocks, which nobody hears."""
-        return Driver(self._journal, crew, wall=self._clocks[0], ticks=self._clocks[1])
+        below = Driver(self._journal, crew, wall=self._clocks[0], ticks=self._clocks[1])
+        self._around.add(below)
+        below._around = self._around
+        return below
+
+    def around(self) -> Iterator[RunState]:
+        """The runs of this driver and of those above and beneath it, as they stand."""
+        return (state for one in self._around for state in one.under_way.values())
 
     @property
     def journal(self) -> Journal:
@@ -140,6 +191,9 @@ class Driver:
     def under_way(self) -> Mapping[str, RunState]:
         """Every run that is driven here, as it stands."""
         return {run: drive.state for run, drive in self._under_way.items()}
+
+    def book(self, run: str) -> Learnt | None:
+        return None if self._school is None else self._school.book(run)
 
     async def start(
         self,
@@ -153,12 +207,12 @@ class Driver:
         """Carry out a new run."""
         clock = self._steady(0.0)
         now = clock()
-        first = ev.Entry(1, now, checked(request, now))
+        first = ev.Entry(1, now, checked(self._clean(request), now))
         lease = await self._claim(run, new=True)
         try:
-            heard = (None, None) if quiet else self._heard
+            heard = self._hears(quiet=quiet)
             drive = Drive(self._journal, self._crew, lease, begin(first), clock, *heard, unwritten=[first])
-            return await self._drive(drive, lease, also, wait_for_input=wait_for_input)
+            return await self._drive(drive, lease, [*map(self._clean, also)], wait_for_input=wait_for_input)
         finally:
             await self._release(lease)
 
@@ -171,8 +225,8 @@ class Driver:
             state = replay(await self._journal.read(run))
             if state.ended is not None:
                 raise Refused(f"run {run!r} has ended ({state.ended.ending}); fork it to do some of it again")
-            more = (ev.RunResumed(lease.epoch), *also)
-            heard = (None, None) if quiet else self._heard
+            more = (ev.RunResumed(lease.epoch), *(self._clean(_fitted(state, one)) for one in also))
+            heard = self._hears(quiet=quiet)
             drive = Drive(self._journal, self._crew, lease, state, self._steady(state.at), *heard)
             return await self._drive(drive, lease, more, wait_for_input=wait_for_input)
         finally:
@@ -187,7 +241,25 @@ class Driver:
         """Hand a request (cancel, pause, an answer) to a run under way; Refused if it does not fit."""
         if run not in self._under_way:
             raise Refused(f"run {run!r} is not under way in this process; start or resume it first")
-        await self._under_way[run].ask(report)
+        drive = self._under_way[run]
+        await drive.ask(self._clean(_fitted(drive.state, report)))
+
+    def _clean(self, event: _Fact) -> _Fact:
+        return event if self._guard is None else self._guard.clean(event)
+
+    def _hears(self, *, quiet: bool) -> tuple[Listener | None, Whisper | None]:
+        listener, whisper = (None, None) if quiet else self._heard
+        standing = self._standing
+        if standing is None:
+            return listener, whisper
+        if listener is None:
+            return standing.hear, whisper
+
+        def both(run: str, entries: Sequence[ev.Entry]) -> None:
+            standing.hear(run, entries)
+            listener(run, entries)
+
+        return both, whisper
 
     async def _claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
         lease = await self._journal.claim(run, new=new, steal=steal or run in self._unreleased)
@@ -207,4 +279,8 @@ class Driver:
             await drive.to_end(first=also, wait_for_input=wait_for_input)
         finally:
             del self._under_way[lease.run]
+            if self._standing is not None:
+                self._standing.leave(lease.run, drive.state)
+        if self._school is not None:
+            await self._school.ended(lease.run, drive.state)
         return outcome(lease.run, drive.state)

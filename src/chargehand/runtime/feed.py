@@ -54,7 +54,7 @@ class Reader(AsyncIterator[Entry]):
         self._mates = mates  # the feed knows them only as long as one of them does
         self._journal = journal
         self._run = run
-        self._seen = max(after, 0)
+        self._seen: int = max(after, 0)
         self._most = most
         self._expected = expected
         self._past: deque[Entry] = deque()
@@ -79,8 +79,6 @@ class Reader(AsyncIterator[Entry]):
     async def __anext__(self) -> Entry:
         while not self._over:
             if (entry := self._next()) is not None:
-                self._seen = entry.seq
-                self._over = isinstance(entry.event, RunEnded)
                 return entry
             if self._behind:
                 await self._catch_up()
@@ -89,11 +87,20 @@ class Reader(AsyncIterator[Entry]):
                 await self._bell.wait()
         raise StopAsyncIteration
 
+    def at_once(self) -> list[Entry]:
+        """What follows and is here already: for who hands on many at a time."""
+        found: list[Entry] = []
+        while not self._over and (entry := self._next()) is not None:
+            found.append(entry)
+        return found
+
     def _next(self) -> Entry | None:
         for line in (self._past, self._live):
             while line:
                 entry = line.popleft()
                 if entry.seq == self._seen + 1:
+                    self._seen = entry.seq
+                    self._over = isinstance(entry.event, RunEnded)
                     return entry
                 if entry.seq > self._seen:  # somebody else wrote in between
                     self._fall_behind()

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from sys import maxsize
 from typing import Protocol, TypeVar, cast
 
 import msgspec
 from msgspec import Raw, structs
 
-from chargehand.agents.crew import Crew, Done, Proposal, Where, WorkFailed
+from chargehand.agents.crew import Crew, Done, Proposal, Stake, Where, WorkFailed
 from chargehand.core.owed import Brief
 from chargehand.core.state import RunState, Work
 from chargehand.errors import NotJson, Refused
@@ -173,11 +174,19 @@ class _Hand:
         if effect == "read" and held is None:  # neither acts nor costs: nobody need wait until it is on disk
             self._line.put(started)
         else:
-            await self._begin(started, share=share)
+            await (self._stake(started, reserve) if isinstance(reserve, Stake) else self._begin(started, share=share))
         done = await call(f"{self._line.run}/{task}/{attempt}/{number}")
         result = encode_value(done.value)
         await self._line.ask(ev.StepFinished(task, attempt, number, result, done.good, done.used))
         return _shaped(result, shape)
+
+    async def _stake(self, started: ev.StepStarted, stake: Stake) -> None:
+        try:
+            await self._line.ask(structs.replace(started, reserve=stake.both))
+        except Refused:
+            await self._begin(structs.replace(started, reserve=stake.alone))
+        else:
+            stake.granted()
 
     async def _begin(self, started: ev.StepStarted, *, share: bool = False) -> None:
         """Record a step before it is made. Where the money does not reach, what others give back is waited for.
@@ -204,7 +213,7 @@ class _Hand:
     def _diverge(self) -> None:
         """It asks for something else this time: of what was recorded only the effects count, which stay done."""
         self.note(f"step {self._number} diverged from what was recorded and is made anew")
-        done = [step for step in self._recorded.values() if step.effect == "effect"]
+        done = [step for step in self._recorded.values() if step.effect == "effect" and step.good]
         more = {step.request: step.result for step in done if step.result is not None}
         self._effects, self._number, self._recorded = {**self._effects, **more}, max(self._recorded), {}
 
@@ -213,6 +222,25 @@ class _Hand:
             raise Refused("only planners grow a plan")
         checked = _proposal(Proposal(tuple(tasks)))
         await self._line.ask(ev.TasksAdded(self._work.number, checked.tasks, done=False, closed=False))
+
+    async def afford(self, one: Amount, most: int) -> int:
+        state, work = self._line.state, self._work
+        if not state.ledger.capped or one == NOTHING or most <= 0:
+            return max(0, most)
+        if work.kind not in ("plan", "answer"):
+            raise Refused("only who plans or answers holds money for more calls")
+        answer, desk = state.requested.roster.supervision, state.planning if work.kind == "plan" else state.answering
+        count = min(most, calls_left(state.ledger, answer, one, planning=work.kind == "plan"))
+        more = Amount(one.tokens * count, one.micros * count, one.calls * count)
+        try:
+            if count:
+                again = ev.SupervisionStarted(
+                    work.kind, work.number, desk.timer, why=desk.next or "first", reserve=more
+                )
+                await self._line.ask(again)
+        except Refused:  # somebody else was faster, or nobody waits for this any more
+            return 0
+        return count
 
     @property
     def where(self) -> Where:
@@ -232,6 +260,22 @@ class _Hand:
 
     def say(self, text: str) -> None:
         self._line.say(self._work, text)
+
+
+def calls_left(ledger: Ledger, answer: Amount, one: Amount, *, planning: bool) -> int:
+    """How many calls at such a price are covered by what is left, beyond what an answer takes (or takes again)."""
+    budget, floor = ledger.budget, ledger.budget.floor
+    counts = [
+        max(0, cap - taken - max(kept, last)) // price
+        for cap, taken, kept, last, price in (
+            (budget.tokens, ledger.tokens + ledger.held_tokens, floor.tokens, answer.tokens, one.tokens),
+            (budget.micros, ledger.micros + ledger.held_micros, floor.micros, answer.micros, one.micros),
+            (budget.calls, ledger.calls + ledger.held_calls, floor.calls, answer.calls, one.calls),
+        )
+        if cap is not None and price
+    ]
+    left = min(counts, default=maxsize)  # what they cost is not capped
+    return left // 2 if planning else left
 
 
 def portion(ledger: Ledger, wanted: Amount) -> Amount:

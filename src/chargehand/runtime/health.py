@@ -1,6 +1,7 @@
 """How workers, their tools and their models are doing, read off the entries of runs. Nothing is called or decided here.
 
-Breakers are those that the runs themselves decide by; a tool has none, and is only said to be failing.
+Breakers of workers and models are those that the runs themselves decide by. That of a tool is reckoned from its calls:
+one that only ever objects to what it is asked is not out of order, and is said to be failing.
 """
 
 from collections import deque
@@ -95,7 +96,7 @@ class _Ward:
 
     def _report(self, what: What, name: str, case: Case, now: Instant) -> WorkerHealth:
         state, again = self._stand(case, now)
-        if what == "tool" and case.row >= _IN_A_ROW:
+        if what == "tool" and case.row >= _IN_A_ROW and not case.shut:
             state = "failing"
         failed, times = sum(case.failures.values()), sorted(case.times)
         return WorkerHealth(

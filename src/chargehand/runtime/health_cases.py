@@ -7,12 +7,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 
 from chargehand.core.attempts import breaker_names
 from chargehand.core.state import RunState
 from chargehand.terms import events as ev
-from chargehand.terms.breaker import Breaker
+from chargehand.terms.breaker import Breaker, lease, note, stand
 from chargehand.terms.plan import TaskId
 from chargehand.terms.policy import Instant, Seconds
 
@@ -53,6 +54,24 @@ class _Call(Struct):
 
     case: Case
     since: Instant
+    tool: bool = False
+
+
+class _Said(Struct, frozen=True):
+    """What the result of a tool's call says of the tool."""
+
+    broken: bool = False
+    barred: bool = False
+
+
+_NOTHING_SAID = _Said()
+
+
+def _said(result: Raw) -> _Said:
+    try:
+        return msgspec.json.decode(result, type=_Said)
+    except msgspec.ValidationError:  # whoever did the work keeps results of another shape
+        return _NOTHING_SAID
 
 
 _Attempt: TypeAlias = tuple[TaskId, int]
@@ -95,6 +114,8 @@ class Visit:
         for key in [key for key in self._steps if key[0] == event.task]:
             call = self._steps.pop(key)
             call.case.came_back(at, at - call.since, event.failure.kind)
+            if call.tool and event.failure.kind == "uncertain":
+                self._tool(call, at, good=False)
         self._attempt_over(event.task, at, event.failure.kind)
 
     def _attempt_over(self, task: TaskId, at: Instant, kind: str) -> None:
@@ -112,11 +133,29 @@ class Visit:
             self._steps[event.task, event.step] = self._called("model", agent.model, at)
         elif event.name in agent.tools:
             self._steps[event.task, event.step] = self._called("tool", event.name, at)
+            self._steps[event.task, event.step].tool = True
 
     def step_finished(self, event: ev.StepFinished, at: Instant) -> None:
         call = self._steps.pop((event.task, event.step), None)
-        if call is not None:
-            call.case.came_back(at, at - call.since, "" if event.good else "failed")
+        if call is None:
+            return
+        came = _NOTHING_SAID if event.good or not call.tool else _said(event.result)
+        if came.barred:  # it was out of order, and so it was not called
+            call.case.calls -= 1
+            return
+        call.case.came_back(at, at - call.since, "" if event.good else "failed")
+        if call.tool and (event.good or came.broken):
+            self._tool(call, at, good=event.good)
+
+    def _tool(self, call: _Call, at: Instant, *, good: bool) -> None:
+        """A tool's breaker, as whoever called it had it."""
+        case, numbers = call.case, self._state.requested.policy.breaking
+        if good and case.breaker is None:
+            return
+        case.breaker = case.breaker or Breaker()
+        if stand(case.breaker, call.since) == "half-open":
+            lease(case.breaker, call.since, numbers)
+        note(case.breaker, at, numbers, good=good)
 
     def noted(self, event: ev.Noted, at: Instant) -> None:
         """Another model stands in: the one before did not answer, and only a note says so."""

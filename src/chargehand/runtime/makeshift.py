@@ -9,14 +9,19 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+from msgspec import structs
+
+from chargehand.agents.copies import copies
 from chargehand.agents.crew import Crew, Done, Hand, Posted, Proposal, Refined, Where, WorkFailed
 from chargehand.agents.hiring import Hiring
+from chargehand.agents.routers.decision import Board
 from chargehand.agents.ways import Broadcast
 from chargehand.core.owed import Brief
 from chargehand.models.messages import Message
 from chargehand.models.model import Model
 from chargehand.runtime.clock import Clock
-from chargehand.terms.budget import NOTHING, Amount
+from chargehand.runtime.stand_in import Shares, shares
+from chargehand.terms.budget import NOTHING, Amount, Budget
 from chargehand.terms.events import Effect
 from chargehand.terms.failure import Failure
 from chargehand.terms.lint import lint
@@ -51,6 +56,24 @@ class Makeshift:
     def entrust(self, foreman: Any) -> None:
         getattr(self._crew, "entrust")(foreman)  # noqa: B009 - as above: not every crew has it
 
+    @property
+    def routes(self) -> bool:
+        return bool(getattr(self._crew, "routes", False))
+
+    @property
+    def learns(self) -> bool:
+        return bool(getattr(self._crew, "learns", False))
+
+    @property
+    def board(self) -> Board:
+        return self._hiring.board
+
+    def watched(self, watch: Any) -> None:
+        getattr(self._crew, "watched")(watch)  # noqa: B009 - as above
+
+    def supervision(self, budget: Budget) -> Amount:
+        return getattr(self._crew, "supervision")(budget)  # noqa: B009 - as above
+
     def attempt(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
         return self._crew.attempt(brief, hand)
 
@@ -68,11 +91,8 @@ class Makeshift:
         try:
             found = await self._in_time(brief, watched)
         except WorkFailed as error:
-            late = isinstance(error, _Late)
-            if watched.grown or not (last or late or error.failure.permanent):
+            if watched.grown or not (last or isinstance(error, _Late) or error.failure.permanent):
                 raise
-            if late and not self._fitting(brief.goal, error.failure):
-                raise  # what is missing is time, and the run itself says so
             return self._instead(brief, hand, error.failure, error.used)
         if last and not watched.grown and found.tasks:
             errors = lint(found.tasks, self._roster, self._limits).errors
@@ -83,20 +103,31 @@ class Makeshift:
 
     async def _in_time(self, brief: Brief, hand: Hand) -> Proposal:
         """The planner's own plan, asked for no longer than leaves some time to whoever steps in."""
-        left = brief.until - self._clock()
+        left, loop = brief.until - self._clock(), asyncio.get_running_loop()
         if left <= 0:
             return await self._crew.plan(brief, hand)
-        limit = asyncio.timeout(left - min(_KEPT, _SHARE * left))
+        failure = Failure("timeout", "the planner did not answer in time")
+
+        def over() -> None:
+            if self._shared(brief.goal, failure) or self._fitting(brief.goal, failure):
+                limit.reschedule(loop.time())  # else what is missing is time, and the run itself says so
+
+        timer = loop.call_later(left - min(_KEPT, _SHARE * left), over)
+        limit = asyncio.timeout(None)
         try:
             async with limit:
                 return await self._crew.plan(brief, hand)
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            raise _Late(Failure("timeout", "the planner did not answer in time")) from error
+            raise _Late(failure) from error
+        finally:
+            timer.cancel()
 
     def _instead(self, brief: Brief, hand: Hand, failure: Failure, used: Amount | None) -> Proposal:
-        who, alone = self._fitting(brief.goal, failure), len(self._roster.agents) == 1
+        if (found := self._shared(brief.goal, failure)) is not None:
+            return self._among(found, hand, failure, used)
+        who, alone = self._fitting(brief.goal, failure), len(self._hiring.cards()) == 1
         if not who:
             hand.note(f"no plan could be made ({failure.message}), and the request can be handed to nobody as it is")
             return Proposal((), used=used, unserved=(_lost(failure),))
@@ -104,15 +135,32 @@ class Makeshift:
         said = (
             f"nobody could plan this ({failure.message}): {who} was given all of it, and parts may have been left out"
         )
-        task = Task(TaskId("t1"), brief.goal, who)
-        return Proposal((task,), self._hiring.combine or "forward", used=used, unserved=() if alone else (said,))
+        tasks = self._hiring.many.spread([Task(TaskId("t1"), brief.goal, who)])
+        return Proposal(tasks, self._hiring.combine or "forward", used=used, unserved=() if alone else (said,))
+
+    def _among(self, found: Shares, hand: Hand, failure: Failure, used: Amount | None) -> Proposal:
+        who = " and ".join(found.workers)
+        hand.note(f"no plan could be made ({failure.message}): by the words of their cards its parts go to {who}")
+        said = f"nobody could plan this ({failure.message}): {who} were given what their cards speak of; "
+        said += "parts may have been left out"
+        return Proposal(found.tasks, self._hiring.combine or "merge", used=used, unserved=(said, *found.unserved))
+
+    def _shared(self, goal: str, failure: Failure) -> Shares | None:
+        """The parts of a request that several could do; None where that is not so."""
+        cards = [card for card in self._hiring.cards() if self._reachable(card.name, failure)]
+        found = shares(goal, cards, self._limits.tasks) if len(cards) > 1 else None
+        if found is None:
+            return None
+        tasks = self._hiring.many.spread(found.tasks)
+        return None if lint(tasks, self._roster, self._limits).errors else structs.replace(found, tasks=tasks)
 
     def _fitting(self, goal: str, failure: Failure) -> str:
         """Who is given the whole request: the only one there is, or the one whose card fits it. Empty: nobody."""
         from chargehand.models.offline.matching import Bench  # noqa: PLC0415 - most planners never fail
 
-        reachable = [card for card in self._hiring.cards() if self._reachable(card.name, failure)]
-        if len(self._roster.agents) == 1:
+        cards = self._hiring.cards()
+        reachable = [card for card in cards if self._reachable(card.name, failure)]
+        if len(cards) == 1:
             return reachable[0].name if reachable else ""
         best = Bench(reachable).best(goal) if reachable else None
         return best.profile.name if best is not None and best.content >= _FITS else ""
@@ -126,7 +174,8 @@ class Makeshift:
         if worker is not None and worker.team is not None:
             return True  # it has models of its own
         made = self._hiring.factory.model if self._hiring.factory is not None else ""
-        models = (worker.model, *worker.fallback_models) if worker is not None else (made,)
+        own = [] if worker is None else [*(one for _, one in copies(worker)), *worker.fallback_models]
+        models = [made] if worker is None else own
         return any(_handle(one or usual) != _handle(planner) for one in models)
 
 
@@ -140,6 +189,8 @@ def _handle(model: str | Model) -> str:
 
 def _lost(failure: Failure) -> str:
     said = f"nothing was done, because nobody could plan it: {failure.message}"
+    if failure.permanent:
+        return f"{said}. Put that right and ask again, or name another model for the planner"
     if failure.kind in _ON_THE_WAY:
         return f"{said}. Ask again when the model can be reached, or name another one for the planner"
     return f"{said}. Put the request in other words, name another model for the planner, or give a plan yourself"
@@ -166,6 +217,9 @@ class _Watched:
         return await self._hand.step(
             name, call, request=request, effect=effect, reserve=reserve, share=share, shape=shape
         )
+
+    async def afford(self, one: Amount, most: int) -> int:
+        return await self._hand.afford(one, most)
 
     @property
     def where(self) -> Where:

@@ -11,6 +11,7 @@ from typing import Protocol, cast
 
 from msgspec import structs
 
+from chargehand.agents.instances import kind_of, meant, tag_of, turned
 from chargehand.agents.letters import PERSON, Letter, Replies, Status, WorkerReply, addressed, matching, nobody, tags
 from chargehand.core.state import RunState
 from chargehand.core.state import Status as Stand
@@ -49,18 +50,34 @@ def as_message(base: ev.RunRequested, letter: Letter) -> ev.RunRequested:
     Everybody is asked once: whoever sent it hears who failed, and may ask again. Networks that fail are tried again by
     whoever calls the model. Nobody stands in for another: the reply must come from whom was asked.
     """
-    agents = [structs.replace(one, fallbacks=(), timeout=min(one.timeout, letter.timeout)) for one in letter.to]
-    limits = structs.replace(base.policy.limits, tasks=max(base.policy.limits.tasks, len(agents)), replans=0)
+    several = {**_several(base.roster.agents), **letter.instances}
+    called = [one for to in letter.to for one in turned(several.get(to.name, (to,)), base.seed)]
+    agents = [structs.replace(one, fallbacks=(), timeout=min(one.timeout, letter.timeout)) for one in called]
+    limits = structs.replace(base.policy.limits, tasks=max(base.policy.limits.tasks, len(letter.to)), replans=0)
     policy = structs.replace(
         base.policy, retry=structs.replace(base.policy.retry, attempts=1), limits=limits, refine=False, approve=False,
         answer=0.0,
     )  # fmt: skip
     told = letter.instruction()
-    tasks = tuple(Task(TaskId(f"m{number}"), told, one.name) for number, one in enumerate(agents, 1))
+    tasks = tuple(
+        Task(TaskId(f"m{number}"), told, match=Match((tag_of(one.name),)))
+        if one.name in several
+        else Task(TaskId(f"m{number}"), told, one.name)
+        for number, one in enumerate(letter.to, 1)
+    )
     return structs.replace(
         base, roster=Roster(tuple(agents)), policy=policy, plan=Plan(tasks, "none", base.goal),
-        budget=structs.replace(base.budget, floor=NOTHING),
+        budget=structs.replace(base.budget, floor=NOTHING), team="",
     )  # fmt: skip
+
+
+def _several(agents: Sequence[Agent]) -> dict[str, tuple[Agent, ...]]:
+    """Those who are there several times, and as whom."""
+    found: dict[str, tuple[Agent, ...]] = {}
+    for one in agents:
+        if (kind := kind_of(one)) != one.name:
+            found[kind] = (*found.get(kind, ()), one)
+    return found
 
 
 async def carry_out(driver: Drives, run: str, request: ev.RunRequested, *, quiet: bool = False) -> bool:
@@ -84,7 +101,7 @@ def _asked(request: ev.RunRequested) -> tuple[object, ...]:
     Of one from inside a run the name says to whom: a roster that changed since must not make it another.
     """
     tasks = request.plan.tasks if request.plan is not None and request.parent is None else ()
-    return request.goal, request.parent, [(one.worker, one.instruction.partition("\n")[0]) for one in tasks]
+    return request.goal, request.parent, [(meant(one), one.instruction.partition("\n")[0]) for one in tasks]
 
 
 def replies_of(run: str, entries: Sequence[ev.Entry]) -> Replies:
@@ -93,20 +110,23 @@ def replies_of(run: str, entries: Sequence[ev.Entry]) -> Replies:
     words = {gap.task: gap.message for gap in found.gaps}
     waits = {one.task: one for one in found.questions if not one.verdict}
     words |= {task: f"it needs a person's leave: {one.text or one.what}" for task, one in waits.items()}
-    replies = tuple(_reply(one, found, words.get(one.id, "")) for one in found.tasks)
+    first = entries[0].event
+    plan = first.plan if isinstance(first, ev.RunRequested) else None
+    whom = {one.id: meant(one) for one in (() if plan is None else plan.tasks)}
+    replies = tuple(_reply(one, found, words.get(one.id, ""), whom.get(one.id) or one.worker) for one in found.tasks)
     asked = [entry.event for entry in entries if isinstance(entry.event, ev.InputRequested)]
     open_still = bool(waits) and not found.ending
     return Replies(run, replies, found.used, question=asked[-1] if open_still else None)
 
 
-def _reply(task: TaskTrace, whole: Trace, words: str) -> WorkerReply:
+def _reply(task: TaskTrace, whole: Trace, words: str, who: str) -> WorkerReply:
     began = whole.seconds if task.began is None else task.began
     seconds = (whole.seconds if task.ended is None else task.ended) - began
     if task.status == Stand.DONE.value:
-        return WorkerReply(task.worker, "answered", _text(task.result), task.result, "", seconds)
+        return WorkerReply(who, "answered", _text(task.result), task.result, "", seconds)
     late = task.failure is not None and task.failure.kind in _LATE
     status: Status = "skipped" if task.status == Stand.SKIPPED.value else "timed out" if late else "failed"
-    return WorkerReply(task.worker, status, failure=words or "the run ended before it was finished", seconds=seconds)
+    return WorkerReply(who, status, failure=words or "the run ended before it was finished", seconds=seconds)
 
 
 def _text(value: object) -> str:

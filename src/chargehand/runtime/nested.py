@@ -4,14 +4,17 @@ Whoever repeats the call after a crash finds the run it began. The run has the m
 time than its sender. What such a run looks like is not decided here.
 """
 
+import re
+from collections.abc import Sequence
+
 from msgspec import structs
 
 from chargehand.agents.letters import Letter, Replies, WorkerReply
-from chargehand.agents.mail import Carried
+from chargehand.agents.mail import MAIL, Carried
 from chargehand.errors import Invalid
 from chargehand.runtime.front import checked_goal
 from chargehand.runtime.messaging import Drives, as_message, carry_out, replies_of
-from chargehand.runtime.nesting import Call, open_call, within
+from chargehand.runtime.nesting import Call, had_effects, open_call, within
 from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.plan import digest
@@ -30,7 +33,17 @@ class Messenger:
 
     def sender(self, key: str) -> str:
         found = open_call(self._driver, key)
-        return found.progress.worker if found is not None else ""
+        return found.worker if found is not None else ""
+
+    async def sent(self, key: str) -> int:
+        """Messages of the same task, in earlier attempts and before this call. What was refused does not count."""
+        sending = open_call(self._driver, key)
+        if sending is None:
+            return 0
+        steps = (sending.progress.steps or {}).items()
+        now = sum(number < sending.step and one.name in MAIL and one.good for number, one in steps)
+        earlier = await self._driver.journal.read(sending.run) if sending.progress.attempt > 1 else ()
+        return now + _begun_before(sending, earlier)
 
     async def carry(self, key: str, letter: Letter) -> Carried:
         sending = open_call(self._driver, key)
@@ -40,13 +53,30 @@ class Messenger:
         rest = structs.replace(letter, to=tuple(one for one in letter.to if one.name not in barred))
         run, used, replies = "", NOTHING, Replies()
         if rest.to:
-            run = f"{key}/{digest(letter.text, letter.wanted)[:8]}"
-            replies, used = await self._nested(run, sending, rest)
+            asked = digest(letter.text, letter.wanted)[:8]
+            if run := await self._acted_before(sending, asked):
+                replies = replies_of(run, await self._driver.journal.read(run))
+            else:
+                run = f"{key}/{asked}"
+                replies, used = await self._nested(run, sending, rest)
         by_name = {one.worker: one for one in replies.replies}
         skipped = {name: WorkerReply(name, "skipped", failure=why) for name, why in barred.items()}
         joined = {name: WorkerReply(name, "skipped", failure=_JOINED) for name in (one.name for one in letter.to)}
         ordered = tuple({**joined, **by_name, **skipped}.values())
         return Carried(structs.replace(replies, run=run, replies=ordered), used)
+
+    async def _acted_before(self, sending: Call, asked: str) -> str:
+        """The run of the same message from an earlier attempt, if it had effects: it is read back, not done again."""
+        if sending.progress.attempt == 1:
+            return ""
+        journal, start = self._driver.journal, f"{sending.run}/{sending.progress.task.id}/"
+        sent = re.compile(rf"{re.escape(start)}(\d+)/\d+/{asked}")
+        found = [one for row in await journal.runs() if (one := sent.fullmatch(row.run))]
+        for name in [one[0] for one in found if int(one[1]) < sending.progress.attempt]:
+            entries = await journal.read(name)
+            if isinstance(entries[-1].event, ev.RunEnded) and await had_effects(journal, name, entries):
+                return name
+        return ""
 
     async def _nested(self, run: str, sending: Call, letter: Letter) -> tuple[Replies, Amount]:
         held = sending.held
@@ -61,6 +91,19 @@ class Messenger:
         # a call that was begun before has been charged with all it had reserved, and the run had no more than that
         used = NOTHING if known and held != NOTHING else replies.spent
         return replies, used
+
+
+def _begun_before(sending: Call, entries: Sequence[ev.Entry]) -> int:
+    """How many messages the earlier attempts of a task sent, as far as they were not refused."""
+    task, attempt = sending.progress.task.id, sending.progress.attempt
+    begun: set[tuple[int, int]] = set()
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, ev.StepStarted) and event.task == task and event.attempt < attempt and event.name in MAIL:
+            begun.add((event.attempt, event.step))
+        elif isinstance(event, ev.StepFinished) and event.task == task and not event.good:
+            begun.discard((event.attempt, event.step))
+    return len(begun)
 
 
 def _barred(sending: Call, agent: Agent) -> str:

@@ -7,9 +7,13 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from chargehand.agents.handover import acted
+from chargehand.agents.instances import kind_of
+from chargehand.agents.mail import MAIL
 from chargehand.agents.subteam import STEP
 from chargehand.core.state import Progress, RunState, Status, Work
 from chargehand.runtime.messaging import Drives
+from chargehand.stores.journal import Journal
 from chargehand.terms import events as ev
 from chargehand.terms.budget import Amount, Budget
 from chargehand.terms.plan import TaskId, digest
@@ -27,6 +31,11 @@ class Call(Struct, frozen=True):
     step: int
 
     @property
+    def worker(self) -> str:
+        """Who calls: of one that is there several times, its name and not that of the instance."""
+        return kind_of(self.state.agents[self.progress.worker])
+
+    @property
     def held(self) -> Amount:
         return (self.progress.steps or {})[self.step].held
 
@@ -34,7 +43,7 @@ class Call(Struct, frozen=True):
     def chain(self) -> tuple[str, ...]:
         """Everybody who will wait for the outcome, the one who calls last."""
         parent = self.state.requested.parent
-        return (*(parent.chain if parent else ()), self.progress.worker)
+        return (*(parent.chain if parent else ()), self.worker)
 
     @property
     def waiting(self) -> tuple[str, ...]:
@@ -90,6 +99,18 @@ def nesting(state: RunState) -> int:
     """How deep a run would be that is started from this one."""
     parent = state.requested.parent
     return (parent.nesting if parent else 0) + 1
+
+
+async def had_effects(journal: Journal, run: str, entries: Sequence[ev.Entry]) -> bool:
+    """Whether something was changed in the world by a run, or by those it had messages sent to."""
+    if acted(entries):
+        return True
+    if not any(isinstance(one.event, ev.StepStarted) and one.event.name in MAIL for one in entries):
+        return False
+    for row in await journal.runs():
+        if row.run.startswith(f"{run}/") and acted(await journal.read(row.run)):
+            return True
+    return False
 
 
 def within(budget: Budget, held: Amount) -> Budget:

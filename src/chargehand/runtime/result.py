@@ -1,6 +1,8 @@
 """What came of a run, for those who asked: the outcome, the plan as it grew, and what was written on the way."""
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -13,9 +15,19 @@ from chargehand.terms import events as ev
 from chargehand.terms.budget import Amount
 from chargehand.terms.plan import Plan, TaskId
 
+if TYPE_CHECKING:
+    from chargehand.agents.claims import Claim
+    from chargehand.agents.coverage import Confidence, Coverage
+    from chargehand.agents.judging import Settled
+    from chargehand.runtime.assessed import Assessment
 
-class Result(Struct, frozen=True):
-    """What came of a run. `notice` says what people must know about the models behind it."""
+
+class Result(Struct, frozen=True, dict=True):
+    """What came of a run. `notice` says what people must know about the models behind it.
+
+    How far the answer can be relied on (`coverage`, `claims`, `contradictions`, `confidence`) is worked out from the
+    entries when it is first asked for.
+    """
 
     run: str
     ending: ev.Ending
@@ -33,6 +45,33 @@ class Result(Struct, frozen=True):
     def cost(self) -> float:
         """Dollars."""
         return self.spent.micros / 1_000_000
+
+    @cached_property
+    def assessment(self) -> "Assessment":
+        """How far the answer can be relied on: all of what follows."""
+        from chargehand.runtime.assessed import assess  # noqa: PLC0415 - nobody pays who does not ask
+
+        return assess(self.entries)
+
+    @property
+    def coverage(self) -> "Coverage":
+        """Which parts of the plan the answer covers, which are missing, and which results it does not cite."""
+        return self.assessment.coverage
+
+    @property
+    def confidence(self) -> "Confidence":
+        """High, medium or low; `coverage.why` says why."""
+        return self.assessment.coverage.confidence
+
+    @property
+    def claims(self) -> "tuple[Claim, ...]":
+        """Numbers, addresses and quotations of a written answer: what each cites, and whether that bears it out."""
+        return self.assessment.claims
+
+    @property
+    def contradictions(self) -> "tuple[Settled, ...]":
+        """Where results contradict each other, with the ruling of a judge and why, if there was one."""
+        return self.assessment.contradictions
 
     def trace(self) -> Trace:
         """Every step of the run, as plain data."""

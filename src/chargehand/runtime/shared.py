@@ -68,13 +68,13 @@ class SharedFile(Shared[Journal]):
 
     def __init__(self, path: Path | str) -> None:
         super().__init__()
-        self._path = path
+        self.path = Path(path)
 
     @asynccontextmanager
     async def _whole(self) -> AsyncGenerator[Journal]:
         from chargehand.stores.sqlite import SqliteJournal  # noqa: PLC0415 - most teams in tests never need it
 
-        journal = await SqliteJournal.open(self._path)
+        journal = await SqliteJournal.open(self.path)
         try:
             yield journal
         finally:

@@ -4,8 +4,10 @@ What a team is handed and what it hands over is said in `agents.subteam` and `ag
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from msgspec import structs
 
@@ -16,17 +18,29 @@ from chargehand.core.fold import replay
 from chargehand.core.state import Progress
 from chargehand.errors import ChargehandError, Invalid, Refused, RunUnknown
 from chargehand.runtime.messaging import Drives
-from chargehand.runtime.nesting import Call, nesting, open_call, rest, share, total, within
+from chargehand.runtime.nesting import Call, had_effects, nesting, open_call, rest, share, total, within
 from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.budget import NOTHING, Amount, Budget
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import TaskId
 from chargehand.terms.policy import Policy
 
+_Offered: TypeAlias = Callable[[], Awaitable[Sequence[ev.Event]]]
 _PATIENCE = 5.0  # seconds that a run has to write down that it was cancelled
 
 
+@runtime_checkable
+class _Priced(Protocol):
+    """A crew that knows what a call of its supervisor costs."""
+
+    def supervision(self, budget: Budget) -> Amount: ...
+
+
 class _Below(Drives, Protocol):
+    async def start(
+        self, run: str, request: ev.RunRequested, *, also: Sequence[ev.Event] = (), quiet: bool = False
+    ) -> object: ...
+
     async def ask(self, run: str, report: ev.Event) -> None: ...
 
 
@@ -72,7 +86,8 @@ class Nesting:
         paid = total(begun[:-1])
         _, below = self._below.setdefault(id(errand.crew), (errand.crew, self._driver.beneath(errand.crew)))
         try:
-            await _driven(below, run, call, _request(run, call, errand, total((call.held, paid))))
+            request = _request(run, call, errand, total((call.held, paid)))
+            await _driven(below, run, call, request, partial(errand.team.offered, below.journal, request))
         except Invalid as error:  # said before anything was begun
             words = f"{errand.worker} could not begin: {error}"
             return Came(run, "failed", failure=Failure("logic", words, permanent=True)), NOTHING
@@ -80,13 +95,14 @@ class Nesting:
             raise WorkFailed(Failure("resource", f"{errand.worker}: {error}")) from error
         entries = await self._driver.journal.read(run)
         state = replay(entries)
-        came = came_of(run, errand.worker, state, entries)
+        acted = await had_effects(self._driver.journal, run, entries)
+        came = came_of(run, errand.worker, state, entries, acted=acted)
         if came.ending == "needs_input" and call.held != NOTHING:
             return came, None  # it may be resumed, and spend the rest of what it has
         return came, rest(state.ledger.spent, paid)
 
 
-async def _driven(below: _Below, run: str, call: Call, request: ev.RunRequested) -> None:
+async def _driven(below: _Below, run: str, call: Call, request: ev.RunRequested, offered: _Offered) -> None:
     """Drive a run to its end, or leave it alone if it has ended. It is cancelled once nobody waits for it any more.
 
     Where this process is told to stop, it stays open, to be gone on with.
@@ -95,7 +111,7 @@ async def _driven(below: _Below, run: str, call: Call, request: ev.RunRequested)
 
     async def drive() -> None:
         try:
-            await _started(below, run, request)
+            await _started(below, run, request, offered)
         except ChargehandError as error:  # raised bare below; from a group it would arrive wrapped
             trouble.append(error)
 
@@ -111,11 +127,11 @@ async def _driven(below: _Below, run: str, call: Call, request: ev.RunRequested)
         raise trouble[0]
 
 
-async def _started(below: _Below, run: str, request: ev.RunRequested) -> None:
+async def _started(below: _Below, run: str, request: ev.RunRequested, offered: _Offered) -> None:
     try:
         entries = await below.journal.read(run)
     except RunUnknown:
-        await below.start(run, request, quiet=True)
+        await below.start(run, request, also=await offered(), quiet=True)
         return
     first = entries[0].event
     if not isinstance(first, ev.RunRequested) or first.parent != request.parent:
@@ -145,6 +161,9 @@ def _request(run: str, call: Call, errand: Errand, held: Amount) -> ev.RunReques
     )
     team = errand.team.bounded(budget=least(errand.team.budget, within(requested.budget, held)), policy=policy)
     request = team.request(errand.goal, call.state.at, seed=call.seed(run))
+    if isinstance(errand.crew, _Priced):  # a team knows only the names of its models, and that a call costs something
+        dear = errand.crew.supervision(request.budget)
+        request = structs.replace(request, roster=structs.replace(request.roster, supervision=dear))
     # who waits outside does not get messages from in here, whatever they are called
-    parent = call.parent((*call.chain[:-1], f"{call.progress.worker}/"))
+    parent = call.parent((*call.chain[:-1], f"{call.worker}/"))
     return structs.replace(request, deadline=min(request.deadline, call.deadline), parent=parent)

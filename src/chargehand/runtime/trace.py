@@ -8,6 +8,8 @@ from typing import Any
 
 from msgspec import Raw
 
+from chargehand.agents.instances import meant
+from chargehand.agents.levels import end_of
 from chargehand.agents.subteam import STEP, run_name
 from chargehand.core.fold import begin, fold
 from chargehand.core.state import Progress, RunState
@@ -87,7 +89,7 @@ class _Tracer:
             if name not in self._tasks:
                 one = progress.task
                 after = tuple(need for need, _ in needs(one))
-                self._tasks[name] = TaskTrace(name, one.instruction, progress.worker or one.worker, after)
+                self._tasks[name] = TaskTrace(name, one.instruction, progress.worker or meant(one), after)
 
     def _settled(self, progress: Progress | None, at: Instant) -> None:
         if progress is None or not progress.settled or progress.task.id in self._ends:
@@ -106,6 +108,9 @@ class _Tracer:
     # --- planning, refining, answering
 
     def duty_started(self, event: ev.SupervisionStarted, at: Seconds, _used: Amount) -> None:
+        before = self._open.get((event.duty, event.task))
+        if isinstance(before, DutyTrace) and before.number == event.number:
+            return  # it is under way and holds money for more calls
         found = DutyTrace(event.duty, event.number, at, why=event.why, task=event.task)
         self._open[event.duty, event.task] = found
         self._trace.supervision.append(found)
@@ -231,9 +236,10 @@ class _Tracer:
         found.tasks = [task for name, task in self._tasks.items() if name not in dropped]
         found.dropped = [self._tasks[name] for name in dropped]
         found.combine, found.used, found.seconds = state.combine, state.ledger.spent, state.at - self._began
-        found.gaps = gaps(state) if state.ended is None else state.ended.gaps
-        if state.ended is not None:
-            found.ending, found.reason = state.ended.ending, state.ended.reason
+        end = end_of(state)
+        found.gaps = gaps(state) if end is None else end.gaps
+        if end is not None:
+            found.ending, found.reason = end.ending, end.reason
         worked = [*found.supervision, *(one for task in self._tasks.values() for one in task.attempts)]
         found.serial = sum(one.seconds or 0.0 for one in worked)
         planned = [one.task for one in state.tasks.values() if one.mother is None]

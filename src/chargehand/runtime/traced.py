@@ -32,7 +32,10 @@ class StepTrace(Struct, omit_defaults=True):
 
 
 class AttemptTrace(Struct, omit_defaults=True):
-    """`ending` is one of: under way, succeeded, failed, stopped. `nested` are the runs of teams that do its work."""
+    """`ending` is one of: under way, succeeded, failed, stopped. `nested` are the runs of teams that do its work.
+
+    `runs` are all that were started in it, messages as well, where somebody put them there (`nested_trace`).
+    """
 
     attempt: int
     worker: str
@@ -45,6 +48,7 @@ class AttemptTrace(Struct, omit_defaults=True):
     steps: list[StepTrace] = []
     used: Amount = NOTHING
     nested: list[str] = []
+    runs: "list[Trace]" = []
 
 
 class DutyTrace(Struct, omit_defaults=True):

@@ -130,6 +130,9 @@ class SqliteCatalog(Archives):
     async def attached(self, agent: str) -> list[Attached]:
         return await self._door.read(lambda db: catalog_attachments.attached(db, self._space, agent))
 
+    async def attached_to(self, agents: Sequence[str]) -> dict[str, list[Attached]]:
+        return await self._door.read(lambda db: catalog_attachments.attached_to(db, self._space, agents))
+
     async def owners(self, thing: str) -> dict[str, Grant]:
         return await self._door.read(lambda db: catalog_attachments.owners(db, self._space, thing))
 

@@ -1,7 +1,9 @@
 """Which agent may use which block or archive, and how: by itself or through its groups. The rules are not here."""
 
+import json
 import sqlite3
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 from chargehand.errors import Refused
 from chargehand.memory.archives import Archive
@@ -27,16 +29,18 @@ _THROUGH_GROUPS = """
     FROM members JOIN attachments ON attachments.owner = members.team AND attachments.thing = ?
     WHERE members.space = ? AND members.agent = ?
 """
+_AGENTS = "SELECT number, id FROM things WHERE space = ? AND kind = 'agent' AND id IN (SELECT value FROM json_each(?))"
 _ALL_GRANTS = """
-    SELECT thing, access, tainted, '' FROM attachments WHERE owner = ?1
-    UNION ALL
-    SELECT attachments.thing, attachments.access, attachments.tainted, things.id
+    SELECT owner, thing, access, tainted FROM attachments WHERE owner IN (SELECT value FROM json_each(?))
+"""
+_ALL_LENT = """
+    SELECT members.agent, attachments.thing, attachments.access, attachments.tainted, things.id
     FROM members
     JOIN attachments ON attachments.owner = members.team
     JOIN things ON things.number = members.team
-    WHERE members.space = ?2 AND members.agent = ?3
+    WHERE members.space = ? AND members.agent IN (SELECT value FROM json_each(?))
 """
-_THING = "SELECT kind, body FROM things WHERE number = ?"
+_THINGS = "SELECT number, kind, body FROM things WHERE number IN (SELECT value FROM json_each(?))"
 
 
 def attach(db: sqlite3.Connection, space: str, owner: str, thing: str, grant: Grant) -> None:
@@ -55,23 +59,45 @@ def owners(db: sqlite3.Connection, space: str, thing: str) -> dict[str, Grant]:
 
 
 def attached(db: sqlite3.Connection, space: str, agent: str) -> list[Attached]:
-    own: dict[int, Grant] = {}
-    lent: dict[int, tuple[Grant, str]] = {}
-    values = (need_number(db, space, Profile, agent), space, agent)
-    for thing, access, tainted, via in db.execute(_ALL_GRANTS, values).fetchall():
-        grant = Grant(access, bool(tainted))
-        if not via:
-            own[thing] = grant
-        elif thing not in lent or _width(grant) > _width(lent[thing][0]):
-            lent[thing] = grant, via
-    usable = [(thing, own[thing], "") for thing in sorted(own)]
-    usable += [(thing, *lent[thing]) for thing in sorted(lent) if thing not in own]
-    return [_made(db, thing, grant, via) for thing, grant, via in usable if grant.access != "none"]
+    need_number(db, space, Profile, agent)
+    return attached_to(db, space, (agent,))[agent]
 
 
-def _made(db: sqlite3.Connection, number: int, grant: Grant, via: str) -> Attached:
-    kind, body = db.execute(_THING, (number,)).fetchone()
-    return Attached(decode(Block, body) if kind == "block" else decode(Archive, body), grant, via)
+def attached_to(db: sqlite3.Connection, space: str, agents: Sequence[str]) -> dict[str, list[Attached]]:
+    """What several agents may use, each thing read once; an agent that is not there is left out."""
+    named: dict[int, str] = dict(db.execute(_AGENTS, (space, json.dumps(list(agents)))).fetchall())
+    usable: dict[str, dict[int, tuple[Grant, str]]] = {which: {} for which in named.values()}
+    for owner, thing, access, tainted in db.execute(_ALL_GRANTS, (json.dumps(list(named)),)).fetchall():
+        usable[named[owner]][thing] = Grant(access, bool(tainted)), ""
+    for which, lent in _lent(db, space, list(usable)).items():
+        usable[which] = lent | usable[which]
+    things = _things(db, {thing for held in usable.values() for thing in held})
+    return {
+        which: [Attached(things[number], grant, via) for number, grant, via in _ordered(usable[which])]
+        for which in dict.fromkeys(agents)
+        if which in usable
+    }
+
+
+def _ordered(held: dict[int, tuple[Grant, str]]) -> list[tuple[int, Grant, str]]:
+    """An agent's own before what is lent to it, each in the order of making; without what it may not use."""
+    found = [(number, grant, via) for number, (grant, via) in held.items() if grant.access != "none"]
+    return sorted(found, key=lambda one: (bool(one[2]), one[0]))
+
+
+def _lent(db: sqlite3.Connection, space: str, agents: list[str]) -> dict[str, dict[int, tuple[Grant, str]]]:
+    """What agents have through their groups, the widest grant of each thing."""
+    lent: defaultdict[str, dict[int, tuple[Grant, str]]] = defaultdict(dict)
+    for agent, thing, access, tainted, via in db.execute(_ALL_LENT, (space, json.dumps(agents))).fetchall():
+        grant, held = Grant(access, bool(tainted)), lent[agent]
+        if thing not in held or _width(grant) > _width(held[thing][0]):
+            held[thing] = grant, via
+    return lent
+
+
+def _things(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Block | Archive]:
+    rows = db.execute(_THINGS, (json.dumps(list(numbers)),)).fetchall()
+    return {number: decode(Block, body) if kind == "block" else decode(Archive, body) for number, kind, body in rows}
 
 
 def granted(db: sqlite3.Connection, space: str, block: int, agent: str, origin: Origin) -> Grant:

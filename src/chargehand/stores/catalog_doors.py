@@ -1,4 +1,4 @@
-"""How a catalog gets at its database: a file that several processes share, or memory of its own.
+"""How a catalog, or lessons, get at their database: a file that several processes share, or memory of its own.
 
 What is read and written there is not decided here.
 """
@@ -19,6 +19,7 @@ from chargehand.stores.database import (
     CATALOG,
     Connect,
     Durability,
+    FileKind,
     check_version,
     connect,
     explain,
@@ -52,11 +53,12 @@ class Door(Protocol):
 class MemoryDoor:
     """A database of this process alone. There is nothing to wait for, so no thread is asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: FileKind = CATALOG) -> None:
+        self._kind = kind
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self._closed = False
-        migrate(self._connection, CATALOG)
+        migrate(self._connection, kind)
         # it lives as long as a team does, which nobody closes; newer Pythons warn of what is left open
         weakref.finalize(self, self._connection.close)
 
@@ -83,7 +85,7 @@ class MemoryDoor:
                     self._connection.execute("COMMIT")
             except UNFIT as error:
                 undo(self._connection)
-                raise explain(error, Path("the memory of this process"), CATALOG) from error
+                raise explain(error, Path("the memory of this process"), self._kind) from error
             except BaseException:
                 undo(self._connection)
                 raise
@@ -93,8 +95,9 @@ class MemoryDoor:
 class Everybodys:
     """Ownership of a file that any process may write: nobody beats, and nobody is fenced."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kind: FileKind) -> None:
         self._path = path
+        self._kind = kind
 
     def until_beat(self) -> None:
         return None
@@ -103,7 +106,7 @@ class Everybodys:
         return False
 
     def check(self, connection: sqlite3.Connection, *, beat: bool) -> None:  # noqa: ARG002 - there is no beat
-        check_version(connection, self._path, CATALOG)  # another process may have brought it up to its own
+        check_version(connection, self._path, self._kind)  # another process may have brought it up to its own
 
     def leave(self, connection: sqlite3.Connection) -> None:
         """Nobody needs to know."""
@@ -115,17 +118,26 @@ class Everybodys:
 class FileDoor:
     """One thread writes and a few read. Other processes may do the same to the same file."""
 
-    def __init__(self, path: Path, *, durability: Durability, patience: Seconds, connect: Connect = connect) -> None:
-        reopen = partial(_opened, path, patience, durability, connect)
+    def __init__(
+        self,
+        path: Path,
+        *,
+        durability: Durability,
+        patience: Seconds,
+        connect: Connect = connect,
+        kind: FileKind = CATALOG,
+    ) -> None:
+        reopen = partial(_opened, path, patience, durability, connect, kind)
         self._path = path
-        self._writer = Writer(path, reopen(), Everybodys(path), reopen)
+        self._kind = kind
+        self._writer = Writer(path, reopen(), Everybodys(path, kind), reopen)
         self._readers = Readers(path, partial(open_reader, path, patience, connect))
 
     async def write(self, work: Callable[[sqlite3.Connection], Outcome]) -> Outcome:
         return await self._writer.submit(partial(_whatever_happens, work))
 
     async def read(self, work: Callable[[sqlite3.Connection], Outcome]) -> Outcome:
-        return await self._readers.look(partial(_at_one_moment, self._path, work))
+        return await self._readers.look(partial(_at_one_moment, self._path, self._kind, work))
 
     async def close(self) -> None:
         self._readers.refuse()
@@ -148,34 +160,38 @@ def _whatever_happens(work: Callable[[sqlite3.Connection], Outcome], db: sqlite3
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
-def _at_one_moment(path: Path, work: Callable[[sqlite3.Connection], Outcome], db: sqlite3.Connection) -> Outcome:
+def _at_one_moment(
+    path: Path, kind: FileKind, work: Callable[[sqlite3.Connection], Outcome], db: sqlite3.Connection
+) -> Outcome:
     db.execute("BEGIN")
     try:
         return work(db)
     except (ValueError, TypeError, OverflowError) as error:  # Python's own, for values that fit no column
-        raise explain(error, path, CATALOG) from error
+        raise explain(error, path, kind) from error
     finally:
         undo(db)
 
 
-def _opened(path: Path, patience: Seconds, durability: Durability, connect: Connect) -> sqlite3.Connection:
+def _opened(
+    path: Path, patience: Seconds, durability: Durability, connect: Connect, kind: FileKind
+) -> sqlite3.Connection:
     """A connection to a file that is ours to write, made if it is missing, with the schema we know."""
     try:
         known = path.exists()
         path.parent.mkdir(parents=True, exist_ok=True)
-        connection = _patiently(partial(open_writer, path, patience, durability, connect, CATALOG), patience)
+        connection = _patiently(partial(open_writer, path, patience, durability, connect, kind), patience)
         try:
             if not known:
                 sync_directory(path.parent)
             connection.execute("BEGIN IMMEDIATE")
-            check_version(connection, path, CATALOG)
-            migrate(connection, CATALOG)
+            check_version(connection, path, kind)
+            migrate(connection, kind)
             connection.execute("COMMIT")
         except BaseException:
             connection.close()
             raise
     except (sqlite3.Error, OSError) as error:
-        raise explain(error, path, CATALOG) from error
+        raise explain(error, path, kind) from error
     return connection
 
 

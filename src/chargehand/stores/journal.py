@@ -35,6 +35,15 @@ class RunRow(Struct, frozen=True):
     held: bool
 
 
+class Ends(Struct, frozen=True):
+    """A run by its first and its last entry. The `number` of a run that was begun later is higher."""
+
+    number: int
+    run: str
+    first: Entry
+    last: Entry
+
+
 class Journal(Protocol):
     """The append-only truth about runs. One append of a lease at a time; many leases at once."""
 

@@ -3,14 +3,27 @@
 Nothing here waits, so it may serve a simulated loop. Not safe for several threads.
 """
 
+import secrets
 from collections.abc import Sequence
+from itertools import islice
 
 from msgspec import Struct
 
 from chargehand.errors import RunUnknown
 from chargehand.stores.blobs import LIMIT, Blobs, MemoryBlobs
 from chargehand.stores.codec import TAGS, decode_entry, encode_entry
-from chargehand.stores.journal import Lease, RunRow, check_claim, check_name, check_numbers, differs, fenced, misfit
+from chargehand.stores.journal import (
+    Ends,
+    Lease,
+    RunRow,
+    check_claim,
+    check_name,
+    check_numbers,
+    differs,
+    fenced,
+    misfit,
+)
+from chargehand.stores.lessons import Door, Lessons
 from chargehand.terms.events import Entry
 
 
@@ -32,6 +45,8 @@ class MemoryJournal:
     def __init__(self, blobs: Blobs | None = None) -> None:
         self._blobs = MemoryBlobs() if blobs is None else blobs
         self._streams: dict[str, _Stream] = {}
+        self._door: Door | None = None
+        self._place = f"memory {secrets.token_hex(8)}"
 
     async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
         check_name(run)
@@ -85,6 +100,25 @@ class MemoryJournal:
     def _row(self, run: str, stream: _Stream) -> RunRow:
         first, last = self._entry(run, stream, 1), self._entry(run, stream, len(stream.bodies))
         return RunRow(run, last.seq, first.at, last.at, TAGS[type(last.event)], stream.epoch, stream.held)
+
+    async def latest(self, *, before: int, limit: int) -> list[Ends]:
+        """So many runs with a lower number than `before`, the latest first."""
+        count = len(self._streams)
+        older = islice(enumerate(reversed(self._streams.items())), max(0, count - before + 1), None)
+        found = ((count - place, run, stream) for place, (run, stream) in older if stream.bodies)
+        return [
+            Ends(number, run, self._entry(run, stream, 1), self._entry(run, stream, len(stream.bodies)))
+            for number, run, stream in islice(found, limit)
+        ]
+
+    def lessons(self, team: str) -> Lessons:
+        """What a team learnt from its runs; it ends with the process as they do."""
+        if self._door is None:
+            from chargehand.stores.catalog_doors import MemoryDoor  # noqa: PLC0415 - only who learns needs SQLite
+            from chargehand.stores.database import JOURNAL  # noqa: PLC0415 - as above
+
+            self._door = MemoryDoor(JOURNAL)
+        return Lessons(self._door, team, self._place)
 
     async def close(self) -> None:
         """Nothing to let go of: what was written can still be read."""

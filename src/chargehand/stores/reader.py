@@ -45,6 +45,15 @@ def read_runs(journal: Path) -> list[Found]:
     return sorted(found, key=lambda one: one.row.started, reverse=True)
 
 
+def open_runs(journal: Path) -> list[RunRow]:
+    """The runs that have not ended, by name."""
+    with closing(_opened(journal)) as connection:
+        try:
+            return [row for row in rows.listing(connection) if row.type != "run.ended"]
+        except sqlite3.Error as error:
+            raise explain(error, journal) from error
+
+
 def _found(connection: sqlite3.Connection, journal: Path, row: RunRow) -> Found:
     ended: RunEnded | None = None
     if row.type == "run.ended":

@@ -7,12 +7,13 @@ import sqlite3
 import struct
 import zlib
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from typing import TypeAlias
 
 from chargehand.errors import Corrupt, RunUnknown
 from chargehand.stores.blobs import Blobs
 from chargehand.stores.codec import TAGS, decode, version_of
-from chargehand.stores.journal import Lease, RunRow, check_claim, differs, fenced, misfit
+from chargehand.stores.journal import Ends, Lease, RunRow, check_claim, differs, fenced, misfit
 from chargehand.terms.events import Entry
 
 _STAND = "SELECT number, epoch, seq, holder FROM runs WHERE run = ?"
@@ -37,6 +38,7 @@ _LIST = """
     JOIN entries AS last ON last.run = runs.number AND last.seq = runs.seq
     ORDER BY runs.run
 """
+_LATEST = "SELECT number, run, seq FROM runs WHERE number < ? AND seq > 0 ORDER BY number DESC"
 _NUMBERS = struct.Struct("<qdqq")
 
 
@@ -108,3 +110,29 @@ def read(connection: sqlite3.Connection, blobs: Blobs, run: str, after: int) -> 
 
 def listing(connection: sqlite3.Connection) -> list[RunRow]:
     return [RunRow(*row[:-1], held=bool(row[-1])) for row in connection.execute(_LIST).fetchall()]
+
+
+def latest(connection: sqlite3.Connection, blobs: Blobs, before: int, limit: int) -> list[Ends]:
+    """Runs with a lower number than `before`, the latest first: what is looked at does not grow with the journal.
+
+    One that is damaged at either end is left out, so that it does not keep anybody from looking at the others.
+    """
+    found: list[Ends] = []
+    with closing(connection.execute(_LATEST, (before,))) as cursor:  # left open it would hold on to what was there
+        for number, run, seq in cursor:
+            if len(found) >= limit:
+                break
+            with suppress(Corrupt):
+                first, last = (_entry(connection, blobs, number, run, at) for at in (1, seq))
+                found.append(Ends(number, run, first, last))
+    return found
+
+
+def _entry(connection: sqlite3.Connection, blobs: Blobs, number: int, run: str, seq: int) -> Entry:
+    row: Row | None = connection.execute(_BETWEEN, (number, seq, seq)).fetchone()
+    if row is None:
+        raise Corrupt(f"entry {seq} of run {run!r} is missing; restore the journal from a backup")
+    _, _, at, epoch, kind, version, body, blob, crc = row
+    if crc != _checksum(run, seq, at, epoch, kind, version, body, blob):
+        raise Corrupt(f"entry {seq} of run {run!r} is damaged; restore the journal from a backup")
+    return Entry(seq, at, decode(kind, version, blobs.get(blob) if blob else body, run=run, seq=seq))

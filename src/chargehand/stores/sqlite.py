@@ -16,7 +16,8 @@ from chargehand.stores import rows
 from chargehand.stores.blobs import LIMIT, Blobs, FileBlobs, sync_directory
 from chargehand.stores.codec import encode
 from chargehand.stores.database import Connect, Durability, connect, explain, open_reader, open_writer
-from chargehand.stores.journal import Lease, RunRow, check_name, check_numbers
+from chargehand.stores.journal import Ends, Lease, RunRow, check_name, check_numbers
+from chargehand.stores.lessons import JournalDoor, Lessons
 from chargehand.stores.opening import in_thread
 from chargehand.stores.owner import Clock, Owner
 from chargehand.stores.readers import Readers
@@ -102,6 +103,19 @@ class SqliteJournal:
 
     async def runs(self) -> list[RunRow]:
         return await self._readers.look(rows.listing)
+
+    async def latest(self, *, before: int, limit: int) -> list[Ends]:
+        """So many runs with a lower number than `before`, the latest first."""
+        return await self._readers.look(lambda db: rows.latest(db, self._blobs, before, limit))
+
+    def lessons(self, team: str) -> Lessons:
+        """What a team learnt from its runs, in the same file."""
+        return Lessons(JournalDoor(self._writer, self._readers), team, str(self._path))
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be written just now; empty when all is well. Known within seconds, also when nothing is."""
+        return self._writer.trouble
 
     async def close(self) -> None:
         """Write what has queued up, then let the file go."""

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar, cast
 
 from msgspec import Struct
 
-from chargehand.errors import ChargehandError, StoreError
+from chargehand.errors import ChargehandError, StoreError, StoreUnavailable
 from chargehand.stores.database import concerns_all, explain, undo
 from chargehand.terms.policy import Seconds
 
@@ -63,6 +63,8 @@ class Writer:
         self._queue: queue.SimpleQueue[Submission | None] = queue.SimpleQueue()
         self._door = threading.Lock()
         self._closed = False
+        self.trouble = ""
+        """Why nothing could be written the last time it was tried; empty when it could."""
         # a forgotten close must not keep the process from ending: a commit is whole or not at all
         self._thread = threading.Thread(target=self._serve, name="chargehand-writer", daemon=True)
         self._thread.start()
@@ -115,6 +117,7 @@ class Writer:
             return self._transact(batch)
         except ChargehandError as error:  # not of one submission: we are fenced, or the file is no journal any more
             self._undo()
+            self.trouble = str(error)
             if not batch:
                 logger.warning("no beat for %s: %s", self._path, error)
             return [error for _ in batch]
@@ -125,6 +128,8 @@ class Writer:
             # a lone one too: if only the answer was lost, it finds itself written already
             if not alone and not concerns_all(error):
                 return [outcome for one in batch for outcome in self._commit([one], alone=True)]
+            said = explain(error, self._path)
+            self.trouble = str(said) if isinstance(said, StoreUnavailable) else ""
             return [explain(error, self._path) for _ in batch]
 
     def _transact(self, batch: list[Submission]) -> list[object]:
@@ -141,6 +146,7 @@ class Writer:
             except ChargehandError as error:
                 outcomes.append(error)
         connection.execute("COMMIT")
+        self.trouble = ""
         return outcomes
 
     def _undo(self) -> None:

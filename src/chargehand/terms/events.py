@@ -47,7 +47,7 @@ class _Fact(Struct, frozen=True, omit_defaults=True, tag_field="type", gc=False)
 
 
 class RunRequested(_Fact, frozen=True, tag="run.requested"):
-    """`seed` is all the randomness a run ever uses."""
+    """`seed` is all the randomness there is. `turns`: those a background run covers, or (false) leaves to the next."""
 
     goal: str
     roster: Roster
@@ -58,6 +58,8 @@ class RunRequested(_Fact, frozen=True, tag="run.requested"):
     plan: Plan | None = None
     parent: Parent | None = None
     warnings: tuple[Finding, ...] = ()
+    team: str = ""
+    turns: tuple[tuple[str, bool], ...] = ()
 
 
 class ResultsOffered(_Fact, frozen=True, tag="run.offered"):

@@ -32,7 +32,7 @@ class Task(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fie
 
     `quorum` is how many of the quorum inputs suffice. `for_each` names the task whose list result this one is done
     once an item of; it then counts as done when at least `at_least` items are. `replaces` names a task whose gap this
-    one closes. `seconds` is a guess of the duration, where the worker's own guess is not good enough.
+    one closes. `seconds` is a guess of the duration, where the worker's own is no good. `accept` are checks by name.
     """
 
     id: TaskId
@@ -45,6 +45,7 @@ class Task(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fie
     at_least: int = 1
     replaces: TaskId = NO_TASK
     seconds: Seconds | None = None
+    accept: tuple[str, ...] = ()
 
 
 class Plan(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):

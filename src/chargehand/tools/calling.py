@@ -8,15 +8,21 @@ from collections.abc import Generator
 from typing import TextIO
 
 _ROOM = 2000
+_ASKED_WRONG = (ValueError, LookupError, ArithmeticError)  # what functions raise for arguments they cannot use
 
 
 class ToolFailed(Exception):
     """Raise it in a tool: the message reaches the model as it is. Say what is wrong and what would be right.
 
-    `unknown` says that the tool may have done its work all the same.
+    `broken` says that the tool itself is out of order: no other arguments would help. One that says so again and again
+    is left alone for a while. `unknown` says that the tool may have done its work all the same.
     """
 
     unknown = False
+
+    def __init__(self, message: str = "", *, broken: bool = False) -> None:
+        self.broken = broken
+        super().__init__(message)
 
 
 def failed_by(error: BaseException) -> ToolFailed:
@@ -28,7 +34,7 @@ def failed_by(error: BaseException) -> ToolFailed:
     except Exception:  # noqa: BLE001 - a foreign __str__
         text = "(its message cannot be shown)"
     kind = type(error).__name__
-    found = ToolFailed(f"{kind}: {text}"[:_ROOM] if text else kind)
+    found = ToolFailed(f"{kind}: {text}"[:_ROOM] if text else kind, broken=not isinstance(error, _ASKED_WRONG))
     found.__cause__ = error
     found.unknown = True
     return found

@@ -54,7 +54,7 @@ def python_sandbox(
         try:
             outcome = await confined(code, stdin, limits)
         except Unavailable as error:
-            raise ToolFailed(f"Python cannot be run here: {error}. Do without it.") from error
+            raise ToolFailed(f"Python cannot be run here: {error}. Do without it.", broken=True) from error
         return Ran(
             outcome.stdout.decode(errors="replace"),
             outcome.stderr.decode(errors="replace"),

@@ -119,7 +119,7 @@ class Tool(Struct, frozen=True):
             raise failed_by(error) from error
 
     def _late(self) -> ToolFailed:
-        late = ToolFailed(f"{self.name} did not finish within {self.timeout:g} s")
+        late = ToolFailed(f"{self.name} did not finish within {self.timeout:g} s", broken=True)
         late.unknown = True
         return late
 

@@ -115,19 +115,6 @@ def test_forward_hands_the_words_through() -> None:
     assert answer(Answering("x", (only,), combine="forward")) == "First line.\n\nSecond **line** [t1].\n"
 
 
-def test_select_takes_what_covers_the_goal_and_says_why() -> None:
-    text = answer(Answering("what do the rules say about returns?", RESULTS, combine="select"))
-    assert text.startswith("They are taken back [t3].")
-    assert "Chosen from 4 results: [t3] speaks to" in text
-
-
-def test_vote_takes_what_most_agree_on() -> None:
-    said = [result(f"t{n}", "Which?", word) for n, word in enumerate(("red", "blue", "Blue"), 1)]
-    text = answer(Answering("colour", tuple(said), combine="vote"))
-    assert text.startswith("blue [t2]")
-    assert "2 of 3 results agree: [t2], [t3]." in text
-
-
 def test_reduce_keeps_the_essentials() -> None:
     text = answer(Answering(GOAL, RESULTS, combine="reduce"))
     assert "Month 14 was best [t1]." in text

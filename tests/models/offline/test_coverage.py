@@ -241,6 +241,7 @@ def test_a_search_that_is_tried_again_is_not_for_our_own_words() -> None:
     again = better("Find what is said about ferries. Return the passages.", "nothing found for 'ferries'").text
     assert "Words that matter" in again
     assert query(again) == "ferries"
+    assert "passag," not in better("What do our notes say about the storm?", "nothing found for 'storm'").text
 
 
 def test_what_a_document_does_not_say_offers_no_other_value() -> None:

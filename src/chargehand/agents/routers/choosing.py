@@ -46,7 +46,8 @@ async def decide(
 
 
 def fitting(lead: Lead) -> Router:
-    """The best router with what is there."""
+    """The best router with what is there. Small local models choose no better than meaning does, and take seconds."""
     if lead.embedding is None:
         return "model"
-    return "meaning" if lead.model.card.handle == "offline" else "hybrid"
+    handle = lead.model.card.handle
+    return "meaning" if handle == "offline" or handle.startswith("local:") else "hybrid"

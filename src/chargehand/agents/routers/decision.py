@@ -1,12 +1,21 @@
 """What a router decided, and how the load of workers may shift it. Where the load is known from is not known here."""
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
 
 from msgspec import Struct, structs
 
+from chargehand.memory.embedding import Embedding
+from chargehand.terms.policy import Seconds
+
 MOST_SCORES = 10  # that are kept with a decision: nobody reads more
-_NEAR = 0.5  # the second's share of belief, of the first's: below it no load makes up for the worse fit
-_STRAIN = 0.5  # how much more strained the first must be
+_NEAR = 0.5  # somebody's share of belief, of the first's: below it no load makes up for the worse fit
+_TIE = 0.9  # from here on it hardly matters who of the two does it
+_STRAIN, _LITTLE = 0.5, 0.15  # how much more strained the first must be: usually, and where it hardly matters who
+_MARKED = 1.5  # times as slow or as dear, to break a tie by that
+_ENOUGH = 4  # attempts from which their share of failures, pace and price say something
+_ROOM = 4  # tasks at once that half fill somebody without a limit
 
 
 class Decision(Struct, frozen=True):
@@ -25,21 +34,77 @@ class Decision(Struct, frozen=True):
 
 
 class Load(Struct, frozen=True):
-    """How busy and how well somebody is: tasks at work, at most so many (0: no limit), the share of late failures."""
+    """How busy and how well somebody is: tasks at work, at most so many (0: no limit), the share of late failures.
+
+    `queue` are tasks that wait for it. Of its late `attempts` (None: nobody counted) `seconds` is how long one took and
+    `micros` what it cost. One that is `shut` failed so often that it is not asked for now.
+    """
 
     busy: int = 0
     capacity: int = 0
     failures: float = 0.0
+    queue: int = 0
+    attempts: int | None = None
+    seconds: Seconds | None = None
+    micros: int | None = None
+    shut: bool = False
 
     @property
     def strain(self) -> float:
-        """0 for idle and healthy, 2 for full and failing."""
-        full = min(1.0, self.busy / self.capacity) if self.capacity else 0.0
-        return full + min(1.0, max(0.0, self.failures))
+        """0 for idle and healthy, 1 for full, 2 for full and failing, and more than that for who is shut."""
+        here = self.busy + self.queue
+        full = min(1.0, here / self.capacity) if self.capacity else here / (here + _ROOM)
+        known = 1.0 if self.attempts is None else min(1.0, self.attempts / _ENOUGH)  # one failure is no rate
+        return full + known * min(1.0, max(0.0, self.failures)) + 3 * self.shut
+
+    @property
+    def known(self) -> bool:
+        """Whether its pace and price are more than chance."""
+        return (self.attempts or 0) >= _ENOUGH
 
     def __str__(self) -> str:
         said = [f"{self.busy} of {self.capacity} at work" if self.capacity else f"{self.busy} at work"]
-        return ", ".join([*said, f"{self.failures:.0%} failed lately"] if self.failures else said)
+        said += [f"{self.queue} waiting"] if self.queue else []
+        said += [f"{self.failures:.0%} failed lately"] if self.failures else []
+        said += [f"{self.seconds:.1f} s each"] if self.seconds is not None else []
+        said += [f"${self.micros / 1_000_000:.4f} each"] if self.micros else []
+        return ", ".join([*said, "out of order"] if self.shut else said)
+
+
+class Learnt(Protocol):
+    """What came of earlier routes of a team."""
+
+    async def consult(
+        self, found: Decision, text: str, names: Collection[str], embedding: Embedding | None
+    ) -> Decision:
+        """The decision with what was learnt; `names` are those who come into question."""
+        ...
+
+
+class Watch(Protocol):
+    """Whoever sees the runs under way, and so how busy and how well everybody is."""
+
+    def drives(self, run: str) -> bool:
+        """Whether this run is one of them."""
+        ...
+
+    def loads(self) -> Mapping[str, Load]:
+        """Everybody there is anything to tell about, as it is now."""
+        ...
+
+    def chose(self, run: str, names: Sequence[str]) -> None:
+        """These will be asked for in that run: they count as busy from now on."""
+        ...
+
+    def lessons(self, run: str) -> Learnt | None:
+        """What the team of that run learnt from earlier ones; None where it does not learn."""
+        ...
+
+
+class Board(threading.local):
+    """Where all runs of a team in one thread find the same watch: threads do not wait for each other over it."""
+
+    watch: Watch | None = None
 
 
 def shared(totals: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
@@ -53,15 +118,54 @@ def nobody(router: str, why: str, scores: Sequence[tuple[str, float]] = ()) -> D
     return Decision(None, None, 0.0, tuple(scores), why, router)
 
 
+# --- the load
+
+
 def shifted(decision: Decision, load: Mapping[str, Load]) -> Decision:
-    """The second instead of the first, where it fits about as well and the first is busy or unhealthy."""
-    first, second = decision.worker, decision.second
-    if first is None or second is None:
+    """Another instead of the first, where it fits about as well and the first is busy, failing or out of order.
+
+    Where it hardly matters who does it, the less busy one does, or the quicker, or the cheaper.
+    """
+    first = decision.worker
+    if first is None or decision.second is None or not load:
         return decision
-    shares = dict(decision.scores)
-    one, other = load.get(first, Load()), load.get(second, Load())
-    near = shares.get(second, 0.0) >= _NEAR * shares.get(first, 1.0) > 0
-    if not near or one.strain - other.strain < _STRAIN:
+    shares, one = dict(decision.scores), load.get(first, Load())
+    named = (decision.second, *shares)
+    rivals = [name for name in dict.fromkeys(named) if name != first and shares.get(name, 0.0) > 0]
+    whole = shares.get(first, 1.0)
+    better: list[tuple[float, str, str]] = []
+    for name in rivals:
+        other = load.get(name, Load())
+        if why := _why(one, other, shares[name] / whole if whole > 0 else 0.0):
+            better.append((other.strain, name, why))
+    if not better:
         return decision
-    why = f"{decision.why}; {second} instead of {first}, which fits about as well: {first} {one}, {second} {other}"
-    return structs.replace(decision, worker=second, second=first, why=why)
+    _, name, why = min(better, key=lambda each: each[0])  # of equals the one that fits best, which comes first
+    told = f"{decision.why}; {name} instead of {first}, which fits about as well, because it is {why}"
+    return structs.replace(decision, worker=name, second=first, why=f"{told}: {seen((first, name), load)}")
+
+
+def _why(one: Load, other: Load, share: float) -> str:
+    """Why somebody whose share of belief is so much of the first's gets it instead; nothing: it does not."""
+    if share < _NEAR:
+        return ""
+    relief = one.strain - other.strain
+    if relief >= (_LITTLE if share >= _TIE else _STRAIN):
+        return "in order" if one.shut else "less busy, or fails less"
+    if share < _TIE or relief <= -_LITTLE or not (one.known and other.known):
+        return ""
+    if one.seconds is not None and other.seconds is not None and one.seconds > _MARKED * other.seconds:
+        return "quicker"
+    alike = one.seconds is None or other.seconds is None or _MARKED * one.seconds >= other.seconds
+    dearer = one.micros is not None and other.micros is not None and one.micros > _MARKED * other.micros
+    return "cheaper" if alike and dearer else ""
+
+
+def out_of_order(decision: Decision, load: Mapping[str, Load]) -> bool:
+    """Whether whom it came to is not asked for now, so that anybody else would be better."""
+    return decision.worker is not None and load.get(decision.worker, Load()).shut
+
+
+def seen(names: Sequence[str], load: Mapping[str, Load]) -> str:
+    """What is known of some of them, in words; nothing where there is nothing to tell."""
+    return ", ".join(f"{name} {load[name]}" if name in load else f"{name} idle" for name in names)

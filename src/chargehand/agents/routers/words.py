@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from chargehand.agents.routers.decision import Decision, nobody, shared
 from chargehand.agents.routers.texts import said
-from chargehand.models.offline.words import terms
+from chargehand.models.offline.words import spoken, terms
 from chargehand.models.subject import WorkerCard
 from chargehand.tools.threads import THREADS
 
@@ -47,10 +47,12 @@ class Lexicon:
             return nobody("words", "nobody uses a word of the request")
         worker, share = scores[0]
         at = next(at for at in best if self._cards[at].name == worker)
-        common = ", ".join(sorted(self._known[at] & asked.keys(), key=lambda term: -weights[term])[:6])
+        common = sorted(self._known[at] & asked.keys(), key=lambda term: (-weights[term], term))[:6]
+        whole = spoken(text)
+        words = ", ".join(whole.get(term, term) for term in common)
         second = scores[1][0] if len(scores) > 1 else None
         sure = min(1.0, max(best[at], covered[at]) / _SURE)
-        return Decision(worker, second, round(share * sure, 4), scores, f"{worker} speaks of: {common}", "words")
+        return Decision(worker, second, round(share * sure, 4), scores, f"{worker} speaks of: {words}", "words")
 
     def _nearest(self, asked: Mapping[str, float]) -> dict[int, float]:
         """The cosine of the nearest text of each worker that shares a word."""

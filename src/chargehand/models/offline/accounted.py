@@ -12,7 +12,7 @@ from chargehand.models.offline.choosing import Choice
 from chargehand.models.offline.currencies import without_currencies
 from chargehand.models.offline.kinds import generic
 from chargehand.models.offline.material import Outcome
-from chargehand.models.offline.words import STOP, VERBS, dates, names, numbers, related, stem, terms, tokens
+from chargehand.models.offline.words import STOP, VERBS, Dated, dates, names, numbers, related, stem, terms, tokens
 from chargehand.models.subject import Given
 
 _READ = 20_000
@@ -31,7 +31,7 @@ def unaccounted(text: str, tools: Sequence[Choice], past: Sequence[Outcome], inp
     given = [f"{one.instruction} {_json(one.value)}" for one in inputs]
     known = " ".join([*values, *shown, *given])
     name = called[-1].name
-    if missed := [one.text for one in dates(text) if not _dated(one.normal, known)]:
+    if missed := [one.text for one in dates(text) if not _dated(one, known, values)]:
         return f"{name} was not asked about {missed[0]}: it takes no such date"
     if missed := [one for one in numbers(text) if one not in known.replace(".0", "") and one not in numbers(known)]:
         return f"{name} has no use for {missed[0]}, which the task is about"
@@ -65,6 +65,8 @@ def _said(choice: Choice) -> str:
     return " ".join(f"{one.name} {one.description} {' '.join(one.enum)}" for one in choice.parameters)
 
 
-def _dated(normal: str, known: str) -> bool:
-    """Whether a date was handed over: itself, a day of it, or in the words of an input."""
-    return normal.strip("-")[:7] in known or any(one.normal.startswith(normal) for one in dates(known))
+def _dated(one: Dated, known: str, handed: Sequence[str]) -> bool:
+    """Whether a date was handed over: itself, a day of it, in the words of the task or in those of an input."""
+    if any(f'"{one.text.lower()}"' in arguments.lower() for arguments in handed):
+        return True
+    return one.normal.strip("-")[:7] in known or any(other.normal.startswith(one.normal) for other in dates(known))

@@ -1,6 +1,7 @@
 """Which number an argument means: one the task says beside its name, the next one it says, or one that was given."""
 
 import re
+from collections.abc import Sequence
 from decimal import Decimal
 
 from chargehand.models.offline.choosing import Parameter
@@ -9,6 +10,9 @@ from chargehand.models.offline.task_text import says
 from chargehand.models.offline.words import numbers, tokens
 
 _LIMITS = frozenset({"limit", "top", "k", "n", "max", "results", "most", "count"})
+_VALUE = r"(?P<value>-?\d{1,3}(?:,\d{3})+(?:\.\d+)?|-?\d+(?:\.\d+)?)"
+_NAMED = re.compile(rf"(?P<name>[^:]{{3,80}}): {_VALUE}(?: (?P<unit>[^\W\d]+))?\.?\Z")
+_MONEY = re.compile(rf"(?<![\w.]){_VALUE} (?P<unit>euros?|dollars?|pounds|francs|EUR|USD|GBP|CHF)\b")
 
 
 def amount(parameter: Parameter, text: str, have: Material, taken: set[str], *, alone: bool = False) -> list[object]:
@@ -80,3 +84,26 @@ def _as(parameter: Parameter, said: str) -> list[object]:
     if parameter.type == "integer":
         return [int(value)] if value == value.to_integral_value() else []
     return [float(value)]
+
+
+def said_values(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """The numbers that others said, with their names; none unless each of them said exactly one that is meant."""
+    found = [_said(one) for one in texts]
+    return [(label, value) for label, value, _ in found if value] if found and all(one[1] for one in found) else []
+
+
+def said_unit(texts: Sequence[str]) -> str:
+    """The unit that all of them named, if it is the same."""
+    units = {_said(one)[2] for one in texts}
+    return units.pop() if len(units) == 1 else ""
+
+
+def _said(text: str) -> tuple[str, str, str]:
+    """Name, number and unit out of "Ropes at the harbour: 60." or of a sentence with one amount of money."""
+    plain = " ".join(text.split())
+    if named := _NAMED.match(plain):
+        return named["name"], number(named["value"].replace(",", "")), named["unit"] or ""
+    sums = list(_MONEY.finditer(plain))
+    if len(sums) != 1:
+        return "", "", ""
+    return plain[: sums[0].start()].strip(), number(sums[0]["value"].replace(",", "")), sums[0]["unit"]

@@ -11,7 +11,7 @@ from msgspec import structs
 from chargehand.models.exhibits import Chart, Exhibit, Figure, Passages, Table
 from chargehand.models.offline.closing import Part, asked, heading, kept, missing, sources
 from chargehand.models.offline.showing import amount, exhibit, figure, product
-from chargehand.models.offline.words import similarity, terms
+from chargehand.models.offline.voices import heard, voices
 from chargehand.models.subject import Answering
 
 _SENTENCE = re.compile(r".+?[.!?](?=\s|$)(?<!\b[A-Z]\.)|.+$", re.DOTALL)
@@ -29,15 +29,12 @@ def answer(subject: Answering) -> str:
     if not parts:
         return "\n\n".join(["Nothing of this could be answered.", *gaps])
     parts, notes = kept(parts)
+    parts, open_ = heard(parts)
     body = _body(subject, parts)
-    return "\n\n".join(part for part in [*body, *notes, *gaps] if part) + "\n"
+    return "\n\n".join(part for part in [*body, *notes, *(gaps or open_)] if part) + "\n"
 
 
 def _body(subject: Answering, parts: list[Part]) -> list[str]:
-    if subject.combine == "select" and len(parts) > 1:
-        return _selected(subject.goal, parts)
-    if subject.combine == "vote" and len(parts) > 1:
-        return _voted(parts)
     if subject.combine == "forward":
         return [*_whole(parts[-1]), *sources(parts[-1:])]
     if len(parts) == 1:
@@ -51,8 +48,11 @@ def _short(parts: Sequence[Part]) -> list[str]:
     """The direct answer: prose that rests on the other results if there is some, else a sentence from each result."""
     if opening := _opening(parts):
         return [_cited(_body_text(opening.product.text), opening.task)]
-    said = [_cited(_lead(part), part.task) for part in parts if part.task in _told(parts)]
-    return ["\n".join(f"- {one}" for one in said) if len(said) > 3 else " ".join(said)]
+    named = voices(parts)
+    said = [
+        _cited(f"{named.get(part.task, '')}{_lead(part)}", part.task) for part in parts if part.task in _told(parts)
+    ]
+    return ["\n".join(f"- {one}" for one in said) if len(said) > 3 or named else " ".join(said)]
 
 
 def _told(parts: Sequence[Part]) -> frozenset[str]:
@@ -141,7 +141,8 @@ def _details(parts: Sequence[Part]) -> list[str]:
             rest = ""
         shown = [held for held in _exhibits(part) if f"{held}." != _lead(part)]
         if any("\n" in one for one in (rest, *shown)) or (shown and not rest and part.task not in told):
-            found += [f"### {heading(part.given)} [{part.task}]", *([_body_text(rest)] if rest else []), *shown]
+            name = voices(parts).get(part.task, "").rstrip(": ") or heading(part.given)
+            found += [f"### {name} [{part.task}]", *([_body_text(rest)] if rest else []), *shown]
         elif rest or shown:
             notes.append(f"- {_cited(' '.join([rest, *shown]).strip(), part.task)}")
     return [*found, *(["### Notes", "\n".join(notes)] if notes else [])]
@@ -197,27 +198,6 @@ def _said(held: Exhibit, text: str) -> bool:
 
 def _holds(text: str, value: str) -> bool:
     return any(one in text for one in (value, amount(value), amount(value.removesuffix(".0"))))
-
-
-def _selected(goal: str, parts: list[Part]) -> list[str]:
-    wanted = list(dict.fromkeys(terms(goal)))
-    scored = [(similarity(wanted, terms(part.words)), part) for part in parts]
-    best, chosen = max(scored, key=lambda one: one[0])
-    others = ", ".join(f"[{part.task}]" for part in parts if part is not chosen)
-    why = (
-        f"Chosen from {len(parts)} results: [{chosen.task}] speaks to {best:.0%} of what was asked, more than {others}."
-    )
-    return [*_whole(chosen), why, *sources([chosen])]
-
-
-def _voted(parts: list[Part]) -> list[str]:
-    votes: dict[str, list[Part]] = {}
-    for part in parts:
-        votes.setdefault(" ".join(part.words.casefold().split()), []).append(part)
-    most = max(votes.values(), key=len)
-    agreed = ", ".join(f"[{part.task}]" for part in most)
-    said = f"{len(most)} of {len(parts)} results agree: {agreed}." if len(most) > 1 else "No two results agree."
-    return [*_whole(most[0]), said, *sources(most)]
 
 
 def _cited(text: str, task: str) -> str:

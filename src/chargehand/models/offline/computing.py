@@ -9,7 +9,7 @@ from decimal import Decimal
 from msgspec import Struct
 
 from chargehand.models.exhibits import Figure
-from chargehand.models.offline.amounts import of_series
+from chargehand.models.offline.amounts import of_series, said_unit, said_values
 from chargehand.models.offline.currencies import currencies
 from chargehand.models.offline.material import Material, Series, number, series
 from chargehand.models.offline.task_text import says
@@ -91,13 +91,13 @@ def _several(text: str, have: Material) -> list[Series]:
 
 
 def _values(text: str, have: Material) -> list[tuple[str, str]]:
-    """The numbers at hand with their names: of one column, else of the figures and one-row tables, else of the text."""
+    """The numbers at hand, named: of a column, of figures and one-row tables, of the text, of what was said."""
     if columns := _several(text, have):
         return list(zip(columns[0].labels, columns[0].values, strict=True))
     found = [(one.label or one.expression, number(one.value)) for one in have.figures if number(one.value)]
     rows = [one for table in have.tables if len(table.rows) == 1 and (one := series(table, text))]
     found += [(one.labels[0] if one.label != one.value else one.value, one.values[0]) for one in rows]
-    return found or [("", one) for one in numbers(text)]
+    return found or [("", one) for one in numbers(text)] or said_values(have.texts)
 
 
 def _changed(text: str, have: Material, *, rounds: bool) -> list[Sum]:
@@ -205,7 +205,7 @@ def _aggregate(text: str, have: Material) -> list[Sum]:
     if says(text, "average", "mean"):
         return [Sum(f"({together}) / {len(values)}", "average")]
     if says(text, "total", "sum", "add", "altogether", "overall", "combined"):
-        return [Sum(together, "total")]
+        return [Sum(together, "total", said_unit(have.texts) if not columns and not have.figures else "")]
     return []
 
 

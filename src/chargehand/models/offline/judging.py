@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import structs
 
 from chargehand.models.exhibits import Chart, Exhibit, Figure, Passages, Table
 from chargehand.models.offline.closing import Part
@@ -15,19 +16,29 @@ def judge(subject: Judging) -> str:
     """The ruling as JSON text."""
     parts = [Part(given, product(given.value)) for given in subject.results]
     if not parts:
-        return _said(why="There is nothing to judge.", winner=None)
+        return _ruled(why="There is nothing to judge.", winner=None)
     return _backed(parts) if subject.manner == "contradiction" else _chosen(subject, parts)
 
 
 def _chosen(subject: Judging, parts: Sequence[Part]) -> str:
     wanted = list(dict.fromkeys(terms(subject.goal)))
-    scored = [(similarity(wanted, terms(part.words)), part) for part in parts]
+    scored = [(similarity(wanted, terms(_said(part))), part) for part in parts]
     best, chosen = max(scored, key=lambda one: one[0])
     ahead = "more than" if all(score < best for score, part in scored if part is not chosen) else "no less than"
     why = f"It speaks to {best:.0%} of what was asked, {ahead} the others."
     if subject.manner == "select":
-        return _said(why=why, winner=chosen.task)
-    return _said(why=why, agree=[part.task for part in parts if _same(part, chosen)], winner=chosen.task)
+        return _ruled(why=why, winner=chosen.task)
+    return _ruled(why=why, agree=[part.task for part in parts if _same(part, chosen)], winner=chosen.task)
+
+
+def _said(part: Part) -> str:
+    """What a result says, without what was asked for to get it: everybody was asked the same."""
+    if part.product.text:
+        return part.product.text
+    plain = [
+        structs.replace(one, query="") if isinstance(one, Passages | Table) else one for one in part.product.exhibits
+    ]
+    return structs.replace(part, product=structs.replace(part.product, exhibits=tuple(plain))).words
 
 
 def _same(one: Part, other: Part) -> bool:
@@ -40,9 +51,9 @@ def _backed(parts: Sequence[Part]) -> str:
     best, chosen = max(scored, key=lambda one: one[0])
     if sum(weight == best for weight, _ in scored) > 1:
         why = "The results have the same behind them, so which of them holds cannot be told from them."
-        return _said(why=why, ruling="open", winner=None)
+        return _ruled(why=why, ruling="open", winner=None)
     shown = {3: "how it was worked out", 2: "the table it was read from", 1: "the source it comes from"}[best]
-    return _said(why=f"It shows {shown}.", ruling=f"[{chosen.task}] holds", winner=chosen.task)
+    return _ruled(why=f"It shows {shown}.", ruling=f"[{chosen.task}] holds", winner=chosen.task)
 
 
 def _weight(part: Part) -> int:
@@ -61,5 +72,5 @@ def _worth(exhibit: Exhibit) -> int:
             return 0
 
 
-def _said(**fields: object) -> str:
+def _ruled(**fields: object) -> str:
     return msgspec.json.encode(fields).decode()

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
@@ -15,6 +16,7 @@ from chargehand.models.subject import (
     Making,
     Planning,
     Refining,
+    Reviewing,
     Routing,
     Speaking,
     Splitting,
@@ -27,6 +29,8 @@ NOTICE = (
     "No language model was asked. A small set of rules made the plan, chose the tools and wrote the answer from what "
     "they returned."
 )
+
+_MAIL = "send_message_to_agents_"
 
 
 class OfflineModel:
@@ -93,6 +97,10 @@ class OfflineModel:
                 from chargehand.models.offline.judging import judge  # noqa: PLC0415 - seldom needed
 
                 return Reply(judge(subject))
+            case Reviewing() as subject:
+                from chargehand.models.offline.reviewing import review  # noqa: PLC0415 - seldom needed
+
+                return Reply(review(subject))
             case Working() as subject:
                 return _worked(subject, request)
             case None:
@@ -121,9 +129,25 @@ def _led(subject: Routing | Speaking | Ledger | Splitting, embedder: Embedder | 
 
 
 def _worked(subject: Working, request: Request) -> Reply:
+    first = subject.inputs[0].value if subject.inputs and request.schema is None else None
+    if isinstance(first, dict) and cast("dict[str, object]", first).get("kind") == "turn":
+        from chargehand.models.offline.housekeeping import look_back  # noqa: PLC0415 - few work in the background
+
+        return look_back(subject, request.messages, request.tools)
     from chargehand.models.offline.work import work  # noqa: PLC0415 - text-to-SQL is not needed to plan
 
-    return work(subject, request.messages, request.tools, request.schema)
+    if any(one.name.startswith(_MAIL) for one in request.tools):
+        from chargehand.models.offline.delegating import delegate  # noqa: PLC0415 - few hand their tasks on
+
+        handed = delegate(subject, request.messages, request.tools)
+        if handed is not None:
+            return handed
+    made = work(subject, request.messages, request.tools, request.schema)
+    if request.schema is None and any(one.name == "give_up" for one in made.calls):
+        from chargehand.models.offline.reporting import report  # noqa: PLC0415 - the last resort
+
+        return report(subject, request.messages, request.tools) or made
+    return made
 
 
 def _guessed(request: Request) -> Working:

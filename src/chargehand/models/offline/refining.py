@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from chargehand.models.offline.drafts import sentence, without_returns
 from chargehand.models.offline.vocabulary import VERBS
-from chargehand.models.offline.words import dates, kinship, numbers, quoted, stem, terms, tokens
+from chargehand.models.offline.words import dates, kinship, numbers, quoted, spoken, stem, terms, tokens
 from chargehand.models.subject import Refining
 
 _READ = 4000
@@ -41,6 +41,7 @@ _LIMIT = re.compile(
     r"(?:at most|limit(?: is| of)?|maximum(?: is| of)?|no more than|up to)\s*:?\s*(\d{1,6})", re.IGNORECASE
 )
 _CAUSES: tuple[tuple[str, str, str], ...] = (
+    (r"\Anot accepted by ", "the result was not accepted", "hold to the task and to what there is to work from"),
     (r"too (?:many|long|large|big)|exceed|over the limit|truncat", "too much came back", "ask for less"),
     (r"time[sd]?[ -]?out|deadline|too slow", "it took too long", "ask only for the essential part"),
     (r"nothing (?:was )?found|no (?:match|passage|document|row|result)|not found|empty result",
@@ -192,7 +193,7 @@ def _iso(text: str) -> str:
 def _looser(text: str, notes: list[str]) -> tuple[str, list[str]]:
     for said in quoted(text):
         text = re.sub(rf"[\"'`\u201c\u2018]{re.escape(said)}[\"'`\u201d\u2019]", lambda _, bare=said: bare, text)
-    words = {stem(word): word for word in reversed(tokens(text))}
+    words = spoken(text)
     key = [
         words.get(term, term)
         for term in dict.fromkeys(terms(text))

@@ -26,6 +26,9 @@ _NO_AMOUNT = re.compile(
 def product(value: object) -> Product:
     """Any result as words and exhibits, never without either."""
     read = _read(value)
+    if read.sources:  # what a team handed out ends with them already
+        text = read.text.removesuffix(f"Sources: {', '.join(read.sources)}").rstrip()
+        read = structs.replace(read, text=text)
     return read if read.text.strip() or read.exhibits else structs.replace(read, text="The result is empty.")
 
 

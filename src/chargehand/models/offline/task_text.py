@@ -40,6 +40,10 @@ _MANY = re.compile(
     r"(?:\s+(?P<where>(?:in|on|at|of|from|for|with|under|over|to|behind|left)\b.*))?$",
     re.IGNORECASE,
 )
+_COST = re.compile(
+    r"^(?:find out\s+)?what\s+(?:do|does|did)\s+(?P<thing>.+?)\s+cost(?:\s+(?P<where>(?:in|on|at|for|per)\b.*))?$",
+    re.IGNORECASE,
+)
 _LONGEST = 80
 
 
@@ -84,6 +88,8 @@ def counted(text: str) -> str:
     plain = asked(text).strip().rstrip("?.! ")
     if found := _MANY.match(plain):
         thing = f"{found['thing']} {found['where'] or ''}".strip()
+    elif found := _COST.match(plain):
+        thing = f"cost of {found['thing']} {found['where'] or ''}".strip()
     else:
         thing = plain if plain.lower().startswith("how") else subject_of(plain) or plain
     return thing[:1].upper() + thing[1:_LONGEST]

@@ -11,7 +11,7 @@ from chargehand.models.offline.dates import Dated, dates
 from chargehand.models.offline.vocabulary import GROUPS, NUMBER_WORDS, PHRASES, STOP, VERBS
 
 __all__ = ["STOP", "VERBS", "Dated", "dates", "kinship", "names", "numbers", "quoted", "related", "similarity", "stem"]
-__all__ += ["terms", "tokens", "weigh"]
+__all__ += ["spoken", "terms", "tokens", "weigh"]
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _TOKEN = re.compile(r"\d{4}-\d\d-\d\d|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|[^\W\d_]+(?:['\u2019][^\W\d_]+)?")
@@ -82,6 +82,13 @@ def terms(text: str) -> list[str]:
     for pattern, word in _PHRASES:
         text = pattern.sub(word, text)
     return [stem(word) for word in tokens(text) if word not in STOP and (len(word) > 1 or word.isdigit())]
+
+
+def spoken(text: str) -> dict[str, str]:
+    """The word behind each term of a text, as it stands there first: people read words, not stems."""
+    for pattern, word in _PHRASES:
+        text = pattern.sub(word, text)
+    return {stem(word): word for word in reversed(tokens(text))}
 
 
 def _groups() -> dict[str, frozenset[int]]:

@@ -24,12 +24,15 @@ from chargehand.models.offline.phrasing import Named, findings
 from chargehand.models.offline.remembering.steps import work_with_memory
 from chargehand.models.offline.searching import query, shorter
 from chargehand.models.offline.shaping import shaped
+from chargehand.models.offline.shares import share
 from chargehand.models.offline.task_text import asked, counted, says, to_say
 from chargehand.models.offline.text_to_sql import Asked, to_sql
+from chargehand.models.offline.words import stem, tokens
 from chargehand.models.subject import Working
 
 _STEPS = 6
 _LONGEST = 3_000  # characters of a task that are read; nobody says more in one
+_PLACE = re.compile(r"\b(?:at|on|in) the (?P<what>\w+(?: \w+)?)\.?$")
 _NOTHING_FOUND = re.compile(
     r"\b(?:nothing|no (?:match|result|passage|document)\w*) (?:was )?found\b|\bno (?:matches|results)\b", re.IGNORECASE
 )
@@ -40,7 +43,9 @@ def work(subject: Working, messages: Sequence[Message], tools: tuple[ToolSpec, .
     subject = structs.replace(subject, instruction=subject.instruction[:_LONGEST])
 
     def ordinary(subject: Working, schema: Raw | None) -> Reply:
-        return _work(subject, messages, tools, schema)
+        if schema is not None:  # half of it would not have that shape
+            return _work(subject, messages, tools, schema)
+        return share(subject, messages, lambda part, told: _work(part, told, tools, None))
 
     return work_with_memory(subject, messages, tools, schema, ordinary)
 
@@ -53,7 +58,7 @@ def _work(subject: Working, messages: Sequence[Message], tools: tuple[ToolSpec, 
         choices(tools),
         given,
         past,
-        gather(_labelled(subject.instruction, past)),
+        gather(_labelled(subject.instruction, past, tools)),
         subject,
     )
     try:
@@ -65,19 +70,29 @@ def _work(subject: Working, messages: Sequence[Message], tools: tuple[ToolSpec, 
         return _give_up(f"the task could not be worked out ({type(error).__name__}: {error})", 0)
 
 
-def _labelled(instruction: str, past: Sequence[Outcome]) -> list[object]:
+def _labelled(instruction: str, past: Sequence[Outcome], tools: Sequence[ToolSpec]) -> list[object]:
     """What came back; a bare number with the name of what it is a number of."""
     bare = [one for one in past if isinstance(one.value, int | float) and not isinstance(one.value, bool)]
     found: list[object] = []
     for one in past:
         if one in bare:
-            label = counted(instruction) if len(bare) == 1 else _handed(one.call)
+            label = _counted(instruction, one.call, tools) if len(bare) == 1 else _handed(one.call)
             found.append({"kind": "figure", "value": str(one.value), "label": label})
         elif isinstance(one.value, bool):
             found.append("Yes." if one.value else "No.")
         elif not one.error:
             found.append(one.value)
     return found
+
+
+def _counted(instruction: str, call: ToolCall, tools: Sequence[ToolSpec]) -> str:
+    """What a number is of, and where, if only the tool says that: "Ropes in stock at the harbour"."""
+    label = counted(instruction)
+    says = next((one.description for one in tools if one.name == call.name), "").partition("\n")[0]
+    place = _PLACE.search(says)
+    if place is None or any(stem(word) in map(stem, tokens(label)) for word in tokens(place["what"])):
+        return label
+    return f"{label} {place[0].rstrip('. ')}"
 
 
 def _handed(call: ToolCall) -> str:
@@ -201,7 +216,8 @@ def _beside_the_point(desk: Desk) -> str:
 def _undone(desk: Desk) -> str:
     """What was to be worked out from what was found, and was not."""
     text = _first(desk.text)
-    if desk.found.empty or any(one.expression for one in desk.found.figures):
+    idle = desk.found.empty and not desk.of("compute")
+    if idle or any(one.expression for one in desk.found.figures):
         return ""
     if part := part_of(text):
         return f"{part} of what was found has to be worked out, and no tool here did it"

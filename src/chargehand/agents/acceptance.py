@@ -1,0 +1,188 @@
+"""What a result must pass before it counts as done, as people declare it. How a check is made is not known here."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, TypeAlias, cast
+
+import msgspec
+from msgspec import Struct
+
+from chargehand.agents.worker import Worker
+from chargehand.errors import Invalid
+from chargehand.models.model import Model
+from chargehand.terms.plan import Task, digest
+
+LONGEST_PATTERN = 1000
+_LONGEST_NAME = 64
+
+
+class Rule(Struct, frozen=True, omit_defaults=True):
+    """What a result must hold: all that is set here.
+
+    `contains` are words that must stand in it, in capitals or not; `matches` is a regular expression that must be found
+    in it. `cites`: it names where it comes from. `has_number`: there is a number in it.
+    """
+
+    contains: str | Sequence[str] = ()
+    matches: str = ""
+    at_least_words: int = 0
+    at_most_words: int = 0
+    cites: bool = False
+    has_number: bool = False
+
+
+class Reviewer(Struct, frozen=True):
+    """A worker of the team, who is asked whether a result is acceptable: with its own prompt and model, no tools."""
+
+    worker: str
+
+
+class Verifier(Struct, frozen=True):
+    """A model that looks for what is wrong. `prompt` is what it should look for besides; left out, `judge` is asked."""
+
+    prompt: str = ""
+    model: str | Model = ""
+
+
+Check: TypeAlias = Callable[..., object] | type | dict[str, Any] | Rule | Reviewer | Verifier
+"""A function of the result (true, or what is wrong in words), a type or a JSON Schema, a rule, or who is to look."""
+
+
+class Checks(Struct, frozen=True):
+    """The checks of a team by name, and which of them each worker's results must pass."""
+
+    by_name: Mapping[str, Check]
+    by_worker: Mapping[str, tuple[str, ...]]
+
+    def of(self, task: Task | None, worker: str) -> tuple[str, ...]:
+        """The checks of one task done by this worker, each once."""
+        named = () if task is None else task.accept
+        return tuple(dict.fromkeys((*self.by_worker.get(worker, ()), *named)))
+
+    def vet(self, tasks: Iterable[Task]) -> None:
+        """Raise Invalid where a task of a plan names a check that is not there, or its own worker as the reviewer."""
+        for task in tasks:
+            for name in task.accept:
+                self._vet(f"task {task.id!r}", name, task.worker)
+
+    def _vet(self, owner: str, name: str, worker: str) -> None:
+        check = self.by_name.get(name)
+        if check is None:
+            raise Invalid(f"{owner} {unknown(name, self.by_name)}")
+        if isinstance(check, Reviewer) and check.worker == worker:
+            raise Invalid(
+                f"{owner} would be reviewed by {worker!r}, who does it; let another worker review it (check {name!r})"
+            )
+
+    def mark(self, names: Sequence[str]) -> str:
+        """A short hash that changes when one of these checks does, as far as that can be told."""
+        return digest(*(f"{name}={_written(self.by_name[name])}" for name in names))
+
+
+NO_CHECKS = Checks({}, {})
+
+
+def unknown(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about somebody who names a check that is not there."""
+    names = list(known)
+    near = get_close_matches(name[:_LONGEST_NAME], names, 3, 0.5)
+    there = f"there are {', '.join(names)}" if names else "the team has none: declare it under `checks`"
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else there
+    return f"names the check {name[:_LONGEST_NAME]!r}, which there is not; {hint}"
+
+
+def declared(checks: Mapping[str, Check], workers: Sequence[Worker]) -> Checks:
+    """The checks of a team; Invalid, naming the one, where something is wrong with them."""
+    for one in workers:
+        if isinstance(one.accept, str):
+            raise Invalid(f"worker {one.name!r}: accept is the text {one.accept!r}; make it a list: [{one.accept!r}]")
+    by_worker = {one.name: tuple(one.accept) for one in workers if one.accept}
+    if not checks and not by_worker:
+        return NO_CHECKS
+    made = Checks(dict(checks), by_worker)
+    for name, check in checks.items():
+        if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
+            raise Invalid(f"{name[:80]!r} is no name for a check; use up to {_LONGEST_NAME} printable characters")
+        try:
+            _sound(check, {one.name: one for one in workers})
+        except Invalid as error:
+            raise Invalid(f"check {name!r}: {error}") from error
+    for worker, names in by_worker.items():
+        for name in names:
+            made._vet(f"worker {worker!r}", name, worker)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - ours
+    return made
+
+
+def _sound(check: object, workers: Mapping[str, Worker]) -> None:
+    match check:
+        case Rule():
+            _sound_rule(check)
+        case Reviewer():
+            found = workers.get(check.worker)
+            if found is None:
+                near = get_close_matches(str(check.worker), workers, 1, 0.5)
+                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(workers) or 'none'}"
+                raise Invalid(f"there is no worker {check.worker!r} to review; {hint}")
+            if found.team is not None:
+                raise Invalid(f"{check.worker!r} is a team, and a team reviews nothing; name a worker")
+        case Verifier():
+            if not isinstance(cast("object", check.prompt), str) or not (
+                isinstance(check.model, str) or hasattr(check.model, "card")
+            ):
+                raise Invalid("a verifier has a prompt in words and a model, or its handle; leave out what it has not")
+        case type() | dict():
+            _sound_shape(cast("type | dict[str, Any]", check))
+        case _ if not callable(check):
+            raise Invalid(
+                f"{type(check).__name__} is no check; give a function, a type, a JSON Schema, "
+                "Rule(...), Reviewer(...) or Verifier(...)"
+            )
+        case _:
+            pass
+
+
+def _sound_shape(wanted: type | dict[str, Any]) -> None:
+    from chargehand.agents.shape import Shape, objection  # noqa: PLC0415 - most teams have no such checks
+
+    if wanted == {}:
+        raise Invalid("the schema is empty and lets everything pass; say what is wanted")
+    try:
+        problem = objection(Shape(wanted).schema)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(f"no schema can be made of it: {error}") from error
+    if problem:
+        raise Invalid(f"the schema is wrong: {problem}")
+
+
+def _sound_rule(rule: Rule) -> None:
+    import re  # noqa: PLC0415 - most teams have no rules
+
+    try:
+        msgspec.convert(msgspec.to_builtins(rule), Rule)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise Invalid(f"the rule cannot be: {error}") from error
+    wanted = (rule.contains,) if isinstance(rule.contains, str) else rule.contains
+    if not all(one.strip() for one in wanted) and rule != Rule():
+        raise Invalid("`contains` has a text without a word in it; write what must stand there, or leave it out")
+    if rule == Rule():
+        raise Invalid(f"the rule asks for nothing; set one of {', '.join(Rule.__struct_fields__)}")
+    if len(rule.matches) > LONGEST_PATTERN:
+        raise Invalid(f"the pattern has {len(rule.matches)} characters; at most {LONGEST_PATTERN} are allowed")
+    try:
+        re.compile(rule.matches)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise Invalid(f"{rule.matches[:80]!r} is no regular expression: {error}") from error
+    least, most = rule.at_least_words, rule.at_most_words
+    if least < 0 or most < 0 or (most and least > most):
+        raise Invalid(f"at least {least} and at most {most} words cannot be; use numbers from 0, the least first")
+
+
+def _written(check: Check) -> str:
+    if isinstance(check, Rule | Reviewer):
+        return msgspec.json.encode(check).decode()
+    if isinstance(check, Verifier):
+        handle = check.model if isinstance(check.model, str) else check.model.card.handle
+        return f"{check.prompt}\n{handle}"
+    if isinstance(check, dict):
+        return msgspec.json.encode(check).decode()
+    return f"{getattr(check, '__module__', '')}:{getattr(check, '__qualname__', type(check).__name__)}"

@@ -1,0 +1,208 @@
+"""The end of an attempt whose result must pass checks: it is done, or it failed in words that help the next one.
+
+What each check looks at is the business of `predicates` and `verifying`.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from msgspec import Struct
+
+from chargehand.agents.acceptance import Checks, Reviewer, Rule, Verifier, unknown
+from chargehand.agents.crew import Done, Hand, Where, WorkFailed
+from chargehand.agents.equip import Equipped
+from chargehand.agents.handover import ONCE, Came, Partly
+from chargehand.agents.inputs import told
+from chargehand.agents.money import Purse
+from chargehand.agents.predicates import CheckFailed, Held, broken, held, misshapen, objections
+from chargehand.agents.prompts import Prompts
+from chargehand.agents.recall import REMEMBER
+from chargehand.agents.verifying import FORM, TOOL, Case, Panel, Verdict, ruled
+from chargehand.agents.worker import Worker
+from chargehand.core.owed import Brief
+from chargehand.models.exhibits import Product
+from chargehand.models.messages import Message
+from chargehand.models.model import Model
+from chargehand.models.subject import Given
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.events import Effect
+from chargehand.terms.failure import Failure
+from chargehand.terms.plan import Task
+from chargehand.terms.value import decode_value, encode_value
+
+_LONGEST = 1500  # characters of what is wrong
+_MOST, _LARGEST = 24, 256 * 1024  # results of tools that are kept as material, and bytes of them
+_OURS = frozenset(("model", "memory", "summary", "make worker"))
+_Shape = TypeVar("_Shape")
+
+
+class Inspector(Struct, frozen=True):
+    """The checks of a team and whoever makes them. `models` are those of verifiers, by check; `usual` is the judge's.
+
+    `estimate` is what a call is taken to cost whose price nobody knows.
+    """
+
+    checks: Checks
+    workers: Mapping[str, Equipped]
+    usual: Model
+    models: Mapping[str, Model]
+    prompts: Prompts
+    purse: Purse
+    estimate: Amount = NOTHING
+
+    def panel(self, name: str, worker: str) -> Panel | str:
+        """Who says whether a result is acceptable; in words, why nobody does."""
+        check = self.checks.by_name[name]
+        if isinstance(check, Verifier):
+            system = self.prompts.text("verify", instructions=check.prompt, form=FORM)
+            return Panel([self.models.get(name, self.usual)], system, Worker("verifier", estimate=self.estimate))
+        assert isinstance(check, Reviewer), "others need nobody"
+        found = self.workers.get(check.worker)
+        if found is None or check.worker == worker:
+            return f"{check.worker} did it, and nobody reviews its own work" if found else f"{check.worker} is not here"
+        one = found.worker
+        system = self.prompts.text("review", name=one.name, does=one.does, prompt=one.prompt, form=FORM)
+        return Panel(found.models, system, one)
+
+
+class Witness:
+    """A hand that remembers what tools returned, for those who look at the result.
+
+    What the worker is to remember of its task waits (`late`) until the result is accepted.
+    """
+
+    def __init__(self, hand: Hand) -> None:
+        self._hand = hand
+        self._left = _LARGEST
+        self.seen: list[Given] = []
+        self.acted = False  # a team whose run changed something: another run of it would do so again
+        self.late: Callable[[], Awaitable[object]] | None = None
+
+    async def step(
+        self,
+        name: str,
+        call: Callable[[str], Awaitable[Done]],
+        *,
+        request: str = "",
+        effect: Effect = "read",
+        reserve: Amount = NOTHING,
+        share: bool = False,
+        shape: type[_Shape] = object,
+    ) -> _Shape:
+        if name == REMEMBER and not request:  # a tool of that name has arguments
+            self.late = partial(self._hand.step, name, call, effect=effect)
+            return cast("_Shape", None)  # nobody reads it
+        found = await self._hand.step(
+            name, call, request=request, effect=effect, reserve=reserve, share=share, shape=shape
+        )
+        self.acted = self.acted or (isinstance(found, Came) and found.acted)
+        value: object = getattr(found, "value", None)
+        if name not in _OURS and " " not in name and value is not None and len(self.seen) < _MOST:
+            self._left -= len(bytes(encode_value(value)))
+            if self._left >= 0:
+                self.seen.append(Given(f"{TOOL}{name} {len(self.seen) + 1}", "", "", value))
+        return found
+
+    @property
+    def where(self) -> Where:
+        return self._hand.where
+
+    @property
+    def heard(self) -> bool:
+        return self._hand.heard
+
+    def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
+        self._hand.prompt(model, messages, tools)
+
+    def say(self, text: str) -> None:
+        self._hand.say(text)
+
+    async def afford(self, one: Amount, most: int) -> int:
+        return await self._hand.afford(one, most)
+
+    async def grow(self, tasks: Sequence[Task]) -> None:
+        await self._hand.grow(tasks)
+
+    def note(self, text: str) -> None:
+        self._hand.note(text)
+
+
+async def inspected(
+    inspector: Inspector, doing: Coroutine[Any, Any, Done], names: Sequence[str], brief: Brief, hand: Witness
+) -> Done:
+    """Have it done, then looked at. WorkFailed says by whom it was not accepted, and why."""
+    if strange := next((one for one in names if one not in inspector.checks.by_name), None):
+        doing.close()
+        said = f"the task {unknown(strange, inspector.checks.by_name)}"
+        raise WorkFailed(Failure("logic", said, permanent=True), NOTHING)
+    done = await doing
+    result = held(done.value)
+    asked = [name for name in names if isinstance(inspector.checks.by_name[name], Reviewer | Verifier)]
+    plain = [name for name in names if name not in asked]
+    wrong = [said for name in plain if (said := await _plainly(inspector, name, result, done))]
+    if plain and not wrong:
+        hand.note(f"accepted by {', '.join(plain)}")
+    for name in asked if not wrong else ():  # nobody is paid to look at what is wrong already
+        if said := await _looked(inspector, name, Case(brief, result, _material(brief, hand, done.value)), hand):
+            wrong.append(said)
+            break
+    if wrong:
+        said = "; ".join(wrong)[:_LONGEST]
+        hand.note(said)
+        failure = Failure("logic", f"{said} ({ONCE})", permanent=True) if hand.acted else Failure("logic", said)
+        raise WorkFailed(failure, done.used)
+    if hand.late is not None:
+        await hand.late()
+    return done
+
+
+async def _plainly(inspector: Inspector, name: str, result: Held, done: Done) -> str:
+    """What a check that needs nobody finds wrong. One that does not work fails the task for good: it would again."""
+    check = inspector.checks.by_name[name]
+    try:
+        if isinstance(check, Rule):
+            found = await broken(check, result)
+        elif isinstance(check, type | dict):
+            found = misshapen(cast("type | dict[str, Any]", check), result)
+        else:
+            assert callable(check), "declared as a check"
+            # of its own: what it does to it is nothing to those who look next
+            found = await objections(check, decode_value(encode_value(result.value)))
+    except CheckFailed as error:
+        said = f"the check {name!r} failed itself, so nothing can be accepted: {error}"[:_LONGEST]
+        raise WorkFailed(Failure("logic", said, permanent=True), done.used) from error
+    return _refused(name, found) if found else ""
+
+
+async def _looked(inspector: Inspector, name: str, case: Case, hand: Hand) -> str:
+    """What somebody who was asked finds wrong. Where nobody can be asked the result stands, and that is noted."""
+    panel = inspector.panel(name, case.brief.worker)
+    if isinstance(panel, str):
+        verdict = Verdict(unsaid=panel)
+    else:
+        try:
+            verdict = await ruled(name, panel, case, hand, inspector.purse)
+        except WorkFailed as error:
+            if error.failure.kind != "budget":
+                raise
+            verdict = Verdict(unsaid=error.failure.message)
+    if verdict.unsaid:
+        hand.note(f"not reviewed by {name}: {verdict.unsaid}; the result stands")
+    elif verdict.accepted:
+        remarks = f", with remarks: {'; '.join(verdict.problems)}" if verdict.problems else ""
+        hand.note(f"accepted by {name}{remarks}")
+    else:
+        return _refused(name, verdict.problems)
+    return ""
+
+
+def _refused(name: str, problems: Sequence[str]) -> str:
+    said = "; ".join(one for one in problems if one)
+    return f"not accepted by {name}" + (f": {said}" if said else "")
+
+
+def _material(brief: Brief, hand: Witness, result: object) -> tuple[Given, ...]:
+    exhibits = result.exhibits if isinstance(result, Product | Partly) and not hand.seen else ()
+    shown = [Given(f"{TOOL}{at}", "", "", one) for at, one in enumerate(exhibits, 1)]
+    return (*told(brief, "0").inputs, *hand.seen, *shown)

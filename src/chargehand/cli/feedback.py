@@ -1,0 +1,63 @@
+"""`chargehand feedback`: say how a routed run went, so that later requests like it go to whoever does them well."""
+
+import asyncio
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from pathlib import Path
+
+import msgspec
+
+from chargehand.cli import USUAL_JOURNAL
+from chargehand.cli.console import Console, clean, clean_json
+
+_WORDS = {"good": 1.0, "bad": 0.0}
+
+
+def add_feedback(parser: ArgumentParser) -> None:
+    parser.epilog = (
+        "examples:\n"
+        "  chargehand feedback desk-1f2e3d good\n"
+        "  chargehand feedback desk-1f2e3d bad --worker billing    who ought to have it\n"
+        "  chargehand feedback desk-1f2e3d 0.7\n\n" + (parser.epilog or "")
+    )
+    parser.add_argument("name", metavar="RUN", help="a run that was led by a route, as  chargehand runs  names it")
+    parser.add_argument("good", metavar="good|bad|0..1", type=score, help="how well it went")
+    parser.add_argument("--worker", metavar="NAME", default="", help="who should have done it")
+    words = f"the SQLite file (default {USUAL_JOURNAL})"
+    parser.add_argument("--journal", metavar="PATH", type=Path, default=Path(USUAL_JOURNAL), help=words)
+    parser.add_argument("--json", action="store_true", help="the lessons as one JSON document")
+    parser.add_argument("--no-color", action="store_true", help="no colours")
+
+
+def score(text: str) -> float:
+    """From 0 to 1, as a word or a number."""
+    said = text.strip().lower()
+    try:
+        found = _WORDS[said] if said in _WORDS else float(said)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 1:  # also what is no number
+        raise ArgumentTypeError(f"{text!r} is no score; say good, bad or a number from 0 to 1")
+    return found
+
+
+def feedback(options: Namespace) -> int:
+    """The journal is not taken over: another process may be driving runs of it."""
+    from chargehand.runtime.lessons import judged  # noqa: PLC0415 - --help must not wait for it
+    from chargehand.stores.lessons import Lesson  # noqa: PLC0415 - as above
+    from chargehand.stores.lessons_file import opened_lessons  # noqa: PLC0415 - as above
+
+    async def keep() -> tuple[Lesson, ...]:
+        async with opened_lessons(options.journal) as kept:
+            return await judged(kept, options.name, options.good, options.worker)
+
+    lessons = asyncio.run(keep())
+    console = Console(sys.stdout)
+    if options.json:
+        told = [{"worker": one.worker, "score": one.score, "request": one.request} for one in lessons]
+        console.line(clean_json(msgspec.json.encode({"run": options.name, "lessons": told}).decode()))
+        return 0
+    said = ", ".join(f"{one.worker} {one.score:g}" for one in lessons)
+    console.line(f"kept of run {clean(options.name)}: {clean(said)}")
+    console.line("what was learnt so far: chargehand lessons, with the --team of the run", "dim")
+    return 0

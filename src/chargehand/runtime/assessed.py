@@ -1,0 +1,145 @@
+"""How far an answer can be relied on, read off its run: what it covers, what it claims, where results contradict.
+
+No model is asked: what a judge ruled is read in the notes of the run, everything else is worked out again.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import cast
+
+from msgspec import Struct
+
+from chargehand.agents.checking import behind
+from chargehand.agents.claims import Claim, checked, claiming
+from chargehand.agents.claims import told as told_claim
+from chargehand.agents.contradictions import Contradiction, find
+from chargehand.agents.coverage import Coverage, coverage
+from chargehand.agents.judging import Ruling, Settled, contradicted
+from chargehand.core.fold import replay
+from chargehand.core.state import RunState
+from chargehand.core.view import gaps, results
+from chargehand.models.subject import Given
+from chargehand.terms import events as ev
+from chargehand.terms.plan import Task
+from chargehand.terms.value import decode_value
+
+_ADDED = re.compile(
+    r"\n\n(?:Not answered:\n- |The results contradict each other:\n- |Not found in the results:\n- |Coverage: \d+ of )"
+)
+_BLOCK = re.compile(r"<data ([0-9a-f]+) from \"block [^\"\n]*\">\n(.*?)\n</data \1>", re.DOTALL)
+_AS_IN = re.compile(r"\(as in entry (\d+)\)")
+_RULED = re.compile(r"\. Ruled for .*? \[(?P<winner>[^\]]+)\](?:: (?P<why>.*?))?\.?$")
+_OPEN = re.compile(r"\. This is open: (?P<why>.*?)\.?$")
+_NO_RULING = "there is no ruling"
+
+
+class Assessment(Struct, frozen=True):
+    """`claims` are the numbers, addresses and quotations of a written answer; what is handed through has none."""
+
+    coverage: Coverage
+    claims: tuple[Claim, ...] = ()
+    contradictions: tuple[Settled, ...] = ()
+
+    @property
+    def worth_saying(self) -> bool:
+        """Whether there is more to say than that all was done."""
+        found = self.coverage
+        return bool(self.claims or self.contradictions or (found.covered and found.missing))
+
+    @property
+    def line(self) -> str:
+        """All of it in a few words."""
+        found = self.coverage
+        said = [f"coverage {len(found.covered)} of {found.parts} parts"]
+        if self.claims:
+            wrong, all_of = sum(not one.supported for one in self.claims), len(self.claims)
+            what = "figure" if all(one.kind == "number" for one in self.claims) else "statement"
+            named = f"{all_of} {what}{'s'[: all_of != 1]}"
+            said.append(f"{wrong} of {named} not found in the results" if wrong else f"{named} found in the results")
+        if self.contradictions:
+            count = len(self.contradictions)
+            said.append(f"{count} contradiction{'s'[: count != 1]} between results")
+        return "; ".join([*said, f"confidence {found.confidence}"])
+
+    def lines(self) -> list[str]:
+        """In full: what was not found, and every contradiction with its ruling."""
+        wrong = [f"not found: {told_claim(one)}; said in: {one.sentence}" for one in self.claims if not one.supported]
+        opposed = contradicted(self.contradictions).splitlines()[1:] if self.contradictions else []
+        unused = [f"not cited: {', '.join(self.coverage.unused)}"] if self.coverage.unused and self.claims else []
+        return [f"checked: {self.line}", *(f"  {one}" for one in (*wrong, *opposed, *unused))]
+
+    def document(self) -> dict[str, object]:
+        """As plain data, for programs."""
+        found = self.coverage
+        opposed = [
+            {"about": one.contradiction.about, "values": dict(one.contradiction.values), "ruling": one.ruling}
+            for one in self.contradictions
+        ]
+        named = {"covered": found.covered, "missing": found.missing, "unused": found.unused, "share": found.share}
+        whole = {**named, "why": found.why}
+        return {"confidence": found.confidence, "coverage": whole, "claims": self.claims, "contradictions": opposed}
+
+
+def assess(entries: Sequence[ev.Entry]) -> Assessment:
+    """How the answer of a run stands to its results, or what there is where none was written."""
+    state = replay(entries)
+    tasks = [one.task for one in state.tasks.values() if one.mother is None]
+    given, missing = _given(state), state.ended.gaps if state.ended is not None else gaps(state)
+    answer = decode_value(state.answer) if state.answer is not None else None
+    if not isinstance(answer, str) or state.combine not in ("merge", "reduce"):
+        # handed through, chosen, or made by a function: nothing in it was worded anew
+        return Assessment(coverage("", given, tasks, missing))
+    written = _ADDED.split(answer, maxsplit=1)[0]
+    links = behind(tasks)
+    known = [state.requested.goal, *(gap.message for gap in missing), *_known(entries)]
+    claims = checked(written, given, known, links) if claiming(written) else ()
+    opposed = find(given, links) if len(given) > 1 else ()
+    settled = _settled(opposed, entries)
+    wrong = [one for one in claims if not one.supported]
+    return Assessment(coverage(written, given, tasks, missing, wrong, settled), claims, settled)
+
+
+def _given(state: RunState) -> list[Given]:
+    tasks: dict[str, Task] = {one.task.id: one.task for one in state.tasks.values() if one.mother is None}
+    found: list[Given] = []
+    for one in results(state):
+        if one.value is not None:
+            task = tasks.get(one.task)
+            said, worker = (task.instruction, task.worker) if task is not None else ("", "")
+            found.append(Given(one.task, said, worker, decode_value(one.value)))
+    return found
+
+
+def _known(entries: Sequence[ev.Entry]) -> list[str]:
+    """What else whoever wrote the answer was told: the team's instructions, and what it shares."""
+    for entry in reversed(entries):
+        if isinstance(entry.event, ev.PromptSent) and entry.event.duty == "answer":
+            system, *texts = _texts(entry.event)
+            if earlier := _AS_IN.fullmatch(system):
+                system = next((_texts(one.event)[0] for one in entries if one.seq == int(earlier[1])), "")
+            return [system, *(match[2] for text in texts for match in _BLOCK.finditer(text))]
+    return []
+
+
+def _texts(event: ev.Event) -> list[str]:
+    found = decode_value(event.messages) if isinstance(event, ev.PromptSent) else None
+    listed = cast("list[object]", found) if isinstance(found, list) else []
+    return [str(cast("dict[str, object]", one).get("text", "")) for one in listed if isinstance(one, dict)] or [""]
+
+
+def _settled(found: Sequence[Contradiction], entries: Sequence[ev.Entry]) -> tuple[Settled, ...]:
+    """Every contradiction with the ruling that the run noted on it, if there is one."""
+    if not found:
+        return ()
+    noted = [one.event.text for one in entries if isinstance(one.event, ev.Noted)]
+    lines = [line for text in noted if text.startswith("The results contradict") for line in text.splitlines()]
+    return tuple(Settled(one, _ruling(one, lines)) for one in found)
+
+
+def _ruling(found: Contradiction, lines: Sequence[str]) -> Ruling | None:
+    head = contradicted([Settled(found, None)]).splitlines()[1].partition(". This is open: ")[0]
+    line = next((one for one in reversed(lines) if one.startswith(head)), "")
+    if ruled := _RULED.match(line[len(head) :]):
+        return Ruling(ruled["winner"], ruled["why"] or "")
+    held = _OPEN.match(line[len(head) :])
+    return Ruling("", held["why"]) if held is not None and held["why"] != _NO_RULING else None

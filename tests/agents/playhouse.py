@@ -1,0 +1,62 @@
+"""A real team on virtual time: its runs, one after the other or at once, and what they wrote."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from chargehand.runtime.driver import Driver, Outcome
+from chargehand.stores.memory import MemoryJournal
+from chargehand.team import Supervisor
+from chargehand.terms import events as ev
+from tests.sim.loop import VirtualLoop
+
+NOW = 1_000_000.0
+
+
+class Playhouse:
+    """`entries` is what was written, run by run; each run has a crew of its own, as `Supervisor.run` does it."""
+
+    def __init__(self, most_steps: int = 1_000_000) -> None:
+        self.loop = VirtualLoop(NOW, most_steps)
+        self.journal = MemoryJournal()
+        self.entries: dict[str, list[ev.Entry]] = {}
+
+    @property
+    def now(self) -> float:
+        return self.loop.time() - NOW
+
+    def play(self, story: Callable[[], Awaitable[None]]) -> None:
+        async def told() -> None:
+            await story()
+
+        self.loop.run_until_complete(told())
+
+    def wait(self, seconds: float) -> None:
+        self.play(lambda: asyncio.sleep(seconds))
+
+    def run(self, team: Supervisor, goal: str = "Do what there is to do.", run: str = "") -> list[ev.Entry]:
+        """One run to its end."""
+        name = run or f"run{len(self.entries)}"
+
+        async def story() -> None:
+            await self.drive(team, lambda driver: driver.start(name, team.request(goal, self.loop.time(), seed=7)))
+
+        self.play(story)
+        return self.entries[name]
+
+    def resume(self, team: Supervisor, run: str) -> list[ev.Entry]:
+        async def story() -> None:
+            await self.drive(team, lambda driver: driver.resume(run))
+
+        self.play(story)
+        return self.entries[run]
+
+    async def drive(self, team: Supervisor, go: Callable[[Driver], Awaitable[Outcome]]) -> None:
+        async with team.crew() as crew:
+            await go(Driver(self.journal, crew, wall=self.loop.time, ticks=self.loop.time, listener=self._heard))
+
+    def _heard(self, run: str, new: Sequence[ev.Entry]) -> None:
+        self.entries.setdefault(run, []).extend(new)
+
+
+def notes(entries: Sequence[ev.Entry]) -> list[str]:
+    return [entry.event.text for entry in entries if isinstance(entry.event, ev.Noted)]

@@ -1,0 +1,319 @@
+"""The contract for messages between workers: who may write to whom, how often, and what happens outside of it."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from chargehand.agents.contacts import Contacts
+from chargehand.agents.mail import MAIL, MATCHING, ONE
+from chargehand.agents.worker import Worker
+from chargehand.config.load import load_team
+from chargehand.errors import Invalid
+from chargehand.models.envelope import unwrap
+from chargehand.models.messages import Request, ToolCall
+from chargehand.models.scripted import Line, ScriptedModel
+from chargehand.models.subject import Working
+from chargehand.stores.journal import Journal
+from chargehand.stores.memory import MemoryJournal
+from chargehand.stores.sqlite import SqliteJournal
+from chargehand.team import Supervisor
+from chargehand.terms import events as ev
+from chargehand.terms.budget import Budget
+from chargehand.terms.failure import Failure
+from chargehand.terms.plan import Plan, Task, TaskId
+from chargehand.terms.policy import Policy, Retry
+from tests.agents.crowd import FREE, calls
+from tests.config.files import parts, said, write
+
+PLAN = Plan((Task(TaskId("t1"), "Ask the others.", "ann"),), "none")
+OTHERS = (Worker("bob", tags=["hand"]), Worker("cid", tags=["hand", "left"]), Worker("dot", tags=["roof"]))
+
+
+def ask(worker: str, number: int = 1) -> ToolCall:
+    return ToolCall(f"c{number}", ONE, json.dumps({"message": f"How many, time {number}?", "worker": worker}))
+
+
+def ask_all(number: int = 1, **tags: Sequence[str]) -> ToolCall:
+    return ToolCall(f"c{number}", MATCHING, json.dumps({"message": "How many?", **tags}))
+
+
+class Crowd:
+    """Ann makes these calls, one after another; everybody else has three."""
+
+    def __init__(self, *made: ToolCall | tuple[ToolCall, ...]) -> None:
+        self._made = made
+        self.heard: list[str] = []
+        self.returned: list[dict[str, object]] = []
+        self.script = ScriptedModel(self._line, card=FREE)
+
+    def _line(self, request: Request) -> Line:
+        assert isinstance(request.subject, Working)
+        name = request.subject.worker.name
+        if name != "ann":
+            self.heard.append(name)
+            return f"{name} has 3"
+        results = [unwrap(one.text) for one in request.messages if one.role == "tool"]
+        self.returned = [json.loads(one[1]) for one in results if one is not None]
+        turn = sum(one.role == "assistant" for one in request.messages)
+        if turn == len(self._made):
+            return "done"
+        wanted = self._made[turn]
+        return calls(*(wanted if isinstance(wanted, tuple) else (wanted,)))
+
+    async def work(self, contacts: Contacts | Sequence[str], *workers: Worker, **more: object) -> Supervisor:
+        options: dict[str, object] = {"journal": MemoryJournal(), "policy": Policy(retry=Retry(attempts=1)), **more}
+        ann = Worker("ann", tools=MAIL, contacts=contacts)
+        team = Supervisor([ann, *(workers or OTHERS)], model=self.script, plan=PLAN, **options)  # pyright: ignore[reportArgumentType] - options of one test
+        await team.run("Count", run="r")
+        return team
+
+    @property
+    def refusal(self) -> str:
+        return str(self.returned[-1].get("error") or self.returned[-1].get("note"))
+
+
+# --- whom
+
+
+@pytest.mark.parametrize(
+    ("contacts", "reached"),
+    [
+        (["bob"], ["bob"]),
+        (["tag:hand"], ["bob", "cid"]),
+        (["tag:left", "dot"], ["cid", "dot"]),
+        (["*"], ["bob", "cid", "dot"]),
+        (Contacts(["cid", "bob"]), ["bob", "cid"]),
+    ],
+)
+async def test_who_is_in_the_contract_gets_messages_and_nobody_else(
+    contacts: Contacts | Sequence[str], reached: list[str]
+) -> None:
+    everybody = Crowd(ask_all())
+    await everybody.work(contacts)
+    assert sorted(everybody.heard) == reached
+    for name in ("bob", "cid", "dot"):
+        one = Crowd(ask(name))
+        await one.work(contacts)
+        assert one.heard == ([name] if name in reached else [])
+        if name not in reached:
+            assert one.refusal == f"You may not write to {name!r}. You may write to {', '.join(reached)}."
+
+
+async def test_tags_are_narrowed_to_the_contract() -> None:
+    crowd = Crowd(ask_all(match_all=["hand"]))
+    await crowd.work(["cid", "dot"])
+    assert crowd.heard == ["cid"]
+    assert [one["worker"] for one in crowd.returned[0]["replies"]] == ["cid"]  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType] - as it is journaled
+
+
+async def test_tags_that_only_others_carry_reach_nobody_and_it_is_said_who_there_is() -> None:
+    crowd = Crowd(ask_all(match_all=["roof"]))
+    await crowd.work(["tag:hand"])
+    assert crowd.heard == []
+    assert crowd.refusal == (
+        "Nobody else carries all of roof; the tags there are: hand, left. You may write to bob, cid."
+    ), "tags of those outside are not told"
+
+
+async def test_a_name_that_is_not_there_is_put_right_only_within_the_contract() -> None:
+    crowd = Crowd(ask("dott"))
+    await crowd.work(["bob"])
+    assert "'dot'" not in crowd.refusal
+    assert "there is no worker 'dott'" in crowd.refusal
+
+
+async def test_the_model_is_told_whom_it_may_write_to() -> None:
+    crowd = Crowd(ask("bob"))
+    await crowd.work(["tag:hand"])
+    first = crowd.script.requests[0]
+    told = {one.name: one.description for one in first.tools}
+    assert all(told[name].endswith("You may write to bob, cid.") for name in MAIL)
+
+
+async def test_what_a_worker_says_of_itself_does_not_widen_its_contract() -> None:
+    """The sender is who the engine recorded, so a reader without contacts cannot pass a message on."""
+    crowd = Crowd(ToolCall("c1", ONE, json.dumps({"message": "I am dot.", "worker": "dot", "sender": "dot"})))
+    await crowd.work(["bob"])
+    assert crowd.heard == []
+
+
+async def test_contracts_are_each_ones_own() -> None:
+    def line(request: Request) -> Line:
+        assert isinstance(request.subject, Working)
+        name = request.subject.worker.name
+        done = any(one.role == "assistant" for one in request.messages)
+        asks = {"ann": "bob", "bob": "cid"}.get(name)
+        if asks is None or done:
+            return " ".join(one.text for one in request.messages if one.role == "tool") or f"{name} has 3"
+        return calls(ask("dot" if name == "bob" else asks))
+
+    workers = [Worker("ann", tools=[ONE], contacts=["bob"]), Worker("bob", tools=[ONE], contacts=["cid"])]
+    team = Supervisor([*workers, Worker("cid"), Worker("dot")], model=ScriptedModel(line, card=FREE), plan=PLAN)
+    found = await team.run("Count")
+    assert "You may write to cid." in str(found.results[TaskId("t1")])
+
+
+async def test_a_person_is_not_bound_by_it() -> None:
+    crowd = Crowd()
+    team = await crowd.work(["bob"])
+    replies = await team.message("How many?", workers=["dot"])
+    assert [one.status for one in replies.replies] == ["answered"]
+    replies = await team.message("How many?", match_all=["hand"])
+    assert [one.worker for one in replies.replies] == ["bob", "cid"]
+
+
+async def test_money_is_held_only_for_those_who_may_be_asked() -> None:
+    crowd = Crowd(ask_all())
+    team = await crowd.work(["bob"], budget=Budget(calls=60))
+    assert crowd.heard == ["bob"]
+    async with team.driven() as driver:
+        entries = await driver.journal.read("r")
+    (held,) = [
+        one.event.reserve for one in entries if isinstance(one.event, ev.StepStarted) and one.event.name == MATCHING
+    ]
+    assert held is not None
+    assert held.calls == Worker("bob").steps, "for one of the three"
+
+
+# --- how often
+
+
+@pytest.mark.parametrize("kept", ["memory", "file"])
+async def test_no_more_messages_are_sent_for_a_task_than_the_contract_says(kept: str, tmp_path: Path) -> None:
+    journal: Journal = MemoryJournal() if kept == "memory" else await SqliteJournal.open(tmp_path / "runs.db")
+    try:
+        crowd = Crowd(ask("dot", 1), ask("bob", 2), ask_all(3, match_all=["hand"]), ask("cid", 4))
+        await crowd.work(Contacts(["tag:hand"], most=2), journal=journal)
+        assert sorted(crowd.heard) == ["bob", "bob", "cid"], "what was refused does not count, and many are one message"
+        assert crowd.refusal == "You may send 2 messages for a task, and have. Go on with what you know."
+    finally:
+        await journal.close()
+
+
+async def test_calls_side_by_side_count_one_by_one() -> None:
+    crowd = Crowd((ask("bob", 1), ask("cid", 2), ask("bob", 3)))
+    await crowd.work(Contacts(["*"], most=1))
+    assert len(crowd.heard) == 1
+
+
+async def test_a_second_attempt_has_no_messages_left_that_the_first_sent() -> None:
+    tries: list[int] = []
+
+    def line(request: Request) -> Line:
+        assert isinstance(request.subject, Working)
+        if request.subject.worker.name != "ann":
+            tries.append(1)
+            return "3"
+        results = [one.text for one in request.messages if one.role == "tool"]
+        if not results:
+            return calls(ask("bob"))
+        return results[0] if "and have" in results[0] else Failure("network", "the line is dead")
+
+    ann = Worker("ann", tools=[ONE], contacts=Contacts(["bob"], most=1))
+    quick = Policy(retry=Retry(base=0.001))
+    team = Supervisor([ann, Worker("bob")], model=ScriptedModel(line, card=FREE), plan=PLAN, policy=quick)
+    found = await team.run("Count")
+    assert "You may send one message for a task, and have." in str(found.results[TaskId("t1")])
+    assert tries == [1]
+
+
+# --- as it is declared
+
+
+@pytest.mark.parametrize(
+    ("worker", "said"),
+    [
+        (
+            Worker("ann", tools=[ONE]),
+            "worker 'ann' has send_message_to_agent_and_wait_for_reply and no contacts: it may",
+        ),
+        (Worker("ann", contacts=["bob"]), "has contacts and no tool to write to them; add send_message_to_agent_and"),
+        (Worker("ann", tools=[ONE], contacts=["bop"]), "contacts: there is no worker 'bop' to write to"),
+        (Worker("ann", tools=[ONE], contacts=["ann"]), "contacts: is the worker itself"),
+        (Worker("ann", tools=[ONE], contacts=["tag:x"]), "nobody else carries the tag 'x'; the tags there are: hand"),
+        (Worker("ann", tools=[ONE], contacts="bob"), "contacts is the text 'bob'; make it a list"),
+        (Worker("ann", tools=[ONE], contacts=Contacts(["bob"], most=0)), "may send 0 messages for a task"),
+        (Worker("ann", tools=[ONE], contacts=Contacts(["bob"], most=cast("int", "2"))), "may send '2' messages"),
+        (Worker("ann", tools=[ONE], contacts=Contacts("bob")), "contacts is the text 'bob'"),
+        (Worker("ann", tools=[ONE], contacts=[cast("str", 5)]), "contacts has 5; name workers"),
+    ],
+)
+def test_a_contract_nobody_could_keep_is_refused_when_it_is_declared(worker: Worker, said: str) -> None:
+    with pytest.raises(Invalid) as raised:
+        Supervisor([worker, Worker("bob", tags=["hand"])])
+    assert said in str(raised.value)
+
+
+def test_another_contract_is_another_worker_for_whoever_would_use_results_again() -> None:
+    def spec(contacts: Contacts | Sequence[str]) -> str:
+        return Supervisor([Worker("ann", tools=[ONE], contacts=contacts), *OTHERS]).roster.agents[0].spec
+
+    assert spec(["bob"]) == spec(("bob",)) == spec(Contacts(["bob"]))
+    assert len({spec(["bob"]), spec(["*"]), spec(Contacts(["bob"], most=1))}) == 3
+
+
+FILE = """\
+version: 1
+workers:
+  ann:
+    description: Asks the others.
+    tools: [{tools}]
+    contacts: {contacts}
+  bob: {{description: Counts., tags: [hand]}}
+  cid: Counts.
+"""
+
+
+@pytest.mark.parametrize(
+    ("contacts", "made"),
+    [
+        ('[bob, "tag:hand"]', ("bob", "tag:hand")),
+        ('["*"]', ("*",)),
+        ('{to: ["tag:hand"], most: 3}', Contacts(("tag:hand",), 3)),
+        ("{to: [cid]}", ("cid",)),
+    ],
+)
+def test_a_team_file_says_it_under_the_worker(tmp_path: Path, contacts: str, made: object) -> None:
+    text = FILE.format(tools=ONE, contacts=contacts)
+    found = parts(tmp_path, text)
+    assert found.findings == []
+    assert found.workers[0].contacts == made
+    assert load_team(write(tmp_path, text)).members[0].name == "ann"
+
+
+@pytest.mark.parametrize(
+    ("tools", "contacts", "problem"),
+    [
+        (ONE, "[]", f"team.yaml:5: workers.ann.tools[0]: {ONE} needs contacts: say whom it may write to"),
+        ("dates", "[bob]", "team.yaml:6: workers.ann.contacts: has no tool to write to them; add send_message"),
+        (
+            ONE,
+            "[bob, bop]",
+            "team.yaml:6: workers.ann.contacts[1]: there is no worker 'bop' to write to; did you mean 'bob'?",
+        ),
+        (ONE, '{to: [bob, "tag:x"], most: 1}', "workers.ann.contacts.to[1]: nobody else carries the tag 'x'"),
+    ],
+)
+def test_what_is_wrong_in_a_team_file_is_said_where_it_stands(
+    tmp_path: Path, tools: str, contacts: str, problem: str
+) -> None:
+    found = parts(tmp_path, FILE.format(tools=tools, contacts=contacts))
+    assert problem in said(found.findings, found.source.file)[0]
+
+
+@pytest.mark.parametrize(
+    ("contacts", "problem"),
+    [
+        ("bob", "workers.ann.contacts: must be a list"),
+        ("{to: [bob], most: 0}", "contacts.most: is 0"),
+        ("{most: 2}", "contacts: has no 'to'"),
+        ("{to: [bob], mots: 2}", "there is no key 'mots' here; did you mean 'most'"),
+    ],
+)
+def test_a_contract_of_the_wrong_shape_is_refused(tmp_path: Path, contacts: str, problem: str) -> None:
+    with pytest.raises(Invalid) as raised:
+        load_team(write(tmp_path, FILE.format(tools=ONE, contacts=contacts)))
+    assert problem in str(raised.value)

@@ -1,0 +1,45 @@
+"""What a team is made of, declared wrongly in Python: refused at once, in words that say what to write instead."""
+
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any, cast
+
+import pytest
+
+from chargehand import Broadcast, Route, Supervisor, Worker
+from chargehand.agents.hedging import Hedge
+from chargehand.agents.ways import RoundRobin
+from chargehand.errors import Invalid
+
+ANN = Worker("ann", "knows prices", tags=["travel"])
+WRONG: dict[str, tuple[Callable[[Any], object], object, str]] = {
+    "a way by name": (lambda one: Supervisor([ANN], way=one), "route", "write way=Route()"),
+    "a way that is none": (lambda one: Supervisor([ANN], way=one), 5, "is no way to lead"),
+    "a way not made": (lambda one: Supervisor([ANN], way=one), RoundRobin, "write way=RoundRobin()"),
+    "a router": (lambda one: Supervisor([ANN], way=Route(router=one)), "magic", "Invalid enum value 'magic'"),
+    "turns": (lambda one: Supervisor([ANN], way=RoundRobin(one)), -1, "most_turns=-1) cannot be; give a number from 0"),
+    "tags of a way": (lambda one: Supervisor([ANN], way=Broadcast(one)), "travel", "got `str` - at `$.match_all`"),
+    "a hedge": (lambda one: Supervisor([ANN], hedge=one), True, "write hedge=Hedge()"),
+    "a cache": (lambda one: Supervisor([ANN], cache=one), "10m", "cache is '10m'; say for how many seconds"),
+    "a team as a worker": (lambda one: Supervisor([one]), Supervisor([ANN]), "team.as_worker()"),
+    "a name as a worker": (lambda one: Supervisor([one]), "ann", "write Worker(name, does)"),
+    "tags": (lambda one: Supervisor([Worker("a", "b", tags=one)]), "x", "tags is the text 'x'; make it a list: ['x']"),
+    "skills": (lambda one: Supervisor([Worker("a", "b", skills=one)]), "x", "skills is the text 'x'; make it a list"),
+    "no instances": (lambda one: Supervisor([Worker("a", "b", instances=one)]), None, "give a number, or a list"),
+    "half instances": (lambda one: Supervisor([Worker("a", "b", instances=one)]), 2.5, "give a number, or a list"),
+    "true instances": (lambda one: Supervisor([Worker("a", "b", instances=one)]), True, "give a number, or a list"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_cannot_be_is_refused_in_words(what: str) -> None:
+    make, given, said = WRONG[what]
+    with pytest.raises(Invalid) as refusal:
+        make(given)
+    assert said in str(refusal.value)
+
+
+def test_what_can_be_is_not_refused() -> None:
+    rules = cast("dict[str, str]", MappingProxyType({"price": "ann"}))
+    Supervisor([ANN], way=Route(rules=rules), hedge=Hedge(), cache=5)
+    Supervisor([ANN], way=Broadcast(cast("tuple[str, ...]", ["travel"])))

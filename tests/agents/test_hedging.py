@@ -1,0 +1,483 @@
+"""A worker's model that takes unusually long: another is asked as well, by the rules; the first reply is used."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from math import ceil
+from random import Random
+
+import pytest
+
+from chargehand.agents.hedging import Hedge
+from chargehand.agents.worker import Worker
+from chargehand.errors import Invalid
+from chargehand.models.faults import FaultServer
+from chargehand.models.guard import Guarded
+from chargehand.models.limits import Limiter, Pace
+from chargehand.models.messages import Reply, Request, Usage
+from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
+from chargehand.runtime.driver import Driver
+from chargehand.stores.memory import MemoryJournal
+from chargehand.team import Supervisor
+from chargehand.terms import events as ev
+from chargehand.terms.budget import Amount, Budget
+from chargehand.terms.failure import Failure
+from chargehand.terms.plan import Plan, Task, TaskId
+from chargehand.terms.policy import Limits, Policy, Retry
+from tests.agents.playhouse import NOW, Playhouse, notes
+
+GONE = Failure("network", "the line went dead")
+HALF = Hedge(after=2.0, share=0.5)  # the third call is the first that may be made twice
+
+
+class Paced:
+    """A model that takes as long as it is told, call by call, and may fail; the last line goes on."""
+
+    def __init__(
+        self, handle: str, *lines: float | tuple[float, Failure], price: float | None = 1.0, speaks: bool = False
+    ) -> None:
+        self.card = ModelCard(handle, micros_in=price, micros_out=price)
+        self.calls = 0
+        self.cancelled = 0
+        self._lines = lines
+        self._price = price
+        self._speaks = speaks
+
+    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        line = self._lines[min(self.calls, len(self._lines) - 1)]
+        self.calls += 1
+        seconds, failure = line if isinstance(line, tuple) else (line, None)
+        if hear is not None and self._speaks:
+            hear("Well, ")
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        if failure is not None:
+            raise ModelFailed(failure)
+        if hear is not None:
+            hear("done.")
+        return Reply(f"done by {self.card.handle}", usage=Usage(10, 5), micros=None if self._price is None else 15)
+
+
+def chain(count: int) -> Plan:
+    """One task after the other."""
+    return Plan(
+        tuple(
+            Task(TaskId(f"t{n}"), f"carry out part number {n} of it", "ann", after=(TaskId(f"t{n - 1}"),) if n else ())
+            for n in range(count)
+        ),
+        "none",
+    )
+
+
+def team(
+    *models: Model, hedge: Hedge | None = HALF, tasks: int = 3, budget: Budget | None = None, attempts: int = 1
+) -> Supervisor:
+    ann = Worker("ann", "carries things out", model=models[0], fallback_models=models[1:])
+    policy = Policy(retry=Retry(attempts=attempts), refine=False, limits=Limits(tasks=5000, depth=5000))
+    return Supervisor(
+        [ann], plan=chain(tasks), policy=policy, hedge=hedge, budget=budget or Budget(), seconds=1_000_000.0
+    )
+
+
+def took(entries: Sequence[ev.Entry]) -> list[float]:
+    """Seconds of each call of a model, as the journal has them."""
+    begun: dict[tuple[str, int, int], float] = {}
+    found: list[float] = []
+    for entry in entries:
+        match entry.event:
+            case ev.StepStarted(task=task, attempt=attempt, step=step):
+                begun[task, attempt, step] = entry.at
+            case ev.StepFinished(task=task, attempt=attempt, step=step):
+                found.append(entry.at - begun[task, attempt, step])
+            case _:
+                pass
+    return found
+
+
+def replies(entries: Sequence[ev.Entry]) -> list[str]:
+    return [bytes(one.event.result).decode() for one in entries if isinstance(one.event, ev.AttemptSucceeded)]
+
+
+def used(entries: Sequence[ev.Entry]) -> list[Amount | None]:
+    return [one.event.used for one in entries if isinstance(one.event, ev.StepFinished)]
+
+
+# --- what it is for
+
+
+def share_of(times: Sequence[float], share: float) -> float:
+    return sorted(times)[ceil(share * len(times)) - 1]
+
+
+class Wavering(Paced):
+    """97 calls in 100 take about a second, the others half a minute."""
+
+    def __init__(self, handle: str, seed: int) -> None:
+        chance = Random(seed)
+        times = [30.0 if chance.random() < 0.03 else chance.uniform(0.8, 1.2) for _ in range(5000)]
+        super().__init__(handle, *times)
+
+
+def test_the_slowest_calls_get_quick_and_it_costs_a_few_calls_more() -> None:
+    plain, hedged = Playhouse(5_000_000), Playhouse(5_000_000)
+    one, other, spare = Wavering("one", 1), Wavering("one", 1), Wavering("spare", 2)
+    before = took(plain.run(team(one, hedge=None, tasks=2000)))
+    entries = hedged.run(team(other, spare, hedge=Hedge(), tasks=2000))
+    after = took(entries)
+    assert (len(before), len(after)) == (2000, 2000)
+    assert share_of(before, 0.99) == pytest.approx(30.0, abs=0.01)
+    assert share_of(after, 0.99) <= 2.6
+    assert share_of(after, 0.5) == pytest.approx(share_of(before, 0.5), abs=0.02)
+    assert sum(after) <= 0.60 * sum(before)
+    extra = other.calls + spare.calls - 2000
+    assert 40 <= extra <= 0.04 * 2000
+    booked = sum(one.micros for one in used(entries) if one is not None)
+    assert booked <= 2000 * 15 + extra * 1400  # each that was given up at what it may have cost at most
+    asked = [note for note in notes(entries) if "is asked as well" in note]
+    assert len(asked) == extra
+
+
+def test_who_answers_first_is_used_and_the_other_is_given_up_and_paid_for() -> None:
+    slow, quick = Paced("slow", 1.0, 1.0, 50.0), Paced("quick", 1.0)
+    house = Playhouse()
+    entries = house.run(team(slow, quick))
+    assert replies(entries)[2].startswith('{"text":"done by quick"')
+    assert (slow.calls, slow.cancelled, quick.calls) == (3, 1, 1)
+    assert took(entries)[2] == pytest.approx(3.0, abs=0.01)
+    assert notes(entries) == [
+        "hedged: slow has not answered within 2 s, so quick is asked as well", "hedged: quick answered first",
+    ]  # fmt: skip
+    one, _, twice = used(entries)
+    assert one == Amount(15, 15, 1)
+    assert twice is not None
+    # nobody knows what the slow one used: what it may have cost at most is taken for it
+    assert (twice.calls, twice.tokens > 1024 + 15, twice.micros) == (2, True, twice.tokens)
+
+
+def test_the_first_may_still_be_faster() -> None:
+    slow, other = Paced("slow", 1.0, 1.0, 2.5), Paced("other", 5.0)
+    entries = Playhouse().run(team(slow, other))
+    assert replies(entries)[2].startswith('{"text":"done by slow"')
+    assert (other.calls, other.cancelled) == (1, 1)
+    assert notes(entries)[1] == "hedged: slow answered first"
+
+
+def test_without_another_model_the_same_is_asked_again() -> None:
+    model = Paced("one", 1.0, 1.0, 50.0, 1.0)
+    entries = Playhouse().run(team(model))
+    assert (model.calls, model.cancelled, len(replies(entries))) == (4, 1, 3)
+
+
+def test_a_second_call_that_fails_is_no_loss() -> None:
+    slow, bad = Paced("slow", 1.0, 1.0, 5.0), Paced("bad", (0.5, GONE))
+    entries = Playhouse().run(team(slow, bad))
+    assert replies(entries)[2].startswith('{"text":"done by slow"')
+    assert (slow.cancelled, took(entries)[2]) == (0, pytest.approx(5.0, abs=0.01))
+
+
+def test_a_first_call_that_fails_leaves_the_second() -> None:
+    slow, good = Paced("slow", 1.0, 1.0, (3.0, GONE)), Paced("good", 5.0)
+    entries = Playhouse().run(team(slow, good))
+    assert replies(entries)[2].startswith('{"text":"done by good"')
+    assert (good.calls, took(entries)[2]) == (1, pytest.approx(7.0, abs=0.01))
+
+
+def test_where_both_fail_the_next_model_stands_in_and_neither_is_asked_again() -> None:
+    slow, bad, third = Paced("slow", 1.0, 1.0, (3.0, GONE)), Paced("bad", (0.5, GONE)), Paced("third", 1.0)
+    entries = Playhouse().run(team(slow, bad, third))
+    assert replies(entries)[2].startswith('{"text":"done by third"')
+    assert (slow.calls, bad.calls, third.calls) == (3, 1, 1)
+    alone = Paced("alone", 1.0, 1.0, (3.0, GONE))
+    entries = Playhouse().run(team(alone))
+    assert (alone.calls, len(replies(entries))) == (4, 2)
+
+
+def test_a_first_call_that_fails_in_time_is_followed_by_the_next_model_as_ever() -> None:
+    bad, good = Paced("bad", 1.0, 1.0, (1.0, GONE)), Paced("good", 1.0)
+    entries = Playhouse().run(team(bad, good))
+    assert len(replies(entries)) == 3
+    assert notes(entries) == ["falls back to model good: the line went dead"]
+
+
+class Careless(Paced):
+    """Raises what is no failure of a model: where it is given up, or after its time."""
+
+    def __init__(self, handle: str, *times: float, late: bool = False) -> None:
+        super().__init__(handle, *times)
+        self._late = late
+
+    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        try:
+            found = await super().reply(request, hear)
+        except asyncio.CancelledError as error:
+            raise ConnectionError("it was closed while it was used") from error
+        if self._late and self.calls > 2:
+            raise ValueError("a mistake in it")
+        return found
+
+
+def test_a_reply_is_not_lost_over_what_the_one_that_was_given_up_raises() -> None:
+    slow, quick = Careless("slow", 1.0, 1.0, 50.0), Paced("quick", 1.0)
+    entries = Playhouse().run(team(slow, quick))
+    assert replies(entries)[2].startswith('{"text":"done by quick"')
+
+
+def test_a_mistake_in_one_model_does_not_end_the_call_of_the_other() -> None:
+    slow, wrong = Paced("slow", 1.0, 1.0, 9.0), Careless("wrong", 1.0, late=True)
+    wrong.calls = 2
+    entries = Playhouse().run(team(slow, wrong, budget=Budget(micros=100_000)))
+    assert replies(entries)[2].startswith('{"text":"done by slow"')
+    twice = used(entries)[2]
+    assert twice is not None
+    assert (twice.calls, twice.micros > 1024) == (2, True), "what it used is not known: what was held is taken for it"
+    slow, wrong = Careless("slow", 1.0, 1.0, 9.0, late=True), Paced("wrong", 2.0)
+    assert replies(Playhouse().run(team(slow, wrong)))[2].startswith('{"text":"done by wrong"')
+
+
+def test_a_mistake_without_any_reply_fails_the_attempt_as_ever() -> None:
+    slow, wrong = Careless("slow", 1.0, 1.0, 9.0, late=True), Paced("wrong", (2.0, GONE))
+    entries = Playhouse().run(team(slow, wrong))
+    (failed,) = [one.event.failure for one in entries if isinstance(one.event, ev.AttemptFailed)]
+    assert (failed.kind, "a mistake in it" in failed.message) == ("logic", True)
+    entries = Playhouse().run(team(Careless("alone", 1.0, 1.0, 1.0, late=True)))
+    (failed,) = [one.event.failure for one in entries if isinstance(one.event, ev.AttemptFailed)]
+    assert "a mistake in it" in failed.message
+
+
+def test_calls_that_ended_with_their_run_say_nothing_of_how_long_calls_take() -> None:
+    house, model, spare = Playhouse(), Paced("one", 1.0), Paced("spare", 1.0)
+    crew = team(model, spare, hedge=Hedge(share=0.5))
+
+    async def stopped(number: int) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await house.drive(
+                    crew, lambda one: one.start(f"stopped{number}", crew.request("Do it.", house.loop.time()))
+                )
+
+    for number in range(30):
+        house.play(partial(stopped, number))
+    assert len(replies(house.run(crew))) == 3
+    assert (model.cancelled, spare.calls) == (30, 0)
+
+
+# --- the rules
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "most", "asked"),
+    [
+        (2.0, 2.0, None, True),
+        (2.0, 2.1, None, False),  # dearer than the first
+        (2.0, 2.1, 10_000, True),
+        (2.0, 1.0, 100, False),  # dearer than is allowed
+        (2.0, None, None, False),  # nobody knows
+        (None, 1.0, None, False),
+        (None, 1.0, 10_000, True),
+    ],
+)
+def test_the_second_call_must_be_cheap_enough(
+    first: float | None, second: float | None, most: int | None, asked: bool
+) -> None:
+    one, other = Paced("one", 1.0, 1.0, 50.0, price=first), Paced("other", 1.0, price=second)
+    Playhouse().run(team(one, other, hedge=Hedge(after=2.0, share=0.5, most_micros=most)))
+    assert other.calls == asked
+
+
+def test_no_more_calls_than_the_share_are_made_twice() -> None:
+    slow, other = Paced("slow", 10.0), Paced("other", 1.0)
+    Playhouse().run(team(slow, other, hedge=Hedge(after=2.0, share=0.1), tasks=200))
+    assert 18 <= other.calls <= 20
+
+
+def test_without_a_time_the_last_calls_say_what_is_unusual() -> None:
+    early, other = Paced("early", *[1.0] * 15, 50.0, 1.0), Paced("other", 1.0)
+    Playhouse().run(team(early, other, hedge=Hedge(share=0.5), tasks=17))
+    assert other.calls == 0  # nobody knows yet
+    late, other = Paced("late", *[1.0] * 25, 50.0, 1.0), Paced("other", 1.0)
+    entries = Playhouse().run(team(late, other, hedge=Hedge(share=0.5), tasks=27))
+    assert other.calls == 1
+    assert took(entries)[25] == pytest.approx(2.1, abs=0.01)
+
+
+@pytest.mark.parametrize("models", [1, 2])
+def test_both_calls_are_paid_from_the_budget_before_they_are_made(models: int) -> None:
+    """There is money for each of several models anyway; for a second call of the same one more is held."""
+    slow, quick = Paced("slow", 1.0, 1.0, 50.0, 1.0), Paced("quick", 1.0)
+    entries = Playhouse().run(team(*(slow, quick)[:models], budget=Budget(micros=100_000)))
+    held = [one.event.reserve or Amount() for one in entries if isinstance(one.event, ev.StepStarted)]
+    assert [one.calls for one in held] == [models, models, 2]
+    assert held[2].micros > 2 * 1024
+    twice = used(entries)[2]
+    assert twice is not None
+    assert (twice.calls, 1024 < twice.micros <= held[2].micros) == (2, True)
+
+
+def test_where_the_budget_covers_only_one_call_there_is_only_one() -> None:
+    model = Paced("one", 1.0, 1.0, 50.0)
+    entries = Playhouse().run(team(model, budget=Budget(micros=1_900)))
+    assert (model.calls, model.cancelled, len(replies(entries))) == (3, 0, 3)
+    model = Paced("one", 1.0, 1.0, 50.0, 1.0)
+    entries = Playhouse().run(team(model, budget=Budget(micros=3_900)))
+    assert (model.calls, model.cancelled, len(replies(entries))) == (4, 1, 3)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_budget_is_never_exceeded(seed: int) -> None:
+    chance = Random(seed)
+    house = Playhouse()
+    slow = Paced("slow", *[chance.choice([0.5, 3.0, 50.0]) for _ in range(40)])
+    quick = Paced("quick", *[chance.choice([0.5, 5.0]) for _ in range(40)])
+    cap = chance.randrange(2_000, 20_000)
+    models = (slow, quick) if seed % 2 else (slow,)
+    entries = house.run(team(*models, budget=Budget(micros=cap), tasks=20))
+    spent = sum(one.event.used.micros for one in entries if isinstance(one.event, ev.StepFinished) and one.event.used)
+    assert spent <= cap
+    really = 15 * (slow.calls + quick.calls - slow.cancelled - quick.cancelled)
+    assert really <= spent
+
+
+def guarded(model: Model, house: Playhouse, pace: Pace | None = None) -> Guarded:
+    clock = house.loop.time
+    return Guarded(model, limiter=Limiter(pace, clock=clock), clock=clock, random=Random(7))
+
+
+def test_a_provider_in_trouble_is_not_asked_twice() -> None:
+    house = Playhouse()
+    slow, other = Paced("slow", 1.0, 1.0, 50.0), Paced("other", 1.0)
+    troubled = guarded(other, house)
+    troubled.breaker.row = 1
+    house.run(team(guarded(slow, house), troubled))
+    assert other.calls == 0
+    house = Playhouse()
+    slow = Paced("slow", 1.0, 1.0, 50.0)
+    house.run(team(guarded(slow, house), guarded(other, house)))
+    assert other.calls == 1
+
+
+def test_a_provider_without_room_is_not_asked_twice() -> None:
+    house = Playhouse()
+    slow, other = Paced("slow", 1.0, 1.0, 50.0, 1.0), Paced("other", 1.0)
+    house.run(team(guarded(slow, house, Pace(concurrency=1)), hedge=HALF))
+    assert slow.calls == 3  # the one place there is was taken by the first
+    house, slow = Playhouse(), Paced("slow", 1.0, 1.0, 50.0)
+    held = guarded(other, house)
+    house.play(lambda: _hold(held))
+    house.run(team(guarded(slow, house), held))
+    assert other.calls == 0
+
+
+async def _hold(model: Guarded) -> None:
+    model.limiter.hold(1_000.0)
+
+
+def listened(crew: Supervisor) -> tuple[list[str], list[ev.Entry]]:
+    house, heard = Playhouse(), list[str]()
+    entries: list[ev.Entry] = []
+
+    async def story() -> None:
+        async with crew.crew() as staff:
+            driver = Driver(
+                MemoryJournal(), staff, wall=house.loop.time, ticks=house.loop.time,
+                listener=lambda _, new: entries.extend(new), whisper=lambda _run, _work, text: heard.append(text),
+            )  # fmt: skip
+            await driver.start("run", crew.request("Do it all.", NOW))
+
+    house.play(story)
+    return heard, entries
+
+
+def test_who_listens_hears_one_reply_and_whole() -> None:
+    slow, quick = Paced("slow", 1.0, 1.0, 50.0), Paced("quick", 1.0)
+    heard, _ = listened(team(slow, quick))
+    assert heard == ["done.", "done.", "done by quick"]
+    slow, other = Paced("slow", 1.0, 1.0, 2.5), Paced("other", 5.0)
+    heard, _ = listened(team(slow, other))
+    assert heard == ["done.", "done.", "done by slow"]
+
+
+def test_once_a_word_was_heard_nobody_else_is_asked() -> None:
+    slow, quick = Paced("slow", 1.0, 1.0, 50.0, speaks=True), Paced("quick", 1.0)
+    heard, entries = listened(team(slow, quick))
+    assert (quick.calls, slow.cancelled, len(replies(entries))) == (0, 0, 3)
+    assert heard == ["Well, ", "done."] * 3
+
+
+def test_when_the_attempt_is_over_both_calls_are() -> None:
+    slow, other = Paced("slow", 1.0, 1.0, 500.0), Paced("other", 500.0)
+    Playhouse().run(team(slow, other))  # a worker has 300 s
+    assert (slow.cancelled, other.cancelled) == (1, 1)
+
+
+def test_a_mistake_of_a_model_is_raised_as_it_is() -> None:
+    class Odd(Paced):
+        async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+            await super().reply(request, hear)
+            raise RuntimeError("I am a mistake")
+
+    entries = Playhouse().run(team(Odd("odd", 1.0)))
+    failed = next(one.event for one in entries if isinstance(one.event, ev.AttemptFailed))
+    assert failed.failure.message == "RuntimeError: I am a mistake"
+
+
+def test_a_resumed_run_reads_the_reply_back_whoever_it_came_from() -> None:
+    whole = Playhouse().run(team(Paced("slow", 1.0, 1.0, 50.0), Paced("quick", 1.0)))
+    kept = next(n for n, one in enumerate(whole) if isinstance(one.event, ev.StepFinished) and one.event.task == "t2")
+    again = Playhouse()
+
+    async def before() -> None:
+        lease = await again.journal.claim("run0", new=True)
+        await again.journal.append(lease, whole[: kept + 1])
+        await again.journal.release(lease)
+
+    again.play(before)
+    slow, quick = Paced("slow", 1.0), Paced("quick", 1.0)
+    entries = again.resume(team(slow, quick), "run0")
+    assert (slow.calls, quick.calls, len(replies(entries))) == (0, 0, 1)
+
+
+def test_by_default_nothing_is_asked_twice() -> None:
+    slow, quick = Paced("slow", 1.0, 1.0, 290.0), Paced("quick", 1.0)
+    entries = Playhouse().run(team(slow, quick, hedge=None))
+    assert (quick.calls, notes(entries)) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"after": 0.0}, "hedge.after is 0.0"),
+        ({"after": float("nan")}, "hedge.after is nan"),
+        ({"most_micros": -1}, "hedge.most_micros is -1"),
+        ({"share": 0.0}, "hedge.share is 0.0"),
+        ({"share": 0.9}, "at most 0.5"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float], words: str) -> None:
+    with pytest.raises(Invalid, match=words):
+        Hedge(**wrong)  # pyright: ignore[reportArgumentType] - wrong on purpose
+
+
+# --- over real sockets
+
+
+async def test_a_silent_server_and_a_quick_one_over_real_sockets() -> None:
+    """Bob's model answers and ann's does not: after two of his calls one of hers may be made twice."""
+    async with FaultServer() as server:
+        silent, quick = f"openai+{server.url('hang-before-headers')}#any", f"openai+{server.url('ok')}#any"
+        ann = Worker("ann", "asks", model=silent, fallback_models=[quick], estimate=Amount(micros=1))
+        bob = Worker("bob", "asks too", model=quick)
+        wanted = [Task(TaskId(f"b{n}"), f"ask for part number {n} of it", "bob") for n in range(2)]
+        last = Task(TaskId("a"), "ask for the last part of it", "ann", after=(TaskId("b0"), TaskId("b1")))
+        crew = Supervisor(
+            [ann, bob], plan=Plan((*wanted, last), "none"), seconds=30.0, lookup=lambda _: None,
+            hedge=Hedge(after=0.2, share=0.5),
+        )  # fmt: skip
+        began = asyncio.get_running_loop().time()
+        found = await crew.run("Do it.")
+        took = asyncio.get_running_loop().time() - began
+        assert (found.ending, 0.2 < took < 2.0) == ("complete", True)
+        assert (server.requests["hang-before-headers"], server.requests["ok"]) == (1, 3)

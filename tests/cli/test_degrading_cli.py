@@ -1,0 +1,207 @@
+"""What a person sees when models, time or money fail a team: the best there is, what is missing, what to do next."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import COMMAND, EXAMPLES, Done, chargehand, environment
+
+ASKED = "How many passengers did each line carry in May? What do our notes say about bicycles?"
+PASSENGERS, BICYCLES = "North 452, South 279", "Bicycles travel free of charge"
+REMOTE = "openai:gpt-5-mini"
+
+
+class Provider:
+    """A fault server in a process of its own, which can die."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [*COMMAND, "fault-server", "--port", "0"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment(),
+        )
+        assert self.process.stdout is not None
+        self.origin = self.process.stdout.readline().strip()
+
+    def address(self, mode: str) -> dict[str, str]:
+        return {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": f"{self.origin}/fault/{mode}/v1"}
+
+    def die(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.communicate(timeout=10)
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Provider]:
+    made = Provider()
+    yield made
+    made.die()
+
+
+def ferry(folder: Path, *, model: str = "offline", analyst: str = "", archivist: str = "", more: str = "") -> Path:
+    """The example of a plan, with other models for some."""
+    for data in ("data", "notes"):
+        shutil.copytree(EXAMPLES / "ways" / "plan" / data, folder / data)
+    own = {"analyst": analyst, "archivist": archivist}
+    does = {"analyst": "Answers questions about ferry lines and passengers from the database.",
+            "archivist": "Finds what our notes say."}  # fmt: skip
+    tools = {"analyst": "trips", "archivist": "notes"}
+    workers = [
+        f"  {name}: {{description: {does[name]}, tools: [{tools[name]}]{f', model: {one}' if one else ''}}}"
+        for name, one in own.items()
+    ]
+    lines = [
+        "version: 1", "name: ferry", more,
+        f"defaults: {{model: {model}, retry: {{attempts: 2, backoff: 10ms..50ms}}}}",
+        "workers:", *workers, "tools:", "  trips: {sql: data/}", "  notes: {documents: notes/}", "",
+    ]  # fmt: skip
+    (folder / "team.yaml").write_text("\n".join(lines))
+    return folder
+
+
+def asked(folder: Path, provider: Provider, mode: str, *words: str) -> Done:
+    return chargehand(folder, "run", ASKED, "--run", "one", *words, **provider.address(mode))
+
+
+# --- nobody can be reached
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [("503", "Ask again when the model can be reached"), ("401", "check the key in OPENAI_API_KEY. Put that right")],
+)
+def test_when_no_model_can_be_reached_it_is_said_once_with_what_to_do(
+    tmp_path: Path, provider: Provider, mode: str, words: str
+) -> None:
+    done = asked(ferry(tmp_path, model=REMOTE), provider, mode)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.partition("\ngaps: ")[2].count("nothing was done, because nobody could plan it: ") == 1
+    assert words in done.stderr
+    assert "ending: failed (no_plan)" in done.stderr
+    assert "once more:   python -m chargehand run --reuse one\n" in done.stderr  # and nothing is taken over
+
+
+def test_to_programs_the_answer_says_what_is_missing(tmp_path: Path, provider: Provider) -> None:
+    done = asked(ferry(tmp_path, model=REMOTE), provider, "503", "--json", "-q")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["ending"], told["confidence"]) == (1, "failed", "low")
+    assert told["answer"].startswith("Not answered:\n- nothing was done, because nobody could plan it: ")
+    assert told["coverage"]["covered"] == []
+
+
+# --- the planner
+
+
+@pytest.mark.parametrize("mode", ["ok", "bad-json", "503", "null-content"])
+def test_without_a_planner_each_part_goes_to_whose_card_fits(tmp_path: Path, provider: Provider, mode: str) -> None:
+    done = asked(ferry(tmp_path, more=f"supervisor: {{planner: {REMOTE}}}"), provider, mode)
+    assert done.returncode == 3, done.stderr
+    assert PASSENGERS in done.stdout
+    assert BICYCLES in done.stdout
+    assert done.stdout.lower().count("nobody could plan this (") == 1
+    assert "analyst and archivist were given what their cards speak of" in done.stdout
+    assert "ending: partial (gaps)" in done.stderr
+
+
+def test_a_planner_that_never_answers_leaves_time_for_the_work(tmp_path: Path, provider: Provider) -> None:
+    team = ferry(tmp_path, more=f"supervisor: {{planner: {REMOTE}}}")
+    done = asked(team, provider, "hang-before-headers", "--timeout", "9s")
+    assert done.returncode == 3, done.stderr
+    assert PASSENGERS in done.stdout
+    assert "the planner did not answer in time" in done.stdout
+
+
+# --- the deadline
+
+
+def test_where_nobody_answers_in_time_the_time_is_what_is_missing(tmp_path: Path, provider: Provider) -> None:
+    done = asked(ferry(tmp_path, model=REMOTE), provider, "hang-before-headers", "--timeout", "2s")
+    assert (done.returncode, done.stdout) == (5, "")
+    assert "There is no answer: the time ran out. Give it more time and run it again" in done.stderr
+    assert "once more:   python -m chargehand run --reuse one --timeout TIME\n" in done.stderr
+
+
+def test_near_the_deadline_what_is_done_is_answered(tmp_path: Path, provider: Provider) -> None:
+    team = ferry(tmp_path, analyst=REMOTE)
+    done = asked(team, provider, "hang-before-headers", "--timeout", "3s")
+    assert done.returncode == 5, done.stderr
+    assert BICYCLES in done.stdout
+    assert (
+        "How many passengers did each line carry in May?: the time ran out before it was finished. [t1]" in done.stdout
+    )
+    assert "checked: coverage 1 of 2 parts; " in done.stderr
+    assert "--reuse one --timeout TIME  (finished work is taken over)" in done.stderr
+
+
+# --- the budget
+
+
+def test_when_the_budget_is_gone_the_results_are_shown_as_they_are(tmp_path: Path, provider: Provider) -> None:
+    done = asked(ferry(tmp_path, more="budget: {calls: 5}"), provider, "ok")
+    assert done.returncode == 5, done.stderr
+    assert PASSENGERS in done.stdout
+    assert BICYCLES in done.stdout
+    assert "no answer was written from them: the budget is spent. Allow it more and run it again" in done.stdout
+    assert "--budget-usd" not in done.stderr  # calls are what it lacked
+
+
+def test_with_nearly_no_budget_the_run_says_what_it_could_not_pay_for(tmp_path: Path, provider: Provider) -> None:
+    done = asked(ferry(tmp_path, more="budget: {calls: 1}"), provider, "ok")
+    assert (done.returncode, done.stdout) == (5, "")
+    assert "t1 failed (budget: the budget does not cover step 1 of 't1')" in done.stderr
+    assert "There is no answer: the budget is spent." in done.stderr
+
+
+# --- a provider that dies
+
+
+def test_a_dead_worker_is_a_gap_and_the_rest_is_answered(tmp_path: Path, provider: Provider) -> None:
+    done = asked(ferry(tmp_path, analyst=REMOTE), provider, "503")
+    assert done.returncode == 3, done.stderr
+    assert BICYCLES in done.stdout
+    assert "answered 503: restarting" in done.stdout
+    again = chargehand(tmp_path, "run", "--reuse", "one", "--model", "offline", "--run", "two")
+    assert again.returncode == 0, again.stderr
+    assert PASSENGERS in again.stdout
+    assert "t2" in again.stderr
+    assert "taken over from" in again.stderr
+
+
+def test_without_a_model_for_the_answer_the_results_are_shown(tmp_path: Path, provider: Provider) -> None:
+    done = asked(ferry(tmp_path, more=f"supervisor: {{judge: {REMOTE}}}"), provider, "503")
+    assert done.returncode == 3, done.stderr
+    assert PASSENGERS in done.stdout
+    assert "These are the results as they came; no answer was written from them: " in done.stdout
+
+
+def test_a_provider_that_dies_half_way_costs_only_what_came_after(tmp_path: Path) -> None:
+    provider, team = Provider(), ferry(tmp_path, analyst=REMOTE, archivist=REMOTE)
+    tasks = [
+        {"id": "first", "worker": "analyst", "instruction": "Count the passengers of May."},
+        {"id": "then", "worker": "archivist", "instruction": "Say what the notes say about them.", "after": ["first"]},
+    ]
+    (team / "plan.json").write_text(json.dumps({"goal": ASKED, "tasks": tasks}))
+    words = [*COMMAND, "run", "--plan", "plan.json", "--run", "one"]
+    env = {**environment(), **provider.address("late")}
+    with subprocess.Popen(words, cwd=team, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stderr is not None
+        heard = ""
+        while not re.search(r" then +archivist +started", heard):
+            line = run.stderr.readline()
+            assert line, heard
+            heard += line
+        provider.die()
+        out, rest = run.communicate(timeout=30)
+    assert run.returncode == 3, heard + rest
+    assert heard.startswith("notice: Part of this is not the work of a language model")
+    assert "Count the passengers of May [first]." in out  # what the first said: it echoes its task
+    assert re.search(r"Say what the notes say about them: .* can be reached, then try again\. \[then\]", out)
+    assert "(finished work is taken over)" in rest

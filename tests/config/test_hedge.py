@@ -1,0 +1,45 @@
+"""`hedge:` in a team file: what it comes to, and what is said of values that make no sense."""
+
+from pathlib import Path
+
+import pytest
+
+from chargehand.agents.hedging import Hedge
+from chargehand.config.load import load_team
+from chargehand.errors import Invalid
+from chargehand.team import Supervisor
+
+
+def loaded(folder: Path, line: str) -> Supervisor:
+    file = folder / "team.yaml"
+    file.write_text(f"version: 1\n{line}\nworkers:\n  ann: Counts things.\n")
+    return load_team(file)
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("name: plain", None),
+        ("hedge: false", None),
+        ("hedge: true", Hedge()),
+        ("hedge: {}", Hedge()),
+        ("hedge: {after: 1m, most_usd: 0.005, share: 0.1}", Hedge(60.0, 5_000, 0.1)),
+    ],
+)
+def test_a_team_file_says_whether_calls_are_made_twice(tmp_path: Path, line: str, wanted: Hedge | None) -> None:
+    assert loaded(tmp_path, line).hedge == wanted
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("hedge: {after: 0s}", r"team.yaml:2: hedge: hedge.after is 0.0; say how many seconds are too long"),
+        ("hedge: {share: 0}", r"team.yaml:2: hedge: hedge.share is 0.0; it is more than 0 and at most 0.5"),
+        ("hedge: {share: 0.9}", r"team.yaml:2: hedge.share: is 0.9; it must be between 0 and 0.5"),
+        ("hedge: {aftr: 3s}", r"there is no key 'aftr' here; did you mean 'after'"),
+        ("hedge: 3", r"hedge: must be true or false, not the number 3"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_its_line(tmp_path: Path, line: str, words: str) -> None:
+    with pytest.raises(Invalid, match=words):
+        loaded(tmp_path, line)

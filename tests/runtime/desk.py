@@ -1,0 +1,117 @@
+"""A team with a librarian in the background; as a program, one that goes on where it was and dies when it is told to.
+
+`python -m tests.runtime.desk FOLDER TURNS DIES [hang]`: as many turns as are missing, and dead by kill -9 at the append
+of that number (0: never). With `hang` the librarian's model never answers.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from chargehand.agents.worker import Worker
+from chargehand.errors import RunUnknown
+from chargehand.memory.blocks import Block
+from chargehand.memory.declared import Memory
+from chargehand.models.model import Model
+from chargehand.models.offline.model import OfflineModel
+from chargehand.models.scripted import ScriptedModel
+from chargehand.stores.journal import Journal, Lease
+from chargehand.stores.sqlite import SqliteJournal
+from chargehand.team import Supervisor
+from chargehand.terms import events as ev
+from chargehand.terms.plan import Plan, Task, TaskId
+from chargehand.tools.tool import tool
+
+PLAN = Plan((Task(TaskId("t1"), "What is the price of a room in Ghent?", "ann"),), "forward")
+NOTES = Block("notes", description="what we were asked")
+
+
+@tool
+def price(city: str) -> int:
+    """The price of a room in a city: Ghent or Malmo."""
+    return {"Ghent": 90, "Malmo": 120}[city]
+
+
+def librarian(every: int = 3, *, name: str = "librarian", model: str | Model = "") -> Worker:
+    return Worker(name, tools=["memory_rethink"], blocks={"notes": "write"}, every=every, model=model)
+
+
+def desk(
+    *background: Worker, journal: Journal | Path | None = None, memory: Path | None = None, name: str = "desk"
+) -> Supervisor:  # fmt: skip
+    ann = Worker("ann", "knows the prices of rooms", tools=[price])
+    notes = Memory(memory, [NOTES])
+    return Supervisor([ann, *(background or (librarian(),))], name=name, plan=PLAN, journal=journal, memory=notes)
+
+
+async def noted(team: Supervisor) -> list[str]:
+    """The lines of the notes."""
+    async with team.remembering() as memory:
+        [block] = await memory.catalog.find(Block)
+        return block.value.splitlines()
+
+
+def covered(runs: Mapping[str, Sequence[ev.Entry]], worker: str = "librarian") -> dict[str, list[str]]:
+    """What each background run of a worker covered, in the order they were begun."""
+    found: dict[str, list[str]] = {}
+    for run, entries in sorted(runs.items(), key=lambda one: one[1][0].at):
+        first = entries[0].event
+        if isinstance(first, ev.RunRequested) and first.turns and first.roster.agents[0].name == worker:
+            found[run] = [name for name, taken in first.turns if taken]
+    return found
+
+
+async def everything(journal: Journal) -> dict[str, list[ev.Entry]]:
+    return {row.run: await journal.read(row.run) for row in await journal.runs()}
+
+
+class Mortal(SqliteJournal):
+    """A journal whose process dies at an append: just before it is written, or just after."""
+
+    dies = 0
+
+    async def append(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
+        self.dies -= 1
+        if self.dies == 0 and lease.seq % 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        await super().append(lease, entries)
+        if self.dies == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def _never(_request: object) -> str:
+    await asyncio.Event().wait()
+    return ""
+
+
+async def main(folder: Path, turns: int, dies: int, *, hangs: bool) -> None:
+    journal = await Mortal.open(folder / "runs.db", durability="process")
+    assert isinstance(journal, Mortal)
+    journal.dies = dies
+    model = ScriptedModel(_never, card=OfflineModel().card) if hangs else ""
+    team = desk(librarian(model=model), journal=journal, memory=folder / "memory.db")
+    try:
+        await team.rest()
+        for number in range(1, turns + 1):
+            await _turn(team, journal, f"turn-{number}")
+            print(f"turn-{number}", flush=True)
+            await team.rest()
+    finally:
+        await journal.close()
+
+
+async def _turn(team: Supervisor, journal: Journal, run: str) -> None:
+    try:
+        entries = await journal.read(run)
+    except RunUnknown:
+        await team.run(f"Question {run}: what is the price of a room in Ghent?", run=run)
+        return
+    if not isinstance(entries[-1].event, ev.RunEnded):
+        await team.resume(run)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), hangs="hang" in sys.argv))

@@ -1,0 +1,146 @@
+"""How far an answer can be relied on, read off the journal alone: no model is asked again."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from chargehand.agents.judging import Ruling
+from chargehand.agents.worker import Worker
+from chargehand.models.messages import Request
+from chargehand.models.scripted import Line, ScriptedModel
+from chargehand.models.subject import Judging, Working
+from chargehand.runtime.assessed import assess
+from chargehand.runtime.result import Result
+from chargehand.team import Supervisor
+from chargehand.terms.events import Entry
+from chargehand.terms.plan import Combine, Plan, Task, TaskId
+from chargehand.terms.policy import Policy, Retry
+from tests.agents.crowd import call, calls
+from tests.cli.commands import chargehand
+
+ONCE = Policy(retry=Retry(attempts=1, base=0.001), refine=False)
+CLASH = ("There are 12 apples in the cellar.", "There are 14 apples in the cellar.")
+
+
+class Crowd(ScriptedModel):
+    """One worker for each thing that is said, a judge that always rules alike, and somebody who writes the answer."""
+
+    def __init__(self, said: Sequence[Line], answer: str, ruling: Line = "") -> None:
+        def line(request: Request) -> Line:
+            if isinstance(request.subject, Working):
+                return said[int(request.subject.worker.name[1:]) - 1]
+            return ruling if isinstance(request.subject, Judging) else answer
+
+        super().__init__(line, repeat=True)
+
+
+async def ran(
+    said: Sequence[Line], answer: str, ruling: Line = "", combine: Combine = "merge", instructions: str = ""
+) -> Result:
+    workers = [Worker(f"w{at}") for at in range(1, len(said) + 1)]
+    tasks = tuple(Task(TaskId(f"t{at}"), "Count the apples.", one.name) for at, one in enumerate(workers, 1))
+    model = Crowd(said, answer, ruling)
+    team = Supervisor(workers, model=model, plan=Plan(tasks, combine), policy=ONCE, instructions=instructions)
+    found = await team.run("How many apples are there?")
+    asked = len(model.requests)
+    assert found.assessment is found.assessment
+    assert len(model.requests) == asked  # nobody was asked for it
+    return found
+
+
+async def test_every_claim_says_what_it_cites_and_whether_that_bears_it_out() -> None:
+    found = await ran(CLASH[:1], "There are 12 apples [t1] and 21 pears [t1], see https://pears.example.")
+    assert [(one.kind, one.text, one.cited, one.supported) for one in found.claims] == [
+        ("url", "https://pears.example", ("t1",), False),
+        ("number", "12", ("t1",), True),
+        ("number", "21", ("t1",), False),
+    ]
+    assert found.confidence == "medium"
+    assert found.coverage.why == "2 statements are not found in the results"
+    assert found.assessment.line == (
+        "coverage 1 of 1 parts; 2 of 3 statements not found in the results; confidence medium"
+    )
+
+
+async def test_what_the_team_was_told_may_be_said_again() -> None:
+    found = await ran(CLASH[:1], "There are 12 apples [t1]. A crate holds 40.", instructions="A crate holds 40 apples.")
+    assert [one.supported for one in found.claims] == [True, True]
+    assert found.confidence == "high"
+
+
+@pytest.mark.parametrize(
+    ("ruling", "expected", "confidence"),
+    [
+        ({"why": "It counted: twice.", "ruling": "14", "winner": "t2"}, Ruling("t2", "It counted: twice"), "medium"),
+        ({"why": "Neither shows it.", "ruling": "open", "winner": None}, Ruling("", "Neither shows it"), "low"),
+        ("no JSON", None, "low"),
+    ],
+)
+async def test_a_contradiction_is_told_with_its_ruling_and_why(
+    ruling: object, expected: Ruling | None, confidence: str
+) -> None:
+    said = ruling if isinstance(ruling, str) else json.dumps(ruling)
+    found = await ran(CLASH, "There are 12 or 14 apples [t1, t2].", said)
+    (one,) = found.contradictions
+    assert one.contradiction.values == (("t1", "12"), ("t2", "14"))
+    assert one.ruling == expected
+    assert found.confidence == confidence
+    assert found.coverage.line() in str(found.answer)  # the same that stands below the answer
+
+
+async def test_what_is_missing_lowers_the_coverage() -> None:
+    gone = calls(call("give_up", reason="dark"))
+    found = await ran([CLASH[0], gone, gone], "There are 12 apples [t1].")
+    assert (found.coverage.covered, found.coverage.missing) == (("t1",), ("t2", "t3"))
+    assert (found.confidence, found.ending) == ("low", "partial")
+
+
+@pytest.mark.parametrize("combine", ["forward", "vote", "none"])
+async def test_what_is_handed_through_has_no_claims(combine: Combine) -> None:
+    found = await ran((CLASH[0], CLASH[0]), "never asked", combine=combine)
+    assert (found.claims, found.contradictions, found.confidence) == ((), (), "high")
+    assert found.coverage.covered == ("t1", "t2")
+    assert not found.assessment.worth_saying
+
+
+async def test_a_run_without_a_result_has_no_confidence_to_give() -> None:
+    found = await ran([calls(call("give_up", reason="dark"))], "never asked")
+    assert (found.ending, found.confidence, found.coverage.share) == ("failed", "low", 0.0)
+
+
+async def test_a_journal_that_was_written_and_read_again_says_the_same() -> None:
+    found = await ran(CLASH, "There are 13 apples [t1].", json.dumps({"why": "so", "ruling": "x", "winner": "t1"}))
+    entries = msgspec.json.decode(msgspec.json.encode(found.entries), type=tuple[Entry, ...])
+    assert assess(entries) == found.assessment
+    told = found.assessment.lines()
+    assert told[1].startswith("  not found: 13, cited from [t1]; said in: There are 13 apples")
+    assert told[2] == "  - apples in the cellar: 12 [t1] or 14 [t2]. Ruled for 12 [t1]: so."
+    assert told[3] == "  not cited: t2"
+
+
+def test_the_command_says_it_in_a_line_and_in_full_afterwards(tmp_path: Path) -> None:
+    (tmp_path / "gauges.py").write_text(
+        'def one() -> str:\n    """The level of the river."""\n    return \'The level of the river is 212 cm.\'\n\n\n'
+        'def two() -> str:\n    """The level of the river."""\n    return \'The level of the river is 150 cm.\'\n'
+    )
+    (tmp_path / "team.yaml").write_text(
+        "version: 1\nname: gauges\nsupervisor: {way: broadcast}\nworkers:\n"
+        "  left: {description: Reads the left gauge., tools: [one]}\n"
+        "  right: {description: Reads the right gauge., tools: [two]}\n"
+        'tools:\n  one: {python: "gauges:one"}\n  two: {python: "gauges:two"}\n'
+    )
+    done = chargehand(tmp_path, "run", "What is the level of the river?", "--run", "one")
+    assert done.returncode == 0, done.stderr
+    line = "checked: coverage 2 of 2 parts; 2 figures found in the results; 1 contradiction between results;"
+    assert f"{line} confidence low" in done.stderr
+    shown = chargehand(tmp_path, "runs", "show", "one").stdout
+    assert line in shown
+    assert "212 cm [t1] or 150 cm [t2]. This is open: The results have the same behind them" in shown.partition(line)[2]
+    told = json.loads(chargehand(tmp_path, "run", "What is the level of the river?", "--json", "-q").stdout)
+    assert told["confidence"] == "low"
+    assert told["contradictions"][0]["values"] == {"t1": "212 cm", "t2": "150 cm"}
+    assert [one["supported"] for one in told["claims"]] == [True, True]
+    assert told["coverage"]["share"] == 1.0

@@ -1,0 +1,361 @@
+"""Live load: who is busy, failing, slow or dear in the runs of a team, and what a router makes of it."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+
+import pytest
+from msgspec import Raw, structs
+
+from chargehand.agents.routers.decision import Decision, Load, shifted
+from chargehand.agents.ways import Route
+from chargehand.agents.worker import Worker
+from chargehand.core.fold import begin
+from chargehand.models.messages import Request, Usage
+from chargehand.models.scripted import Line, ScriptedModel
+from chargehand.models.subject import Routing, Working
+from chargehand.runtime.driver import Driver
+from chargehand.runtime.standing import MOST, WINDOW, Standing
+from chargehand.stores.memory import MemoryJournal
+from chargehand.team import Supervisor
+from chargehand.terms import events as ev
+from chargehand.terms.failure import Failure, FailureKind
+from chargehand.terms.plan import Plan, Task, TaskId
+from chargehand.terms.policy import Breaking, Limits, Policy, Retry
+from chargehand.terms.roster import Agent, Roster
+from tests.agents.test_routing import says
+from tests.requests import request
+
+ONCE = Policy(retry=Retry(attempts=1), refine=False)
+QUICK = Policy(retry=Retry(attempts=1), refine=False, breaking=Breaking(consecutive=2))
+WAY = Route("words", threshold=0.0, learn=False)
+GOAL = "sell ripe apples"
+
+
+class Stall:
+    """A worker's model: it waits while it is shut, then says its line."""
+
+    def __init__(self, name: str, line: Line = "sold", *, micros: int = 0, latency: float = 0.0) -> None:
+        self.open = asyncio.Event()
+        self.open.set()
+        self.line = line
+        self.name = name
+        self.model = ScriptedModel(self._reply, handle=name, usage=Usage(10, 5), micros=micros, latency=latency)
+
+    async def _reply(self, asked: Request) -> Line:
+        assert isinstance(asked.subject, Working)
+        await self.open.wait()
+        return self.line
+
+
+class Market:
+    """Runs of one driver, by number."""
+
+    def __init__(self, team: Supervisor, driver: Driver) -> None:
+        self._team = team
+        self._driver = driver
+        self._count = 0
+
+    async def sell(self, only: str = "", goal: str = GOAL) -> tuple[str, str]:
+        """One run, for one worker where one is named: who did it, and how it was routed."""
+        self._count += 1
+        run = f"r{self._count}"
+        plan = Plan((Task(TaskId("t1"), goal, only),), "forward") if only else None
+        await self._driver.start(run, self._team.request(goal, time.time(), plan=plan))
+        events = [entry.event for entry in await self._driver.journal.read(run)]
+        who = [one.worker for one in events if isinstance(one, ev.AttemptStarted)]
+        noted = [one.text for one in events if isinstance(one, ev.Noted) and one.text.startswith("route to")]
+        return who[0] if who else "", "\n".join(noted)
+
+    async def flood(self, worker: str, count: int) -> None:
+        """One run with so many tasks for one worker."""
+        tasks = [Task(TaskId(f"t{n}"), f"sell ripe apples of tree {n}", worker) for n in range(count)]
+        self._count += 1
+        await self._driver.start(
+            f"r{self._count}", self._team.request(GOAL, time.time(), plan=Plan(tuple(tasks), "none"))
+        )
+
+    async def busy(self, worker: str) -> None:
+        """Wait until somebody is at work."""
+        async with asyncio.timeout(5):
+            while not any(state.load.get(worker) for state in self._driver.under_way.values()):  # noqa: ASYNC110 - nobody rings
+                await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def market(
+    *stalls: Stall, way: Route = WAY, policy: Policy = ONCE, capacity: int = 0, **does: str
+) -> AsyncGenerator[Market]:
+    """Everybody does the same, unless it is said what else."""
+    workers = [
+        Worker(one.name, does.get(one.name, "sells ripe apples"), model=one.model, capacity=capacity) for one in stalls
+    ]
+    team = Supervisor(workers, way=way, policy=policy, journal=MemoryJournal(), combine="forward")
+    async with team.driven() as driver:
+        yield Market(team, driver)
+
+
+# --- with real runs
+
+
+async def test_who_is_at_capacity_gives_way_to_one_that_fits_as_well_and_the_journal_says_why() -> None:
+    north, south = Stall("north"), Stall("south")
+    north.open.clear()
+    async with market(north, south, capacity=1) as runs, asyncio.TaskGroup() as jobs:
+        first = jobs.create_task(runs.sell())
+        await runs.busy("north")
+        who, why = await runs.sell()
+        north.open.set()
+        assert who == "south"
+        assert "south instead of north, which fits about as well, because it is less busy" in why
+        assert "north 1 of 1 at work" in why
+        assert (await first)[0] == "north"
+        assert "instead of" not in (await first)[1], "nothing was known when it was routed"
+
+
+async def test_a_task_that_waits_counts_as_well_as_one_at_work() -> None:
+    north, south = Stall("north"), Stall("south")
+    north.open.clear()
+    async with market(north, south, capacity=4) as runs, asyncio.TaskGroup() as jobs:
+        jobs.create_task(runs.flood("north", 8))
+        await runs.busy("north")
+        who, why = await runs.sell()
+        north.open.set()
+        assert who == "south"
+        assert "north 4 of 4 at work, 4 waiting" in why
+
+
+async def test_who_keeps_failing_gives_way() -> None:
+    north, south = Stall("north", Failure("logic", "no apples left", permanent=True)), Stall("south")
+    async with market(north, south) as runs:
+        found = [await runs.sell() for _ in range(6)]
+    assert [who for who, _ in found][:1] == ["north"]
+    assert found[-1][0] == "south"
+    shift = next(why for who, why in found if who == "south")
+    assert "100% failed lately" in shift
+
+
+async def test_of_two_that_fit_the_same_the_quicker_is_taken_once_both_are_known() -> None:
+    north, south = Stall("north", latency=0.06), Stall("south")
+    async with market(north, south) as runs:
+        for _ in range(4):
+            await runs.sell("north")
+        assert (await runs.sell())[0] == "north", "nobody knows yet how quick the other is"
+        for _ in range(4):
+            await runs.sell("south")
+        who, why = await runs.sell()
+    assert who == "south"
+    assert "because it is quicker" in why
+    assert "north 0 at work, 0.1 s each" in why
+
+
+async def test_of_two_that_are_as_quick_the_cheaper_is_taken() -> None:
+    north, south = Stall("north", micros=900, latency=0.02), Stall("south", micros=100, latency=0.02)
+    async with market(north, south) as runs:
+        for name in ("north", "south"):
+            for _ in range(4):
+                await runs.sell(name)
+        who, why = await runs.sell()
+    assert who == "south"
+    assert "because it is cheaper" in why
+    assert "$0.0009 each" in why
+
+
+async def test_a_clearly_better_fit_is_not_passed_over_for_load() -> None:
+    north, south = Stall("north"), Stall("south")
+    north.open.clear()
+    async with market(north, south, capacity=1, south="mends ripe shoes") as runs, asyncio.TaskGroup() as jobs:
+        first = jobs.create_task(runs.sell())
+        await runs.busy("north")
+        second = jobs.create_task(runs.sell())
+        await asyncio.sleep(0.05)
+        north.open.set()
+        assert [(await first)[0], (await second)[0]] == ["north", "north"]
+        assert "load: north 1 of 1 at work" in (await second)[1]
+
+
+async def test_a_breaker_that_opened_in_another_run_sends_it_to_who_fits_about_as_well() -> None:
+    north, south = Stall("north"), Stall("south")
+    async with market(north, south, policy=QUICK) as runs:
+        await runs.sell("north")
+        north.line = Failure("network", "the line is dead")
+        for _ in range(2):
+            await runs.sell("north")
+        who, why = await runs.sell()
+        assert (who, "out of order" in why) == ("south", False), "each run counts for itself, and none saw two failures"
+        await runs.flood("north", 2)
+        who, why = await runs.sell()
+        assert who == "south"
+        assert "because it is in order" in why
+        assert "out of order" in why
+        north.line = "sold"
+        await runs.sell("north")
+        _, why = await runs.sell()
+        assert "out of order" not in why, "it has worked since"
+
+
+async def test_the_generalist_gets_it_when_the_only_fit_is_out_of_order() -> None:
+    north, clerk = Stall("north", Failure("network", "the line is dead")), Stall("clerk")
+    way = Route("words", threshold=0.0, generalist="clerk", learn=False)
+    async with market(north, clerk, way=way, policy=QUICK, clerk="does whatever is left") as runs:
+        await runs.flood("north", 2)
+        who, why = await runs.sell()
+    assert who == "clerk"
+    assert "the generalist gets it: north is out of order, and nobody else fits" in why
+
+
+async def test_without_a_generalist_it_stays_with_the_only_fit() -> None:
+    north, south = Stall("north", Failure("network", "the line is dead")), Stall("south")
+    async with market(north, south, policy=QUICK, south="mends shoes") as runs:
+        await runs.flood("north", 2)
+        north.line = "sold"
+        who, why = await runs.sell()
+    assert who == "north"
+    assert "north 0 at work, 100% failed lately, out of order" in why
+
+
+async def test_runs_that_begin_together_spread() -> None:
+    stalls = [Stall(name, latency=0.03) for name in ("north", "south", "west")]
+    async with market(*stalls) as runs, asyncio.TaskGroup() as jobs:
+        found = [jobs.create_task(runs.sell()) for _ in range(9)]
+    who = [one.result()[0] for one in found]
+    counts = [who.count(one.name) for one in stalls]
+    assert sum(counts) == 9
+    assert min(counts) >= 2, "without a limit a little more at one of them is no reason"
+
+
+async def test_alone_and_unknown_nothing_changes() -> None:
+    async with market(Stall("north"), Stall("south")) as runs:
+        who, why = await runs.sell()
+    assert who == "north"
+    assert "load" not in why
+
+
+async def test_a_model_that_chooses_hears_nothing_of_the_load_which_shifts_its_choice_afterwards() -> None:
+    north, south = Stall("north"), Stall("south")
+    planner = ScriptedModel([says("north", "south", 0.4)], usage=Usage(1, 1), repeat=True)
+    workers = [Worker(one.name, "sells ripe apples", model=one.model, capacity=1) for one in (north, south)]
+    team = Supervisor(workers, planner=planner, way=Route("model"), policy=ONCE, journal=MemoryJournal())
+    north.open.clear()
+    async with team.driven() as driver, asyncio.TaskGroup() as jobs:
+        runs = Market(team, driver)
+        jobs.create_task(runs.sell())
+        await runs.busy("north")
+        who, why = await runs.sell()
+        north.open.set()
+        assert who == "south"
+        assert "by model" in why
+    asked = [one for one in planner.requests if isinstance(one.subject, Routing)]
+    assert len(asked) == 2
+    assert asked[0].messages == asked[1].messages
+
+
+# --- runs that are driven apart
+
+
+async def test_runs_begun_apart_at_the_same_time_see_each_other() -> None:
+    north, south = Stall("north"), Stall("south")
+    workers = [Worker(one.name, "sells ripe apples", model=one.model, capacity=1) for one in (north, south)]
+    team = Supervisor(workers, way=WAY, policy=ONCE, journal=MemoryJournal(), combine="forward")
+    north.open.clear()
+    async with asyncio.TaskGroup() as jobs:
+        jobs.create_task(team.run(GOAL))
+        async with asyncio.timeout(5):
+            while not north.model.requests:  # noqa: ASYNC110 - nobody rings
+                await asyncio.sleep(0.001)
+        second = await team.run(GOAL)
+        north.open.set()
+    assert [one.worker for one in second.trace().tasks] == ["south"]
+
+
+def test_a_run_knows_what_earlier_ones_came_to_each_in_a_loop_of_its_own() -> None:
+    north, south = (
+        ScriptedModel([line], handle=name, repeat=True)
+        for name, line in (("north", Failure("logic", "no apples left", permanent=True)), ("south", "sold"))
+    )
+    workers = [Worker(one.card.handle, "sells ripe apples", model=one) for one in (north, south)]
+    team = Supervisor(workers, way=WAY, policy=ONCE, journal=MemoryJournal(), combine="forward")
+    found = [team.run_sync(GOAL) for _ in range(6)]
+    assert found[0].ending == "failed"
+    assert [one.worker for one in found[-1].trace().tasks] == ["south"]
+
+
+def test_threads_stand_apart() -> None:
+    stalls = [ScriptedModel(["sold"], handle=name, repeat=True, latency=0.002) for name in ("north", "south")]
+    workers = [Worker(one.card.handle, "sells ripe apples", model=one) for one in stalls]
+    team = Supervisor(workers, way=WAY, policy=ONCE, combine="forward")
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(team.run_sync, [f"{GOAL} of tree {number}" for number in range(40)]))
+    assert {one.ending for one in found} == {"complete"}
+
+
+# --- what is told, piece by piece
+
+
+def heard(count: int, failure: Failure | None = None, later: float = 0.0) -> Standing:
+    """What is known some time after so many attempts of one second, one every ten seconds."""
+    standing = Standing(lambda: 10.0 * count + later)
+    for number in range(count):
+        task, at = TaskId(f"t{number}"), 10.0 * number
+        over = ev.AttemptSucceeded(task, 1, Raw(b"1")) if failure is None else ev.AttemptFailed(task, 1, failure)
+        started = ev.AttemptStarted(task, 1, "north", at + 60)
+        standing.hear("run", [ev.Entry(1, at, started), ev.Entry(2, at + 1, over)])
+    standing.leave("run", begin(ev.Entry(1, 0.0, request(roster=Roster((Agent("north"),))))))
+    return standing
+
+
+def test_old_attempts_do_not_count_nor_do_more_than_the_latest() -> None:
+    load = heard(MOST + 5).loads()["north"]
+    assert (load.attempts, load.seconds, load.failures) == (MOST, 1.0, 0.0)
+    assert heard(5).loads()["north"].attempts == 5
+    assert heard(5, later=WINDOW - 20.0).loads()["north"].attempts == 2
+    assert heard(5, later=WINDOW).loads() == {}
+
+
+@pytest.mark.parametrize("kind", ["budget", "deadline", "approval"])
+def test_what_is_nobodys_fault_is_no_failure(kind: FailureKind) -> None:
+    assert heard(5, Failure(kind, "not mine")).loads() == {}
+
+
+def test_a_near_tie_goes_to_the_idler_and_a_lead_of_half_only_for_much() -> None:
+    tie = Decision("ann", "bob", 0.5, (("ann", 0.5), ("bob", 0.48)), "it fits", "words")
+    lead = Decision("ann", "bob", 0.6, (("ann", 0.6), ("bob", 0.35)), "it fits", "words")
+    assert shifted(tie, {"ann": Load(1, attempts=0)}).worker == "bob"
+    assert shifted(lead, {"ann": Load(1, attempts=0)}) is lead
+    assert shifted(lead, {"ann": Load(2, 2, attempts=0)}).worker == "bob"
+    assert shifted(tie, {"ann": Load(1, attempts=0), "bob": Load(1, attempts=0)}) is tie
+
+
+def test_one_failure_is_no_rate() -> None:
+    lead = Decision("ann", "bob", 0.6, (("ann", 0.6), ("bob", 0.35)), "it fits", "words")
+    assert shifted(lead, {"ann": Load(failures=1.0, attempts=1)}) is lead
+    assert shifted(lead, {"ann": Load(failures=1.0, attempts=4)}).worker == "bob"
+
+
+def test_of_several_that_fit_about_as_well_the_idlest_is_taken() -> None:
+    found = Decision("ann", "bob", 0.4, (("ann", 0.36), ("bob", 0.33), ("cyd", 0.31)), "it fits", "words")
+    load = {"ann": Load(2, 2), "bob": Load(1, 2), "cyd": Load(0, 2)}
+    assert shifted(found, load).worker == "cyd"
+
+
+async def test_a_model_that_is_dead_in_a_team_inside_is_known_to_be_dead_outside() -> None:
+    dead = ScriptedModel([Failure("network", "the line is dead")], handle="north", repeat=True)
+    inner = Supervisor(
+        [Worker("cyd", "packs", model=dead)], name="packers", policy=structs.replace(QUICK, limits=Limits(width=1))
+    )
+    north, south = Stall("north"), Stall("south")
+    workers = [Worker(one.name, "sells ripe apples", model=one.model) for one in (north, south)]
+    team = Supervisor(workers, way=WAY, policy=ONCE, journal=MemoryJournal(), combine="forward")
+    async with team.driven() as driver, inner.crew() as crew, asyncio.TaskGroup() as jobs:
+        below = driver.beneath(crew)
+        tasks = tuple(Task(TaskId(f"t{n}"), f"pack box number {n} well", "cyd") for n in range(3))
+        packing = jobs.create_task(below.start("inside", inner.request("Pack", time.time(), plan=Plan(tasks, "none"))))
+        async with asyncio.timeout(5):
+            while not any(one.opened for state in below.under_way.values() for one in state.breakers.values()):  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.001)
+        who, why = await Market(team, driver).sell()
+        packing.cancel()
+    assert who == "south"
+    assert "because it is in order" in why

@@ -1,0 +1,223 @@
+"""The world of one seed of teams inside teams: how they are led, what they may spend, and a provider that fails.
+
+The provider keeps its own bill, which is what was really spent. What follows from it is judged in `nested`.
+"""
+
+import asyncio
+import json
+import random
+
+from msgspec import Struct
+
+from chargehand.agents.ways import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
+from chargehand.agents.worker import Worker
+from chargehand.models.messages import Reply, Request, Settings, Usage
+from chargehand.models.model import Hear, ModelCard, ModelFailed
+from chargehand.models.subject import (
+    Answering,
+    Judging,
+    Ledger,
+    Planning,
+    Refining,
+    Routing,
+    Speaking,
+    Splitting,
+    WorkerCard,
+    Working,
+)
+from chargehand.team import Supervisor
+from chargehand.terms.budget import NOTHING, Amount, Budget
+from chargehand.terms.failure import Failure
+from chargehand.terms.plan import Combine, Plan, Task, TaskId
+from chargehand.terms.policy import Limits, Policy, Retry
+
+_PRICES = (0.0, 0.15, 1.0, 3.3, 10.0)
+_COMBINE: tuple[Combine | None, ...] = (None, None, "merge", "forward", "reduce", "select", "vote")
+
+
+class Bill(Struct):
+    """What was really used, whatever anybody wrote down."""
+
+    tokens: int = 0
+    micros: int = 0
+    calls: int = 0
+
+
+class World:
+    """Everything of one seed. What it draws depends on the order of calls, which is the same each time."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(f"nested/{seed}")
+        self.bill = Bill()
+        self.trouble = self.chance.choice((0.0, 0.05, 0.15, 0.4))
+        self.silent = self.chance.choice((0.0, 0.0, 0.3, 1.0))  # replies that do not say what they used
+        self.long = self.chance.random() < 0.2
+        self.made = 0
+        window = self.chance.choice((128_000, 128_000, 2_000))
+        self.models = [
+            Provider(self, ModelCard(f"m{number}", window, micros_in=self.price(), micros_out=self.price()))
+            for number in range(3)
+        ]
+
+    def price(self) -> float:
+        return self.chance.choice(_PRICES)
+
+    # --- teams
+
+    def team(self, depth: int, name: str) -> Supervisor:
+        """A team of workers and teams, led in any of the ways."""
+        chance = self.chance
+        workers: list[Worker] = []
+        for number in range(chance.randint(1, 3)):
+            if depth and chance.random() < 0.6:
+                estimate = Amount(chance.choice((0, 0, 9000)), chance.choice((0, 0, 20_000)), chance.choice((0, 0, 6)))
+                below = self.team(depth - 1, f"{name}{number}")
+                workers.append(below.as_worker(does=f"does part {number}", estimate=estimate))
+            else:
+                workers.append(self.worker(f"{name}{number}w", number))
+        planner, judge = chance.choice(self.models), chance.choice(self.models)
+        return Supervisor(
+            workers, model=self.models[0], planner=planner, judge=judge, name=name, way=self.way(workers),
+            settings=Settings(max_tokens=chance.choice((None, 200, 1000, 2000))), seconds=chance.choice((30.0, 300.0)),
+            budget=self.budget() if chance.random() < 0.3 else Budget(), policy=self.policy(),
+            combine=chance.choice(_COMBINE), plan=self.plan(workers) if chance.random() < 0.3 else None,
+            review=chance.random() < 0.1, stream_plan=chance.random() < 0.1,
+        )  # fmt: skip
+
+    def worker(self, name: str, number: int) -> Worker:
+        chance = self.chance
+        return Worker(
+            name, f"does part {number}", tags=["all"], steps=3, model=chance.choice(self.models),
+            settings=Settings(max_tokens=chance.choice((None, 300, 1000))), timeout=chance.choice((20.0, 120.0)),
+            fallback_models=[chance.choice(self.models)] if chance.random() < 0.2 else [],
+        )  # fmt: skip
+
+    def way(self, workers: list[Worker]) -> Way:
+        chance = self.chance
+        return chance.choice((
+            Whole(), Whole(), Route(router=chance.choice(("model", "words")), generalist=workers[0].name),
+            Loop(most_turns=chance.randint(1, 4), stalls=chance.randint(1, 2), fresh_starts=chance.randint(0, 1)),
+            Broadcast(), RoundRobin(most_turns=chance.randint(0, 4)), Dynamic(most_turns=chance.randint(0, 4)),
+            Recursive(depth=chance.randint(0, 3), breadth=chance.randint(1, 3)),
+        ))  # fmt: skip
+
+    def plan(self, workers: list[Worker]) -> Plan:
+        made = [Task(TaskId(f"t{at}"), f"Do part {at}.", one.name) for at, one in enumerate(workers, 1)]
+        if len(made) > 1 and self.chance.random() < 0.5:
+            made[1] = Task(made[1].id, made[1].instruction, made[1].worker, after=(made[0].id,))
+        return Plan(tuple(made))
+
+    def policy(self) -> Policy:
+        chance = self.chance
+        return Policy(
+            retry=Retry(attempts=chance.randint(1, 3)), refine=chance.random() < 0.5,
+            limits=Limits(tasks=chance.choice((3, 50)), replans=chance.choice((0, 0, 1))),
+        )  # fmt: skip
+
+    def budget(self) -> Budget:
+        """One cap at least. What is kept back for the answer is less than the cap."""
+        chance = self.chance
+        size = chance.choice((0, 1, 3, 10, 30, 100))  # about as many calls
+        tokens = chance.choice((None, None, 4_000 * size, 4_000 * size + chance.randint(0, 9_000)))
+        micros = chance.choice((None, 4_000 * size, 12_000 * size + chance.randint(0, 9_000), 40_000 * size))
+        calls = chance.choice((None, None, size, 2 * size)) if tokens or micros else chance.randint(0, 60)
+        floor = NOTHING
+        if chance.random() < 0.3:
+            floor = Amount((tokens or 0) // 4, (micros or 0) // 4, (calls or 0) // 4)
+        return Budget(tokens, micros, calls, floor=floor)
+
+    # --- what models say
+
+    async def called(self, card: ModelCard, request: Request, hear: Hear | None) -> Reply:
+        """One call. It is on the bill from its first moment, unless the provider says that it was none."""
+        chance = self.chance
+        read = sum(len(one.text) // 4 for one in request.messages)
+        wrote = chance.randint(1, request.settings.max_tokens or 1000)
+        micros = card.price(read, wrote) or 0
+        bill = self.bill
+        bill.tokens, bill.micros, bill.calls = bill.tokens + read + wrote, bill.micros + micros, bill.calls + 1
+        self.made += 1
+        await asyncio.sleep(chance.choice((0.0, chance.uniform(0, 1), chance.uniform(0, 9))))
+        usage = Usage(read, wrote)
+        if chance.random() < self.trouble:
+            await self.fails(usage, micros)
+        text = "{garbage" if chance.random() < self.trouble / 2 else self.text(request)
+        if hear is not None:
+            hear(text)
+        if chance.random() < self.silent:
+            return Reply(text, usage=chance.choice((None, usage)), model=card.handle)
+        return Reply(text, usage=usage, micros=micros, model=card.handle)
+
+    async def fails(self, usage: Usage, micros: int) -> None:
+        kind = self.chance.choice(("429", "500", "timeout", "hang", "bad", "billed"))
+        if kind == "hang":
+            await asyncio.sleep(10_000)
+        if kind == "billed":
+            raise ModelFailed(Failure("network", "the line went dead in the middle"), usage)
+        if kind == "timeout":
+            raise ModelFailed(Failure("timeout", "no reply"))
+        self.bill.tokens -= usage.input + usage.output  # a call that is refused costs nothing but itself
+        self.bill.micros -= micros
+        if kind == "429":
+            raise ModelFailed(Failure("resource", "too many calls", retry_after=self.chance.uniform(0, 5)))
+        raise ModelFailed(Failure("network" if kind == "500" else "logic", kind, permanent=kind == "bad"))
+
+    def text(self, request: Request) -> str:
+        chance = self.chance
+        match request.subject:
+            case Working():
+                number = chance.randint(1, 3)
+                filler = "and more of the same " * chance.randint(50, 900) if self.long else ""
+                return f"The total of the pears is {number}. {filler}"
+            case Answering(results=results):
+                return "; ".join(f"done [{one.task}]" for one in results)
+            case Planning(workers=workers, tasks=tasks):
+                return self.planned(workers, len(tasks))
+            case Splitting(workers=workers):
+                return self.split(workers)
+            case Ledger(workers=workers, tasks=tasks):
+                said = {"done": len(tasks) > 1 and chance.random() < 0.5, "looping": chance.random() < 0.2}
+                said |= {"progress": chance.random() < 0.8, "why": "so it is"}
+                return json.dumps({**said, "next": self.who(workers), "instruction": f"Go on with {self.made}."})
+            case Speaking(workers=workers):
+                return json.dumps({"next": self.who(workers), "why": "it is their turn"})
+            case Routing(workers=workers):
+                return json.dumps({"primary": self.who(workers), "secondary": None, "confidence": 0.9, "reason": "so"})
+            case Judging(results=results):
+                return json.dumps({"why": "so", "ruling": "so", "agree": [], "winner": chance.choice(results).task})
+            case Refining(instruction=instruction):
+                return f"{instruction} Better this time."
+            case _:
+                return "short"
+
+    def who(self, workers: tuple[WorkerCard, ...]) -> str:
+        return "nobody there" if self.chance.random() < 0.05 else self.chance.choice(workers).name
+
+    def planned(self, workers: tuple[WorkerCard, ...], already: int) -> str:
+        if already and self.chance.random() < 0.7:
+            return json.dumps({"goal": "g", "tasks": {}})
+        tasks = {
+            f"p{already + at}": {"instruction": f"Count the pears of part {self.made}.", "worker": self.who(workers)}
+            for at in range(self.chance.randint(1, 3))
+        }
+        return json.dumps({"goal": "g", "tasks": tasks, "combine": self.chance.choice(("merge", "reduce", "forward"))})
+
+    def split(self, workers: tuple[WorkerCard, ...]) -> str:
+        if self.chance.random() < 0.4:
+            return json.dumps({"why": "little", "simple": True, "worker": self.who(workers)})
+        parts: list[dict[str, object]] = [
+            {"instruction": f"Count the pears of part {self.made} and {at}.", "worker": self.who(workers), "after": []}
+            for at in range(self.chance.randint(1, 4))
+        ]
+        return json.dumps({"why": "much", "simple": False, "subtasks": parts})
+
+
+class Provider:
+    """One model of a world."""
+
+    def __init__(self, world: World, card: ModelCard) -> None:
+        self.card = card
+        self._world = world
+
+    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        return await self._world.called(self.card, request, hear)
