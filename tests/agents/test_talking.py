@@ -100,7 +100,9 @@ def heard(model: ScriptedModel) -> list[tuple[str, tuple[str, ...]]]:
 
 async def test_a_broadcast_asks_every_worker_whose_tags_match_and_no_planner() -> None:
     model = voices()
-    crowd = [Worker(name, tags=tags) for name, tags in (("ann", "ab"), ("bob", "b"), ("eve", "abc"), ("dan", "ac"))]
+    crowd = [
+        Worker(name, tags=list(tags)) for name, tags in (("ann", "ab"), ("bob", "b"), ("eve", "abc"), ("dan", "ac"))
+    ]
     found = await talk(Broadcast(("a",), ("b", "c")), model, *crowd).run(GOAL)
     assert (found.ending, speakers(found)) == ("complete", ["ann", "eve", "dan"])
     assert {one.instruction for one in found.plan.tasks} == {GOAL}
@@ -110,7 +112,7 @@ async def test_a_broadcast_asks_every_worker_whose_tags_match_and_no_planner() -
 
 
 async def test_a_broadcast_to_nobody_fails_with_the_tags_there_are() -> None:
-    crew = talk(Broadcast(("z",), ("y",)), voices(), Worker("ann", tags="ab"), Worker("bob", tags=["dock"]))
+    crew = talk(Broadcast(("z",), ("y",)), voices(), Worker("ann", tags=["a", "b"]), Worker("bob", tags=["dock"]))
     found = await crew.run(GOAL)
     assert (found.ending, found.reason) == ("failed", "no_plan")
     failure = of_kind(found.entries, ev.SupervisionFailed)[0]
