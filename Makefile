@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fix bench bench-memory bench-routing soak-memory soak-nested soak-breakers local-quality sim planted kill9 zombie cov lock clean
+.PHONY: help run test check fix bench bench-memory bench-routing soak-memory soak-nested soak-breakers load soak local-quality letta-matrix openapi sim planted kill9 zombie cov lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -57,8 +57,22 @@ soak-nested: $(VENV)/dev.stamp ## 20,000 teams, half of them with runs inside ru
 soak-breakers: $(VENV)/dev.stamp ## 10,000 seeds of breakers in the scheduler and around a provider, and bugs planted in them
 	$(BIN)/python -m tests.sim.breakers $(ARGS)
 
+load: $(VENV)/dev.stamp ## A real server under load: letta-client, 50 at once, overload, 500 streams, beside a bare application
+	$(BIN)/python -m bench.server $(ARGS)
+	$(BIN)/python -m tests.server.sse_load --clients 500
+
+soak: $(VENV)/dev.stamp ## 2,000 runs through one server, a fifth of all model calls failing; then 20 times kill -9
+	$(BIN)/python -m bench.server_soak
+	$(BIN)/python -m tests.server.kill9_server --kills 20
+
 local-quality: $(VENV)/dev.stamp ## How good small local models are at planning, tools and answers (pulls 1.6 GB once)
 	$(BIN)/python -m bench.local_quality --model qwen-coder-0.5b --model qwen-coder-1.5b $(ARGS)
+
+letta-matrix: $(VENV)/dev.stamp $(VENV)/letta-1.0.0.stamp $(VENV)/letta-1.7.0.stamp ## A real server with letta-client 1.0.0 and 1.7.0
+	$(BIN)/python -m tests.server.letta_matrix $(VENV)/letta-1.0.0 $(VENV)/letta-1.7.0
+
+openapi: $(VENV)/dev.stamp ## Write docs/openapi.json anew, after a change of our own API
+	$(BIN)/python -c 'import sys; from chargehand.server.runs.door import written; sys.stdout.buffer.write(written())' > docs/openapi.json
 
 sim: $(VENV)/dev.stamp ## Simulated worlds, seed by seed; SEEDS=100000
 	$(BIN)/python -m tests.sim.run --seeds $(SEEDS) $(ARGS)
@@ -86,6 +100,8 @@ lock: $(VENV)/made.stamp ## Write requirements/*.lock anew; ARGS=--upgrade for n
 	$(COMPILE) pyproject.toml requirements/run.in -o requirements/run.lock
 	$(COMPILE) --all-extras pyproject.toml requirements/dev.in -o requirements/dev.lock
 	$(COMPILE) pyproject.toml requirements/bench.in -o requirements/bench.lock
+	$(COMPILE) requirements/letta-1.0.0.in -o requirements/letta-1.0.0.lock
+	$(COMPILE) requirements/letta-1.7.0.in -o requirements/letta-1.7.0.lock
 
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) build dist .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis .import_linter_cache
@@ -122,4 +138,11 @@ $(VENV)/bench.stamp: requirements/bench.lock pyproject.toml | $(VENV)/made.stamp
 	@$(BIN)/python -m venv --clear $(VENV)/bench
 	@$(PIP:$(BIN)/%=$(VENV)/bench/bin/%) install --require-hashes -r requirements/bench.lock
 	@$(PIP:$(BIN)/%=$(VENV)/bench/bin/%) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Older clients, each by itself: only they are in there, the server runs from the environment above.
+$(VENV)/letta-%.stamp: requirements/letta-%.lock | $(VENV)/made.stamp
+	@echo "installing $< into $(VENV)/letta-$*"
+	@$(BIN)/python -m venv --clear $(VENV)/letta-$*
+	@$(PIP:$(BIN)/%=$(VENV)/letta-$*/bin/%) install --require-hashes -r $<
 	@touch $@

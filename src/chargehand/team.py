@@ -180,6 +180,11 @@ class Supervisor(Messaging, Resting, Learning):
         """The teams among its workers."""
         return self._hiring.teams
 
+    @property
+    def hiring(self) -> Hiring:
+        """What it is made of: workers, models, checks, the way it is led."""
+        return self._hiring
+
     # --- who does the work
 
     @asynccontextmanager

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from chargehand.agents.scripted import Move, Script, ScriptedCrew
 from chargehand.errors import Refused, RunUnknown, StoreUnavailable
 from chargehand.runtime.driver import Driver
-from chargehand.runtime.feed import Feed, Reader
+from chargehand.runtime.feed import MANY, Feed, Reader
 from chargehand.stores.journal import Journal, Lease
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
@@ -250,3 +250,38 @@ async def test_fifty_readers_of_a_real_run_on_disk_agree_with_its_journal(tmp_pa
     written = [entry.seq for entry in await journal.read("r")]
     assert all(reader.result() == written for reader in (*early, *late))
     await journal.close()
+
+
+async def test_many_readers_are_handed_together_what_is_written_within_a_moment_and_the_end_at_once() -> None:
+    journal, feed, writer = await story()
+    await writer.write(1)
+    readers = [feed.subscribe("r") for _ in range(MANY)]
+    assert [[one.seq for one in await reader.first()] for reader in readers] == [[1]] * MANY
+    await writer.write(1)
+    await writer.write(1)
+    assert [reader.at_once() for reader in readers] == [[]] * MANY  # it is gathered yet
+    reads = journal.reads
+    late = feed.subscribe("r", 2)
+    assert [one.seq for one in await late.first()] == [3]
+    assert journal.reads == reads  # what was just written is there without the journal
+    assert [(await anext(reader)).seq for reader in readers] == [2] * MANY
+    await writer.write(1, end=True)
+    assert [[one.seq for one in reader.at_once()] for reader in readers] == [[3, 4, 5]] * MANY
+    assert [one.seq for one in late.at_once()] == [4, 5]
+    assert all(reader.over for reader in (*readers, late))
+
+
+async def test_who_comes_back_to_a_run_of_many_readers_sees_everything_once() -> None:
+    _, feed, writer = await story(most=8)
+    await writer.write(2)
+    readers = [feed.subscribe("r") for _ in range(MANY)]
+    async with asyncio.TaskGroup() as jobs:
+        reading = [jobs.create_task(everything(reader)) for reader in readers]
+        late: list[asyncio.Task[list[int]]] = []
+        for number in range(12):
+            await writer.write(3)
+            late.append(jobs.create_task(everything(feed.subscribe("r", number * 3))))
+            await asyncio.sleep(0.001 * (number % 3))
+        await writer.write(0, end=True)
+    assert [job.result() for job in reading] == [list(range(1, 40))] * MANY
+    assert [job.result() for job in late] == [list(range(number * 3 + 1, 40)) for number in range(12)]

@@ -2,3 +2,4 @@
 
 USUAL_JOURNAL = ".chargehand/runs.db"
 USUAL_MEMORY = ".chargehand/memory.db"
+USUAL_DATA = ".chargehand/server"

@@ -19,11 +19,13 @@ WORDS = {
     "message": "ask workers directly, by tag or by name, and show what each replies",
     "feedback": "say how a routed run went, so that the team learns from it",
     "lessons": "what a team learnt from its routes, and what goes elsewhere because of it",
+    "serve": "serve teams over HTTP: to letta-client, OpenAI clients, and an API of its own",
     "memory": "what a team remembers: blocks, archives, conversations",
     "init": "make a team of your own to start from",
     "check": "check a team file",
     "doctor": "say what works here, and what is missing",
     "models": "small models on this machine: list, pull, remove",
+    "tokens": "who may call the server: create, list, revoke",
     "fault-server": "serve every fault a model provider can have, for tests",
 }
 """What each verb is for."""
@@ -31,12 +33,14 @@ WORDS = {
 _ELSEWHERE = {"fault-server": "models"}  # these live in the module of another verb
 _OPTIONS = {"memory": "memory_options"}  # what these take is said in a module of its own
 _APART = (
+    "serve",
     "feedback",
     "lessons",
     "init",
     "check",
     "doctor",
     "models",
+    "tokens",
     "fault-server",
 )  # they say what they take
 

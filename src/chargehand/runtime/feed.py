@@ -1,20 +1,27 @@
 """What is written, to whoever wants to see it: first what the journal has, then live, in order, each entry once.
 
 A reader never holds a driver up: one that falls behind goes back to reading the journal. Only what a driver of this
-process writes arrives live.
+process writes arrives live. Where many read one run, what is written within a moment is handed out together: else most
+of the time goes into waking all of them for one entry.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
+from itertools import islice
 from weakref import WeakSet, WeakValueDictionary
 
 from chargehand.errors import Refused, RunUnknown
 from chargehand.stores.journal import Journal
 from chargehand.terms.events import Entry, RunEnded
+from chargehand.terms.policy import Seconds
 
 MOST = 1000
 """How many entries wait for a reader before it has to fetch them from the journal."""
+MANY = 50
+"""How many readers of one run are so many that entries are gathered for them."""
+_EACH: Seconds = 20e-6  # about what it takes to wake one of them and send it something
+_LONGEST: Seconds = 0.05
 
 
 class Feed:
@@ -24,9 +31,34 @@ class Feed:
         self._journal = journal
         self._most = most
         self._readers: WeakValueDictionary[str, WeakSet[Reader]] = WeakValueDictionary()
+        self._gathered: dict[str, list[Entry]] = {}
+        self._latest: dict[str, deque[Entry]] = {}  # of runs that many read: who comes back needs no journal
 
     def __call__(self, run: str, entries: Sequence[Entry]) -> None:
-        for reader in tuple(self._readers.get(run, ())):
+        readers = self._readers.get(run)
+        if readers is None or not entries:
+            self._latest.pop(run, None)
+            return
+        count, waiting = len(readers), run in self._gathered
+        if count < MANY and not waiting:
+            self._latest.pop(run, None)
+            self._hand_out(readers, entries)
+            return
+        self._gathered.setdefault(run, []).extend(entries)
+        self._latest.setdefault(run, deque(maxlen=self._most)).extend(entries)
+        if isinstance(entries[-1].event, RunEnded):
+            del self._latest[run]
+            self._give(run)
+        elif not waiting:
+            asyncio.get_running_loop().call_later(min(count * _EACH, _LONGEST), self._give, run)
+
+    def _give(self, run: str) -> None:
+        """Hand out what was gathered; nothing, if that was done already."""
+        if entries := self._gathered.pop(run, None):
+            self._hand_out(self._readers.get(run, ()), entries)
+
+    def _hand_out(self, readers: "Iterable[Reader]", entries: Sequence[Entry]) -> None:
+        for reader in tuple(readers):
             reader.hear(entries)
 
     def subscribe(self, run: str, after: int = 0, *, expected: bool = False) -> "Reader":
@@ -37,6 +69,9 @@ class Feed:
         mates = self._readers.setdefault(run, WeakSet())
         reader = Reader(self._journal, run, after, self._most, mates, expected=expected)
         mates.add(reader)
+        kept = self._latest.get(run)
+        if kept and kept[0].seq <= after <= kept[-1].seq:
+            reader.begin_with(islice(kept, after - kept[0].seq + 1, None))
         return reader
 
     @property
@@ -62,6 +97,22 @@ class Reader(AsyncIterator[Entry]):
         self._behind = True
         self._over = False
         self._bell = asyncio.Event()
+
+    def begin_with(self, entries: Iterable[Entry]) -> None:
+        """Take what follows and was not handed out before it came: the journal need not be asked."""
+        self._behind = False
+        self._past.extend(entries)
+
+    async def first(self) -> list[Entry]:
+        """What is there already, which may be nothing. RunUnknown for a run that is not there."""
+        if self._behind:
+            await self._catch_up()
+        return self.at_once()
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing follows what was handed on."""
+        return self._over
 
     def hear(self, entries: Iterable[Entry]) -> None:
         """Take what was written just now, or, if that is too much, note that the journal has it."""

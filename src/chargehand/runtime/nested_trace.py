@@ -17,9 +17,10 @@ def nested_trace(run: str, runs: Iterable[str], read: Callable[[str], Sequence[e
     return _whole(run, read(run), {name: read(name) for name in inside})
 
 
-async def whole_trace(journal: Journal, run: str) -> Trace:
-    """The same for a journal that is open."""
-    inside = [row.run for row in await journal.runs() if row.run.startswith(f"{run}/")]
+async def whole_trace(journal: Journal, run: str, runs: Iterable[str] | None = None) -> Trace:
+    """The same for a journal that is open. Without `runs`, all of it is looked through for them."""
+    names = [row.run for row in await journal.runs()] if runs is None else runs
+    inside = [name for name in names if name.startswith(f"{run}/")]
     return _whole(run, await journal.read(run), {name: await journal.read(name) for name in inside})
 
 

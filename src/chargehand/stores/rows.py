@@ -39,6 +39,7 @@ _LIST = """
     ORDER BY runs.run
 """
 _LATEST = "SELECT number, run, seq FROM runs WHERE number < ? AND seq > 0 ORDER BY number DESC"
+_INSIDE = "SELECT run FROM runs WHERE run > ? AND run < ? AND seq > 0 ORDER BY run"
 _NUMBERS = struct.Struct("<qdqq")
 
 
@@ -110,6 +111,12 @@ def read(connection: sqlite3.Connection, blobs: Blobs, run: str, after: int) -> 
 
 def listing(connection: sqlite3.Connection) -> list[RunRow]:
     return [RunRow(*row[:-1], held=bool(row[-1])) for row in connection.execute(_LIST).fetchall()]
+
+
+def inside(connection: sqlite3.Connection, run: str) -> list[str]:
+    """The names that begin with that of a run and a slash, found by the index."""
+    found = connection.execute(_INSIDE, (f"{run}/", f"{run}0")).fetchall()  # 0 is what follows the slash
+    return [name for (name,) in found]
 
 
 def latest(connection: sqlite3.Connection, blobs: Blobs, before: int, limit: int) -> list[Ends]:

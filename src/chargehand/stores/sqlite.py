@@ -104,6 +104,10 @@ class SqliteJournal:
     async def runs(self) -> list[RunRow]:
         return await self._readers.look(rows.listing)
 
+    async def inside(self, run: str) -> list[str]:
+        """The runs inside a run, at any depth, by name."""
+        return await self._readers.look(lambda db: rows.inside(db, run))
+
     async def latest(self, *, before: int, limit: int) -> list[Ends]:
         """So many runs with a lower number than `before`, the latest first."""
         return await self._readers.look(lambda db: rows.latest(db, self._blobs, before, limit))

@@ -1,0 +1,112 @@
+"""`chargehand serve`: a team over HTTP, for `letta-client`, for OpenAI clients and by an API of its own."""
+
+import os
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from chargehand.cli import USUAL_DATA
+from chargehand.cli.console import Console, clean
+from chargehand.cli.request import duration
+from chargehand.config.environment import lookup
+from chargehand.config.hidden import secret_values
+from chargehand.errors import Invalid
+
+if TYPE_CHECKING:
+    from chargehand.server.settings import Settings
+
+TOKEN = "CHARGEHAND_TOKEN"  # noqa: S105 - its name, not the token
+PORT = 8283
+
+
+def add_serve(parser: ArgumentParser) -> None:
+    parser.epilog = (
+        "examples:\n"
+        "  chargehand serve                    the nearest team, else the bundled one\n"
+        "  chargehand serve --team shop --team desk --port 9000\n"
+        f"  {TOKEN}=... chargehand serve --host 0.0.0.0 --allow-host box.example\n\n" + (parser.epilog or "")
+    )
+    words = "a team file or its folder; may be repeated (default: the nearest team.yaml upwards, else the bundled team)"
+    parser.add_argument("--team", metavar="PATH", action="append", default=[], type=Path, help=words)
+    words = f"the folder everything is kept in (default {USUAL_DATA})"
+    parser.add_argument("--data", metavar="DIR", type=Path, default=Path(USUAL_DATA), help=words)
+    parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
+    words = f"the port (default {PORT}; 0 is any free one)"
+    parser.add_argument("--port", metavar="N", type=int, default=PORT, help=words)
+    words = "ask nobody for a token; only on 127.0.0.1"
+    parser.add_argument("--no-token", action="store_true", help=words)
+    words = "a name under which it may be called besides its own address; may be repeated"
+    parser.add_argument("--allow-host", metavar="NAME", action="append", default=[], help=words)
+    words = "clients may bring tools in source, which run in the sandbox"
+    parser.add_argument("--custom-tools", action="store_true", help=words)
+    words = "clients may name models by URL, and so make the server call any address"
+    parser.add_argument("--model-urls", action="store_true", help=words)
+    words = "the model of everybody, and of agents whose own is not to be had"
+    parser.add_argument("--model", metavar="NAME", default="", help=words)
+    words = "how many runs may go on at once (default 64)"
+    parser.add_argument("--open-runs", metavar="N", type=int, help=words)
+    words = "how long runs may go on after a stop: 5s, 1m (default 5s); the rest goes on at the next start"
+    parser.add_argument("--grace", metavar="TIME", type=duration, default=5.0, help=words)
+    parser.add_argument("-v", "--verbose", action="store_true", help="also say what is usual")
+    parser.add_argument("--no-color", action="store_true", help="no colours")
+
+
+def serve(options: Namespace) -> int:
+    """Serve until SIGTERM or Ctrl-C: 0 after an orderly end."""
+    try:
+        from chargehand.server import serving, settings  # noqa: PLC0415 - only this verb needs them
+        from chargehand.server.walls.keys import first_token  # noqa: PLC0415 - as above
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("chargehand"):
+            raise
+        raise Invalid(f"serve needs {error.name}, which is not here: pip install 'chargehand[server]'") from error
+    wanted = _settings(options)
+    settings.check(wanted)
+
+    def ready(port: int) -> None:
+        token = first_token(wanted, time.time())  # only now: one that is made and never shown is lost
+        for line in told(wanted, port, token):
+            Console(sys.stdout).line(clean(line))
+        sys.stdout.flush()
+
+    serving.serve(wanted, lookup, ready)
+    return 0
+
+
+def _settings(options: Namespace) -> "Settings":
+    from chargehand.server.settings import Limits, Settings  # noqa: PLC0415 - as above
+
+    usual = Limits()
+    runs: int = usual.runs if options.open_runs is None else options.open_runs
+    if not 1 <= runs <= 10_000:
+        raise Invalid(f"--open-runs is {runs}; it must be from 1 to 10000")
+    limits = Limits(runs=runs, waiting=max(usual.waiting, 4 * runs))
+    return Settings(
+        data=options.data, host=options.host, port=options.port, hosts=tuple(options.allow_host),
+        teams=tuple(options.team), token=os.environ.get(TOKEN, ""), unlocked=options.no_token, model=options.model,
+        custom_tools=options.custom_tools, model_urls=options.model_urls, grace=options.grace, secrets=secret_values(),
+        limits=limits,
+    )  # fmt: skip
+
+
+def told(settings: "Settings", port: int, token: str | None) -> list[str]:
+    """What somebody must know who wants to call it. A token is shown once, when it was made just now."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    reached = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104 - for a reader, not to listen
+    shown = token or ("TOKEN" if not settings.unlocked else "")
+    lines = [f"chargehand listens on http://{host}:{port}"]
+    if token:
+        lines.append(f"token  {token}  (shown this once; more: chargehand tokens create)")
+    elif settings.token:
+        lines.append(f"token  the one in {TOKEN}")
+    elif not settings.unlocked:
+        lines.append("token  one that was made before; another: chargehand tokens create")
+    at = f":{shown}@{reached}" if shown else reached
+    return [
+        *lines,
+        f"what is where     http://{reached}:{port}/",
+        f"letta-client      LETTA_BASE_URL=http://{at}:{port}",
+        f"OpenAI clients    OPENAI_BASE_URL=http://{reached}:{port}/v1  OPENAI_API_KEY={shown or 'any'}",
+    ]

@@ -1,0 +1,104 @@
+"""From an agent as it is kept to what `letta-client` reads, and back. Pure."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, cast
+
+from msgspec import UNSET, structs
+
+from chargehand.memory.blocks import Block
+from chargehand.memory.catalog import Profile
+from chargehand.models.model import ModelCard
+from chargehand.server.letta.agent_shapes import (
+    KEPT,
+    AgentChange,
+    AgentSent,
+    AgentTold,
+    MemoryTold,
+    ModelTold,
+    ToolTold,
+)
+from chargehand.server.letta.mapping import block_told, given, items
+from chargehand.server.letta.naming import pleasant_name
+from chargehand.server.letta.shapes import moment
+from chargehand.server.problem import Problem
+
+_TYPE = "letta_v1_agent"
+_LONGEST = 500
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_ENDPOINTS = frozenset((
+    "anthropic", "azure", "bedrock", "deepseek", "fireworks", "groq", "llamacpp", "mistral", "ollama", "openai",
+    "openrouter", "together", "vllm", "xai",
+))  # fmt: skip
+"""The kinds of model server that the client knows; to all others one speaks as to OpenAI."""
+
+
+def check_name(name: str) -> None:
+    """Raise a problem for what cannot be a name: it stands in prompts, lists and logs."""
+    if not name.strip() or len(name) > _LONGEST or _CONTROL.search(name):
+        raise Problem(
+            422, "invalid", f"{name[:60]!r} cannot be the name of an agent; use up to {_LONGEST} characters on one line"
+        )
+
+
+def agent_made(sent: AgentSent, which: str, tools: tuple[str, ...]) -> Profile:
+    """A new agent, with a name of ours if it was given none."""
+    config = sent.llm_config
+    model = sent.model or (config.handle or config.model if config is not None else "")
+    settings = {name: value for name in KEPT if (value := getattr(sent, name, None)) is not None}
+    return Profile(
+        sent.name or pleasant_name(which), sent.description or "", sent.system or "", model or "",
+        tuple(dict.fromkeys(sent.tags or ())), tools, dict(sent.metadata or {}), settings, which,
+    )  # fmt: skip
+
+
+def agent_changed(profile: Profile, sent: AgentChange, tools: tuple[str, ...] | None) -> Profile:
+    settings = dict(profile.settings)
+    for name in KEPT:
+        value = getattr(sent, name, UNSET)
+        if value is None:
+            settings.pop(name, None)
+        elif value is not UNSET:
+            settings[name] = value
+    return structs.replace(
+        profile,
+        name=given(sent.name, profile.name),
+        does=given(sent.description, profile.does),
+        prompt=given(sent.system, profile.prompt),
+        model=given(sent.model, profile.model),
+        tags=tuple(dict.fromkeys(given(sent.tags, profile.tags))),
+        tools=profile.tools if tools is None else tools,
+        metadata=dict(given(sent.metadata, profile.metadata)),
+        settings=settings,
+    )
+
+
+def agent_told(profile: Profile, blocks: Sequence[Block], tools: list[ToolTold], card: ModelCard) -> AgentTold:
+    kept = profile.settings
+    shown = [block_told(one) for one in blocks]
+    kind = str(kept.get("agent_type") or _TYPE)
+    extra = cast("dict[str, Any]", {name: kept[name] for name in KEPT if name in kept and name in _AS_THEY_ARE})
+    return AgentTold(
+        profile.id, profile.name, kind, profile.prompt, profile.does or None, profile.model or card.handle,
+        _model(profile, card), shown, MemoryTold(shown, agent_type=kind), tools, profile.tags,
+        cast("list[dict[str, Any]]", kept.get("tool_rules") or []), profile.metadata, moment(profile.created),
+        moment(profile.updated), bool(kept.get("message_buffer_autoclear")),
+        [str(one) for one in items(kept.get("identity_ids"))], (), (), (), (), (), **extra,
+    )  # fmt: skip
+
+
+_AS_THEY_ARE = frozenset(KEPT) & frozenset(AgentTold.__struct_fields__) - {
+    "agent_type", "tool_rules", "message_buffer_autoclear", "identity_ids",
+}  # fmt: skip
+
+
+def _model(profile: Profile, card: ModelCard) -> ModelTold:
+    provider = profile.model.partition("/")[0] if "/" in profile.model else card.handle.partition(":")[0]
+    most = profile.settings.get("max_tokens")
+    window = profile.settings.get("context_window_limit")
+    return ModelTold(
+        profile.model.partition("/")[2] or profile.model or card.handle,
+        provider if provider in _ENDPOINTS else "openai",
+        window if isinstance(window, int) else card.window, card.handle, provider_name=provider or None,
+        max_tokens=most if isinstance(most, int) else None,
+    )  # fmt: skip

@@ -1,0 +1,194 @@
+"""Agents: made, read, changed, deleted. Lists of them, and what is attached to them, are elsewhere."""
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+
+from msgspec import UNSET, structs
+from starlette.requests import Request
+from starlette.responses import Response
+
+from chargehand.memory import blocks
+from chargehand.memory.blocks import Block
+from chargehand.memory.catalog import Attached, Profile
+from chargehand.memory.origin import PERSON
+from chargehand.server.doors import Door
+from chargehand.server.house import House
+from chargehand.server.letta import tools
+from chargehand.server.letta.agent_mapping import agent_changed, agent_made, agent_told, check_name
+from chargehand.server.letta.agent_shapes import AgentChange, AgentSent, AgentTold
+from chargehand.server.letta.approvals import pending
+from chargehand.server.letta.blocks import found as found_block
+from chargehand.server.letta.crew import leads
+from chargehand.server.letta.group_shapes import group_told
+from chargehand.server.letta.holdings import ANYTHING
+from chargehand.server.letta.last_runs import with_last_runs
+from chargehand.server.letta.leading import Leading
+from chargehand.server.letta.mail import MATCHING
+from chargehand.server.letta.mapping import block_made
+from chargehand.server.letta.office import Office
+from chargehand.server.letta.rules import checked
+from chargehand.server.letta.writers import changing
+from chargehand.server.problem import Problem, unknown
+from chargehand.server.wire import body, part, reply
+from chargehand.terms.value import encode_value
+
+BASE = ("conversation_search", "memory_insert", "memory_replace")
+
+
+def add(door: Door) -> None:
+    door.add("POST", "/v1/agents", create)
+    door.add("GET", "/v1/agents/{agent}", retrieve, "read")
+    door.add("PATCH", "/v1/agents/{agent}", update)
+    door.add("DELETE", "/v1/agents/{agent}", delete)
+    door.add("POST", "/v1/agents/{agent}/recompile", recompile, "read")
+
+
+async def found(house: House, which: str) -> Profile:
+    profile = await house.memory.catalog.get(Profile, which)
+    if profile is None:
+        raise unknown("agent", which)
+    return profile
+
+
+async def told(house: House, profile: Profile) -> AgentTold:
+    return (await all_told(house, [profile]))[0]
+
+
+async def all_told(house: House, profiles: Sequence[Profile], include: Sequence[str] = ()) -> list[AgentTold]:
+    """Agents as their client reads them, with everything, or with what it says shall be included.
+
+    An agent that was deleted meanwhile is told of as it was, without its blocks.
+    """
+    catalog, office = house.memory.catalog, house.part(Office)
+    profiles = await with_last_runs(house, profiles)
+    held: dict[str, list[Attached]] = {}
+    if not include or "agent.blocks" in include:
+        held = await catalog.attached_to([one.id for one in profiles])
+    known = await tools.of_agents(catalog, profiles) if not include or "agent.tools" in include else {}
+    cards = {handle: office.crew.model(one).card for handle, one in {one.model: one for one in profiles}.items()}
+    told = [
+        agent_told(
+            one, [each.thing for each in held.get(one.id, ()) if isinstance(each.thing, Block)],
+            [known[name] for name in one.tools if name in known], cards[one.model],
+        )
+        for one in profiles
+    ]  # fmt: skip
+    await office.ready()
+    led = await house.part(Leading).of(one.id for one in profiles)
+    for one in told:
+        if one.id in office.waiting:
+            one.pending_approval = await pending(house, one.id)
+        if one.id in led:
+            one.managed_group = one.multi_agent_group = group_told(led[one.id])
+    return told
+
+
+# --- making
+
+
+async def create(request: Request, house: House) -> Response:
+    return reply(await made(house, await body(request, AgentSent)))
+
+
+async def made(house: House, sent: AgentSent) -> AgentTold:
+    """A new agent. All that could be wrong with it is found before anything is kept."""
+    catalog = house.memory.catalog
+    labels = [one.label for one in sent.memory_blocks or ()]
+    if double := next((one for one in labels if labels.count(one) > 1), None):
+        raise Problem(422, "invalid", f"two memory blocks are called {double!r}; give one of them another label")
+    shared = [await found_block(house, one) for one in dict.fromkeys(sent.block_ids or ())]
+    if twice := next((one.label for one in shared if one.label in labels), None):
+        raise Problem(422, "invalid", f"a block of block_ids is called {twice!r} as a memory block is; rename one")
+    names = await tools.named(catalog, sent.tools or (), sent.tool_ids or ())
+    profile = agent_made(sent, f"agent-{uuid.uuid4()}", names)
+    profile = structs.replace(profile, tools=_equipped(sent, profile))
+    check_name(profile.name)
+    encode_value(profile)
+    checked(profile.settings.get("tool_rules"), profile.tools)
+    own = [structs.replace(block_made(one), id=f"block-{uuid.uuid4()}") for one in sent.memory_blocks or ()]
+    for block in own:
+        blocks.created(block, PERSON)
+    return await _kept(house, profile, own, sorted(shared, key=lambda one: one.created))
+
+
+def _equipped(sent: AgentSent, profile: Profile) -> tuple[str, ...]:
+    """The tools of a new agent: those it was given, the usual ones, and one to write to others if it leads them."""
+    wanted = [*profile.tools, *(() if sent.include_base_tools is False else BASE)]
+    if leads(profile, "\n".join(one.value for one in sent.memory_blocks or ())) or sent.include_multi_agent_tools:
+        wanted.append(MATCHING)
+    return tuple(dict.fromkeys(wanted))
+
+
+async def _kept(house: House, profile: Profile, own: Sequence[Block], shared: Sequence[Block]) -> AgentTold:
+    """Keep an agent and its blocks. All of it is handed to the store at once, in this order, to be written together."""
+    catalog = house.memory.catalog
+    try:
+        async with asyncio.TaskGroup() as jobs:
+            made = jobs.create_task(catalog.add(profile))
+            fresh = [jobs.create_task(catalog.add(block)) for block in own]
+            for block in (*shared, *own):
+                jobs.create_task(catalog.attach(profile.id, block.id, ANYTHING))
+    except ExceptionGroup as group:  # a block may have been deleted since it was looked for
+        for kind, which in ((Profile, profile.id), *((Block, one.id) for one in own)):
+            await catalog.delete(kind, which)
+        raise group.exceptions[0] from group
+    known = await tools.of_agents(catalog, [profile])
+    held = [*shared, *(one.result() for one in fresh)]
+    return agent_told(
+        made.result(), held, [known[name] for name in profile.tools], house.part(Office).crew.model(profile).card
+    )
+
+
+# --- one agent
+
+
+async def retrieve(request: Request, house: House) -> Response:
+    return reply(await told(house, await found(house, part(request, "agent"))))
+
+
+async def update(request: Request, house: House) -> Response:
+    which, sent = part(request, "agent"), await body(request, AgentChange)
+    async with changing(house, which):
+        profile, catalog = await found(house, which), house.memory.catalog
+        ids = None if sent.tool_ids is UNSET or sent.tool_ids is None else sent.tool_ids
+        names = None if ids is None else await tools.named(catalog, (), ids)
+        wanted = agent_changed(profile, sent, names)
+        check_name(wanted.name)
+        encode_value(wanted)
+        if sent.tool_rules is not UNSET:
+            checked(wanted.settings.get("tool_rules"), wanted.tools)
+        if sent.block_ids is not UNSET and sent.block_ids is not None:
+            await _holds(house, which, tuple(dict.fromkeys(sent.block_ids)))
+        profile = await catalog.change(wanted)
+    return reply(await told(house, profile))
+
+
+async def _holds(house: House, which: str, ids: Sequence[str]) -> None:
+    """Give an agent these blocks of its own, and no others; nothing is changed if one of them is unknown."""
+    catalog = house.memory.catalog
+    for one in ids:
+        await found_block(house, one)
+    held = [one.thing.id for one in await catalog.attached(which) if isinstance(one.thing, Block) and not one.via]
+    for one in held:
+        if one not in ids:
+            await catalog.detach(which, one)
+    for one in ids:
+        if one not in held:
+            await catalog.attach(which, one, ANYTHING)
+
+
+async def delete(request: Request, house: House) -> Response:
+    """With its conversation and what was attached; blocks and archives stay, others may have them too."""
+    which = part(request, "agent")
+    async with changing(house, which):
+        if not await house.memory.catalog.delete(Profile, which):
+            raise unknown("agent", which)
+    await house.part(Office).forget(which)
+    return reply({"message": f"agent {which} was deleted"})
+
+
+async def recompile(request: Request, house: House) -> Response:
+    """What the agent would be told at this moment. Nothing needs to be compiled: blocks are read before each step."""
+    profile = await found(house, part(request, "agent"))
+    return reply(await house.part(Office).crew.system(profile))

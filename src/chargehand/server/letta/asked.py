@@ -1,0 +1,125 @@
+"""What somebody asked of an agent in one call: the messages, and how they are to be heard.
+
+It is kept in the journal as a note beside the request, so that a run can be told from its entries alone. What comes of
+it is not known here.
+"""
+
+import uuid
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from chargehand.runtime.front import checked_goal
+from chargehand.server.letta.message_shapes import MessageSent, TalkSent
+from chargehand.server.problem import Problem
+from chargehand.terms import events as ev
+
+MOST_STEPS = 50
+"""Calls of its model that an agent may make for one request, as Letta has it."""
+_MARK = "asked "
+_SPACE = uuid.UUID("5c3ab7d2-8d0e-4b0a-9d5b-6a1f4a7c0e21")
+_ROLES = ("user", "system", "assistant")
+_UNSEEN = {"image": "(an image, which cannot be looked at here)"}
+
+
+class Said(Struct, frozen=True, omit_defaults=True):
+    """One message as it was sent; of its content, the text."""
+
+    text: str
+    role: str = "user"
+    otid: str = ""
+    name: str = ""
+    sender: str = ""
+
+
+class Asked(Struct, frozen=True, omit_defaults=True):
+    """A whole call. `mark` is what its repetition is known by; `model` and `system` stand in for the agent's own."""
+
+    agent: str
+    said: tuple[Said, ...]
+    steps: int = MOST_STEPS
+    model: str = ""
+    system: str = ""
+    background: bool = False
+    mark: str = ""
+
+    @property
+    def text(self) -> str:
+        """All of it, as the agent is told."""
+        plain = all(one.role == "user" for one in self.said) or len(self.said) == 1
+        return "\n\n".join(one.text if plain or one.role == "user" else _with_role(one) for one in self.said)
+
+    @property
+    def run(self) -> str:
+        """The run that answers it: the same for a call that is repeated, where the caller marked its messages."""
+        marks = [one.otid for one in self.said if one.otid]
+        made = uuid.uuid5(_SPACE, " ".join((self.agent, *marks))) if marks else uuid.uuid4()
+        return f"run-{made}"
+
+    @property
+    def marked(self) -> bool:
+        return any(one.otid for one in self.said)
+
+    def note(self) -> ev.Noted:
+        return ev.Noted(_MARK + msgspec.json.encode(self).decode())
+
+
+def noted(event: ev.Event) -> Asked | None:
+    """What was asked, if this is the note of it."""
+    if not isinstance(event, ev.Noted) or not event.text.startswith(_MARK):
+        return None
+    try:
+        return msgspec.json.decode(event.text[len(_MARK) :], type=Asked)
+    except msgspec.DecodeError:
+        return None
+
+
+def asked_of(agent: str, sent: TalkSent, raw: bytes) -> Asked:
+    """What a client sent, checked; Problem where there is nothing to say, or nothing that can be said."""
+    sent_by = (*sent.messages, *(() if sent.input is None else (MessageSent(content=sent.input),)))
+    said = tuple(_said(one) for one in sent_by)
+    found = Asked(
+        agent, tuple(one for one in said if one.text.strip()), _steps(sent.max_steps), sent.override_model or "",
+        sent.override_system or "", bool(sent.background), mark_of(agent, raw),
+    )  # fmt: skip
+    if not found.said:
+        raise Problem(422, "invalid", "there is nothing to say: send `messages` with a content, or `input`")
+    checked_goal(found.text)
+    return found
+
+
+def mark_of(agent: str, raw: bytes) -> str:
+    return blake2b(agent.encode() + b" " + raw, digest_size=12).hexdigest()
+
+
+def approval_in(sent: TalkSent) -> MessageSent | None:
+    """The message that allows a call or does not, if one does."""
+    return next((one for one in sent.messages if one.type == "approval" or one.role == "approval"), None)
+
+
+def _said(message: MessageSent) -> Said:
+    if message.role not in _ROLES:
+        raise Problem(422, "invalid", f"the role is {message.role[:40]!r}; it must be one of {', '.join(_ROLES)}")
+    return Said(
+        text_of(message.content), message.role, message.otid or "", message.name or "", message.sender_id or ""
+    )  # fmt: skip
+
+
+def text_of(content: str | Sequence[dict[str, Any]] | None) -> str:
+    """A content as text; of parts that are none, a word that they were there."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "\n".join(_UNSEEN.get(str(one.get("type", "text")), str(one.get("text", ""))) for one in content)
+
+
+def _steps(wanted: int | None) -> int:
+    if wanted is not None and wanted < 1:
+        raise Problem(422, "invalid", f"max_steps is {wanted}; it must be 1 or more")
+    return min(wanted or MOST_STEPS, 500)
+
+
+def _with_role(said: Said) -> str:
+    return f"[{'you said' if said.role == 'assistant' else said.role}] {said.text}"

@@ -1,0 +1,78 @@
+"""Messages that were said: of an agent, of all of them, by id, and by their words."""
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from chargehand.server.doors import Door
+from chargehand.server.house import House
+from chargehand.server.letta.agents import found
+from chargehand.server.letta.book import Book
+from chargehand.server.letta.book_rows import Conditions
+from chargehand.server.letta.mapping import instant
+from chargehand.server.letta.message_shapes import MessageTold, SearchSent
+from chargehand.server.letta.office import Office
+from chargehand.server.letta.pages import page_of
+from chargehand.server.problem import unknown
+from chargehand.server.wire import body, part, reply
+
+_MESSAGES = msgspec.json.Decoder(MessageTold)
+_MOST_FOUND = 100
+
+
+def add(door: Door) -> None:
+    door.add("GET", "/v1/agents/{agent}/messages", of_agent, "read")
+    door.add("GET", "/v1/messages", of_all, "read")
+    door.add("POST", "/v1/messages/search", search, "read")
+    door.add("GET", "/v1/messages/{message}", retrieve, "read")
+
+
+def joined(bodies: list[bytes]) -> Response:
+    """Bodies as they are kept, as one array."""
+    return Response(b"[" + b",".join(bodies) + b"]", media_type="application/json")
+
+
+async def of_agent(request: Request, house: House) -> Response:
+    profile, wanted = await found(house, part(request, "agent")), Conditions()
+    wanted.equal("agent", profile.id)
+    return await _listed(request, house, wanted, profile.id)
+
+
+async def of_all(request: Request, house: House) -> Response:
+    return await _listed(request, house, Conditions(), "")
+
+
+async def _listed(request: Request, house: House, wanted: Conditions, agent: str) -> Response:
+    page = page_of(request, 100, "desc")
+    wanted.among("type", request.query_params.getlist("include_return_message_types"))
+    await house.part(Office).settle(agent)
+    return joined(await house.part(Book).messages(wanted, page))
+
+
+async def retrieve(request: Request, house: House) -> Response:
+    """One message, as a list of it: so its client has it."""
+    await house.part(Office).settle()
+    row = await house.part(Book).message(part(request, "message"))
+    if row is None:
+        raise unknown("message", part(request, "message"))
+    return joined([row[0]])
+
+
+async def search(request: Request, house: House) -> Response:
+    sent, wanted = await body(request, SearchSent), Conditions()
+    wanted.equal("messages.agent", sent.agent_id)
+    if sent.start_date:
+        wanted.add("messages.at >= ?", instant(sent.start_date, "start_date"))
+    if sent.end_date:
+        wanted.add("messages.at <= ?", instant(sent.end_date, "end_date"))
+    await house.part(Office).settle(sent.agent_id or "")
+    limit = min(_MOST_FOUND, max(1, sent.limit or 50))
+    hits = await house.part(Book).search(sent.query, wanted, limit)
+    return reply([_hit(_MESSAGES.decode(one), agent) for one, agent in hits])
+
+
+def _hit(one: MessageTold, agent: str) -> dict[str, object]:
+    said = {"reasoning": one.reasoning} if one.reasoning is not None else {"content": one.content or ""}
+    return {
+        "message_id": one.id, "message_type": one.message_type, "created_at": one.date, "agent_id": agent, **said,
+    }  # fmt: skip

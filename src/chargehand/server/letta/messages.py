@@ -1,0 +1,122 @@
+"""Messages to an agent: a run is begun, and waited for, streamed or left to itself. Lists are `message_lists`'."""
+
+import time
+
+from msgspec import structs
+from starlette.requests import Request
+from starlette.responses import Response
+
+from chargehand.memory.compaction import LEAST_KEPT, plain_summary, summary_turn
+from chargehand.server.doors import Door
+from chargehand.server.house import House
+from chargehand.server.letta.agents import found, told
+from chargehand.server.letta.approvals import approved
+from chargehand.server.letta.asked import approval_in, asked_of
+from chargehand.server.letta.book_rows import run_told
+from chargehand.server.letta.message_shapes import CancelSent, TalkSent
+from chargehand.server.letta.office import RESET, Office
+from chargehand.server.letta.sending import View, events, refuse_callback, whole
+from chargehand.server.letta.talk import Talk
+from chargehand.server.letta.writers import changing
+from chargehand.server.problem import unknown
+from chargehand.server.wire import body, part, raw_body, read, reply
+
+_MOST_TURNS = 1000
+
+
+def add(door: Door) -> None:
+    door.add("POST", "/v1/agents/{agent}/messages", create)
+    door.add("POST", "/v1/agents/{agent}/messages/stream", stream)
+    door.add("POST", "/v1/agents/{agent}/messages/async", later)
+    door.add("POST", "/v1/agents/{agent}/messages/cancel", cancel)
+    door.add("PATCH", "/v1/agents/{agent}/reset-messages", reset)
+    door.add("POST", "/v1/agents/{agent}/summarize", summarize)
+
+
+async def create(request: Request, house: House) -> Response:
+    sent = await body(request, TalkSent)
+    if sent.streaming:
+        return await stream(request, house)
+    refuse_callback(sent.callback_url)
+    talk = await begun(request, house, sent)
+    return await whole(talk, sent.include_return_message_types, house.settings.pulse)
+
+
+async def stream(request: Request, house: House) -> Response:
+    sent = await body(request, TalkSent)
+    tokens = bool(sent.stream_tokens)
+    seat = house.floor.seat()
+    try:
+        talk = await begun(request, house, sent, aloud=tokens)
+    except BaseException:
+        seat.leave()
+        raise
+    view = View(sent.include_return_message_types, tokens, bool(sent.include_pings), talk.since)
+    return events(talk, view, seat)
+
+
+async def later(request: Request, house: House) -> Response:
+    """Begin and do not wait: what came of it is read off the run."""
+    sent = await body(request, TalkSent)
+    refuse_callback(sent.callback_url)
+    talk = await begun(request, house, structs.replace(sent, background=True))
+    return reply(run_told(talk.speech))
+
+
+async def begun(request: Request, house: House, sent: TalkSent, *, aloud: bool = False) -> Talk:
+    """The talk that answers a call: a new one, or that which this very call began before."""
+    repeated = again(request)
+    if not repeated:  # who comes again may have a run under way, which needs no place
+        house.floor.check()
+    profile, raw = await found(house, part(request, "agent")), await raw_body(request)
+    verdict = approval_in(sent)
+    if verdict is not None:
+        return await approved(house, profile, verdict, repeated=repeated)
+    asked = asked_of(profile.id, house.cleaned(sent), raw)
+    return await house.part(Office).say(profile, asked, repeated=repeated, aloud=aloud)
+
+
+def again(request: Request) -> bool:
+    """Whether a client says that it sends this once more."""
+    said = request.headers.get("x-stainless-retry-count", "")
+    return said.isascii() and said.isdigit() and int(said[:6]) > 0
+
+
+async def cancel(request: Request, house: House) -> Response:
+    """Stop what an agent does, with all it had others do; of runs that are not named, all of it."""
+    profile, sent = await found(house, part(request, "agent")), read(await raw_body(request), CancelSent)
+    office = house.part(Office)
+    runs = list(sent.run_ids or await office.under_way(profile.id))
+    for run in runs:
+        standing = await office.standing(run)
+        if standing is None or standing.agent != profile.id:
+            raise unknown("run", run)
+    await office.cancel(runs, "cancelled by its client")
+    stood = [(run, await office.standing(run)) for run in runs]
+    return reply({run: one.status for run, one in stood if one is not None})
+
+
+async def reset(request: Request, house: House) -> Response:
+    """Forget a conversation: the agent no longer remembers it, and lists no longer show it. Runs stay."""
+    which, catalog, office = part(request, "agent"), house.memory.catalog, house.part(Office)
+    async with changing(house, which):
+        profile = await found(house, which)
+        now = office.resets[which] = time.time()
+        await office.cancel(await office.under_way(which), "its messages were reset")
+        await catalog.reset(which)
+        changed = await catalog.change(structs.replace(profile, settings={**profile.settings, RESET: now}))
+        await office.book.forget(which, runs=False)
+    return reply(await told(house, changed))
+
+
+async def summarize(request: Request, house: House) -> Response:
+    """Put what was said before behind a summary: it is found by searching, but no longer shown to the agent."""
+    profile, catalog = await found(house, part(request, "agent")), house.memory.catalog
+    async with house.memory.gate(profile.id):
+        turns = await catalog.turns(profile.id, limit=_MOST_TURNS)
+        old = turns[: max(0, len(turns) - LEAST_KEPT)]
+        text = plain_summary(old) if old else ""
+        if any(one.role != "summary" for one in old):
+            await catalog.summarise(profile.id, summary_turn(old, text, 0.0))
+        left = await catalog.turns(profile.id, limit=_MOST_TURNS)
+    return reply({"summary": text, "num_messages_before": len(turns), "num_messages_after": len(left)})

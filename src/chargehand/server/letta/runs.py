@@ -1,0 +1,128 @@
+"""Runs of agents: listed, looked at, followed."""
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from chargehand.server.doors import Door
+from chargehand.server.house import House
+from chargehand.server.letta.book import Book
+from chargehand.server.letta.book_rows import Conditions, run_told
+from chargehand.server.letta.message_lists import joined
+from chargehand.server.letta.message_shapes import StreamSent, UsageTold
+from chargehand.server.letta.office import Office
+from chargehand.server.letta.pages import page_of
+from chargehand.server.letta.sending import View, events
+from chargehand.server.letta.talk import Talk
+from chargehand.server.problem import unknown
+from chargehand.server.wire import body, flag, part, reply
+from chargehand.terms import events as ev
+
+_USAGE = msgspec.json.Decoder(UsageTold)
+
+
+def add(door: Door) -> None:
+    door.add("GET", "/v1/runs", listing, "read")
+    door.add("GET", "/v1/runs/{run}", retrieve, "read")
+    door.add("GET", "/v1/runs/{run}/messages", messages, "read")
+    door.add("GET", "/v1/runs/{run}/steps", steps, "read")
+    door.add("GET", "/v1/runs/{run}/usage", usage, "read")
+    door.add("GET", "/v1/runs/{run}/trace", trace, "read")
+    door.add("POST", "/v1/runs/{run}/stream", stream, "read")
+
+
+async def listing(request: Request, house: House) -> Response:
+    asked, wanted = request.query_params, Conditions()
+    wanted.among("agent", [*asked.getlist("agent_id"), *asked.getlist("agent_ids")])
+    wanted.among("status", asked.getlist("statuses"))
+    wanted.equal("stop", asked.get("stop_reason"))
+    if asked.get("background") is not None:
+        wanted.add("background = ?", int(flag(request, "background")))
+    if flag(request, "active"):
+        wanted.among("status", ("created", "running"))
+    page = page_of(request, 100, "desc")
+    await house.part(Office).settle()
+    return joined(await house.part(Book).runs(wanted, page))
+
+
+async def _kept(request: Request, house: House) -> tuple[str, str, bytes, bytes]:
+    which = part(request, "run")
+    await house.part(Office).settle()
+    row = await house.part(Book).run(which)
+    if row is None:
+        raise unknown("run", which)
+    return row
+
+
+async def retrieve(request: Request, house: House) -> Response:
+    talk = house.part(Office).talks.get(part(request, "run"))
+    if talk is not None and talk.speech.began:
+        return reply(run_told(talk.speech))
+    return Response((await _kept(request, house))[2], media_type="application/json")
+
+
+async def messages(request: Request, house: House) -> Response:
+    await _kept(request, house)
+    wanted = Conditions()
+    wanted.equal("run", part(request, "run"))
+    return joined(await house.part(Book).messages(wanted, page_of(request, 100, "asc")))
+
+
+async def steps(request: Request, house: House) -> Response:
+    await _kept(request, house)
+    wanted = Conditions()
+    wanted.equal("run", part(request, "run"))
+    return reply(await house.part(Book).steps(wanted, page_of(request, 100, "desc")))
+
+
+async def usage(request: Request, house: House) -> Response:
+    used = _USAGE.decode((await _kept(request, house))[3])
+    return reply(
+        {
+            "prompt_tokens": used.prompt_tokens, "completion_tokens": used.completion_tokens,
+            "total_tokens": used.total_tokens, "prompt_tokens_details": {"cached_tokens": used.cached_input_tokens},
+        }
+    )  # fmt: skip
+
+
+async def trace(request: Request, house: House) -> Response:
+    """Every step of a run with the time it took, in the order of its journal."""
+    name = (await _kept(request, house))[0]
+    begun: dict[tuple[str, int, int], ev.Entry] = {}
+    spans: list[dict[str, object]] = []
+    for entry in await house.journal.read(name):
+        event = entry.event
+        if isinstance(event, ev.StepStarted):
+            begun[event.task, event.attempt, event.step] = entry
+        elif isinstance(event, ev.StepFinished) and (first := begun.pop((event.task, event.attempt, event.step), None)):
+            spans.append(_span(name, first, entry, event))
+    return reply(spans)
+
+
+def _span(run: str, first: ev.Entry, last: ev.Entry, event: ev.StepFinished) -> dict[str, object]:
+    started = first.event
+    assert isinstance(started, ev.StepStarted)
+    return {
+        "trace_id": run, "span_id": f"{event.task}/{event.attempt}/{event.step}", "span_name": started.name,
+        "timestamp": first.at, "duration_ns": int((last.at - first.at) * 1e9),
+        "status": "ok" if event.good else "error",
+        "attributes": {"attempt": event.attempt, "effect": started.effect},
+    }  # fmt: skip
+
+
+async def stream(request: Request, house: House) -> Response:
+    """Follow a run from a message on, or read again what came of it. One that nobody carries is taken up."""
+    sent, office, run = await body(request, StreamSent), house.part(Office), part(request, "run")
+    talk = office.talks.get(run)
+    if talk is None:
+        await _kept(request, house)
+        standing = await office.standing(run)
+        if standing is None:
+            raise unknown("run", run)
+        talk = Talk(standing)
+        if standing.over or standing.question is not None:
+            talk.finish()
+        else:
+            talk = await office.go_on(run)
+    seen = max(0, sent.starting_after or 0)
+    return events(talk, View(None, talk.aloud, bool(sent.include_pings), seen), house.floor.seat())

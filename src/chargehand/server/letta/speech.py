@@ -1,0 +1,284 @@
+"""What an agent said and did in a run, read off its entries, as messages and steps.
+
+Pure: the same entries, the same messages, with the same ids. Where entries come from is not known here.
+"""
+
+import uuid
+from collections.abc import Sequence
+
+import msgspec
+
+from chargehand.models.messages import Reply
+from chargehand.server.letta.asked import Asked, Said, noted
+from chargehand.server.letta.called import Called, Calls, returned, words
+from chargehand.server.letta.message_shapes import MessageTold, StepTold, StopTold, TalkTold, UsageTold, VerdictTold
+from chargehand.server.letta.shapes import moment
+from chargehand.terms import events as ev
+from chargehand.terms.failure import Failure
+from chargehand.terms.plan import TaskId
+from chargehand.terms.policy import Instant
+
+TASK = TaskId("reply")
+"""The only task of a run that answers a person."""
+_SPACE = uuid.UUID("0b9f0d0e-5a7c-4f39-8a26-0c1f6f6d1d55")
+_MODEL, _UNSEEN = "model", frozenset(("memory", "remember", "summary"))  # steps that nobody said anything in
+_STOPS = {"complete": "end_turn", "partial": "end_turn", "cancelled": "cancelled"}
+_NOT_MADE = "this call was not made: it does not fit the agent's tools or rules"
+_MODEL_WORDS = "non_reasoner_model"
+_CUT = "this call was not finished: the run was stopped"
+
+
+class Speech:
+    """Listens to the entries of one run. `messages` and `steps` grow; `stop` is set while nothing goes on.
+
+    `run` is what clients call it. `name` is that of the journal, where the run may be one inside another, with a task
+    for each of several agents.
+    """
+
+    def __init__(self, name: str, agent: str = "", task: TaskId = TASK, *, inside: bool = False) -> None:
+        self.name = name
+        self.run = f"run-{uuid.uuid5(_SPACE, f'{name} {task}')}" if inside else name
+        self.agent = agent
+        self.task = task
+        self.asked: Asked | None = None
+        self.messages: list[MessageTold] = []
+        self.steps: list[StepTold] = []
+        self.began: Instant = 0.0
+        self.ended: Instant = 0.0
+        self.stop = ""
+        self.question: ev.InputRequested | None = None
+        self.over = False
+        self.usage = UsageTold(run_ids=(self.run,))
+        self._goal: ev.RunRequested | None = None
+        self._model = ""
+        self._names: dict[int, str] = {}
+        self._calls = Calls()
+        self._failure: Failure | None = None
+        self._thought = False  # the words of the last reply were told as its reasoning
+        self._theirs: set[str] = set()
+
+    # --- listening
+
+    def hear(self, entry: ev.Entry) -> None:
+        event = entry.event
+        if self._goal is not None:  # what was asked stands beside the request
+            self._opening(entry, self._goal)
+        if isinstance(event, ev.RunRequested):
+            self.began, self._goal = entry.at, event
+            self._model = next((one.model for one in event.roster.agents if self.agent in ("", one.name)), "")
+        elif isinstance(event, ev.RunEnded):
+            self._end(entry, event)
+        elif getattr(event, "task", self.task) == self.task:
+            self._work(entry)
+
+    def _opening(self, entry: ev.Entry, requested: ev.RunRequested) -> None:
+        self._goal = None
+        self.asked = noted(entry.event)
+        if self.asked is not None:
+            self.agent = self.agent or self.asked.agent
+            said: tuple[Said, ...] = self.asked.said
+        else:
+            chain = requested.parent.chain if requested.parent is not None else ()
+            said = (Said(requested.goal, "system" if chain else "user", sender=chain[-1] if chain else ""),)
+        for number, one in enumerate(said):
+            told = self._add(
+                f"{one.role}_message", f"said {number}", self.began, content=one.text, otid=one.otid or None,
+                name=one.name or None, sender_id=one.sender or None,
+            )  # fmt: skip
+            self._theirs.add(told.id)
+
+    def _work(self, entry: ev.Entry) -> None:
+        event = entry.event
+        if isinstance(event, ev.StepStarted):
+            self._started(entry, event)
+        elif isinstance(event, ev.StepFinished):
+            self._finished(entry, event)
+        elif isinstance(event, ev.AttemptSucceeded):
+            self._tell_calls(entry.at)
+            tail = f"{self._words} result" if self._thought else self._words
+            self._add("assistant_message", tail, entry.at, content=words(event.result))
+        elif isinstance(event, ev.AttemptFailed):
+            self._failed(entry, event.failure)
+        elif isinstance(event, ev.InputRequested):
+            self._ask(entry, event)
+        elif isinstance(event, ev.InputAnswered):
+            self._answered(entry, event)
+        elif isinstance(event, ev.TaskFailed):
+            said = f"I could not do this: {event.failure.message}"
+            self._add("assistant_message", "failed", entry.at, content=said, is_err=True)
+
+    # --- steps
+
+    def _started(self, entry: ev.Entry, event: ev.StepStarted) -> None:
+        self._tell_calls(entry.at)
+        self._names[event.step] = event.name
+        if event.name != _MODEL:
+            self._calls.begun(event.name, event.request, event.step)
+            return
+        self._close_calls(entry.at, _NOT_MADE)
+        step = self._step_id(event.attempt, event.step)
+        if self.steps and self.steps[-1].id == step:
+            return  # taken up again after a crash
+        self.steps.append(
+            StepTold(
+                step, self.agent, self.run, self._model, self._model, self._model.partition(":")[0],
+                trace_id=self.run, started=entry.at, attempt=event.attempt, number=event.step,
+            )
+        )  # fmt: skip
+
+    def _finished(self, entry: ev.Entry, event: ev.StepFinished) -> None:
+        name = self._names.get(event.step, "")
+        if name == _MODEL:
+            self._replied(entry, event)
+        elif name not in _UNSEEN and (one := self._calls.ended(event.step)) is not None:
+            came = returned(event.result)
+            self._return(one, entry.at, came.text, good=came.good and event.good)
+
+    def _replied(self, entry: ev.Entry, event: ev.StepFinished) -> None:
+        reply = msgspec.json.decode(event.result, type=Reply)
+        self._count(reply, entry.at)
+        self._thought = bool(reply.calls and reply.text.strip())
+        if not reply.calls:
+            return  # the words of the result come with it
+        if self._thought:
+            self._add("reasoning_message", self._words, entry.at, reasoning=reply.text.strip(), source=_MODEL_WORDS)
+        self._calls.take(reply.calls)
+
+    def _count(self, reply: Reply, at: Instant) -> None:
+        used, step = self.usage, self.steps[-1]
+        used.step_count += 1
+        step.status, step.replied, step.finished = "success", at, at
+        step.model = reply.model or step.model
+        if reply.usage is None:
+            return
+        step.prompt_tokens, step.completion_tokens = reply.usage.input, reply.usage.output
+        step.cached_input_tokens, step.total_tokens = reply.usage.cached, reply.usage.input + reply.usage.output
+        used.prompt_tokens += reply.usage.input
+        used.completion_tokens += reply.usage.output
+        used.cached_input_tokens += reply.usage.cached
+        used.total_tokens = used.prompt_tokens + used.completion_tokens
+        used.context_tokens = step.total_tokens
+
+    def _failed(self, entry: ev.Entry, failure: Failure) -> None:
+        if failure.kind == "approval":  # asked in the next entry
+            self._calls.wanted(failure.message)
+            self._tell_calls(entry.at)
+            return
+        self._tell_calls(entry.at)
+        self._close_calls(entry.at, _NOT_MADE)
+        self._failure = failure
+        if self.steps and self.steps[-1].status == "pending":
+            step = self.steps[-1]
+            step.status, step.error_type, step.finished = "failed", failure.kind, entry.at
+            step.error_data = {"message": failure.message}
+
+    # --- a person is asked
+
+    def _ask(self, entry: ev.Entry, event: ev.InputRequested) -> None:
+        self.question, self.stop = event, "requires_approval"
+        wanted = self._calls.wanted(event.text)
+        if wanted is not None:
+            call = wanted.call
+            self._add("approval_request_message", f"ask {event.number}", entry.at, tool_call=call, tool_calls=(call,))
+
+    def _answered(self, entry: ev.Entry, event: ev.InputAnswered) -> None:
+        asked, self.question, self.stop = self.question, None, ""
+        wanted = self._calls.wanted(asked.text) if asked is not None else None
+        if wanted is None:
+            return
+        allowed, reason = event.verdict == "approve", event.feedback or None
+        verdict = VerdictTold(allowed, wanted.call.tool_call_id, reason)
+        told = self._add(
+            "approval_response_message", f"answer {event.number}", entry.at, approve=allowed, reason=reason,
+            approval_request_id=f"message-{self._uuid(f'ask {event.number}')}", approvals=(verdict,),
+        )  # fmt: skip
+        self._theirs.add(told.id)
+        if not allowed:
+            wanted.done = True
+            self._return(
+                wanted, entry.at, f"A person did not allow this call: {reason or 'no reason given'}", good=False
+            )
+
+    # --- the end
+
+    def _end(self, entry: ev.Entry, event: ev.RunEnded) -> None:
+        self._tell_calls(entry.at)
+        self._close_calls(entry.at, _CUT)
+        self.over, self.ended, self.question = True, entry.at, None
+        self.stop = _STOPS.get(event.ending) or self._why()
+        for step in self.steps[-1:]:
+            step.stop_reason, step.finished = self.stop, entry.at
+            if step.status == "pending":
+                step.status = "cancelled" if self.stop == "cancelled" else "failed"
+
+    def _why(self) -> str:
+        failure = self._failure
+        if failure is None:
+            return "error"
+        last = self.steps[-1].attempt if self.steps else 0
+        made = sum(one.attempt == last and one.status == "success" for one in self.steps)
+        if failure.kind == "logic" and self.asked is not None and made >= self.asked.steps:
+            return "max_steps"
+        return "llm_api_error" if failure.kind in ("network", "timeout") else "error"
+
+    @property
+    def status(self) -> str:
+        """How the run stands, in Letta's words. One that waits for a person counts as completed there."""
+        if not self.over:
+            return "completed" if self.question is not None else "running" if self.steps else "created"
+        return {"end_turn": "completed", "cancelled": "cancelled"}.get(self.stop, "failed")
+
+    def told(self, since: int = 0, types: Sequence[str] | None = None) -> TalkTold:
+        """All an agent said; what it was told is known to whoever told it."""
+        said = [
+            one
+            for one in self.messages[since:]
+            if one.id not in self._theirs and (types is None or one.message_type in types)
+        ]
+        return TalkTold(said, StopTold(self.stop or "error"), self.usage)
+
+    def said_by_caller(self, message: MessageTold) -> bool:
+        return message.id in self._theirs
+
+    # --- messages
+
+    def _tell_calls(self, at: Instant) -> None:
+        """Calls are told once it is known that nobody has to be asked about them."""
+        for one in self._calls.untold():
+            tail = f"{self._words} call {one.number}"
+            self._add("tool_call_message", tail, at, tool_call=one.call, tool_calls=(one.call,))
+
+    def _close_calls(self, at: Instant, why: str) -> None:
+        for one in self._calls.left():
+            self._return(one, at, why, good=False)
+
+    def _return(self, one: Called, at: Instant, text: str, *, good: bool) -> None:
+        self.steps[-1].finished = at
+        self._add(
+            "tool_return_message", f"{self._words} return {one.number}", at, name=one.call.name, tool_return=text,
+            tool_call_id=one.call.tool_call_id, status="success" if good else "error",
+        )  # fmt: skip
+
+    @property
+    def _words(self) -> str:
+        """What ids of the messages that belong to the last step begin with."""
+        return f"{self.steps[-1].attempt} {self.steps[-1].number}" if self.steps else "0 0"
+
+    def words_of(self, attempt: int, step: int) -> str:
+        """The id of the message that the words of a reply become."""
+        return f"message-{self._uuid(f'{attempt} {step}')}"
+
+    def _uuid(self, tail: str) -> uuid.UUID:
+        return uuid.uuid5(_SPACE, f"{self.run} {tail}")
+
+    def _step_id(self, attempt: int, step: int) -> str:
+        return f"step-{self._uuid(f'step {attempt} {step}')}"
+
+    def _add(self, kind: str, tail: str, at: Instant, **rest: object) -> MessageTold:
+        which = self._uuid(tail)
+        step = self.steps[-1].id if self.steps else None
+        made: dict[str, object] = {"otid": str(which), **{k: v for k, v in rest.items() if v is not None}}
+        number = len(self.messages) + 1
+        told = MessageTold(kind, f"message-{which}", moment(at), self.run, step, seq_id=number, **made)  # pyright: ignore[reportArgumentType] - fields of a message
+        self.messages.append(told)
+        return told

@@ -1,0 +1,108 @@
+"""Steps of agents: each call of a model, with what it took, and what people think of it."""
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from chargehand.server.doors import Door
+from chargehand.server.house import House
+from chargehand.server.letta.book import Book
+from chargehand.server.letta.book_rows import Conditions
+from chargehand.server.letta.mapping import instant
+from chargehand.server.letta.message_lists import joined
+from chargehand.server.letta.message_shapes import FeedbackSent, StepTold
+from chargehand.server.letta.office import Office
+from chargehand.server.letta.pages import page_of
+from chargehand.server.problem import Problem, unknown
+from chargehand.server.wire import body, flag, part, reply
+from chargehand.terms import events as ev
+from chargehand.terms.value import decode_value
+
+
+def add(door: Door) -> None:
+    door.add("GET", "/v1/steps", listing, "read")
+    door.add("GET", "/v1/steps/{step}", retrieve, "read")
+    door.add("GET", "/v1/steps/{step}/metrics", metrics, "read")
+    door.add("GET", "/v1/steps/{step}/trace", trace, "read")
+    door.add("GET", "/v1/steps/{step}/messages", messages, "read")
+    door.add("PATCH", "/v1/steps/{step}/feedback", feedback)
+
+
+async def listing(request: Request, house: House) -> Response:
+    asked, wanted = request.query_params, Conditions()
+    wanted.equal("agent", asked.get("agent_id"))
+    wanted.equal("model", asked.get("model"))
+    wanted.equal("feedback", asked.get("feedback"))
+    wanted.among("run", asked.getlist("trace_ids"))
+    if asked.get("has_feedback") is not None:
+        wanted.add("feedback <> ''" if flag(request, "has_feedback") else "feedback = ''")
+    for name, sign in (("start_date", ">="), ("end_date", "<=")):
+        if said := asked.get(name):
+            wanted.add(f"at {sign} ?", instant(said, name))
+    page = page_of(request, 100, "desc")
+    await house.part(Office).settle()
+    return reply(await house.part(Book).steps(wanted, page))
+
+
+async def _found(request: Request, house: House) -> StepTold:
+    which = part(request, "step")
+    await house.part(Office).settle()
+    step = await house.part(Book).step(which)
+    if step is None:
+        raise unknown("step", which)
+    return step
+
+
+async def retrieve(request: Request, house: House) -> Response:
+    return reply(await _found(request, house))
+
+
+async def metrics(request: Request, house: House) -> Response:
+    step = await _found(request, house)
+    return reply(
+        {
+            "id": step.id, "agent_id": step.agent_id, "run_id": step.run_id, "step_start_ns": _ns(step.started),
+            "llm_request_start_ns": _ns(step.started), "llm_request_ns": _ns(step.replied - step.started),
+            "tool_execution_ns": _ns(step.finished - step.replied), "step_ns": _ns(step.finished - step.started),
+        }
+    )  # fmt: skip
+
+
+def _ns(seconds: float) -> int:
+    return max(0, int(seconds * 1e9))
+
+
+async def trace(request: Request, house: House) -> Response:
+    """What the model was first told in this attempt, and what it replied in this step."""
+    step = await _found(request, house)
+    row = await house.part(Book).run(step.run_id)
+    told: object = None
+    replied: object = None
+    for entry in await house.journal.read(row[0]) if row is not None else ():
+        event = entry.event
+        if isinstance(event, ev.PromptSent) and event.number == step.attempt:
+            told = decode_value(event.messages)
+        elif isinstance(event, ev.StepFinished) and (event.attempt, event.step) == (step.attempt, step.number):
+            replied = decode_value(event.result)
+    return reply(
+        {
+            "id": f"provider_trace-{step.id.partition('-')[2]}", "step_id": step.id, "run_id": step.run_id,
+            "agent_id": step.agent_id, "request_json": {"messages": told}, "response_json": {"reply": replied},
+            "latency_ms": _ns(step.replied - step.started) // 1_000_000,
+        }
+    )  # fmt: skip
+
+
+async def messages(request: Request, house: House) -> Response:
+    step, wanted = await _found(request, house), Conditions()
+    wanted.equal("step", step.id)
+    return joined(await house.part(Book).messages(wanted, page_of(request, 100, "asc")))
+
+
+async def feedback(request: Request, house: House) -> Response:
+    sent, step = await body(request, FeedbackSent), await _found(request, house)
+    if sent.feedback not in (None, "positive", "negative"):
+        raise Problem(422, "invalid", f"feedback is {sent.feedback[:40]!r}; it must be positive or negative")
+    tags = step.tags if sent.tags is None else sent.tags
+    await house.part(Book).judge(step.id, sent.feedback or "", tags)
+    return reply(msgspec.structs.replace(step, feedback=sent.feedback, tags=tags))

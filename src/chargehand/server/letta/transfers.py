@@ -1,0 +1,172 @@
+"""Agents sent out as files and taken in from them. A file is taken in whole, or nothing of it is."""
+
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from msgspec import Struct, field, structs
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from chargehand.memory.archives import Archive
+from chargehand.memory.blocks import Block
+from chargehand.memory.catalog import KeptTool, Profile
+from chargehand.server.doors import Door
+from chargehand.server.house import House
+from chargehand.server.letta.agent_files import AgentFile, AgentFiled, BlockFiled, ToolFiled, parsed, turns_of, written
+from chargehand.server.letta.agent_shapes import AgentSent
+from chargehand.server.letta.agents import found, made
+from chargehand.server.letta.custom import allowed
+from chargehand.server.letta.mapping import block_made
+from chargehand.server.letta.shapes import BlockSent
+from chargehand.server.letta.tool_routes import ToolSent, tool_made
+from chargehand.server.letta.tools import built_in, tools_told
+from chargehand.server.letta.writers import changing
+from chargehand.server.problem import Problem
+from chargehand.server.wire import flag, part, reply
+
+_MOST_TURNS = 10_000
+_NAMES = "names of tools"
+
+
+class Made(Struct):
+    """What was made so far, to be taken away again if the rest cannot be."""
+
+    agents: list[str] = field(default_factory=list[str])
+    blocks: dict[str, str] = field(default_factory=dict[str, str])
+    tools: list[str] = field(default_factory=list[str])
+
+
+class Wishes(Struct):
+    """How a file is to be taken in."""
+
+    name: str = ""
+    model: str = ""
+    suffix: bool = False
+    without_messages: bool = False
+    replace_tools: bool = False
+
+
+def add(door: Door) -> None:
+    door.add("POST", "/v1/agents/import", take_in)
+    door.add("GET", "/v1/agents/{agent}/export", send_out, "read")
+
+
+async def send_out(request: Request, house: House) -> Response:
+    profile, catalog = await found(house, part(request, "agent")), house.memory.catalog
+    if flag(request, "use_legacy_format"):
+        raise Problem(422, "unsupported", "the old format is not written any more; leave use_legacy_format out")
+    blocks = [one.thing for one in await catalog.attached(profile.id) if not isinstance(one.thing, Archive)]
+    turns = [] if flag(request, "scrub_messages") else await catalog.turns(profile.id, limit=_MOST_TURNS, old=True)
+    told = await tools_told(catalog, profile)
+    said = [one for one in turns if one.role != "summary"]
+    return Response(written(profile, blocks, told, said, version("chargehand")), media_type="application/json")
+
+
+async def take_in(request: Request, house: House) -> Response:
+    raw, wishes = await _sent(request)
+    file = parsed(raw)
+    kept = Made()
+    try:
+        names = await _tools(house, file.tools, kept, replace=wishes.replace_tools)
+        for one in file.blocks:
+            kept.blocks[one.id] = (await house.memory.catalog.add(_block(one))).id
+        for one in file.agents:
+            kept.agents.append(await _agent(house, one, file, wishes, names, kept))
+    except BaseException:
+        await _take_away(house, kept)
+        raise
+    return reply({"agent_ids": kept.agents})
+
+
+async def _sent(request: Request) -> tuple[bytes, Wishes]:
+    try:
+        async with request.form(max_files=1, max_fields=30) as form:
+            upload = form.get("file")
+            if not isinstance(upload, UploadFile):
+                raise Problem(422, "invalid", "there is no file: send one as `file`, in a form (multipart/form-data)")
+            return await upload.read(), _wishes(form)
+    except HTTPException as error:
+        raise Problem(422, "invalid", f"the form cannot be read: {error.detail}") from error
+    except UnicodeError as error:  # a form may say in which encoding it is
+        raise Problem(422, "invalid", "the form cannot be read: send it in UTF-8") from error
+    except ClientDisconnect as error:
+        raise Problem(400, "cut", "the file was cut off") from error
+
+
+def _wishes(form: FormData) -> Wishes:
+    def text(*names: str) -> str:
+        found = (form.get(name) for name in names)
+        return next((one for one in found if isinstance(one, str) and one), "")
+
+    def true(name: str) -> bool:
+        return text(name).lower() in ("true", "1")
+
+    return Wishes(
+        text("name", "override_name"), text("model", "override_model_handle"), true("append_copy_suffix"),
+        true("strip_messages"), true("override_existing_tools"),
+    )  # fmt: skip
+
+
+def _block(filed: BlockFiled) -> Block:
+    sent = BlockSent(
+        filed.label, filed.value, filed.description, filed.limit, filed.read_only, filed.metadata, filed.tags
+    )
+    return block_made(sent)
+
+
+async def _tools(house: House, tools: Sequence[ToolFiled], kept: Made, *, replace: bool) -> dict[str, str]:
+    """The names of tools by their ids in the file. Those of Letta that there are not here are left out."""
+    own = [one for one in tools if one.name not in built_in() and one.tool_type == "custom"]
+    if own and not house.settings.custom_tools:
+        named = ", ".join(one.name[:60] for one in own[:10])
+        raise Problem(403, "custom_tools_off", f"the file brings tools of its own ({named}), which are off here")
+    if own:
+        allowed(house)
+    fresh = [tool_made(KeptTool(""), _as_sent(one)) for one in own]
+    async with changing(house, _NAMES):
+        for one in fresh:
+            known = await house.memory.catalog.find(KeptTool, name=one.name, limit=1)
+            if not known:
+                kept.tools.append((await house.memory.catalog.add(one)).id)
+            elif replace:
+                await house.memory.catalog.change(structs.replace(one, id=known[0].id))
+    there = {one.name for one in own} | set(built_in())
+    return {one.id: one.name for one in tools if one.name in there}
+
+
+def _as_sent(filed: ToolFiled) -> ToolSent:
+    if not filed.source_code:
+        raise Problem(422, "not_a_tool", f"the tool {filed.name[:60]!r} has no source in this file")
+    return ToolSent(
+        filed.source_code, filed.source_type, filed.description, filed.json_schema, tags=filed.tags,
+        return_char_limit=filed.return_char_limit, name=filed.name,
+    )  # fmt: skip
+
+
+async def _agent(
+    house: House, filed: AgentFiled, file: AgentFile, wishes: Wishes, names: dict[str, str], kept: Made
+) -> str:
+    name = wishes.name if wishes.name and len(file.agents) == 1 else filed.name
+    sent = AgentSent(**{each: getattr(filed, each) for each in AgentSent.__struct_fields__})
+    sent = structs.replace(
+        sent, name=f"{name}_copy" if wishes.suffix and name else name, model=wishes.model or sent.model,
+        block_ids=tuple(kept.blocks[one] for one in filed.block_ids or ()), tool_ids=None, include_base_tools=False,
+        tools=tuple(dict.fromkeys(names[one] for one in filed.tool_ids or () if one in names)),
+    )  # fmt: skip
+    made_one = await made(house, sent)
+    turns = turns_of(filed)
+    if turns and not wishes.without_messages:
+        await house.memory.catalog.say(made_one.id, turns)
+    return made_one.id
+
+
+async def _take_away(house: House, kept: Made) -> None:
+    catalog = house.memory.catalog
+    for which in kept.agents:
+        await catalog.delete(Profile, which)
+    for which in kept.blocks.values():
+        await catalog.delete(Block, which)
+    for which in kept.tools:
+        await catalog.delete(KeptTool, which)

@@ -1,0 +1,115 @@
+"""`/metrics`: the figures of a house in the text that Prometheus reads, and who counts its calls.
+
+A tenant sees its own figures. Calls that nobody was let in with are counted for the first tenant: the operator's.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from chargehand.server.doors import VISITOR, Door, Visitor
+from chargehand.server.house import House, Houses
+from chargehand.server.index import plain
+from chargehand.server.meter import Histogram, Labels
+from chargehand.server.settings import FIRST
+from chargehand.server.walls.manners import SLASH, door_of
+
+_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_PREFIX = "chargehand_"
+
+
+def metrics_door() -> Door:
+    door = Door("metrics", plain)
+    door.add("GET", "/metrics", _metrics, "read")
+    return door
+
+
+async def _metrics(_request: Request, house: House) -> Response:
+    return Response("\n".join(exposition(house)) + "\n", headers={"Content-Type": _TYPE})
+
+
+def exposition(house: House) -> Iterator[str]:
+    """All figures of a house, line by line."""
+    meter, floor = house.meter, house.floor
+    yield from _counter("runs_total", "Runs that ended.", ("team", "ending"), meter.runs)
+    yield from _histogram("run_duration_seconds", "From the request to the end.", ("team",), meter.run_seconds)
+    yield from _counter("tasks_total", "Tasks that were settled.", ("team", "ending"), meter.tasks)
+    yield from _counter("attempts_total", "Attempts, by how they ended.", ("team", "ending"), meter.attempts)
+    yield from _gauge("queue_depth", "Runs that wait for a place.", floor.waiting)
+    yield from _gauge("runs_under_way", "Runs that are carried now.", floor.carried)
+    yield from _counter("tokens_total", "Tokens of models.", ("model", "kind"), meter.tokens)
+    dollars = {labels: micros / 1_000_000 for labels, micros in meter.micros.items()}
+    yield from _counter("cost_dollars_total", "What models cost.", ("model",), dollars)
+    yield from _histogram("tool_duration_seconds", "Calls of tools.", ("tool",), meter.tool_seconds)
+    yield from _counter("http_requests_total", "Calls that were answered.", ("door", "status"), meter.calls)
+    yield from _histogram("http_duration_seconds", "Until the reply began.", ("door",), meter.call_seconds)
+
+
+def _counter(name: str, words: str, labels: Labels, found: Mapping[Labels, float]) -> Iterator[str]:
+    yield from _head(name, words, "counter")
+    for values, number in sorted(found.items()):
+        yield f"{_PREFIX}{name}{_labels(labels, values)} {_number(number)}"
+
+
+def _gauge(name: str, words: str, number: float) -> Iterator[str]:
+    yield from _head(name, words, "gauge")
+    yield f"{_PREFIX}{name} {_number(number)}"
+
+
+def _histogram(name: str, words: str, labels: Labels, found: Histogram) -> Iterator[str]:
+    yield from _head(name, words, "histogram")
+    names, bounds = (*labels, "le"), [*map(_number, found.bounds), "+Inf"]
+    for values, row in sorted(found.found.items()):
+        total = 0.0
+        for bound, number in zip(bounds, row, strict=False):
+            total += number
+            yield f"{_PREFIX}{name}_bucket{_labels(names, (*values, bound))} {_number(total)}"
+        yield f"{_PREFIX}{name}_sum{_labels(labels, values)} {_number(row[-2])}"
+        yield f"{_PREFIX}{name}_count{_labels(labels, values)} {_number(row[-1])}"
+
+
+def _head(name: str, words: str, kind: str) -> Iterator[str]:
+    yield f"# HELP {_PREFIX}{name} {words}"
+    yield f"# TYPE {_PREFIX}{name} {kind}"
+
+
+def _labels(names: Labels, values: Labels) -> str:
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True)) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _number(number: float) -> str:
+    return str(int(number)) if number == int(number) else repr(number)
+
+
+class Measured:
+    """Around everything else: counts what was answered, refusals too."""
+
+    def __init__(self, app: ASGIApp, houses: Houses) -> None:
+        self._app = app
+        self._meters = houses.meters
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._count(scope, message["status"], time.perf_counter() - began)
+            await send(message)
+
+        await self._app(scope, receive, counted)
+
+    def _count(self, scope: Scope, status: int, seconds: float) -> None:
+        visitor: Visitor | None = scope.get(VISITOR)
+        tenant = FIRST if visitor is None else visitor.tenant
+        door = "metrics" if scope["path"] == "/metrics" else door_of(scope["path"], SLASH in scope)
+        self._meters[tenant].called(door, status, seconds)

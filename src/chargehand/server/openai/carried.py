@@ -1,0 +1,113 @@
+"""A conversation carried as a run: begun once however often the call is made, and followed to where it stops."""
+
+import asyncio
+import secrets
+import time
+
+from msgspec import Struct, structs
+from starlette.requests import Request
+
+from chargehand.agents.letters import PERSON, addressed
+from chargehand.errors import RunBusy, Unknown
+from chargehand.runtime.driver import checked
+from chargehand.runtime.messaging import as_message
+from chargehand.server.house import House
+from chargehand.server.openai.conversation import Conversation, goal
+from chargehand.server.openai.ear import Ear
+from chargehand.server.openai.models import Called
+from chargehand.server.openai.order import Order, Orders, is_repeated, mark_of
+from chargehand.server.problem import Problem
+from chargehand.server.runs.begin import Counter, Key, key_of
+from chargehand.server.runs.reading import Seen, seen
+from chargehand.server.teams import Hall
+from chargehand.terms import events as ev
+from chargehand.terms.roster import Match
+
+_TRIES = 600
+_SOON = 0.1
+
+
+class Wanted(Struct, frozen=True):
+    """A call: of whom, about what, and what is noted of it."""
+
+    called: Called
+    conversation: Conversation
+    order: Order
+
+
+async def carried(request: Request, house: House, sent: Struct, wanted: Wanted, ear: Ear | None = None) -> str:
+    """The run of a call: a new one, on disk, whose words `ear` hears, or the one that the same call began before."""
+    key = key_of(request, house, sent)
+    if key is not None:
+        async with house.part(Counter).turn(key.run):
+            return key.run if await _came_before(house, key) else await _begun(house, wanted, ear, key)
+    mark, orders = await mark_of(request), house.part(Orders)
+    if is_repeated(request) and (run := await orders.begun_by(mark)):
+        return run
+    wanted = structs.replace(wanted, order=structs.replace(wanted.order, mark=mark))
+    begun = orders.expect(mark)
+    try:
+        run = await _begun(house, wanted, ear, None)
+    except BaseException as error:
+        begun.set_exception(error if isinstance(error, Exception) else RunBusy("the call was cut off"))
+        raise
+    begun.set_result(run)
+    return run
+
+
+async def _came_before(house: House, key: Key) -> bool:
+    try:
+        first = (await house.journal.read(key.run))[0].event
+    except Unknown:
+        return False
+    if not isinstance(first, ev.RunRequested) or first.seed != key.seed:
+        raise Problem(400, "other_body", "this Idempotency-Key came before with another body or path; use a new one")
+    return True
+
+
+async def _begun(house: House, wanted: Wanted, ear: Ear | None, key: Key | None) -> str:
+    house.floor.check()
+    called, now = wanted.called, time.time()
+    hosted = await house.part(Hall).of(called.team.name)
+    asked = goal(wanted.conversation, heeds=not called.offline)
+    request = called.team.request(asked, now, seed=None if key is None else key.seed)
+    if called.worker:
+        letter = addressed(called.team.members, request.goal, Match(), (called.worker,), PERSON, None)
+        # with the name of its team it goes on after a restart, and can be spoken to, like any other run
+        request = structs.replace(as_message(request, letter), team=called.team.name)
+    request = checked(request, now)
+    run = f"{called.team.name}-{secrets.token_hex(6)}" if key is None else key.run
+    also = (wanted.order.note(), *await called.team.offered(house.journal, request))
+    if ear is not None:
+        ear.listen(run)
+    try:
+        done = await house.floor.begin(run, lambda: hosted.driver.start(run, request, also=also))
+    except BaseException:
+        if ear is not None:
+            ear.leave()
+        raise
+    if ear is not None:
+        done.add_done_callback(lambda _: ear.leave())  # also where the client never fetched its stream
+    return run
+
+
+async def settled(house: House, run: str) -> Seen:
+    """The run where it stops: it has ended, or waits for a person. One that nobody carries is gone on with."""
+    for _ in range(_TRIES):
+        if await house.floor.outcome(run) is not None:
+            return await seen(house, run)
+        one = await seen(house, run)
+        if one.state.ended is not None or one.state.input is not None or one.state.paused:
+            return one
+        await _resumed(house, one)
+    raise Problem(503, "busy", f"run {run!r} is carried by somebody else; ask for it again soon", after=5.0)
+
+
+async def _resumed(house: House, one: Seen) -> None:
+    team = one.requested.team
+    if team not in house.part(Hall).teams:
+        raise Problem(409, "refused", f"the team of run {one.run!r} is not here any more, so nobody goes on with it")
+    try:
+        await (await house.part(Hall).of(team, one.requested.budget)).resume(one.run)
+    except RunBusy:  # somebody was faster: it is carried soon, or over
+        await asyncio.sleep(_SOON)

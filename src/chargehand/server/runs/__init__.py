@@ -1,0 +1,1 @@
+"""Our own API: teams, runs and their entries. Nobody else imports it."""

@@ -1,0 +1,183 @@
+"""Do a run again, in part: retry, skip, reassign, fork. Each is a new run that takes over what was finished.
+
+The old run stays as it is. One that is under way is cancelled first, in the same step.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from msgspec import structs
+from starlette.requests import Request
+from starlette.responses import Response
+
+from chargehand.core.reuse import offers
+from chargehand.core.state import Status
+from chargehand.errors import Refused, Unknown
+from chargehand.runtime.result import planned
+from chargehand.server.house import House
+from chargehand.server.problem import Problem
+from chargehand.server.runs.begin import Wish, begun, bounds_of, earlier, key_of
+from chargehand.server.runs.orders import settled
+from chargehand.server.runs.reading import Seen
+from chargehand.server.runs.shapes import Asked, Begun, Bounded, Fork, Reassign, RetryAsked, Skip
+from chargehand.server.runs.table import Operation, sent
+from chargehand.server.teams import Bounds, Hall
+from chargehand.server.wire import part
+from chargehand.terms import events as ev
+from chargehand.terms.plan import Edge, Plan, Task, TaskId, needs
+
+Make: TypeAlias = Callable[[Seen], Wish]
+_PATIENCE = 30.0  # for a run that is cancelled
+_NAMED = 20
+
+
+async def retry(request: Request, house: House) -> Response:
+    wanted = await sent(request, RetryAsked)
+
+    def again(one: Seen) -> Wish:
+        known = _known(one, wanted.tasks)
+        failed = [task.task.id for task in one.state.tasks.values() if task.status in (Status.FAILED, Status.SKIPPED)]
+        if not known and one.state.tasks and not failed and one.state.answer is not None:
+            raise Refused("every task was done; name those to be done again: tasks")
+        return _wish(one, _plan(one), known)
+
+    return await _again(request, house, wanted, again)
+
+
+async def skip(request: Request, house: House) -> Response:
+    wanted, task = await sent(request, Skip), TaskId(part(request, "task"))
+
+    def without(one: Seen) -> Wish:
+        _known(one, [task])
+        found = _plan(one)
+        assert found is not None, "a run with a task has a plan"
+        gone = _repeated(found, task)
+        tasks = tuple(_freed(each, gone) for each in found.tasks if each.id not in gone)
+        if not tasks:
+            raise Refused(f"nothing is left of the plan without task {task!r}; cancel the run instead")
+        named = ", ".join(sorted(gone))
+        noted = ev.Noted(f"a person skipped {named} of run {one.run}; whatever needed it goes on without it")
+        return _wish(one, structs.replace(found, tasks=tasks), (), noted)
+
+    return await _again(request, house, wanted, without)
+
+
+async def reassign(request: Request, house: House) -> Response:
+    wanted, task = await sent(request, Reassign), TaskId(part(request, "task"))
+
+    def to_another(one: Seen) -> Wish:
+        _known(one, [task])
+        found, team = _plan(one), house.part(Hall).teams[one.requested.team]
+        names = [each.name for each in team.members]
+        if wanted.worker not in names:
+            raise Unknown(f"there is no worker {wanted.worker!r} in team {team.name}; there are {', '.join(names)}")
+        assert found is not None, "a run with a task has a plan"
+        tasks = tuple(
+            structs.replace(each, worker=wanted.worker, match=None) if each.id == task else each for each in found.tasks
+        )
+        return _wish(one, structs.replace(found, tasks=tasks), [task])
+
+    return await _again(request, house, wanted, to_another)
+
+
+async def fork(request: Request, house: House) -> Response:
+    wanted = await sent(request, Fork)
+
+    def forked(one: Seen) -> Wish:
+        goal = wanted.goal or one.requested.goal
+        plan = wanted.plan or (_plan(one) if wanted.goal is None else None)
+        return structs.replace(_wish(one, plan, _known(one, wanted.again), wanted=wanted), goal=goal)
+
+    return await _again(request, house, wanted, forked)
+
+
+# --- what they have in common
+
+
+async def _again(request: Request, house: House, wanted: Asked, make: Make) -> Response:
+    key = key_of(request, house, wanted)
+    if key is not None and (found := await earlier(house, key)) is not None:
+        return found
+    run = part(request, "run")
+    one = await settled(house, run, _PATIENCE, lambda found: _fits(house, found, make))
+    wish = make(one)
+    hosted = await house.part(Hall).of(one.requested.team, wish.bounds.budget)
+    return await begun(house, hosted, wish, key)
+
+
+def _fits(house: House, one: Seen, make: Make) -> None:
+    """Raise what is wrong before a run that is under way is cancelled for it."""
+    if one.requested.team not in house.part(Hall).teams:
+        raise Refused(f"the team of run {one.run!r} is not here, so nobody could do it again")
+    house.floor.check()
+    make(one)
+
+
+def _wish(one: Seen, plan: Plan | None, again: Iterable[str], *also: ev.Event, wanted: Bounded | None = None) -> Wish:
+    """A run with the caps of the old one, unless others are wanted."""
+    old = one.requested
+    left = _affected(plan, again)
+    kept = tuple(offer for offer in offers(one.state) if offer.task.partition("[")[0] not in left)
+    bounds = Bounds(old.budget) if wanted is None else bounds_of(wanted)
+    if wanted is not None and wanted.budget is None:
+        bounds = structs.replace(bounds, budget=old.budget)
+    return Wish(old.goal, bounds, plan, (ev.ResultsOffered(one.run, kept), *also))
+
+
+def _plan(one: Seen) -> Plan | None:
+    """The plan as far as it had grown; None where there was none yet: then it is planned anew."""
+    found = planned(one.state)
+    return found if found.tasks else None
+
+
+def _known(one: Seen, tasks: Iterable[str]) -> tuple[str, ...]:
+    names = [each.task.id for each in one.state.tasks.values() if each.mother is None]
+    for task in tasks:
+        if task not in names:
+            there = f"there are {', '.join(names[:_NAMED])}" if names else "it has none"
+            raise Problem(404, "unknown", f"there is no task {task[:100]!r} in this run; {there}")
+    return tuple(tasks)
+
+
+def _affected(plan: Plan | None, first: Iterable[str]) -> set[str]:
+    """The tasks named and all that need them, directly or not."""
+    found = set(first)
+    tasks = () if plan is None else plan.tasks
+    for _ in tasks:  # one more level each time
+        more = {one.id for one in tasks if one.id not in found and found.intersection(name for name, _ in needs(one))}
+        if not more:
+            break
+        found |= more
+    return found
+
+
+def _repeated(plan: Plan, task: TaskId) -> set[TaskId]:
+    """A task and those that are done once an item of its list: without it there is nothing to repeat over."""
+    found = {task}
+    for _ in plan.tasks:
+        found |= {one.id for one in plan.tasks if one.for_each in found}
+    return found
+
+
+def _freed(task: Task, gone: set[TaskId]) -> Task:
+    after = tuple(edge for edge in task.after if (edge.task if isinstance(edge, Edge) else edge) not in gone)
+    lost = sum(isinstance(edge, Edge) and edge.need == "quorum" and edge.task in gone for edge in task.after)
+    replaces = TaskId("") if task.replaces in gone else task.replaces
+    return structs.replace(task, after=after, quorum=max(0, task.quorum - lost), replaces=replaces)
+
+
+OPERATIONS = tuple(
+    Operation(
+        method="POST", path=path, call=call, name=name, group="runs", scope="run", asked=asked, told=Begun, status=201,
+        creates=True, problems=(404, 409, 422, 429, 503), summary=summary,
+    )
+    for path, call, name, asked, summary in (
+        ("/api/runs/{run}/retry", retry, "retry_run", RetryAsked, "A new run in which what failed is done again."),
+        ("/api/runs/{run}/fork", fork, "fork_run", Fork, "A new run that takes over what this one finished."),
+        ("/api/runs/{run}/tasks/{task}/skip", skip, "skip_task", Skip, "A new run without this task."),
+        (
+            "/api/runs/{run}/tasks/{task}/reassign", reassign, "reassign_task", Reassign,
+            "A new run in which another worker does this task.",
+        ),
+    )
+)  # fmt: skip

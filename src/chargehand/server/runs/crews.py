@@ -1,0 +1,95 @@
+"""Teams: who there is, what they may use, and what a plan for a goal would take."""
+
+import asyncio
+import time
+
+from msgspec import structs
+from starlette.requests import Request
+from starlette.responses import Response
+
+from chargehand.runtime.draft import draft
+from chargehand.server.house import House
+from chargehand.server.problem import unknown
+from chargehand.server.runs.shapes import DraftAsked, Drafted, Limits, TeamLine, TeamList, TeamShown, WorkerShown
+from chargehand.server.runs.table import Operation, sent
+from chargehand.server.teams import Hall
+from chargehand.server.wire import part, reply
+from chargehand.team import Supervisor
+from chargehand.terms.roster import Agent
+
+_AT_ONCE = 8
+
+
+class Drafts:
+    """So many plans are drafted at once; others wait. `house.part(Drafts)` is it."""
+
+    def __init__(self, _house: House) -> None:
+        self.turn = asyncio.Semaphore(_AT_ONCE)
+
+
+async def listing(_request: Request, house: House) -> Response:
+    teams = house.part(Hall).teams.values()
+    return reply(TeamList(tuple(TeamLine(one.name, way_of(one), _names(one)) for one in teams)))
+
+
+async def show(request: Request, house: House) -> Response:
+    team = house.part(Hall).teams.get(part(request, "team"))
+    if team is None:
+        raise unknown("team", part(request, "team"))
+    budget, limits = team.budget, team.policy.limits
+    usd = None if budget.micros is None else budget.micros / 1_000_000
+    may = Limits(team.seconds, usd, budget.tokens, budget.calls, limits.tasks, limits.depth, limits.width)
+    return reply(TeamShown(
+        team.name, way_of(team), tuple(map(_worker, team.members)), team.examples, may, team.policy.approve,
+        remembers(team), team.notice,
+    ))  # fmt: skip
+
+
+async def plan(request: Request, house: House) -> Response:
+    """Nobody works, but a model may be asked."""
+    wanted = await sent(request, DraftAsked)
+    hosted = await house.part(Hall).of(part(request, "team"))
+    house.floor.check()
+    async with house.part(Drafts).turn:
+        found = await draft(hosted.crew, hosted.team.request(wanted.goal, time.time()))
+    usd = None if found.spent is None else found.spent.micros / 1_000_000
+    told = structs.asdict(found)
+    del told["spent"]
+    return reply(Drafted(**told, usd=usd))
+
+
+# pyright: reportPrivateUsage=false
+# a team does not say otherwise whether it remembers
+
+
+def way_of(team: Supervisor) -> str:
+    return str(type(team.hiring.way).__struct_config__.tag)
+
+
+def remembers(team: Supervisor) -> bool:
+    return team._shared is not None  # noqa: SLF001
+
+
+def _names(team: Supervisor) -> tuple[str, ...]:
+    return tuple(one.name for one in team.members)
+
+
+def _worker(one: Agent) -> WorkerShown:
+    return WorkerShown(one.name, one.does, one.tags, one.tools, one.model, one.capacity)
+
+
+OPERATIONS = (
+    Operation(
+        method="GET", path="/api/teams", call=listing, name="list_teams", group="teams", told=TeamList,
+        summary="The teams of this server.",
+    ),
+    Operation(
+        method="GET", path="/api/teams/{team}", call=show, name="show_team", group="teams", told=TeamShown,
+        problems=(404,), summary="A team: its workers, how it is led, examples, limits.",
+    ),
+    Operation(
+        method="POST", path="/api/teams/{team}/plan", call=plan, name="draft_plan", group="teams", scope="run",
+        asked=DraftAsked, told=Drafted, problems=(404, 422, 429, 503),
+        summary="A plan for a goal, checked and reckoned; nothing is done about it.",
+    ),
+)  # fmt: skip

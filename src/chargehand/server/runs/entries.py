@@ -1,0 +1,197 @@
+"""What a run writes: as JSON, as it comes (server-sent events), and all of it as a trace."""
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+from starlette.requests import Request
+from starlette.responses import Response
+
+from chargehand.errors import Refused
+from chargehand.runtime.feed import Reader
+from chargehand.runtime.nested_trace import whole_trace
+from chargehand.runtime.trace import trace
+from chargehand.runtime.traced import Trace
+from chargehand.server.house import House
+from chargehand.server.problem import Problem
+from chargehand.server.runs.shapes import Count, Entries, EntryShown
+from chargehand.server.runs.table import Operation, asked
+from chargehand.server.sse import streamed
+from chargehand.server.wire import nothing, part, reply
+from chargehand.terms.events import Entry, RunEnded
+
+SSE = "text/event-stream"
+_RETRY = b"retry: 1000\n\n"
+_MOST_KEPT = 4096
+_LINES = "application/jsonl"
+
+
+class After(Struct, frozen=True, forbid_unknown_fields=True):
+    """`after` is the number of the last entry that was seen."""
+
+    after: Count = 0
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 1000
+
+
+class From(Struct, frozen=True, forbid_unknown_fields=True):
+    after: Count = 0
+
+
+class Several(Struct, frozen=True, forbid_unknown_fields=True):
+    """`after` has a number for each run, in the order of `run`, with dots between."""
+
+    run: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=500)], ...], Meta(min_length=1, max_length=32)]
+    after: Annotated[str, Meta(pattern=r"^[0-9]{1,15}(\.[0-9]{1,15})*$")] | UnsetType = UNSET
+
+
+class Export(Struct, frozen=True, forbid_unknown_fields=True):
+    """`json` is the trace, with the runs inside it where they are wanted; `jsonl` are the entries, one a line."""
+
+    format: Literal["json", "jsonl"] = "json"
+    nested: bool = False
+
+
+class Written:
+    """Entries as events, made once for all who read them. `house.part(Written)` is it."""
+
+    def __init__(self, _house: House) -> None:
+        self._kept: dict[tuple[str, int], bytes] = {}
+        self._encoder = msgspec.json.Encoder()
+        self._latest: tuple[tuple[str, int, int], bytes] = (("", 0, 0), b"")
+
+    def together(self, run: str, entries: Sequence[Entry]) -> bytes:
+        """Entries that follow each other. Many readers of a run want the same ones at the same time."""
+        if not entries:
+            return b""
+        key = (run, entries[0].seq, entries[-1].seq)
+        if self._latest[0] != key:
+            self._latest = key, b"".join(b"id: %d\n" % one.seq + self.data(run, one) for one in entries)
+        return self._latest[1]
+
+    def data(self, run: str, entry: Entry) -> bytes:
+        """All of an event but its id."""
+        key = (run, entry.seq)
+        found = self._kept.get(key)
+        if found is None:
+            shown = EntryShown(run, entry.seq, entry.at, entry.event)
+            kind = type(entry.event).__struct_config__.tag
+            found = f"event: {kind}\ndata: ".encode() + self._encoder.encode(shown) + b"\n\n"
+            self._kept[key] = found
+            if len(self._kept) > _MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+        return found
+
+
+# --- as JSON
+
+
+async def entries(request: Request, house: House) -> Response:
+    if SSE in request.headers.get("accept", ""):
+        return await events(request, house)
+    wanted, run = asked(request, After), part(request, "run")
+    found = await _read(house, run, wanted.after)
+    more = [one for one in found if one.seq > wanted.after]
+    told = more[: wanted.limit]
+    last = told[-1].seq if told else wanted.after
+    over = bool(found) and isinstance(found[-1].event, RunEnded) and len(told) == len(more)
+    return reply(Entries(tuple(EntryShown(run, one.seq, one.at, one.event) for one in told), last, over))
+
+
+async def _read(house: House, run: str, after: int) -> list[Entry]:
+    """What follows an entry, and that entry itself: it tells whether it was the last."""
+    found = await house.journal.read(run, after=max(after - 1, 0))
+    if after and not found:
+        raise Refused(f"run {run!r} has no entry {after} yet; read on from one that it has")
+    return found
+
+
+# --- as they come
+
+
+async def events(request: Request, house: House) -> Response:
+    run = part(request, "run")
+    after = _seen(request, str(asked(request, From).after), 1)[0]
+    reader = house.feed.subscribe(run, after)
+    found = await reader.first()
+    if reader.over and not found:
+        return nothing()
+    return streamed(_coming(house, run, found, reader), seat=house.floor.seat())
+
+
+async def _coming(house: House, run: str, found: Sequence[Entry], reader: Reader) -> AsyncGenerator[bytes]:
+    together = house.part(Written).together
+    yield _RETRY + together(run, found)
+    async for entry in reader:
+        yield together(run, (entry, *reader.at_once()))  # what was written together is sent together
+
+
+async def several(request: Request, house: House) -> Response:
+    wanted = asked(request, Several)
+    runs = tuple(dict.fromkeys(wanted.run))
+    marks = _seen(request, wanted.after or ".".join("0" * len(runs)), len(runs))
+    over = 0
+    for run, after in zip(runs, marks, strict=True):
+        found = await _read(house, run, after)
+        over += isinstance(found[-1].event, RunEnded) and found[-1].seq <= after
+    if over == len(runs):
+        return nothing()
+    far = dict(zip(runs, marks, strict=True))
+    return streamed(*(_one_of(house, run, far) for run in runs), seat=house.floor.seat())
+
+
+async def _one_of(house: House, run: str, marks: dict[str, int]) -> AsyncGenerator[bytes]:
+    """One of several runs. The id of an event says how far all of them were seen."""
+    data, reader = house.part(Written).data, house.feed.subscribe(run, marks[run])
+    yield _RETRY
+    async for entry in reader:
+        told: list[bytes] = []
+        for one in (entry, *reader.at_once()):
+            marks[run] = one.seq
+            told.append(f"id: {'.'.join(map(str, marks.values()))}\n".encode() + data(run, one))
+        yield b"".join(told)
+
+
+def _seen(request: Request, usual: str, count: int) -> list[int]:
+    """How far each run was seen. Who comes back says it in a header, while the address is still that of before."""
+    said = request.headers.get("last-event-id", "") or usual
+    marks = said.split(".")
+    if len(marks) != count or not all(one.isascii() and one.isdigit() and len(one) <= 15 for one in marks):
+        raise Problem(422, "invalid", f"{said[:60]!r} does not say how far {count} runs were seen; give a number each")
+    return [int(one) for one in marks]
+
+
+# --- all of it
+
+
+async def export(request: Request, house: House) -> Response:
+    wanted, run = asked(request, Export), part(request, "run")
+    if wanted.format == "json":
+        if wanted.nested:
+            return reply(await whole_trace(house.journal, run, await house.journal.inside(run)))
+        return reply(trace(run, await house.journal.read(run)))
+    told = [EntryShown(run, one.seq, one.at, one.event) for one in await house.journal.read(run)]
+    return Response(msgspec.json.Encoder().encode_lines(told), media_type=_LINES)
+
+
+OPERATIONS = (
+    Operation(
+        method="GET", path="/api/runs/{run}/entries", call=entries, name="list_entries", group="entries", query=After,
+        told=Entries, problems=(404, 409, 422),
+        summary="What a run wrote; with `Accept: text/event-stream`, the same as its events.",
+    ),
+    Operation(
+        method="GET", path="/api/runs/{run}/events", call=events, name="follow_run", group="entries", query=From,
+        media=(SSE,), empty=True, problems=(404, 409, 422, 429),
+        summary="Entries as server-sent events, from `after` or Last-Event-ID on; 204 when nothing will follow.",
+    ),
+    Operation(
+        method="GET", path="/api/events", call=several, name="follow_runs", group="entries", query=Several,
+        media=(SSE,), empty=True, problems=(404, 409, 422, 429),
+        summary="The same of several runs in one stream; ids have a number for each run, with dots between.",
+    ),
+    Operation(
+        method="GET", path="/api/runs/{run}/trace", call=export, name="export_trace", group="entries", query=Export,
+        told=Trace, media=(_LINES,), problems=(404, 422), summary="Every step of a run.",
+    ),
+)  # fmt: skip

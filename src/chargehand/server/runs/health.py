@@ -1,0 +1,53 @@
+"""How workers, tools and models are doing, by the latest runs. Whether the server itself lives is told elsewhere."""
+
+import time
+
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from chargehand.runtime.health import MOST_RUNS, WorkerHealth, health
+from chargehand.server.house import House
+from chargehand.server.runs.table import Operation
+from chargehand.server.wire import reply
+from chargehand.terms.policy import Instant
+
+_FIRST = 2**62
+_FRESH = 2.0
+
+
+class Healths(Struct, frozen=True):
+    """`runs` is how many were looked at, the latest ones; times are seconds."""
+
+    found: tuple[WorkerHealth, ...]
+    runs: int
+    at: Instant
+
+
+class Ward:
+    """What was found last: looking again costs as much as it did. `house.part(Ward)` is it."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._last: Healths | None = None
+
+    async def look(self, now: Instant) -> Healths:
+        if self._last is None or not 0 <= now - self._last.at < _FRESH:
+            journal = self._house.journal
+            names = [one.run for one in await journal.latest(before=_FIRST, limit=MOST_RUNS)]
+            runs = [(name, await journal.read(name)) for name in names]
+            driven = {name for name in names if self._house.floor.carries(name.partition("/")[0])}
+            self._last = Healths(health(runs, now, driven=driven), len(names), now)
+        return self._last
+
+
+async def workers(_request: Request, house: House) -> Response:
+    return reply(await house.part(Ward).look(time.time()))
+
+
+OPERATIONS = (
+    Operation(
+        method="GET", path="/api/health/workers", call=workers, name="show_health", group="health", told=Healths,
+        summary="How workers, tools and models are doing, by the latest runs.",
+    ),
+)  # fmt: skip

@@ -1,0 +1,164 @@
+"""What a team remembers: its blocks with their history, and its archives to search. A person edits blocks here."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from chargehand.errors import Invalid
+from chargehand.memory.archives import Archive, Filter, Hit
+from chargehand.memory.blocks import Block, Change
+from chargehand.memory.editing import Rethink
+from chargehand.memory.opened import OpenMemory
+from chargehand.memory.origin import PERSON
+from chargehand.server.house import House
+from chargehand.server.problem import Problem, unknown
+from chargehand.server.runs.memory_shapes import (
+    ArchiveList,
+    ArchiveShown,
+    BlockEdit,
+    BlockList,
+    BlockShown,
+    ChangeShown,
+    Found,
+    FoundList,
+    History,
+    Past,
+    Search,
+)
+from chargehand.server.runs.table import Operation, asked, sent
+from chargehand.server.teams import Hall
+from chargehand.server.wire import part, reply
+
+_MOST = 1000
+
+
+@asynccontextmanager
+async def _memory(request: Request, house: House) -> AsyncGenerator[OpenMemory]:
+    name = part(request, "team")
+    team = (await house.part(Hall).of(name)).team
+    opened = team.remembering()
+    try:
+        memory = await opened.__aenter__()
+    except Invalid as error:
+        raise Problem(404, "unknown", f"team {name!r} remembers nothing; give it a memory in its file") from error
+    try:
+        yield memory
+    finally:
+        await opened.__aexit__(None, None, None)
+
+
+async def _block(memory: OpenMemory, which: str) -> Block:
+    """By its id or its label."""
+    found = await memory.catalog.get(Block, which) if which.startswith("block-") else None
+    named = [found] if found else await memory.catalog.find(Block, name=which, limit=1)
+    if not named:
+        raise unknown("block", which)
+    return named[0]
+
+
+async def blocks(request: Request, house: House) -> Response:
+    async with _memory(request, house) as memory:
+        found = await memory.catalog.find(Block, limit=_MOST)
+    return reply(BlockList(tuple(map(_shown, found))))
+
+
+async def block(request: Request, house: House) -> Response:
+    async with _memory(request, house) as memory:
+        return reply(_shown(await _block(memory, part(request, "block"))))
+
+
+async def history(request: Request, house: House) -> Response:
+    wanted = asked(request, Past)
+    async with _memory(request, house) as memory:
+        one = await _block(memory, part(request, "block"))
+        found = await memory.catalog.history(one.id, limit=wanted.limit, before=wanted.before)
+    more = found[-1].version if len(found) == wanted.limit and found[-1].version > 1 else None
+    return reply(History(tuple(map(_change, found)), more))
+
+
+async def edit(request: Request, house: House) -> Response:
+    wanted = await sent(request, BlockEdit)
+    async with _memory(request, house) as memory:
+        one = await _block(memory, part(request, "block"))
+        changed = await memory.catalog.edit(one.id, Rethink(wanted.value), PERSON, expect=wanted.version)
+    return reply(_shown(changed))
+
+
+async def archives(request: Request, house: House) -> Response:
+    async with _memory(request, house) as memory:
+        found = await memory.catalog.find(Archive, limit=_MOST)
+        counts = [(await memory.catalog.count(one.id))[0] for one in found]
+    told = [
+        ArchiveShown(one.id, one.name, one.description, one.embedding, count)
+        for one, count in zip(found, counts, strict=True)
+    ]
+    return reply(ArchiveList(tuple(told)))
+
+
+async def search(request: Request, house: House) -> Response:
+    wanted = await sent(request, Search)
+    async with _memory(request, house) as memory:
+        known = await memory.catalog.find(Archive, limit=_MOST)
+        names = {key: one for one in known for key in (one.name, one.id)}
+        if strange := [one for one in wanted.archives if one not in names]:
+            raise unknown("archive", strange[0])
+        within = Filter(tags=wanted.tags)
+        among = [names[one] for one in wanted.archives] if wanted.archives else known
+        hits = await memory.search(among, wanted.query, within=within, limit=wanted.limit) if among else []
+    called = {one.id: one.name for one in known}
+    return reply(FoundList(tuple(_found(hit, called) for hit in hits)))
+
+
+def _shown(one: Block) -> BlockShown:
+    return BlockShown(
+        one.id, one.label, one.value, one.description, one.limit, one.version, one.read_only, one.trusted, one.tainted,
+        one.share, one.tags, one.updated,
+    )  # fmt: skip
+
+
+def _change(one: Change) -> ChangeShown:
+    origin = one.origin
+    return ChangeShown(
+        one.version, one.kind, origin.by, origin.name, origin.run, origin.task, one.when, one.start, one.removed,
+        one.added, one.tainted,
+    )  # fmt: skip
+
+
+def _found(hit: Hit, called: dict[str, str]) -> Found:
+    one = hit.passage
+    return Found(
+        one.id, called.get(one.archive, one.archive), one.text, hit.score, hit.why, one.tags, one.origin.source,
+        one.origin.tainted, one.created,
+    )  # fmt: skip
+
+
+_TEAM = "/api/teams/{team}"
+_BLOCK = f"{_TEAM}/blocks/{{block}}"
+OPERATIONS = (
+    Operation(
+        method="GET", path=f"{_TEAM}/blocks", call=blocks, name="list_blocks", group="memory", told=BlockList,
+        problems=(404,), summary="The blocks of a team.",
+    ),
+    Operation(
+        method="GET", path=_BLOCK, call=block, name="show_block", group="memory", told=BlockShown, problems=(404,),
+        summary="A block, by its label or its id.",
+    ),
+    Operation(
+        method="GET", path=f"{_BLOCK}/history", call=history, name="show_history", group="memory", query=Past,
+        told=History, problems=(404, 422), summary="What became of a block, the latest change first.",
+    ),
+    Operation(
+        method="PUT", path=_BLOCK, call=edit, name="edit_block", group="memory", scope="run", asked=BlockEdit,
+        told=BlockShown, problems=(404, 409, 422), summary="Write a block anew; 409 if it has changed since.",
+    ),
+    Operation(
+        method="GET", path=f"{_TEAM}/archives", call=archives, name="list_archives", group="memory", told=ArchiveList,
+        problems=(404,), summary="The archives of a team.",
+    ),
+    Operation(
+        method="POST", path=f"{_TEAM}/search", call=search, name="search_archives", group="memory", asked=Search,
+        told=FoundList, problems=(404, 422), summary="The passages that fit a question best.",
+    ),
+)  # fmt: skip

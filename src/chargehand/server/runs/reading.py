@@ -1,0 +1,123 @@
+"""A run as it stands, read off its entries: a line for lists, and all of it. What is not on disk yet is not told."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from chargehand.agents.levels import end_of
+from chargehand.core.fold import replay
+from chargehand.core.state import RunState, Status
+from chargehand.core.view import gaps
+from chargehand.runtime.result import planned
+from chargehand.runtime.trace import trace
+from chargehand.runtime.traced import AttemptTrace, TaskTrace
+from chargehand.server.house import House
+from chargehand.server.runs.shapes import AttemptShown, RunLine, RunShown, Spent, State, TaskShown
+from chargehand.terms import events as ev
+from chargehand.terms.budget import Amount
+
+_MOST_KEPT = 10_000
+_CACHE = "cache"  # what offers results of many runs
+_OURS = ("ordered {", "asked {")  # what other doors note for themselves; a person need not read it
+
+
+class Seen(Struct, frozen=True):
+    """A run with its entries."""
+
+    run: str
+    entries: Sequence[ev.Entry]
+    state: RunState
+
+    @property
+    def requested(self) -> ev.RunRequested:
+        return self.state.requested
+
+
+async def seen(house: House, run: str) -> Seen:
+    """A run of this house; Unknown if there is none."""
+    entries = await house.journal.read(run)
+    return Seen(run, entries, replay(entries))
+
+
+def standing(house: House, one: Seen) -> State:
+    """Where a run stands."""
+    state = one.state
+    if (end := end_of(state)) is not None:
+        return end.ending
+    if state.input is not None:
+        return "needs_input"
+    if state.paused:
+        return "paused"
+    return "running" if house.floor.carries(one.run) else "interrupted"
+
+
+def line(house: House, one: Seen) -> RunLine:
+    state, requested = one.state, one.requested
+    end = end_of(state)
+    settled = [task for task in state.tasks.values() if task.mother is None]
+    return RunLine(
+        one.run, requested.team, requested.goal, standing(house, one), one.entries[0].at, state.at,
+        state.at if end is not None else None, "" if end is None else end.reason, state.seq, spent(state.ledger.spent),
+        len(settled), sum(task.status is Status.DONE for task in settled),
+        len(gaps(state) if end is None else end.gaps),
+        "" if requested.parent is None else requested.parent.run, source_of(one.entries),
+    )  # fmt: skip
+
+
+def source_of(entries: Sequence[ev.Entry]) -> str:
+    """The run that results are taken over from; empty if there is none."""
+    offered = (entry.event for entry in entries[:8] if isinstance(entry.event, ev.ResultsOffered))
+    return next((one.run for one in offered if one.run != _CACHE), "")
+
+
+def spent(used: Amount) -> Spent:
+    return Spent(used.micros / 1_000_000, used.tokens, used.calls)
+
+
+def shown(house: House, one: Seen) -> RunShown:
+    found, state = trace(one.run, one.entries), one.state
+    budget = one.requested.budget
+    caps = Spent((budget.micros or 0) / 1_000_000, budget.tokens or 0, budget.calls or 0)
+    return RunShown(
+        line(house, one), planned(state), tuple(map(_task, found.tasks)), found.gaps, found.answer,
+        None if state.ended is not None else state.input, state.requested.deadline,
+        caps if state.ledger.capped else None, tuple(filter(_for_people, found.notes)),
+    )  # fmt: skip
+
+
+def _for_people(note: str) -> bool:
+    return not note.partition(" s  ")[2].startswith(_OURS)
+
+
+def _task(one: TaskTrace) -> TaskShown:
+    attempts = tuple(map(_attempt, one.attempts))
+    return TaskShown(
+        one.id, one.instruction, one.worker, one.after, one.status, one.began, one.ended, attempts, one.failure,
+        one.reused, one.result, spent(one.used),
+    )  # fmt: skip
+
+
+def _attempt(one: AttemptTrace) -> AttemptShown:
+    return AttemptShown(one.attempt, one.worker, one.began, one.seconds, one.ending, one.failure)
+
+
+class Lines:
+    """Lines of runs that have ended: these do not change any more. `house.part(Lines)` is it."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._kept: dict[str, RunLine] = {}
+
+    async def of(self, run: str, *, over: bool) -> RunLine:
+        """`over`: its last entry says that it has ended."""
+        found = self._kept.get(run) if over else None
+        if found is None:
+            found = line(self._house, await seen(self._house, run))
+            if over:
+                self._kept[run] = found
+                if len(self._kept) > _MOST_KEPT:
+                    del self._kept[next(iter(self._kept))]
+        return found
+
+    def knows(self, run: str) -> bool:
+        return run in self._kept

@@ -1,0 +1,169 @@
+"""Serve until somebody says stop: a socket, the server behind it, and an orderly end.
+
+What is served is `app`'s business, and what is printed the command line's.
+"""
+
+import asyncio
+import gc
+import logging
+import resource
+import signal
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+import uvicorn
+
+from chargehand.errors import Invalid
+from chargehand.models.find import Lookup
+from chargehand.server.app import Building
+from chargehand.server.settings import FIRST, Settings
+from chargehand.server.teams import Hall
+from chargehand.server.walls.protocol import bounded_http
+
+_BACKLOG = 2048
+_KEEP_ALIVE = 30
+"""For how many seconds a connection may stand idle."""
+_REPLIES = 2
+"""How many seconds replies that are under way may take once all runs are over."""
+_IDLE = 1024
+"""Connections beyond those that carry runs and streams."""
+
+logger = logging.getLogger(__name__)
+
+
+class _Server(uvicorn.Server):
+    """Signals are not its business: it would end before runs have."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        # what is there now stays: the collector need not look at it ever again
+        gc.collect()
+        gc.freeze()
+        self._ready()
+
+
+class Serving:
+    """One server, from its start to its end."""
+
+    def __init__(self, settings: Settings, lookup: Lookup, ready: Callable[[], None]) -> None:
+        self._settings = settings
+        self._building = Building(settings, lookup)
+        limits = settings.limits
+        config = uvicorn.Config(
+            self._building.app, loop="asyncio", http=bounded_http(limits), ws="none", lifespan="off", log_config=None,
+            access_log=False, server_header=False, date_header=False, backlog=_BACKLOG, proxy_headers=False,
+            timeout_keep_alive=_KEEP_ALIVE, timeout_graceful_shutdown=_REPLIES,
+            limit_concurrency=limits.streams + limits.runs + limits.waiting + _IDLE,
+        )  # fmt: skip
+        self._server = _Server(config, ready)
+        self._stop = asyncio.Event()
+        self._at_once = asyncio.Event()
+
+    async def until_stopped(self, listening: socket.socket) -> None:
+        """Serve on this socket until SIGTERM or SIGINT. A second one cuts off what still goes on."""
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(name, self.stop)
+        try:
+            async with self._building.opened():
+                house = await self._building.houses.of(FIRST)
+                house.part(Hall)  # a team that cannot be loaded is told before anybody calls
+                if self._settings.model:
+                    house.finder.find(self._settings.model)  # as is a model that there is not
+                async with asyncio.TaskGroup() as jobs:
+                    ending = jobs.create_task(self._ended())
+                    await self._server.serve([listening])
+                    ending.cancel()
+        finally:
+            for name in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(name)
+
+    def stop(self) -> None:
+        """Take nothing more, and end when what is under way is done; asked again, at once."""
+        if self._stop.is_set():
+            self._at_once.set()
+            self._server.force_exit = True
+        self._stop.set()
+
+    async def _ended(self) -> None:
+        await self._stop.wait()
+        houses, under_way = self._building.houses, sum(one.floor.carried for one in self._building.houses.open)
+        logger.info("stopping: %d runs have %g s to end", under_way, self._settings.grace)
+        async with asyncio.TaskGroup() as jobs:
+            drained = jobs.create_task(houses.drain(self._settings.grace))
+            hurry = jobs.create_task(self._at_once.wait())
+            await asyncio.wait((drained, hurry), return_when=asyncio.FIRST_COMPLETED)
+            hurry.cancel()
+            if not drained.done():
+                await houses.drain(0.0)
+        self._server.should_exit = True
+
+
+def serve(settings: Settings, lookup: Lookup, ready: Callable[[int], None]) -> None:
+    """Serve until stopped. `ready` is told the port when calls are answered."""
+    _raise_open_files()
+    listening = listen(settings.host, settings.port)
+    try:
+        port: int = listening.getsockname()[1]
+        _make_folder(settings.data)
+        asyncio.run(Serving(settings, lookup, lambda: ready(port)).until_stopped(listening))
+    except ExceptionGroup as group:  # what is open together is closed together: one reason for all of it
+        raise _first(group) from None
+    finally:
+        listening.close()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there; Invalid, saying why, where that cannot be."""
+    try:
+        return _bound(*socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0])
+    except OSError as error:
+        said = error.strerror or str(error)
+        raise Invalid(f"{host} port {port} cannot be used: {said}; name another with --host or --port") from error
+
+
+def _bound(family: int, kind: int, protocol: int, _name: str, address: tuple[object, ...]) -> socket.socket:
+    # with its protocol said: asyncio lets small replies out at once only where it sees TCP (else they wait 40 ms)
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(_BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    found = group.exceptions[0]
+    if isinstance(found, BaseExceptionGroup):
+        return _first(cast("BaseExceptionGroup[BaseException]", found))
+    return found
+
+
+def _make_folder(data: Path) -> None:
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        said = f"{data} cannot be the folder of the data: {error.strerror}; name another with --data"
+        raise Invalid(said) from error
+
+
+def _raise_open_files() -> None:
+    """As many open files as we may have: a thousand streams need more than the usual bound."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65_536 if hard == resource.RLIM_INFINITY else min(65_536, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

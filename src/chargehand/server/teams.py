@@ -1,0 +1,127 @@
+"""The teams of a house: loaded from their files when the house is opened, their crews ready from the first run on.
+
+A team's memory is in the house, whatever its file says: two tenants with the same team share nothing.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TypeAlias
+
+from msgspec import Struct, structs
+
+from chargehand.agents.crew import Crew
+from chargehand.agents.subteam import least
+from chargehand.config.load import load_team
+from chargehand.runtime.driver import Driver, Outcome, checked
+from chargehand.server.house import House
+from chargehand.server.problem import unknown
+from chargehand.team import Supervisor
+from chargehand.terms import events as ev
+from chargehand.terms.budget import Budget, Ledger
+from chargehand.terms.plan import Plan
+from chargehand.terms.policy import Seconds
+
+_MANY = 2**53  # a cap that nobody reaches
+_Kind: TypeAlias = tuple[str, bool, bool]
+
+
+class Bounds(Struct, frozen=True):
+    """What one run may use, where that is less than its team may; `approve`: a person must agree to its plan."""
+
+    budget: Budget = Budget()
+    seconds: Seconds | None = None
+    approve: bool | None = None
+
+    def around(self, team: Supervisor) -> Supervisor:
+        if self == USUAL:
+            return team
+        seconds = team.seconds if self.seconds is None else min(team.seconds, self.seconds)
+        policy = team.policy if self.approve is None else structs.replace(team.policy, approve=self.approve)
+        return team.bounded(budget=least(team.budget, self.budget), seconds=seconds, policy=policy)
+
+
+USUAL = Bounds()
+
+
+def load(paths: tuple[Path, ...], memory: Path, model: str = "") -> dict[str, Supervisor]:
+    """Teams by name; without paths, the bundled one. Invalid, naming the file, where one cannot be loaded."""
+    found = [load_team(path, model=model, elsewhere=memory) for path in paths]
+    if not paths:
+        found.append(load_team(None, model=model, elsewhere=memory))
+    return {team.name: team for team in found}
+
+
+class Hosted:
+    """A team that takes requests."""
+
+    def __init__(self, house: House, team: Supervisor, crew: Crew, driver: Driver) -> None:
+        self.team = team
+        self.crew = crew
+        self.driver = driver
+        self._house = house
+
+    async def begin(
+        self, goal: str, run: str = "", *, bounds: Bounds = USUAL, plan: Plan | None = None, seed: int | None = None,
+        also: Sequence[ev.Event] = (),
+    ) -> tuple[str, "asyncio.Future[Outcome]"]:  # fmt: skip
+        """Begin a run; back when it is on disk, with its name and what will become of it."""
+        self._house.floor.check()
+        now = time.time()
+        request = checked(bounds.around(self.team).request(goal, now, plan=plan, seed=seed), now)
+        name = run or f"{self.team.name}-{secrets.token_hex(6)}"
+        told = (*also, *await self.team.offered(self._house.journal, request))
+        return name, await self._house.floor.begin(name, lambda: self.driver.start(name, request, also=told))
+
+    async def resume(self, run: str, *answers: ev.Event) -> "asyncio.Future[Outcome]":
+        """Go on with a run that nobody carries."""
+        self._house.meter.take_up(run, (await self._house.journal.read(run))[0])
+        return await self._house.floor.begin(run, lambda: self.driver.resume(run, *answers))
+
+
+class Hall:
+    """The teams of one house. `house.part(Hall)` is it."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._stack = AsyncExitStack()
+        settings = house.settings
+        self.teams: Mapping[str, Supervisor] = load(settings.teams, house.folder / "memory.db", settings.model)
+        self._hosted: dict[_Kind, Hosted] = {}
+        self._gate = asyncio.Lock()
+        house.stack.push_async_callback(self._stack.aclose)
+
+    async def of(self, name: str, budget: Budget | None = None) -> Hosted:
+        """A team with its crew; 404 if there is none of this name.
+
+        `budget` is what a run may use, where that is less than the team may: a crew that nothing is capped for does
+        not reckon, so runs with caps of their own get another.
+        """
+        team = self.teams.get(name)
+        if team is None:
+            raise unknown("team", name)
+        kind = _kind(name, team.budget if budget is None else least(team.budget, budget))
+        found = self._hosted.get(kind)
+        if found is not None:
+            return found
+        async with self._gate:
+            if kind not in self._hosted:
+                self._hosted[kind] = await self._host(team, kind)
+        return self._hosted[kind]
+
+    async def _host(self, team: Supervisor, kind: _Kind) -> Hosted:
+        _, capped, priced = kind
+        if kind != _kind(team.name, team.budget):
+            caps = Budget(tokens=_MANY if capped else None, micros=_MANY if priced else None)
+            team = team.bounded(budget=least(team.budget, caps))
+        crew = await self._stack.enter_async_context(team.crew(self._house.finder))
+        driver = Driver(self._house.journal, crew, listener=self._house.heard, whisper=self._house.whispered)
+        self._house.drivers.append(driver)
+        return Hosted(self._house, self.teams[team.name], crew, driver)
+
+
+def _kind(name: str, budget: Budget) -> _Kind:
+    return name, Ledger(budget).capped, budget.micros is not None

@@ -1,0 +1,67 @@
+"""Bodies within bounds: no more bytes than allowed, whatever the headers said, and not for ever."""
+
+import asyncio
+
+from starlette.types import Message, Receive
+
+from chargehand.server.problem import Problem
+from chargehand.server.settings import Limits
+from chargehand.server.walls.json_bounds import check_json
+from chargehand.terms.policy import Seconds
+
+PATIENCE: Seconds = 30.0
+"""How long a body may take to arrive."""
+
+
+class Cut(Exception):
+    """Whoever called is gone."""
+
+
+async def taken(receive: Receive, most: int, limits: Limits) -> Receive:
+    """Take a whole body in, checked; what is handed on gives it once more."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            body = await _whole(receive, most)
+    except TimeoutError as error:
+        raise Problem(408, "too_slow", f"the body did not arrive within {PATIENCE:.0f} s") from error
+    if len(body) > most:
+        raise too_large(most)
+    check_json(body, limits.depth, limits.keys)
+    kept: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return kept.pop() if kept else await receive()
+
+    return again
+
+
+async def _whole(receive: Receive, most: int) -> bytes:
+    """All of a body, or as much of it as shows that it is too long."""
+    parts, size, more = list[bytes](), 0, True
+    while more and size <= most:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Cut
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        more = message.get("more_body", False)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def bounded(receive: Receive, most: int) -> Receive:
+    """For bodies that are read piece by piece: the piece that is too much raises a problem in whoever reads."""
+    left = most
+
+    async def counted() -> Message:
+        nonlocal left
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if left < 0:
+            raise too_large(most)
+        return message
+
+    return counted
+
+
+def too_large(most: int) -> Problem:
+    return Problem(413, "too_large", f"the body may have {most} bytes; send less at once")

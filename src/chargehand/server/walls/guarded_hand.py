@@ -1,0 +1,102 @@
+"""The hand of a worker who is handed no secrets: what a call brings is cleaned before it is recorded and used."""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+from msgspec import Raw, structs
+
+from chargehand.agents.crew import Done, Hand, Where
+from chargehand.models.messages import Message
+from chargehand.server.walls.redaction import Redactor
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.events import Effect
+from chargehand.terms.plan import Task
+from chargehand.terms.value import decode_value, encode_value
+
+_Shape = TypeVar("_Shape")
+_ENCODER = msgspec.json.Encoder()
+_TASKS = msgspec.json.Decoder(tuple[Task, ...])
+_OPEN_END = re.compile(r"[!-~]{1,512}\Z")
+"""The word at the end of what was said so far: it may go on, and then be a secret."""
+
+
+def as_done(done: Done, redactor: Redactor) -> Done:
+    """The same without secrets; what came of it stays what it is where there are none."""
+    body = bytes(encode_value(done.value))
+    cleaned = redactor.clean(body)
+    return done if cleaned is body else structs.replace(done, value=decode_value(cleaned))
+
+
+class GuardedHand:
+    """A hand around another."""
+
+    __slots__ = ("_hand", "_redactor", "_unsaid")
+
+    def __init__(self, hand: Hand, redactor: Redactor) -> None:
+        self._hand = hand
+        self._redactor = redactor
+        self._unsaid = ""
+
+    async def step(
+        self,
+        name: str,
+        call: Callable[[str], Awaitable[Done]],
+        *,
+        request: str = "",
+        effect: Effect = "read",
+        reserve: Amount = NOTHING,
+        share: bool = False,
+        shape: type[_Shape] = object,
+    ) -> _Shape:
+        async def cleaned(key: str) -> Done:
+            done = await call(key)
+            self.flush()
+            body = self._redactor.clean(bytes(encode_value(done.value)))
+            return structs.replace(done, value=Raw(body))
+
+        return await self._hand.step(
+            name, cleaned, request=request, effect=effect, reserve=reserve, share=share, shape=shape
+        )
+
+    async def afford(self, one: Amount, most: int) -> int:
+        return await self._hand.afford(one, most)
+
+    @property
+    def where(self) -> Where:
+        return self._hand.where
+
+    def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
+        body = _ENCODER.encode(messages)
+        cleaned = self._redactor.clean(body)
+        if cleaned is not body:
+            messages = msgspec.json.decode(cleaned, type=tuple[Message, ...])
+        self._hand.prompt(model, messages, tools)
+
+    @property
+    def heard(self) -> bool:
+        return self._hand.heard
+
+    def say(self, text: str) -> None:
+        """Words are passed on when they are whole: half a secret is not recognised."""
+        said = self._unsaid + text
+        found = _OPEN_END.search(said)
+        cut = found.start() if found else len(said)
+        self._unsaid = said[cut:]
+        if cut:
+            self._hand.say(self._redactor.text(said[:cut]))
+
+    def flush(self) -> None:
+        """Say the word that was kept back."""
+        said, self._unsaid = self._unsaid, ""
+        if said:
+            self._hand.say(self._redactor.text(said))
+
+    async def grow(self, tasks: Sequence[Task]) -> None:
+        body = _ENCODER.encode(tasks)
+        cleaned = self._redactor.clean(body)
+        await self._hand.grow(tasks if cleaned is body else _TASKS.decode(cleaned))
+
+    def note(self, text: str) -> None:
+        self._hand.note(self._redactor.text(text))

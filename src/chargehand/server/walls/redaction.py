@@ -1,0 +1,95 @@
+"""Secrets out of what is written: every one that is known, also encoded, and whatever has the shape of a key.
+
+Where secrets come from, and what is written where, is not decided here.
+"""
+
+import base64
+import re
+from collections.abc import Iterable
+from urllib.parse import quote
+
+import msgspec
+
+MARK = "[redacted]"
+_MARK = MARK.encode()
+_SHORTEST = 8
+_PLAIN = 16  # of one kind of letter only: a shorter one may be a word
+
+# The keys of providers, and tokens of ours: how each begins, and what follows.
+_SHAPES = tuple(
+    (start, re.compile(re.escape(start) + rest))
+    for start, rest in (
+        (b"sk-", rb"[A-Za-z0-9_-]{20,}"),
+        (b"ch_", rb"[0-9a-f]{8}_[A-Za-z0-9_-]{43}"),
+        (b"ghp_", rb"[A-Za-z0-9]{36,}"),
+        (b"github_pat_", rb"[A-Za-z0-9_]{40,}"),
+        (b"xox", rb"[abp]-[A-Za-z0-9-]{20,}"),
+        (b"AKIA", rb"[A-Z0-9]{16}"),
+        (b"AIza", rb"[A-Za-z0-9_-]{35}"),
+        (b"hf_", rb"[A-Za-z0-9]{30,}"),
+        (b"gsk_", rb"[A-Za-z0-9]{40,}"),
+    )
+)
+# one look for the beginnings of all of them costs less than one for each, and nearly always that is it
+_ANY = re.compile(b"(?:" + b"|".join(re.escape(start) for start, _ in _SHAPES) + rb")[A-Za-z0-9_-]{16}")
+_WORD = re.compile(rb"[A-Za-z0-9]")
+_DIGIT = re.compile(rb"\d")
+_ENCODER = msgspec.json.Encoder()
+
+
+class Redactor:
+    """Knows secrets. `clean` is for text and for JSON alike: what is put in a secret's place fits both."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        worth = {one for one in (each.strip() for each in secrets) if _worth(one)}
+        # the longest first: one may stand inside another
+        self._forms = tuple(sorted({form for one in worth for form in forms(one)}, key=len, reverse=True))
+
+    def clean(self, body: bytes) -> bytes:
+        """The body without secrets; the very same one where there are none."""
+        for form in self._forms:
+            if form in body:
+                body = body.replace(form, _MARK)
+        if _ANY.search(body) is None:
+            return body
+        for start, shape in _SHAPES:
+            if start in body and (cleaned := shape.sub(_shaped, body)) != body:
+                body = cleaned
+        return body
+
+    def text(self, text: str) -> str:
+        """The same for text; half surrogate pairs are kept for whoever refuses them."""
+        body = text.encode("utf-8", "surrogatepass")
+        cleaned = self.clean(body)
+        return text if cleaned is body else cleaned.decode("utf-8", "surrogatepass")
+
+
+def _worth(secret: str) -> bool:
+    """Whether it can be told from a word; else half of everything would be taken for it."""
+    return len(secret) >= (_PLAIN if secret.isalpha() and (secret.islower() or secret.isupper()) else _SHORTEST)
+
+
+def _shaped(found: re.Match[bytes]) -> bytes:
+    """Not within a word (`task-…`), and not without a digit, as names are."""
+    body, at = found.string, found.start()
+    if (at and _WORD.match(body, at - 1)) or not _DIGIT.search(found[0]):
+        return found[0]
+    return _MARK
+
+
+def forms(secret: str) -> set[bytes]:
+    """A secret as it may stand in a text: plain, in JSON inside JSON, in a URL, in base64 at any of three offsets."""
+    plain = secret.encode("utf-8", "replace")
+    found = {plain, quote(secret, safe="", errors="replace").encode(), quote(secret, errors="replace").encode()}
+    escaped = plain.decode()
+    for _ in range(3):
+        escaped = _ENCODER.encode(escaped)[1:-1].decode()
+        found.add(escaped.encode())
+    found |= {re.sub(rb"%[0-9A-F]{2}", lambda one: one[0].lower(), form) for form in tuple(found)}
+    for offset in range(3):
+        coded = base64.b64encode(b"\0" * offset + plain)
+        # characters that hold bits of what stands before or behind are another each time
+        inner = coded[(0, 2, 3)[offset] : len(coded) - (0, 3, 2)[(offset + len(plain)) % 3]]
+        if len(inner) >= _SHORTEST:
+            found |= {inner, inner.translate(bytes.maketrans(b"+/", b"-_"))}
+    return found

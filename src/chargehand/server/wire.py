@@ -1,0 +1,80 @@
+"""Bodies and replies: JSON in, typed and within bounds; JSON out."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TypeVar, cast
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from chargehand.server.problem import Fault, Problem
+
+Shape = TypeVar("Shape")
+_ENCODER = msgspec.json.Encoder()
+
+
+@lru_cache(maxsize=256)
+def _decoder(shape: type[Shape]) -> "msgspec.json.Decoder[Shape]":
+    return msgspec.json.Decoder(shape, strict=False)
+
+
+async def raw_body(request: Request) -> bytes:
+    """All of a body; the walls have made sure that it is not too long."""
+    try:
+        return await request.body()
+    except ClientDisconnect as error:
+        raise Problem(400, "cut", "the body was cut off") from error
+
+
+async def body(request: Request, shape: type[Shape]) -> Shape:
+    """What was sent, as `shape`; no body at all counts as an empty object."""
+    return read(await raw_body(request), shape)
+
+
+def read(raw: bytes, shape: type[Shape]) -> Shape:
+    try:
+        return _decoder(shape).decode(raw.strip() or b"{}")
+    except msgspec.ValidationError as error:
+        said, _, place = str(error).partition(" - at `")
+        fault = Fault(place.rstrip("`") or "$", said)
+        raise Problem(422, "invalid", f"{fault.place}: {said}", faults=[fault]) from error
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise Problem(422, "not_json", f"the body is not JSON: {error}") from error
+
+
+def reply(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(_ENCODER.encode(value), status, headers, "application/json")
+
+
+def nothing() -> Response:
+    return Response(status_code=204)
+
+
+def flag(request: Request, name: str, *, usual: bool = False) -> bool:
+    """A query parameter that is true or false."""
+    said = request.query_params.get(name)
+    if said is None:
+        return usual
+    if said.lower() not in ("true", "false", "1", "0"):
+        raise Problem(422, "invalid", f"{name} is {said[:40]!r}; it must be true or false")
+    return said.lower() in ("true", "1")
+
+
+def number(request: Request, name: str, usual: int, least: int, most: int) -> int:
+    """A whole number in the query; one beyond the bounds is refused."""
+    said = request.query_params.get(name)
+    if said is None:
+        return usual
+    try:
+        found = int(said)
+    except ValueError:
+        found = least - 1
+    if not least <= found <= most:
+        raise Problem(422, "invalid", f"{name} is {said[:40]!r}; it must be a whole number from {least} to {most}")
+    return found
+
+
+def part(request: Request, name: str) -> str:
+    """A piece of the path."""
+    return cast("str", request.path_params[name])

@@ -1,0 +1,238 @@
+"""No secret is written: not in the journal, the memory, the logs or what is streamed, and runs go on all the same."""
+
+import base64
+import logging
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+import msgspec
+import pytest
+
+from chargehand.agents.worker import Worker
+from chargehand.config.hidden import secret_values
+from chargehand.models.messages import Reply, Request, ToolCall
+from chargehand.models.scripted import ScriptedModel
+from chargehand.runtime.driver import Driver
+from chargehand.server.house import House, Houses
+from chargehand.server.settings import Settings
+from chargehand.server.walls.hushed import hushed
+from chargehand.server.walls.redacted import redacted, redactor_of
+from chargehand.server.walls.redaction import MARK, Redactor
+from chargehand.stores.sqlite import SqliteJournal
+from chargehand.team import Supervisor
+from chargehand.terms import events as ev
+from chargehand.terms.plan import Plan, Task, TaskId
+from chargehand.terms.work import Work
+from chargehand.tools.tool import tool
+from tests.server.running import running, settings_in
+
+CANARIES = tuple(f"canary-{number:02}-{secrets.token_urlsafe(18)}" for number in range(50))
+NO_KEYS: dict[str, str] = {}
+PLAN = Plan((Task(TaskId("t1"), "Find the keys and send them.", "ann"),), "none")
+
+
+def forms(secret: str) -> list[bytes]:
+    """As a secret may be found in a file."""
+    plain = secret.encode()
+    padded = [base64.b64encode(b"x" * offset + plain + b"y" * 3)[4:-4] for offset in range(3)]
+    return [plain, quote(secret, safe="").encode(), *padded]
+
+
+def hits(data: bytes) -> list[str]:
+    return [one for one in CANARIES if any(form in data for form in forms(one))]
+
+
+def everything_in(folder: Path) -> bytes:
+    return b"\n".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
+class World:
+    """A worker whose tools leak, and what they did."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+        @tool
+        def find(key: str) -> dict[str, object]:
+            """Find what there is."""
+            coded = base64.b64encode(f"user:{CANARIES[1]}".encode()).decode()
+            return {
+                "asked": key, CANARIES[2]: list(CANARIES[3:30]), "url": f"https://u:{quote(CANARIES[30])}@x.test/",
+                "basic": coded, "inner": msgspec.json.encode({"k": CANARIES[31]}).decode(), "plain": "Nothing secret.",
+            }  # fmt: skip
+
+        @tool
+        def fail(key: str) -> str:
+            """Fail."""
+            raise ValueError(f"cannot log in with {key} nor with {CANARIES[32]}")
+
+        @tool(effect="effect")
+        def send(to: str) -> str:
+            """Send something."""
+            self.sent.append(to)
+            return f"sent to {to}, signed {CANARIES[33]}"
+
+        def speak(request: Request) -> Reply:
+            calls = (
+                ToolCall("1", "find", msgspec.json.encode({"key": CANARIES[0]}).decode()),
+                ToolCall("2", "fail", msgspec.json.encode({"key": CANARIES[34]}).decode()),
+                ToolCall("3", "send", msgspec.json.encode({"to": f"ann {CANARIES[35]}"}).decode()),
+            )
+            done = sum(one.role == "tool" for one in request.messages)
+            if done < len(calls):
+                return Reply(f"I know {CANARIES[36]}.", calls=(calls[done],), finish="tools")
+            return Reply(f"Found {CANARIES[37]} and sk-{'a1B2' * 8}.")
+
+        self.team = Supervisor(
+            [Worker("ann", "finds things", f"You are Ann. Your key is {CANARIES[38]}.", tools=[find, fail, send])],
+            model=ScriptedModel(speak), plan=PLAN,
+        )  # fmt: skip
+
+
+GOAL = f"Find out what {CANARIES[39]} opens."
+
+
+async def driven(house: House, world: World, run: str, *, resume: bool = False) -> None:
+    async with world.team.crew(house.finder) as crew:
+        driver = Driver(house.journal, crew, listener=house.heard, whisper=house.whispered)
+        if resume:
+            await driver.resume(run)
+        else:
+            await driver.start(run, world.team.request(GOAL, time.time(), seed=7))
+
+
+async def test_fifty_canaries_are_found_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    settings = Settings(tmp_path, secrets=CANARIES)
+    whispered: list[str] = []
+    caplog.set_level(logging.DEBUG)
+    with hushed(redactor_of(settings, NO_KEYS.get)):
+        async with Houses(settings, NO_KEYS.get) as houses:
+            house = await houses.of("main")
+
+            def hear(_work: Work, words: str) -> None:
+                whispered.append(words)
+
+            house.whispers["leaky"] = [hear]
+            reader = house.feed.subscribe("leaky", expected=True)
+            await driven(house, World(), "leaky")
+            streamed = [entry async for entry in reader]
+            logging.getLogger("some.tool").warning("logged in with %s", CANARIES[40])
+            _break_and_log(CANARIES[41])
+    shown = msgspec.json.encode(streamed)
+    assert hits(everything_in(tmp_path)) == []
+    assert hits(shown) == []
+    assert hits("".join(whispered).encode()) == []
+    assert hits(caplog.text.encode()) == []
+    assert b"sk-a1B2" not in everything_in(tmp_path) + shown
+    assert shown.count(MARK.encode()) > 35
+    assert b"Nothing secret." in shown
+    assert MARK in "".join(whispered)
+    assert caplog.text.count(MARK) == 2
+
+
+def _break_and_log(number: str) -> None:
+    try:
+        int(number)
+    except ValueError:
+        logging.getLogger("some.tool").exception("it broke")
+
+
+async def test_a_run_with_secrets_goes_on_from_every_entry_and_nothing_is_done_twice(tmp_path: Path) -> None:
+    settings = Settings(tmp_path, secrets=CANARIES)
+    async with Houses(settings, NO_KEYS.get) as houses:
+        house, world = await houses.of("main"), World()
+        await driven(house, world, "whole")
+        whole = await house.journal.read("whole")
+        assert world.sent == [f"ann {MARK}"]
+        begun = next(entry.seq for entry in whole if _named(entry) == "send")
+        finished = next(entry.seq for entry in whole if _sent(entry))
+        for length in range(1, len(whole)):
+            again = World()
+            await _put(house.journal, f"cut{length}", whole[:length])
+            await driven(house, again, f"cut{length}", resume=True)
+            read = await house.journal.read(f"cut{length}")
+            assert not any(isinstance(one.event, ev.Noted) and "diverged" in one.event.text for one in read), length
+            assert len(again.sent) == (length < begun), length
+            if not begun <= length < finished:  # between the two nobody knows what was done, and a person is asked
+                assert _ending(read) == _ending(whole), length
+    assert hits(everything_in(tmp_path)) == []
+
+
+def _sent(entry: ev.Entry) -> bool:
+    return isinstance(entry.event, ev.StepFinished) and b"sent to ann" in bytes(entry.event.result)
+
+
+def _named(entry: ev.Entry) -> str:
+    return entry.event.name if isinstance(entry.event, ev.StepStarted) else ""
+
+
+def _ending(entries: Sequence[ev.Entry]) -> list[bytes]:
+    return [bytes(one.event.result) for one in entries if isinstance(one.event, ev.AttemptSucceeded)]
+
+
+async def _put(journal: SqliteJournal, run: str, entries: Sequence[ev.Entry]) -> None:
+    lease = await journal.claim(run, new=True)
+    await journal.append(lease, entries)
+    await journal.release(lease)
+
+
+async def test_what_comes_past_the_crew_is_caught_by_the_journal(tmp_path: Path) -> None:
+    journal = await redacted(tmp_path / "runs.db", Settings(tmp_path, secrets=CANARIES), NO_KEYS.get)
+    try:
+        await _put(journal, "noted", [ev.Entry(1, 1.0, ev.Noted(f"{CANARIES[0]} and text"))])
+        (entry,) = await journal.read("noted")
+    finally:
+        await journal.close()
+    assert entry.event == ev.Noted(f"{MARK} and text")
+
+
+def test_what_is_sent_to_an_agent_is_kept_without_secrets(tmp_path: Path) -> None:
+    key = "sk-proj-0123456789abcdefghijklmnop"
+    settings = settings_in(tmp_path, secrets=CANARIES)
+    with running(settings, {"OPENAI_API_KEY": "odd-shaped-key-of-a-provider-77"}) as one:
+        client = httpx.Client(base_url=one.url, headers=one.headers, timeout=30)
+        agent = client.post("/v1/agents", json={"name": "ann", "model": "offline", "memory_blocks": []}).json()["id"]
+        for text in (
+            f"My key is {key}.",
+            f"Use {CANARIES[5]} for it.",
+            f"And {one.token} or odd-shaped-key-of-a-provider-77",
+        ):
+            said = client.post(f"/v1/agents/{agent}/messages", json={"messages": [{"role": "user", "content": text}]})
+            assert said.status_code == 200, said.text
+        listed = client.get(f"/v1/agents/{agent}/messages").text
+        client.close()
+    found = everything_in(tmp_path) + listed.encode()
+    assert [each for each in (key, CANARIES[5], one.token, "odd-shaped-key") if each.encode() in found] == []
+
+
+def test_secrets_are_told_from_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "value-of-some-key-1")
+    monkeypatch.setenv("DEPLOY_TOKEN", "value-of-a-token-2")
+    monkeypatch.setenv("DATABASE_URL", "postgres://me:pass-word-3@db.test/x")
+    monkeypatch.setenv("SSH_KEY_PATH", "~/.ssh/id")
+    monkeypatch.setenv("EDITOR", "vi")
+    (tmp_path / ".env").write_text("INNER_SECRET=value-of-a-file-4\n", encoding="utf-8")
+    found = secret_values(tmp_path)
+    assert {"value-of-some-key-1", "value-of-a-token-2", "pass-word-3", "value-of-a-file-4"} <= set(found)
+    assert not {"~/.ssh/id", "vi"} & set(found)
+    redactor = Redactor(["main", "short", "development", *found])
+    for text in ("the main task-management-of-development work", "a risk-free-and-very-long-hyphenated-name", "ch_x"):
+        assert redactor.text(text) is text
+
+
+def test_what_is_clean_is_handed_back_as_it_is_and_costs_little() -> None:
+    redactor = Redactor(CANARIES[:6])
+    body = msgspec.json.encode({"type": "step.finished", "result": "Some words of no interest at all. " * 10})
+    assert redactor.clean(body) is body
+    shortest = min(_seconds(lambda: redactor.clean(body)) for _ in range(200))
+    assert shortest < 100e-6  # some 10 us when nobody else is at work
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began

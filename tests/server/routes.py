@@ -1,0 +1,36 @@
+"""Every route there is, with names put into its path: for tests that walk all of them."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from chargehand.server.app import doors
+from chargehand.server.doors import Scope
+from chargehand.server.walls.gate import OPEN
+
+_NAME = re.compile(r"\{(\w+)(?::\w+)?\}")
+
+
+class Called(Struct, frozen=True):
+    """A route as it is called. `names` are those in its path."""
+
+    method: str
+    path: str
+    names: tuple[str, ...]
+    scope: Scope
+    shape: str
+
+    @property
+    def open(self) -> bool:
+        return self.shape in OPEN
+
+
+def routes(ids: Mapping[str, str] | None = None) -> Iterator[Called]:
+    """All of them; names that are not among the ids are made up."""
+    known = ids or {}
+    for door in doors():
+        for way in door.ways:
+            names = tuple(_NAME.findall(way.path))
+            path = _NAME.sub(lambda one: known.get(one[1], f"{one[1]}-none"), way.path)
+            yield Called(way.method, path, names, way.scope, way.path)

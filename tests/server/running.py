@@ -1,0 +1,57 @@
+"""A real server for tests: uvicorn on a free port of this machine, in a thread, with a folder of its own."""
+
+import asyncio
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+
+from chargehand.server.app import build
+from chargehand.server.settings import Settings
+
+TOKEN = "ch_test_0123456789abcdef0123456789abcdef"
+
+
+class Running:
+    """A server that answers at `url`. `token` opens everything of the first tenant."""
+
+    def __init__(self, server: uvicorn.Server, port: int, token: str) -> None:
+        self.server = server
+        self.port = port
+        self.token = token
+        self.url = f"http://127.0.0.1:{port}"
+        self.headers = {"Authorization": f"Bearer {token}"}
+        self.keyed_url = f"http://:{token}@127.0.0.1:{port}"
+        """What `LETTA_BASE_URL` may be set to."""
+
+
+@contextmanager
+def running(settings: Settings, environment: Mapping[str, str] | None = None) -> Generator[Running]:
+    """Serve until the block is left; then it shuts down as it would on SIGTERM."""
+    known = dict(environment or {})
+    app = build(settings, known.get)
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=0, log_level="warning", access_log=False, loop="asyncio", http="httptools",
+        timeout_graceful_shutdown=5,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
+    thread.start()
+    for _ in range(1000):
+        if server.started or not thread.is_alive():
+            break
+        threading.Event().wait(0.01)
+    assert server.started, "the server did not start"
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield Running(server, port, settings.token)
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        assert not thread.is_alive(), "the server did not stop"
+
+
+def settings_in(folder: Path, **changes: object) -> Settings:
+    return Settings(folder, token=TOKEN, **{"model_urls": True, **changes})  # pyright: ignore[reportArgumentType] - tests name real fields

@@ -1,0 +1,182 @@
+"""Runs over our own API: begun once, listed in pages, shown as they stand, within the bounds they were given."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.server.api import BOTH, GOAL, Garden, garden, key_for
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Garden]:
+    with garden(tmp_path) as found:
+        yield found
+
+
+def post(home: Garden, body: object, key: str = "") -> httpx.Response:
+    headers = {"Idempotency-Key": key} if key else {}
+    return home.client.post("/api/runs", json=body, headers=headers)
+
+
+def test_a_team_is_listed_and_shown_with_workers_examples_and_limits(home: Garden) -> None:
+    assert [one["name"] for one in home.client.get("/api/teams").json()["teams"]] == ["garden"]
+    shown = home.client.get("/api/teams/garden").json()
+    assert [one["name"] for one in shown["workers"]] == ["reader", "buyer", "clerk"]
+    assert (shown["way"], shown["examples"], shown["memory"]) == ("plan", [GOAL], True)
+    assert shown["limits"]["seconds"] == 300.0
+    assert shown["notice"].startswith("No language model was asked")
+    assert home.client.get("/api/teams/strangers").status_code == 404
+
+
+def test_a_plan_is_drafted_and_reckoned_and_nobody_works(home: Garden) -> None:
+    drafted = home.client.post("/api/teams/garden/plan", json={"goal": BOTH}).json()
+    assert [one["worker"] for one in drafted["plan"]["tasks"]] == ["buyer", "reader"]
+    assert drafted["forecast"]["width"] == 2
+    assert home.client.get("/api/runs").json()["runs"] == []
+
+
+def test_a_run_is_on_disk_when_it_is_acknowledged_and_shows_what_came_of_it(home: Garden) -> None:
+    found = post(home, {"team": "garden", "goal": GOAL})
+    run = found.json()["run"]
+    assert (found.status_code, found.headers["location"]) == (201, f"/api/runs/{run}")
+    assert home.show(run)["plan"] is not None
+    shown: Any = home.wait(run)
+    assert shown["line"]["state"] == "complete"
+    assert "48.00" in shown["answer"]
+    assert [(one["id"], one["worker"], one["status"]) for one in shown["tasks"]] == [("t1", "buyer", "done")]
+    assert shown["tasks"][0]["attempts"][0]["ending"] == "succeeded"
+    assert shown["line"]["spent"]["tokens"] > 0
+
+
+def test_the_same_key_and_body_is_the_same_run_and_the_same_answer(home: Garden) -> None:
+    body = {"team": "garden", "goal": GOAL}
+    first, second = post(home, body, "order-1"), post(home, {"goal": GOAL, "team": "garden"}, "order-1")
+    assert first.content == second.content
+    assert (first.status_code, second.status_code) == (201, 201)
+    assert "idempotency-replayed" not in first.headers
+    assert second.headers["idempotency-replayed"] == "true"
+    assert len(home.client.get("/api/runs").json()["runs"]) == 1
+
+
+def test_the_same_key_with_another_body_is_refused_and_begins_nothing(home: Garden) -> None:
+    post(home, {"team": "garden", "goal": GOAL}, "order-1")
+    other = post(home, {"team": "garden", "goal": BOTH}, "order-1")
+    assert (other.status_code, other.json()["code"]) == (422, "other_body")
+    assert other.headers["content-type"] == "application/problem+json"
+    assert len(home.client.get("/api/runs").json()["runs"]) == 1
+
+
+def test_calls_with_one_key_at_the_same_time_begin_one_run(home: Garden) -> None:
+    body = {"team": "garden", "goal": GOAL}
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(post, home, body, "order-1") for _ in range(16)]
+        found = [one.result() for one in asked]
+    assert {one.status_code for one in found} == {201}
+    assert len({one.content for one in found}) == 1
+    assert len(home.client.get("/api/runs").json()["runs"]) == 1
+
+
+def test_a_key_is_remembered_by_the_next_process(tmp_path: Path) -> None:
+    body = {"team": "garden", "goal": GOAL}
+    with garden(tmp_path) as before:
+        first = post(before, body, "order-1")
+        before.wait(first.json()["run"])
+    with garden(tmp_path) as after:
+        assert post(after, body, "order-1").content == first.content
+        assert len(after.client.get("/api/runs").json()["runs"]) == 1
+
+
+def test_two_tenants_with_the_same_key_have_a_run_each(tmp_path: Path) -> None:
+    with garden(tmp_path) as home:
+        body, other = {"team": "garden", "goal": GOAL}, key_for(tmp_path, "lab")
+        first = post(home, body, "order-1").json()["run"]
+        second = home.client.post("/api/runs", json=body, headers={**other, "Idempotency-Key": "order-1"})
+        assert second.status_code == 201
+        assert second.json()["run"] != first
+
+
+@pytest.mark.parametrize("path", ["", "/entries", "/events", "/trace"])
+def test_a_run_of_another_tenant_is_not_there(tmp_path: Path, path: str) -> None:
+    with garden(tmp_path) as home:
+        run = home.begin()
+        home.wait(run)
+        found = home.client.get(f"/api/runs/{run}{path}", headers=key_for(tmp_path, "lab"))
+        assert (found.status_code, found.json()["code"]) == (404, "unknown")
+        assert home.client.get("/api/runs", headers=key_for(tmp_path, "lab")).json()["runs"] == []
+
+
+def test_pages_end_and_hold_every_run_once(home: Garden) -> None:
+    begun = [home.begin() for _ in range(7)]
+    for run in begun:
+        home.wait(run)
+    seen: list[str] = []
+    before: int | None = None
+    for _ in range(10):
+        page = home.client.get("/api/runs", params={"limit": 3} | ({} if before is None else {"before": before})).json()
+        seen += [one["run"] for one in page["runs"]]
+        before = page["next"]
+        if before is None:
+            break
+    assert seen == begun[::-1]
+
+
+def test_runs_are_found_by_team_state_words_and_time(home: Garden) -> None:
+    one = home.begin(GOAL)
+    home.wait(one)
+    other = home.begin(BOTH, approve=True)
+    home.wait(other, "needs_input")
+
+    def found(**asked: object) -> list[str]:
+        return [each["run"] for each in home.client.get("/api/runs", params=dict(asked)).json()["runs"]]  # pyright: ignore[reportArgumentType]
+
+    assert found(state="complete") == [one]
+    assert found(state="needs_input") == [other]
+    assert found(text="PLANTING out") == [other]
+    assert found(team="garden") == [other, one]
+    assert found(team="null") == []
+    assert found(since=home.client.get(f"/api/runs/{other}").json()["line"]["started"]) == [other]
+    assert found(cost=0.01) == []
+
+
+def test_a_run_keeps_to_caps_of_its_own_that_its_team_does_not_have(home: Garden) -> None:
+    found: Any = home.wait(home.begin(BOTH, budget={"calls": 1}))
+    assert found["line"]["spent"]["calls"] <= 1
+    assert found["line"]["state"] in ("failed", "partial")
+    assert found["limits"]["calls"] == 1
+
+
+def test_a_plan_that_was_handed_in_is_carried_out_and_one_that_cannot_run_is_refused(home: Garden) -> None:
+    plan = {"tasks": [{"id": "a", "instruction": "What do 3 tomato seedlings cost?", "worker": "clerk"}]}
+    found: Any = home.wait(home.begin("3 seedlings", plan=plan))
+    assert [(one["id"], one["worker"]) for one in found["tasks"]] == [("a", "clerk")]
+    plan["tasks"][0]["worker"] = "nobody"
+    refused = post(home, {"team": "garden", "goal": "x", "plan": plan})
+    assert (refused.status_code, refused.json()["code"]) == (422, "plan_invalid")
+    assert "nobody" in refused.json()["errors"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ({"team": "garden"}, "$"),
+        ({"team": "garden", "goal": "x", "strange": 1}, "$"),
+        ({"team": "garden", "goal": 7}, "$.goal"),
+        ({"team": "garden", "goal": "x", "budget": {"usd": -1}}, "$.budget.usd"),
+    ],
+)
+def test_what_cannot_be_read_is_said_with_its_place(home: Garden, body: object, place: str) -> None:
+    told = post(home, body)
+    assert (told.status_code, told.json()["code"]) == (422, "invalid")
+    assert told.json()["errors"][0]["place"] == place
+
+
+def test_a_key_that_may_only_read_begins_nothing(tmp_path: Path) -> None:
+    with garden(tmp_path) as home:
+        reader = key_for(tmp_path, "main", "read")
+        assert home.client.get("/api/runs", headers=reader).status_code == 200
+        refused = home.client.post("/api/runs", json={"team": "garden", "goal": GOAL}, headers=reader)
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")

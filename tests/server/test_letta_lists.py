@@ -1,0 +1,136 @@
+"""Lists while what is in them is deleted or hidden, what agents tell of their runs and groups, and odd values."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from letta_client import Letta
+
+from chargehand.server.letta.shapes import moment
+from tests.server.running import Running, running, settings_in
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(settings_in(tmp_path_factory.mktemp("lists"), custom_tools=True)) as one:
+        yield one
+
+
+@pytest.fixture
+def client(server: Running) -> Iterator[Letta]:
+    with Letta(base_url=server.url, api_key=server.token, max_retries=0) as one:
+        yield one
+
+
+@pytest.fixture
+def http(server: Running) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, headers=server.headers, timeout=30) as one:
+        yield one
+
+
+def test_whoever_deletes_what_a_list_brings_gets_to_its_end(client: Letta) -> None:
+    made = [client.blocks.create(label=f"b{number}", value="x", tags=["gone"]) for number in range(11)]
+    deleted: list[str] = []
+    for block in client.blocks.list(limit=3, tags=["gone"]):
+        client.blocks.delete(block.id)
+        deleted.append(block.id)
+    assert deleted == [one.id for one in made]
+    agents = [client.agents.create(name=f"a{number}", tags=["gone"]) for number in range(7)]
+    deleted = []
+    for agent in client.agents.list(limit=2, tags=["gone"]):
+        if agent.id != agents[3].id:
+            client.agents.delete(agent.id)
+            deleted.append(agent.id)
+    assert deleted == [one.id for one in reversed(agents) if one.id != agents[3].id]
+
+
+def test_an_id_that_no_list_ever_told_is_not_gone_on_after(http: httpx.Client) -> None:
+    assert http.get("/v1/agents", params={"after": "agent-of-nobody"}).status_code == 404
+
+
+def test_what_is_hidden_is_not_listed_unless_it_is_asked_for(client: Letta, http: httpx.Client) -> None:
+    names = ("h0", "v0", "h1", "h2", "v1", "v2", "h3")
+    made = [client.agents.create(name=one, hidden=one.startswith("h"), tags=["seen"]) for one in names]
+    assert [one.name for one in client.agents.list(limit=1, tags=["seen"])] == ["v2", "v1", "v0"]
+    assert [one.name for one in client.agents.list(limit=2, tags=["seen"], order="asc")] == ["v0", "v1", "v2"]
+    back = client.agents.list(limit=2, tags=["seen"], order="asc", before=made[-1].id).items
+    assert [one.name for one in back] == ["v1", "v2"]
+    everything = client.agents.list(tags=["seen"], order="asc", extra_query={"show_hidden_agents": True})
+    assert [one.name for one in everything] == list(names)
+    client.blocks.create(label="shy", value="x", hidden=True)
+    assert not client.blocks.list(label="shy").items
+    assert len(http.get("/v1/blocks", params={"label": "shy", "show_hidden_blocks": True}).json()) == 1
+    assert client.agents.retrieve(made[0].id).name == "h0"
+
+
+def test_an_agent_tells_how_its_latest_run_ended_and_is_found_by_it(client: Letta) -> None:
+    agent = client.agents.create(name="runner", tags=["ran"])
+    assert client.agents.retrieve(agent.id).last_run_completion is None
+    stop = client.agents.messages.create(agent.id, input="Hello, who are you?").stop_reason.stop_reason
+    found = client.agents.retrieve(agent.id)
+    assert found.last_stop_reason == stop
+    assert found.last_run_completion is not None
+    assert found.last_run_duration_ms is not None
+    client.agents.create(name="idle", tags=["ran"])
+    assert [one.id for one in client.agents.list(tags=["ran"], last_stop_reason=stop)] == [agent.id]
+    latest = client.agents.list(tags=["ran"], order_by="last_run_completion").items
+    assert latest[0].id == agent.id
+
+
+def test_an_agent_tells_of_the_group_it_leads(client: Letta, http: httpx.Client) -> None:
+    leader, member = client.agents.create(name="leader"), client.agents.create(name="member")
+    led = {"manager_type": "supervisor", "manager_agent_id": leader.id}
+    group = http.post("/v1/groups", json={"agent_ids": [member.id], "description": "g", "manager_config": led}).json()
+    found = client.agents.retrieve(leader.id).managed_group
+    assert found is not None
+    assert (found.id, found.manager_type) == (group["id"], "supervisor")
+    assert client.agents.retrieve(member.id).managed_group is None
+    http.delete(f"/v1/groups/{group['id']}")
+    assert client.agents.retrieve(leader.id).managed_group is None
+
+
+def test_how_much_is_under_way_is_told_to_nobody_without_a_token(server: Running, http: httpx.Client) -> None:
+    assert httpx.get(f"{server.url}/readyz").json() == {"status": "ready"}
+    assert httpx.get(f"{server.url}/readyz", headers={"Authorization": "Bearer no"}).json() == {"status": "ready"}
+    assert http.get("/readyz").json()["runs"] == 0
+
+
+def test_values_that_cannot_be_kept_are_refused_in_words_and_leave_nothing(http: httpx.Client) -> None:
+    before = len(http.get("/v1/agents", params={"limit": 1000}).json())
+    for body in ({"name": "a\nb"}, {"name": "x" * 501}, {"metadata": {"n": 2**64 - 1}}):
+        assert http.post("/v1/agents", json=body).status_code == 422, body
+    archive = http.post("/v1/archives", json={"name": "times"}).json()["id"]
+    for when in ("0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"):
+        sent = {"text": when, "created_at": when}
+        assert http.post(f"/v1/archives/{archive}/passages", json=sent).status_code == 422
+    deep = b'{"agents": [{"metadata": {"a": ' + b"[" * 90 + b"]" * 90 + b"}}]}"
+    assert http.post("/v1/agents/import", files={"file": ("a.af", deep)}).status_code == 422
+    twice = b'{"agents": [{}], "blocks": [{"id": "b", "label": "x"}, {"id": "b", "label": "y"}]}'
+    assert http.post("/v1/agents/import", files={"file": ("a.af", twice)}).status_code == 422
+    assert len(http.get("/v1/agents", params={"limit": 1000}).json()) == before
+    retried = {b"x-stainless-retry-count": b"\xb2"}
+    assert http.post("/v1/agents/agent-x/messages", json={}, headers=retried).status_code == 404
+
+
+def test_times_beyond_what_can_be_written_are_told_as_the_last_that_can() -> None:
+    assert moment(-1e18).startswith("0001-01-01")
+    assert moment(1e18).startswith("9999-12-31")
+
+
+def test_a_schema_that_is_none_is_refused(http: httpx.Client) -> None:
+    source = 'def odd(a: int) -> int:\n    """Odd."""\n    return a\n'
+    for parameters in ("x", [1]):
+        sent = {"source_code": source, "json_schema": {"parameters": parameters}}
+        assert http.post("/v1/tools", json=sent).status_code in (403, 422)
+
+
+def test_what_a_tool_returns_and_json_cannot_hold_is_told_as_text(http: httpx.Client) -> None:
+    def ran(source: str) -> httpx.Response:
+        return http.post("/v1/tools/run", json={"source_code": source, "args": {}})
+
+    found = ran("def f():\n    return float('nan')\n")
+    if found.status_code == 403:
+        pytest.skip(found.text)
+    assert found.json()["func_return"] == "NaN"
+    late = ran("import atexit\natexit.register(print, 'bye')\ndef f():\n    return 7\n").json()
+    assert (late["status"], late["func_return"], late["stdout"]) == ("success", 7, ["bye\n"])

@@ -1,0 +1,57 @@
+"""Blocks, archives, passages and tags, with the real client."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from letta_client import ConflictError, Letta, NotFoundError
+
+from tests.server.running import running, settings_in
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Letta]:
+    with running(settings_in(tmp_path)) as one, Letta(base_url=one.url, api_key=one.token) as client:
+        yield client
+
+
+def test_a_block_is_made_read_changed_and_deleted(client: Letta) -> None:
+    block = client.blocks.create(label="guidelines", value="Cite.", description="how to work", tags=["a"])
+    assert (block.label, block.value, block.description, block.tags) == ("guidelines", "Cite.", "how to work", ["a"])
+    assert client.blocks.retrieve(block.id).value == "Cite."
+    changed = client.blocks.update(block.id, value="Cite twice.")
+    assert (changed.value, changed.description) == ("Cite twice.", "how to work")
+    client.blocks.delete(block.id)
+    with pytest.raises(NotFoundError):
+        client.blocks.retrieve(block.id)
+
+
+def test_who_names_a_version_changes_only_what_it_has_seen(client: Letta) -> None:
+    block = client.blocks.create(label="plan", value="one")
+    seen = int(block.to_dict()["version"])  # pyright: ignore[reportArgumentType] - a field of ours, which it keeps
+    client.blocks.update(block.id, value="two", extra_headers={"If-Match": str(seen)})
+    with pytest.raises(ConflictError):
+        client.blocks.update(block.id, value="three", extra_headers={"If-Match": str(seen)})
+    assert client.blocks.retrieve(block.id).value == "two"
+
+
+def test_lists_end(client: Letta) -> None:
+    for number in range(7):
+        client.blocks.create(label=f"b{number}", value="x")
+        client.archives.create(name=f"a{number}")
+    assert [one.label for one in client.blocks.list(limit=3)] == [f"b{number}" for number in range(7)]
+    assert [one.name for one in client.archives.list(limit=3)] == [f"a{number}" for number in reversed(range(7))]
+
+
+def test_passages_are_kept_found_and_forgotten(client: Letta) -> None:
+    archive = client.archives.create(name="findings", description="what was found")
+    one = client.archives.passages.create(archive.id, text="The bridge is 312 m long.", tags=["bridge"])
+    many = client.archives.passages.create_many(
+        archive.id, passages=[{"text": "The tower is 88 m high."}, {"text": "The canal is closed."}]
+    )
+    assert len(many) == 2
+    found = client.passages.search(query="how long is the bridge", archive_id=archive.id)
+    assert found[0].passage.text == one.text
+    client.archives.passages.delete(str(one.id), archive_id=archive.id)
+    left = client.passages.search(query="bridge", archive_id=archive.id)
+    assert one.text not in [each.passage.text for each in left]

@@ -1,0 +1,163 @@
+"""A supervisor with specialised workers, made with nothing but the calls that `letta-client` has for it."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from letta_client import Letta
+from letta_client.types.agents import LettaResponse
+
+from tests.server.model_server import Answer, Call, FakeModel, Question, fake_model
+from tests.server.running import running, settings_in
+
+ROUTE = "send_message_to_agents_matching_tags"
+SUPERVISOR = """You coordinate a group of specialists.
+Hand each question to the specialists it concerns, by their tags, and put their replies together.
+- For questions about technical matters and code: match_all=["worker"], match_some=["technical"]
+- For questions about customers and the market: match_all=["worker"], match_some=["market"]
+- For broad questions: match_all=["worker", "research"]"""
+
+
+@dataclass
+class Crew:
+    client: Letta
+    supervisor: str
+    technical: str
+    market: str
+    archive: str
+
+    def ask(self, text: str) -> LettaResponse:
+        return self.client.agents.messages.create(self.supervisor, messages=[{"role": "user", "content": text}])
+
+    def heard(self, agent: str) -> list[str]:
+        said = self.client.agents.messages.list(agent, order="asc")
+        return [one.content for one in said if one.message_type == "system_message"]
+
+
+def made(client: Letta, model: str) -> Crew:
+    """The calls of a whole set-up: a shared block, a shared archive, a supervisor without any tools, two workers."""
+    guidelines = client.blocks.create(label="guidelines", value="Name your sources. Keep it short.")
+    archive = client.archives.create(name="findings", description="what the specialists found out")
+    supervisor = client.agents.create(
+        name="lead", model=model, tags=["supervisor"], block_ids=[guidelines.id],
+        memory_blocks=[{"label": "persona", "value": SUPERVISOR}],
+    )  # fmt: skip
+    client.agents.archives.attach(archive.id, agent_id=supervisor.id)
+    ids: dict[str, str] = {}
+    for kind in ("technical", "market"):
+        worker = client.agents.create(
+            name=f"{kind}_worker", model=model, description=f"knows all about {kind} matters",
+            tags=["worker", "research", kind], block_ids=[guidelines.id],
+            memory_blocks=[{"label": "persona", "value": f"You look into {kind} matters."}],
+            tools=["archival_memory_insert", "archival_memory_search"],
+        )  # fmt: skip
+        client.agents.archives.attach(archive.id, agent_id=worker.id)
+        ids[kind] = worker.id
+    return Crew(client, supervisor.id, ids["technical"], ids["market"], archive.id)
+
+
+def final(answer: LettaResponse) -> str:
+    last = [one for one in answer.messages if one.message_type == "assistant_message"][-1]
+    assert isinstance(last.content, str)
+    return last.content
+
+
+@pytest.fixture
+def crew(tmp_path: Path) -> Iterator[Crew]:
+    """With no model at all: what is on this machine has to do."""
+    with running(settings_in(tmp_path)) as one, Letta(base_url=one.keyed_url) as client:
+        yield made(client, "anthropic/claude-sonnet-4-5-20250929")
+
+
+def test_the_supervisor_gets_the_tool_for_routing_without_being_given_it(crew: Crew) -> None:
+    names = [one.name for one in crew.client.agents.retrieve(crew.supervisor).tools]
+    assert ROUTE in names
+    assert ROUTE not in [one.name for one in crew.client.agents.retrieve(crew.technical).tools]
+
+
+def test_a_technical_question_reaches_only_the_technical_worker(crew: Crew) -> None:
+    answer = crew.ask("Review this Python code for potential issues:\n\ndef total(rows):\n    return sum(rows)")
+    kinds = [one.message_type for one in answer.messages]
+    assert kinds == ["tool_call_message", "tool_return_message", "assistant_message"]
+    assert len(crew.heard(crew.technical)) == 1
+    assert crew.heard(crew.market) == []
+    assert "technical_worker" in final(answer)
+    assert answer.stop_reason.stop_reason == "end_turn"
+
+
+def test_a_market_question_reaches_only_the_market_worker(crew: Crew) -> None:
+    answer = crew.ask("Research current trends in the market for agent frameworks.")
+    assert crew.heard(crew.technical) == []
+    assert len(crew.heard(crew.market)) == 1
+    assert "market_worker" in final(answer)
+
+
+def test_a_broad_question_reaches_everybody_and_the_reply_holds_every_answer(crew: Crew) -> None:
+    answer = crew.ask("Conduct a comprehensive analysis of agent servers from all perspectives.")
+    assert len(crew.heard(crew.technical)) == len(crew.heard(crew.market)) == 1
+    assert "technical_worker" in final(answer)
+    assert "market_worker" in final(answer)
+
+
+def test_everything_can_be_deleted_again(crew: Crew) -> None:
+    crew.ask("Review this Python code:\n\ndef one():\n    return 1")
+    for agent in (crew.technical, crew.market, crew.supervisor):
+        crew.client.agents.delete(agent)
+    crew.client.archives.delete(crew.archive)
+    assert list(crew.client.agents.list()) == []
+    assert list(crew.client.archives.list()) == []
+
+
+# --- with a model that takes its time
+
+
+def _routed(question: Question) -> Answer:
+    """A supervisor that asks every worker once, and workers that write down what they found."""
+    if ROUTE in question.tools:
+        if not question.results:
+            return Answer(calls=(Call(ROUTE, {"message": "What is new?", "match_all": ["worker"]}),))
+        return Answer(f"All I heard: {question.results[-1]}")
+    if not question.results:
+        finding = f"Finding of {question.system.splitlines()[0][:60]}"
+        return Answer(calls=(Call("archival_memory_insert", {"content": finding, "tags": ["new"]}),))
+    return Answer("done: it is in the archive")
+
+
+def test_findings_land_in_the_archive_that_all_share(tmp_path: Path) -> None:
+    with fake_model(_routed) as model, running(settings_in(tmp_path)) as one, Letta(base_url=one.keyed_url) as client:
+        crew = made(client, model.handle)
+        answer = crew.ask("What is new?")
+        assert final(answer).count("done: it is in the archive") == 2
+        kept = [each.text for each in client.agents.passages.list(crew.supervisor)]
+        assert len(kept) == 2
+        assert all(text.startswith("Finding of") for text in kept)
+
+
+def _slow(question: Question) -> Answer:
+    if ROUTE in question.tools:
+        if not question.results:
+            tags = ["worker"] if "everybody" in question.user else ["first"]
+            return Answer(calls=(Call(ROUTE, {"message": "What is new?", "match_all": tags}),))
+        return Answer("heard")
+    return Answer("nothing", seconds=1.0)
+
+
+def test_five_workers_take_hardly_longer_than_one(tmp_path: Path) -> None:
+    with fake_model(_slow) as model, running(settings_in(tmp_path)) as one, Letta(base_url=one.keyed_url) as client:
+        supervisor = client.agents.create(name="lead", model=model.handle, tags=["supervisor"])
+        for number in range(5):
+            tags = ["worker", "first"] if number == 0 else ["worker"]
+            client.agents.create(name=f"worker{number}", model=model.handle, tags=tags)
+        alone = _seconds(client, supervisor.id, model, "Ask one of them.", 3)
+        together = _seconds(client, supervisor.id, model, "Ask everybody.", 7)
+        assert together <= alone * 1.15, f"one takes {alone:.2f} s, five take {together:.2f} s"
+
+
+def _seconds(client: Letta, agent: str, model: FakeModel, text: str, calls: int) -> float:
+    before, start = len(model.questions), time.monotonic()
+    client.agents.messages.create(agent, messages=[{"role": "user", "content": text}])
+    seconds = time.monotonic() - start
+    assert len(model.questions) - before == calls
+    return seconds

@@ -1,0 +1,239 @@
+"""`chargehand serve` as a real process: it says where it is, answers, stops in order, and says why where it cannot."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from bench.server_parts import modelling
+
+TOKEN = "ch_serve_0123456789abcdef0123456789"
+
+
+class Process:
+    """A server, from its start to its end. `told` is what it printed by the time it answered."""
+
+    def __init__(self, data: Path, *options: str, token: str = TOKEN) -> None:
+        words = [sys.executable, "-m", "chargehand", "serve", "--data", str(data), "--port", "0", *options]
+        environment = {name: value for name, value in os.environ.items() if name != "CHARGEHAND_TOKEN"}
+        if token:
+            environment["CHARGEHAND_TOKEN"] = token
+        self.began = time.monotonic()
+        self.popen = subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )  # fmt: skip
+        assert self.popen.stdout is not None
+        self.told = ""
+        while "OPENAI_BASE_URL" not in self.told and (line := self.popen.stdout.readline()):
+            self.told += line
+        found = re.search(r"http://127\.0\.0\.1:(\d+)$", self.told, re.MULTILINE)
+        self.url = found[0] if found else ""
+        self.client = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=30)
+
+    def agent(self, model: str) -> str:
+        return self.client.post("/v1/agents", json={"name": "one", "model": model}).json()["id"]
+
+    def say(self, agent: str) -> httpx.Response:
+        sent = {"messages": [{"role": "user", "content": "What is the figure?"}]}
+        with httpx.Client(base_url=self.url, headers=self.client.headers, timeout=30) as client:
+            return client.post(f"/v1/agents/{agent}/messages", json=sent)
+
+    def later(self, agent: str) -> str:
+        sent = {"messages": [{"role": "user", "content": "What is the figure?"}]}
+        return self.client.post(f"/v1/agents/{agent}/messages/async", json=sent).json()["id"]
+
+    def stop(self, name: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Its exit code, and what it complained of."""
+        if self.popen.poll() is None:
+            self.popen.send_signal(name)
+        _, errors = self.popen.communicate(timeout=30)
+        self.client.close()
+        return self.popen.returncode, errors
+
+
+@contextmanager
+def served(data: Path, *options: str, token: str = TOKEN) -> Generator[Process]:
+    process = Process(data, *options, token=token)
+    try:
+        yield process
+    finally:
+        process.popen.kill()
+        process.popen.communicate()
+        process.client.close()
+
+
+@contextmanager
+def calling(process: Process, agent: str) -> Generator[list[httpx.Response]]:
+    """A call that is under way within, and its answer afterwards."""
+    found: list[httpx.Response] = []
+    thread = threading.Thread(target=lambda: found.append(process.say(agent)))
+    thread.start()
+    for _ in range(200):
+        if process.client.get("/readyz").json().get("runs"):
+            break
+        time.sleep(0.02)
+    yield found
+    thread.join(30)
+
+
+def test_it_says_what_somebody_needs_to_call_it_and_shows_a_token_once(tmp_path: Path) -> None:
+    with served(tmp_path, token="") as first:
+        said = re.search(r"token\s+(ch_\S+)", first.told)
+        assert said, first.told
+        assert f"LETTA_BASE_URL=http://:{said[1]}@{first.url[7:]}\n" in first.told
+        assert f"OPENAI_BASE_URL={first.url}/v1  OPENAI_API_KEY={said[1]}\n" in first.told
+        with httpx.Client(base_url=first.url) as client:
+            assert client.get("/healthz").status_code == 200
+            assert client.get("/v1/agents").status_code == 401
+            good = client.get("/v1/agents", headers={"Authorization": f"Bearer {said[1]}"})
+            assert (good.status_code, good.json()) == (200, [])
+            assert "server" not in good.headers
+        assert first.stop()[0] == 0
+    with served(tmp_path, token="") as again:
+        assert said[1] not in again.told
+        with httpx.Client(base_url=again.url, headers={"Authorization": f"Bearer {said[1]}"}) as client:
+            assert client.get("/v1/agents").status_code == 200
+
+
+def test_a_fresh_folder_is_served_within_seconds_and_in_little_memory(tmp_path: Path) -> None:
+    with served(tmp_path) as one:
+        assert one.client.get("/healthz").status_code == 200
+        assert time.monotonic() - one.began < 6  # 0.7 s on an idle machine; tests share theirs
+        assert psutil.Process(one.popen.pid).memory_info().rss < 120e6
+
+
+def test_a_port_that_is_taken_is_said_in_words(tmp_path: Path) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        served(tmp_path, "--port", str(taken.getsockname()[1])) as one,
+    ):
+        code, errors = one.stop()
+    assert code == 2
+    assert "cannot be used: Address already in use; name another with --host or --port" in errors
+    assert "Traceback" not in errors
+
+
+def test_a_folder_that_another_server_has_is_said_in_words(tmp_path: Path) -> None:
+    with served(tmp_path) as first, served(tmp_path) as second:
+        code, errors = second.stop()
+        assert code == 2
+        assert f"is in use by process {first.popen.pid}" in errors
+        assert "Traceback" not in errors
+        assert first.client.get("/healthz").status_code == 200
+
+
+def test_a_team_that_cannot_be_loaded_is_said_before_anybody_calls(tmp_path: Path) -> None:
+    with served(tmp_path / "data", "--team", str(tmp_path / "nobody.yaml")) as one:
+        code, errors = one.stop()
+    assert code == 2
+    assert "nobody.yaml" in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [(("--model", "nosuch:model"), "nosuch"), (("--data", "/dev/null/x"), "--data")]
+)
+def test_a_model_or_a_folder_that_there_cannot_be_is_said_before_anybody_calls(
+    tmp_path: Path, options: tuple[str, ...], said: str
+) -> None:
+    with served(tmp_path / "data", *options) as one:
+        code, errors = one.stop()
+    assert (code, one.told) == (2, "")
+    assert said in errors
+    assert "Traceback" not in errors
+
+
+def test_an_address_for_everybody_without_a_token_is_refused(tmp_path: Path) -> None:
+    with served(tmp_path, "--host", "0.0.0.0", "--no-token") as one:
+        code, errors = one.stop()
+    assert code == 2
+    assert "--no-token" in errors
+
+
+def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['starlette'] = None; from chargehand.cli.main import main; "
+        f"sys.exit(main(['serve', '--data', {str(tmp_path)!r}]))"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    assert found.returncode == 2
+    assert "pip install 'chargehand[server]'" in found.stderr
+
+
+@pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_lets_what_is_under_way_end_and_answers_it(tmp_path: Path, name: signal.Signals) -> None:
+    with modelling() as handle, served(tmp_path, "--model-urls") as one:
+        agent = one.agent(f"{handle}say-1000")
+        with calling(one, agent) as found:
+            code, errors = one.stop(name)
+        assert code == 0, errors
+        assert found[0].status_code == 200
+        assert "Found" in found[0].text
+
+
+def test_while_it_stops_new_work_is_refused_with_503_and_what_is_cut_goes_on_after_a_restart(tmp_path: Path) -> None:
+    with modelling() as handle:
+        with served(tmp_path, "--model-urls", "--grace", "800ms") as one:
+            agent = one.agent(f"{handle}say-2500")
+            run = one.later(agent)
+            with calling(one, one.agent(f"{handle}say-2500")) as found:
+                os.kill(one.popen.pid, signal.SIGTERM)
+                time.sleep(0.3)
+                refused = one.say(agent)
+                assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+                assert one.client.get("/readyz").status_code == 503
+                assert one.client.get("/healthz").status_code == 200
+            assert one.popen.wait(20) == 0
+            assert found[0].status_code == 503
+        with served(tmp_path, "--model-urls") as again:
+            until = time.monotonic() + 20
+            while (status := again.client.get(f"/v1/runs/{run}").json()["status"]) != "completed":
+                assert time.monotonic() < until, status
+                time.sleep(0.1)
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    with modelling() as handle, served(tmp_path, "--model-urls", "--grace", "60s") as one:
+        agent = one.agent(f"{handle}say-20000")
+        with calling(one, agent) as found:
+            os.kill(one.popen.pid, signal.SIGTERM)
+            time.sleep(0.3)
+            assert one.popen.poll() is None
+            began = time.monotonic()
+            code, errors = one.stop()
+            assert time.monotonic() - began < 4
+        assert code == 0, errors
+        assert found[0].status_code == 503
+
+
+def test_when_the_disk_is_full_runs_wait_and_new_ones_are_told_and_nothing_is_lost(tmp_path: Path) -> None:
+    with modelling() as handle, served(tmp_path, "--model-urls") as one:
+        agent = one.agent(f"{handle}say-1000")
+        look = psutil.Process(one.popen.pid)
+        run = one.later(agent)
+        usual = look.rlimit(psutil.RLIMIT_FSIZE)
+        look.rlimit(psutil.RLIMIT_FSIZE, (1, usual[1]))  # no file may grow any more
+        refused = one.say(one.client.get("/v1/agents").json()[0]["id"])
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+        time.sleep(1.2)
+        ready = one.client.get("/readyz")
+        assert (ready.status_code, "store" in ready.text) == (503, True)
+        assert one.client.get(f"/v1/runs/{run}").json()["status"] in ("created", "running")
+        look.rlimit(psutil.RLIMIT_FSIZE, usual)
+        until = time.monotonic() + 20
+        while one.client.get(f"/v1/runs/{run}").json()["status"] != "completed":
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        assert one.client.get("/readyz").status_code == 200
+        assert one.say(agent).status_code == 200
