@@ -12,6 +12,7 @@ import pytest
 from msgspec import structs
 
 from chargehand import errors
+from chargehand.cli.evaluate import UNDER
 from chargehand.cli.main import parser
 from chargehand.cli.script import Story
 from chargehand.cli.verbs import exit_code
@@ -106,7 +107,7 @@ ENDS: list[tuple[Ending, EndReason]] = [
 def test_every_exit_code_is_documented() -> None:
     table = TOLD["docs/cli.md"].partition("## Exit codes")[2].partition("##")[0]
     found = {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
-    assert found == {exit_code(ending, reason) for ending, reason in ENDS} | {2}
+    assert found == {exit_code(ending, reason) for ending, reason in ENDS} | {2, UNDER}
     assert {int(code) for code in re.findall(r"(?<!\d)(\d+) [a-z]", parser().epilog or "")} == found
 
 

@@ -31,7 +31,7 @@ def tracked_files() -> list[Path]:
         check=False,
     )
     if listing.returncode != 0:
-        rooms = ("src", "tests", "bench", "docs", "examples", "requirements")
+        rooms = ("src", "tests", "bench", "docs", "examples", "teams", "requirements")
         return [path for room in rooms for path in (ROOT / room).rglob("*") if path.is_file() and path.suffix != ".pyc"]
     return [path for name in listing.stdout.split("\0") if name and (path := ROOT / name).is_file()]
 

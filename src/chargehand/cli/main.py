@@ -16,7 +16,8 @@ from chargehand.cli.verbs import WORDS, options_of
 _EXITS = """\
 exit codes: 0 complete   1 failed, or the journal cannot be used
             2 usage or invalid input   3 partial: there are gaps
-            4 a person is asked   5 budget or deadline ended it   130 cancelled
+            4 a person is asked   5 budget or deadline ended it
+            6 a gate of eval was not reached   130 cancelled
 Data goes to standard output, progress to standard error.
 NO_COLOR turns colours off.
 """

@@ -19,6 +19,7 @@ WORDS = {
     "message": "ask workers directly, by tag or by name, and show what each replies",
     "feedback": "say how a routed run went, so that the team learns from it",
     "lessons": "what a team learnt from its routes, and what goes elsewhere because of it",
+    "eval": "try cases on a team and say how good it is; save cases, look into runs",
     "serve": "serve teams over HTTP: to letta-client, OpenAI clients, and an API of its own",
     "memory": "what a team remembers: blocks, archives, conversations",
     "init": "make a team of your own to start from",
@@ -30,9 +31,10 @@ WORDS = {
 }
 """What each verb is for."""
 
-_ELSEWHERE = {"fault-server": "models"}  # these live in the module of another verb
+_ELSEWHERE = {"fault-server": "models", "eval": "evaluate"}  # these live in the module of another verb
 _OPTIONS = {"memory": "memory_options"}  # what these take is said in a module of its own
 _APART = (
+    "eval",
     "serve",
     "feedback",
     "lessons",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from chargehand.models.exhibits import Chart, Exhibit, Figure, Passages, Table
-from chargehand.models.offline.closing import Part, asked, heading, kept, missing, sources
+from chargehand.models.offline.closing import Part, asked, heading, kept, missing, sources, tabled
 from chargehand.models.offline.showing import amount, exhibit, figure, product
 from chargehand.models.offline.voices import heard, voices
 from chargehand.models.subject import Answering
@@ -20,11 +20,12 @@ _READS = re.compile(r"\bt\d+\b")
 _LEAD = 320
 _WRITTEN = re.compile(r"(?:write|draft|compose|summari[sz]e)\b", re.IGNORECASE)
 _SOURCE = re.compile(r"\s*\([^()\s]+\)\s*$")
+_FENCED = re.compile(r"(^```.*?^```[ \t]*$)", re.DOTALL | re.MULTILINE)
 
 
 def answer(subject: Answering) -> str:
     """The answer as Markdown."""
-    parts = [Part(given, product(given.value)) for given in subject.results if given.value is not None]
+    parts = [Part(given, tabled(product(given.value))) for given in subject.results if given.value is not None]
     gaps = missing(subject)
     if not parts:
         return "\n\n".join(["Nothing of this could be answered.", *gaps])
@@ -89,16 +90,16 @@ def _lead(part: Part) -> str:
             case Table() if len(held.rows) == 1 and len(held.rows[0]) == 1:
                 return f"{about}: {held.rows[0][0]}."
             case Table():
-                return f"{about}: {len(held.rows) + held.more} rows, below."
+                return f"{heading(part.given)}: {len(held.rows) + held.more} rows, below."
             case Passages():
                 return f"{about}: {len(held.found)} passages, below."
-    return f"{about}: see below."
+    return f"{heading(part.given)}: see below."
 
 
 def _telling(part: Part) -> list[str]:
     """The sentences that say what it comes to: those with what was worked out, a first quotation, else the first."""
     text = part.product.text.strip()
-    if not text or text.startswith(("|", "- ")):
+    if not text or text.startswith(("|", "- ", "```")):
         return []
     if any(isinstance(held, Passages) for held in part.product.exhibits):
         return _few(_SOURCE.sub("", text.partition("\n")[0]))
@@ -211,5 +212,7 @@ def _cited(text: str, task: str) -> str:
 
 
 def _body_text(text: str) -> str:
-    """Headings in a result become bold lines: the answer has headings of its own."""
-    return re.sub(r"^#{1,6}\s+(.+?)\s*$", r"**\1**", text.strip(), flags=re.MULTILINE)
+    """Headings in a result become bold lines: the answer has headings of its own. Code has comments, not headings."""
+    pieces = _FENCED.split(text.strip())
+    pieces[::2] = [re.sub(r"^#{1,6}\s+(.+?)\s*$", r"**\1**", one, flags=re.MULTILINE) for one in pieces[::2]]
+    return "".join(pieces)

@@ -68,9 +68,19 @@ def _fill(parameters: Sequence[Parameter], task: _Task) -> Filled:
             missing.append(parameter.name)
     if missing:
         return Filled(missing=tuple(missing))
+    _apart(parameters, found)
     order = [one.name for one in parameters if one.name in found]
     rows = itertools.islice(itertools.product(*(found[name] for name in order)), _MOST_CALLS)
     return Filled(tuple(dict(zip(order, row, strict=True)) for row in rows))
+
+
+def _apart(parameters: Sequence[Parameter], found: dict[str, list[object]]) -> None:
+    """Two arguments with the same choices, of which a task says two, get one each, in the order they are said."""
+    for parameter in parameters:
+        alike = [one.name for one in parameters if one.enum and one.enum == parameter.enum and one.required]
+        said = found.get(parameter.name, [])
+        if 1 < len(alike) == len(said) and all(found.get(name) == said for name in alike):
+            found.update({name: [value] for name, value in zip(alike, said, strict=True)})
 
 
 def _values(parameter: Parameter, task: _Task) -> list[object]:

@@ -67,7 +67,9 @@ def _role(parameters: tuple[Parameter, ...], tables: tuple[Relation, ...]) -> Ro
         return "query"
     if names & _COMPUTED:
         return "compute"
-    if any(kind in {"number", "integer"} for kind in kinds) or any(one.name == "rows" for one in parameters):
+    if any(kind in {"number", "integer"} for kind in kinds) or any(
+        one.name == "rows" and one.type == "array" for one in parameters
+    ):
         return "draw"
     if names & _SOURCE:
         return "code"

@@ -17,6 +17,7 @@ _QUERY = 400
 _KEPT = re.compile(
     r"(?:Kept in the archive|Added to the block|The (?:archive|block) \S+ ha[sd] this already|This could not be kept)\b"
 )
+_ROWS = re.compile(r"^[\d,]+ rows[^\n]*:(?:\n- [^\n]*)+(?:\nand [\d,]+ more)?\s*", re.MULTILINE)
 _SAYS = re.compile(r"^(?:find\s+)?what\b.*?\b(?:says?|know|said|find)\s+about\s+(?P<about>.+)$", re.IGNORECASE)
 
 
@@ -76,6 +77,13 @@ def sources(parts: Sequence[Part]) -> list[str]:
         if named := [" ".join(source.split()) for source in found if source.strip()]:
             lines.append(f"- [{part.task}] {'; '.join(named)}")
     return ["## Sources", "\n".join(lines)] if lines else []
+
+
+def tabled(held: Product) -> Product:
+    """A result without rows in words where it has them as a table too: nobody reads them twice."""
+    if not any(isinstance(one, Table) and len(one.rows) > 1 for one in held.exhibits):
+        return held
+    return structs.replace(held, text=_ROWS.sub("", held.text).strip())
 
 
 def tells_of_memory(line: str) -> bool:

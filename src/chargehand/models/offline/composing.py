@@ -41,7 +41,7 @@ def compose(text: str, inputs: Sequence[Given], gaps: Sequence[Gap]) -> str:
         body = " ".join([*_sentences(lines), *missing])
     else:
         body = "\n\n".join([*facts, *missing])
-    return _headed(text, body, facts)
+    return _headed(text, body, facts[0])
 
 
 def _advice(text: str, inputs: Sequence[Given]) -> list[str]:
@@ -56,11 +56,13 @@ def _advice(text: str, inputs: Sequence[Given]) -> list[str]:
     return []
 
 
-def _headed(text: str, body: str, facts: Sequence[str]) -> str:
+def _headed(text: str, body: str, fact: str) -> str:
     kind = next((one for one in _KINDS if re.search(rf"\b{one}\b", text, re.IGNORECASE)), "")
-    about = _about(text) or facts[0].partition("\n")[0].partition(":")[0].rstrip(".")
+    about = _about(text) or fact.partition("\n")[0].partition(":")[0].rstrip(".")
+    if re.match(r"[\d,]+ rows", about):
+        about = "what was found"
     if kind in {"letter", "email"}:
-        return f"Subject: {about}\n\nDear all,\n\n{body}\n\nKind regards"
+        return f"Subject: {capital(about)}\n\nDear all,\n\n{body}\n\nKind regards"
     return f"{capital(kind)}: {about}\n\n{body}" if kind in {"memo", "report", "briefing", "note"} else body
 
 

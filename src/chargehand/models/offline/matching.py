@@ -11,11 +11,12 @@ from msgspec import Struct
 from chargehand.models.offline.kinds import BY_NAME, asked, done, generic
 from chargehand.models.offline.remembering.family import bare
 from chargehand.models.offline.schemas import parameter_names, said_in
-from chargehand.models.offline.vocabulary import AUXILIARY, DEEDS, PREPOSITIONS, STOP, VERBS
+from chargehand.models.offline.vocabulary import AUXILIARY, DEEDS, OPEN_DEEDS, PREPOSITIONS, STOP, VERBS
 from chargehand.models.offline.words import dates, names, related, stem, terms, tokens, weigh
 from chargehand.models.subject import WorkerCard
 
 _VERB_STEMS = frozenset(map(stem, VERBS))
+_OPEN_STEMS = frozenset(map(stem, OPEN_DEEDS))
 _DETERMINERS = frozenset(("a", "an", "the", "all", "our", "my", "me", "us", "them", "it", "this", "these", "every"))
 _READ = 20_000  # characters of one tool's own words
 
@@ -140,7 +141,7 @@ class Bench:
         kind, strength = fit
         if verb := deed(text):
             object_ = {term: weight for term, weight in about.items() if term != verb}
-            return _held(verb, held) >= 0.6 and self._covered(object_, held) >= 0.34
+            return _held(verb, held) >= 0.6 and (verb in _OPEN_STEMS or self._covered(object_, held) >= 0.34)
         if not about:
             return strength >= 0.5 or whole >= 0.5
         if strength >= 0.6 and BY_NAME[kind].open:

@@ -189,7 +189,7 @@ def series(table: Table, wanted: str) -> Series | None:
     rest = [at for at in numeric if at != label] or numeric
     value = max(rest, key=lambda at: (_fit(table.columns[at], wanted), -at))
     labels = tuple(str(row[label]) for row in table.rows)
-    if len(names) > 1:
+    if len(names) > 1 and len(set(labels)) < len(labels):  # the first column alone does not tell them apart
         labels = tuple(", ".join(str(row[at]) for at in names) for row in table.rows)
     values = tuple(number(row[value]) for row in table.rows)
     return Series(labels, values, table.columns[label], table.columns[value])

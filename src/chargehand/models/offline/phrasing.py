@@ -117,13 +117,21 @@ def _row_text(table: Table, about: str) -> str:
 
 
 def _lines(table: Table, about: str) -> str:
-    rows = [f"- {_cells(table.columns, row)}" for row in table.rows[:_ROWS]]
+    rows = [f"- {_named(table, row)}" for row in table.rows[:_ROWS]]
     if len(table.columns) == 1:
         listed = ", ".join(str(row[0]) for row in table.rows[: 3 * _ROWS])
         return f"{capital(words_of(table.columns[0]))}{about}: {listed}."
     more = len(table.rows) - len(rows) + table.more
     lines = [f"{len(table.rows) + table.more} rows{about}:", *rows]
     return "\n".join([*lines, f"and {more} more"] if more > 0 else lines)
+
+
+def _named(table: Table, row: Sequence[object]) -> str:
+    """A row after its name, where the first column has a name of its own for each."""
+    names = [each[0] for each in table.rows if each]
+    if len(row) < 3 or not all(isinstance(one, str) and not number(one) for one in names) or len({*names}) < len(names):
+        return _cells(table.columns, row)
+    return f"{row[0]}: {_cells(table.columns[1:], row[1:])}"
 
 
 def _cells(columns: Sequence[str], row: Sequence[object]) -> str:

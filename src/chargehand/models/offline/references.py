@@ -84,6 +84,11 @@ _GROWTH = re.compile(
 )
 
 
+_NAME = re.compile(r"[A-Z][\w-]*(?:\s+[A-Z][\w-]*)*")
+# what is said of the first name holds for those that follow it bare: "the features of Ash and Birch"
+_OF_NAME = re.compile(rf"(.+\s(?:of|for|in|by))\s+{_NAME.pattern}")
+
+
 class Pointer(Struct, frozen=True):
     """A word that points back: where it stands, the noun beside it if any, and whether it owns what follows."""
 
@@ -244,4 +249,6 @@ def parts(phrase: str, kind: str) -> list[str]:
     joints = r"\s*,\s+(?:and\s+)?|\s+and\s+|\s+(?:versus|vs\.?|against|with)\s+"
     if kind == "calculate":
         joints += r"|\s+(?:divided by|minus|plus|times)\s+|\s+(?:by|from|to)\s+(?=the\b|our\b)"
-    return [part.strip(" ,") for part in re.split(joints, phrase) if part.strip(" ,")]
+    found = [part.strip(" ,") for part in re.split(joints, phrase) if part.strip(" ,")]
+    head = _OF_NAME.fullmatch(found[0]) if found else None
+    return [f"{head[1]} {part}" if head and at and _NAME.fullmatch(part) else part for at, part in enumerate(found)]

@@ -162,7 +162,7 @@ def _swap_day(plain: str, refused: list[str], day: str) -> tuple[str, list[str]]
 def _choose(plain: str, refused: list[str], values: list[str]) -> tuple[str, list[str]]:
     lower = {value.lower(): value for value in values}
     for bad in refused:
-        if close := get_close_matches(bad.lower(), lower, 1, 0.6):
+        if close := get_close_matches(bad.lower(), lower, 1, 0.7):  # below, words alike by chance pass
             return _swap(plain, [bad], lower[close[0]])
     for bad in refused:
         kin = sorted(values, key=lambda value: -kinship(bad, value))

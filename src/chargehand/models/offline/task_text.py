@@ -44,13 +44,27 @@ _COST = re.compile(
     r"^(?:find out\s+)?what\s+(?:do|does|did)\s+(?P<thing>.+?)\s+cost(?:\s+(?P<where>(?:in|on|at|for|per)\b.*))?$",
     re.IGNORECASE,
 )
+_BROAD = re.compile(
+    r"^(?:please\s+)?(?:conduct|do|make|carry out|prepare|provide|give(?:\s+(?:me|us))?)\s+(?:a|an)\s+"
+    r"(?:comprehensive|broad|full|thorough|complete|detailed|general)\s+"
+    r"(?:analysis|study|review|overview|survey|assessment|picture|account)\s+of\s+(?P<what>.+?)"
+    r"(?:\s+from\s+(?:all|every|each)\s+(?:perspective|angle|side|point of view|viewpoint)s?)?[.!]*$",
+    re.IGNORECASE,
+)
 _LONGEST = 80
 
 
 def asked(text: str) -> str:
-    """The task without the sentences that only say what the result should look like."""
+    """The task without the sentences that only say what the result should look like.
+
+    A comprehensive analysis of something asks each for what they know of it.
+    """
     bare = _POINTER.sub("", text.strip())
-    kept = [part for part in _SENTENCE.split(bare) if part and not _FORM.match(part) and not _SAY_SO.search(part)]
+    kept = [
+        _BROAD.sub(r"Tell us about \g<what>.", part)
+        for part in _SENTENCE.split(bare)
+        if part and not _FORM.match(part) and not _SAY_SO.search(part)
+    ]
     return " ".join(kept) or bare
 
 

@@ -109,8 +109,8 @@ def _by_year(reading: Reading, draft: Draft, tables: list[str]) -> Asked | None:
 
 def _select(reading: Reading, draft: Draft, tables: list[str], time: Column | None) -> Asked | None:
     joined = join(reading, tables, left=(draft.ratio.left,) if draft.ratio and draft.ratio.left else ())
-    if joined is None:
-        return None
+    if joined is None or (joined.fans and draft.measured and draft.measured.kind in {"SUM", "AVG"}):
+        return None  # a row that occurs several times would be added up as often
     shown = [(grouped(one.unit, time) if one.unit and time else one.sql, one.label) for one in draft.groups]
     if draft.time.contrast and time and not any(one.unit for one in draft.groups):
         shown.append((draft.time.contrast.format(time.sql), "period"))

@@ -145,8 +145,10 @@ PREPOSITIONS = frozenset(_PREPOSITIONS.split())
 
 # verbs that change something in the world, where a team must say that it does just that
 _DEEDS = """book buy order send email pay cancel delete call schedule hire install deploy publish post reserve transfer
-remove approve sign print upload rename move invite notify register subscribe sell ship refund fire"""
+remove approve sign print upload rename move invite notify register subscribe sell ship refund fire translate"""
 DEEDS = frozenset(_DEEDS.split())
+# who does these does them to anything
+OPEN_DEEDS = frozenset({"translate"})
 
 _MONTHS = "january february march april may june july august september october november december"
 MONTHS = tuple(_MONTHS.split())

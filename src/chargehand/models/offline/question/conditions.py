@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chargehand.models.offline.question.joins import reaches
 from chargehand.models.offline.question.reading import Mention, Reading
@@ -55,16 +55,29 @@ def conditions(reading: Reading, tables: list[str]) -> list[Condition]:
         rivals = [
             one for one in values if (one.begin, one.end, one.score) == (mention.begin, mention.end, mention.score)
         ]
-        best = min(rivals, key=lambda one: _distance(reading, one, tables))
+        best = _nearer(reading, min(rivals, key=lambda one: _distance(reading, one, tables)), tables)
         taken |= places
         reading.use(*places)
         if best.column is not None:
-            kind = f"{best.column.sql} {best.part} {_negated(reading, best.begin)}"
+            kind = f"{best.column.sql} {best.part} {left_out(reading, best.begin)}"
             chosen.setdefault(kind, []).append(best)
     return [_condition(reading, mentions) for mentions in chosen.values()]
 
 
-def _negated(reading: Reading, at: int) -> bool:
+def _nearer(reading: Reading, mention: Mention, tables: list[str]) -> Mention:
+    """The same value in a table that is in use, where a link says that both columns hold the same.
+
+    A table that is joined only for its copy of a key may hold it several times, and sums would grow with it.
+    """
+    column = mention.column
+    if column is None or mention.part or mention.table in tables:
+        return mention
+    pairs = [pair for one in reading.links for pair in ((one.many, one.one), (one.one, one.many))]
+    own = next((near for far, near in pairs if far == column and near.table in tables), None)
+    return mention if own is None else structs.replace(mention, table=own.table, column=own)
+
+
+def left_out(reading: Reading, at: int) -> bool:
     """Whether a value is to be left out: a negation stands before it, or before one it is joined to with "and"."""
     for place in range(at - 1, max(-1, at - 7), -1):
         word = reading.words[place]
@@ -102,7 +115,7 @@ def _condition(reading: Reading, mentions: list[Mention]) -> Condition:
     column = mentions[0].column
     assert column is not None
     values = tuple(dict.fromkeys(one.value for one in mentions))
-    negated = _negated(reading, mentions[0].begin)
+    negated = left_out(reading, mentions[0].begin)
     sign = "NOT " if negated else ""
     if mentions[0].part:
         sql = " OR ".join(f"{column.sql} LIKE {literal(f'%{one}%')}" for one in values)

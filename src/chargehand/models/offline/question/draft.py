@@ -10,6 +10,7 @@ from chargehand.models.offline.question.conditions import (
     years,
 )
 from chargehand.models.offline.question.exceptions import absent, identified
+from chargehand.models.offline.question.flags import flags
 from chargehand.models.offline.question.grouping import (
     Group,
     Ranking,
@@ -50,7 +51,7 @@ def draft_of(reading: Reading) -> tuple[Draft, list[str]]:
     tables = [*(measured.tables if measured else ()), *(one.table for one in found if one.table)]
     tables += [one.table for one in reading.mentions if one.kind == "table" and one.score >= 1]
     more, unknown = named(reading, tables)
-    tests = [*more, *conditions(reading, tables)]
+    tests = [*more, *conditions(reading, tables), *flags(reading)]
     if not more:
         tests += guessed(reading, tables)
     tests += years(reading)

@@ -175,6 +175,8 @@ def _target(reading: Reading, begin: int) -> Mention | None:
     for at in range(begin, min(begin + 7, len(reading.words))):
         if reading.words[at].low in _ENDS_TARGET or (found and reading.words[at].low.endswith("ed")):
             break
+        if reading.words[at].low == "of" and found and found.column and found.column.numeric:
+            break  # "minutes of material" are minutes
         tables = reading.at(at, "table")
         named = tables or [one for one in reading.at(at, "column") if one.column and _countable(one, one.column)]
         if named and (found is None or named[0].score >= found.score):

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from chargehand.models.offline.currencies import currencies
-from chargehand.models.offline.question.reading import Reading
+from chargehand.models.offline.question.reading import Mention, Reading
 from chargehand.models.offline.schema_text import Column
 from chargehand.models.offline.words import STOP, numbers, stem
 
@@ -18,6 +18,8 @@ _COMPARISONS: tuple[tuple[tuple[str, ...], str], ...] = (
 _HINTS = {"older": "age", "younger": "age", "cheaper": "price", "cost": "price", "costs": "price",
           "longer": "duration", "shorter": "duration", "heavier": "weight", "euros": "price", "dollars": "price",
           "priced": "price", "years": "age", "minutes": "minutes", "km": "km"}  # fmt: skip
+_GIVEN = frozenset({"with", "a", "an"})
+_LED = _GIVEN | {"of", "at", "for", "whose", "where", "the"}
 
 
 class Threshold(Struct, frozen=True):
@@ -48,7 +50,33 @@ def thresholds(reading: Reading) -> list[Threshold]:
             reading.use(*range(at, after + 1))
             at = after
         at += 1
+    return [*found, *_equal(reading)]
+
+
+def _equal(reading: Reading) -> list[Threshold]:
+    """A number right behind the column it stands in: "with size 1000", "with a depth of 40"."""
+    found: list[Threshold] = []
+    for mention in reading.mentions:
+        column = mention.column
+        if mention.kind != "column" or column is None or not column.numeric or column.key or mention.score < 1:
+            continue
+        at = _value_place(reading, mention)
+        if at and at not in reading.used and (said := numbers(reading.words[at].low)):
+            reading.use(*range(mention.begin, at + 1))
+            found.append(Threshold("=", said[0], column))
     return found
+
+
+def _value_place(reading: Reading, mention: Mention) -> int:
+    """Where the value of a column stands; 0 where none does. The price of 3 tents is not 3."""
+    words = [one.low for one in reading.words]
+    before = words[mention.begin - 1] if mention.begin else ""
+    of = words[mention.end : mention.end + 1] == ["of"]
+    at = mention.end + of
+    if at >= len(words) or not words[at][0].isdigit() or before not in (_GIVEN if of else _LED):
+        return 0
+    counts = any(one.kind != "column" for one in reading.at(at + 1))
+    return 0 if counts else at
 
 
 def _between(reading: Reading, at: int) -> list[Threshold] | None:

@@ -1,0 +1,169 @@
+"""`chargehand eval`: try cases on a team, say how good it is, save cases from runs, look into runs for known faults."""
+
+import asyncio
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chargehand.cli import USUAL_JOURNAL
+from chargehand.cli.console import Console, clean, clean_json
+from chargehand.errors import Invalid
+
+if TYPE_CHECKING:
+    from chargehand.evals.scores import Report
+
+UNDER = 6
+"""The exit code where a gate was not reached."""
+
+
+def add_eval(parser: ArgumentParser) -> None:
+    parser.epilog = (
+        "examples:\n"
+        "  chargehand eval            the datasets in evals/ beside the team file\n"
+        "  chargehand eval routing.jsonl --gate accuracy=0.9\n"
+        "  chargehand eval -o now.json --baseline before.json --html report.html\n"
+        "  chargehand eval save shop-1f2e3d --to evals/golden.yaml\n"
+        "  chargehand eval audit      every run of the journal\n\n" + (parser.epilog or "")
+    )
+    words = "datasets (.jsonl, .yaml); or  save RUN,  or  audit [RUN ...]"
+    parser.add_argument("what", metavar="FILE", nargs="*", help=words)
+    parser.add_argument("--team", metavar="PATH", help="a team file or its folder (default: the nearest one upwards)")
+    parser.add_argument("--model", metavar="NAME", help="the model of everybody on the team")
+    parser.add_argument("--judge", metavar="NAME", default="", help="the model that judges rubrics (default: offline)")
+    words = "a measure and what it must reach, such as accuracy=0.9 or usd=0.01; may be repeated"
+    parser.add_argument("--gate", metavar="NAME=VALUE", type=gate, action="append", default=[], help=words)
+    parser.add_argument("--baseline", metavar="FILE", type=Path, help="an earlier report to compare with")
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the report there, as JSON")
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write the report there, as one page")
+    parser.add_argument("--junit", metavar="FILE", type=Path, help="write the report there, as JUnit XML")
+    parser.add_argument("--at-once", metavar="N", type=int, default=4, help="how many cases are tried at once (4)")
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="for seeded mistakes and intervals (0)")
+    parser.add_argument("--to", metavar="FILE", type=Path, help="with save: the dataset the case is added to")
+    parser.add_argument("--name", metavar="NAME", default="", help="with save: what to call the case")
+    words = f"with save and audit: the SQLite file (default {USUAL_JOURNAL})"
+    parser.add_argument("--journal", metavar="PATH", type=Path, default=Path(USUAL_JOURNAL), help=words)
+    parser.add_argument("--json", action="store_true", help="the report as one JSON document")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    parser.add_argument("--no-color", action="store_true", help="no colours")
+
+
+def gate(text: str) -> tuple[str, float]:
+    """A measure and a number."""
+    name, _, value = text.replace(">=", "=").replace("<=", "=").partition("=")
+    try:
+        return name.strip(), float(value)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is no gate; write it like accuracy=0.9") from None
+
+
+def eval(options: Namespace) -> int:  # noqa: A001 - a verb's function has its name
+    """Nothing of the team's own memory or journal is touched by cases: each has a team and a memory of its own."""
+    first: str = options.what[0] if options.what else ""
+    if first in _OTHERS and not Path(first).exists():
+        return _OTHERS[first](options, options.what[1:])
+    report = _evaluated(options, [Path(one) for one in options.what])
+    _write(options, report)
+    console = Console(sys.stdout)
+    if options.json:
+        console.line(clean_json(msgspec.json.format(msgspec.json.encode(report), indent=2).decode()))
+    else:
+        from chargehand.cli.eval_words import show  # noqa: PLC0415 - only who looks needs it
+
+        show(console, report)
+    if not report.tried:
+        Console(sys.stderr).line("chargehand: no case could be tried; see what each of them says", "bad")
+        return 1
+    return 0 if report.held else UNDER
+
+
+def _evaluated(options: Namespace, files: list[Path]) -> "Report":
+    from chargehand.cli.eval_words import Told  # noqa: PLC0415 - --help must not wait for it
+    from chargehand.config.discover import find_team  # noqa: PLC0415 - as above
+    from chargehand.config.environment import lookup_beside  # noqa: PLC0415 - as above
+    from chargehand.config.load import load_team  # noqa: PLC0415 - as above
+    from chargehand.evals.comparing import read_report  # noqa: PLC0415 - as above
+    from chargehand.evals.dataset import find_datasets, read_dataset  # noqa: PLC0415 - as above
+    from chargehand.evals.evaluate import evaluate  # noqa: PLC0415 - as above
+    from chargehand.team import Supervisor  # noqa: PLC0415 - as above
+
+    team = find_team(options.team).file
+    datasets = [read_dataset(file) for file in files or find_datasets(team)]
+    baseline = None if options.baseline is None else read_report(options.baseline)
+    with TemporaryDirectory(prefix="chargehand-eval-") as folder:
+        count = iter(range(sys.maxsize))
+
+        def fresh() -> Supervisor:
+            return load_team(team, model=options.model or "", elsewhere=Path(folder, f"{next(count)}.db"))
+
+        fresh()  # a team file that is wrong is said once, before anything is tried
+        return asyncio.run(
+            evaluate(
+                datasets, fresh, judge=options.judge, gate=dict(options.gate), baseline=baseline,
+                lookup=lookup_beside(team.resolve().parent), at_once=options.at_once, seed=options.seed,
+                progress=Told(Console(sys.stderr, quiet=options.quiet)),
+            )
+        )  # fmt: skip
+
+
+def _write(options: Namespace, report: "Report") -> None:
+    from chargehand.evals.junit import junit  # noqa: PLC0415 - --help must not wait for it
+    from chargehand.evals.page import page  # noqa: PLC0415 - as above
+
+    bodies: tuple[tuple[Path | None, Callable[[], str]], ...] = (
+        (options.output, lambda: msgspec.json.format(msgspec.json.encode(report), indent=1).decode() + "\n"),
+        (options.html, lambda: page(report)),
+        (options.junit, lambda: junit(report)),
+    )
+    for path, body in bodies:
+        if path is None:
+            continue
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(body(), encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            raise Invalid(f"{path} cannot be written: {error.strerror}; name another file") from error
+        Console(sys.stderr, quiet=options.quiet).line(f"written: {clean(str(path))}", "dim")
+
+
+# --- save, audit
+
+
+def _save(options: Namespace, words: list[str]) -> int:
+    """A case from a run that has ended."""
+    from chargehand.evals.saving import append, case_of  # noqa: PLC0415 - --help must not wait for it
+    from chargehand.stores.reader import read_run  # noqa: PLC0415 - as above
+
+    if len(words) != 1 or options.to is None:
+        raise Invalid("say which run and where to: chargehand eval save RUN --to cases.yaml")
+    case = case_of(words[0], read_run(options.journal, words[0]))
+    if options.name:
+        case = msgspec.structs.replace(case, name=options.name)
+    count = append(case, options.to)
+    console = Console(sys.stdout)
+    console.line(f"saved: case {clean(case.name)} in {clean(str(options.to))}, which has {count} now")
+    console.line("look at what it expects: it is what this run did, whether that was right or not", "warn")
+    return 0
+
+
+def _audit(options: Namespace, words: list[str]) -> int:
+    """Runs of a journal, looked into for the known ways in which crews fail."""
+    from chargehand.cli.eval_words import show_audit  # noqa: PLC0415 - --help must not wait for it
+    from chargehand.evals.auditing import audited  # noqa: PLC0415 - as above
+    from chargehand.stores.reader import read_run, read_runs  # noqa: PLC0415 - as above
+
+    names = words or [one.row.run for one in read_runs(options.journal)]
+    found = audited({name: read_run(options.journal, name) for name in names})
+    console = Console(sys.stdout)
+    if options.json:
+        console.line(clean_json(msgspec.json.format(msgspec.json.encode(found), indent=2).decode()))
+    else:
+        show_audit(console, found)
+    return 0
+
+
+_OTHERS: dict[str, Callable[[Namespace, list[str]], int]] = {"save": _save, "audit": _audit}

@@ -1,0 +1,116 @@
+"""`chargehand eval`: what people type, what they are told, and the exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chargehand.cli.main import main
+from tests.cli.commands import Done, chargehand, run_of
+
+ROUTES = (
+    '{"request": "What was the revenue in May 2026?", "worker": "analyst"}\n'
+    '{"request": "What does our returns policy say about damaged items?", "worker": "archivist"}\n'
+    '{"request": "Convert 100 EUR to US dollars at the rate of 29 May 2026.", "worker": "analyst"}\n'
+)
+GOLDEN = "cases:\n  - {name: may, request: What was the revenue in May 2026?, expect: {numbers: 12223.40}}\n"
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "routes.jsonl").write_text(ROUTES)
+    (tmp_path / "golden.yaml").write_text(GOLDEN)
+    return tmp_path
+
+
+def refused(done: Done, words: str) -> None:
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert words in done.stderr
+
+
+def test_a_gate_decides_the_exit_code(here: Path) -> None:
+    held = chargehand(here, "eval", "routes.jsonl", "--gate", "accuracy=0.6")
+    assert held.returncode == 0, held.stderr
+    assert "routes: routing: 2 of 3 passed" in held.stdout
+    assert "gate: routes routing: accuracy 66.7% >= 0.6: held" in held.stdout
+    under = chargehand(here, "eval", "routes.jsonl", "golden.yaml", "--gate", "accuracy=0.9")
+    assert under.returncode == 6
+    assert "accuracy 66.7% >= 0.9: NOT held" in under.stdout
+    assert "gate: golden run: accuracy 100.0% >= 0.9: held" in under.stdout
+
+
+def test_reports_are_written_and_compared(here: Path) -> None:
+    first = chargehand(here, "eval", "golden.yaml", "-q", "-o", "a.json", "--html", "a.html", "--junit", "ci/a.xml")
+    assert (first.returncode, first.stderr) == (0, "")
+    assert (here / "a.html").read_text().startswith("<!doctype html>")
+    assert (here / "ci" / "a.xml").read_text().startswith("<?xml")
+    then = chargehand(here, "eval", "golden.yaml", "--baseline", "a.json", "--json", "--gate", "regressions=0")
+    assert then.returncode == 0, then.stderr
+    report = json.loads(then.stdout)
+    assert [one["measure"] for one in report["changes"]] == ["accuracy", "usd", "seconds"]
+    assert report["gates"][0]["held"]
+
+
+def test_nothing_of_the_teams_own_is_touched(here: Path) -> None:
+    (here / "kept.yaml").write_text(
+        "cases:\n  - request: Report the revenue in May 2026 and keep it in the archive tagged revenue\n"
+    )
+    done = chargehand(here, "eval", "kept.yaml")
+    assert done.returncode == 0, done.stderr
+    assert not (here / ".chargehand").exists()
+
+
+def test_a_run_becomes_a_case_and_is_looked_into(here: Path) -> None:
+    run = run_of(chargehand(here, "run", "How many tents did we sell in June 2026?"))
+    done = chargehand(here, "eval", "save", run, "--to", "evals/cases.yaml", "--name", "tents")
+    assert done.returncode == 0, done.stderr
+    assert "saved: case tents in evals/cases.yaml, which has 1 now" in done.stdout
+    assert chargehand(here, "eval", "evals/cases.yaml", "--gate", "accuracy=1").returncode == 0
+    audit = chargehand(here, "eval", "audit", "--json")
+    assert [one["run"] for one in json.loads(audit.stdout)["runs"]] == [run]
+    assert chargehand(here, "eval", "audit", run).returncode == 0
+
+
+def test_the_datasets_beside_a_team_file_are_found(here: Path) -> None:
+    team = here / "crew"
+    (team / "evals").mkdir(parents=True)
+    (team / "team.yaml").write_text("version: 1\nname: crew\nworkers: {ann: Counts apples in the cellar.}\n")
+    refused(chargehand(here, "eval", "--team", "crew"), "holds no datasets")
+    (team / "evals" / "routing.jsonl").write_text('{"request": "Count the apples in the cellar.", "worker": "ann"}\n')
+    done = chargehand(here, "eval", "--team", "crew", "--gate", "accuracy=1")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_evaluation_that_could_try_nothing_has_failed(here: Path) -> None:
+    (here / "x.yaml").write_text("cases: [{request: Count them, worker: nobody here, expect: {numbers: 1}}]\n")
+    done = chargehand(here, "eval", "x.yaml")
+    assert done.returncode == 1
+    assert "no case could be tried" in done.stderr
+    assert "there is no worker 'nobody here'" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["none.yaml"], "cannot be read"),
+        (["golden.yaml", "--gate", "accuracy"], "is no gate"),
+        (["golden.yaml", "--gate", "speed=1"], "nothing here measures 'speed'"),
+        (["golden.yaml", "golden.yaml"], "two datasets have the same name"),
+        (["golden.yaml", "--baseline", "routes.jsonl"], "is no report"),
+        (["golden.yaml", "--at-once", "0"], "0 cases at once"),
+        (["golden.yaml", "--judge", "nope"], "'nope' is no model"),
+        (["save", "x"], "say which run and where to"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_is(
+    here: Path, words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(here)
+    try:
+        code = main(["eval", *words])
+    except SystemExit as ended:  # by the parser
+        code = ended.code
+    shown = capsys.readouterr()
+    assert (code, shown.out) == (2, "")
+    assert said in shown.err

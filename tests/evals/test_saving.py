@@ -1,0 +1,72 @@
+"""Cases from runs: the same again passes, files keep what stands in them, and nothing is saved twice."""
+
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from chargehand.errors import Invalid, Refused
+from chargehand.evals.cases import Case
+from chargehand.evals.dataset import read_dataset
+from chargehand.evals.evaluate import evaluate
+from chargehand.evals.saving import append, case_of
+from tests.evals.samples import store
+
+REQUEST = "How many anvils are in stock? How many hammers are in stock?"
+
+
+def names(folder: Path) -> list[str]:
+    return [one.name for one in folder.iterdir()]
+
+
+async def saved() -> Case:
+    result = await store().run(REQUEST, run="may")
+    return case_of("may", result.entries)
+
+
+@pytest.mark.parametrize("name", ["cases.yaml", "deep/er/cases.jsonl"])
+async def test_what_a_run_did_passes_when_it_is_done_again(tmp_path: Path, name: str) -> None:
+    case = await saved()
+    assert (case.request, case.name, case.ending, case.workers) == (REQUEST, "may", "partial", ("keeper",))
+    assert append(case, tmp_path / name) == 1
+    found = read_dataset(tmp_path / name)
+    assert found.cases[0].expect == case.expect
+    assert found.cases[0].answer == case.answer
+    report = await evaluate([found], store)
+    assert report.parts[0].scores[0].passed, report.parts[0].scores[0].why
+
+
+async def test_what_stands_in_a_file_stays(tmp_path: Path) -> None:
+    file = tmp_path / "cases.yaml"
+    before = "# ours\nname: mine\ngate: {accuracy: 0.5}\ncases:\n  - request: one  # the first\n    worker: x"
+    file.write_text(before)
+    assert append(await saved(), file) == 2
+    assert file.read_text().startswith(before + "\n")
+    assert [one.name for one in read_dataset(file).cases] == ["one", "may"]
+    with pytest.raises(Refused, match="has a case 'may' already"):
+        append(await saved(), file)
+    assert append(structs.replace(await saved(), name="june"), file) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", "cases:\n  - request: one\nname: last\n"),
+        ("a.yaml", "cases: [{request: one}]\n"),
+        ("a.csv", ""),
+        ("a.yaml", "cases:\n  - request: one\njudge: |\n  offline\n"),
+    ],
+)
+async def test_a_file_that_cannot_be_added_to_is_left_alone(tmp_path: Path, name: str, text: str) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    with pytest.raises(Invalid):
+        append(await saved(), file)
+    assert file.read_text() == text
+    assert names(tmp_path) == [name]
+
+
+async def test_a_run_that_is_under_way_is_no_case() -> None:
+    result = await store().run(REQUEST, run="may")
+    with pytest.raises(Refused, match="has not come to an end"):
+        case_of("may", result.entries[:-1])

@@ -1,0 +1,81 @@
+"""Checks under seeded mistakes: what is made, what is caught, and what is refused wrongly."""
+
+from chargehand.agents.acceptance import Reviewer
+from chargehand.agents.quantities import quantities
+from chargehand.agents.worker import Worker
+from chargehand.evals.cases import Case
+from chargehand.evals.chance import seeded_by
+from chargehand.evals.evaluate import evaluate
+from chargehand.evals.scores import Part
+from chargehand.evals.seeding import KINDS, seeded
+from chargehand.models.scripted import ScriptedModel
+from chargehand.team import Supervisor
+from tests.evals.samples import dataset, store
+
+RIGHT = "Apples came to 1,840 kg, pears to 615 kg, plums to 290 kg."
+HARVEST = Case("Report the harvest of 2024.", source=f"Harvest 2024. {RIGHT}", right=RIGHT)
+
+
+async def scored(case: Case) -> Part:
+    (part,) = (await evaluate([dataset(case)], store)).parts
+    return part
+
+
+def test_every_kind_of_mistake_differs_from_what_is_right_and_repeats() -> None:
+    for number in range(50):
+        made = seeded(RIGHT, seeded_by(number))
+        assert tuple(made) == KINDS
+        assert RIGHT not in made.values()
+        assert made == seeded(RIGHT, seeded_by(number))
+        before, after = ([one.readings[0][0] for one in quantities(text)] for text in (RIGHT, made["number"]))
+        assert sum(one != other for one, other in zip(before, after, strict=True)) == 1
+
+
+def test_a_text_without_numbers_or_parts_gets_fewer_mistakes() -> None:
+    assert tuple(seeded("All is well", seeded_by(1))) == ("empty", "address", "other")
+
+
+async def test_a_verifier_is_measured_by_what_it_catches() -> None:
+    part = await scored(HARVEST)
+    figures = {one.name: one for one in part.measures}
+    assert figures["caught"].count == 6
+    assert figures["caught"].value >= 0.5
+    assert figures["false_alarms"].value == 0
+    by_kind = {row[0]: row[1:] for row in part.tables[0].rows}
+    assert by_kind["number"] == ("1", "1")
+    assert by_kind["right"] == ("1", "1")
+
+
+async def test_the_checks_of_a_worker_are_those_that_count() -> None:
+    case = Case(HARVEST.request, worker="keeper", kind="verifier", right=RIGHT, wrong={"words": "Many apples."})
+    part = await scored(case)
+    assert [one.passed for one in part.scores] == [True, True]
+    assert "not accepted by figures" in part.scores[1].got
+
+
+async def test_a_check_that_is_too_strict_is_seen() -> None:
+    case = Case(HARVEST.request, checks=("figures",), right="Many apples.", wrong={"number": "12 apples"})
+    part = await scored(case)
+    assert [one.passed for one in part.scores] == [False, False]
+    assert "refused, although it is right: " in part.scores[0].why[0]
+    assert part.scores[1].why == ("not noticed: number",)
+    figures = {one.name: one.value for one in part.measures}
+    assert (figures["caught"], figures["false_alarms"]) == (0.0, 1.0)
+
+
+async def test_a_check_that_is_not_there_is_an_error() -> None:
+    part = await scored(Case("x y z", checks=("figure",), right="12"))
+    assert all(one.error for one in part.scores)
+    assert "no check 'figure'; there are figures" in part.scores[0].why[0]
+
+
+async def test_a_reviewer_of_the_team_is_asked() -> None:
+    def made() -> Supervisor:
+        bob = ScriptedModel(['{"problems": ["bob says no"], "accepted": false}'], repeat=True)
+        workers = [Worker("ann", "counts", accept=["second"]), Worker("bob", "reviews", model=bob)]
+        return Supervisor(workers, checks={"second": Reviewer("bob")})
+
+    case = Case("Count the apples.", worker="ann", kind="verifier", right="Twelve.", wrong={"none": "Nothing at all."})
+    (part,) = (await evaluate([dataset(case)], made)).parts
+    assert [one.passed for one in part.scores] == [False, True]
+    assert "bob says no" in part.scores[0].got
