@@ -322,7 +322,7 @@ async def test_a_crash_after_any_entry_repeats_nothing_that_was_recorded() -> No
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.integers(-1, 4), st.integers(0, 4), st.integers(1, 30), st.integers(1, 7),
+    st.integers(0, 4), st.integers(0, 4), st.integers(1, 30), st.integers(1, 7),
     st.lists(st.lists(st.integers(-1, 8), max_size=3), min_size=7, max_size=7),
 )  # fmt: skip
 def test_a_model_that_always_splits_is_held_to_depth_breadth_and_tasks(

@@ -6,7 +6,7 @@ import pytest
 
 from chargehand.errors import Invalid
 from chargehand.evals.cases import Number, kind_of
-from chargehand.evals.dataset import find_datasets, read_dataset
+from chargehand.evals.dataset import find_datasets, only, read_dataset
 from tests.evals.samples import written
 
 WHOLE = """\
@@ -86,3 +86,17 @@ def test_a_file_that_is_not_there_or_not_text_is_said(tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_bytes(b"\xff\xfe")
     with pytest.raises(Invalid, match="not text in UTF-8"):
         read_dataset(tmp_path / "bad.jsonl")
+
+
+def test_only_cases_of_some_kinds_are_taken_with_what_the_gate_says_of_them(tmp_path: Path) -> None:
+    gate = "gate: {accuracy: 0.5, caught: 0.9, routing.refused: 0.8}"
+    found = written(tmp_path, "all.yaml", WHOLE.replace("gate: {accuracy: 0.5}", gate))
+    (chosen,) = only([found], ["routing", "plan"])
+    assert [kind_of(one) for one in chosen.cases] == ["routing", "routing", "plan"]
+    assert chosen.gate == {"accuracy": 0.5, "routing.refused": 0.8}
+    assert only([found], []) == [found]
+    with pytest.raises(Invalid, match=r"'all' is no kind of cases; there are routing"):
+        only([found], ["all"])
+    (left,) = only([found], ["run"])
+    with pytest.raises(Invalid, match=r"no cases of plan in these datasets; there are some of run"):
+        only([left], ["plan"])

@@ -35,6 +35,8 @@ def add_eval(parser: ArgumentParser) -> None:
     parser.add_argument("--team", metavar="PATH", help="a team file or its folder (default: the nearest one upwards)")
     parser.add_argument("--model", metavar="NAME", help="the model of everybody on the team")
     parser.add_argument("--judge", metavar="NAME", default="", help="the model that judges rubrics (default: offline)")
+    words = "only cases of this kind: routing, plan, worker, run or verifier; may be repeated"
+    parser.add_argument("--kind", metavar="KIND", action="append", default=[], help=words)
     words = "a measure and what it must reach, such as accuracy=0.9 or usd=0.01; may be repeated"
     parser.add_argument("--gate", metavar="NAME=VALUE", type=gate, action="append", default=[], help=words)
     parser.add_argument("--baseline", metavar="FILE", type=Path, help="an earlier report to compare with")
@@ -87,12 +89,12 @@ def _evaluated(options: Namespace, files: list[Path]) -> "Report":
     from chargehand.config.environment import lookup_beside  # noqa: PLC0415 - as above
     from chargehand.config.load import load_team  # noqa: PLC0415 - as above
     from chargehand.evals.comparing import read_report  # noqa: PLC0415 - as above
-    from chargehand.evals.dataset import find_datasets, read_dataset  # noqa: PLC0415 - as above
+    from chargehand.evals.dataset import find_datasets, only, read_dataset  # noqa: PLC0415 - as above
     from chargehand.evals.evaluate import evaluate  # noqa: PLC0415 - as above
     from chargehand.team import Supervisor  # noqa: PLC0415 - as above
 
     team = find_team(options.team).file
-    datasets = [read_dataset(file) for file in files or find_datasets(team)]
+    datasets = only([read_dataset(file) for file in files or find_datasets(team)], options.kind)
     baseline = None if options.baseline is None else read_report(options.baseline)
     with TemporaryDirectory(prefix="chargehand-eval-") as folder:
         count = iter(range(sys.maxsize))

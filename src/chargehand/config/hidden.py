@@ -26,3 +26,8 @@ def secret_values(folder: Path | None = None) -> tuple[str, ...]:
     found = [value for name, value in known.items() if _NAMES.search(name) and not _PATHS.search(name)]
     found += [inside[1] for value in known.values() if (inside := _IN_URL.match(value))]
     return tuple(dict.fromkeys(value for value in found if value))
+
+
+def for_children() -> dict[str, str]:
+    """The environment for a process that is started: whoever opens the server's doors is not its business."""
+    return {name: value for name, value in os.environ.items() if name != "CHARGEHAND_TOKEN"}

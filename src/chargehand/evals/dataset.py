@@ -10,7 +10,8 @@ from msgspec import UnsetType, structs
 from chargehand.config.source import read_bytes
 from chargehand.config.yaml import NotYaml, read
 from chargehand.errors import Invalid
-from chargehand.evals.cases import KINDS, Case, Dataset, kind_of
+from chargehand.evals.cases import KINDS, Case, Dataset, Kind, kind_of
+from chargehand.evals.gates import MEASURES
 
 LINES, TABLES = (".jsonl", ".ndjson"), (".yaml", ".yml", ".json")
 _WHAT = "a dataset"
@@ -48,6 +49,31 @@ def find_datasets(team: Path) -> tuple[Path, ...]:
             f"{folder} holds no datasets; name one (chargehand eval FILE), or save a case: chargehand eval save"
         )
     return tuple(found)
+
+
+def only(datasets: Sequence[Dataset], kinds: Sequence[str]) -> list[Dataset]:
+    """The cases of these kinds, all where none is named; Invalid where there are no such cases."""
+    if strange := next((one for one in kinds if one not in KINDS), None):
+        raise Invalid(f"{strange!r} is no kind of cases; there are {', '.join(KINDS)}")
+    if not kinds:
+        return list(datasets)
+    chosen = [
+        structs.replace(one, cases=tuple(case for case in one.cases if kind_of(case) in kinds)) for one in datasets
+    ]
+    found = [structs.replace(one, gate=_gate_left(one)) for one in chosen if one.cases]
+    if not found:
+        there = {kind_of(case) for one in datasets for case in one.cases}
+        named = ", ".join(one for one in KINDS if one in there)
+        raise Invalid(f"there are no cases of {' or '.join(kinds)} in these datasets; there are some of {named}")
+    return found
+
+
+def _gate_left(dataset: Dataset) -> dict[str, float]:
+    """What a dataset's own gate says of the cases it has left."""
+    kinds: set[Kind] = {kind_of(case) for case in dataset.cases}
+    known = {name for kind in kinds for one in MEASURES[kind] for name in (one, f"{kind}.{one}")}
+    lost = {name for kind in KINDS for one in MEASURES[kind] for name in (one, f"{kind}.{one}")} - known
+    return {name: value for name, value in dataset.gate.items() if name not in lost}
 
 
 def _lines(file: Path, text: str) -> list[tuple[str, object]]:

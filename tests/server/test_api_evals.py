@@ -1,0 +1,158 @@
+"""Evaluations over our own API: begun, carried in the background, kept, told after a restart, and nobody else's."""
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from chargehand.config.discover import TEMPLATES
+from chargehand.server.runs.eval_files import MOST, EvalFiles
+from chargehand.server.runs.eval_shapes import EvalLine, EvalShown
+from tests.server.api import garden, key_for, team_in
+from tests.server.running import running, settings_in
+
+SHOP = TEMPLATES / "shop" / "team.yaml"
+_SLOW = """
+cases:
+  - request: What do 40 tomato seedlings cost?
+    kind: run
+    expect: {contains: "48.00"}
+"""
+
+
+@contextmanager
+def served(folder: Path, team: Path = SHOP) -> Generator[httpx.Client]:
+    settings = settings_in(folder / "data", teams=(team,), grace=0.2)
+    with (
+        running(settings) as server,
+        httpx.Client(base_url=server.url, headers=server.headers, timeout=30) as client,
+    ):
+        yield client
+
+
+def begun(client: httpx.Client, team: str = "shop", **body: object) -> str:
+    found = client.post(f"/api/teams/{team}/evals", json=body)
+    assert found.status_code == 202, found.text
+    assert found.headers["location"] == f"/api/evals/{found.json()['id']}"
+    assert found.json()["state"] == "running"
+    return found.json()["id"]
+
+
+def ended(client: httpx.Client, name: str) -> Any:
+    for _ in range(900):
+        found = client.get(f"/api/evals/{name}").json()
+        if found["line"]["state"] != "running":
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"{name} does not end")
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Path:
+    """A team whose tool waits for as long as there is a file `held`, with a dataset."""
+    team = team_in(tmp_path / "team")
+    (team.parent / "evals").mkdir()
+    (team.parent / "evals" / "golden.yaml").write_text(_SLOW)
+    (team.parent / "held").touch()
+    return team
+
+
+def test_a_team_is_tried_and_told_with_figures_failed_cases_gates_and_the_report(tmp_path: Path) -> None:
+    with served(tmp_path) as client:
+        name = begun(client, gate=["run.accuracy=0.5", "verifier.accuracy>=1"])
+        found = ended(client, name)
+        line = found["line"]
+        assert (line["state"], line["team"], line["why"], line["held"]) == ("done", "shop", "", False), line
+        figures = {(one["dataset"], one["kind"]): one for one in found["figures"]}
+        assert {"routing", "run", "verifier"} <= {kind for _, kind in figures}
+        accuracy = figures["golden", "run"]["measures"][0]
+        assert accuracy["name"] == "accuracy"
+        assert accuracy["low"] <= accuracy["value"] <= accuracy["high"]
+        assert line["cases"] - line["passed"] == len(found["failed"]) > 0
+        assert all(one["why"] for one in found["failed"])
+        held = {one["kind"]: one["held"] for one in found["gates"] if one["measure"] == "accuracy"}
+        assert held["run"]
+        assert not held["verifier"]
+        assert found["report"]["team"] == "shop"
+        assert len(found["report"]["parts"]) == len(figures)
+        assert client.get("/api/evals").json() == {"evals": [line]}
+
+
+def test_only_the_kinds_that_are_asked_for_are_tried_and_the_latest_is_listed_first(tmp_path: Path) -> None:
+    with served(tmp_path) as client:
+        first = begun(client, kinds=["routing"])
+        assert {one["kind"] for one in ended(client, first)["figures"]} == {"routing"}
+        second = begun(client, gate=["beauty=1"])
+        found = ended(client, second)["line"]
+        assert found["state"] == "failed"
+        assert found["why"].startswith("nothing here measures 'beauty'")
+        assert [one["id"] for one in client.get("/api/evals").json()["evals"]] == [second, first]
+        assert [one["id"] for one in client.get("/api/evals?limit=1").json()["evals"]] == [second]
+        assert client.get("/api/runs").json()["runs"] == []
+
+
+def test_what_cannot_be_is_refused_in_words(tmp_path: Path) -> None:
+    with garden(tmp_path) as home:
+        assert home.client.post("/api/teams/nobody/evals").status_code == 404
+        refused = home.client.post("/api/teams/garden/evals")
+        assert (refused.status_code, refused.json()["code"]) == (409, "refused")
+        assert "has no datasets" in refused.json()["detail"]
+        for body in ({"kinds": ["all"]}, {"gate": ["accuracy"]}, {"gate": ["--team=x"]}, {"files": ["/etc/passwd"]}):
+            assert home.client.post("/api/teams/garden/evals", json=body).status_code == 422, body
+        for name in ("eval-none", "eval-000000000000-000000000000", "keys", "..%2Fruns"):
+            assert home.client.get(f"/api/evals/{name}").status_code in (400, 404), name
+        reads = key_for(tmp_path, "main", "read")
+        assert home.client.post("/api/teams/garden/evals", headers=reads).status_code == 403
+        assert home.client.get("/api/evals", headers=reads).json() == {"evals": []}
+
+
+def test_two_at_once_and_no_more_while_runs_go_on(tmp_path: Path, slow: Path) -> None:
+    with served(tmp_path, slow) as client:
+        names = [begun(client, "garden"), begun(client, "garden")]
+        refused = client.post("/api/teams/garden/evals")
+        assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")
+        assert int(refused.headers["retry-after"]) >= 1
+        (slow.parent / "held").unlink()
+        assert [ended(client, one)["line"]["passed"] for one in names] == [1, 1]
+        assert ended(client, begun(client, "garden"))["line"]["state"] == "done"
+
+
+def test_one_that_was_cut_by_a_stop_is_told_as_failed_and_one_that_was_done_stays(tmp_path: Path, slow: Path) -> None:
+    with served(tmp_path, slow) as client:
+        cut = begun(client, "garden")
+    (slow.parent / "held").unlink()
+    with served(tmp_path, slow) as client:
+        found = client.get(f"/api/evals/{cut}").json()["line"]
+        assert (found["state"], found["why"]) == ("failed", "the server stopped")
+        done = ended(client, begun(client, "garden"))
+        assert done["line"]["state"] == "done"
+    with served(tmp_path, slow) as client:
+        assert client.get(f"/api/evals/{done['line']['id']}").json() == done
+        states = [(one["id"], one["state"]) for one in client.get("/api/evals").json()["evals"]]
+        assert states == [(done["line"]["id"], "done"), (cut, "failed")]
+
+
+def test_anothers_evaluations_are_not_there(tmp_path: Path) -> None:
+    with served(tmp_path) as client:
+        name = begun(client, kinds=["routing"])
+        ended(client, name)
+        stranger = key_for(tmp_path, "stranger", "admin")
+        assert client.get(f"/api/evals/{name}", headers=stranger).status_code == 404
+        assert client.get("/api/evals", headers=stranger).json() == {"evals": []}
+    assert (tmp_path / "data" / "main" / "evals" / f"{name}.json").is_file()
+
+
+def test_only_the_latest_are_kept(tmp_path: Path) -> None:
+    files = EvalFiles(tmp_path / "evals")
+    for number in range(MOST + 3):
+        files.write(EvalShown(EvalLine(f"eval-{number:012x}-{7:012x}", "shop", "done", (), (), number)))
+    files.prune()
+    names = files.names()
+    assert len(names) == MOST
+    assert (names[0], names[-1]) == (f"eval-{MOST + 2:012x}-{7:012x}", f"eval-{3:012x}-{7:012x}")
+    assert files.read(f"eval-{2:012x}-{7:012x}") is None
+    assert files.read("../evals/" + names[0]) is None
