@@ -112,7 +112,7 @@ def broadcast(client: Letta, handle: str) -> bool:
     alone = client.agents.create(name="alone", model=f"{handle}say-1000").id
     boss = client.agents.create(name="boss", tags=["supervisor"], model=f"{handle}ask-0").id
     took = [_took(client, alone), _took(client, boss)]
-    met = took[1] <= 1.15 * took[0] + 0.1
+    met = took[1] <= 1.15 * took[0]
     print(f"broadcast to 5 workers of 1 s: {took[1]:.2f} s; one of them {took[0]:.2f} s; old server 17.5 s  {met}")
     return met
 
