@@ -42,8 +42,8 @@ bench-memory: $(VENV)/bench.stamp ## 100,000 passages: ours beside sqlite-vec an
 	$(VENV)/bench/bin/python -m bench.embedding
 	$(VENV)/bench/bin/python -m bench.hybrid
 
-bench-routing: $(VENV)/dev.stamp ## Routing on CLINC150: ARGS='--data FOLDER' with its two files (public: clinc/oos-eval)
-	$(BIN)/python -m bench.routing $(ARGS)
+bench-routing: $(VENV)/routing.stamp ## Routers on CLINC150: ARGS='--data FOLDER' with its two files (public: clinc/oos-eval)
+	$(VENV)/routing/bin/python -m bench.routing $(ARGS)
 
 soak-memory: $(VENV)/dev.stamp ## Sixteen writers on one block, twenty seeds; 25 kills while passages are inserted
 	$(BIN)/python -m tests.memory.list_append --seeds 20 --store memory
@@ -100,6 +100,7 @@ lock: $(VENV)/made.stamp ## Write requirements/*.lock anew; ARGS=--upgrade for n
 	$(COMPILE) pyproject.toml requirements/run.in -o requirements/run.lock
 	$(COMPILE) --all-extras pyproject.toml requirements/dev.in -o requirements/dev.lock
 	$(COMPILE) pyproject.toml requirements/bench.in -o requirements/bench.lock
+	$(COMPILE) pyproject.toml requirements/routing.in -o requirements/routing.lock
 	$(COMPILE) requirements/letta-1.0.0.in -o requirements/letta-1.0.0.lock
 	$(COMPILE) requirements/letta-1.7.0.in -o requirements/letta-1.7.0.lock
 
@@ -138,6 +139,14 @@ $(VENV)/bench.stamp: requirements/bench.lock pyproject.toml | $(VENV)/made.stamp
 	@$(BIN)/python -m venv --clear $(VENV)/bench
 	@$(PIP:$(BIN)/%=$(VENV)/bench/bin/%) install --require-hashes -r requirements/bench.lock
 	@$(PIP:$(BIN)/%=$(VENV)/bench/bin/%) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+# As above. semantic-router brings 80 packages and an older SDK of a provider.
+$(VENV)/routing.stamp: requirements/routing.lock pyproject.toml | $(VENV)/made.stamp
+	@echo "installing requirements/routing.lock into $(VENV)/routing"
+	@$(BIN)/python -m venv --clear $(VENV)/routing
+	@$(PIP:$(BIN)/%=$(VENV)/routing/bin/%) install --require-hashes -r requirements/routing.lock
+	@$(PIP:$(BIN)/%=$(VENV)/routing/bin/%) install --no-deps --no-build-isolation -e .
 	@touch $@
 
 # Older clients, each by itself: only they are in there, the server runs from the environment above.

@@ -18,7 +18,8 @@ import numpy
 from bench.routing_board import Bench, plain
 from bench.routing_learning import learning_rows
 from bench.routing_llm import llm_rows
-from bench.routing_rivals import published, rivals
+from bench.routing_rivals import published, rival_lines, rivals
+from bench.routing_routers import asked_lines, quick_lines, table
 from bench.routing_score import Judged, accuracy, caught, ranked
 from bench.table import Row, Target, rendered
 from chargehand.agents.routers.space import Space
@@ -112,51 +113,58 @@ def worded(bench: Bench) -> list[Row]:
     return rows
 
 
-async def measured(folder: Path, models: Path, *, beside: bool) -> tuple[list[Row], str]:
-
-    bench = Bench(folder, models)
+async def measured(bench: Bench) -> list[Row]:
+    """Ours by meaning and by words, on 150 intents and on the domains."""
     zero, _, _ = await shots(bench, 0, 68.5, named=True)
     rows = [zero]
     for count, goal in ((5, 87.2), (10, 90.9)):
         rows += [(await shots(bench, count, goal, named=named))[0] for named in (False, True)]
     row, (seen,), full = await shots(bench, 100, 95.4, named=False)
     rows += [row, (await shots(bench, 100, 95.4, named=True))[0], *await domain_rows(bench), *strangers(seen)]
-    rows += [*await speed(bench, full), *worded(bench), *await learning_rows(bench)]
-    other = await rivals(bench) if beside else ""
-    await bench.embedding.close()
-    return rows, other
+    return [*rows, *await speed(bench, full), *worded(bench), *await learning_rows(bench)]
 
 
-async def asked(folder: Path, models: Path, chosen: argparse.Namespace) -> list[Row]:
-    """Only what a model is asked."""
-
-    bench = Bench(folder, models)
-    rows = await llm_rows(bench, chosen.llm, chosen.llm_models or models, chosen.llm_seconds, chosen.llm_shots)
-    await bench.embedding.close()
+async def compared(bench: Bench, chosen: argparse.Namespace) -> list[Row]:
+    """Everything, printed as it is there: routers on ten workers, then 150 intents, then what others reach."""
+    lines = [*await quick_lines(bench), *await rival_lines(bench)]
+    if chosen.llm_seconds:
+        lines += await asked_lines(bench, chosen.llm, chosen.models, chosen.llm_seconds)
+    print("ten domains as workers\n")
+    print(table(lines), flush=True)
+    rows = await measured(bench)
+    print(f"\n{rendered(rows)}\n{published()}", flush=True)
+    print(await rivals(bench))
     return rows
+
+
+async def chosen_parts(chosen: argparse.Namespace) -> int:
+    bench = Bench(chosen.data, chosen.models)
+    try:
+        if chosen.unclear:
+            print(rendered(await llm_rows(bench, chosen.llm, chosen.models, chosen.llm_seconds, chosen.llm_shots)))
+            return 0
+        rows = await compared(bench, chosen)
+    finally:
+        await bench.embedding.close()
+    return 0 if all(row.met is not False for row in rows) else 1
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.routing", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="a folder with the two CLINC150 files")
     parser.add_argument("--models", type=Path, default=Path(__file__).parents[1] / ".venv" / "models")
-    parser.add_argument("--beside", action="store_true", help="semantic-router on the same vectors, if it is installed")
-    words = "only a hybrid that asks this model where meaning is not clear, for example local:qwen-coder-1.5b"
-    parser.add_argument("--llm", metavar="HANDLE", help=words)
-    parser.add_argument("--llm-models", type=Path, help="where local models are (default: --models)")
-    parser.add_argument("--llm-seconds", type=float, default=300.0, help="how long the model is asked (default 300)")
-    parser.add_argument("--llm-shots", type=int, default=0, help="examples of each intent that are known (default 0)")
+    words = "the model that routes, and that the hybrid asks (default local:qwen-coder-0.5b, pulled once)"
+    parser.add_argument("--llm", metavar="HANDLE", default="local:qwen-coder-0.5b", help=words)
+    words = "how long the model is asked (default 300; the hybrid after it takes less; 0: not at all)"
+    parser.add_argument("--llm-seconds", type=float, default=300.0, help=words)
+    words = "only this: 150 intents, where meaning is not clear the model chooses among the four nearest"
+    parser.add_argument("--unclear", action="store_true", help=words)
+    parser.add_argument("--llm-shots", type=int, default=0, help="examples of each intent, for --unclear (default 0)")
     chosen = parser.parse_args()
     pull("minilm", chosen.models)
-    if chosen.llm:
-        print(rendered(asyncio.run(asked(chosen.data, chosen.models, chosen))))
-        return 0
-    rows, other = asyncio.run(measured(chosen.data, chosen.models, beside=chosen.beside))
-    print(rendered(rows))
-    print(published())
-    if other:
-        print(other)
-    return 0 if all(row.met is not False for row in rows) else 1
+    if chosen.llm.startswith("local:") and chosen.llm_seconds:
+        pull(chosen.llm.removeprefix("local:"), chosen.models)
+    return asyncio.run(chosen_parts(chosen))
 
 
 if __name__ == "__main__":

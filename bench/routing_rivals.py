@@ -1,14 +1,16 @@
-"""What others reach on CLINC150: published figures, and semantic-router on the same vectors where it is installed."""
+"""What others reach on CLINC150: published figures, and semantic-router on the same vectors."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.metadata import version
 from statistics import median
 from typing import Any, Protocol
 
 import numpy
 
+from bench.routing_board import Bench
+from bench.routing_routers import SHOTS, Line, cards, owners
 from bench.routing_score import Judged, accuracy, ranked
 from chargehand.agents.routers.texts import Said
 
@@ -34,14 +36,13 @@ def published() -> str:
 
 
 async def rivals(board: Board) -> str:
-    """A line for each way it adds up; a sentence where it is not here."""
-    if find_spec("semantic_router") is None:
-        return "semantic-router is not installed: pip install semantic-router (82 packages) to see it beside"
-    library: Any = import_module("semantic_router")
-    lines = [f"semantic-router {library.__version__} on the same vectors:"]
+    """150 intents, a line for each way it adds up."""
+    own = {one.worker: one.worker for one in board.drawn(0, 0, named=False)}
+    lines = [f"semantic-router {version('semantic-router')} on the same vectors, 150 intents:"]
     for shots in (10, 100):
+        routes = {one.worker: one.examples for one in board.drawn(shots, 0, named=False)}
         for aggregation in AGGREGATIONS:
-            seen, took = await _asked(library, board, shots, aggregation)
+            seen, took = await _asked(board, routes, own, aggregation)
             lines.append(
                 f"  {shots:>3} examples, {aggregation:<4}  accuracy {accuracy(seen):.1f} %  AUROC {ranked(seen):.1f} %"
                 f"  p50 {took * 1e6:,.0f} us a decision"
@@ -49,13 +50,28 @@ async def rivals(board: Board) -> str:
     return "\n".join(lines)
 
 
-async def _asked(library: Any, board: Board, shots: int, aggregation: str) -> tuple[Judged, float]:
-    said = board.drawn(shots, 0, named=False)
+async def rival_lines(bench: Bench) -> list[Line]:
+    """The ten workers, with the phrases and the examples ours are shown."""
+    lines: list[Line] = []
+    for shots, knows in ((0, "intents as phrases"), (SHOTS, f"and {SHOTS} examples of each")):
+        routes = {card.name: (*card.phrases, *card.examples) for card in cards(bench, shots)}
+        for aggregation in AGGREGATIONS:
+            seen, took = await _asked(bench, routes, owners(bench), aggregation)
+            count = len(seen.home) + len(seen.strange)
+            name = f"semantic-router, {aggregation}"
+            lines.append(Line(name, knows, accuracy(seen), ranked(seen), took, count, "without embedding"))
+    return lines
+
+
+async def _asked(
+    board: Board, routes: Mapping[str, Sequence[str]], owner: Mapping[str, str], aggregation: str
+) -> tuple[Judged, float]:
+    library: Any = import_module("semantic_router")
     asked = [*board.data.test, *board.data.oos_test]
-    texts = [*(text for one in said for text in one.examples), *(text for text, _ in asked)]
+    texts = [*(text for held in routes.values() for text in held), *(text for text, _ in asked)]
     known = dict(zip(texts, await board.vectors(texts), strict=True))
-    routes = [library.Route(name=one.worker, utterances=list(one.examples)) for one in said]
-    router = library.IndexedRouter(encoder=_encoder(known), routes=routes, aggregation=aggregation)
+    named = [library.Route(name=name, utterances=list(held)) for name, held in routes.items()]
+    router = library.IndexedRouter(encoder=_encoder(known), routes=named, aggregation=aggregation)
     right: list[bool] = []
     sure: list[float] = []
     took: list[float] = []
@@ -63,7 +79,7 @@ async def _asked(library: Any, board: Board, shots: int, aggregation: str) -> tu
         began = time.perf_counter()
         choice = await router.acall(text, 1, 0.0)
         took.append(time.perf_counter() - began)
-        right.append(choice.name == name)
+        right.append(choice.name == owner.get(name))
         sure.append(choice.confidence or 0.0)
     size = len(board.data.test)
     home, strange = numpy.array(sure[:size]), numpy.array(sure[size:])

@@ -6,6 +6,7 @@ import numpy
 from msgspec import Struct, field
 
 from chargehand.agents.routers.calibration import Calibration
+from chargehand.agents.routers.kinds import kinds
 from chargehand.agents.routers.regression import Floats, Regression, Whole, fit
 
 _TEMPERATURE = 0.05  # of the softmax over nearness; this and what follows is chosen on CLINC150's validation set
@@ -56,16 +57,21 @@ class Spread(Struct, frozen=True):
 
 
 class Learnt:
-    """By a regression over many examples."""
+    """By a regression over many examples; a worker whose requests are of several kinds has a share for each."""
 
     def __init__(self, points: Floats, owners: Whole, count: int, spread: Spread | None = None) -> None:
-        self._middles = middles(points, owners)
-        self._regression: Regression = fit(points, owners, count)
+        found, whose = kinds(points, owners, count)
+        self._middles = middles(points, found)
+        self._regression: Regression = fit(points, found, len(whose))
+        self._starts = numpy.flatnonzero(numpy.diff(whose, prepend=-1))
         self.spread = spread or Spread()
 
     def raw(self, vectors: Floats) -> tuple[Floats, Floats]:
         """Logits, and the cosine to the nearest middle."""
-        return self._regression.logits(vectors), _products(vectors, self._middles).max(axis=1)
+        logits = self._regression.logits(vectors)
+        if len(self._starts) < logits.shape[1]:  # what the kinds of a worker are believed in, together
+            logits = numpy.logaddexp.reduceat(logits, self._starts, axis=1)
+        return logits, _products(vectors, self._middles).max(axis=1)
 
     def measure(self, vectors: Floats) -> Measured:
         logits, cosine = self.raw(vectors)
@@ -97,7 +103,7 @@ class Space(Struct, frozen=True):
     own: dict[str, float] = field(default_factory=dict[str, float])
 
     def read(self, vector: bytes, most: int) -> Reading:
-        found = self.measure.measure(numpy.frombuffer(vector, "<f4")[None, :])
+        found = self.measure.measure(matrix([vector]))
         logits = found.logits[0]
         weights = numpy.exp(logits - logits.max())
         weights /= weights.sum()
@@ -112,7 +118,11 @@ class Space(Struct, frozen=True):
 
 
 def matrix(vectors: Sequence[bytes]) -> Floats:
-    return numpy.frombuffer(b"".join(vectors), "<f4").reshape(len(vectors), -1)
+    """A row for each vector; ValueError where there are some that are none."""
+    found = numpy.frombuffer(b"".join(vectors), "<f4").reshape(len(vectors), -1)
+    if not numpy.isfinite(found).all():  # every comparison with such a one is false, and so nobody out of reach
+        raise ValueError("the embedding makes vectors that hold no numbers")
+    return found
 
 
 def middles(points: Floats, owners: Whole) -> Floats:
