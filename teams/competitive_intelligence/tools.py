@@ -8,6 +8,10 @@ from chargehand.models.exhibits import Table
 from chargehand.tools.tool import ToolFailed
 
 FEATURES = Path(__file__).parent / "features" / "features.csv"
+Feature = Literal[
+    "Gantt view", "time tracking", "offline mode", "single sign-on", "automation rules", "guest access", "public API",
+    "audit log",
+]  # fmt: skip
 Product = Literal["Tidewell", "Kanbrio", "Plotline", "Orchardly", "Stackmoor"]
 
 
@@ -22,6 +26,21 @@ def feature_comparison(first: Product, second: Product) -> Table:
         leads = "both" if ours and theirs else first if ours else second if theirs else "neither"
         rows.append((feature, _word(has=ours), _word(has=theirs), leads))
     return Table(("feature", first, second, "has it"), tuple(rows), "features/features.csv")
+
+
+def feature_matrix() -> Table:
+    """Analyse the features of all products side by side: who of us and our competitors has which."""
+    held = _supported()
+    rows = tuple((feature, *(_word(has=held[one][feature]) for one in held)) for feature in held["Tidewell"])
+    return Table(("feature", *held), rows, "features/features.csv")
+
+
+def who_has(feature: Feature) -> Table:
+    """Which products or rivals have a feature, and which do not."""
+    held = _supported()
+    rows = [(name, _word(has=has[feature])) for name, has in held.items()]
+    rows.sort(key=lambda row: row[1] == "no")
+    return Table(("product", f"has {feature}"), tuple(rows), "features/features.csv")
 
 
 def feature_gaps(product: Annotated[Product, "Whose gaps"]) -> Table:

@@ -17,7 +17,7 @@ SUPPLIERS = ("Tarn Hosting", "Bellwether Paper", "Osprey Logistics", "Hollins De
 
 
 def check_compliance(contract: Contract) -> Table:
-    """Check one contract against the rules of the house: its compliance, and every clause that breaks a rule.
+    """Check one contract against the rules of the house: whether it complies, or breaks any rule.
 
     Args:
         contract: the supplier whose contract is checked
@@ -33,6 +33,15 @@ def assess_risk() -> Table:
     """Assess the risk of all contracts: the risk score of each, which adds up the points of the rules it breaks."""
     rows = sorted(((one, score(one)) for one in SUPPLIERS), key=lambda row: -row[1])
     return Table(("contract", "risk score"), tuple(rows), source="contracts/ by rules.csv")
+
+
+def explain_risk() -> Table:
+    """The riskiest contract and why: the risk score of every contract, the riskiest first, and the reasons for it."""
+    rows: list[tuple[object, ...]] = []
+    for one in sorted(SUPPLIERS, key=lambda name: -score(name)):
+        found = sorted(broken(one), key=lambda pair: -int(pair[0]["points"]))
+        rows.append((one, score(one), "; ".join(f"{what} ({rule['severity']})" for rule, what in found) or "none"))
+    return Table(("contract", "risk score", "reasons, the worst first"), tuple(rows), source="contracts/ by rules.csv")
 
 
 def score(contract: str) -> int:

@@ -32,7 +32,9 @@ Hours = Annotated[int, Meta(ge=1, le=40)]
 
 
 def learning_path(goal: Topic, hours: Hours = 4) -> Table:
-    """Build the learning path (syllabus, order of topics) that leads to a goal, week by week, prerequisites first.
+    """Build the learning path (course, syllabus, order of topics) to a goal: what has to be taught before it.
+
+    It goes week by week, and says how many weeks it takes to get there.
 
     Args:
         goal: the topic learners should master in the end
@@ -44,8 +46,21 @@ def learning_path(goal: Topic, hours: Hours = 4) -> Table:
     begun = 0
     for topic in order(goal):
         begun += wanted[topic]
-        rows.append((topic, (begun - wanted[topic]) // hours + 1, wanted[topic]))
-    return Table(("topic", "week", "hours"), tuple(rows), source="data/topics.csv, data/prerequisites.csv")
+        rows.append((topic, (begun - wanted[topic]) // hours + 1, wanted[topic], (begun - 1) // hours + 1))
+    columns = ("topic", "week", "hours", "done in week")
+    return Table(columns, tuple(rows), source="data/topics.csv, data/prerequisites.csv")
+
+
+def learning_objectives(goal: Topic) -> Table:
+    """Structure the learning objectives of a topic: what a learner should be able to do after it, and before that.
+
+    Args:
+        goal: the topic learners should master in the end
+
+    """
+    told = {one["topic"]: one for one in _rows("topics.csv")}
+    rows = tuple((topic, told[topic]["level"], told[topic]["objective"]) for topic in reversed(order(goal)))
+    return Table(("topic", "level", "objective"), rows, source="data/topics.csv, data/prerequisites.csv")
 
 
 def order(goal: str) -> list[str]:

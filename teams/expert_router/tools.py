@@ -3,9 +3,12 @@
 import calendar
 from datetime import date
 from decimal import ROUND_HALF_UP, Decimal
+from typing import Literal
 
 from chargehand.models.exhibits import Figure, Table
 from chargehand.tools.tool import ToolFailed
+
+MEGABITS = {"megabytes": 8, "gigabytes": 8_000, "terabytes": 8_000_000}
 
 
 def lease_end(notice: date, months: int) -> Figure:
@@ -24,13 +27,14 @@ def lease_end(notice: date, months: int) -> Figure:
 
 
 def body_mass_index(weight: float, height: float) -> Figure:
-    """The body mass index (BMI) of an adult from weight and height, and the class it falls into.
+    """The body mass index (BMI) of an adult from weight and height, and whether that is overweight.
 
     Args:
-        weight: in kilograms
-        height: in centimetres
+        weight: what somebody weighs, in kilograms
+        height: how tall they are, in centimetres; what is below 3 is read as metres
 
     """
+    height = height * 100 if height < 3 else height
     if not (20 <= weight <= 400 and 80 <= height <= 260):
         raise ToolFailed("the weight is given in kilograms (20 to 400), the height in centimetres (80 to 260)")
     metres = Decimal(str(height)) / 100
@@ -47,22 +51,23 @@ def body_mass_index(weight: float, height: float) -> Figure:
     return Figure(str(index), label=f"body mass index ({kind})")
 
 
-def transfer_time(gigabytes: float, megabits: float) -> Figure:
-    """How long a transfer of files takes: minutes for so many gigabytes over a line of so many megabits per second.
+def transfer_time(size: float, unit: Literal["megabytes", "gigabytes", "terabytes"], megabits: float) -> Figure:
+    """How long it takes to transfer or copy files of some size over a line of so many megabits per second, in minutes.
 
     Args:
-        gigabytes: how much is copied
+        size: how much is copied
+        unit: what the size is counted in
         megabits: how fast the line is
 
     """
-    if gigabytes <= 0 or megabits <= 0:
+    if size <= 0 or megabits <= 0:
         raise ToolFailed("both the size and the speed must be above 0")
-    minutes = Decimal(str(gigabytes)) * 8000 / Decimal(str(megabits)) / 60
+    minutes = Decimal(str(size)) * MEGABITS[unit] / Decimal(str(megabits)) / 60
     return Figure(str(minutes.quantize(Decimal("0.1"), ROUND_HALF_UP)), unit="minutes", label="transfer time")
 
 
 def loan_payment(amount: float, rate: float, years: int) -> Table:
-    """The monthly instalment of a loan, what is paid in all, and how much of it is interest.
+    """The monthly instalment of a loan: what to pay each month, what is paid in all, and how much of it is interest.
 
     Args:
         amount: what is borrowed

@@ -12,11 +12,15 @@ from chargehand.tools.tool import ToolFailed
 
 HERE = Path(__file__).parent
 Patient = Annotated[Literal["Moreau", "Vos", "Hart"], "The patient's family name"]
+Medicine = Literal[
+    "metformin", "lisinopril", "spironolactone", "ibuprofen", "warfarin", "amiodarone", "naproxen", "levothyroxine",
+    "calcium carbonate",
+]  # fmt: skip
 Test = Literal["HbA1c", "creatinine", "potassium", "haemoglobin", "ferritin", "INR", "TSH"]
 
 
 def lab_trend(patient: Patient, test: Test) -> Table:
-    """The trend of a lab test of a patient: each result by day, the change since the first, whether it is in range."""
+    """The trend of a lab test of a patient over time: each result by day, how it changed since the first, its range."""
     low, high = _range(test)
     rows = [row for row in _rows("labs/results.csv") if (row["patient"], row["test"]) == (patient, test)]
     if not rows:
@@ -32,7 +36,35 @@ def lab_trend(patient: Patient, test: Test) -> Table:
 
 
 def abnormal_results(patient: Patient) -> Table:
-    """The abnormal lab results of a patient: tests whose last result is outside the range, and how they move."""
+    """The abnormal lab results of a patient and their trends: tests whose last result is outside the range."""
+    tests, rows = _abnormal(patient)
+    if not rows:
+        return Table(("abnormal results", "tests in range"), (("none", tests),), "labs/results.csv, labs/ranges.csv")
+    columns = ("test", "last result", "unit", "range", "place", "moves", "day")
+    return Table(columns, tuple(rows), "labs/results.csv, labs/ranges.csv")
+
+
+def patients_out_of_range() -> Table:
+    """All three patients: which patients have results outside the range, and of which test."""
+    rows = [(patient, *row) for patient in ("Moreau", "Vos", "Hart") for row in _abnormal(patient)[1]]
+    columns = ("patient", "test", "last result", "unit", "range", "place", "moves", "day")
+    return Table(columns, tuple(rows), "labs/results.csv, labs/ranges.csv")
+
+
+def gather_records(patient: Patient) -> Table:
+    """Gather the records of a patient, whole: problems, allergies and every visit, the latest last."""
+    text = (HERE / "records" / f"{patient.lower()}.md").read_text(encoding="utf-8")
+    title, *parts = text.removeprefix("# ").split("\n## ")
+    rows = [("patient", title.strip()), *((head.strip(), body.strip()) for head, _, body in map(_halves, parts))]
+    return Table(("section", "what it says"), tuple(rows), f"records/{patient.lower()}.md")
+
+
+def _halves(part: str) -> tuple[str, str, str]:
+    return part.partition("\n")
+
+
+def _abnormal(patient: str) -> tuple[int, list[tuple[object, ...]]]:
+    """How many tests there are, and those whose last result is outside its range."""
     results: dict[str, list[dict[str, str]]] = {}
     for row in _rows("labs/results.csv"):
         if row["patient"] == patient:
@@ -45,25 +77,39 @@ def abnormal_results(patient: Patient) -> Table:
         if place != "in range":
             moves = _moves(Decimal(before["result"]), Decimal(last["result"]))
             rows.append((test, float(last["result"]), last["unit"], f"{low} to {high}", place, moves, last["day"]))
-    columns = ("test", "last result", "unit", "range", "place", "moves", "day")
-    return Table(columns, tuple(rows), "labs/results.csv, labs/ranges.csv")
+    return len(results), rows
 
 
 def medication_interactions(patient: Patient) -> Table:
-    """Check a patient's medication for interactions: pairs of prescribed medicines, severity, and what may happen."""
+    """Check a patient's medication for interactions: pairs of medicines that the patient takes, what may happen.
+
+    It may be bleeding, a medicine that builds up, or one that raises potassium or the INR.
+    """
     taken = {row["medicine"]: row for row in _rows("medicines/prescriptions.csv") if row["patient"] == patient}
     rows: list[tuple[object, ...]] = []
     for row in _rows("medicines/interactions.csv"):
         if row["first"] in taken and row["second"] in taken:
             since = max(taken[row["first"]]["since"], taken[row["second"]]["since"])
             rows.append((f"{row['first']} with {row['second']}", row["severity"], row["what"], since))
+    if not rows:
+        rows = [("none", "", f"no interaction of the {len(taken)} medicines is listed", "")]
     return Table(
         ("medicines", "severity", "what may happen", "together since"), tuple(rows), "medicines/interactions.csv"
     )
 
 
-def days_on_medicine(patient: Patient, medicine: str, day: date) -> Table:
-    """For how many days a patient has taken a medicine on a given day."""
+def medicines(patient: Patient, medicine: Medicine | None = None) -> Table:
+    """The medicines a patient takes (prescriptions), or one of them: the dose, and since when."""
+    taken = [row for row in _rows("medicines/prescriptions.csv") if row["patient"] == patient]
+    if medicine and medicine not in {row["medicine"] for row in taken}:
+        raise ToolFailed(f"{patient} does not take {medicine}; there are {', '.join(row['medicine'] for row in taken)}")
+    taken = [row for row in taken if medicine in (None, row["medicine"])]
+    rows = tuple((row["medicine"], row["dose"], row["since"]) for row in taken)
+    return Table(("medicine", "dose", "since"), rows, "medicines/prescriptions.csv")
+
+
+def days_on_medicine(patient: Patient, medicine: Medicine, day: date) -> Table:
+    """For how many days a patient has taken a medicine, how long they have been on it, on a given day."""
     taken = {row["medicine"]: row["since"] for row in _rows("medicines/prescriptions.csv") if row["patient"] == patient}
     if medicine not in taken:
         raise ToolFailed(f"{patient} does not take {medicine!r}; there are {', '.join(taken)}")

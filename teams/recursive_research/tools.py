@@ -21,7 +21,7 @@ Size = Annotated[int, Meta(ge=1, le=2_000)]
 
 
 def show_code(algorithm: Algorithm) -> str:
-    """Show the Python code of an algorithm, as it is run and tested here.
+    """Show the Python source code of an algorithm, such as the sieve of Eratosthenes, as it is run and tested here.
 
     Args:
         algorithm: the name of the algorithm

@@ -36,21 +36,27 @@ def run_time(rows: int, speed: int) -> Figure:
 
 
 def escalation(feature: str) -> Table:
-    """Prepare the escalation of a feature somebody needs, misses or asks to add: votes, status, deciding engineer.
+    """Prepare the escalation of a feature somebody needs, misses, asks to add or wants to speak to an engineer about.
+
+    It says how many votes the feature has, its status, and which engineer decides.
 
     Args:
         feature: what is missing, in a few words
 
     """
     wanted = {word for word in re.findall(r"[a-z]+", feature.lower()) if len(word) > 3}
-    engineers = {row["area"]: row for row in _rows("people/engineers.csv")}
-    rows: list[tuple[object, ...]] = []
-    for row in _rows("board/requests.csv"):
-        if wanted & set(re.findall(r"[a-z]+", row["feature"].lower())):
-            owner = engineers[row["area"]]
-            rows.append((row["feature"], int(row["votes"]), row["status"], owner["engineer"], NEEDED[row["area"]]))
+    board = list(_rows("board/requests.csv"))
+    known = [row for row in board if wanted & set(re.findall(r"[a-z]+", row["feature"].lower()))]
+    engineers = {row["area"]: row for row in _rows("board/engineers.csv")}
+    rows = [_row(row, engineers[row["area"]]) for row in known or [row for row in board if row["area"] in wanted]]
     rows = rows or [(feature, 0, "new", "the shift lead", UNKNOWN)]
     return Table(("feature", "votes", "status", "decided by", "they need"), tuple(rows), "board/requests.csv")
+
+
+def _row(row: dict[str, str], owner: dict[str, str]) -> tuple[object, ...]:
+    days = owner["answers_within_days"]
+    who = f"{owner['engineer']} (within {days} {'day' if days == '1' else 'days'})"
+    return row["feature"], int(row["votes"]), row["status"], who, NEEDED[row["area"]]
 
 
 def _rows(name: str) -> Iterator[dict[str, str]]:

@@ -53,11 +53,17 @@ def ran(folder: Path, team: str, *words: str, run: str = "one") -> Ran:
 
 
 def accuracy(folder: Path, team: str) -> dict[str, float]:
-    """By kind of case: the share of the team's own cases that it gets right, as `chargehand eval` counts."""
+    """By kind of case: the share of the team's own cases that it gets right, as `chargehand eval` counts.
+
+    Under `held_out` that of the cases nobody tuned the team on.
+    """
     done = chargehand(folder, "eval", "--team", TEAMS / team, "--json", "-q")
     assert done.returncode == 0, done.stderr
-    parts = json.loads(done.stdout)["parts"]
-    return {part["kind"]: next(one["value"] for one in part["measures"] if one["name"] == "accuracy") for part in parts}
+    found: dict[str, float] = {}
+    for part in json.loads(done.stdout)["parts"]:
+        kind = "held_out" if part["dataset"] == "held_out" else part["kind"]
+        found[kind] = next(one["value"] for one in part["measures"] if one["name"] == "accuracy")
+    return found
 
 
 def lacking(team: str) -> list[str]:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tests.teams.bundled import accuracy, lacking, ran
+from tests.teams.crews import asked, rows
 
 TEAM = "competitive_intelligence"
 
@@ -50,3 +51,17 @@ def test_its_own_cases_hold(tmp_path: Path) -> None:
     found = accuracy(tmp_path, TEAM)
     assert (found["run"], found["plan"]) == (1.0, 1.0)
     assert found["routing"] >= 0.85
+    assert found["held_out"] >= 0.6
+
+
+def test_a_win_rate_is_of_the_deals_with_that_rival() -> None:
+    deals = [row for row in rows(TEAM, "market/deals.csv") if row["rival"] == "Plotline"]
+    share = 100 * sum(row["outcome"] == "won" for row in deals) / len(deals)
+    assert f": {share:g} " in str(asked(TEAM, "What is our win rate against Plotline?").answer)
+
+
+def test_who_has_a_feature_is_said_of_every_product() -> None:
+    answer = str(asked(TEAM, "Which rivals have single sign-on?").answer)
+    for row in rows(TEAM, "features/features.csv"):
+        if row["feature"] == "single sign-on":
+            assert f"| {row['product']} | {row['supported']} |" in answer

@@ -18,6 +18,7 @@ def test_its_golden_cases_hold_and_its_routes_lead_where_they_should(tmp_path: P
     found = accuracy(tmp_path, TEAM)
     assert found["run"] == 1
     assert found["routing"] >= 0.9
+    assert found["held_out"] >= 0.6
 
 
 def test_the_first_example_ranks_the_risks_draws_them_and_quotes_the_playbook(tmp_path: Path) -> None:
@@ -82,3 +83,17 @@ def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
     assert "Kept in the archive findings, tagged breach" in str(kept.answer)
     found = team.run_sync("What do we already know about data breaches?")
     assert "within 72 hours" in str(found.answer)
+
+
+def test_no_contract_is_left_out_where_all_have_the_clause() -> None:
+    answer = str(asked(TEAM, "Extract the termination clauses.").answer)
+    assert all(f"notice period of {days} days" in answer for days in (180, 60, 30, 14, 90))
+
+
+def test_the_owner_of_the_contract_with_the_highest_annual_value_is_its_owner() -> None:
+    best = max(rows(TEAM, "data/contracts.csv"), key=lambda row: int(row["annual_value_eur"]))
+    assert best["owner"] in str(asked(TEAM, "Who owns the contract with the highest annual value?").answer)
+
+
+def test_what_contracts_lack_is_not_looked_for_in_what_they_have() -> None:
+    assert asked(TEAM, "Which contracts have no confidentiality clause?").ending == "failed"

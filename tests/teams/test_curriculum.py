@@ -19,6 +19,7 @@ def test_its_golden_cases_hold_and_its_routes_lead_where_they_should(tmp_path: P
     found = accuracy(tmp_path, TEAM)
     assert found["run"] == 1
     assert found["routing"] >= 0.95
+    assert found["held_out"] >= 0.7
 
 
 def test_the_first_example_builds_a_course(tmp_path: Path) -> None:
@@ -50,7 +51,7 @@ def test_hours_a_week_are_taken_from_the_request() -> None:
     result = asked(TEAM, examples(TEAM)[3])
     assert workers(result) == {"planner", "writer"}
     (table, *_) = exhibits(result, "table")
-    assert table["columns"] == ["topic", "week", "hours"]
+    assert table["columns"] == ["topic", "week", "hours", "done in week"]
     weeks = {row[0]: row[1] for row in cast("list[list[object]]", table["rows"])}
     assert (weeks["mean and median"], weeks["regression"]) == (1, 5)
 
@@ -83,3 +84,10 @@ def test_the_secretary_keeps_a_log_after_three_turns() -> None:
         assert team.run_sync(request).ending == "complete"
     (done,) = team.rest_sync()
     assert done.ending == "complete"
+
+
+def test_materials_for_it_are_those_for_the_topic_and_not_all_there_are() -> None:
+    answer = str(asked(TEAM, "Build a path to the normal distribution, and list the materials for it.").answer)
+    assert "M11" in answer
+    assert "M12" in answer
+    assert "M13" not in answer

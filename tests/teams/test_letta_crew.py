@@ -21,6 +21,7 @@ def test_its_golden_cases_hold_and_its_routes_lead_where_they_should(tmp_path: P
     found = accuracy(tmp_path, TEAM)
     assert found["run"] == 1
     assert found["routing"] >= 0.9
+    assert found["held_out"] >= 0.75
 
 
 def test_tags_choose_the_researchers() -> None:
@@ -51,6 +52,12 @@ def test_a_comprehensive_one_is_asked_of_everybody_by_whoever_leads(tmp_path: Pa
     assert "lead" in found.workers
     for fact in ("3 replied", "technical: ", "market: ", "academic: ", "open source", "Forty crews of agents"):
         assert fact in found.answer
+
+
+def test_where_nobody_has_an_answer_there_is_none() -> None:
+    result = asked(TEAM, "Conduct a comprehensive analysis of Sparrow from all perspectives.")
+    assert result.ending == "failed"
+    assert "none of the 3 who were asked had an answer" in result.gaps[0].message
 
 
 def test_findings_of_one_run_are_known_to_the_next(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.teams.bundled import accuracy, lacking, ran
+from tests.teams.crews import asked
 
 TEAM = "patient_case"
 
@@ -57,3 +58,17 @@ def test_its_own_cases_hold(tmp_path: Path) -> None:
     found = accuracy(tmp_path, TEAM)
     assert found["run"] == 1.0
     assert found["routing"] >= 0.85
+    assert found["held_out"] >= 0.7
+
+
+def test_a_patient_without_abnormal_results_has_none_and_that_is_an_answer() -> None:
+    result = asked(TEAM, "List the abnormal lab results of Hart.")
+    assert result.ending == "complete"
+    assert "| none | 2 |" in str(result.answer)
+
+
+def test_a_brief_gathers_the_whole_record_of_the_one_it_names() -> None:
+    request = "Gather the records of Moreau, analyse the trends in the lab results and produce a clinical summary."
+    answer = str(asked(TEAM, request).answer)
+    assert all(fact in answer for fact in ("tired legs", "swollen ankles", "penicillin", "HbA1c", "134"))
+    assert "Vos" not in answer

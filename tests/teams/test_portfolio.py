@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.teams.bundled import accuracy, lacking, ran
+from tests.teams.crews import asked, module, rows
 
 TEAM = "portfolio"
 
@@ -67,3 +68,25 @@ def test_its_own_cases_hold(tmp_path: Path) -> None:
     found = accuracy(tmp_path, TEAM)
     assert (found["run"], found["plan"]) == (1.0, 1.0)
     assert found["routing"] >= 0.9
+    assert found["held_out"] >= 0.65
+
+
+@pytest.mark.parametrize("client", ["Harrow", "Lindqvist", "Okafor"])
+def test_sales_pay_for_purchases_also_where_a_small_trade_is_left_out(client: str) -> None:
+    trades = module(TEAM, "tools").rebalancing_trades(client).rows
+    assert sum(row[2] * (1 if row[1] == "buy" else -1) for row in trades) == pytest.approx(0, abs=0.02)
+    assert all(row[2] >= 500 for row in trades)
+
+
+def test_what_a_client_holds_is_worth_its_units_at_the_last_prices() -> None:
+    prices = {row["fund"]: float(row["price"]) for row in rows(TEAM, "prices/prices.csv")}
+    held = [row for row in rows(TEAM, "data/holdings.csv") if row["client"] == "Okafor"]
+    total = sum(float(row["units"]) * prices[row["fund"]] for row in held)
+    answer = str(asked(TEAM, "What is the portfolio of Okafor worth in total?").answer)
+    assert f"{total:,.2f} in all" in answer
+
+
+def test_prices_are_never_added_up() -> None:
+    answer = str(asked(TEAM, "Draw a chart of the price of Fintry Gold by month.").answer)
+    assert "47.90" in answer
+    assert "Together" not in answer

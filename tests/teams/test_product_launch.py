@@ -19,6 +19,7 @@ def test_its_golden_cases_hold_and_its_routes_lead_where_they_should(tmp_path: P
     found = accuracy(tmp_path, TEAM)
     assert found["run"] == 1
     assert found["routing"] >= 0.95
+    assert found["held_out"] >= 0.8
 
 
 def test_the_first_example_plans_a_launch(tmp_path: Path) -> None:
@@ -49,6 +50,14 @@ def test_the_best_price_is_worked_out_from_the_survey() -> None:
     assert f"{best:.2f} EUR {profit[best]:,.2f}" in str(result.answer)
 
 
+def test_any_price_can_be_looked_at() -> None:
+    budgets = [int(one["budget_eur"]) for one in rows(TEAM, "data/people.csv")]
+    result = asked(TEAM, "How many people would buy at 24 euros?")
+    (table,) = exhibits(result, "table")
+    share = round(100 * sum(one >= 24 for one in budgets) / len(budgets))
+    assert table["rows"] == [["24.00 EUR", round(share * (24 - 11.5), 2), share]]
+
+
 @pytest.mark.parametrize("day", [date(2027, 3, 15), date(2027, 9, 6), date(2028, 2, 29)])
 def test_nothing_is_due_on_a_weekend_or_too_late(day: date) -> None:
     due = {name: date.fromisoformat(on) for name, on, _ in module(TEAM, "tools").launch_schedule(day).rows}
@@ -63,7 +72,7 @@ def test_headlines_fit_their_channel() -> None:
     for channel, most in tools.LIMITS.items():
         table = tools.headlines(channel, 27.99)
         assert table.rows
-        assert all(len(text) == size <= most for text, size in table.rows)
+        assert all(len(text) <= most and size == f"{len(text)} of {most} characters" for text, size in table.rows)
 
 
 def test_words_that_nobody_can_prove_are_refused() -> None:

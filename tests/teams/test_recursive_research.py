@@ -22,6 +22,7 @@ def test_its_golden_cases_hold_and_its_routes_lead_where_they_should(tmp_path: P
     found = accuracy(tmp_path, TEAM)
     assert found["run"] == 1
     assert found["routing"] >= 0.9
+    assert found["held_out"] >= 0.75
 
 
 def test_the_first_example_is_split_and_split_again(tmp_path: Path) -> None:

@@ -53,3 +53,4 @@ def test_its_own_cases_hold(tmp_path: Path) -> None:
     found = accuracy(tmp_path, TEAM)
     assert found["run"] == 1.0
     assert found["routing"] >= 0.85
+    assert found["held_out"] >= 0.85

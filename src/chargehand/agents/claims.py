@@ -26,6 +26,7 @@ _FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"`([^`\n]{1,2000})`")
 _QUOTED = re.compile(r"“([^“”\n]{1,999})”|„([^„“”\n]{1,999})[“”]|«([^«»\n]{1,999})»|(?<!\w)\"([^\"\n]{1,999})\"")
 _BLOCK = re.compile(r"(?:^[ \t]*>[^\n]*(?:\n|\Z))+", re.MULTILINE)
+_NOT_SHOWN = re.compile(r"^… (?:and )?[\d,]+ more rows$", re.MULTILINE)  # says how long a table is, not what it holds
 _GAP = re.compile(r"…|\.\.\.|\[[^\]\n]{0,80}\]")
 _LATE = re.compile(r"([.!?])[ \t]*((?:\[[^\]\n]{1,200}\][ \t]*)+)(?=\s|$)", re.MULTILINE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=\S)|\n+")
@@ -101,7 +102,8 @@ def _checked(
                 return ()
     if not held:
         return ()
-    return tuple(_Check(held, Evidence(*known), behind, every=every).claims(answer[:_LONGEST]))[:_MOST]
+    said = _NOT_SHOWN.sub("", answer[:_LONGEST])
+    return tuple(_Check(held, Evidence(*known), behind, every=every).claims(said))[:_MOST]
 
 
 def section(claims: Sequence[Claim]) -> str:

@@ -13,6 +13,7 @@ from chargehand.core.owed import Brief
 from chargehand.core.state import RunState, Work
 from chargehand.errors import NotJson, Refused
 from chargehand.models.messages import Message
+from chargehand.runtime.earlier import with_first
 from chargehand.stores.codec import check
 from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING, Amount, Ledger, carve
@@ -51,14 +52,14 @@ async def perform(line: Line, work: Work, brief: Brief) -> None:
     try:
         report = await _VERBS[work.kind](line, work, brief, _Hand(line, work, brief))
     except WorkFailed as error:
-        report = _failed(work, error.failure, error.used, error.findings)
+        report = _failed(work, with_first(error.failure, brief), error.used, error.findings)
     except asyncio.CancelledError:
         job = asyncio.current_task()
         if job is None or job.cancelling():
             raise
         report = _failed(work, ev.Failure("logic", "the worker gave up by cancelling itself"))
     except Exception as error:  # noqa: BLE001 - whatever a worker raises fails its own work only
-        report = _failed(work, _blame(error))
+        report = _failed(work, with_first(_blame(error), brief))
     line.tell(_kept(work, report))
 
 

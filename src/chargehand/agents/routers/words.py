@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from chargehand.agents.routers.decision import Decision, nobody, shared
 from chargehand.agents.routers.texts import said
+from chargehand.models.offline.mistyped import meant
 from chargehand.models.offline.words import spoken, terms
 from chargehand.models.subject import WorkerCard
 from chargehand.tools.threads import THREADS
@@ -36,6 +37,7 @@ class Lexicon:
                 self._places.setdefault(term, []).append((number, at, weight))
 
     def decide(self, text: str) -> Decision:
+        text, _ = meant(text, self._cards)
         asked = Counter(terms(text))
         best = self._nearest(self._unit(asked))
         rare = math.log(1 + len(self._cards))  # a word nobody knows tells as much as one that one worker knows

@@ -10,6 +10,17 @@ from chargehand.models.offline.task_text import says
 from chargehand.models.offline.words import numbers, tokens
 
 _LIMITS = frozenset({"limit", "top", "k", "n", "max", "results", "most", "count"})
+UNITS = tuple(
+    frozenset(line.split())
+    for line in (
+        "percent %", "kg kilogram kilograms kilo kilos", "gram grams g", "lb pound pounds", "ton tons tonne tonnes",
+        "cm centimetre centimetres centimeter centimeters", "m metre metres meter meters", "foot feet", "inch inches",
+        "km kilometre kilometres kilometer kilometers", "mile miles", "second seconds", "minute minutes", "hour hours",
+        "day days", "week weeks", "month months", "year years", "mbit megabit megabits", "gigabit gigabits",
+        "mb megabyte megabytes", "gb gigabyte gigabytes", "tb terabyte terabytes",
+    )
+)  # fmt: skip
+_ROW = re.compile(r"(?<![\d.,])\d+(?:\.\d+)?(?:, \d+(?:\.\d+)?)*,? and \d+(?:\.\d+)?(?![\d.,]*\d)")
 _VALUE = r"(?P<value>-?\d{1,3}(?:,\d{3})+(?:\.\d+)?|-?\d+(?:\.\d+)?)"
 _NAMED = re.compile(rf"(?P<name>[^:]{{3,80}}): {_VALUE}(?: (?P<unit>[^\W\d]+))?\.?\Z")
 _MONEY = re.compile(rf"(?<![\w.]){_VALUE} (?P<unit>euros?|dollars?|pounds|francs|EUR|USD|GBP|CHF)\b")
@@ -21,7 +32,10 @@ def amount(parameter: Parameter, text: str, have: Material, taken: set[str], *, 
     `alone`: there is one number, and no other argument that could mean it.
     """
     words = tokens(parameter.name)
-    beside = _beside(words, text)
+    foreign = _foreign(parameter, text)
+    beside = _beside(words, text) or _in_unit(parameter, text)
+    if beside in foreign:
+        return []
     if not beside and set(words) & _LIMITS:
         found = re.search(r"\b(?:top|first|best|last|up to)\s+(\w+)", text, re.IGNORECASE)
         beside = (numbers(found[1]) or [""])[0] if found else ""
@@ -31,7 +45,7 @@ def amount(parameter: Parameter, text: str, have: Material, taken: set[str], *, 
         return _as(parameter, beside)
     if not parameter.required and not alone:
         return []
-    said = [one for one in numbers(text) if one not in taken]
+    said = [one for one in numbers(text) if one not in taken and one not in foreign]
     return _as(parameter, said[0] if said else given(text, have))
 
 
@@ -46,6 +60,40 @@ def _beside(words: list[str], text: str) -> str:
             if found and (said := numbers(found[1])):
                 return said[0]
     return ""
+
+
+def each(parameter: Parameter, text: str) -> list[object]:
+    """Several numbers said in a row, each of which is asked for: "with 100, 200 and 400 items"."""
+    found = _ROW.findall(text)
+    return [value for one in numbers(found[0]) for value in _as(parameter, one)] if len(found) == 1 else []
+
+
+def sure(parameter: Parameter, text: str) -> bool:
+    """Whether the task says which number an argument means, so that it is not taken for another."""
+    if parameter.type not in {"integer", "number"}:
+        return False
+    return bool(_beside(tokens(parameter.name), text) or _in_unit(parameter, text))
+
+
+def _in_unit(parameter: Parameter, text: str) -> str:
+    """The only number in the unit that the argument is given in: "3.5 percent", "80 kg"."""
+    own = set(tokens(f"{parameter.name} {parameter.description}"))
+    for units in UNITS:
+        if own & units:
+            said = re.findall(
+                rf"(-?\d[\d.,]*)\s*(?:{'|'.join(sorted(map(re.escape, units)))})(?!\w)", text, re.IGNORECASE
+            )
+            return (numbers(said[0].rstrip(".,")) or [""])[0] if len(said) == 1 else ""
+    return ""
+
+
+def _foreign(parameter: Parameter, text: str) -> set[str]:
+    """Numbers in another unit than the argument is given in: 24 months are not 24 years."""
+    own = set(tokens(f"{parameter.name} {parameter.description}"))
+    mine = frozenset[str]().union(*(units for units in UNITS if own & units))
+    others = {word for units in UNITS for word in units} - mine if mine else set[str]()
+    said = re.findall(r"(\d[\d.,]*)\s*([a-z%]+)(?!\w)", text, re.IGNORECASE)
+    return {one for value, unit in said if unit.lower() in others for one in numbers(value.rstrip(".,"))}
 
 
 def given(text: str, have: Material) -> str:

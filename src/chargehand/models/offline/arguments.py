@@ -4,38 +4,43 @@ Every kind of argument has its own way; where none works out the argument is mis
 """
 
 import itertools
+import math
 import re
 from collections.abc import Sequence
 from decimal import Decimal
 
 from msgspec import Struct
 
-from chargehand.models.offline.amounts import amount
+from chargehand.models.offline.amounts import amount, each, sure
 from chargehand.models.offline.choosing import Choice, Parameter
 from chargehand.models.offline.currencies import currencies
 from chargehand.models.offline.days import days, is_day
 from chargehand.models.offline.material import Material, Series, series
 from chargehand.models.offline.strings import TITLES, Said, text_for
-from chargehand.models.offline.words import names, numbers, quoted, related, stem, tokens
+from chargehand.models.offline.words import names, numbers, quoted, related, stem, tokens, with_nouns
 
 _NAMED_NUMBER = re.compile(
     r"([A-Z][\w-]*(?: [A-Z][\w-]*)*|\b[a-z]+)\s*(?::|=|\bis\b|\bwith\b|\bhas\b)?\s+"
     r"(\d[\d,]*(?:\.\d+)?)(?=\s*(?:,|;|and\b|\.|$))"
 )
-_MOST_CALLS = 6
+MOST_CALLS = 16
 
 
 class Filled(Struct, frozen=True):
-    """Arguments for one call or several, or the names of those that are missing."""
+    """Arguments for one call or several, or the names of those that are missing.
+
+    `wanted`: how many calls there would have to be. More than `MOST_CALLS` are not made, and none is left out silently.
+    """
 
     calls: tuple[dict[str, object], ...] = ()
     missing: tuple[str, ...] = ()
+    wanted: int = 0
 
 
 class _Task(Struct, frozen=True):
     """What arguments are filled from. `about` is what the tool says of itself.
 
-    `lone` is the only argument that is a number, where the task says only one.
+    `only` is the only argument that is a number, `lone` the same where the task says only one.
     """
 
     text: str
@@ -45,33 +50,45 @@ class _Task(Struct, frozen=True):
     taken: set[str]
     about: str = ""
     lone: str = ""
+    only: str = ""
 
 
 def fill(choice: Choice, text: str, have: Material) -> Filled:
     """Everything a tool must be given, and of what it may be given that which the task says."""
     about = f"{choice.name} {choice.description}"
     counted = [one.name for one in choice.parameters if one.type in {"integer", "number"}]
-    lone = counted[0] if len(counted) == 1 and len(numbers(text)) == 1 else ""
+    only = counted[0] if len(counted) == 1 else ""
+    lone = only if len(numbers(text)) == 1 else ""
     data = _data(choice.parameters, text, have)
-    return _fill(choice.parameters, _Task(text, choice.name, have, data, set(), about, lone))
+    return _fill(choice.parameters, _Task(text, choice.name, have, data, set(), about, lone, only))
 
 
 def _fill(parameters: Sequence[Parameter], task: _Task) -> Filled:
     found: dict[str, list[object]] = {}
     missing: list[str] = []
-    for parameter in sorted(parameters, key=lambda one: not one.required):
+    for parameter in sorted(parameters, key=lambda one: (not one.required, not sure(one, task.text))):
         values = _values(parameter, task)
-        if values:
+        if values and not _anothers(parameter, values, parameters, task.text):
             found[parameter.name] = values
-            task.taken.update(str(one) for one in values)
+            task.taken.update(str(one).removesuffix(".0") for one in values)
         elif parameter.required:
             missing.append(parameter.name)
     if missing:
         return Filled(missing=tuple(missing))
     _apart(parameters, found)
     order = [one.name for one in parameters if one.name in found]
-    rows = itertools.islice(itertools.product(*(found[name] for name in order)), _MOST_CALLS)
-    return Filled(tuple(dict(zip(order, row, strict=True)) for row in rows))
+    rows = itertools.islice(itertools.product(*(found[name] for name in order)), MOST_CALLS)
+    calls = tuple(dict(zip(order, row, strict=True)) for row in rows)
+    return Filled(calls, wanted=math.prod(len(found[name]) for name in order))
+
+
+def _anothers(parameter: Parameter, values: Sequence[object], parameters: Sequence[Parameter], text: str) -> bool:
+    """Whether a number is called by the name of another argument: 5 million rows are no speed."""
+    if parameter.type not in {"integer", "number"}:
+        return False
+    nouns = {noun for one, noun in with_nouns(text) if one in {str(value).removesuffix(".0") for value in values}}
+    others = {stem(one.name) for one in parameters if one.type in {"integer", "number"} and one is not parameter}
+    return bool(nouns & others) and not nouns & set(map(stem, tokens(parameter.name)))
 
 
 def _apart(parameters: Sequence[Parameter], found: dict[str, list[object]]) -> None:
@@ -91,6 +108,8 @@ def _values(parameter: Parameter, task: _Task) -> list[object]:
         return [*days(parameter, task.tool, task.text)] or _same(parameter, task.have)
     match parameter.type:
         case "integer" | "number":
+            if task.only == parameter.name and (several := each(parameter, task.text)):
+                return several
             alone = task.lone == parameter.name
             return _same(parameter, task.have) or amount(parameter, task.text, task.have, task.taken, alone=alone)
         case "boolean":
@@ -141,7 +160,7 @@ def _enum(parameter: Parameter, text: str, data: Series | None) -> list[str]:
         return sorted(exact, key=lambda one: text.lower().find(one.lower()))
     near = [one for one in parameter.enum if _alike(one, stems)]
     if near or not parameter.required:
-        return near[:1]
+        return near if {"all", "every", "each", "both"} & set(words) else _by_word(near, stems)
     if {"bar", "line"} <= set(parameter.enum):
         timely = data is not None and all(re.match(r"\d{4}-", one) for one in data.labels)
         return ["line" if timely else "bar"]
@@ -153,6 +172,16 @@ def _said(value: str, text: str, words: list[str], stems: list[str]) -> bool:
         return re.search(rf"\b{re.escape(value)}\b", text) is not None
     parts = tokens(value)
     return bool(parts) and all(part in words or stem(part) in stems for part in parts)
+
+
+def _by_word(near: list[str], stems: list[str]) -> list[str]:
+    """Of choices that only sound alike, one for each word that means one of them."""
+    chosen: list[str] = []
+    for word in stems:
+        fitting = [one for one in near if _alike(one, [word])]
+        if fitting and not any(one in chosen for one in fitting):
+            chosen.append(fitting[0])
+    return chosen
 
 
 def _alike(value: str, stems: list[str]) -> bool:

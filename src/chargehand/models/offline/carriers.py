@@ -48,7 +48,7 @@ _ENDS = (PREPOSITIONS | RELATIVE | frozenset({"of", "by", "to", "than", "and", "
 _HOLLOW = """information detail thing rule policy term condition procedure document note way kind sort type report guide
 paper handbook manual rest result answer name fact file page text question reason much many most more top list first
 word passage content total sum amount figure value number convert other exactly happen happened
-usually typically normally generally currently ever"""
+anything something everything nothing usually typically normally generally currently ever"""
 _EMPTY = frozenset(map(stem, _HOLLOW.split()))
 
 

@@ -6,12 +6,15 @@ Who could do a clause, and what a pronoun in it stands for, is decided elsewhere
 import re
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from chargehand.models.offline.elided import bare_period, goes_on, period_behind, with_noun
+from chargehand.models.offline.respects import in_respects, sides
 from chargehand.models.offline.vocabulary import (
     AFTER_VERB,
     ASKING,
     AUXILIARY,
+    DEEDS,
     NOUNS_TOO,
     PAST,
     PREPOSITIONS,
@@ -53,7 +56,9 @@ _FILLER = re.compile(
 _POLITE = re.compile(
     r"(?:(?:can|could|would|will)\s+(?:you|we|someone|anybody)\s+(?:please\s+|kindly\s+)?"
     r"|(?:i|we)(?:'d|\u2019d|\s+would)\s+like\s+(?:you\s+)?(?:to\s+)?(?:(?:know|see|have|understand|learn)\s+)?"
-    r"|(?:i|we)\s+(?:want|need|wish)\s+(?:you\s+)?(?:to\s+)?(?:(?:know|see|have|understand|learn)\s+)?"
+    r"|(?:i|we)\s+(?:want|need|wish)\s+(?:you\s+)?(?!to\b)"
+    r"|(?:i|we)\s+(?:want|need|wish)\s+(?:you\s+)?to\s+(?:(?:know|see|have|understand|learn)\s+"
+    r"|(?=(?:" + "|".join(sorted(VERBS | DEEDS)) + r")\b))"  # who wants to borrow says what is so, and asks then
     r"|i\s+wonder\s+|help\s+(?:me|us)\s+(?:to\s+|with\s+)?"
     r"|(?:tell\s+(?:me|us)|let\s+(?:me|us)\s+know|find\s+out|say|show\s+me|figure\s+out)\s+"
     r"(?=(?:what|how|which|who|when|where|why|whether|if)\b)"
@@ -84,21 +89,41 @@ _MADE = re.compile(
     r"\s+(?:of|about|on|for|showing|with)\s+(?:it|them|that|these|this|those|the (?:results?|numbers|figures))\b)",
     re.IGNORECASE,
 )
+_DO = re.compile(
+    r"^do\s+(?:the|a|an|some|our)\s+(?P<what>(?:[\w-]+\s+){0,3}[\w-]+)\s+(?P<deed>research|analysis|review)\b",
+    re.IGNORECASE,
+)
+_CHARTED = re.compile(r"^(?:chart|graph)\s+(?=(?:the|our|all|its|their|how|it|them|this|that|these)\b)", re.IGNORECASE)
+_DEED = {"research": "analyse", "analysis": "analyse", "review": "review"}
 _OPENERS = VERBS | ASKING | RELATIVE | AUXILIARY  # a clause that begins so is no statement
 _WORD = re.compile(r"[\w'\u2019-]+")
 _STATEMENT = re.compile(
     rf"(?:(?i:we|i|they|he|she)\s|(?i:our|my)\s+\w+\s+(?:\w{{2,}}ed|{'|'.join(sorted(PAST))})\b|"
     r"(?:(?i:our|my|the|this|there|it|a|an)|[A-Z]\w+)\s(?:\S+\s){0,8}?"
-    r"(?:is|are|was|were|am|has|have|had|will|would|opens?|closes?|plans?|wants?|needs?|starts?)\b)",
+    r"(?:is|are|was|were|am|has|have|had|will|would|does|keeps?|hangs?|fails?|crashes|opens?|closes?|plans?|wants?|needs?|starts?)\b)",
 )
+
+_OWN = re.compile(r"(?:i|we|my|our)\s", re.IGNORECASE)
 
 
 def split(request: str) -> list[Clause]:
     """The things asked for, in order. A text that asks for nothing is taken as one thing asked for."""
     reading = _Reading()
-    for at, sentence in enumerate(_sentences(request[:MOST])):
+    said = (one for sentence in _sentences(request[:MOST]) for one in in_respects(sentence))
+    for at, sentence in enumerate(said):
         reading.sentence(at, sentence)
-    return reading.clauses or [Clause(text) for text in reading.statements[:8]]
+    reading.late()
+    return _dated_back(reading.clauses) or [Clause(text) for text in reading.statements[:8]]
+
+
+def _dated_back(clauses: list[Clause]) -> list[Clause]:
+    """A period at the end of one sentence holds for all the numbers it asks for."""
+    found: list[Clause] = []
+    for clause in clauses:
+        later = [one.text for one in clauses if one.sentence == clause.sentence][-1]
+        period = period_behind(clause.text, later) if not clause.scope else ""
+        found.append(structs.replace(clause, text=f"{clause.text.rstrip('? ')} {period}") if period else clause)
+    return found
 
 
 class _Reading(Struct):
@@ -110,10 +135,11 @@ class _Reading(Struct):
         asks = sentence.rstrip().endswith("?")
         scope = self.scope
         self.scope = ""
-        for piece in _pieces(sentence):
+        for piece in (side for one in _pieces(sentence) for side in sides(one)):
             text, asked = _plain(piece)
+            text = bare_period(text) if self.clauses else text
             first = _first(text)
-            if not terms(text) and not _points(text):
+            if not terms(text) and not _points(text) and not (first == "why" and self.clauses):
                 continue
             if first in PREPOSITIONS and not asked and not _asks_later(text):
                 if self.clauses and (asks or self.clauses[-1].sentence == at) and not scope:
@@ -125,10 +151,18 @@ class _Reading(Struct):
             elif _STATEMENT.match(text) and not asked and not asks and first not in _OPENERS:
                 self.statements.append(text)
             else:
+                text = with_noun(text, self.clauses[-1].text if self.clauses else "")
                 given = ". ".join(self.statements)[:300]
                 self.clauses.append(Clause(text[:LONGEST], at, scope[:LONGEST], given))
         if scope and not any(clause.sentence == at for clause in self.clauses):
             self.scope = scope  # "For Germany:" on a line of its own
+
+    def late(self) -> None:
+        """What is told after the last thing asked for belongs to that: nothing said is passed over."""
+        rest = [one for one in self.statements if not any(one in clause.given for clause in self.clauses)]
+        if rest and self.clauses:
+            last = self.clauses[-1]
+            self.clauses[-1] = structs.replace(last, given=". ".join([*filter(None, [last.given]), *rest])[:LONGEST])
 
     def limit(self, text: str) -> None:
         last = self.clauses[-1]
@@ -184,9 +218,21 @@ def _pieces(sentence: str) -> list[str]:
     cuts: list[tuple[int, int]] = []
     for at, found in enumerate(_JOINTS.finditer(masked)):
         rest = masked[found.end() : found.end() + 300]
-        if _starts(rest, found[0].lower()) or _leads(masked[: found.start()] if at == 0 else "", found[0], rest):
+        before = masked[: found.start()]
+        if (
+            _tells(sentence, before, found[0], rest)
+            or (_starts(rest, found[0].lower()) and not goes_on(before, rest))
+            or _leads(before if at == 0 else "", found[0], rest)
+        ):
             cuts.append(found.span())
     return _between(sentence, cuts)
+
+
+def _tells(sentence: str, before: str, joint: str, rest: str) -> bool:
+    """Whether a second thing is told after a first one: "My laptop does not start, and I have a fever"."""
+    if sentence.rstrip().endswith("?") or "and" not in joint.lower() or not _OWN.match(rest):
+        return False
+    return _STATEMENT.match(before.strip()) is not None and _STATEMENT.match(rest) is not None
 
 
 def _leads(before: str, joint: str, rest: str) -> bool:
@@ -229,6 +275,8 @@ def _plain(piece: str) -> tuple[str, bool]:
             text, asked = text[polite.end() :].lstrip(), True
         else:
             break
+    text = _DO.sub(lambda found: f"{_DEED[found['deed'].lower()]} the {found['what']}", text)
+    text = _CHARTED.sub("draw a chart of ", text)
     if made := _MADE.match(text):
         text = f"{'draw' if made['drawn'] else 'write'} {text}"
     return _FOR_ME.sub(r"\1 ", text).strip(" \t\n.,;:!"), asked

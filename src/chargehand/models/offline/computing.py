@@ -221,4 +221,5 @@ def _pair(text: str, have: Material) -> list[Sum]:
         return [Sum(f"{one} / {_signed(other)}", "ratio")]
     if says(text, "multiply", "product"):
         return [Sum(f"{one} * {other}", "product")]
-    return [Sum(f"{one} - {other}", "difference")] if says(text, "subtract", "less", "minus") else []
+    plain = re.sub(r"\bless than\b", "", text, flags=re.IGNORECASE)  # which compares, and takes nothing away
+    return [Sum(f"{one} - {other}", "difference")] if says(plain, "subtract", "less", "minus") else []

@@ -128,6 +128,10 @@ def _said(value: object, error: str) -> Reply:
         return Reply(f"Nobody was asked. {found.get('note') or ''}".strip())
     lines = [_line(one) for one in replies]
     answered = [one for one in replies if one.get("status") == "answered"]
+    if not answered:
+        reason = f"none of the {len(replies)} who were asked had an answer: {'; '.join(lines)}"
+        arguments = msgspec.json.encode({"reason": reason[:2_000]}).decode()
+        return Reply(calls=(ToolCall("call_2_1", "give_up", arguments),), finish="tools")
     if len(replies) == 1 and answered:
         return Reply(lines[0])
     head = (

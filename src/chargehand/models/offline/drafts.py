@@ -23,6 +23,10 @@ _INDIRECT = re.compile(
     r"(?:what|why|when|where|who|how(?:\s+(?:many|much)\s+\w+)?)\s+(?:the|our|my|their|its|this|these|a|an)\b",
     re.IGNORECASE,
 )
+_SHORT = re.compile(
+    r"\b(?:briefly|in brief|in one sentence|in a sentence|short answer|tl;?dr|in a nutshell)\b", re.IGNORECASE
+)
+_SELECT = re.compile(r"\b(?:pick|choose|select) the best (?:answer|result|version|draft|proposal)\b", re.IGNORECASE)
 _ALLOWED = re.compile(r"(\d+) are allowed")
 
 
@@ -73,6 +77,15 @@ def without_returns(instruction: str) -> str:
     return re.sub(r"\s*Return (?:the|short|what)\b[^.]*\.\s*$", "", instruction)
 
 
+def combination(goal: str, tasks: int) -> str:
+    """How the results become one answer, as far as the request says it."""
+    if tasks <= 1:
+        return "forward"
+    if _SELECT.search(goal):
+        return "select"
+    return "reduce" if _SHORT.search(goal) else "merge"
+
+
 class Proposed(Struct):
     """A plan in the making, and what it leaves out and takes for granted."""
 
@@ -86,6 +99,11 @@ class Proposed(Struct):
         draft = Draft(f"t{len(self.drafts) + 1}", about, worker, kind, list(dict.fromkeys(after)))
         self.drafts.append(draft)
         return draft
+
+    def told(self) -> list[str]:
+        """All that the plan says: what is to be done, with what is said beside it, what is not, and what is assumed."""
+        tasks = [text for draft in self.drafts for text in (draft.about, *draft.notes)]
+        return [*tasks, *self.unserved, *self.assumptions]
 
     def draft(self, name: str) -> Draft:
         return next(draft for draft in self.drafts if draft.id == name)

@@ -1,7 +1,7 @@
 """Whether passages say what was asked. A search by words always finds something; that does not make it an answer."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from chargehand.models.exhibits import Passage, Passages
 from chargehand.models.offline.carriers import carriers
@@ -10,10 +10,26 @@ from chargehand.models.offline.searching import query, strangers
 from chargehand.models.offline.words import STOP, VERBS, Dated, dates, names, numbers, related, stem, terms, tokens
 
 _EXCEPT = re.compile(r"\b(?:but not|except|excluding|other than|apart from)\b", re.IGNORECASE)
+_NOT_ABOUT = re.compile(
+    r"\b(?:say|says|said|know)\s+about\b.*\b(?:not about|except|excluding|other than|apart from)\b", re.IGNORECASE
+)
+_WHICH_ONE = re.compile(r"which one\b", re.IGNORECASE)
+_ABSENT = re.compile(
+    r"(?:which|who|list)\b[^.?!]*"
+    r"\b(?:ha(?:ve|s) no|without|lacks?|lacking|(?:do|does|did|is|are|was|were|has|have) not)\b",
+    re.IGNORECASE,
+)
 _COUNTED = re.compile(r"\b(?:how many|how much|number of)\b", re.IGNORECASE)
 _RECKONED = re.compile(rf"\b(?:average|total|sum|median|percentage|{'|'.join(sorted(UP | DOWN))})\b", re.IGNORECASE)
 _FACT = re.compile(r"(?:which|who|whose|do|does|did|is|are|can|may|how (?:did|do|does|has|have))\b", re.IGNORECASE)
 _ALLOWED = frozenset(map(stem, ("allowed", "possible", "permitted", "okay", "able", "need", "needed")))
+_STORY = re.compile(r"(?:i|we|my|our)\b", re.IGNORECASE)
+_FURTHER = _ALLOWED | frozenset(
+    map(
+        stem,
+        ("rights", "right", "first", "next", "wrong", "normal", "legal", "options", "causing", "reason", "problem"),
+    )
+)
 _WHO = re.compile(r"who\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+")
 _FIRST = re.compile(r"(?<=[.?!])\s+(?=[A-Z])")
@@ -22,7 +38,9 @@ _LEAD = re.compile(
     r"^(?:find (?:out )?|look up |tell (?:me |us )?|say |report )(?=what|how|who|when|where|which|why)", re.IGNORECASE
 )
 _SAY_ABOUT = re.compile(r"\b(?:says?|said|know|mention|find|written)\s+about\s+([^.?!]+)", re.IGNORECASE)
-_BECAUSE = re.compile(r"\b(?:because|cause[ds]?|due to|reasons?|owing to|led to|as a result)\b", re.IGNORECASE)
+_BECAUSE = re.compile(
+    r",\s+so\b|\b(?:because|cause[ds]?|due to|means? that|reasons?|owing to|led to|as a result)\b", re.IGNORECASE
+)
 _INVERTED = re.compile(
     r"(?:(?:how|what|which|who|when|where|why)\b(?:\s+\w+){0,4}?\s+)?(?:did|do|does|is|are|was|were|can|may|will)\b",
     re.IGNORECASE,
@@ -39,19 +57,30 @@ pounds"""
 _NUMBERED = frozenset(map(stem, _AMOUNTS.split()))
 
 
-def unsaid(text: str, found: Sequence[Passages], about: str) -> str:
-    """Why these passages do not answer a task, in words; empty where they may."""
+def unsaid(text: str, found: Sequence[Passages], about: str, shelf: str = "") -> str:
+    """Why these passages do not answer a task, in words; empty where they may.
+
+    `shelf` is what they need not say: what they are called (a contract), and whom an earlier result was about.
+    """
     passages = [one for several in found for one in several.found]
     if not passages:
         return ""
     if _DONE.match(text):
         return f"documents can be searched, but not for this: {_FIRST.split(text)[0].rstrip('. ')}"
-    if _EXCEPT.search(text) and _FIRST.split(text)[0].lower().startswith(("which", "who", "how", "list")):
-        return f"{_question(text)}: passages cannot be searched for what is left out"
+    first = _FIRST.split(text)[0]
+    if _WHICH_ONE.match(first):
+        return f"{_question(text)}: who is meant is said elsewhere"
+    if (
+        _ABSENT.match(first)
+        or _NOT_ABOUT.search(text)
+        or (_EXCEPT.search(text) and first.lower().startswith(("which", "who", "how", "list")))
+    ):
+        return f"{_question(text)}: passages cannot be searched for what is left out or not there"
     fitting = [one for one in passages if _timely(text, one)]
     if not fitting:
         return f"{_question(text)}: what they say is of another time{_nearest(passages)}"
-    exact = _exact(text)
+    own = {*terms(shelf), *tokens(shelf)}
+    exact = [one for one in _exact(text) if not set(tokens(one)) <= own]
     if named := [word for word in exact if not any(_holds(word, one) for one in fitting)]:
         return f"{_question(text)}: nothing there speaks of {', '.join(named)}{_nearest(fitting)}"
     fitting = [one for one in fitting if not exact or any(_holds(word, one) for word in exact)]
@@ -59,9 +88,19 @@ def unsaid(text: str, found: Sequence[Passages], about: str) -> str:
     if all(every):
         return f"{_question(text)}: nothing found speaks of {' and '.join(min(every, key=len))}{_nearest(fitting)}"
     near = [one for one, strange in zip(fitting, every, strict=True) if not strange]
-    if lost := _lost(text, near):
+    if lost := _lost(text, near, own):
         return f"{_question(text)}: nothing found speaks of {' and '.join(lost)}{_nearest(near)}"
+    if alone := _one_sided(text, exact, near, own):
+        return f"{_question(text)}: nothing found says it of {' and '.join(alone)}{_nearest(near)}"
     return ""
+
+
+def _one_sided(text: str, exact: Sequence[str], passages: Sequence[Passage], own: Collection[str]) -> list[str]:
+    """Those that are to be compared of which no passage says what is asked."""
+    if not text.lower().startswith("compare"):
+        return []
+    told = {name: [one for one in passages if _holds(name, one)] for name in exact}
+    return [name for name, some in told.items() if not some or _lost(text, some, own)]
 
 
 def unfound(text: str) -> str:
@@ -98,10 +137,12 @@ def _holds(name: str, one: Passage) -> bool:
     return any(stem(word) in own for word in tokens(name) if len(word) > 1)
 
 
-def _lost(text: str, passages: Sequence[Passage]) -> list[str]:
-    """The words that matter which the passage that knows most of them does not know."""
-    first = _FIRST.split(text)[0]
+def _lost(text: str, passages: Sequence[Passage], own: Collection[str]) -> list[str]:
+    """The words that matter which the passage that knows most of them does not know; not those of its own name."""
+    first = _asking(text)
     wanted = _wanted(first)
+    if wanted and (telling := [word for word in wanted if stem(word.lower()) not in own] or _beside(first, own)):
+        wanted = telling
     thing = next(iter(carriers(first)), "")
     best: list[str] | None = None
     for one in passages if wanted else ():
@@ -113,6 +154,23 @@ def _lost(text: str, passages: Sequence[Passage]) -> list[str]:
         if best is None or len(lost) < len(best):
             best = lost
     return best or []
+
+
+def _asking(text: str) -> str:
+    """The sentence whose words must be said: nobody's own story has to, nor "What now?" after it."""
+    first, *rest = _FIRST.split(text)
+    if first.endswith("?") or not _STORY.match(first):
+        return first
+    asks = next((one for one in rest if one.endswith("?")), "")
+    own = [word for word in terms(asks) if word.isalpha() and word not in _FURTHER]
+    return asks if own else ""
+
+
+def _beside(first: str, own: Collection[str]) -> list[str]:
+    """What else is said where the thing that is asked for is only what the documents are: termination clauses."""
+    known = {word for name in names(first) for word in tokens(name)} | set(own)
+    said = [word.strip('"') for word in query(first).split()]
+    return [word for word in said if word.isalpha() and not {word.lower(), stem(word.lower())} & known]
 
 
 def _wanted(first: str) -> list[str]:

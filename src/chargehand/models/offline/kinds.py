@@ -45,7 +45,7 @@ KINDS: tuple[Kind, ...] = (
         "draw",
         "chart plot graph draw diagram svg visualise visualize picture histogram",
         {
-            r"\b(?:draw|plot|visuali[sz]e|sketch|graph)\b": 1.0,
+            r"\b(?:draw|plot|visuali[sz]e|sketch|graph)\b|^chart\b": 1.0,
             r"\b(?:chart|graph|plot|histogram|diagram|picture)\b": 0.9,
         },
         "Return the chart with a title that says what it shows.",
@@ -85,6 +85,8 @@ KINDS: tuple[Kind, ...] = (
         "write writer writes draft memo summary summarise summarize recommend recommendation editor prose letter",
         {
             r"^(?:write|draft|compose|summari[sz]e|recommend|advise|suggest|propose|conclude|outline|prepare)\b": 1.0,
+            # what is made for a newsletter is not the newsletter, and "when is it sent" asks for no text
+            r"^(?!(?:when|who|where|why|is|are|did|does)\b).*(?<!\bfor the )(?<!\bfor a )(?<!\bfor our )"
             r"\b(?:memo|letter|briefing|summary|recommendation|press release|newsletter|paragraph|e-?mail)\b": 0.9,
             r"^(?:compare|contrast|weigh|assess|explain|discuss|review)\b": 0.6,
             r"\b(?:should we|what do you (?:think|advise|recommend))\b": 0.6,
@@ -121,12 +123,12 @@ KINDS: tuple[Kind, ...] = (
         {
             r"\b(?:documents?|handbook|manual|polic(?:y|ies)|guidelines?|notes|leaflet|minutes|faq|wiki|guide)\b": 0.9,
             r"\b(?:says?|said|writes?|wrote|written|mentions?|stands?)\s+(?:about|on|in|of|regarding)\b": 1.0,
-            r"\baccording to\b": 0.9,
+            r"\baccording to\b|^(?:research|investigate|read up on|look into)\b": 0.9,
             r"\b(?:allowed|permitted|forbidden|entitled|eligible)\b": 0.9,
-            r"\b(?:rules?|procedures?)\b": 0.7,
+            r"\b(?:rules?|procedures?)\b": 0.6,
             r"^(?:can|may|must|should|are|is)\s+(?:we|i|you|one|customers?|members?|patients?|staff|\w+s)\b": 0.6,
             r"^(?:how|when|where|what|who)\s+(?:do|can|should|must|may)\s+(?:we|i|you|one|a|an|the|\w+s)\b": 0.8,
-            r"^why\b|\bwhat happens\b|\bwhat (?:is|are) (?:our|the) (?:rules?|terms|conditions|opening)\b": 0.6,
+            r"^why\b|\bwhat happen(?:s|ed)\b|\bwhat (?:is|are) (?:our|the) (?:rules?|terms|conditions|opening)\b": 0.6,
             r"\bdo(?:es)?\s+(?:\w+\s+){0,4}say\b": 0.9,
         },
         "Return the passages that say so, with their sources.",

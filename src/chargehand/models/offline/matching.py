@@ -3,6 +3,7 @@
 What comes before what is the business of planning.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -18,6 +19,8 @@ from chargehand.models.subject import WorkerCard
 _VERB_STEMS = frozenset(map(stem, VERBS))
 _OPEN_STEMS = frozenset(map(stem, OPEN_DEEDS))
 _DETERMINERS = frozenset(("a", "an", "the", "all", "our", "my", "me", "us", "them", "it", "this", "these", "every"))
+_SOURCE = re.compile(r"\b(?:do|does|did)\s+(?:(?:the|our)\s+)?(?:\w+\s+)?(\w+)\s+say\b", re.IGNORECASE)
+_NAMED = 6.0
 _READ = 20_000  # characters of one tool's own words
 
 
@@ -134,6 +137,8 @@ class Bench:
         """What a text is about; a name counts in full where somebody's own words have it."""
         known = content(text)
         said = {term for term in known if any(term in held.terms for held in self.profiles)}
+        if (asked_for := _SOURCE.search(text)) and (source := stem(asked_for[1].lower())) in said:
+            known[source] = _NAMED  # who is asked for what the papers say has the papers
         return {term: max(own, 1.0) if term in said else own for term, own in known.items()}
 
     def _serves(self, text: str, held: Profile, subject: float, whole: float, fit: tuple[str, float]) -> bool:

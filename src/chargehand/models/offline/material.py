@@ -191,6 +191,9 @@ def series(table: Table, wanted: str) -> Series | None:
     labels = tuple(str(row[label]) for row in table.rows)
     if len(names) > 1 and len(set(labels)) < len(labels):  # the first column alone does not tell them apart
         labels = tuple(", ".join(str(row[at]) for at in names) for row in table.rows)
+    if len(set(labels)) < len(labels) and len(rest) > 1:  # numbers may be groups too: steps by algorithm and size
+        whole = tuple(f"{name}, {row[rest[0]]}" for name, row in zip(labels, table.rows, strict=True))
+        labels, value = (whole, rest[-1]) if len(set(whole)) == len(whole) else (labels, value)
     values = tuple(number(row[value]) for row in table.rows)
     return Series(labels, values, table.columns[label], table.columns[value])
 

@@ -1,20 +1,27 @@
 """Which calls a worker makes next: the tool that finds what is asked, then what has to be computed or drawn from it."""
 
+import re
 from collections.abc import Sequence
+from typing import cast
 
 from msgspec import Struct
 
-from chargehand.models.offline.arguments import fill
+from chargehand.models.offline.arguments import MOST_CALLS, fill
 from chargehand.models.offline.choosing import Choice, fit
 from chargehand.models.offline.composing import writes
 from chargehand.models.offline.computing import Sum, sums
-from chargehand.models.offline.material import Material, Outcome, gather
-from chargehand.models.offline.task_text import says, without_pointers
+from chargehand.models.offline.material import Material, Outcome, gather, series
+from chargehand.models.offline.pointed import with_names
+from chargehand.models.offline.references import object_of
+from chargehand.models.offline.strings import TITLES
+from chargehand.models.offline.task_text import asked, says, without_head, without_pointers
 from chargehand.models.offline.text_to_sql import Refusal, to_sql
 from chargehand.models.offline.words import numbers
 from chargehand.models.subject import Working
 
 _LEAST = 0.1
+_CHARTS, _LEAST_DRAWN = 4, 2
+_FOR_EACH = re.compile(r"\b(?:for (?:each|every)|per)\s+\w+", re.IGNORECASE)
 _DRAWS = ("chart", "draw", "plot", "graph", "diagram", "picture", "visualise", "visualize", "histogram", "illustrate")
 
 
@@ -97,7 +104,10 @@ def _score(choice: Choice, desk: Desk) -> float:
 
 def arguments_for(choice: Choice, desk: Desk) -> list[dict[str, object]] | str:
     if choice.role == "query":
-        answer = to_sql(desk.text, choice.tables)
+        answer = to_sql(queried(desk), choice.tables)
+        if isinstance(answer, Refusal) and (plainer := without_head(desk.subject.instruction)):
+            plain = to_sql(plainer, choice.tables)
+            answer = plain if not isinstance(plain, Refusal) and plain.about else answer
         if isinstance(answer, Refusal):
             return f"{choice.name} cannot answer this: {answer.reason}"
         return [{_text_parameter(choice): answer.sql}]
@@ -106,12 +116,20 @@ def arguments_for(choice: Choice, desk: Desk) -> list[dict[str, object]] | str:
     filled = fill(choice, searched(desk) if choice.role == "search" else desk.text, desk.all())
     if filled.missing:
         return f"{choice.name} needs {' and '.join(filled.missing)}, and neither the task nor its inputs say it"
+    if filled.wanted > MOST_CALLS:
+        return f"{choice.name} would have to be called {filled.wanted} times, and {MOST_CALLS} is the most for one task"
     return list(filled.calls)
 
 
 def searched(desk: Desk) -> str:
     """What a search is for: where a table was given its names stand for the phrase that points to it."""
     return without_pointers(desk.subject.instruction) if desk.given.tables else desk.text
+
+
+def queried(desk: Desk) -> str:
+    """What a database is asked: for what is to be drawn, and for whom an earlier result named."""
+    text = asked(with_names(desk.subject.instruction, desk.subject.inputs))
+    return object_of(text) if desk.of("draw") and says(text, *_DRAWS) else text
 
 
 def _text_parameter(choice: Choice) -> str:
@@ -149,4 +167,22 @@ def _draw(desk: Desk) -> list[tuple[str, dict[str, object]]] | str:
     if filled.missing:
         missing = " and ".join(filled.missing)
         return f"{tool.name} needs {missing}, and neither the task nor its inputs hold numbers with names"
-    return [(tool.name, filled.calls[0])]
+    lengths = [len(cast("list[object]", one)) for one in filled.calls[0].values() if isinstance(one, list)]
+    if _FOR_EACH.search(desk.text) and lengths and max(lengths) < _LEAST_DRAWN:
+        return f"{tool.name} would show a single value, and the task wants one {_FOR_EACH.findall(desk.text)[0]}"
+    return [(tool.name, one) for one in _each_table(tool, desk)] or [(tool.name, filled.calls[0])]
+
+
+def _each_table(tool: Choice, desk: Desk) -> list[dict[str, object]]:
+    """A chart for each table of one result: of two tests in one answer, one chart would show only the last."""
+    tables = [one for one in desk.given.tables if series(one, desk.text) is not None]
+    if len(desk.subject.inputs) != 1 or not 1 < len(tables) <= _CHARTS or len(desk.given.tables) != len(tables):
+        return []
+    calls: list[dict[str, object]] = []
+    for table in tables:
+        found, data = fill(tool, desk.text, Material([table])), series(table, desk.text)
+        if found.missing or data is None:
+            return []
+        named = {key: f"{value}: {data.value}" for key, value in found.calls[0].items() if key in TITLES}
+        calls.append({**found.calls[0], **named})
+    return calls

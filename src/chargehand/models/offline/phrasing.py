@@ -58,6 +58,9 @@ def exact(value: str) -> str:
     )
 
 
+_CHANGE = re.compile(r"\bby how much\b|\bdifference\b|\bhow (?:much )?did \S+ change\b", re.IGNORECASE)
+
+
 def is_money(column: str) -> bool:
     return bool(_MONEY & set(column.lower().split("_"))) and "percent" not in column
 
@@ -75,12 +78,16 @@ def table_text(table: Table, text: str, asked: Asked | None = None) -> str:
         return f"No rows were found{about}{period}."
     if len(table.rows) == 1:
         return _row_text(table, about + period)
-    values = series(table, text)
+    if asked and asked.parameter and len(table.columns) == 2:
+        listed = "; ".join(f"{words_of(asked.parameter)} {row[0]}: {shown(row[1])}" for row in table.rows[: 3 * _ROWS])
+        return f"{capital(words_of(asked.measured))}{about}{period}: {listed}."
+    values = series(table, text) if not (asked and asked.parameter) else None
     if values is None or len(table.columns) > 3 or len(table.columns) - 1 > len(values.label.split(",")) + 1:
         return _lines(table, about + period)
     money = is_money(values.value) and any("." in one for one in _column(table, values.value))
     digits = 0 if money else max(-int(Decimal(one).as_tuple().exponent) for one in values.values)
     cells = [_even(one, digits) if 0 < digits <= 2 else shown(one, money=money) for one in values.values]
+    cells = list(values.values) if _NO_AMOUNT & set(values.value.lower().split("_")) else cells
     listed = [f"{label} {cell}" for label, cell in zip(values.labels, cells, strict=True)]
     more = len(listed) - _ROWS + table.more
     shown_rows = ", ".join(listed[:_ROWS]) + (f", and {more} more" if more > 0 else "")
@@ -112,7 +119,7 @@ def _row_text(table: Table, about: str) -> str:
     cells = dict(zip(table.columns, table.rows[0], strict=False))
     if len(cells) == 1:
         ((column, value),) = cells.items()
-        return f"{capital(words_of(column))}{about}: {shown(value, money=is_money(column) and '.' in str(value))}."
+        return f"{capital(words_of(column))}{about}: {_cell(column, value)}."
     return f"{capital(_cells(table.columns, table.rows[0]))}{about}."
 
 
@@ -175,7 +182,12 @@ def _telling(pool: Sequence[Passage], wanted: Sequence[str]) -> list[Passage]:
         if not kept or (own - _PAPERS and one.score >= top / 2) or (own - seen - _PAPERS and one.score >= top / 4):
             kept.append(one)
             seen |= own
-    return kept[:_QUOTED]
+    few = kept[:_QUOTED]
+    parts = {one.source.partition("#")[2] for one in few}
+    if len(few) < 2 or len(parts) > 1 or "" in parts:
+        return few
+    # the same clause of several contracts: none is left out
+    return [one for one in pool if one.source.partition("#")[2] in parts]
 
 
 def _file(source: str) -> str:
@@ -240,6 +252,15 @@ def _made(one: Named) -> str:
     return f"{text.rstrip('.')} ({one.of})." if one.of else text
 
 
+def _by_how_much(table: Table, text: str) -> str:
+    """The difference between two periods, where it is asked for and nobody had a calculator."""
+    values = series(table, text)
+    if not _CHANGE.search(text) or values is None or len(values.values) != 2 or len(table.rows) != 2:
+        return ""
+    (early, one), (late, other) = sorted(zip(values.labels, values.values, strict=True))
+    return f"Difference from {early} to {late}: {shown(str(Decimal(other) - Decimal(one)))}."
+
+
 def findings(have: Material, text: str, asked: Asked | None, computed: Sequence[Named]) -> str:
     """Everything a worker's tools returned, in the order of what it says most."""
     parts = [table_text(one, text, asked) for one in have.tables]
@@ -248,6 +269,8 @@ def findings(have: Material, text: str, asked: Asked | None, computed: Sequence[
     parts += [chart_text(one) for one in have.charts]
     parts += objects_text(have.objects, text)
     parts += [one if len(one) <= 1500 else one[:1500] + "..." for one in have.texts]
+    if asked and asked.contrast and not computed and len(have.tables) == 1:
+        parts.append(_by_how_much(have.tables[0], text))
     if asked and asked.overlooked:
         parts.append(f"Not taken into account, because no table says it: {', '.join(asked.overlooked)}.")
     return "\n".join(part for part in parts if part)

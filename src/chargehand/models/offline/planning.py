@@ -5,18 +5,21 @@ What to do after some of a plan has failed is in `replanning`.
 
 import re
 
-from chargehand.models.offline.ability import instead
+from chargehand.models.offline.ability import able, apart, instead, put_together
 from chargehand.models.offline.clauses import MOST, Clause, split
 from chargehand.models.offline.currencies import without_currencies
-from chargehand.models.offline.drafts import Draft, Proposed
+from chargehand.models.offline.drafts import Draft, Proposed, combination
 from chargehand.models.offline.forms import ABLE, unknown_form
+from chargehand.models.offline.inheriting import inherited
 from chargehand.models.offline.kinds import asked
 from chargehand.models.offline.matching import Bench, Embedder, Profile, Score, content
-from chargehand.models.offline.references import Pointer, growth_of, object_of, parts, pointers, subject_of
+from chargehand.models.offline.mistyped import planned
+from chargehand.models.offline.references import Pointer, growth_of, object_of, pointers, subject_of
 from chargehand.models.offline.remembering.plans import Remembering
 from chargehand.models.offline.replanning import replan
 from chargehand.models.offline.schemas import Need, filled, need
 from chargehand.models.offline.spelling import narrow, spelled
+from chargehand.models.offline.unspoken import unspoken
 from chargehand.models.offline.vocabulary import ASKING, AUXILIARY, RELATIVE
 from chargehand.models.offline.words import dates, stem, terms
 from chargehand.models.subject import Planning
@@ -26,10 +29,6 @@ _SUPERLATIVE = re.compile(
     r"(?:best|top|worst|most|least|highest|lowest|largest|biggest|smallest|busiest|cheapest|oldest|newest)\b[^,;?]*)",
     re.IGNORECASE,
 )
-_SHORT = re.compile(
-    r"\b(?:briefly|in brief|in one sentence|in a sentence|short answer|tl;?dr|in a nutshell)\b", re.IGNORECASE
-)
-_SELECT = re.compile(r"\b(?:pick|choose|select) the best (?:answer|result|version|draft|proposal)\b", re.IGNORECASE)
 _BREAKDOWN = re.compile(r"\s+(?:by|per|for each)\s+\w+(?:\s+and\s+(?:by\s+)?\w+)?\b")
 _IN_MONEY = re.compile(
     r"\s+in(?:to)?\s+(EUR|USD|GBP|CHF|JPY|SEK|NOK|DKK|euros?|(?:US )?dollars?|pounds|francs|yen)\s*\??$"
@@ -44,12 +43,14 @@ def plan(subject: Planning, embedder: Embedder | None = None) -> str:
     """The plan as JSON: goal, tasks (each `after` earlier ones only), combine, assumptions, unserved."""
     if subject.tasks:
         return replan(subject, Bench(subject.workers, embedder))
+    subject, read = planned(subject)
     goal = " ".join(subject.goal.split())
     memory = Remembering(subject.goal, subject.workers)
     drafting = _Drafting(Bench(subject.workers, embedder), Proposed(goal[:500]), memory)
+    drafting.proposed.assumptions += read
     asked_for = split(memory.rest) if memory.rest.strip() else []
     clauses = list({(clause.text.lower(), clause.scope): clause for clause in reversed(asked_for)}.values())
-    clauses.reverse()
+    clauses = inherited(clauses[::-1], drafting.bench)
     most = 2 * max(1, subject.most_tasks)
     for clause in clauses[:most]:
         drafting.take(clause)
@@ -60,7 +61,7 @@ def plan(subject: Planning, embedder: Embedder | None = None) -> str:
             f"{len(clauses) - most} more things are asked for: a plan may hold {subject.most_tasks}."
         )
     if len(subject.goal) > MOST:
-        proposed.assumptions.append(f"Only the first {MOST} characters of the request were read.")
+        proposed.unserved.append(f"What follows the first {MOST:,} characters of the request: it was not read.")
     if not proposed.drafts and not proposed.unserved:
         proposed.unserved.append("The request does not say what is wanted.")
     if not proposed.drafts and subject.workers:
@@ -69,17 +70,10 @@ def plan(subject: Planning, embedder: Embedder | None = None) -> str:
     proposed.check([card.name for card in subject.workers])
     proposed.heed(subject.findings)
     proposed.cut(subject.most_tasks)
+    proposed.unserved += unspoken(clauses[:most], proposed.told()) if proposed.drafts else []
     proposed.renumber()
-    proposed.combine = _combine(subject.goal, len(proposed.drafts))
+    proposed.combine = combination(subject.goal, len(proposed.drafts))
     return proposed.json()
-
-
-def _combine(goal: str, tasks: int) -> str:
-    if tasks <= 1:
-        return "forward"
-    if _SELECT.search(goal):
-        return "select"
-    return "reduce" if _SHORT.search(goal) else "merge"
 
 
 class _Drafting:
@@ -103,12 +97,12 @@ class _Drafting:
         score = self.bench.best(clause.text) or self.looked_up(clause, found)
         if score is None and clause.given:
             score = self.bench.best(f"{clause.text} {clause.given}")
-        if score is not None and not found:
+        if score is not None and (not found or clause.scope):
             score = self.fitting(f"{clause.text} {clause.scope}".strip(), score)
         form = unknown_form(clause.text)
         if form and not any(stem(form) in held.terms for held in self.bench.profiles):
             self.refuse(clause, f"nobody here can write a {form}: {ABLE}")
-        elif asked(clause.text).get("write", 0) >= 0.5 and self.writes(clause, found, score):
+        elif put_together(clause.text, found, score) and self.writes(clause, found, score):
             pass
         elif score is None or (not content(clause.text) and not found and not asked(clause.text)):
             self.refuse(clause)
@@ -194,7 +188,7 @@ class _Drafting:
         phrase = re.sub(r"^(?:of|about|for|from)\s+", "", phrase)
         if not content(phrase):
             return [self.latest(kind)] if self.proposed.drafts else []
-        pieces = parts(phrase, kind)
+        pieces = apart(self.bench, phrase, kind)
         found = [self.gather(piece, consumer, reuse=reuse) for piece in pieces] if len(pieces) > 1 else []
         workers = {self.proposed.draft(name).worker for name in found if name}
         if len(workers) > 1 or (kind == "calculate" and all(found) and len(set(found)) > 1):
@@ -234,8 +228,8 @@ class _Drafting:
     def both_sides(self, clause: Clause, score: Score) -> None:
         """A "why" is looked for in the figures and in the documents."""
         for other in self.bench.rank(clause.text, [score.profile.name]):
-            kinds = {score.kind, other.kind}
-            if other.serves and kinds == {"data", "documents"}:
+            said = other.kind == "documents" or able(other.profile.card.skills, growth_of(clause.text) or clause.text)
+            if other.serves and said and {score.kind, other.kind} == {"data", "documents"}:
                 self.proposed.add(clause.text, other.profile.name, other.kind)
                 break
         for draft in self.proposed.drafts:
@@ -290,6 +284,6 @@ class _Drafting:
 
     def refuse(self, clause: Clause, reason: str = "") -> None:
         said = clause.text.rstrip("?. ")[:200]
-        vague = not content(clause.text)
-        why = reason or ("it does not say what is wanted" if vague else "nobody on the team is meant for this")
+        vague = "nothing here tells the reasons" if _WHY.match(clause.text) else "it does not say what is wanted"
+        why = reason or ("nobody on the team is meant for this" if content(clause.text) else vague)
         self.proposed.unserved.append(f"{said[:1].upper()}{said[1:]}: {why}.")

@@ -32,7 +32,7 @@ _EMPTY_IT = re.compile(
 _ARTEFACT = (
     r"(?:chart|plot|graph|picture|diagram|histogram|memo|report|letter|summary|note|e-?mail|briefing|paragraph|overview|"
     r"recommendation|list|table|page|text|poster|comparison|timeline|reply|response|message|newsletter|press release|"
-    r"announcement|statement|reminder|invitation|update|notice)s?"
+    r"article|post|announcement|statement|reminder|invitation|update|notice)s?"
 )
 _ABOUT = re.compile(
     rf"^(?:\w+\s+)?(?:(?:a|an|the|one|another)\s+)?(?:[\w-]+\s+){{0,3}}?{_ARTEFACT}"
@@ -69,6 +69,8 @@ _QUESTION = (
         ),
         r"the \1that \2",
     ),
+    (re.compile(r"^what\s+((?!is|was|has|does)[a-z]+)\s+((?!does)[a-z]{3,}s\s.+)$", re.IGNORECASE), r"the \1 that \2"),
+    (re.compile(r"^what\s+do(?:es)?\s+.+\ssay\s+about\s+(.+)$", re.IGNORECASE), r"\1"),
     (re.compile(r"^who\s+(.+)$", re.IGNORECASE), r"whoever \1"),
 )
 
@@ -84,6 +86,11 @@ _GROWTH = re.compile(
 )
 
 
+_OWNED = re.compile(
+    r"^how (?:many|much)\s+[\w ]+?\s+(?:do|does|did)\s+(?P<having>.+?)\s+have$"
+    r"|^what (?:is|was) the (?:\w+ ){1,2}?of (?P<of>(?:the |our )?[\w ]+)$",
+    re.IGNORECASE,
+)
 _NAME = re.compile(r"[A-Z][\w-]*(?:\s+[A-Z][\w-]*)*")
 # what is said of the first name holds for those that follow it bare: "the features of Ash and Birch"
 _OF_NAME = re.compile(rf"(.+\s(?:of|for|in|by))\s+{_NAME.pattern}")
@@ -127,7 +134,7 @@ def _pointer(text: str, match: re.Match[str], before: str) -> Pointer | None:
         or before in VERBS
         or before in PREPOSITIONS
         or before in AUXILIARY
-        or before in ("of", "to", "by", "and")
+        or before in ("of", "to", "by", "and", "about")
     )
     if result := match["result"]:
         return Pointer(start, end, match[0], result.lower(), many=result.lower().endswith("s") or result == "data")
@@ -175,7 +182,7 @@ def object_of(text: str) -> str:
         return ""
     else:
         first, _, rest = plain.partition(" ")
-        plain = rest if first.lower() in VERBS and rest else plain
+        plain = re.sub(r"^(?:out|up)\s+(?=\w)", "", rest) if first.lower() in VERBS and rest else plain
         plain = re.sub(r"^\d[\d.,]*\s*(?:%|percent|per cent)\s+of\s+", "", plain)
     return _TAIL.sub("", plain).strip(" ,") or plain
 
@@ -246,9 +253,26 @@ def where(text: str) -> str:
 
 def parts(phrase: str, kind: str) -> list[str]:
     """A phrase that joins several things, as these: "revenue in May and the returns policy"."""
-    joints = r"\s*,\s+(?:and\s+)?|\s+and\s+|\s+(?:versus|vs\.?|against|with)\s+"
+    joints = r"\s*,\s+(?:and\s+)?|\s+and\s+|\s+(?:versus|vs\.?|against)\s+"
+    if " and " not in phrase.partition(" with ")[0]:
+        joints += r"|\s+with(?!\s+\d)\s+"
     if kind == "calculate":
         joints += r"|\s+(?:divided by|minus|plus|times)\s+|\s+(?:by|from|to)\s+(?=the\b|our\b)"
     found = [part.strip(" ,") for part in re.split(joints, phrase) if part.strip(" ,")]
+    found = [part if not at else _with_owner(part, found[0]) for at, part in enumerate(found)]
     head = _OF_NAME.fullmatch(found[0]) if found else None
     return [f"{head[1]} {part}" if head and at and _NAME.fullmatch(part) else part for at, part in enumerate(found)]
+
+
+def _with_owner(part: str, owner: str) -> str:
+    """A part that says "its" or "it" of the first one, with that one named: it will be read alone."""
+    if _POINTER.search(owner) or not owner:
+        return part
+    part = re.sub(r"^its\s+(.+?)(?=\s+(?:with|for|in|at|on|of)\b|$)", lambda found: f"the {found[1]} of {owner}", part)
+    return re.sub(r"\bit\b", lambda _: owner, part)
+
+
+def owner_of(text: str) -> str:
+    """Whose number or quality a clause asks for: after "How many votes does the plan have?" "its" is the plan's."""
+    found = _OWNED.match(text.strip().rstrip("?.! "))
+    return (found["having"] or found["of"]) if found else ""

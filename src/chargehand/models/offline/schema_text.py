@@ -14,6 +14,7 @@ from chargehand.models.offline.words import stem, tokens
 
 _TABLE = re.compile(r"^\s*(?:[-*]\s+)?table\s+(?P<name>\"[^\"]+\"|\w+)\s*\((?P<columns>.*)\)", re.MULTILINE)
 _LITERAL = re.compile(r"'((?:[^']|'')*)'")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _BEGINS = re.compile(r"\s*[\"A-Za-z_]")
 _REST = re.compile(r"and \d+ more\Z")
@@ -39,13 +40,17 @@ def _stems(name: str) -> tuple[str, ...]:
 
 
 class Column(Struct, frozen=True):
-    """`values` are all values there are, where these are few; `samples` are some of many."""
+    """`values` are all values there are, where these are few; `samples` are some of many.
+
+    `steps` are all numbers there are in a column of few numbers.
+    """
 
     table: str
     name: str
     type: str
     values: tuple[str, ...] = ()
     samples: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
 
     @property
     def sql(self) -> str:
@@ -154,7 +159,8 @@ def _column(table: str, text: str) -> Column:
     kind, _, shown = rest.strip().partition(" ")
     literals = tuple(found.replace("''", "'") for found in _LITERAL.findall(shown))
     few = shown.startswith("one of")
-    return Column(table, name, kind or "TEXT", literals if few else (), () if few else literals)
+    steps = tuple(_NUMBER.findall(shown)) if few and not literals else ()
+    return Column(table, name, kind or "TEXT", literals if few else (), () if few else literals, steps)
 
 
 class _Face(Struct, frozen=True):

@@ -12,8 +12,12 @@ _ORDERS = """find search look check say says state tell report information detai
 passage passages please read consult archive according mention mentions quote cite determine identify retrieve list
 learn out get give show collect gather summarise summarize explain describe whatever anything everything file files
 current currently exactly respective regarding concerning related relevant bullet bullets point points short brief memo
-summary paragraph sentence sentences words"""
+summary paragraph sentence sentences words extract pull research review analyse analyze examine investigate study"""
 _COMMANDS = frozenset(map(stem, _ORDERS.split()))
+# when and how much somebody says something happens: no document has to say it
+_TIMELY = """since yesterday today tonight nightly ago still already again really lately recently always suddenly quite
+now currently actually maybe somehow anymore wants needs keeps"""
+_PASSING = frozenset(_TIMELY.split())
 _MOST = 14
 _FEW = 5
 
@@ -48,9 +52,13 @@ def strangers(text: str, found: Passages, about: str = "") -> list[str]:
     """
     own = set(terms(about))
     said = [word for word in query(_undated(text)).replace('"', " ").split() if word.isalpha()]
+    said = [word for word in said if word.lower() not in _PASSING]
+    exact = [one.lower() for one in quoted(text)]
     wanted = {stem(word.lower()): word for word in said if stem(word.lower()) not in own}
     lost: list[list[str]] = []
     for one in found.found:
+        if exact and all(word in one.text.lower() for word in exact):
+            return []  # what was quoted stands there word for word
         known = set(terms(f"{one.source} {one.text}"))
         lost.append([word for term, word in wanted.items() if not any(related(term, other) >= 0.6 for other in known)])
     best = min(lost, key=len) if lost else list[str]()

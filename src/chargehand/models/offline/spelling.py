@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from chargehand.models.offline.clauses import Clause
 from chargehand.models.offline.drafts import Draft, Proposed
-from chargehand.models.offline.references import Pointer, subject_of, when, where
+from chargehand.models.offline.references import Pointer, owner_of, subject_of, when, where
 from chargehand.models.offline.vocabulary import PAST
 from chargehand.models.offline.words import dates
 
@@ -25,6 +25,10 @@ def spelled(proposed: Proposed, text: str, found: Sequence[Pointer], after: Sequ
             place = where(about)
             same_time = place and not dates(text) and when(about) not in place
             stands = f"{place} {when(about)}".strip() if same_time else place or pointer.text
+        elif pointer.owns and (owner := owner_of(about)):
+            stands = f"the {pointer.noun} of {owner} (the result of {name})"
+            text = text[: pointer.start] + stands + rest[1 + len(pointer.noun) :]
+            continue
         elif phrase := subject_of(about, many=pointer.many):
             stands = f"{phrase} (the result of {name})"
         else:
@@ -37,7 +41,7 @@ def spelled(proposed: Proposed, text: str, found: Sequence[Pointer], after: Sequ
 
 def narrow(proposed: Proposed, draft: Draft, clause: Clause, clauses: Mapping[str, Clause]) -> None:
     """Say with a task what was said once for all: the scope, conditions, the period of the clause before."""
-    if clause.scope and clause.scope.lower() not in draft.about.lower():
+    if clause.scope and clause.scope.partition(" ")[2].lower() not in draft.about.lower():
         draft.about = f"{draft.about.rstrip('?')} {clause.scope[0].lower()}{clause.scope[1:]}"
     draft.about = _with_year(draft.about, proposed.goal)
     if clause.given:

@@ -26,6 +26,11 @@ _CLAUSE = re.compile(
     r"\b(?:of|about|for|on|with|from)\s+the\s+(?:\w+\s+){1,4}(?:that|which|who)\s+[^()]*\(the results? of t\d+[^()]*\)",
     re.IGNORECASE,
 )
+_TO = r"(?:to|of|for|about|on)\b"
+_HEAD = re.compile(
+    rf"\b(?:a|an|the)\s+(?:(?!{_TO})\w+\s+){{1,3}}?{_TO}\s+(?=(?:(?!\b{_TO})[^()])*\(the results? of t\d)",
+    re.IGNORECASE,
+)
 _TAIL = re.compile(r"\s+(?:in|as|with|using)\s+(?:a|an)\s+[\w -]*?(?:chart|graph|plot|diagram)$", re.IGNORECASE)
 _AND_MORE = re.compile(
     r",?\s+and\s+(?:a|an|the)\s+(?:\w+\s+)?(?:chart|graph|plot|diagram|memo|summary)\b.*$", re.IGNORECASE
@@ -51,6 +56,11 @@ _BROAD = re.compile(
     r"(?:\s+from\s+(?:all|every|each)\s+(?:perspective|angle|side|point of view|viewpoint)s?)?[.!]*$",
     re.IGNORECASE,
 )
+_ALL_OF = re.compile(
+    r"^(?:please\s+)?(?:tell|show|give)(?:\s+(?:me|us))?\s+(?:everything|all|all that)\s+"
+    r"(?:(?:there is|is|you|we|to)\s+(?:to\s+)?(?:know|known?)\s+)?(?:about|on)\s+(?P<what>.+?)[.!]*$",
+    re.IGNORECASE,
+)
 _LONGEST = 80
 
 
@@ -61,7 +71,7 @@ def asked(text: str) -> str:
     """
     bare = _POINTER.sub("", text.strip())
     kept = [
-        _BROAD.sub(r"Tell us about \g<what>.", part)
+        _ALL_OF.sub(r"Tell us about \g<what>.", _BROAD.sub(r"Tell us about \g<what>.", part))
         for part in _SENTENCE.split(bare)
         if part and not _FORM.match(part) and not _SAY_SO.search(part)
     ]
@@ -77,6 +87,15 @@ def hollow(text: str) -> bool:
 def without_pointers(text: str) -> str:
     """What is asked, without phrases for results at hand: "of the products that sold best (the result of t1)"."""
     return asked(_CLAUSE.sub(" ", text))
+
+
+def without_head(text: str) -> str:
+    """What is asked of the thing an earlier result was about: Ash, where that was "a path to Ash (the result of t1)".
+
+    Empty where nothing of the kind is said.
+    """
+    bare = _HEAD.sub("", text)
+    return asked(bare) if bare != text else ""
 
 
 def to_say(text: str) -> list[str]:

@@ -25,7 +25,7 @@ class Asked(Struct, frozen=True):
 
     `about` are the values it is limited to, `guessed` those of which nobody knew whether they occur,
     `left_out` those it leaves out. `limited`: only
-    the first rows were wanted.
+    the first rows were wanted. `parameter`: the column that tells apart numbers which are not for adding up.
     """
 
     sql: str
@@ -37,6 +37,7 @@ class Asked(Struct, frozen=True):
     about: tuple[str, ...] = ()
     guessed: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    parameter: str = ""
 
 
 class Refusal(Struct, frozen=True):
@@ -52,7 +53,7 @@ def to_sql(text: str, schema: tuple[Relation, ...]) -> Asked | Refusal:
     built = _counting(reading, draft) if draft.measured or draft.ratio else None
     if built is None and draft.measured is None and counts(reading):
         return Refusal(f"nothing there can be counted for this. It holds {_shown(schema)}")
-    if built is None and draft.measured is None:
+    if built is None and draft.measured is None and draft.ratio is None:
         sql = listing(reading, draft)
         built = Asked(sql) if sql else Refusal(f"nothing in the question is about what it holds: {_shown(schema)}")
     if built is None:
@@ -129,7 +130,8 @@ def _select(reading: Reading, draft: Draft, tables: list[str], time: Column | No
         having = [f"{values[0][0]} {one.sign} {one.number}" for one in draft.limits if not one.column]
         sql += f" HAVING {' AND '.join(having)}" if having else ""
         sql += _ordered(draft, len(shown))
-    return Asked(sql, (), values[0][1], tuple(label for _, label in shown), bool(draft.time.contrast))
+    labels = tuple(label for _, label in shown)
+    return Asked(sql, (), values[0][1], labels, bool(draft.time.contrast), parameter=draft.parameter)
 
 
 def _apart(reading: Reading, draft: Draft, joined: Joined, time: Column | None) -> list[str] | None:
@@ -161,7 +163,7 @@ def _ordered(draft: Draft, groups: int) -> str:
     ranked = draft.ranked
     if ranked is not None:
         return f" ORDER BY {groups + 1} {'DESC' if ranked.down else 'ASC'}, 1 LIMIT {ranked.limit or _MOST}"
-    if any(one.unit or one.label == "year" for one in draft.groups) or draft.time.contrast:
+    if any(one.unit or one.label == "year" for one in draft.groups) or draft.time.contrast or draft.parameter:
         return f" ORDER BY {', '.join(str(at) for at in range(1, groups + 1))} LIMIT {_MOST}"
     return f" ORDER BY {groups + 1} DESC, 1 LIMIT {_MOST}"
 

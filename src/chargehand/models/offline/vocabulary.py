@@ -107,22 +107,22 @@ law legal lawful lawyer court
 GROUPS: tuple[tuple[str, ...], ...] = tuple(tuple(line.split()) for line in _GROUPS.strip().splitlines())
 
 # words that ask for something to be done; a clause may begin with one
-_VERBS = """add advise analyse analyze answer assess book break calculate change chart check choose clean combine
-compare compile compose compute contrast convert count create decide define describe design determine diagnose display
-divide double download draft draw email estimate evaluate examine exchange explain export extract fetch figure file
-filter find forecast generate give go graph group highlight identify illustrate include inspect lay list locate look
-make measure mention multiply name note order organise outline paint pick plan plot point predict prepare present
-price print produce propose prove provide pull put quote rank rate read recommend reconcile report research retrieve
-return review round run save say schedule search select send show sketch sort split state sum subtract suggest
-summarise summarize take tally tell test total trace track transcribe translate try update use validate verify
-visualise visualize weigh work write"""
+_VERBS = """add advise analyse analyze answer assess book break build calculate change chart check choose clean combine
+compare compile compose compute contrast convert count create decide define describe design determine diagnose
+display divide double download draft draw email estimate evaluate examine exchange explain export extract fetch
+figure file filter find forecast gather generate give go graph group highlight identify illustrate include
+inspect lay list locate look make measure mention multiply name note order organise outline paint pick plan plot
+point predict prepare present price print produce propose prove provide pull put quote rank rate read recommend
+reconcile report research retrieve return review round run save say schedule search select send show sketch sort
+split state structure sum subtract suggest summarise summarize take tally tell test total trace track transcribe
+translate try update use validate verify visualise visualize weigh work write"""
 VERBS = frozenset(_VERBS.split())
 
 # verbs that are as often nouns: "and chart the sales" asks for one, "and order value" does not
-_NOUNS_TOO = """answer book break change chart check clean contrast count design double display divide draft email
+_NOUNS_TOO = """answer book break change chart check clean contrast count design double display divide email
 estimate exchange file figure filter forecast graph group highlight list look measure mention name note order outline
 plan plot point present price print produce quote rank rate report research return review round run save schedule search
-sketch sort split state sum test total trace track try update use work"""
+sketch sort split state structure sum test total trace track try update use work"""
 NOUNS_TOO = frozenset(_NOUNS_TOO.split())
 
 _AFTER_VERB = """a an the all any each every both it its them these those this that their his her our my your us me how

@@ -25,12 +25,14 @@ _QUOTES = (
     re.compile(r"(?<![\w'])'([^'\n]{1,400}?(?:'\w[^'\n]{0,200}?)?)'(?![\w'])"),
     re.compile(r"`([^`\n]{1,400})`"),
 )
+_NOUN = re.compile(r"\s+([A-Za-z]+)(\s*(?:per\b|an?\b|each\b|every\b|/))?")
 _NUMBER = re.compile(
-    r"(?<![\w.,-])(?P<minus>[-\u2212])?[$\u20ac\u00a3]?(?P<digits>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)"
+    r"(?<![\w.,-])(?P<minus>[-\u2212])?[$\u20ac\u00a3]?(?P<digits>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|(?:a|one)(?=\s(?:thousand|million|billion)\b))"
     r"(?:\s?(?P<times>k|thousand|million|billion)\b)?(?![\w-]|[.,]\d)|\b(?P<word>" + "|".join(NUMBER_WORDS) + r")\b",
     re.IGNORECASE,
 )
 _NO_ADVERBS = frozenset({"supply", "family", "assembly", "multiply", "monopoly", "anomaly", "butterfly"})
+_WHOLE = frozenset({"takings"})  # who takes long has no takings
 _TIMES = {"k": 1000, "thousand": 1000, "million": 1_000_000, "billion": 1_000_000_000}
 _IDENTIFIER = re.compile(r"(?<![\w-])(?:[A-Z][A-Za-z]*[-_]?\d[\w-]*|[A-Z]{2,}(?:-[A-Z\d]+)+)(?![\w])")
 _CAPITAL = re.compile(
@@ -54,7 +56,7 @@ def _bare(word: str) -> str:
 @lru_cache(maxsize=8192)
 def stem(word: str) -> str:
     """A word without its commonest English endings; the same stem does not mean the same word."""
-    if len(word) <= 3 or not word.isalpha():
+    if len(word) <= 3 or not word.isalpha() or word in _WHOLE:
         return word
     word = _singular(word)
     for ending in ("ing", "ed"):
@@ -149,13 +151,20 @@ def similarity(a_terms: Sequence[str], b_terms: Iterable[str], weights: Mapping[
 
 def numbers(text: str) -> list[str]:
     """Numbers in it as plain decimals ("1,200" is "1200", "3 million" is "3000000"), without those of dates."""
+    return [one for one, _ in with_nouns(text)]
+
+
+def with_nouns(text: str) -> list[tuple[str, str]]:
+    """The numbers of a text, each with the stem of the word behind it; "rows per second" are no rows."""
     taken = [(dated.start, dated.end) for dated in dates(text)]
     taken += [found.span() for found in _IDENTIFIER.finditer(text)]
-    found: list[str] = []
+    found: list[tuple[str, str]] = []
     for match in _NUMBER.finditer(text):
         if any(start < match.end() and match.start() < end for start, end in taken):
             continue
-        found.append(_plain_number(match))
+        noun = _NOUN.match(text, match.end())
+        said = stem(noun[1].lower()) + (" per" if noun[2] else "") if noun else ""
+        found.append((_plain_number(match), said))
     return found
 
 
@@ -163,6 +172,7 @@ def _plain_number(match: re.Match[str]) -> str:
     if word := match["word"]:
         return NUMBER_WORDS[word.lower()]
     digits = match["digits"].replace(",", "")
+    digits = digits if digits[0].isdigit() else "1"  # "a million"
     if times := match["times"]:
         whole, _, rest = digits.partition(".")
         zeros = len(str(_TIMES[times.lower()])) - 1

@@ -18,8 +18,9 @@ from chargehand.models.offline.computing import part_of
 from chargehand.models.offline.currencies import currencies
 from chargehand.models.offline.evidence import unfound, unsaid
 from chargehand.models.offline.forms import ABLE, unknown_form
-from chargehand.models.offline.material import Material, Outcome, gather, outcomes
-from chargehand.models.offline.next_calls import Desk, arguments_for, next_calls, searched, sums_of
+from chargehand.models.offline.material import Outcome, gather, outcomes
+from chargehand.models.offline.mistyped import tasked
+from chargehand.models.offline.next_calls import Desk, arguments_for, next_calls, queried, searched, sums_of
 from chargehand.models.offline.phrasing import Named, findings
 from chargehand.models.offline.remembering.steps import work_with_memory
 from chargehand.models.offline.searching import query, shorter
@@ -27,12 +28,13 @@ from chargehand.models.offline.shaping import shaped
 from chargehand.models.offline.shares import share
 from chargehand.models.offline.task_text import asked, counted, says, to_say
 from chargehand.models.offline.text_to_sql import Asked, to_sql
-from chargehand.models.offline.words import stem, tokens
+from chargehand.models.offline.words import names, stem, tokens
 from chargehand.models.subject import Working
 
 _STEPS = 6
 _LONGEST = 3_000  # characters of a task that are read; nobody says more in one
 _PLACE = re.compile(r"\b(?:at|on|in) the (?P<what>\w+(?: \w+)?)\.?$")
+_RESULTS = re.compile(r"([^()]*)\(the results? of t\d")  # what stands before was found out already
 _NOTHING_FOUND = re.compile(
     r"\b(?:nothing|no (?:match|result|passage|document)\w*) (?:was )?found\b|\bno (?:matches|results)\b", re.IGNORECASE
 )
@@ -40,7 +42,7 @@ _NOTHING_FOUND = re.compile(
 
 def work(subject: Working, messages: Sequence[Message], tools: tuple[ToolSpec, ...], schema: Raw | None) -> Reply:
     """The next step of a task: calls to make, the result in words, or a call of `give_up` that says why not."""
-    subject = structs.replace(subject, instruction=subject.instruction[:_LONGEST])
+    subject = tasked(structs.replace(subject, instruction=subject.instruction[:_LONGEST]))
 
     def ordinary(subject: Working, schema: Raw | None) -> Reply:
         if schema is not None:  # half of it would not have that shape
@@ -168,8 +170,8 @@ def _asked_for(tool: Choice) -> str:
 
 def _finish(desk: Desk, schema: Raw | None, steps: int) -> Reply:
     question = _question(desk)
-    if question is not None and question.guessed and _hollow(desk.found):
-        return _give_up(f"the database holds nothing about {', '.join(question.guessed)}", steps)
+    if question is not None and (missing := _unknown(desk, question)):
+        return _give_up(f"the database holds nothing about {missing}", steps)
     if reason := _beside_the_point(desk):
         return _give_up(reason, steps, final=True)
     if reason := _undone(desk):
@@ -196,13 +198,18 @@ def _finish(desk: Desk, schema: Raw | None, steps: int) -> Reply:
 def _question(desk: Desk) -> Asked | None:
     for choice in desk.of("query"):
         if desk.called(choice.name):
-            answer = to_sql(desk.text, choice.tables)
+            answer = to_sql(queried(desk), choice.tables)
             return answer if isinstance(answer, Asked) else None
     return None
 
 
-def _hollow(found: Material) -> bool:
-    return all(cell in (None, 0) for table in found.tables for row in table.rows for cell in row)
+def _unknown(desk: Desk, question: Asked) -> str:
+    """What of a question the database has no rows of: a name that was guessed at, or anything to add up."""
+    cells = [cell for table in desk.found.tables for row in table.rows for cell in row]
+    if question.guessed and all(cell in (None, 0) for cell in cells):
+        return ", ".join(question.guessed)
+    empty = question.measured and desk.found.tables and all(cell is None for cell in cells)
+    return ", ".join(question.about) if empty else ""
 
 
 def _beside_the_point(desk: Desk) -> str:
@@ -210,7 +217,9 @@ def _beside_the_point(desk: Desk) -> str:
     if not any(desk.called(one.name) for one in desk.of("search")):
         return ""
     about = " ".join([desk.subject.worker.does, *(f"{one.name} {one.description}" for one in desk.of("search"))])
-    return unsaid(searched(desk), desk.found.passages, about)
+    shelf = " ".join(one.name for one in desk.of("search") if desk.called(one.name))
+    shelf += "".join(f" {name}" for phrase in _RESULTS.findall(desk.subject.instruction) for name in names(phrase))
+    return unsaid(searched(desk), desk.found.passages, about, shelf)
 
 
 def _undone(desk: Desk) -> str:

@@ -16,6 +16,7 @@ NEGATIONS = frozenset(_NOT.split())
 _JOINS = "the a an any all our those from in of for to and or by buy bought order ordered have"
 _BETWEEN = frozenset(_JOINS.split())
 _LEADS = frozenset({"many", "of", "for", "number"})
+_SEVERAL = re.compile(r"\s+and the\s+")
 _SIGNS = {"before": "<", "until": "<=", "after": ">", "since": ">=", "from": ">="}
 _BORN = {stem("born"): stem("birth"), stem("published"): stem("publication"), stem("built"): stem("construction")}
 _VAGUE = frozenset(
@@ -59,7 +60,7 @@ def conditions(reading: Reading, tables: list[str]) -> list[Condition]:
         taken |= places
         reading.use(*places)
         if best.column is not None:
-            kind = f"{best.column.sql} {best.part} {left_out(reading, best.begin)}"
+            kind = f"{best.column.sql} {left_out(reading, best.begin)}"
             chosen.setdefault(kind, []).append(best)
     return [_condition(reading, mentions) for mentions in chosen.values()]
 
@@ -70,7 +71,7 @@ def _nearer(reading: Reading, mention: Mention, tables: list[str]) -> Mention:
     A table that is joined only for its copy of a key may hold it several times, and sums would grow with it.
     """
     column = mention.column
-    if column is None or mention.part or mention.table in tables:
+    if column is None or mention.part or mention.table in tables or not _distance(reading, mention, tables)[0]:
         return mention
     pairs = [pair for one in reading.links for pair in ((one.many, one.one), (one.one, one.many))]
     own = next((near for far, near in pairs if far == column and near.table in tables), None)
@@ -117,8 +118,9 @@ def _condition(reading: Reading, mentions: list[Mention]) -> Condition:
     values = tuple(dict.fromkeys(one.value for one in mentions))
     negated = left_out(reading, mentions[0].begin)
     sign = "NOT " if negated else ""
-    if mentions[0].part:
-        sql = " OR ".join(f"{column.sql} LIKE {literal(f'%{one}%')}" for one in values)
+    if any(one.part for one in mentions):
+        tests = [f"LIKE {literal(f'%{one.value}%')}" if one.part else f"= {literal(one.value)}" for one in mentions]
+        sql = " OR ".join(f"{column.sql} {one}" for one in dict.fromkeys(tests))
         return Condition(f"{sign}({sql})", column, values, part=True, negated=negated)
     if len(values) == 1:
         return Condition(f"{sign}{column.sql} = {literal(values[0])}", column, values, negated=negated)
@@ -132,7 +134,8 @@ def named(reading: Reading, tables: list[str]) -> tuple[list[Condition], list[st
     """Names and quotations no value matched: looked for in a column that shows only a sample, else unknown."""
     found: list[Condition] = []
     unknown: list[str] = []
-    for name in dict.fromkeys((*reading.quotes, *names(reading.text))):
+    several = [part for one in names(reading.text) for part in _SEVERAL.split(one)]
+    for name in dict.fromkeys((*reading.quotes, *several)):
         places = _places(reading, name)
         if not places or places & reading.used or _meant(reading, places):
             continue
@@ -157,6 +160,8 @@ def _meant(reading: Reading, places: set[int]) -> bool:
     """Whether the words of a name are known: all of them together, or each on its own."""
     known = [one for at in places for one in reading.at(at) if one.score >= 0.6]
     together = any(places <= set(range(one.begin, one.end)) for one in known)
+    if len(places) == 1 and any(one.part for at in places for one in reading.at(at, "value")):
+        return True  # a supplier is called by the first word of its name
     return together or all(any(one.covers(at) for one in known) for at in places)
 
 

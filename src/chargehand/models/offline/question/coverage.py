@@ -10,7 +10,8 @@ from chargehand.models.offline.question.conditions import NEGATIONS
 from chargehand.models.offline.question.draft import Draft
 from chargehand.models.offline.question.measures import function_place
 from chargehand.models.offline.question.periods import unit_of
-from chargehand.models.offline.question.reading import DOWN, UP, Reading
+from chargehand.models.offline.question.reading import DOWN, UP, Mention, Reading
+from chargehand.models.offline.question.thresholds import Threshold
 from chargehand.models.offline.schema_text import root
 from chargehand.models.offline.vocabulary import PAST
 from chargehand.models.offline.words import STOP, numbers, related, stem, tokens
@@ -26,7 +27,8 @@ make generated generate earn earned got were come came go went have had percent 
 growth grew fall fell rise rose drop stand stood looked check"""
 # verbs that only say that something is on record
 _LIGHT = """place placed record recorded register registered occur occurred exist exists contain include included belong
-live lives lived say called give gave given please every known part kind type"""
+ask asked survey surveyed interview interviewed live lives lived say called give gave given please every known part
+kind type"""
 _FILLER = frozenset(_EMPTY.split()) | frozenset(_LIGHT.split())
 _NOWADAYS = frozenset({"today", "yesterday", "tomorrow", "ago", "nowadays", "lately", "recently"})
 # what somebody does with what is counted: "how many parcels did she deliver", but not "how many were delivered"
@@ -38,14 +40,28 @@ _ACTIVE = frozenset(_DONE.split())
 _PASSIVE = frozenset({"was", "were", "been", "be", "being", "is", "are", "get", "got"})
 _MEASURED = {
     **dict.fromkeys(
-        ("length", "duration", "long", "last", "lasted", "took"),
+        ("length", "duration", "long", "last", "lasted", "take", "takes", "took"),
         frozenset(map(root, ("minutes", "hours", "days", "seconds", "km"))),
     ),
     **dict.fromkeys(("weight", "heavy"), frozenset(map(root, ("kg", "grams", "tons")))),
     **dict.fromkeys(("distance", "far"), frozenset(map(root, ("km", "miles")))),
 }
+_ADVICE = frozenset({"should", "ought"})
+_WISH = re.compile(
+    r"(?:i|we)\s+(?:need|want|miss)\s+an?\s+(?!(?:\w+\s+)?(?:list|chart|table|report|overview|breakdown|summary|number)\b)",
+    re.IGNORECASE,
+)
+_ELSEWHERE = re.compile(
+    r"\bthen\s*[?.]?\s*$|\b(?:in|over|at|during)\s+(?:the same|that)\s+(?:time|period|day|week|month|quarter|year)\b",
+    re.IGNORECASE,
+)
+_OF_THEM = re.compile(r"\bwhich one\b|\bof (?:them\b(?!\s+\()|(?:these|those)\b(?!\s+[(\w]))", re.IGNORECASE)
+_ALWAYS = re.compile(
+    r"\b(?:in|on|for) (?:every|each|all)(?: of the)? (?:days?|weeks?|months?|quarters?|years?)\b", re.IGNORECASE
+)
 _FROM_NOW = frozenset({"last", "previous", "past", "next", "this", "coming", "current"})
 _FROM = re.compile(r"\b(?:FROM|JOIN) \"?(\w+)")
+_BEHIND = 2
 _NOTHING = frozenset[str]()
 _SENTENCE = re.compile(r"[.?!]\s+(?=[A-Z])")
 
@@ -62,9 +78,14 @@ def lost(reading: Reading, sql: str) -> list[int]:
         at
         for at in telling(reading)
         if at not in reading.used
-        and not any(one.score >= 1 for one in reading.at(at))
+        and not any(one.score >= 1 and _taken(one, sql) for one in reading.at(at))
         and not _spoken(reading, at, sql)
     ]
+
+
+def _taken(mention: Mention, sql: str) -> bool:
+    """Whether the query uses what a word names in full: a column of numbers that it leaves out may be what is meant."""
+    return mention.column is None or not mention.column.numeric or mention.column.sql in sql
 
 
 def _spoken(reading: Reading, at: int, sql: str) -> bool:
@@ -89,9 +110,9 @@ def uncovered(reading: Reading, draft: Draft, sql: str) -> str:
     end = found.start() if found else len(reading.text)
     own = [at for at, one in enumerate(reading.words) if one.start < end]
     free = [at for at in own if at not in reading.used]
-    if said := _from_now(reading, free):
-        return f'"{said}" depends on what day it is, which is not known here: name the period'
-    if any(one.column is None and not one.counted and not _measures(draft, one.thing) for one in draft.limits):
+    if unrecorded := _unrecorded(reading, free, draft):
+        return unrecorded
+    if any(one.column is None and not one.counted and not _measures(draft, one) for one in draft.limits):
         return f"it is not clear which column {_number(draft)} is compared with"
     if draft.ranked is not None and draft.measured is None and draft.ratio is None and draft.ranked.column is None:
         return "nothing there tells what comes first"
@@ -105,9 +126,29 @@ def uncovered(reading: Reading, draft: Draft, sql: str) -> str:
         return f"it is not clear what {listed(excluded)} leaves out"
     if ranked := [reading.words[at].raw for at in free if reading.words[at].low in UP | DOWN and _plain(reading, at)]:
         return f"only one ranking at a time is made, which leaves out {listed(ranked)}"
-    if words := [reading.words[at].raw for at in lost(reading, sql) if at in own]:
+    missing = lost(reading, sql)
+    if words := [reading.words[at].raw for at in own if at in missing or _alternative(reading, at)]:
         return f"nothing there says {listed(words)}"
     return ""
+
+
+def _unrecorded(reading: Reading, free: list[int], draft: Draft) -> str:
+    """Why no table can say it: it goes by what day it is, by what would be good, or is a story."""
+    if said := _from_now(reading, free):
+        return f'"{said}" depends on what day it is, which is not known here: name the period'
+    told = [one.low for one in reading.words[:2]]
+    if draft.measured is None and told[:1] == ["what"] and told[1:] in (["happened"], ["happens"]):
+        return "it asks what happened, and tables hold figures"
+    if said := _ELSEWHERE.search(reading.text):
+        return f'"{said[0].strip(" ?.")}" is a time that is said elsewhere: name it'
+    if said := _OF_THEM.search(reading.text):
+        return f'whom "{said[0]}" means is said elsewhere: name them'
+    if draft.limits and _ALWAYS.search(reading.text):
+        return "it asks what holds every time, and only sums and single rows are looked at"
+    if _WISH.match(reading.text):
+        return "it is a wish, and no question for tables"
+    advice = any(reading.words[at].low in _ADVICE for at in free)
+    return "it asks what should be, and tables hold what is" if advice else ""
 
 
 def listed(words: Iterable[str]) -> str:
@@ -129,10 +170,12 @@ def _number(draft: Draft) -> str:
     return next(one.number for one in draft.limits if one.column is None and not one.counted)
 
 
-def _measures(draft: Draft, thing: str) -> bool:
-    """Whether the number is compared with what is measured for each group."""
+def _measures(draft: Draft, one: Threshold) -> bool:
+    """Whether the number is compared with what is measured for each group: an amount of money is no number of rows."""
+    if one.money and draft.measured is not None and draft.measured.kind == "COUNT":
+        return False
     label = draft.measured.label if draft.measured else ""
-    return bool(draft.groups) and (not thing or stem(thing) in map(stem, tokens(label)))
+    return bool(draft.groups) and (not one.thing or stem(one.thing) in map(stem, tokens(label)))
 
 
 def _counts(draft: Draft, table: str) -> bool:
@@ -149,6 +192,14 @@ def _unused_number(reading: Reading, at: int) -> bool:
         return True
     before = reading.words[at - 1].low if at else ""
     return bool(numbers(word)) and word not in STOP and before not in {"the", "these", "those"}
+
+
+def _alternative(reading: Reading, at: int) -> bool:
+    """Whether a word stands behind a value and "or" without being one, however empty it is: "planned or done"."""
+    if at < _BEHIND or at in reading.used or reading.words[at - 1].low != "or" or reading.at(at):
+        return False
+    last = at + 1 == len(reading.words)
+    return last and any(one.kind == "value" for one in reading.at(at - 2))
 
 
 def _plain(reading: Reading, at: int) -> bool:

@@ -1,6 +1,6 @@
 """What a question asks for, put together part by part: measure, groups, rows, time. Still no SQL statement."""
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from chargehand.models.offline.question.conditions import (
     Condition,
@@ -22,10 +22,12 @@ from chargehand.models.offline.question.grouping import (
 )
 from chargehand.models.offline.question.joins import reaches
 from chargehand.models.offline.question.measures import Measure, bare_column, count_table, measure, of_bare, told
+from chargehand.models.offline.question.parameters import parameter
 from chargehand.models.offline.question.periods import Timing, timing
-from chargehand.models.offline.question.reading import Reading, whoever
+from chargehand.models.offline.question.reading import Mention, Reading, whoever
 from chargehand.models.offline.question.shares import Share, share, share_place
 from chargehand.models.offline.question.thresholds import Threshold, thresholds
+from chargehand.models.offline.question.totals import total
 
 
 class Draft(Struct):
@@ -41,15 +43,21 @@ class Draft(Struct):
     ratio: Share | None = None
     tables: list[str] = field(default_factory=list[str])
     absent: list[str] = field(default_factory=list[str])
+    parameter: str = ""  # the column for whose values the numbers were recorded, where that tells them apart
 
 
 def draft_of(reading: Reading) -> tuple[Draft, list[str]]:
-    measured = measure(reading) if not whoever(reading) else None
+    measured = (measure(reading) or total(reading)) if not whoever(reading) else None
     limits = thresholds(reading)
     found = groups(reading, measured)
     ranked = ranking(reading, measured)
     tables = [*(measured.tables if measured else ()), *(one.table for one in found if one.table)]
     tables += [one.table for one in reading.mentions if one.kind == "table" and one.score >= 1]
+    tables += [ranked.column.table] if ranked and ranked.column else []
+    if not tables:
+        rate = share_place(reading)
+        columns = [one for one in reading.mentions if one.kind == "column" and one.score >= 0.4 and one.begin != rate]
+        tables += [one.table for one in columns if one.score == max(other.score for other in columns)]
     more, unknown = named(reading, tables)
     tests = [*more, *conditions(reading, tables), *flags(reading)]
     if not more:
@@ -69,7 +77,29 @@ def draft_of(reading: Reading) -> tuple[Draft, list[str]]:
             draft.tests = [one for one in draft.tests if one not in draft.ratio.dropped]
             draft.defaulted = False
     _contrast(reading, draft)
+    _apart(reading, draft)
     return draft, unknown
+
+
+def _apart(reading: Reading, draft: Draft) -> None:
+    """What was recorded for several sizes is told for each, and not added up, unless a total is asked for."""
+    measured = draft.measured
+    if measured is None or draft.ratio is not None or draft.time.contrast:
+        return
+    column = parameter(reading, measured, _told(draft))
+    if column is None:
+        return
+    if draft.ranked is None:
+        draft.groups.append(Group(column.sql, column.name, column.table))
+        draft.parameter = column.name
+    else:
+        draft.measured = structs.replace(measured, label=f"total_{measured.label}")
+
+
+def _told(draft: Draft) -> list[str]:
+    """The columns a question tells apart or is limited to."""
+    limits = [one.column.sql for one in draft.limits if one.column]
+    return [*(one.sql for one in draft.groups), *(one.column.sql for one in draft.tests), *limits]
 
 
 def _assume(reading: Reading, draft: Draft) -> None:
@@ -79,6 +109,9 @@ def _assume(reading: Reading, draft: Draft) -> None:
         others = [one for one in reading.mentions if one.kind == "table" and one.table != counted and one.score >= 1]
         draft.groups += [group_of_table(reading.table(one.table)) for one in others[:1] if not draft.groups]
         return
+    if draft.time.contrast and (number := bare_column(reading)) is not None and number.score >= 1:
+        draft.measured = of_bare(reading, number)  # held against each other, period by period
+        return
     if draft.time.contrast and told(reading):
         _periods(reading, draft)
         return
@@ -87,18 +120,55 @@ def _assume(reading: Reading, draft: Draft) -> None:
         return
     if not (draft.groups or (draft.ranked and draft.ranked.group and not draft.ranked.column)):
         return
-    number = bare_column(reading)
+    number = bare_column(reading) if not _many(reading, draft.ranked) else None
     group = draft.ranked.group if draft.ranked and draft.ranked.group else None
     if number is not None and group is not None and number.table == group.table and not draft.groups:
-        draft.ranked = Ranking(draft.ranked.down, draft.ranked.limit, number.column, group) if draft.ranked else None
-        reading.use_mention(number)
+        _by_number(reading, draft, number, group)
         return
     if number is not None:
         draft.measured = of_bare(reading, number)
         return
     if draft.ranked is not None and not draft.ranked.counts:
         return
+    if draft.ranked is None and _on_record(reading, draft):
+        draft.groups.clear()
+        return
     _count(reading, draft, group)
+
+
+def _by_number(reading: Reading, draft: Draft, number: Mention, group: Group) -> None:
+    """Ranked by a number that stands beside them."""
+    if draft.ranked is None or _repeated(reading, draft, number):
+        return
+    draft.ranked = Ranking(draft.ranked.down, draft.ranked.limit, number.column, group)
+    reading.use_mention(number)
+
+
+def _repeated(reading: Reading, draft: Draft, number: Mention) -> bool:
+    """Whether each that is ranked has several rows, of which the highest or lowest stands for it."""
+    found, ranked = of_bare(reading, number), draft.ranked
+    if found is None or ranked is None or ranked.limit == 1 or parameter(reading, found, _told(draft)) is None:
+        return False
+    kind, word = ("MAX", "highest") if ranked.down else ("MIN", "lowest")
+    draft.measured = structs.replace(found, kind=kind, label=f"{word}_{found.label}")
+    return True
+
+
+def _many(reading: Reading, ranked: Ranking | None) -> bool:
+    """Whether the most of them are wanted, and not the largest: who has most results has many rows, not a high one."""
+    rows = [one for one in reading.mentions if one.kind == "table" and one.score >= 1 and one.begin]
+    before = [reading.words[one.begin - 1].low for one in rows if reading.words[one.end - 1].low.endswith("s")]
+    return ranked is not None and ranked.counts and bool({"most", "fewest", "least"} & set(before))
+
+
+def _on_record(reading: Reading, draft: Draft) -> bool:
+    """Whether each group is a row that says it: "the licence of each framework" is read, and nothing is counted."""
+    rows = {one.sql: one.table for one in draft.groups if one.table}
+    tables = {
+        name for sql, name in rows.items() if sql == (reading.table(name).label or reading.table(name).identity).sql
+    }
+    texts = [one for one in reading.mentions if one.column and not (one.column.numeric or one.column.key)]
+    return any(one.score >= 1 and one.table in tables and one.column and one.column.sql not in rows for one in texts)
 
 
 def _count(reading: Reading, draft: Draft, group: Group | None) -> None:
@@ -176,3 +246,6 @@ def _contrast(reading: Reading, draft: Draft) -> None:
             and group.sql not in {one.sql for one in draft.groups}
         ):
             draft.groups.append(group)
+            first = draft.ranked
+            if first is not None:  # the first row would be of one of them only
+                draft.ranked = Ranking(first.down, 0, first.column, first.group, first.counts)

@@ -3,9 +3,11 @@
 from chargehand.models.offline.question.conditions import Condition, left_out
 from chargehand.models.offline.question.reading import Reading
 from chargehand.models.offline.schema_text import Column, literal
+from chargehand.models.offline.words import stem
 
 _ANSWERS = (("yes", "no"), ("true", "false"), ("y", "n"))
 _IS = frozenset({"is", "are", "was", "were", "been", "that", "who", "which"})
+_PRICES = frozenset(map(stem, ("price", "cost", "fee", "fare")))
 _BEFORE = 3  # words before such a column in which a verb makes it a condition
 
 
@@ -25,7 +27,19 @@ def flags(reading: Reading) -> list[Condition]:
         value = said[answers[left_out(reading, mention.begin)]]
         reading.use(*places)
         found.append(Condition(f"{column.sql} = {literal(value)}", column, (f"{_spoken(column)} {value}",)))
-    return found
+    return found or _free(reading)
+
+
+def _free(reading: Reading) -> list[Condition]:
+    """What is free costs nothing, where the only price there is stands in a table that is named."""
+    at = reading.place({"free"})
+    after = reading.words[at + 1].low if 0 <= at < len(reading.words) - 1 else ""
+    tables = {one.table for one in reading.mentions if one.kind == "table" and one.score >= 1}
+    prices = [one for one in reading.columns() if one.numeric and one.table in tables and _PRICES & set(one.stems)]
+    if at < 0 or at in reading.used or reading.at(at) or after in {"of", "from", "for"} or len(prices) != 1:
+        return []
+    reading.use(at)
+    return [Condition(f"{prices[0].sql} = 0", prices[0], (f"{_spoken(prices[0])} 0",))]
 
 
 def _spoken(column: Column) -> str:

@@ -1,5 +1,6 @@
 """Per what a question wants its numbers, and which of the rows: the top three, the cheapest, the last one."""
 
+import re
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -8,7 +9,7 @@ from chargehand.models.offline.question.joins import reaches
 from chargehand.models.offline.question.measures import Measure
 from chargehand.models.offline.question.periods import unit_of
 from chargehand.models.offline.question.reading import DOWN, UP, Mention, Reading
-from chargehand.models.offline.schema_text import Column, Relation
+from chargehand.models.offline.schema_text import Column, Relation, root
 from chargehand.models.offline.words import STOP, numbers, stem
 
 _PER = frozenset({"per", "each", "every", "across", "by", "among"})
@@ -24,6 +25,7 @@ _ABOUT = {
     "strongest": "strength", "weakest": "strength", "highest": "height", "widest": "width", "deepest": "depth",
     "latest": "", "newest": "", "earliest": "", "recent": "",
 }  # fmt: skip
+_LIKE = {re.sub("i?est$", "", word): word for word in _ABOUT if word.endswith("est")}  # what is cheaper is about prices
 _COUNTING = frozenset({"most", "top", "least", "fewest", "busiest", "bottom", "best", "worst"})
 GENERIC = frozenset(stem(word) for word in ("name", "title", "label", "id"))
 _BACKWARDS = frozenset(stem(word) for word in ("born", "birth", "year", "built"))
@@ -66,9 +68,16 @@ def group_of_column(reading: Reading, column: Column) -> Group:
     for link in reading.links:
         if link.many == column or (link.one == column and column.table == link.one.table):
             table = reading.table(link.one.table)
-            if table.label is not None and not column.dated:
+            if table.label is not None and not column.dated and not _readable(column):
                 return Group(table.label.sql, column.name.removesuffix("_id"), table.name)
     return Group(column.sql, column.name, column.table)
+
+
+def _readable(column: Column) -> bool:
+    """Whether a key is a word as it is: who asks for areas does not want the person in charge of each."""
+    said = column.values or column.samples
+    plain = [one for one in said if not any(sign.isdigit() for sign in one) and one.lower() == one]
+    return not (column.key or column.numeric) and bool(said) and len(plain) == len(said)
 
 
 def _singular(name: str) -> str:
@@ -81,10 +90,20 @@ def entity(reading: Reading, at: int) -> tuple[Group, Mention | None] | None:
     """What a word names that rows can be put together by."""
     if at >= len(reading.words):
         return None
-    found = [one for one in reading.at(at) if one.kind != "value" and not (one.column and one.column.dated)]
-    usable = [one for one in found if one.kind == "table" or (one.column and not one.column.numeric) or _keyed(one)]
-    unit = unit_of(reading.words[at].low)
-    if unit and not any(one.score >= 1 for one in usable):
+    here = [one for one in reading.at(at) if one.kind != "value"]
+    found = [one for one in here if not (one.column and one.column.dated)]
+    each = at > 0 and reading.words[at - 1].low in {"per", "each", "and"}
+    usable = [
+        one
+        for one in found
+        if one.kind == "table"
+        or (one.column and (not one.column.numeric or (each and reading.words[at].low == one.column.name.lower())))
+        or _keyed(one)
+    ]
+    unit = unit_of(reading.words[at].low) if not _part_of_number(reading, at) else ""
+    # "per month" is by the days of a column `month`, though the table may be called `months`
+    dated = any(one.column and one.column.dated and one.score >= 1 for one in here)
+    if unit and (dated or not any(one.score >= 1 for one in usable)):
         return Group("", unit, unit=unit), None
     if not usable:
         return None
@@ -93,6 +112,12 @@ def entity(reading: Reading, at: int) -> tuple[Group, Mention | None] | None:
     if chosen.kind == "table":
         return group_of_table(reading.table(chosen.table)), chosen
     return (group_of_column(reading, chosen.column), chosen) if chosen.column else None
+
+
+def _part_of_number(reading: Reading, at: int) -> bool:
+    """Whether a word for a time only helps to name a number: an annual value is not a value by year."""
+    found = [one for one in reading.at(at, "column") if one.column and one.column.numeric and not _keyed(one)]
+    return any(one.end - one.begin > 1 and one.score >= 1 for one in found)
 
 
 def _keyed(mention: Mention) -> bool:
@@ -106,7 +131,8 @@ def groups(reading: Reading, measured: Measure | None) -> list[Group]:
         if unit_of(word.low) and word.low.endswith("ly"):
             reading.use(at)
             found.setdefault(unit_of(word.low), Group("", unit_of(word.low), unit=unit_of(word.low)))
-        if word.low in _PER and not (at and reading.words[at - 1].low in _SORTED):
+        sorts = word.low == "by" and at and reading.words[at - 1].low in _SORTED
+        if word.low in _PER and not sorts:
             for group in _after(reading, at + 1):
                 found.setdefault(group.label, group)
     if measured:
@@ -152,7 +178,9 @@ def ranking(reading: Reading, measured: Measure | None) -> Ranking | None:
     at = next(
         (place for place, one in enumerate(reading.words) if one.low in UP | DOWN and place not in reading.used), -1
     )
-    if at < 0 or any(one.kind == "value" for one in reading.at(at)):
+    if at < 0:
+        return _compared(reading)
+    if any(one.kind == "value" for one in reading.at(at)):
         return None
     word = reading.words[at].low
     following = reading.words[at + 1].low if at + 1 < len(reading.words) else ""
@@ -168,14 +196,32 @@ def ranking(reading: Reading, measured: Measure | None) -> Ranking | None:
     return Ranking(down, _limit(reading, at, plural=plural), column, group, word in _COUNTING)
 
 
+def _compared(reading: Reading) -> Ranking | None:
+    """Who is cheaper than whom: both with the number it is about, the greater first."""
+    than = reading.place({"than"})
+    if than < 1 or not any(one.kind == "value" for one in reading.at(than + 1)):
+        return None
+    word, before = reading.words[than - 1].low, reading.words[than - 2].low if than > 1 else ""
+    about = (
+        word if before in {"more", "less"} else _LIKE.get(re.sub("i?er$", "", word), "") if word[-2:] == "er" else ""
+    )
+    column = _about(reading, about)
+    if column is None:
+        return None
+    reading.use(than - 1, than, *((than - 2,) if before in {"more", "less"} else ()))
+    return Ranking(down=True, limit=0, column=column, counts=False)
+
+
 def _about(reading: Reading, word: str) -> Column | None:
     if word not in _ABOUT:
         return None
-    stems = {stem(one) for one in _ABOUT[word].split()}
+    stems = {root(one) for one in _ABOUT[word].split()}
     if not stems:
         return next((one for one in reading.columns() if one.dated and _mentioned(reading, one.table)), None)
     fitting = [one for one in reading.columns() if stems & set(one.stems) and (one.numeric or _born(one))]
-    return next((one for one in fitting if _mentioned(reading, one.table)), fitting[0] if fitting else None)
+    named = {one.table for one in reading.mentions if one.kind == "table" and one.score >= 1}
+    fitting.sort(key=lambda one: (one.table not in named, not _mentioned(reading, one.table)))
+    return fitting[0] if fitting else None
 
 
 def _born(column: Column) -> bool:

@@ -8,7 +8,7 @@ from chargehand.models.offline.question.grouping import Group, Ranking, group_of
 from chargehand.models.offline.question.joins import Joined, join, reaches
 from chargehand.models.offline.question.periods import date_column
 from chargehand.models.offline.question.reading import Mention, Reading
-from chargehand.models.offline.schema_text import Column, identifier, literal
+from chargehand.models.offline.schema_text import Column, Relation, identifier, literal
 
 _MOST = 50
 
@@ -20,6 +20,10 @@ def listing(reading: Reading, draft: Draft) -> str:
     if not root or any(one.column is None for one in limits):
         return ""
     shown = _shown(reading, root, ranked)
+    held = [one.column for one in tests if len(one.values) > 1 and one.column.table == root and not one.negated]
+    if not tests and all(one.numeric or one.dated for one in shown):
+        held.append(reading.table(root).identity)  # bare numbers say nothing
+    shown = list(dict.fromkeys([*held, *shown]))  # of several that are named, each row says which it is
     tables = [root, *(column.table for column in shown), *(one.column.table for one in tests)]
     tables += [one.column.table for one in limits if one.column]
     tables += [one for one in _tables(reading) if reaches(reading, root, one)]
@@ -105,7 +109,14 @@ def _root(reading: Reading, ranked: Ranking | None, tests: Sequence[Condition]) 
         return mention.table
     if ranked and ranked.column:
         return ranked.column.table
-    return tests[0].column.table if tests else ""
+    return _told_of(reading, tests) if tests else ""
+
+
+def _told_of(reading: Reading, tests: Sequence[Condition]) -> str:
+    """Where several tables hold what is named, the one whose rows point to the others: results rather than ranges."""
+    tables = list(dict.fromkeys(one.column.table for one in tests))
+    points = {link.many.table for link in reading.links if link.one.table in tables and link.many.table in tables}
+    return next((one for one in tables if one in points), tables[0])
 
 
 def _shown(reading: Reading, root: str, ranked: Ranking | None) -> list[Column]:
@@ -123,11 +134,22 @@ def _shown(reading: Reading, root: str, ranked: Ranking | None) -> list[Column]:
     only_texts = all(not one.numeric and not one.dated for one in columns)
     if label is None or (only_texts and root not in _tables(reading)):
         return columns
-    return list(dict.fromkeys([label, *columns]))
+    return list(dict.fromkeys([label, *_called(table, label, columns), *columns]))
+
+
+def _called(table: Relation, label: Column, columns: Sequence[Column]) -> list[Column]:
+    """Beside a bare number or code the first text of the row: C3 alone says little to who asks for contracts."""
+    texts = [one for one in table.columns if not one.numeric and not one.dated and not one.key]
+    return texts[:1] if label.key and not any(one in texts for one in columns) else []
 
 
 def _tables(reading: Reading) -> list[str]:
     return list(dict.fromkeys(one.table for one in reading.mentions if one.kind == "table" and one.score >= 1))
+
+
+def _measure_of(reading: Reading, at: int) -> bool:
+    """Whether a word is the unit of a number that is compared with."""
+    return at > 0 and at - 1 in reading.used and reading.words[at - 1].low[0].isdigit()
 
 
 def _named(reading: Reading, root: str) -> list[Mention]:
@@ -138,6 +160,8 @@ def _named(reading: Reading, root: str) -> list[Mention]:
             continue
         if one.score < 1 and any(other.kind == "table" and other.score >= 1 for other in reading.at(one.begin)):
             continue
+        if one.column and one.column.dated and _measure_of(reading, one.begin):
+            continue  # "more than 30 days" speaks of no day
         best = found.get(one.begin)
         if best is None or (one.table == root, one.score) > (best.table == root, best.score):
             found[one.begin] = one

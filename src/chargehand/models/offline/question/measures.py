@@ -32,6 +32,10 @@ _INTENSIVE = _stems("rate age rating score percent temperature speed grade level
 _LISTED = _stems("price cost fee fare")
 _ENDS_TARGET = frozenset({"did", "do", "does", "were", "was", "are", "is", "have", "has", "had", "per", "by", "from",
                           "for", "with", "that", "who", "which", "there", "each", "between", "since"})  # fmt: skip
+# "how many rooms take more than two guests" counts rooms
+_COMPARING = frozenset(
+    {"take", "takes", "cost", "costs", "more", "less", "fewer", "at", "over", "under", "above", "below"}
+)
 
 
 class Measure(Struct, frozen=True):
@@ -110,7 +114,8 @@ def _of_column(reading: Reading, mention: Mention, kind: str) -> Measure | None:
 
 def _level(reading: Reading, column: Column) -> bool:
     """Whether its values are not for adding up: a price is where it was paid on a day, but not in a list of prices."""
-    happened = any(one.dated for one in reading.table(column.table).columns)
+    table = reading.table(column.table)
+    happened = any(one.dated for one in table.columns) and not set(table.stems) & set(column.spoken)
     return bool(_INTENSIVE & set(column.stems)) or bool(_LISTED & set(column.stems) and not happened)
 
 
@@ -173,7 +178,8 @@ def _target(reading: Reading, begin: int) -> Mention | None:
     """What is counted: the last table or column within the noun phrase that begins here."""
     found: Mention | None = None
     for at in range(begin, min(begin + 7, len(reading.words))):
-        if reading.words[at].low in _ENDS_TARGET or (found and reading.words[at].low.endswith("ed")):
+        low = reading.words[at].low
+        if low in _ENDS_TARGET or (found and (low.endswith("ed") or low in _COMPARING)):
             break
         if reading.words[at].low == "of" and found and found.column and found.column.numeric:
             break  # "minutes of material" are minutes

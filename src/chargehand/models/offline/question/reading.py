@@ -31,6 +31,7 @@ UP = frozenset({"most", "top", "highest", "largest", "biggest", "best", "greates
 DOWN = frozenset({"least", "lowest", "smallest", "fewest", "cheapest", "worst", "bottom", "shortest", "youngest",
                    "earliest", "lightest", "slowest", "nearest", "oldest-dated", "weakest"})  # fmt: skip
 _DOING = VERBS | frozenset(stem(word) for word in VERBS)
+IRREGULAR = {"lose": "lost", "loses": "lost", "win": "won", "wins": "won"}  # what is done, and what a row says of it
 _CODE, _LONG = 3, 6
 
 
@@ -217,7 +218,7 @@ def _whole(words: Sequence[Word], value: str) -> Iterator[tuple[int, int]]:
 
 def _same(word: Word, part: str) -> bool:
     """The same word, one of them in the plural perhaps; endings are only cut off long words: a franc is not France."""
-    if word.low.removesuffix("s") == part.removesuffix("s"):
+    if word.low.removesuffix("s") == part.removesuffix("s") or IRREGULAR.get(word.low) == part:
         return True
     return len(word.stem) >= _LONG and word.stem == stem(part)
 

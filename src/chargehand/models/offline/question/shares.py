@@ -4,11 +4,14 @@ from msgspec import Struct
 
 from chargehand.models.offline.question.conditions import Condition
 from chargehand.models.offline.question.measures import Measure
-from chargehand.models.offline.question.reading import Reading
+from chargehand.models.offline.question.reading import IRREGULAR, Reading
 from chargehand.models.offline.schema_text import Link, literal
 from chargehand.models.offline.words import related
 
 _SHARE = frozenset({"share", "shares", "percentage", "percent", "proportion", "fraction", "rate", "rates", "ratio"})
+
+
+_IS = frozenset({"is", "are", "was", "were"})
 
 
 class Share(Struct, frozen=True):
@@ -30,7 +33,7 @@ def share_place(reading: Reading) -> int:
     if at > 0 and reading.words[at - 1].low[0].isdigit():
         reading.use(at - 1, at)  # "15 percent of" is no share: it is worked out from what is found
         return -1
-    if at < 0 or any(one.score >= 1 for one in reading.at(at, "column")):
+    if at < 0 or (any(one.score >= 1 for one in reading.at(at, "column")) and not _valued(reading, at)):
         return -1
     return at
 
@@ -44,7 +47,7 @@ def share(
         many, one = partner.many, reading.table(partner.one.table).identity
         sql = f"ROUND(100.0 * COUNT(DISTINCT {many.sql}) / COUNT(DISTINCT {one.sql}), 1)"
         return Share(sql, f"{_noun(many.table)}_rate_percent", (one.table, many.table), left=many.table)
-    inside = [one for one in tests if one.values] or _valued(reading, at)
+    inside = _valued(reading, at) or _said_of_it(reading, at, [one for one in tests if one.values])
     row = measured.inner if measured and measured.kind == "SUM" else "1"
     tables = measured.tables if measured else tuple(dict.fromkeys(one.column.table for one in inside))
     if inside and tables:
@@ -73,12 +76,25 @@ def _partner(reading: Reading, at: int) -> Link | None:
     return None
 
 
+def _said_of_it(reading: Reading, at: int, tests: list[Condition]) -> list[Condition]:
+    """What is said of a part: "what share of the deals with Ash was won" is a share of the deals with Ash."""
+    verb = reading.place(_IS, at)
+    if verb < 0 or at + 1 >= len(reading.words) or reading.words[at + 1].low != "of":
+        return tests
+    after = [one for one in tests if any(_value_at(reading, one, place) for place in range(verb, len(reading.words)))]
+    return after or tests
+
+
+def _value_at(reading: Reading, test: Condition, place: int) -> bool:
+    return any(one.column == test.column and one.value in test.values for one in reading.at(place, "value"))
+
+
 def _valued(reading: Reading, at: int) -> list[Condition]:
     """A value that the word before only sounds like: "cancellation rate"."""
     word = reading.words[at - 1].stem if at else ""
     for column in reading.columns():
         for value in column.values:
-            if word and related(word, value.lower()) >= 0.6:
+            if word and (related(word, value.lower()) >= 0.6 or IRREGULAR.get(word) == value.lower()):
                 reading.use(at - 1)
                 return [Condition(f"{column.sql} = {literal(value)}", column, (value,))]
     return []

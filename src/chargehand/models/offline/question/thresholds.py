@@ -23,13 +23,17 @@ _LED = _GIVEN | {"of", "at", "for", "whose", "where", "the"}
 
 
 class Threshold(Struct, frozen=True):
-    """A comparison with a number; without a column the measure is compared. `thing` is the word after the number."""
+    """A comparison with a number; without a column the measure is compared. `thing` is the word after the number.
+
+    `money`: it is an amount of some currency.
+    """
 
     sign: str
     number: str
     column: Column | None
     counted: str = ""
     thing: str = ""
+    money: bool = False
 
 
 def thresholds(reading: Reading) -> list[Threshold]:
@@ -46,7 +50,7 @@ def thresholds(reading: Reading) -> list[Threshold]:
         if match and said:
             column = _compared(reading, at, after)
             counted, thing = ("", "") if column else _things(reading, after + 1)
-            found.append(Threshold(match[1], said[0], column, counted, thing))
+            found.append(Threshold(match[1], said[0], column, counted, thing, _paid(reading, after + 1)))
             reading.use(*range(at, after + 1))
             at = after
         at += 1
@@ -58,7 +62,7 @@ def _equal(reading: Reading) -> list[Threshold]:
     found: list[Threshold] = []
     for mention in reading.mentions:
         column = mention.column
-        if mention.kind != "column" or column is None or not column.numeric or column.key or mention.score < 1:
+        if mention.kind != "column" or column is None or not column.numeric or column.key or mention.score < 0.6:
             continue
         at = _value_place(reading, mention)
         if at and at not in reading.used and (said := numbers(reading.words[at].low)):
@@ -117,4 +121,16 @@ def _compared(reading: Reading, at: int, after: int) -> Column | None:
             if hint and column.numeric and stem(hint) in column.stems:
                 reading.use(place)
                 return column
-    return None
+    return _money(reading, at) if _paid(reading, after + 1) else None
+
+
+def _paid(reading: Reading, at: int) -> bool:
+    return at < len(reading.words) and bool(currencies(reading.words[at].low))
+
+
+def _money(reading: Reading, at: int) -> Column | None:
+    """The only money of the table named last before: "invoices of at least 500 euros"."""
+    named = [one for one in reading.mentions if one.kind == "table" and one.score >= 1 and one.end <= at]
+    table = max(named, key=lambda one: one.end).table if named else ""
+    found = [one for one in reading.columns() if one.table == table and one.numeric and one.currency]
+    return found[0] if len(found) == 1 else None

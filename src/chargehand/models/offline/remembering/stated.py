@@ -3,7 +3,7 @@
 import re
 
 from chargehand.models.offline.remembering.places import masked
-from chargehand.models.offline.vocabulary import ASKING, AUXILIARY, RELATIVE, VERBS
+from chargehand.models.offline.vocabulary import AFTER_VERB, ASKING, AUXILIARY, RELATIVE, VERBS
 from chargehand.models.offline.words import quoted
 
 LATER = re.compile(
@@ -12,6 +12,7 @@ LATER = re.compile(
 STOP = re.compile(r"[.!?](?=\s|$)|;|\n|\Z")
 _NEXT = re.compile(r"[.!]\s+(?P<next>\S[^.!?\n]*)")
 _ORDERS = VERBS | ASKING | RELATIVE | AUXILIARY
+_ORDER = re.compile(rf",\s+and\s+(?:{'|'.join(sorted(VERBS))})\s+(?:{'|'.join(sorted(AFTER_VERB))})\b", re.IGNORECASE)
 _LONGEST = 600
 
 
@@ -24,6 +25,8 @@ def stated(text: str, at: int, *, whole: bool) -> tuple[str, int]:
     hidden = masked(rest)
     stop = STOP.search(hidden)
     end = stop.start() if stop else len(rest)
+    if not whole and (order := _ORDER.search(hidden, 0, end)):
+        end = order.start()  # "..., and find out what": that is to be done, and not to be noted
     while whole and (more := _NEXT.match(hidden, end)):
         first = more["next"].split()[0].lower()
         if first in _ORDERS or hidden[more.end() : more.end() + 1] == "?":
