@@ -105,22 +105,22 @@ class Supervisor(Messaging, Resting, Learning):
         check(memory, workers)
         front, behind = background.parted([one if one.team else outfitted(one, memory) for one in workers])
         background.check(memory, front, behind)
-        self._hiring = Hiring(
+        self.hiring = Hiring(  # what it is made of: workers, models, checks, the way it is led
             front,
             (model, planner or model, judge or model), Prompts(prompts), instructions, settings, way,
             None if callable(combine) else combine, combine if callable(combine) else None,
             stream_plan, review, factory, behind, acceptance.declared(checks or {}, front), hedging(hedge),
         )  # fmt: skip
-        self._hiring.checks.vet(() if plan is None else plan.tasks)
+        self.hiring.checks.vet(() if plan is None else plan.tasks)
         refuse_circles(name, self, self.teams)
         self._fixed = plan
         self._journal = SharedFile(journal) if isinstance(journal, str | Path) else journal
         self._lookup, self._asks = lookup or os.environ.get, lookup is not None
         self._memory: MemoryJournal | None = None
-        self._shared = None if memory is None else SharedMemory(memory, name, self._hiring.everybody, self._lookup)
-        self.roster = self._hiring.roster(budget)
-        self.members = tuple(map(self._hiring.agent, front))
-        self.aside, self.bell = self._hiring.aside, Bell()
+        self._shared = None if memory is None else SharedMemory(memory, name, self.hiring.everybody, self._lookup)
+        self.roster = self.hiring.roster(budget)
+        self.members = tuple(map(self.hiring.agent, front))
+        self.aside, self.bell = self.hiring.aside, Bell()
         budgets.check(budget)
         policies.check(policy)
         rosters.check(self.roster)
@@ -131,10 +131,10 @@ class Supervisor(Messaging, Resting, Learning):
         """The request a driver starts with; Invalid for a goal nobody could pursue."""
         wanted = checked_goal(goal)
         chance, given = secrets.randbits(32) if seed is None else seed, plan or self._fixed
-        if given is not None and self._hiring.combine is not None:
-            given = structs.replace(given, combine=self._hiring.combine)
-        self._hiring.checks.vet(() if given is None else given.tasks)
-        deadline, (roster, given) = now + self.seconds, self._hiring.fielded(self.roster, given, chance)
+        if given is not None and self.hiring.combine is not None:
+            given = structs.replace(given, combine=self.hiring.combine)
+        self.hiring.checks.vet(() if given is None else given.tasks)
+        deadline, (roster, given) = now + self.seconds, self.hiring.fielded(self.roster, given, chance)
         return ev.RunRequested(
             wanted, roster, self.policy, self.budget, deadline, chance, given, team=self.name
         )  # fmt: skip
@@ -149,7 +149,7 @@ class Supervisor(Messaging, Resting, Learning):
         team.policy = self.policy if policy is None else policy
         budgets.check(team.budget)
         policies.check(team.policy)
-        cost = supervision(team.budget, self._hiring.models[1:], self._hiring.settings)
+        cost = supervision(team.budget, self.hiring.models[1:], self.hiring.settings)
         team.roster = structs.replace(self.roster, supervision=cost)
         return team
 
@@ -157,7 +157,7 @@ class Supervisor(Messaging, Resting, Learning):
         """What earlier runs have for this one: to be told to its driver along with the request."""
         if self.cache is None:
             return ()
-        lookers = self._hiring.many.named(one.name for one in self._hiring.workers if cached.only_looks(one))
+        lookers = self.hiring.many.named(one.name for one in self.hiring.workers if cached.only_looks(one))
         return await cached.earlier(journal, request, self.cache, time.time(), frozenset(lookers))
 
     def as_worker(
@@ -178,12 +178,7 @@ class Supervisor(Messaging, Resting, Learning):
     @property
     def teams(self) -> tuple[Team, ...]:
         """The teams among its workers."""
-        return self._hiring.teams
-
-    @property
-    def hiring(self) -> Hiring:
-        """What it is made of: workers, models, checks, the way it is led."""
-        return self._hiring
+        return self.hiring.teams
 
     # --- who does the work
 
@@ -201,17 +196,17 @@ class Supervisor(Messaging, Resting, Learning):
                 finder = finder.asking(self._lookup)
                 stack.push_async_callback(finder.close)
             memory = None if self._shared is None else await stack.enter_async_context(self._shared.opened())
-            crowd = [await furnished(None if one.team else memory, one) for one in self._hiring.everybody]
-            teams = await stack.enter_async_context(self._hiring.at_work(self.budget, finder))
-            embedding = find_embedding("auto", self._lookup) if self._hiring.routes_by_meaning else None
+            crowd = [await furnished(None if one.team else memory, one) for one in self.hiring.everybody]
+            teams = await stack.enter_async_context(self.hiring.at_work(self.budget, finder))
+            embedding = find_embedding("auto", self._lookup) if self.hiring.routes_by_meaning else None
             if embedding is not None:
                 stack.push_async_callback(embedding.close)
             bounds = self.roster, self.budget, self.policy
-            staff = self._hiring.staff(finder.find, *bounds, memory, crowd, teams, embedding)
+            staff = self.hiring.staff(finder.find, *bounds, memory, crowd, teams, embedding)
             await finder.prepare()  # prices must be known before the first call is paid for
             if self.budget.micros is not None:
                 staff.check_prices(self.budget.floor)
-            yield Makeshift(staff, self._hiring, self.roster, self.policy.limits)
+            yield Makeshift(staff, self.hiring, self.roster, self.policy.limits)
 
     @asynccontextmanager
     async def remembering(self) -> AsyncGenerator[OpenMemory]:
@@ -224,7 +219,7 @@ class Supervisor(Messaging, Resting, Learning):
     @property
     def notice(self) -> str:
         """What people must know about the models behind this team."""
-        return self._hiring.notice(Finder(self._lookup).find)
+        return self.hiring.notice(Finder(self._lookup).find)
 
     # --- runs
 

@@ -68,7 +68,7 @@ async def test_a_tool_is_called_and_its_result_comes_back_as_data() -> None:
 
 async def test_exhibits_and_their_sources_are_kept_with_the_words() -> None:
     found = await worked(calls(call("look", place="cellar")), "There are 12 apples.")
-    assert found.results["t1"] == {  # pyright: ignore[reportArgumentType] - ids are text
+    assert found.results["t1"] == {
         "text": "There are 12 apples.",
         "exhibits": [{"kind": "table", "columns": ["name", "count"], "rows": [["apples", 12]], "source": "cellar.csv"}],
         "sources": ["cellar.csv"],
@@ -180,6 +180,7 @@ async def test_a_reply_that_is_no_result_is_asked_for_again_twice(lines: list[Li
     script = model(work=lines)
     found = await team(script, policy=ONCE).run("Count")
     assert "did not send a usable result" in why(found)
+    assert "Your" not in why(found), "people read it, not the model"
     assert len(script.requests) == 1 + 3
 
 
@@ -205,7 +206,8 @@ async def test_a_result_that_never_has_the_shape_fails_the_task() -> None:
     found = await worked(
         "no", "no", "no", "no", worker=Worker("ann", output={"type": "array", "items": {"type": "integer"}})
     )
-    assert "did not send a usable result" in why(found)
+    assert why(found).startswith("the model did not send a usable result: the reply is not JSON (")
+    assert "Send" not in why(found), "that is for the model"
 
 
 async def test_a_result_too_long_to_show_can_be_read_on_by_handle() -> None:

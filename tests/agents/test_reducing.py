@@ -45,6 +45,15 @@ def test_no_character_of_the_results_is_lost_between_pieces(texts: list[str], si
     assert all(len(piece) <= size for piece, _ in found)
 
 
+@given(st.integers(1, 400), st.integers(200, 900), st.sampled_from(["\n", "\\n", " "]))
+def test_no_statement_is_cut_in_two_that_is_shorter_than_a_quarter_of_a_piece(
+    count: int, size: int, between: str
+) -> None:
+    said = [f"Station {number} had a gust." for number in range(count)]
+    found = pieces(by_result(results(between.join(said))), size)
+    assert [one for one in said if not any(one in piece for piece, _ in found)] == []
+
+
 async def test_what_fits_is_left_as_it_is() -> None:
     script = ScriptedModel([], card=SMALL)
     text = results("apple " * 100)
@@ -108,6 +117,25 @@ async def test_reduced_results_reach_the_answer_and_every_call_is_paid() -> None
     assert "[t1" in judge.requests[-1].messages[1].text
     assert "t2]: many" in judge.requests[-1].messages[1].text
     assert found.spent.calls == len(judge.requests) + len(workers.requests)
+
+
+async def test_an_answer_from_results_that_had_to_be_cut_says_so() -> None:
+    jobs = (("Count the apples in the cellar.", "ann", ()), ("Count the pears in the attic.", "ann", ()))
+    workers = model(plans=[plan(*jobs, combine="reduce")], work=["apple " * 2000, "pear " * 2000])
+    judge = ScriptedModel(lambda asked: "So [t1] [t2]." if asked.subject else asked.messages[1].text * 2, card=SMALL)
+    found = await team(workers, judge=judge).run("Count")
+    said = "Not all of the results were read: the results could not be reduced enough: all of them are cut."
+    assert str(found.answer) == f"So [t1] [t2].\n\n{said}"
+    assert found.claims == (), "what we say below an answer is nothing it claims"
+
+
+async def test_pieces_beyond_what_a_round_holds_are_named_in_the_answer() -> None:
+    judge = ScriptedModel(lambda asked: "So [t1]." if asked.subject else "few", card=SMALL)
+    workers = model(
+        plans=[plan(("Count the apples in the cellar.", "ann", ()), combine="reduce")], work=["an apple " * 28000]
+    )
+    found = await team(workers, judge=judge).run("Count")
+    assert "pieces of the results are too much and left out." in str(found.answer)
 
 
 async def test_a_round_that_cannot_be_paid_for_is_not_begun_and_all_results_are_cut_alike() -> None:

@@ -1,5 +1,6 @@
 """Routers: whom they choose, how sure they are, and that nothing is calibrated on what is stored."""
 
+import math
 import os
 import random
 import struct
@@ -216,6 +217,25 @@ class Ragged(Bag):
 async def test_vectors_that_do_not_fit_each_other_leave_it_to_words() -> None:
     found = await by_meaning("bake a cake", TEAM, Ragged())
     assert (found.worker, found.router) == ("baker", "words")
+
+
+class Empty(Bag):
+    """Some of its vectors hold no numbers: those of texts that hold this word."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__()
+        self.handle = f"empty of {word}"
+        self._word = word
+
+    def _vector(self, text: str) -> bytes:
+        return struct.pack("<12f", *[math.nan] * 12) if self._word in text else super()._vector(text)
+
+
+@pytest.mark.parametrize("word", ["cake", "bill", "strudel"])
+async def test_vectors_without_numbers_leave_it_to_words(word: str) -> None:
+    found = await by_meaning("bake a cake or strudel", TEAM, Empty(word))
+    assert (found.worker, found.router) == ("baker", "words")
+    assert "no numbers" in found.why
 
 
 @pytest.mark.parametrize(

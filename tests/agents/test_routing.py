@@ -33,6 +33,7 @@ from tests.agents.crowd import FREE, of_kind
 from tests.agents.test_routers import TEAM, Bag
 
 WORKERS = tuple(Worker(card.name, card.does, tags=card.tags) for card in TEAM)
+ALL = (*WORKERS, Worker("helper", "does whatever is left"))
 CARDS = (*TEAM, WorkerCard("helper", "does whatever is left"))
 
 
@@ -226,7 +227,9 @@ def crew(request: Request) -> Line:
 
 def team(way: Route, model: Model | str) -> Supervisor:
     quick = Policy(retry=Retry(attempts=1, base=0.001), refine=False)
-    return Supervisor(WORKERS, model=model, way=way, journal=MemoryJournal(), policy=quick)
+    return Supervisor(
+        WORKERS if not way.generalist else ALL, model=model, way=way, journal=MemoryJournal(), policy=quick
+    )
 
 
 async def test_a_run_by_route_forwards_the_result_and_keeps_the_reason_in_its_journal() -> None:
@@ -249,3 +252,25 @@ async def test_a_run_that_nobody_is_meant_for_says_what_the_team_can_do() -> Non
     found = await team(Route(), "offline").run("How far is it to Jupiter?")
     assert found.ending != "complete"
     assert "The team can do this: baker" in str(found.answer) + str(found.gaps)
+
+
+async def test_a_router_that_keeps_naming_a_stranger_is_told_and_then_the_generalist_gets_it() -> None:
+    model = ScriptedModel(lambda request: says("zoe") if isinstance(request.subject, Routing) else "Done.", card=FREE)
+    found = await team(Route("model", generalist="helper"), model).run("The gate is broken")
+    assert (found.ending, found.answer, found.gaps) == ("complete", "Done.", ())
+    assert [one.worker for one in found.plan.tasks] == ["helper"]
+    routing = [one for one in model.requests if isinstance(one.subject, Routing)]
+    assert ["There is no worker 'zoe'" in one.messages[1].text for one in routing] == [False, True, True]
+    (note,) = [one.text for one in of_kind(found.entries, ev.Noted) if isinstance(one, ev.Noted)]
+    assert note.startswith("route to helper: the generalist gets it: there is no worker 'zoe'; there are baker")
+
+
+async def test_a_router_nobody_can_reach_leaves_strange_requests_to_the_generalist_and_says_so() -> None:
+    dead = ScriptedModel(lambda _: Failure("network", "the line is dead"), handle="dead")
+    quick = Policy(retry=Retry(attempts=1, base=0.001))
+    workers = ScriptedModel(["It is far."], card=FREE)
+    way = Route("model", generalist="helper")
+    found = await Supervisor(ALL, model=workers, planner=dead, way=way, policy=quick).run("How far is Jupiter?")
+    assert [one.worker for one in found.plan.tasks] == ["helper"]
+    assert found.ending == "partial"
+    assert "nobody could plan this (the line is dead): helper was given all of it" in str(found.answer)

@@ -32,7 +32,7 @@ checks:
 def test_every_kind_of_check_can_be_declared(tmp_path: Path) -> None:
     (tmp_path / "checks.py").write_text("def figures(value):\n    return '12' in value['text']\n", encoding="utf-8")
     team = load_team(write(tmp_path, CHECKS + CREW % "figures, words, second"))
-    checks = team._hiring.checks
+    checks = team.hiring.checks
     assert checks.by_worker == {"ann": ("figures", "words", "second")}
     found = dict(checks.by_name)
     figures, exact = found.pop("figures"), found.pop("exact")
@@ -57,7 +57,7 @@ def test_a_check_of_a_file_holds_in_a_run(tmp_path: Path) -> None:
       reckoner: {description: Works out figures., tools: [calculator], accept: [euros]}
     """
     team = load_team(write(tmp_path, text))
-    assert team._hiring.way == Route("rules", {"250": "reckoner"}, samples=2)
+    assert team.hiring.way == Route("rules", {"250": "reckoner"}, samples=2)
     found = team.run_sync("What is 12% of 250?")
     assert {one.message for one in found.gaps} == {"not accepted by euros: 'euros' is not in it"}
 

@@ -17,7 +17,7 @@ workers:
 
 def way_of(tmp_path: Path, written: str) -> Way:
     team = load_team(write(tmp_path, f"version: 1\nsupervisor:\n  way: {written}\n{CREW}"))
-    return team._hiring.way
+    return team.hiring.way
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_every_way_can_be_named_with_its_settings(tmp_path: Path, written: str, 
 
 
 def test_a_team_that_says_nothing_is_led_by_a_plan(tmp_path: Path) -> None:
-    assert load_team(write(tmp_path, f"version: 1\n{CREW}"))._hiring.way == Whole()
+    assert load_team(write(tmp_path, f"version: 1\n{CREW}")).hiring.way == Whole()
 
 
 @pytest.mark.parametrize(

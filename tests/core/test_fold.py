@@ -1,8 +1,9 @@
 """What holds of the core whatever the run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import get_args
 
+import msgspec
 import pytest
 
 from chargehand.agents.scripted import Move, Script, ScriptedCrew
@@ -10,6 +11,7 @@ from chargehand.core.decide import decide
 from chargehand.core.fold import FOLDS, begin, replay
 from chargehand.core.owed import owed, wake_at
 from chargehand.core.state import RunState, Status
+from chargehand.core.view import gaps
 from chargehand.errors import Invalid
 from chargehand.terms import events as ev
 from chargehand.terms.plan import Plan, Task, TaskId
@@ -84,3 +86,68 @@ def test_a_very_long_chain_does_not_recurse() -> None:
 def test_a_policy_that_makes_no_sense_is_refused(policy: Policy) -> None:
     with pytest.raises(Invalid, match=r"policy\.\w+ is"):
         check(policy)
+
+
+# --- what nobody can do
+
+
+def asked_about(*unserved: str) -> list[ev.Entry]:
+    """A plan that leaves something out, and the question whether it may run."""
+    events: list[ev.Event] = [
+        request(policy=Policy(approve=True)),
+        ev.SupervisionStarted("plan", 1, 10.0),
+        ev.TasksAdded(1, chain(1).tasks, unserved=unserved),
+        ev.InputRequested(1, "plan"),
+    ]
+    return entries_of(events)
+
+
+def entries_of(events: Sequence[ev.Event], after: int = 0) -> list[ev.Entry]:
+    return [ev.Entry(number, float(number), event) for number, event in enumerate(events, after + 1)]
+
+
+def left_out(entries: Sequence[ev.Entry]) -> list[str]:
+    return [one.message for one in gaps(replay(entries)) if one.status == "unserved"]
+
+
+def test_what_a_rejected_plan_left_out_is_for_the_next_one_to_say() -> None:
+    before = asked_about("nobody feeds the cat", "nobody flies")
+    assert left_out(before) == ["nobody feeds the cat", "nobody flies"]
+    again = [ev.InputAnswered(1, "reject", "ann feeds the cat"), ev.SupervisionStarted("plan", 2, 20.0, why="rejected")]
+    added = ev.TasksAdded(2, chain(2).tasks, unserved=("nobody flies",))
+    assert left_out([*before, *entries_of([*again, added], len(before))]) == ["nobody flies"]
+
+
+def test_what_was_left_out_of_an_edited_plan_stays_so() -> None:
+    before = asked_about("nobody feeds the cat")
+    edited = ev.InputAnswered(1, "edit", plan=chain(2))
+    assert left_out([*before, *entries_of([edited], len(before))]) == ["nobody feeds the cat"]
+
+
+def test_what_is_left_out_twice_is_missing_once() -> None:
+    before = asked_about("nobody feeds the cat")
+    more: list[ev.Event] = [
+        ev.InputAnswered(1, "approve"),
+        ev.SupervisionStarted("plan", 2, 20.0, why="replan"),
+        ev.TasksAdded(2, (), unserved=("nobody flies", "nobody feeds the cat")),
+    ]
+    assert left_out([*before, *entries_of(more, len(before))]) == ["nobody feeds the cat", "nobody flies"]
+
+
+def test_a_run_that_takes_over_a_plan_knows_what_that_left_out() -> None:
+    offered = ev.ResultsOffered("first", (), ("nobody feeds the cat",))
+    assert left_out(entries_of([request(chain(1)), offered])) == ["nobody feeds the cat"]
+
+
+def test_an_offer_of_an_older_version_leaves_nothing_out() -> None:
+    written = b'{"type":"run.offered","run":"first","offers":[]}'
+    offered = msgspec.json.decode(written, type=ev.ResultsOffered)
+    assert left_out(entries_of([request(chain(1)), offered])) == []
+    assert msgspec.json.encode(offered) == written
+
+
+def test_a_task_of_a_run_that_goes_on_is_not_said_to_have_ended() -> None:
+    going = entries_of([request(chain(1))])
+    assert [one.message for one in gaps(replay(going))] == ["it is not finished yet"]
+    cancelled = [*going, ev.Entry(2, 2.0, ev.CancelRequested())]
+    assert [one.message for one in gaps(replay(cancelled))] == ["the run ended before it was finished"]

@@ -7,8 +7,12 @@ from chargehand.agents.ways import Route
 from chargehand.agents.worker import Worker
 from chargehand.evals.cases import Case, Dataset
 from chargehand.evals.dataset import read_dataset
+from chargehand.models.messages import Reply, ToolCall
+from chargehand.models.scripted import ScriptedModel
 from chargehand.team import Supervisor
-from chargehand.tools.tool import tool
+from chargehand.terms.events import Effect
+from chargehand.terms.policy import Policy
+from chargehand.tools.tool import Tool, tool
 
 
 @tool
@@ -47,3 +51,24 @@ def written(folder: Path, name: str, text: str) -> Dataset:
     file = folder / name
     file.write_text(text, encoding="utf-8")
     return read_dataset(file)
+
+
+class Till:
+    """A tool that pays, and what was paid."""
+
+    def __init__(self, effect: Effect = "effect", *, approval: bool = False) -> None:
+        self.paid: list[str] = []
+
+        @tool(effect=effect, approval=approval)
+        def refund(order: str) -> str:
+            """Pay the money for an order back."""
+            self.paid.append(order)
+            return f"{order} was refunded"
+
+        self.refund: Tool = refund
+
+    def team(self) -> Supervisor:
+        call = Reply(calls=(ToolCall("1", "refund", '{"order": "A17"}'),), finish="tools")
+        model = ScriptedModel([call, "A17 was refunded."])
+        worker = Worker("cashier", "pays back", tools=[self.refund], model=model)
+        return Supervisor([worker], policy=Policy(approve=True))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chargehand.evals.chance import bootstrap, mean, quantile, seeded_by, wilson
+from chargehand.evals.chance import bootstrap, mean, odds, quantile, seeded_by, turned, wilson
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,50 @@ def test_a_quantile_is_a_value_that_was_seen() -> None:
     assert quantile([4.0, 1.0, 3.0, 2.0], 0.95) == 4.0
     assert quantile([4.0, 1.0, 3.0, 2.0], 0.5) == 2.0
     assert quantile([], 0.5) == 0.0
+
+
+@pytest.mark.parametrize("count", [1, 3, 12, 57])
+def test_wilsons_interval_is_where_the_share_seen_just_lies_within_the_normal_range(count: int) -> None:
+    for hits in range(count + 1):
+        for bound, other in zip(wilson(hits, count), (0.0, 1.0), strict=True):
+            if bound != other:  # (share - bound) is 1.96 deviations of a share that is the bound
+                deviation = (bound * (1 - bound) / count) ** 0.5
+                assert abs(hits / count - bound) == pytest.approx(1.959964 * deviation, rel=1e-6)
+
+
+@pytest.mark.parametrize("count", [6, 8])
+def test_the_truth_is_within_the_interval_of_few_values_too(count: int) -> None:
+    random = seeded_by("few", count)
+    caught = 0
+    for _ in range(150):
+        low, high = bootstrap([random.gauss(5, 2) for _ in range(count)], random)
+        caught += low <= 5 <= high
+    assert caught >= 135  # without the wider tails it is about 128
+
+
+@pytest.mark.parametrize(
+    ("won", "lost", "likely"),
+    [(0, 0, 1.0), (3, 0, 0.25), (0, 5, 0.0625), (6, 0, 0.03125), (1, 7, 0.0703125), (4, 4, 1.0)],
+)
+def test_odds_are_those_of_tossing_coins(won: int, lost: int, likely: float) -> None:
+    assert odds(won, lost) == pytest.approx(likely)
+
+
+def test_a_difference_without_a_change_is_called_one_in_at_most_one_of_twenty() -> None:
+    random = seeded_by("no change")
+    for count, share in ((6, 0.5), (6, 1.0), (12, 0.5), (20, 0.3)):
+        alarms = 0
+        for _ in range(2000):
+            turns = [random.random() < share for _ in range(count)]
+            won = sum(turn and random.random() < 0.5 for turn in turns)
+            alarms += odds(won, sum(turns) - won) <= 0.05
+        assert alarms <= 120, (count, share)
+
+
+def test_the_interval_of_a_difference_holds_what_was_seen_and_stays_possible() -> None:
+    for count in (1, 5, 30):
+        for won in range(count + 1):
+            for lost in range(count + 1 - won):
+                low, high = turned(won, lost, count)
+                assert -1 <= low <= (won - lost) / count <= high <= 1
+    assert turned(10, 2, 100) == (pytest.approx(0.00816, abs=1e-5), pytest.approx(0.14870, abs=1e-5))

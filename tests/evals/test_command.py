@@ -1,7 +1,9 @@
 """`chargehand eval`: what people type, what they are told, and the exit codes."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -24,32 +26,59 @@ def here(tmp_path: Path) -> Path:
     return tmp_path
 
 
+Type: TypeAlias = Callable[..., Done]
+
+
+@pytest.fixture
+def typed(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Type:
+    """One command after another in this process: where a process of its own is not the point."""
+    monkeypatch.chdir(here)
+
+    def run(*words: str) -> Done:
+        code = main(words)
+        shown = capfd.readouterr()
+        return Done(words, code, shown.out, shown.err)
+
+    return run
+
+
 def refused(done: Done, words: str) -> None:
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert words in done.stderr
 
 
-def test_a_gate_decides_the_exit_code(here: Path) -> None:
-    held = chargehand(here, "eval", "routes.jsonl", "--gate", "accuracy=0.6")
+def test_a_gate_decides_the_exit_code(typed: Type) -> None:
+    held = typed("eval", "routes.jsonl", "--gate", "accuracy=0.6")
     assert held.returncode == 0, held.stderr
     assert "routes: routing: 2 of 3 passed" in held.stdout
     assert "gate: routes routing: accuracy 66.7% >= 0.6: held" in held.stdout
-    under = chargehand(here, "eval", "routes.jsonl", "golden.yaml", "--gate", "accuracy=0.9")
+    under = typed("eval", "routes.jsonl", "golden.yaml", "--gate", "accuracy=0.9")
     assert under.returncode == 6
     assert "accuracy 66.7% >= 0.9: NOT held" in under.stdout
     assert "gate: golden run: accuracy 100.0% >= 0.9: held" in under.stdout
 
 
-def test_reports_are_written_and_compared(here: Path) -> None:
-    first = chargehand(here, "eval", "golden.yaml", "-q", "-o", "a.json", "--html", "a.html", "--junit", "ci/a.xml")
+def test_reports_are_written_and_compared(here: Path, typed: Type) -> None:
+    first = typed("eval", "golden.yaml", "-q", "-o", "a.json", "--html", "a.html", "--junit", "ci/a.xml")
     assert (first.returncode, first.stderr) == (0, "")
     assert (here / "a.html").read_text().startswith("<!doctype html>")
     assert (here / "ci" / "a.xml").read_text().startswith("<?xml")
-    then = chargehand(here, "eval", "golden.yaml", "--baseline", "a.json", "--json", "--gate", "regressions=0")
+    then = typed("eval", "golden.yaml", "--baseline", "a.json", "--json", "--gate", "regressions=0")
     assert then.returncode == 0, then.stderr
     report = json.loads(then.stdout)
     assert [one["measure"] for one in report["changes"]] == ["accuracy", "usd", "seconds"]
     assert report["gates"][0]["held"]
+
+
+def test_what_graders_say_and_print_spoils_no_report(here: Path) -> None:
+    (here / "graders.py").write_text('def noisy(answer):\n    print("NOISE")\n    return "half \\ud800 a \\0 sign"\n')
+    (here / "x.yaml").write_text(GOLDEN.replace("numbers: 12223.40", "python: 'graders.py:noisy'"))
+    done = chargehand(here, "eval", "x.yaml", "--json", "-o", "a.json", "--html", "a.html", "--junit", "a.xml")
+    assert done.returncode == 0, done.stderr
+    assert "NOISE" in done.stderr
+    (score,) = json.loads(done.stdout)["parts"][0]["scores"]
+    assert score["why"] == ["graders.py:noisy: half ? a \0 sign"]
+    assert json.loads((here / "a.json").read_text()) == json.loads(done.stdout)
 
 
 def test_nothing_of_the_teams_own_is_touched(here: Path) -> None:
@@ -61,30 +90,42 @@ def test_nothing_of_the_teams_own_is_touched(here: Path) -> None:
     assert not (here / ".chargehand").exists()
 
 
-def test_a_run_becomes_a_case_and_is_looked_into(here: Path) -> None:
-    run = run_of(chargehand(here, "run", "How many tents did we sell in June 2026?"))
-    done = chargehand(here, "eval", "save", run, "--to", "evals/cases.yaml", "--name", "tents")
+def test_nor_is_the_memory_of_a_team_inside_it(here: Path, typed: Type) -> None:
+    memory = "memory: {file: own.db, blocks: {notes: {value: Nothing yet., share: write}}}\n"
+    (here / "in").mkdir()
+    inner, outer = "workers: {kim: Keeps notes in memory.}\n", "workers: {ann: {team: in/team.yaml}}\n"
+    (here / "in" / "team.yaml").write_text(f"version: 1\nname: inner\n{memory}{inner}")
+    (here / "team.yaml").write_text(f"version: 1\nname: outer\n{memory}{outer}")
+    (here / "notes.yaml").write_text("cases: [{request: Keep in the notes that apples are red.}]\n")
+    done = typed("eval", "notes.yaml")
+    assert done.returncode == 0, done.stdout
+    assert list(here.rglob("*.db")) == []
+
+
+def test_a_run_becomes_a_case_and_is_looked_into(typed: Type) -> None:
+    run = run_of(typed("run", "How many tents did we sell in June 2026?"))
+    done = typed("eval", "save", run, "--to", "evals/cases.yaml", "--name", "tents")
     assert done.returncode == 0, done.stderr
     assert "saved: case tents in evals/cases.yaml, which has 1 now" in done.stdout
-    assert chargehand(here, "eval", "evals/cases.yaml", "--gate", "accuracy=1").returncode == 0
-    audit = chargehand(here, "eval", "audit", "--json")
+    assert typed("eval", "evals/cases.yaml", "--gate", "accuracy=1").returncode == 0
+    audit = typed("eval", "audit", "--json")
     assert [one["run"] for one in json.loads(audit.stdout)["runs"]] == [run]
-    assert chargehand(here, "eval", "audit", run).returncode == 0
+    assert typed("eval", "audit", run).returncode == 0
 
 
-def test_the_datasets_beside_a_team_file_are_found(here: Path) -> None:
+def test_the_datasets_beside_a_team_file_are_found(here: Path, typed: Type) -> None:
     team = here / "crew"
     (team / "evals").mkdir(parents=True)
     (team / "team.yaml").write_text("version: 1\nname: crew\nworkers: {ann: Counts apples in the cellar.}\n")
-    refused(chargehand(here, "eval", "--team", "crew"), "holds no datasets")
+    refused(typed("eval", "--team", "crew"), "holds no datasets")
     (team / "evals" / "routing.jsonl").write_text('{"request": "Count the apples in the cellar.", "worker": "ann"}\n')
-    done = chargehand(here, "eval", "--team", "crew", "--gate", "accuracy=1")
+    done = typed("eval", "--team", "crew", "--gate", "accuracy=1")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_an_evaluation_that_could_try_nothing_has_failed(here: Path) -> None:
+def test_an_evaluation_that_could_try_nothing_has_failed(here: Path, typed: Type) -> None:
     (here / "x.yaml").write_text("cases: [{request: Count them, worker: nobody here, expect: {numbers: 1}}]\n")
-    done = chargehand(here, "eval", "x.yaml")
+    done = typed("eval", "x.yaml")
     assert done.returncode == 1
     assert "no case could be tried" in done.stderr
     assert "there is no worker 'nobody here'" in done.stdout
@@ -99,6 +140,10 @@ def test_an_evaluation_that_could_try_nothing_has_failed(here: Path) -> None:
         (["golden.yaml", "golden.yaml"], "two datasets have the same name"),
         (["golden.yaml", "--baseline", "routes.jsonl"], "is no report"),
         (["golden.yaml", "--at-once", "0"], "0 cases at once"),
+        (["golden.yaml", "--gate", "accuracy=1", "--gate", "accuracy=0"], "names 'accuracy' twice"),
+        (["golden.yaml", "--gate", "regressions=0"], "--baseline"),
+        (["golden.yaml", "-o", "."], "cannot be written"),
+        (["golden.yaml", "--html", "golden.yaml/x"], "cannot be written"),
         (["golden.yaml", "--judge", "nope"], "'nope' is no model"),
         (["save", "x"], "say which run and where to"),
     ],

@@ -35,8 +35,8 @@ def test_what_a_case_holds_says_what_it_is_about(tmp_path: Path) -> None:
 
 
 def test_a_file_may_say_what_its_cases_are_about(tmp_path: Path) -> None:
-    text = "kind: routing\ncases:\n  - {request: a, worker: x, expect: {numbers: 1}}\n  - {request: b, kind: run}\n"
-    assert [one.kind for one in written(tmp_path, "a.yaml", text).cases] == ["routing", "run"]
+    text = "kind: verifier\ncases:\n  - {request: a, worker: x, right: y}\n  - {request: b, kind: run}\n"
+    assert [one.kind for one in written(tmp_path, "a.yaml", text).cases] == ["verifier", "run"]
 
 
 def test_json_lines_are_cases_and_remarks_are_not(tmp_path: Path) -> None:

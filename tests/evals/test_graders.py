@@ -75,6 +75,66 @@ async def test_a_function_beside_the_cases_grades(tmp_path: Path) -> None:
             await wrong_with(Expect(python=f"graders.py:{name}"), answer_of("5"), str(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        ("don't know", "I don\u2019t know."),
+        ("A-B", "route A\u2011B"),
+        ("31 tongs", "There are **31** tongs."),
+        ("stock list", "the `stock` _list_"),
+        ("caf\u00e9", "CAFE\u0301"),
+        ("find", "\ufb01nd"),
+        ("snake_case", "it is snake_case"),
+    ],
+)
+async def test_quotes_dashes_and_emphasis_do_not_hide_a_text(wanted: str, text: str) -> None:
+    assert await wrong_with(Expect(contains=wanted), answer_of(text), "") == []
+    assert await wrong_with(Expect(any_of=(wanted, "x")), answer_of(text), "") == []
+    assert len(await wrong_with(Expect(excludes=wanted), answer_of(text), "")) == 1
+
+
+@pytest.mark.parametrize(
+    ("expect", "words"),
+    [
+        (Expect(matches="["), "is no regular expression"),
+        (Expect(schema={"not": {"type": "integer"}}), "'not' of a schema is not checked"),
+        (Expect(schema={"$ref": "#/none"}), "which is not in it"),
+        (Expect(schema={"anyOf": [{"type": "array", "uniqueItems": True}]}), "'uniqueItems'"),
+    ],
+)
+async def test_a_grader_that_cannot_grade_passes_nothing(expect: Expect, words: str) -> None:
+    with pytest.raises(Invalid, match="a grader does not work") as error:
+        await wrong_with(expect, answer_of("a" * 40 + "b"), "")
+    assert words in str(error.value)
+
+
+async def test_a_schema_may_refer_to_itself() -> None:
+    tree: dict[str, object] = {
+        "$defs": {"t": {"type": "object", "properties": {"k": {"$ref": "#/$defs/t"}}}},
+        "$ref": "#/$defs/t",
+    }
+    assert await wrong_with(Expect(schema=tree), answer_of('{"k": {"k": {}}}'), "") == []
+    assert len(await wrong_with(Expect(schema=tree), answer_of('{"k": {"k": 3}}'), "")) == 1
+
+
+async def test_a_function_that_hangs_is_given_up(tmp_path: Path) -> None:
+    slow = "import time\ndef slow(answer): time.sleep(0.5)\nasync def late(answer):\n    import asyncio\n"
+    (tmp_path / "hanging.py").write_text(f"{slow}    await asyncio.sleep(9)\n")
+    for name in ("slow", "late"):
+        with pytest.raises(Invalid, match=r"it was not done after 0\.05 s"):
+            await wrong_with(Expect(python=f"hanging.py:{name}"), answer_of("4"), str(tmp_path), 0.05)
+
+
+async def test_only_a_truth_or_words_are_a_grade(tmp_path: Path) -> None:
+    odd = "def one(a): return 1\ndef none(a): pass\ndef ends(a): raise SystemExit(3)\ndef two(a, b): return True\n"
+    (tmp_path / "odd.py").write_text(f"{odd}def array(a):\n    import numpy\n    return numpy.float64(3) > 2\n")
+    for name in ("one", "none", "ends", "two"):
+        with pytest.raises(Invalid, match="a grader does not work"):
+            await wrong_with(Expect(python=f"odd.py:{name}"), answer_of("4"), str(tmp_path))
+    pytest.importorskip("numpy")
+    assert await wrong_with(Expect(python="odd.py:array"), answer_of("4"), str(tmp_path)) == []
+
+
 async def test_a_judge_that_says_no_says_why_and_what_it_cost() -> None:
     model = ScriptedModel(['{"problems": ["no source"], "accepted": false}'], micros=70)
     found = await judged(model, "What was the revenue?", ["It names a source."], ANSWER)
@@ -93,6 +153,12 @@ async def test_a_judge_that_says_yes_has_nothing_to_say() -> None:
 async def test_nothing_passes_that_nobody_could_judge(reply: str | Failure) -> None:
     found = await judged(ScriptedModel([reply]), "x", ["y"], ANSWER)
     assert len(found.problems) == 1
+
+
+async def test_an_answer_that_was_not_read_to_its_end_has_not_passed() -> None:
+    judge = ScriptedModel(['{"problems": [], "accepted": true}'])
+    found = await judged(judge, "x", ["It is fine."], "word " * 6000)
+    assert found.problems == ("only the first 24,000 of its 30,000 characters were judged",)
 
 
 async def test_without_a_language_model_words_and_numbers_are_compared() -> None:

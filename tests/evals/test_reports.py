@@ -9,10 +9,12 @@ import pytest
 from msgspec import structs
 
 from chargehand.errors import Invalid
+from chargehand.evals import comparing
 from chargehand.evals.auditing import audited
 from chargehand.evals.cases import Case, Expect
 from chargehand.evals.chance import seeded_by
-from chargehand.evals.comparing import compared, read_report
+from chargehand.evals.comparing import compared, differences, read_report
+from chargehand.evals.confusion import confusion
 from chargehand.evals.evaluate import evaluate
 from chargehand.evals.gates import MEASURES
 from chargehand.evals.junit import junit
@@ -88,6 +90,21 @@ def test_a_change_is_one_only_where_chance_does_not_explain_it() -> None:
     assert changed("++++++++++", "---------+")[0] == "worse"
     assert changed("+++++-----", "++++-+----") == ("no difference shown", ("c4",), ("c5",))
     assert changed("---", "+++")[0] == "no difference shown"  # three cases are too few to say
+    assert changed("++++++", "---+++")[0] == "no difference shown"  # one in four times by chance alone
+    assert changed("+" * 20, "-" * 5 + "+" * 15)[0] == "no difference shown"
+    assert changed("+" * 20, "-" * 6 + "+" * 14)[0] == "worse"
+
+
+def test_a_case_that_asks_for_something_else_is_not_compared() -> None:
+    old = Report("t", (Part("d", "run", (Score("a", "run", passed=True, request="How many tongs?"),)),))
+    now = Part("d", "run", (Score("a", "run", passed=False, request="How many anvils?"),))
+    assert compared(old, [now], seeded_by(1)) == ()
+    (said,) = differences(old, [now], "t")
+    assert "0 of 1 cases are compared" in said
+    other = Part("e", "run", (Score("a", "run", passed=True),))
+    assert differences(old, [other], "u") == (
+        "the baseline is of team t, not u", "e run is not in the baseline", "d run of the baseline was not tried",
+    )  # fmt: skip
 
 
 def test_cost_and_time_are_compared_over_the_same_cases() -> None:
@@ -100,21 +117,27 @@ def test_cost_and_time_are_compared_over_the_same_cases() -> None:
 
 async def test_a_case_that_was_lost_can_close_a_gate() -> None:
     before = await evaluate([dataset(TONGS)], store)
-    lost = structs.replace(WRONG, name="tongs")
+    lost = structs.replace(TONGS, expect=Expect(numbers=13))
     now = await evaluate([dataset(lost)], store, baseline=before, gate={"regressions": 0})
     assert not now.held
+    assert (now.gates[0].value, now.gates[0].why) == (1.0, "")
     again = await evaluate([dataset(TONGS)], store, baseline=before, gate={"regressions": 0})
     assert again.held
 
 
-def test_reports_with_nothing_in_common_cannot_be_compared(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match="no case in common"):
-        compared(Report("t", ()), [Part("d", "run", scores("+"))], seeded_by(1))
+def test_what_is_no_report_cannot_be_compared_with(tmp_path: Path) -> None:
+    assert compared(Report("t", ()), [Part("d", "run", scores("+"))], seeded_by(1)) == ()
     (tmp_path / "x.json").write_text("[]")
     with pytest.raises(Invalid, match="is no report"):
         read_report(tmp_path / "x.json")
     with pytest.raises(Invalid, match="cannot be read"):
         read_report(tmp_path / "y.json")
+
+
+def test_an_endless_report_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparing, "_LARGEST", 1_000_000)
+    with pytest.raises(Invalid, match="larger than 1,000,000 bytes"):
+        read_report(Path("/dev/zero"))
 
 
 def test_a_report_may_be_large(tmp_path: Path) -> None:
@@ -179,6 +202,25 @@ async def test_junit_has_a_suite_a_part_and_a_test_a_case() -> None:
     assert [case.get("name") for case in first] == ["tongs", "anvils"]
     assert [one.get("message") for one in first.iter("failure")] == ["there is no 13 in it"]
     assert (gates.get("failures"), gates.get("tests")) == ("1", "1")
+
+
+def test_a_matrix_of_many_workers_says_what_it_leaves_out_and_lists_the_mistakes() -> None:
+    wanted = [f"w{at}" for at in range(60)]
+    got = [*wanted[:58], "w0", "w1"]
+    found = confusion([Score(a, "routing", a == b, wanted=a, got=b) for a, b in zip(wanted, got, strict=True)], wanted)
+    table, mistakes = found.table(), found.mistakes()
+    assert table.title == "Wanted (rows) and got (columns): the 50 of 60 with most mistakes"
+    assert {"w0", "w1", "w58", "w59"} <= {row[0] for row in table.rows}
+    assert mistakes is not None
+    assert mistakes.rows == (("w59", "w1", "1"), ("w58", "w0", "1"))
+    assert confusion([Score("a", "routing", passed=False, wanted="x", got="y")], ["x", "y"]).mistakes() is None
+
+
+def test_what_stopped_an_evaluation_stands_on_the_page() -> None:
+    part = Part("d", "run", scores("+-"))
+    report = Report("t", (part,), warnings=("<b>",), stopped="the <money> is spent")
+    assert "Stopped: the &lt;money&gt; is spent" in page(report)
+    assert "<li>&lt;b&gt;</li>" in page(report)
 
 
 def test_junit_can_be_read_whatever_was_said() -> None:

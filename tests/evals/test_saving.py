@@ -1,5 +1,6 @@
 """Cases from runs: the same again passes, files keep what stands in them, and nothing is saved twice."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from chargehand.evals.cases import Case
 from chargehand.evals.dataset import read_dataset
 from chargehand.evals.evaluate import evaluate
 from chargehand.evals.saving import append, case_of
-from tests.evals.samples import store
+from chargehand.terms.policy import Policy
+from tests.evals.samples import Till, store
 
 REQUEST = "How many anvils are in stock? How many hammers are in stock?"
 
@@ -48,6 +50,25 @@ async def test_what_stands_in_a_file_stays(tmp_path: Path) -> None:
     assert append(structs.replace(await saved(), name="june"), file) == 3
 
 
+@pytest.mark.parametrize("start", ["cases:\n- request: one\n", "cases:\r\n    - request: one\r\n"])
+async def test_a_case_stands_as_far_in_as_the_others(tmp_path: Path, start: str) -> None:
+    file = tmp_path / "cases.yaml"
+    file.write_bytes(start.encode())
+    assert append(await saved(), file) == 2
+    assert file.read_bytes().startswith(start.encode())
+
+
+async def test_a_run_that_waits_for_leave_is_a_case_and_passes_again(tmp_path: Path) -> None:
+    till = Till(approval=True)
+    result = await till.team().bounded(policy=Policy()).run("Refund order A17.", run="pay")
+    case = case_of("pay", result.entries)
+    assert (case.ending, case.workers) == ("needs_input", ("cashier",))
+    append(case, tmp_path / "a.yaml")
+    report = await evaluate([read_dataset(tmp_path / "a.yaml")], till.team)
+    assert report.parts[0].scores[0].passed, report.parts[0].scores[0].why
+    assert till.paid == []
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -60,13 +81,22 @@ async def test_what_stands_in_a_file_stays(tmp_path: Path) -> None:
 async def test_a_file_that_cannot_be_added_to_is_left_alone(tmp_path: Path, name: str, text: str) -> None:
     file = tmp_path / name
     file.write_text(text)
-    with pytest.raises(Invalid):
+    with pytest.raises(Invalid, match=name):
         append(await saved(), file)
     assert file.read_text() == text
     assert names(tmp_path) == [name]
+    file.write_bytes(b"cases:\n- request: \xff\n")
+    with pytest.raises(Invalid):
+        append(await saved(), file)
 
 
 async def test_a_run_that_is_under_way_is_no_case() -> None:
     result = await store().run(REQUEST, run="may")
     with pytest.raises(Refused, match="has not come to an end"):
         case_of("may", result.entries[:-1])
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "cases.yaml")
+    with pytest.raises(Invalid, match="is no regular file"):
+        append(Case("What is in stock?"), tmp_path / "cases.yaml")

@@ -79,3 +79,26 @@ async def test_a_reviewer_of_the_team_is_asked() -> None:
     (part,) = (await evaluate([dataset(case)], made)).parts
     assert [one.passed for one in part.scores] == [False, True]
     assert "bob says no" in part.scores[0].got
+
+
+async def test_a_check_that_does_not_work_has_caught_nothing() -> None:
+    def torn(_result: object) -> bool:
+        raise KeyError("x")
+
+    def team() -> Supervisor:
+        return Supervisor([Worker("a", accept=["torn"])], checks={"torn": torn})
+
+    case = Case("Report it", worker="a", kind="verifier", right=RIGHT)
+    report = await evaluate([dataset(case)], team, gate={"caught": 0.0})
+    assert {one.error for one in report.parts[0].scores} == {True}
+    assert not report.held
+
+
+async def test_where_nobody_could_be_asked_nothing_is_said_of_the_checks() -> None:
+    judge = ScriptedModel(lambda _: "neither yes nor no")
+    report = await evaluate(
+        [dataset(HARVEST)], lambda: Supervisor([Worker("a")], judge=judge), gate={"false_alarms": 0.0}
+    )
+    assert {one.error for one in report.parts[0].scores} == {True}
+    assert "nobody judged it" in report.parts[0].scores[0].why[0]
+    assert not report.held

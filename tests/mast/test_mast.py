@@ -275,6 +275,18 @@ async def test_a_request_with_a_hole_in_it_is_noticed_unless_a_person_saw_the_pl
     assert (shown.ending, of_kind(shown.entries, ev.AttemptStarted), modes(shown)) == ("needs_input", [], [])
 
 
+async def test_whom_to_ask_is_no_assumption_once_they_had_the_answer() -> None:
+    guess = (
+        '{"tasks": {"t1": {"instruction": "Count the apples in the cellar.", "worker": "ann"}}, "combine": "forward",'
+    )
+    guess += """ "assumptions": ["The tools of bob do not cover 'apples': ann looks for it."]}"""
+    found = await team(model(plans=[guess], work=[COUNTED]), Worker("ann"), Worker("bob"), policy=ONCE).run(GOAL)
+    assert (found.ending, modes(found)) == ("complete", [])
+    nothing = model(plans=[guess], work=[calls(call("give_up", reason="dark")), calls(call("give_up", reason="dark"))])
+    lost = await team(nothing, Worker("ann"), Worker("bob"), policy=ONCE).run(GOAL)
+    assert (lost.ending, modes(lost)) == ("failed", ["2.2"])
+
+
 async def test_a_worker_that_assumes_is_noticed_and_a_quotation_is_not() -> None:
     said = "There are 412 apples in the cellar. I assumed that pears do not count."
     assert modes(await team(model(work=[said])).run(GOAL)) == ["2.2"]

@@ -86,7 +86,7 @@ async def test_where_nobody_fits_the_run_fails_with_words() -> None:
     muddled = ScriptedModel(["no plan at all"], repeat=True)
     found = await Supervisor([ANN, BOB], model=good(), planner=muddled, policy=FAST).run("Book a flight to Lisbon.")
     assert ended(found) == ("failed", "no_plan", 1)
-    assert "nobody could plan it: the reply is not JSON" in str(found.answer)
+    assert "nobody could plan it: the reply of scripted is not JSON" in str(found.answer)
     assert "name another model for the planner" in str(found.answer)
     assert found.plan.tasks == ()
 
@@ -257,4 +257,4 @@ async def test_when_the_money_is_nearly_gone_what_it_bought_is_told(most: int) -
 async def test_a_run_that_was_called_off_or_waits_is_left_as_it_is() -> None:
     asking = Policy(approve=True)
     found = await Supervisor([ANN], model=good(), policy=asking).run(GOAL)
-    assert (found.ending, found.answer) == ("needs_input", "Not answered:\n- t1: the run ended before it was finished")
+    assert (found.ending, found.answer) == ("needs_input", "Not answered:\n- t1: it is not finished yet")

@@ -449,6 +449,17 @@ def test_a_fork_under_another_worker_does_it_again() -> None:
     assert stage.play(lambda: stage.driver.fork("first", "second", asked)).spent.calls == 1
 
 
+def test_a_fork_with_a_plan_for_the_same_goal_knows_what_nobody_could_do() -> None:
+    stage = Stage(ScriptedCrew(Script(otherwise=Move(used=CALL))))
+    same = structs.replace(request(plan(task("a"))), deadline=NOW + 600)
+    knowing = ev.ResultsOffered("before", (), ("nobody flies",))
+    stage.play(lambda: stage.driver.start("first", same, also=[knowing]))
+    found = stage.play(lambda: stage.driver.fork("first", "second", same))
+    assert (found.ending, [gap.message for gap in found.gaps]) == ("partial", ["nobody flies"])
+    other = structs.replace(same, goal="another goal")
+    assert stage.play(lambda: stage.driver.fork("first", "third", other)).ending == "complete"
+
+
 # --- manners
 
 

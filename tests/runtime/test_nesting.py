@@ -245,7 +245,7 @@ async def test_why_the_lowest_failed_stands_in_the_answer_of_the_highest() -> No
     found = await three(model(says, PLANS)).run("What about the garden?")
     assert "sunny" in str(found.answer)
     assert "the well is dry" in str(found.answer)
-    assert "Have the fruit counted." in str(found.answer)
+    assert "Have the fruit counted: " in str(found.answer)
 
 
 async def test_where_all_fail_the_reason_is_a_gap_at_the_top() -> None:
@@ -267,10 +267,10 @@ async def test_part_of_an_answer_is_handed_on_with_what_is_missing() -> None:
     found = await three(model(says, PLANS)).run("What about the garden?")
     assert (found.ending, found.reason) == ("partial", "gaps")
     assert "3 pears" in str(found.answer)
-    assert "middle: bottom: Count the figs.: the figs are gone" in str(found.answer)
+    assert "middle: bottom: Count the figs: the figs are gone" in str(found.answer)
     result = found.results[TaskId("t1")]
     assert isinstance(result, dict)
-    assert result["missing"] == ["middle: bottom: Count the figs.: the figs are gone"]
+    assert result["missing"] == ["middle: bottom: Count the figs: the figs are gone"]
 
 
 async def test_what_a_team_left_out_is_named_even_if_whoever_answers_does_not_mention_it() -> None:
@@ -284,7 +284,7 @@ async def test_what_a_team_left_out_is_named_even_if_whoever_answers_does_not_me
                 return "All is well."
 
     found = await three(ScriptedModel(line, card=FREE)).run("What about the garden?")
-    assert "middle: bottom: Count the figs.: the figs are gone" in str(found.answer)
+    assert "middle: bottom: Count the figs: the figs are gone" in str(found.answer)
 
 
 @pytest.mark.parametrize(("kind", "tries"), [("network", 3), ("timeout", 3), ("resource", 3), ("uncertain", 1)])

@@ -226,6 +226,14 @@ async def test_runs_that_begin_together_spread() -> None:
     assert min(counts) >= 2, "without a limit a little more at one of them is no reason"
 
 
+async def test_when_all_are_full_the_shorter_line_is_taken() -> None:
+    stalls = [Stall(name, latency=0.03) for name in ("north", "south")]
+    async with market(*stalls, capacity=2) as runs, asyncio.TaskGroup() as jobs:
+        found = [jobs.create_task(runs.sell()) for _ in range(10)]
+    who = [one.result()[0] for one in found]
+    assert {one.name: who.count(one.name) for one in stalls} == {"north": 5, "south": 5}
+
+
 async def test_alone_and_unknown_nothing_changes() -> None:
     async with market(Stall("north"), Stall("south")) as runs:
         who, why = await runs.sell()
@@ -326,6 +334,16 @@ def test_a_near_tie_goes_to_the_idler_and_a_lead_of_half_only_for_much() -> None
     assert shifted(lead, {"ann": Load(1, attempts=0)}) is lead
     assert shifted(lead, {"ann": Load(2, 2, attempts=0)}).worker == "bob"
     assert shifted(tie, {"ann": Load(1, attempts=0), "bob": Load(1, attempts=0)}) is tie
+
+
+def test_of_two_that_are_full_the_line_counts_unless_the_shorter_one_is_that_of_who_fails() -> None:
+    tie = Decision("ann", "bob", 0.5, (("ann", 0.5), ("bob", 0.48)), "it fits", "words")
+    lead = Decision("ann", "bob", 0.6, (("ann", 0.6), ("bob", 0.35)), "it fits", "words")
+    long, short = Load(2, 2, queue=3, attempts=0), Load(2, 2, queue=1, attempts=0)
+    assert shifted(tie, {"ann": long, "bob": short}).worker == "bob"
+    assert shifted(tie, {"ann": short, "bob": long}) is tie
+    assert shifted(lead, {"ann": long, "bob": short}) is lead
+    assert shifted(tie, {"ann": long, "bob": Load(2, 2, 0.5, attempts=4)}) is tie
 
 
 def test_one_failure_is_no_rate() -> None:

@@ -179,6 +179,12 @@ def test_nobody_costs_nothing() -> None:
     assert (found.low, found.high) == (NOTHING, NOTHING)
 
 
+def test_a_part_of_the_cost_does_not_pass_for_all_of_it() -> None:
+    roster = Roster((*ROSTER.agents, Agent("newcomer")), supervision=ROSTER.supervision)
+    found = forecast(Plan((task("a"), task("b", worker="newcomer"))), roster, Policy())
+    assert (found.low, found.high) == (NOTHING, NOTHING)
+
+
 # --- size and properties ----------------------------------------------------------------------------------------------
 
 

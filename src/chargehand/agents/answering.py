@@ -30,6 +30,7 @@ from chargehand.tools.tool import CAP, ToolFailed
 _LONGEST = 86400.0  # seconds; the run's own clock ends it long before
 _WHOLE = 16 * CAP  # bytes of each result where all of them are to be reduced
 MISSING = "Not answered:"
+CUT = "Not all of the results were read: "
 _MANNER = {"reduce": "Be brief: only the essentials."}
 
 
@@ -86,29 +87,32 @@ async def _written(writer: Writer, bill: Bill, brief: Brief, given: Told, hand: 
     from chargehand.agents.reducing import reduced  # noqa: PLC0415 - as above
 
     settled = await rulings(writer, bill, brief, given.inputs, hand)
-    text = await reduced(writer, bill, hand, brief.goal, given.text)
+    lost: list[str] = []
+    text = await reduced(writer, bill, hand, brief.goal, given.text, lost)
     ruled = [wrap(nonce, "judge", contradicted(settled))] if settled else []
     text = "\n\n".join((text, *(gap_text(gap, nonce) for gap in brief.gaps), *ruled))
     blocks = () if writer.shared is None else await writer.shared()
     text = material(blocks, (), nonce, shortened(blocks, writer.model.card.window // 4)) + text
     request = _request(writer, brief, (*given.inputs, *_missing(brief)), text, instructions(blocks))
     if not await covered(hand, writer.model, request, writer.reserve):
-        request = await _shorter(writer, hand, request)
+        request = await _shorter(writer, hand, request, lost)
     hand.prompt(writer.model.card.handle, request.messages)
     reply = await bill.ask(writer, request, hand.say if hand.heard else None)
     written = reply.text.strip()
     known = [brief.goal, writer.instructions, *(one.text for one in blocks), *(gap.message for gap in brief.gaps)]
     said = remarks(written, brief, given.inputs, known, settled, hand)
-    return "\n\n".join((with_gaps(written, brief.gaps), *said))
+    part = [f"{CUT}{'; '.join(lost)}."] if lost else []
+    return "\n\n".join((with_gaps(written, brief.gaps), *part, *said))
 
 
-async def _shorter(writer: Writer, hand: Hand, request: Request) -> Request:
+async def _shorter(writer: Writer, hand: Hand, request: Request, lost: list[str]) -> Request:
     """The request with as much of the results as what is held for one call covers."""
     from chargehand.agents.reducing import by_result, evenly  # noqa: PLC0415 - money is seldom that short
 
     system, user = request.messages
     before, start, text = user.text.partition("<data ")
-    hand.note("the budget does not cover an answer from all of the results: all of them are cut")
+    lost.append("the budget does not cover an answer from all of the results: all of them are cut")
+    hand.note(lost[-1])
     for size in (8_000, 4_000, 2_000, 1_000):  # bytes
         cut = Message("user", before + evenly(by_result(start + text), size))
         shorter = structs.replace(request, messages=(system, cut))

@@ -99,7 +99,8 @@ def _missing(state: RunState, found: Sequence[object], name: str) -> tuple[str, 
     lines: list[str] = []
     for gap in gaps(state) if state.ended is None else state.ended.gaps:
         task = state.tasks.get(gap.task)
-        asked = _short(task.task.instruction.partition("\n")[0], _LONGEST // 2) + ": " if task is not None else ""
+        what = "" if task is None else task.task.instruction.partition("\n")[0].rstrip(". ")
+        asked = f"{_short(what, _LONGEST // 2)}: " if what else ""
         lines.append(f"{name}: {asked}{gap.message}")
     lines += [f"{name}: {line}" for value in found for line in _left_out(value)]
     if state.ended is not None and state.ended.ending == "partial" and state.answer is None and not lines:

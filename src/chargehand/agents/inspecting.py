@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 from msgspec import Struct
 
 from chargehand.agents.acceptance import Checks, Reviewer, Rule, Verifier, unknown
-from chargehand.agents.crew import Done, Hand, Where, WorkFailed
+from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.equip import Equipped
 from chargehand.agents.handover import ONCE, Came, Partly
 from chargehand.agents.inputs import told
@@ -18,17 +18,16 @@ from chargehand.agents.money import Purse
 from chargehand.agents.predicates import CheckFailed, Held, broken, held, misshapen, objections
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import REMEMBER
+from chargehand.agents.relay import Relay
 from chargehand.agents.verifying import FORM, TOOL, Case, Panel, Verdict, ruled
 from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief
 from chargehand.models.exhibits import Product
-from chargehand.models.messages import Message
 from chargehand.models.model import Model
 from chargehand.models.subject import Given
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.events import Effect
 from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Task
 from chargehand.terms.value import decode_value, encode_value
 
 _LONGEST = 1500  # characters of what is wrong
@@ -66,14 +65,14 @@ class Inspector(Struct, frozen=True):
         return Panel(found.models, system, one)
 
 
-class Witness:
+class Witness(Relay):
     """A hand that remembers what tools returned, for those who look at the result.
 
     What the worker is to remember of its task waits (`late`) until the result is accepted.
     """
 
     def __init__(self, hand: Hand) -> None:
-        self._hand = hand
+        super().__init__(hand)
         self._left = _LARGEST
         self.seen: list[Given] = []
         self.acted = False  # a team whose run changed something: another run of it would do so again
@@ -93,7 +92,7 @@ class Witness:
         if name == REMEMBER and not request:  # a tool of that name has arguments
             self.late = partial(self._hand.step, name, call, effect=effect)
             return cast("_Shape", None)  # nobody reads it
-        found = await self._hand.step(
+        found = await super().step(
             name, call, request=request, effect=effect, reserve=reserve, share=share, shape=shape
         )
         self.acted = self.acted or (isinstance(found, Came) and found.acted)
@@ -103,29 +102,6 @@ class Witness:
             if self._left >= 0:
                 self.seen.append(Given(f"{TOOL}{name} {len(self.seen) + 1}", "", "", value))
         return found
-
-    @property
-    def where(self) -> Where:
-        return self._hand.where
-
-    @property
-    def heard(self) -> bool:
-        return self._hand.heard
-
-    def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
-        self._hand.prompt(model, messages, tools)
-
-    def say(self, text: str) -> None:
-        self._hand.say(text)
-
-    async def afford(self, one: Amount, most: int) -> int:
-        return await self._hand.afford(one, most)
-
-    async def grow(self, tasks: Sequence[Task]) -> None:
-        await self._hand.grow(tasks)
-
-    def note(self, text: str) -> None:
-        self._hand.note(text)
 
 
 async def inspected(

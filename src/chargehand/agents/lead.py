@@ -15,6 +15,7 @@ from chargehand.agents.money import covered, failed, reckoned, spent
 from chargehand.agents.planform import PlanStream, read, schema
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.routers.decision import Watch
+from chargehand.agents.shape import sent_back, useless
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid, PlanInvalid, Refused
 from chargehand.memory.embedding import Embedding
@@ -92,7 +93,8 @@ async def plan(lead: Lead, brief: Brief, hand: Hand) -> Proposal:
         found, assumed = read(reply.text)
     except Invalid as error:
         finding = Finding("not_a_plan", "plan", f"{str(error)[:1].upper()}{str(error)[1:]}.")
-        raise WorkFailed(Failure("logic", str(error)), spent(reply, held), (finding,)) from error
+        failure = Failure("logic", useless(lead.model.card.handle, error))
+        raise WorkFailed(failure, spent(reply, held), (finding,)) from error
     for text in assumed:
         hand.note(f"assumed: {text}")
     tasks = tuple(one for one in found.tasks if one.id not in grown)
@@ -115,7 +117,7 @@ def _planning(lead: Lead, brief: Brief, blocks: Sequence[Seen]) -> Request:
     cut = shortened(blocks, lead.model.card.window // 4)
     said = [material(blocks, (), nonce, cut).strip(), f"Request: {brief.goal}"]
     if findings:
-        said.append("Your last plan cannot run. Mend this:\n" + "\n".join(f"- {one}" for one in findings))
+        said.append("Your last plan cannot run. Mend this:\n" + sent_back(brief.findings, places=True))
     if planned:
         said.append("The plan so far:\n" + "\n".join(_line(one) for one in brief.tasks))
         said.append(given.text)

@@ -218,28 +218,31 @@ class _Attempt:
     def _finished(self, reply: Reply) -> Done | None:
         """The result, if the reply is one; else the model is told what is wrong with it, a bounded number of times."""
         if problem := may_exit(self._equipped.worker.rules, self._calls.made):
-            return self._again(problem)
+            return self._again(problem, problem)
         if reply.finish == "refused":
             raise WorkFailed(
                 Failure("logic", f"the model refused: {reply.text[:200] or 'it did not say why'}"), NOTHING
             )
         if reply.finish == "length":
-            return self._again("Your reply was cut off because it was too long. Send a shorter one.")
+            said = "Your reply was cut off because it was too long. Send a shorter one."
+            return self._again(said, "it was cut off because it was too long")
         if not reply.text.strip():
-            return self._again("Your reply was empty. Send the result, or call give_up and say why.")
+            return self._again("Your reply was empty. Send the result, or call give_up and say why.", "it was empty")
         if self._equipped.shape is not None:
             try:
                 return Done(self._equipped.shape.read(reply.text), NOTHING)
             except Invalid as error:
-                return self._again(f"That cannot be used: {error}. Send the whole reply again.")
+                order = "Send the whole reply again: one JSON value and nothing else"
+                return self._again(f"That cannot be used: {error}. {order}.", str(error))
         calls = self._calls
         return Done(Product(reply.text.strip(), tuple(calls.exhibits), tuple(calls.sources)), NOTHING)
 
-    def _again(self, problem: str) -> None:
+    def _again(self, said: str, problem: str) -> None:
+        """Say to the model what it should do; after the last time, to people what was wrong."""
         self._repairs += 1
         if self._repairs > _REPAIRS:
             raise WorkFailed(Failure("logic", f"the model did not send a usable result: {problem}"), NOTHING)
-        self._history.add(Message("user", problem))
+        self._history.add(Message("user", said))
 
 
 def _system(equipped: Equipped, prompts: Prompts) -> Message:

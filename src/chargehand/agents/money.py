@@ -16,7 +16,8 @@ from chargehand.terms.budget import NOTHING, Amount, Budget, Ledger
 Lost: TypeAlias = list[tuple[Model, ModelFailed]]
 
 _REPLY = 1024  # tokens a reply is expected to have where nobody set a limit
-_FREE = ("offline", "local:")  # what handles of models begin with that nobody charges for
+# what handles of models begin with that nobody charges for
+_FREE = ("offline", "local:", "ollama:", "vllm:", "llamacpp:")
 _SUPERVISION = (3000, 1000)  # tokens in and out
 _NOTHING_SET = Settings()
 

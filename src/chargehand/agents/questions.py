@@ -12,7 +12,7 @@ from chargehand.agents.crew import Hand, WorkFailed
 from chargehand.agents.lead import Lead, ask, listing
 from chargehand.agents.memory_text import Seen, instructions, material, shortened
 from chargehand.agents.money import covered, reckoned, spent
-from chargehand.agents.shape import find_json
+from chargehand.agents.shape import find_json, useless
 from chargehand.errors import Invalid
 from chargehand.models.messages import Message, Request
 from chargehand.models.subject import Subject
@@ -67,7 +67,7 @@ async def put(lead: Lead, request: Request, hand: Hand, reserve: Amount, *, alou
     except Invalid as error:
         said = str(error)
         finding = Finding("not_an_answer", "reply", f"{said[:1].upper()}{said[1:]}.")
-        raise WorkFailed(Failure("logic", said), used, (finding,)) from error
+        raise WorkFailed(Failure("logic", useless(lead.model.card.handle, error)), used, (finding,)) from error
 
 
 def _object(text: str) -> Mapping[str, object]:

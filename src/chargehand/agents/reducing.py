@@ -6,7 +6,7 @@ alike. What the answer makes of them is not known here.
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from chargehand.agents.asking import Bill, Writer
@@ -22,6 +22,7 @@ _ROUNDS = 4
 _ABREAST = 8
 _PIECES = 64  # a round
 _CHARACTERS = 3  # a token of a piece, with room for the prompt around it
+_BREAKS = ("\n", "\\n", ". ", " ")  # where a slice may end, best first; in JSON a new line is a backslash and an n
 _OPENING = re.compile(r"^<data [0-9a-f]+ from \"task (?P<task>[^\",\s]+)[^\"\n]*\">\n", re.MULTILINE)
 _WRAPPED = re.compile(r"(<data ([0-9a-f]+) from \"[^\"\n]*\">\n)(.*)(\n</data \2>\s*)", re.DOTALL)
 
@@ -29,8 +30,9 @@ _WRAPPED = re.compile(r"(<data ([0-9a-f]+) from \"[^\"\n]*\">\n)(.*)(\n</data \2
 Piece: TypeAlias = tuple[str, tuple[str, ...]]  # some text, and the tasks whose results are in it
 
 
-async def reduced(writer: Writer, bill: Bill, hand: Hand, goal: str, text: str) -> str:
-    """The text of the results as it is, if it fits, else shortened."""
+async def reduced(writer: Writer, bill: Bill, hand: Hand, goal: str, text: str, lost: list[str] | None = None) -> str:
+    """The text of the results as it is, if it fits, else shortened. What had to be left out is added to `lost`."""
+    lost = [] if lost is None else lost
     room = int(writer.model.card.window * _SHARE)
     if tokens(text) <= room:
         return text
@@ -39,10 +41,12 @@ async def reduced(writer: Writer, bill: Bill, hand: Hand, goal: str, text: str) 
         hand.note(f"the results take {tokens(text)} tokens, {room} fit: they are reduced first")
         wanted = pieces(held, room * _CHARACTERS)
         if len(wanted) > _PIECES:
-            hand.note(f"{len(wanted) - _PIECES} of {len(wanted)} pieces of the results are too much and left out")
+            lost.append(f"{len(wanted) - _PIECES} of {len(wanted)} pieces of the results are too much and left out")
+            hand.note(lost[-1])
         requests = [_request(writer, goal, piece, tasks) for piece, tasks in wanted[:_PIECES]]
         if not await _covered(writer, hand, requests):
-            hand.note(f"the budget does not cover the {len(requests)} calls that takes: all results are cut instead")
+            lost.append(f"the budget does not cover the {len(requests)} calls that takes: all results are cut instead")
+            hand.note(lost[-1])
             return evenly(held, room * _CHARACTERS)
         held = await _round(writer, bill, requests, wanted[:_PIECES])
         before, text = len(text), "".join(short for short, _ in held).rstrip()
@@ -50,7 +54,8 @@ async def reduced(writer: Writer, bill: Bill, hand: Hand, goal: str, text: str) 
             return text
         if len(text) >= before:  # a model that does not shorten will not the next time
             break
-    hand.note("the results could not be reduced enough: all of them are cut")
+    lost.append("the results could not be reduced enough: all of them are cut")
+    hand.note(lost[-1])
     return evenly(held, room * _CHARACTERS)
 
 
@@ -67,13 +72,26 @@ def pieces(held: Sequence[Piece], size: int) -> list[Piece]:
     found: list[Piece] = []
     gathered, tasks = "", ()
     for text, names in held:
-        for part in (text[at : at + size] for at in range(0, len(text), size)):
+        for part in _slices(text, max(1, size)):
             if gathered and len(gathered) + len(part) > size:
                 found.append((gathered, tasks))
                 gathered, tasks = "", ()
             gathered += part
             tasks = tuple(dict.fromkeys((*tasks, *names)))
     return [*found, (gathered, tasks)] if gathered else found
+
+
+def _slices(text: str, size: int) -> Iterator[str]:
+    """A statement cut in two is lost to both slices: each ends with a line, a sentence or a word, where it can."""
+    start = 0
+    while len(text) - start > size:
+        least, end = start + size * 3 // 4, start + size
+        late = (found + len(mark) for mark in _BREAKS if (found := text.rfind(mark, least, end)) >= 0)
+        end = next(late, end)
+        yield text[start:end]
+        start = end
+    if start < len(text):
+        yield text[start:]
 
 
 def evenly(held: Sequence[Piece], size: int) -> str:

@@ -4,22 +4,24 @@ Covers what schemas made from types use; keywords it does not know are not check
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import msgspec
 
 from chargehand.errors import Invalid
+from chargehand.terms.plan import Finding
 
 _FENCE = re.compile(r"```(?:json)?[ \t\r]*\n(.*?)```", re.DOTALL)  # no two parts match the same: it stays linear
 _MOST = 5
 _FARTHEST = 100  # references to references
+_UNREAD = frozenset(("not_a_plan", "not_an_answer", "no_route"))  # findings about replies that nobody could read
 
 
 def find_json(text: str) -> object:
     """The JSON value in a model's text: all of it, or what stands in a fence or between its outer brackets.
 
-    Invalid says what is wrong where there is none.
+    Invalid says what is wrong where there is none: for people, who cannot be told to write it better.
     """
     stripped = text.strip()
     if not stripped:
@@ -35,7 +37,21 @@ def find_json(text: str) -> object:
             return msgspec.json.decode(one)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             problem = problem or str(error)
-    raise Invalid(f"the reply is not JSON ({problem}); send one JSON value and nothing else")
+    raise Invalid(f"the reply is not JSON ({problem})")
+
+
+def useless(model: str, error: Invalid) -> str:
+    """What was wrong with the reply of a model, for people who read why something failed."""
+    said = str(error)
+    return f"the reply of {model} {said.removeprefix('the reply ')}" if said.startswith("the reply ") else said
+
+
+def sent_back(findings: Sequence[Finding], *, places: bool = False) -> str:
+    """What was wrong with a reply, for the model that is asked again, with what to do about it."""
+    said = [f"{one.place}: {one.message}" if places else one.message for one in findings]
+    if any(one.code in _UNREAD for one in findings):
+        said.append("Send one JSON value and nothing else.")
+    return "\n".join(f"- {one}" for one in dict.fromkeys(said))
 
 
 class Shape:

@@ -15,6 +15,7 @@ from chargehand.agents.lead import Lead
 from chargehand.agents.memory_text import Seen
 from chargehand.agents.money import total
 from chargehand.agents.questions import Answered, Question, put, texts, who, worded, words, yes
+from chargehand.agents.shape import sent_back
 from chargehand.agents.splitform import parts, schema
 from chargehand.agents.ways import Recursive
 from chargehand.core.owed import Brief
@@ -181,7 +182,7 @@ class _Tree(Struct):
         if node.above:
             said.append(f"It is a part of this request, whose other parts are done by others: {self.brief.goal}")
         if findings:
-            said.append("Your last reply was sent back:\n" + "\n".join(f"- {one.message}" for one in findings))
+            said.append("Your last reply was sent back:\n" + sent_back(findings))
         if self.breadth == 1:
             said.append("It is not to be split: say who does it.")
         subject = Splitting(node.instruction, self.lead.cards, self.breadth)

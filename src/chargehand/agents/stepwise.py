@@ -15,6 +15,7 @@ from chargehand.agents.inputs import by_id, gap_text, told
 from chargehand.agents.lead import Lead
 from chargehand.agents.ledgerform import Said, read, schema
 from chargehand.agents.questions import Question, put, worded
+from chargehand.agents.shape import sent_back
 from chargehand.agents.ways import Loop
 from chargehand.core.owed import Brief
 from chargehand.models.subject import Ledger, Planned
@@ -104,8 +105,7 @@ def _asked(way: Loop, lead: Lead, brief: Brief, stand: _Stand, nonce: str) -> Qu
 def _warnings(brief: Brief, stand: _Stand, left: int) -> Iterator[str]:
     """What was wrong before, and how much room there is."""
     if brief.findings:
-        lines = dict.fromkeys(f"- {one.message}" for one in brief.findings)
-        yield "Your last proposal was sent back:\n" + "\n".join(lines)
+        yield "Your last proposal was sent back:\n" + sent_back(brief.findings)
     if stand.afresh:
         yield _AFRESH
     elif row := stand.stalls + stand.failed:

@@ -4,25 +4,32 @@ import asyncio
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+import msgspec
 
 from chargehand.cli.carry import Leave
-from chargehand.cli.console import Console, clean
+from chargehand.cli.console import Console, clean, short
 from chargehand.errors import Refused
 from chargehand.runtime.driver import Driver
+from chargehand.runtime.trace import trace
+from chargehand.runtime.traced import TaskTrace
 from chargehand.terms import events as ev
+from chargehand.terms.plan import TaskId
+from chargehand.terms.value import encode_value
 
-_QUESTIONS = {
-    "plan": "May this plan run?",
-    "tool": "May this call be made?",
-    "effect": "Nobody knows whether this happened. What became of it?",
-}
-_ANSWERS: dict[str, dict[str, str]] = {
-    "plan": {"y": "approve", "n": "reject"},
-    "tool": {"y": "approve", "n": "reject"},
-    "effect": {"a": "again", "f": "fail"},
-}
-_HINTS = {"plan": "y yes, n no", "tool": "y yes, n no", "effect": "a do it again, f count it as failed"}
+_QUESTIONS = {"plan": "May this plan run?", "tool": "May this call be made?", "effect": "What became of it?"}
+_HINTS = {"plan": "y yes, n no", "tool": "y yes, n no", "effect": "d, a or f"}
+_MEANINGS = (
+    "d (done): it happened. The task is done, and you say what came of it.",
+    "a (again): it did not happen. It is done again.",
+    "f (fail): leave it. The task counts as failed, and the answer does without it.",
+)
+_EFFECT: dict[str, Literal["done", "again", "fail"]] = {
+    "d": "done", "done": "done", "a": "again", "again": "again", "f": "fail", "fail": "fail",
+}  # fmt: skip
+_LONGEST = 300  # characters of a call that are shown
 
 
 def may_ask(options: Namespace, console: Console) -> bool:
@@ -52,7 +59,7 @@ class Asker:
         while True:
             asked = await self._open.get()
             self._quiet()
-            found = await self._ask(asked)
+            found = await (self._ask_effect(asked, driver) if asked.what == "effect" else self._ask(asked))
             if found is None:
                 leave()
                 return
@@ -66,18 +73,38 @@ class Asker:
         about = f" {clean(asked.task)}:" if asked.task else ""
         if asked.text:
             self._console.line(f"{about.strip()} {clean(asked.text)}".strip(), "bold")
-        known = _ANSWERS[asked.what]
         while True:
             said = await self._read(f"{_QUESTIONS[asked.what]}  [{_HINTS[asked.what]}, Enter: decide later] ")
             if not said:
                 return None
-            verdict = known.get(said[:1].lower())
-            if verdict == "reject":
+            if said[:1].lower() == "n":
                 why = await self._read("Why not? ")
                 return ev.InputAnswered(asked.number, "reject", why or "")
-            if verdict == "approve" or verdict == "again" or verdict == "fail":
-                return ev.InputAnswered(asked.number, verdict)
+            if said[:1].lower() == "y":
+                return ev.InputAnswered(asked.number, "approve")
             self._console.line(f"say one of: {_HINTS[asked.what]}", "warn")
+
+    async def _ask_effect(self, asked: ev.InputRequested, driver: Driver) -> ev.InputAnswered | None:
+        """Which call it is, what each answer means, and then the answer: by a whole word, since "did not" is no d."""
+        tasks = trace(self._run, await driver.journal.read(self._run)).tasks
+        for call in _in_doubt(tasks, asked.task):
+            self._console.line(f"{clean(asked.task)}: {call}", "bold")
+        self._console.line("This was begun, and nobody knows whether it happened. Find out, then say:", "warn")
+        for meaning in _MEANINGS:
+            self._console.line(f"  {meaning}")
+        while True:
+            said = await self._read(f"{_QUESTIONS['effect']}  [{_HINTS['effect']}, Enter: decide later] ")
+            if not said:
+                return None
+            verdict = _EFFECT.get(said.lower())
+            if verdict == "done":
+                came = await self._read("What came of it, for the answer? ") or "It was done, says a person."
+                return ev.InputAnswered(
+                    asked.number, "done", result=encode_value(came or "It was done, says a person.")
+                )
+            if verdict is not None:
+                return ev.InputAnswered(asked.number, verdict)
+            self._console.line(f"say one of: {_HINTS['effect']}", "warn")
 
     async def _read(self, prompt: str) -> str | None:
         """One line from the terminal; None when it ends. Unlike a thread that reads, this can be given up."""
@@ -95,3 +122,16 @@ class Asker:
         finally:
             loop.remove_reader(source)
         return found.decode(errors="replace").strip() if found else None
+
+
+def _in_doubt(tasks: Sequence[TaskTrace], task: TaskId) -> Iterator[str]:
+    """The calls of a task's last attempt that never came back; where it recorded none, what it said itself."""
+    last = next((one.attempts[-1] for one in tasks if one.id == task and one.attempts), None)
+    if last is None:
+        return
+    begun = [step for step in last.steps if step.effect == "effect" and step.seconds is None]
+    for step in begun:
+        told = "" if step.arguments is None else msgspec.json.encode(step.arguments).decode()
+        yield short(f"{step.name}({told})", _LONGEST)
+    if not begun and last.failure is not None:
+        yield short(last.failure.message, _LONGEST)

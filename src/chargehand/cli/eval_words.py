@@ -1,36 +1,59 @@
 """An evaluation in words: progress while cases are tried, then measures, tables, advice, changes and gates."""
 
+import asyncio
+from collections.abc import Sequence
+
 from chargehand.cli.console import Console, clean, short
 from chargehand.cli.table import table
 from chargehand.evals.auditing import Audit
-from chargehand.evals.evaluate import Progress
+from chargehand.evals.cases import Dataset
+from chargehand.evals.gates import figure
+from chargehand.evals.rounds import Progress
 from chargehand.evals.scores import Change, Measure, Part, Report, Score
 
 _FAILED = 20  # cases that are shown with what was wrong
-_SHARES = (
-    "accuracy",
-    "out_of_scope",
-    "refused",
-    "coverage",
-    "caught",
-    "false_alarms",
-    "confidence",
-    "workers",
-    "edges",
-)
+_PROOF = 160  # characters of what a journal says
+_WIDEST = 13  # columns of a matrix that are shown
+_SECONDS = 10.0  # between two lines that say how far it is
 
 
 class Told(Progress):
-    """A line for each case that did not pass, as soon as it is known, and a count on the way."""
+    """A line for each case that did not pass, as soon as it is known, and how far it is every few seconds.
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._count = 0
+    What was told is kept: it is all there is when somebody stops the evaluation.
+    """
 
-    def scored(self, score: Score) -> None:
-        self._count += 1
+    def __init__(self, console: Console, seconds: float = _SECONDS) -> None:
+        self.kept: dict[str, list[Score]] = {}
+        self._console, self._seconds = console, seconds
+        self._cases = self._ticks = 0
+
+    def begun(self, datasets: Sequence[Dataset]) -> None:
+        self._cases = sum(len(one.cases) for one in datasets)
+        self.kept = {one.name: [] for one in datasets}
+        self._again()
+
+    def scored(self, dataset: str, score: Score) -> None:
+        self.kept[dataset].append(score)
         if not score.passed:
-            self._console.line(f"{self._count:4d}  {score.kind}  failed  {short(score.case, 80)}", "dim")
+            word = "not tried" if score.error else "failed"
+            self._console.line(f"{self._count:4d}  {score.kind}  {word}  {short(score.case, 80)}", "dim")
+
+    @property
+    def _count(self) -> int:
+        return sum(map(len, self.kept.values()))
+
+    def _again(self) -> None:
+        """It ends with its loop."""
+        asyncio.get_running_loop().call_later(self._seconds, self._tick)
+
+    def _tick(self) -> None:
+        self._ticks += 1
+        passed = sum(one.passed for found in self.kept.values() for one in found)
+        # a case of a verifier has several results, so there may be more of them than cases
+        words = f"of {max(self._count, self._cases)}, {passed} passed, {self._ticks * self._seconds:g} s"
+        self._console.line(f"{self._count:4d}  {words}", "dim")
+        self._again()
 
 
 def show(console: Console, report: Report) -> None:
@@ -39,12 +62,17 @@ def show(console: Console, report: Report) -> None:
         console.line(f"notice: {clean(report.notice)}", "dim")
     for part in report.parts:
         _part(console, part)
+    for text in report.warnings:
+        console.line(f"warning: {clean(text)}", "warn")
     for change in report.changes:
         _change(console, change)
     for one in report.gates:
         sign = ">=" if one.better == "more" else "<="
-        said = f"gate: {one.dataset} {one.kind}: {one.measure} {_figure(one.measure, one.value)} {sign} {one.wanted:g}"
-        console.line(f"{clean(said)}: {'held' if one.held else 'NOT held'}", "good" if one.held else "bad")
+        said = f"gate: {one.dataset} {one.kind}: {one.measure} {figure(one.measure, one.value)} {sign} {one.wanted:g}"
+        why = f" ({clean(one.why)})" if one.why else ""
+        console.line(f"{clean(said)}: {'held' if one.held else 'NOT held'}{why}", "good" if one.held else "bad")
+    if report.stopped:
+        console.line(f"stopped: {clean(report.stopped)}", "bad")
 
 
 def _part(console: Console, part: Part) -> None:
@@ -54,7 +82,10 @@ def _part(console: Console, part: Part) -> None:
     for one in part.tables:
         console.line()
         console.line(clean(one.title), "bold")
-        table(console, one.heads, one.rows)
+        if one.heat and len(one.heads) > _WIDEST:
+            console.line(f"too wide to be shown here ({len(one.heads) - 1} columns): --html FILE shows it")
+        else:
+            table(console, one.heads, one.rows)
     wrong = [one for one in part.scores if not one.passed]
     if wrong:
         console.line()
@@ -70,17 +101,13 @@ def _part(console: Console, part: Part) -> None:
 
 
 def _measure(one: Measure) -> tuple[str, ...]:
-    interval = f"{_figure(one.name, one.low)} to {_figure(one.name, one.high)}" if one.known else ""
-    return one.name, _figure(one.name, one.value), interval, str(one.count)
-
-
-def _figure(name: str, value: float) -> str:
-    return f"{value:.1%}" if name in _SHARES else f"{value:.4g}"
+    interval = f"{figure(one.name, one.low)} to {figure(one.name, one.high)}" if one.known else ""
+    return one.name, figure(one.name, one.value), interval, str(one.count)
 
 
 def _change(console: Console, one: Change) -> None:
     tone = {"better": "good", "worse": "bad"}.get(one.verdict, "plain")
-    figures = f"{_figure(one.measure, one.before)} → {_figure(one.measure, one.now)}"
+    figures = f"{figure(one.measure, one.before)} → {figure(one.measure, one.now)}"
     interval = f"{one.low:+.4g} to {one.high:+.4g} over {one.count} cases"
     line = f"since the baseline: {one.dataset} {one.kind}: {one.measure} {figures}, {one.verdict} ({interval})"
     console.line(clean(line), "good" if tone == "good" else "bad" if tone == "bad" else "plain")
@@ -95,7 +122,8 @@ def show_audit(console: Console, found: Audit) -> None:
         for one in run.findings:
             where = f" {clean(one.task)}:" if one.task else ""
             done = " (prevented)" if one.prevented else ""
-            text = f"{clean(run.run)}: MAST {one.mode}{done}:{where} {clean(one.message)}"
+            proof = f" ({short(one.evidence, _PROOF)})" if one.evidence else ""
+            text = f"{clean(run.run)}: MAST {one.mode}{done}:{where} {clean(one.message)}{proof}"
             console.line(text, "plain" if one.prevented else "warn")
     if not found.modes:
         console.line(f"{len(found.runs)} runs: nothing was found", "good")

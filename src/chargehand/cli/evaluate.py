@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 UNDER = 6
 """The exit code where a gate was not reached."""
+SPENT = 5
+"""The exit code where the budget ended it before every case was tried."""
+_INTERRUPTED = "it was interrupted: gates and comparisons are left out"
 
 
 def add_eval(parser: ArgumentParser) -> None:
@@ -43,6 +46,10 @@ def add_eval(parser: ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the report there, as JSON")
     parser.add_argument("--html", metavar="FILE", type=Path, help="write the report there, as one page")
     parser.add_argument("--junit", metavar="FILE", type=Path, help="write the report there, as JUnit XML")
+    words = "let tools be called that change something; without it a case that would call one has not passed"
+    parser.add_argument("--act", action="store_true", help=words)
+    words = "begin no further case once all together have cost so many dollars"
+    parser.add_argument("--budget-usd", metavar="USD", type=float, help=words)
     parser.add_argument("--at-once", metavar="N", type=int, default=4, help="how many cases are tried at once (4)")
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="for seeded mistakes and intervals (0)")
     parser.add_argument("--to", metavar="FILE", type=Path, help="with save: the dataset the case is added to")
@@ -56,9 +63,15 @@ def add_eval(parser: ArgumentParser) -> None:
 
 def gate(text: str) -> tuple[str, float]:
     """A measure and a number."""
+    from chargehand.evals.gates import LESS  # noqa: PLC0415 - only who names a gate needs it
+
     name, _, value = text.replace(">=", "=").replace("<=", "=").partition("=")
+    plain = name.strip()
+    sign, way = ("<=", "at most") if plain.rpartition(".")[2] in LESS else (">=", "at least")
+    if any(other in text and other != sign for other in ("<=", ">=")):
+        raise ArgumentTypeError(f"{text!r} is no gate: {plain} is held to {way} so much; write {plain}{sign}{value}")
     try:
-        return name.strip(), float(value)
+        return plain, float(value)
     except ValueError:
         raise ArgumentTypeError(f"{text!r} is no gate; write it like accuracy=0.9") from None
 
@@ -68,7 +81,14 @@ def eval(options: Namespace) -> int:  # noqa: A001 - a verb's function has its n
     first: str = options.what[0] if options.what else ""
     if first in _OTHERS and not Path(first).exists():
         return _OTHERS[first](options, options.what[1:])
-    report = _evaluated(options, [Path(one) for one in options.what])
+    from chargehand.cli.stage import Claim  # noqa: PLC0415 - --help must not wait for it
+
+    _check(options)
+    claim = Claim()
+    try:
+        report = _evaluated(options, [Path(one) for one in options.what])
+    finally:
+        claim.give_back()
     _write(options, report)
     console = Console(sys.stdout)
     if options.json:
@@ -77,10 +97,31 @@ def eval(options: Namespace) -> int:  # noqa: A001 - a verb's function has its n
         from chargehand.cli.eval_words import show  # noqa: PLC0415 - only who looks needs it
 
         show(console, report)
+    if report.stopped == _INTERRUPTED:
+        return 130
     if not report.tried:
         Console(sys.stderr).line("chargehand: no case could be tried; see what each of them says", "bad")
         return 1
-    return 0 if report.held else UNDER
+    if not report.held:
+        return UNDER
+    return SPENT if report.stopped else 0
+
+
+def _check(options: Namespace) -> None:
+    """What is wrong with options, before a long evaluation rather than after it."""
+    names = [name for name, _ in options.gate]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise Invalid(f"--gate names {twice!r} twice; keep one of them")
+    for path in (options.output, options.html, options.junit):
+        try:
+            if path is not None:
+                fresh = not path.exists()
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.open("ab").close()
+                if fresh:
+                    path.unlink()
+        except OSError as error:
+            raise Invalid(f"{path} cannot be written: {error.strerror}; name another file") from error
 
 
 def _evaluated(options: Namespace, files: list[Path]) -> "Report":
@@ -90,7 +131,7 @@ def _evaluated(options: Namespace, files: list[Path]) -> "Report":
     from chargehand.config.load import load_team  # noqa: PLC0415 - as above
     from chargehand.evals.comparing import read_report  # noqa: PLC0415 - as above
     from chargehand.evals.dataset import find_datasets, only, read_dataset  # noqa: PLC0415 - as above
-    from chargehand.evals.evaluate import evaluate  # noqa: PLC0415 - as above
+    from chargehand.evals.evaluate import evaluate, unfinished  # noqa: PLC0415 - as above
     from chargehand.team import Supervisor  # noqa: PLC0415 - as above
 
     team = find_team(options.team).file
@@ -102,14 +143,20 @@ def _evaluated(options: Namespace, files: list[Path]) -> "Report":
         def fresh() -> Supervisor:
             return load_team(team, model=options.model or "", elsewhere=Path(folder, f"{next(count)}.db"))
 
-        fresh()  # a team file that is wrong is said once, before anything is tried
-        return asyncio.run(
-            evaluate(
-                datasets, fresh, judge=options.judge, gate=dict(options.gate), baseline=baseline,
-                lookup=lookup_beside(team.resolve().parent), at_once=options.at_once, seed=options.seed,
-                progress=Told(Console(sys.stderr, quiet=options.quiet)),
-            )
-        )  # fmt: skip
+        name = fresh().name  # a team file that is wrong is said once, before anything is tried
+        told = Told(Console(sys.stderr, quiet=options.quiet))
+        try:
+            return asyncio.run(
+                evaluate(
+                    datasets, fresh, judge=options.judge, gate=dict(options.gate), baseline=baseline,
+                    lookup=lookup_beside(team.resolve().parent), at_once=options.at_once, seed=options.seed,
+                    act=options.act, budget_usd=options.budget_usd, progress=told,
+                )
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            if not any(told.kept.values()):
+                raise  # nothing is known that could be written over an earlier report
+            return unfinished(name, told.kept, _INTERRUPTED, options.seed)
 
 
 def _write(options: Namespace, report: "Report") -> None:
@@ -125,7 +172,6 @@ def _write(options: Namespace, report: "Report") -> None:
         if path is None:
             continue
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(body(), encoding="utf-8", errors="backslashreplace")
         except OSError as error:
             raise Invalid(f"{path} cannot be written: {error.strerror}; name another file") from error

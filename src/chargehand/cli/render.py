@@ -115,7 +115,7 @@ def _band(low: Amount, high: Amount) -> str:
     parts = [f"{dollars(low.micros)} to {dollars(high.micros)}"] if high.micros else []
     parts += [f"{low.tokens:,} to {high.tokens:,} tokens"] if high.tokens else []
     parts += [f"{low.calls:,} to {high.calls:,} calls"] if high.calls else []
-    return ", ".join(parts) or "no estimates given"
+    return ", ".join(parts) or "not known, since workers have no estimates"
 
 
 def seconds(amount: Seconds) -> str:

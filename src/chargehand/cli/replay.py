@@ -82,7 +82,7 @@ def _forked(options: Namespace, state: RunState) -> int:
     request = checked(old, now)
     again = ("replay", options.name, "--from", options.source, *hired.words)
     stage = Stage(options, Advice(run, Path(options.journal), hired.words, again), hired.team, hired.notice)
-    offered = ev.ResultsOffered(options.name, tuple(kept))
+    offered = ev.ResultsOffered(options.name, tuple(kept), tuple(state.unserved))
 
     async def act(driver: Driver, _journal: SqliteJournal) -> Outcome:
         return await driver.start(run, request, also=[offered], wait_for_input=stage.asks)

@@ -23,8 +23,7 @@ def begin(entry: ev.Entry) -> RunState:
     # the answer gets its share of the time, but never more than a fifth of it
     kept = min(requested.policy.answer, max(0.0, requested.deadline - entry.at) / 5)
     agents = {agent.name: agent for agent in requested.roster.agents}
-    state = RunState(requested, Ledger(requested.budget), requested.deadline - kept, agents)
-    state.seq, state.at = entry.seq, entry.at
+    state = RunState(requested, Ledger(requested.budget), requested.deadline - kept, agents, entry.seq, entry.at)
     if requested.plan is None:
         state.planning.next = "first"
     else:
@@ -76,8 +75,7 @@ def _supervision_started(state: RunState, event: ev.SupervisionStarted) -> None:
     desk.number, desk.timer = event.number, event.until
     desk.held = Amount(had.tokens + held.tokens, had.micros + held.micros, had.calls + held.calls)
     if event.duty == "plan" and event.why != "failed" and not again:
-        state.round += 1
-        state.fresh = 0
+        state.round, state.fresh = state.round + 1, 0
         if event.why == "replan":
             state.replans += 1
             state.closed, desk.failures, desk.feedback = False, 0, ()
@@ -112,10 +110,9 @@ def _tasks_added(state: RunState, event: ev.TasksAdded) -> None:
         _close_desk(state, "plan", event.used)
         state.planning.failures, state.planning.feedback = 0, ()
     if event.done:
-        state.closed, state.wake = event.closed, event.wake
-        state.planning.next = None if event.closed else "more"
+        state.closed, state.wake, state.planning.next = event.closed, event.wake, None if event.closed else "more"
     state.combine = event.combine or state.combine
-    state.unserved += event.unserved
+    state.unserved = dict.fromkeys((*state.unserved, *event.unserved), state.round) | state.unserved
     if event.tasks:
         state.approved = not state.requested.policy.approve
     add(state, event.tasks)
@@ -254,11 +251,13 @@ def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
             finding = ev.Finding("rejected_by_person", "plan", event.feedback or "A person rejected this plan.")
             state.closed, state.planning.next, state.planning.failures = False, "rejected", 0
             state.planning.feedback = (finding,)
+            state.unserved = {text: said for text, said in state.unserved.items() if said != state.round}
 
 
 def _results_offered(state: RunState, event: ev.ResultsOffered) -> None:
     state.offers = {**{offer.key: (event.run, offer) for offer in event.offers}, **state.offers}
     state.again = state.requested.plan is not None
+    state.unserved |= dict.fromkeys(event.unserved, state.round)
 
 
 def _pause_set(state: RunState, event: ev.PauseSet) -> None:

@@ -130,7 +130,7 @@ class RunState(Struct):
     tasks: dict[TaskId, Progress] = {}
     ordered: list[Progress] = []
     combine: Combine = "merge"
-    unserved: tuple[str, ...] = ()
+    unserved: dict[str, int] = {}  # and the round of planning in which it was said first
     closed: bool = False
     wake: Literal["any", "all"] = "all"
     round: int = 0

@@ -34,12 +34,12 @@ def delivered(state: RunState, progress: Progress) -> Input:
     """What a settled task hands on."""
     task = progress.task.id
     if progress.status is not Status.DONE:
-        return Input(task, None, (gap(progress),))
+        return Input(task, None, (gap(state, progress),))
     if progress.result is not None:
         return Input(task, progress.result)
     items = [state.tasks[TaskId(f"{task}[{index}]")] for index in range(progress.items)]
     values = (bytes(item.result) if item.result is not None else b"null" for item in items)
-    holes = tuple(gap(item) for item in items if item.status is not Status.DONE)
+    holes = tuple(gap(state, item) for item in items if item.status is not Status.DONE)
     return Input(task, Raw(b"[" + b",".join(values) + b"]"), holes)
 
 
@@ -50,8 +50,8 @@ def _elements(state: RunState, source: Progress) -> list[Raw]:
     return source.elements
 
 
-def gap(progress: Progress) -> Gap:
-    """Why there is nothing from this task."""
+def gap(state: RunState, progress: Progress) -> Gap:
+    """Why there is nothing from this task. Of all runs that end, only one that is cancelled leaves tasks open."""
     task = progress.task.id
     if progress.status is Status.FAILED and progress.failure is not None:
         return Gap(task, "failed", progress.failure.kind, progress.failure.message)
@@ -64,7 +64,8 @@ def gap(progress: Progress) -> Gap:
             "person": "a person skipped it",
         }
         return Gap(task, "skipped", reason, said[reason], progress.because)
-    return Gap(task, "unfinished", "unfinished", "the run ended before it was finished")
+    words = "it is not finished yet" if state.cancel is None else "the run ended before it was finished"
+    return Gap(task, "unfinished", "unfinished", words)
 
 
 def gaps(state: RunState) -> tuple[Gap, ...]:
@@ -74,7 +75,7 @@ def gaps(state: RunState) -> tuple[Gap, ...]:
     if not missing:
         return unserved
     replaced = {one.task.replaces for one in state.tasks.values() if one.status is Status.DONE and one.task.replaces}
-    return unserved + tuple(gap(one) for one in missing if one.task.id not in replaced)
+    return unserved + tuple(gap(state, one) for one in missing if one.task.id not in replaced)
 
 
 def results(state: RunState) -> tuple[Input, ...]:

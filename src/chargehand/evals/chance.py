@@ -1,4 +1,7 @@
-"""How sure a figure is: Wilson's interval for shares, the bootstrap for means and differences. Chance is passed in."""
+"""How sure a figure is: Wilson's interval for shares, the bootstrap for means, exact odds for cases won and lost.
+
+Chance is passed in.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -41,4 +44,30 @@ def bootstrap(
         found = figure(values)
         return found, found
     drawn = sorted(figure(random.choices(values, k=len(values))) for _ in range(_DRAWS))
-    return quantile(drawn, 0.025), quantile(drawn, 0.975)
+    tail = _tail(len(values))
+    return quantile(drawn, tail), quantile(drawn, 1 - tail)
+
+
+def _tail(count: int) -> float:
+    """The share of draws to leave out at each end.
+
+    Draws of few values spread too little: by as much as the t distribution is wider than the normal one, and the
+    variance of a sample is smaller than that of what it was taken from.
+    """
+    free = count - 1
+    wide = _Z + (_Z**3 + _Z) / (4 * free) + (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / (96 * free**2)
+    return math.erfc(wide * math.sqrt(count / free) / math.sqrt(2)) / 2
+
+
+def turned(won: int, lost: int, count: int) -> tuple[float, float]:
+    """Between what the difference of two shares lies, of the same cases tried twice (Bonett and Price)."""
+    gain, loss = (won + 1) / (count + 2), (lost + 1) / (count + 2)
+    half = _Z * math.sqrt((gain + loss - (gain - loss) ** 2) / (count + 2))
+    seen = (won - lost) / count
+    return max(-1.0, min(gain - loss - half, seen)), min(1.0, max(gain - loss + half, seen))
+
+
+def odds(won: int, lost: int) -> float:
+    """How likely so lopsided a split is where winning and losing are equally likely: the exact sign test."""
+    both = won + lost
+    return min(1.0, 2 * sum(math.comb(both, one) for one in range(min(won, lost) + 1)) / 2**both)

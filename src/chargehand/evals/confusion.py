@@ -7,7 +7,8 @@ from msgspec import Struct
 
 from chargehand.evals.scores import Score, Table
 
-_MOST = 40  # labels that a table shows
+_MOST = 50  # labels that a table shows
+_GLANCE, _SHOWN = 8, 20  # labels that are taken in at a glance; sorts of mistakes that are listed
 
 
 class Class(Struct, frozen=True):
@@ -43,14 +44,27 @@ class Confusion(Struct, frozen=True):
         asked = [one.f1 for one in self.classes if one.wanted]
         return sum(asked) / len(asked) if asked else 0.0
 
+    def mistakes(self) -> Table | None:
+        """Who was taken for whom, the commonest first; None where that is seen at a glance from the matrix."""
+        wrong = sorted(((count, *pair) for pair, count in self.counts.items() if pair[0] != pair[1]), reverse=True)
+        if len(self.classes) <= _GLANCE or not wrong:
+            return None
+        rows = tuple((wanted, got, str(count)) for count, wanted, got in wrong[:_SHOWN])
+        left = f", {_SHOWN} of {len(wrong)} sorts" if len(wrong) > _SHOWN else ""
+        return Table(f"The commonest mistakes{left}", ("wanted", "got", "cases"), rows)
+
     def table(self) -> Table:
-        """A row for each label that was wanted, a column for each that was got."""
-        rows = [one.label for one in self.classes if one.wanted][:_MOST]
-        columns = [one.label for one in self.classes if one.wanted or one.got][:_MOST]
+        """A row for each label that was wanted, a column for each that was got; of many, those with most mistakes."""
+        worst = sorted(self.classes, key=lambda one: 2 * one.right - one.wanted - one.got)[:_MOST]
+        known = [one for one in self.classes if one in worst]
+        rows = [one.label for one in known if one.wanted]
+        columns = [one.label for one in known]
         cells = [[self.counts.get((row, column), 0) for column in columns] for row in rows]
-        whole = [max(1, sum(line)) for line in cells]
+        asked = {one.label: one.wanted for one in known}
+        whole = [max(1, asked[row]) for row in rows]
+        left = f": the {_MOST} of {len(self.classes)} with most mistakes" if len(self.classes) > _MOST else ""
         return Table(
-            "Wanted (rows) and got (columns)",
+            f"Wanted (rows) and got (columns){left}",
             ("", *columns),
             tuple((row, *(str(cell) if cell else "·" for cell in line)) for row, line in zip(rows, cells, strict=True)),
             tuple((0.0, *(cell / all_ for cell in line)) for all_, line in zip(whole, cells, strict=True)),

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import cast
 
 import msgspec
-from msgspec import UnsetType, structs
+from msgspec import structs
 
 from chargehand.config.source import read_bytes
 from chargehand.config.yaml import NotYaml, read
 from chargehand.errors import Invalid
 from chargehand.evals.cases import KINDS, Case, Dataset, Kind, kind_of
+from chargehand.evals.fitness import unfit
 from chargehand.evals.gates import MEASURES
 
 LINES, TABLES = (".jsonl", ".ndjson"), (".yaml", ".yml", ".json")
@@ -24,17 +25,17 @@ def read_dataset(file: Path) -> Dataset:
         text = read_bytes(file, _WHAT).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Invalid(f"{file} is not text in UTF-8 (byte {error.start}); save it as UTF-8") from error
-    if file.suffix in LINES:
+    if file.suffix.lower() in LINES:
         head: Mapping[str, object] = {}
         rows = _lines(file, text)
-    elif file.suffix in TABLES:
+    elif file.suffix.lower() in TABLES:
         head, rows = _table(file, text)
     else:
         raise Invalid(f"{file} is no dataset; its name ends with one of {', '.join((*LINES, *TABLES))}")
     if not rows:
         raise Invalid(f"{file} holds no cases; write at least one")
     cases = named([_case(file, where, row, head.get("kind")) for where, row in rows])
-    name, judge = head.get("name", file.stem), head.get("judge", "")
+    name, judge = head.get("name") or file.stem, head.get("judge", "")
     if not isinstance(name, str) or not isinstance(judge, str):
         raise Invalid(f"{file}: `name` and `judge` are texts; write them in quotation marks")
     return Dataset(name, cases, _gate(file, head.get("gate", {})), judge, str(file.parent))
@@ -43,7 +44,9 @@ def read_dataset(file: Path) -> Dataset:
 def find_datasets(team: Path) -> tuple[Path, ...]:
     """The datasets of a team: those in the folder `evals` beside its file."""
     folder = team.parent / "evals"
-    found = sorted(one for one in folder.glob("*") if one.suffix in (*LINES, *TABLES)) if folder.is_dir() else []
+    found = (
+        sorted(one for one in folder.glob("*") if one.suffix.lower() in (*LINES, *TABLES)) if folder.is_dir() else []
+    )
     if not found:
         raise Invalid(
             f"{folder} holds no datasets; name one (chargehand eval FILE), or save a case: chargehand eval save"
@@ -78,12 +81,12 @@ def _gate_left(dataset: Dataset) -> dict[str, float]:
 
 def _lines(file: Path, text: str) -> list[tuple[str, object]]:
     rows: list[tuple[str, object]] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # only there do lines of JSON end, whatever a text holds
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         try:
             rows.append((f"line {number}", msgspec.json.decode(line)))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise Invalid(f"{file}, line {number}: this is not JSON: {error}; write one case a line") from error
     return rows
 
@@ -116,25 +119,9 @@ def _case(file: Path, where: str, row: object, kind: object) -> Case:
         raise Invalid(f"{file}, {where}: the request is empty; say what is asked")
     if case.kind is None and kind is not None:
         case = msgspec.convert({**cast("dict[str, object]", row), "kind": kind}, Case)
-    if problem := _unfit(case):
+    if problem := unfit(case):
         raise Invalid(f"{file}, {where}: {problem}")
     return structs.replace(case, kind=kind_of(case))
-
-
-def _unfit(case: Case) -> str:
-    """What a case lacks for its kind."""
-    kind = kind_of(case)
-    if kind == "routing" and isinstance(case.worker, UnsetType):
-        return "a case of routing says whom it is for: worker: NAME, or null for nobody"
-    if kind == "worker" and len(case.labels) != 1:
-        return "a case of one worker names it: worker: NAME"
-    if kind == "worker" and case.expect is None:
-        return "nothing is expected of the worker; write  expect:"
-    if kind == "plan" and case.plan is None:
-        return "nothing is expected of the plan; write  plan: {workers: […]}"
-    if kind == "verifier" and not case.right:
-        return "a case of a verifier has a result that is right: right: …"
-    return ""
 
 
 def named(cases: Sequence[Case]) -> tuple[Case, ...]:

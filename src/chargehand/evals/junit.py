@@ -20,7 +20,8 @@ def junit(report: Report) -> str:
             )
             if not one.held:
                 sign = "at least" if one.better == "more" else "at most"
-                lines.append(f'      <failure message="{one.value:.4g}, {sign} {one.wanted:g} is wanted"/>')
+                why = _text(f"; {one.why}") if one.why else ""
+                lines.append(f'      <failure message="{one.value:.4g}, {sign} {one.wanted:g} is wanted{why}"/>')
             lines.append("    </testcase>")
         suites.append("\n".join([*lines, "  </testsuite>"]))
     return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", *suites, "</testsuites>", ""])

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from html import escape
 
+from chargehand.evals.gates import figure
 from chargehand.evals.scores import Change, Gate, Measure, Part, Report, Score, Table
 
 _STYLE = """
@@ -10,9 +11,13 @@ _STYLE = """
 body { max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; margin: .5rem 0 1.5rem; display: block; overflow-x: auto; }
 th, td { border: 1px solid #8884; padding: .25rem .6rem; text-align: left; vertical-align: top; }
+table.matrix td { text-align: center; padding: .25rem .4rem; }
+table.matrix th:not(:first-child) { writing-mode: vertical-rl; transform: rotate(180deg); text-align: left; }
+table.matrix td:first-child { text-align: left; position: sticky; left: 0; background: Canvas; }
 td.right { background: color-mix(in srgb, #2a9d4a calc(var(--heat) * 70%), transparent); }
 td.wrong { background: color-mix(in srgb, #d03b3b calc(var(--heat) * 70%), transparent); }
-.good { color: #2a8a43; } .bad { color: #cf3434; } .dim { opacity: .7; }
+.good { color: #1f7a38; color: light-dark(#1f7a38, #56d364); }
+.bad { color: #b42318; color: light-dark(#b42318, #ff7b72); } .dim { opacity: .7; }
 details { margin: .3rem 0; } pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -31,6 +36,10 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"<title>{title}</title><style>{_STYLE}</style></head><body><h1>{title}</h1>"
     if report.notice:
         yield f"<p class=dim>{escape(report.notice)}</p>"
+    if report.stopped:
+        yield f"<p class=bad>Stopped: {escape(report.stopped)}</p>"
+    if report.warnings:
+        yield f"<ul>{''.join(f'<li>{escape(one)}</li>' for one in report.warnings)}</ul>"
     if report.gates:
         yield from _gates(report.gates)
     if report.changes:
@@ -41,12 +50,16 @@ def _lines(report: Report) -> Iterator[str]:
 
 
 def _gates(gates: tuple[Gate, ...]) -> Iterator[str]:
-    yield "<h2>Gates</h2><table><tr><th>dataset</th><th>kind</th><th>measure</th><th>wanted</th><th>is</th></tr>"
+    heads = ("dataset", "kind", "measure", "wanted", "is", "")
+    yield f"<h2>Gates</h2><table><tr>{''.join(f'<th>{one}</th>' for one in heads)}</tr>"
     for one in gates:
         sign = "≥" if one.better == "more" else "≤"
         tone = "good" if one.held else "bad"
         cells = (one.dataset, one.kind, one.measure, f"{sign} {one.wanted:g}")
-        yield f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}<td class={tone}>{one.value:.4g}</td></tr>"
+        said = f"{'held' if one.held else 'not held'}{f': {one.why}' if one.why else ''}"
+        words = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        value = figure(one.measure, one.value)
+        yield f"<tr>{words}<td>{value}</td><td class={tone}>{escape(said)}</td></tr>"
     yield "</table>"
 
 
@@ -55,7 +68,8 @@ def _changes(changes: tuple[Change, ...]) -> Iterator[str]:
     yield f"<h2>Since the baseline</h2><table><tr>{''.join(f'<th>{one}</th>' for one in heads)}</tr>"
     for one in changes:
         difference = f"{one.low:+.4g} … {one.high:+.4g}"
-        cells = (one.dataset, one.kind, one.measure, f"{one.before:.4g}", f"{one.now:.4g}", difference, one.verdict)
+        was, now = figure(one.measure, one.before), figure(one.measure, one.now)
+        cells = (one.dataset, one.kind, one.measure, was, now, difference, one.verdict)
         more = ("; ".join(one.lost), "; ".join(one.won))
         yield f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in (*cells, *more))}</tr>"
     yield "</table>"
@@ -76,12 +90,13 @@ def _part(part: Part) -> Iterator[str]:
 
 
 def _measure(one: Measure) -> str:
-    interval = f"{one.low:.4g} … {one.high:.4g}" if one.known else ""
-    return f"<tr><td>{escape(one.name)}</td><td>{one.value:.4g}</td><td>{interval}</td><td>{one.count}</td></tr>"
+    interval = f"{figure(one.name, one.low)} … {figure(one.name, one.high)}" if one.known else ""
+    value = figure(one.name, one.value)
+    return f"<tr><td>{escape(one.name)}</td><td>{value}</td><td>{interval}</td><td>{one.count}</td></tr>"
 
 
 def _table(table: Table) -> Iterator[str]:
-    yield f"<h3>{escape(table.title)}</h3><table>"
+    yield f"<h3>{escape(table.title)}</h3><table{' class=matrix' if table.heat else ''}>"
     yield f"<tr>{''.join(f'<th>{escape(head)}</th>' for head in table.heads)}</tr>"
     for number, row in enumerate(table.rows):
         heat = table.heat[number] if table.heat else ()

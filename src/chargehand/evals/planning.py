@@ -8,7 +8,7 @@ from chargehand.errors import ChargehandError
 from chargehand.evals.cases import Case, Shape
 from chargehand.evals.measures import accuracy, averaged, usd
 from chargehand.evals.scores import Part, Score, Table
-from chargehand.evals.trials import Bench, drafted, untried
+from chargehand.evals.trials import Bench, drafted, expected, untried
 from chargehand.runtime.draft import Draft
 from chargehand.terms.plan import Task, TaskId, in_order, needs
 
@@ -17,13 +17,16 @@ async def score_plan(bench: Bench, case: Case) -> Score:
     """One case of the kind `plan`. Nothing is carried out."""
     wanted = case.plan or Shape()
     try:
-        found, seconds = await drafted(bench.fresh(), case)
+        team = bench.team()
+        pairs = (*wanted.edges, *wanted.independent)
+        expected(team, (*wanted.workers, *(name for pair in pairs for name in pair)))
+        found, seconds = await drafted(team, case)
     except ChargehandError as error:
         return untried(case, error)
     tasks = found.plan.tasks
-    pairs = waiting(tasks)
-    values = _values(wanted, found, pairs)
-    wrong = tuple(_wrong(wanted, found, pairs, values))
+    waits = waiting(tasks)
+    values = _values(wanted, found, waits)
+    wrong = tuple(_wrong(wanted, found, waits, values))
     got = "; ".join(f"{one.id} {meant(one)}{_after(one)}: {one.instruction[:80]}" for one in tasks) or "no tasks"
     return Score(
         case.name, "plan", not wrong, wrong, values=values, seconds=seconds,

@@ -14,16 +14,17 @@ from chargehand.evals.advice import examples
 from chargehand.evals.cases import Case
 from chargehand.evals.routes import routes
 from chargehand.evals.scores import Score
+from chargehand.evals.trials import Each
 from chargehand.models.find import Lookup
 from chargehand.team import Supervisor
 
 
-async def tried(hiring: Hiring, cases: Sequence[Case], scores: Sequence[Score], lookup: Lookup) -> str:
+async def tried(hiring: Hiring, cases: Sequence[Case], scores: Sequence[Score], lookup: Lookup, each: Each) -> str:
     """What came of adding the examples, in words; empty where there is nothing to add, or trying it would cost."""
     more = examples([one for one in scores if not one.error], hiring.cards())
     if not more or not isinstance(hiring.way, Route) or any(one.micros != 0 for one in scores):
         return ""
-    after = await routes(_amended(hiring, more, lookup), cases)
+    after = await routes(_amended(hiring, more, lookup), cases, each)
     added = {request for requests in more.values() for request in requests}
     others = [(old, new) for old, new in zip(scores, after, strict=True) if old.request not in added]
     right = sum(one.passed for one in scores), sum(one.passed for one in after)

@@ -9,7 +9,7 @@ from chargehand.agents.ways import Route
 from chargehand.errors import ChargehandError
 from chargehand.evals.cases import Case
 from chargehand.evals.scores import Score
-from chargehand.evals.trials import untried
+from chargehand.evals.trials import Each, expected, untried
 from chargehand.runtime.draft import Draft, draft
 from chargehand.team import Supervisor
 
@@ -18,22 +18,23 @@ OUT = "out of scope"
 _SURE = re.compile(r"\bconfidence (\d\.\d+)")
 
 
-async def routes(team: Supervisor, cases: Sequence[Case]) -> tuple[Score, ...]:
+async def routes(team: Supervisor, cases: Sequence[Case], each: Each) -> tuple[Score, ...]:
     """A score for each case of the kind `routing`, with one crew: a route leaves nothing behind.
 
     A team with another way than `route` is asked for its plan: whoever has a task in it counts.
     """
-    scores: list[Score] = []
     async with team.crew() as crew:
-        for case in cases:
+
+        async def one(case: Case) -> list[Score]:
             began = time.perf_counter()
             try:
+                expected(team, case.labels)
                 found = await draft(crew, team.request(case.request, time.time(), seed=0))
             except ChargehandError as error:
-                scores.append(untried(case, error))
-                continue
-            scores.append(_score(team, case, found, time.perf_counter() - began))
-    return tuple(scores)
+                return [untried(case, error)]
+            return [_score(team, case, found, time.perf_counter() - began)]
+
+        return tuple(await each(cases, one))
 
 
 def _score(team: Supervisor, case: Case, found: Draft, seconds: float) -> Score:

@@ -14,7 +14,7 @@ from chargehand.evals.measures import accuracy, averaged, share, usd
 from chargehand.evals.remedy import tried as remedied
 from chargehand.evals.routes import OUT, routes
 from chargehand.evals.scores import Measure, Part, Score, Table
-from chargehand.evals.trials import Bench
+from chargehand.evals.trials import Bench, Each
 from chargehand.models.subject import WorkerCard
 
 
@@ -30,11 +30,11 @@ class Routed(Struct, frozen=True):
     remedy: str
 
 
-async def score_routes(bench: Bench, cases: Sequence[Case]) -> Routed:
-    """All cases of the kind `routing`."""
-    team = bench.fresh()
-    scores = await routes(team, cases)
-    remedy = await remedied(team.hiring, cases, scores, bench.lookup)
+async def score_routes(bench: Bench, cases: Sequence[Case], each: Each, again: Each) -> Routed:
+    """All cases of the kind `routing`; `again` tries them a second time, with what is advised."""
+    team = bench.team()
+    scores = await routes(team, cases, each)
+    remedy = await remedied(team.hiring, cases, scores, bench.lookup, again)
     return Routed(scores, team.hiring.cards(), isinstance(team.hiring.way, Route), remedy)
 
 
@@ -51,7 +51,9 @@ def report_routes(dataset: str, routed: Routed, random: Random) -> Part:
     warnings = overlaps(routed.cards)
     advice = suggestions(tried, routed.cards, OUT, by_route=routed.by_route)
     advice += (routed.remedy,) if routed.remedy else ()
-    return Part(dataset, "routing", scores, tuple(measures), (found.table(), _classes(found, tried)), warnings, advice)
+    mistakes = found.mistakes()
+    tables = (found.table(), *([mistakes] if mistakes else ()), _classes(found, tried))
+    return Part(dataset, "routing", scores, tuple(measures), tables, warnings, advice)
 
 
 def _scope(tried: Sequence[Score]) -> list[Measure]:

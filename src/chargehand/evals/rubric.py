@@ -46,6 +46,8 @@ async def judged(model: Model, request: str, rubric: Sequence[str], answer: str)
     verdict = read(reply.text)
     if verdict.unsaid:
         return Judged((f"the judge's verdict cannot be read: {verdict.unsaid}",), reply.micros)
+    if verdict.accepted and len(answer) > _MOST:
+        return Judged((f"only the first {_MOST:,} of its {len(answer):,} characters were judged",), reply.micros)
     if verdict.accepted:
         return Judged((), reply.micros)
     return Judged(verdict.problems or ("the judge says no, and does not say why",), reply.micros)

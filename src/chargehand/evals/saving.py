@@ -1,5 +1,7 @@
 """A case from a run: what was asked, who worked, how it ended, and the figures of its answer. People put it right."""
 
+import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,12 +9,11 @@ import msgspec
 
 from chargehand.agents.exhibit_text import shown
 from chargehand.agents.instances import meant
-from chargehand.agents.quantities import quantities
 from chargehand.core.fold import replay
 from chargehand.errors import Invalid, Refused
 from chargehand.evals.cases import Case, Expect, as_data
 from chargehand.evals.dataset import LINES, TABLES, read_dataset
-from chargehand.evals.graders import stated
+from chargehand.evals.figures import told
 from chargehand.models.subject import Given
 from chargehand.runtime.plain_answer import plain_answer
 from chargehand.runtime.result import planned
@@ -20,23 +21,28 @@ from chargehand.terms.events import Entry
 from chargehand.terms.value import decode_value
 
 _FIGURES = 8
+_ITEM = re.compile(r"^( *)- (?:request|name|kind):", re.MULTILINE)
 _ANSWER = 4000
 
 
 def case_of(run: str, entries: Sequence[Entry]) -> Case:
     """The case that a run makes: the same again would pass. Refused while it is under way."""
     state = replay(entries)
-    if state.ended is None or state.ended.ending == "cancelled":
+    workers = tuple(dict.fromkeys(name for task in planned(state).tasks if (name := meant(task))))
+    if state.ended is None and state.input is not None and state.input.what == "tool":
+        # it came as far as to ask for leave, and an evaluation does no more either
+        return Case(state.requested.goal, name=run, expect=Expect(), workers=workers, ending="needs_input")
+    if state.ended is None:
         raise Refused(f"run {run!r} has not come to an end; go on with it first: chargehand resume {run}")
+    if state.ended.ending == "cancelled":
+        raise Refused(f"run {run!r} was cancelled, so it does not show how it ends; ask again: chargehand run")
     value = plain_answer(entries) if state.answer is None else decode_value(state.answer)
     text = shown(Given("", "", "", value))
-    figures = dict.fromkeys(float(one.readings[0][0]) for one in quantities(stated(text)) if len(one.text) > 1)
-    workers = dict.fromkeys(name for task in planned(state).tasks if (name := meant(task)))
     return Case(
         state.requested.goal,
         name=run,
-        expect=Expect(numbers=tuple(figures)[:_FIGURES]),
-        workers=tuple(workers),
+        expect=Expect(numbers=told(text)[:_FIGURES]),
+        workers=workers,
         ending=state.ended.ending,
         most_gaps=len(state.ended.gaps),
         answer="\n".join(line.rstrip() for line in text[:_ANSWER].splitlines()),
@@ -50,16 +56,17 @@ def append(case: Case, file: Path) -> int:
     """
     if file.suffix not in (*LINES, *TABLES[:2]):
         raise Invalid(f"{file} is no dataset; its name ends with one of {', '.join((*LINES, *TABLES[:2]))}")
-    before = file.read_text(encoding="utf-8") if file.exists() else ""
-    known = read_dataset(file).cases if before.strip() else ()
+    if file.exists() and not file.is_file():
+        raise Invalid(f"{file} is no regular file; name a dataset with --to")
+    known, before = _there(file)
     if any(one.name == case.name for one in known):
         raise Refused(f"{file} has a case {case.name!r} already; change it there, or name the new one with --name")
     whole = _lines(case, before) if file.suffix in LINES else _yaml(case, before)
-    draft = file.with_name(f".{file.stem}.new{file.suffix}")
+    draft = file.with_name(f".{file.stem}.{os.getpid()}{file.suffix}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(whole, encoding="utf-8")
-        now = read_dataset(draft).cases
+        draft.write_text(whole, encoding="utf-8", newline="")
+        now = _read_again(draft)
         if now[: len(known)] != known or len(now) != len(known) + 1:
             raise Invalid(f"{file} does not end with its list of cases; move `cases` to the end, then save again")
         draft.replace(file)
@@ -68,6 +75,27 @@ def append(case: Case, file: Path) -> int:
     finally:
         draft.unlink(missing_ok=True)
     return len(now)
+
+
+def _there(file: Path) -> tuple[tuple[Case, ...], str]:
+    """The cases of a file, and its text to the letter."""
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        return (), ""
+    except OSError as error:
+        raise Invalid(f"{file} cannot be read: {error.strerror}; name another file with --to") from error
+    except UnicodeDecodeError:
+        text = "?"  # who reads it as a dataset says what is wrong
+    return (read_dataset(file).cases if text.strip() else ()), text
+
+
+def _read_again(draft: Path) -> tuple[Case, ...]:
+    """What a file would hold; nothing where a case at its end is not read as one."""
+    try:
+        return read_dataset(draft).cases
+    except Invalid:
+        return ()
 
 
 def _lines(case: Case, before: str) -> str:
@@ -86,6 +114,8 @@ def _yaml(case: Case, before: str) -> str:
 
     Plain.add_representer(str, lines)
     text = yaml.dump([as_data(case)], Dumper=Plain, sort_keys=False, allow_unicode=True, width=110)
-    body = "".join(f"  {line}\n" if line.strip() else "\n" for line in text.splitlines())
+    listed = _ITEM.findall(before)
+    room = listed[-1] if listed else "  "
+    body = "".join(f"{room}{line}\n" if line.strip() else "\n" for line in text.splitlines())
     start = before if before.strip() else "cases:\n"
     return f"{start if start.endswith(chr(10)) else start + chr(10)}{body}"

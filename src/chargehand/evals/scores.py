@@ -41,8 +41,8 @@ class Measure(Struct, frozen=True, omit_defaults=True):
 
     @property
     def known(self) -> bool:
-        """Whether the interval says anything: one case alone has none to draw anew."""
-        return self.count > 1 or self.low != self.high
+        """Whether the interval says anything: values that are all the same have nothing to draw anew."""
+        return self.low != self.high
 
 
 class Table(Struct, frozen=True, omit_defaults=True):
@@ -70,7 +70,7 @@ class Part(Struct, frozen=True, omit_defaults=True):
 
 
 class Gate(Struct, frozen=True, omit_defaults=True):
-    """A measure that had to reach something, and whether it did."""
+    """A measure that had to reach something, and whether it did. `why` says why there is no value to go by."""
 
     dataset: str
     kind: Kind
@@ -79,6 +79,7 @@ class Gate(Struct, frozen=True, omit_defaults=True):
     value: float
     held: bool
     better: Better = "more"
+    why: str = ""
 
 
 class Change(Struct, frozen=True, omit_defaults=True):
@@ -98,7 +99,10 @@ class Change(Struct, frozen=True, omit_defaults=True):
 
 
 class Report(Struct, frozen=True, omit_defaults=True):
-    """One evaluation of a team. `notice` is what people must know about the models behind it."""
+    """One evaluation of a team. `notice` is what people must know about the models behind it.
+
+    `stopped` says why not every case was tried. `warnings` are about the evaluation, not about the team.
+    """
 
     team: str
     parts: tuple[Part, ...]
@@ -106,6 +110,8 @@ class Report(Struct, frozen=True, omit_defaults=True):
     changes: tuple[Change, ...] = ()
     notice: str = ""
     seed: int = 0
+    warnings: tuple[str, ...] = ()
+    stopped: str = ""
 
     @property
     def tried(self) -> bool:

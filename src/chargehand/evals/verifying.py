@@ -9,22 +9,25 @@ from msgspec import Struct
 from chargehand.agents.acceptance import Check, Reviewer, Verifier
 from chargehand.agents.hiring import Hiring
 from chargehand.agents.worker import Worker
-from chargehand.errors import ChargehandError, Invalid
+from chargehand.errors import ChargehandError, Invalid, Refused
 from chargehand.evals.cases import Case, several
 from chargehand.evals.measures import accuracy, share, usd
 from chargehand.evals.scores import Measure, Part, Score, Table
 from chargehand.evals.seeding import seeded
-from chargehand.evals.trials import Bench
+from chargehand.evals.trials import Bench, expected
 from chargehand.models.messages import Request
 from chargehand.models.scripted import ScriptedModel
 from chargehand.models.subject import Working
+from chargehand.runtime.result import Result
 from chargehand.team import Supervisor
+from chargehand.terms.events import Noted
 from chargehand.terms.plan import Plan, Task, TaskId
 from chargehand.terms.policy import Policy, Retry
 
 _ONCE = Policy(retry=Retry(attempts=1, fallback_attempts=1))
 _SOURCE, _AUTHOR = "source of the material", "author of the result"
 _FIRST, _SECOND = TaskId("t1"), TaskId("t2")
+_TORN, _UNASKED = "failed itself, so nothing can be accepted", "not reviewed by "  # as the engine says it
 _BLANK = " \u200b"  # a reply without anything in it
 
 
@@ -69,7 +72,9 @@ class _Looked(Struct, frozen=True):
 
 async def _looked(bench: Bench, case: Case, text: str) -> _Looked:
     """What a team with these checks makes of a result."""
-    hiring = bench.fresh().hiring
+    team = bench.team()
+    expected(team, case.labels)
+    hiring = team.hiring
     checks = _checks(case, hiring)
 
     def said(request: Request) -> str:
@@ -94,7 +99,15 @@ async def _looked(bench: Bench, case: Case, text: str) -> _Looked:
     found = await team.run(case.request)
     took, gaps = time.perf_counter() - began, [gap.message for gap in found.gaps if gap.task == _SECOND]
     refused = "" if _SECOND in found.results else (gaps or ["it did not count as done"])[0]
+    if unread := _unread(found, refused):
+        raise Refused(f"nobody judged it: {unread}")
     return _Looked(refused, took, found.spent.micros)
+
+
+def _unread(found: Result, refused: str) -> str:
+    """Why a verdict says nothing of the checks: one did not work itself, or nobody could be asked."""
+    notes = (one.event.text for one in found.entries if isinstance(one.event, Noted))
+    return refused if _TORN in refused else next((text for text in notes if text.startswith(_UNASKED)), "")
 
 
 def _checks(case: Case, hiring: Hiring) -> Mapping[str, Check]:

@@ -24,7 +24,8 @@ from chargehand.terms.plan import Task
 from chargehand.terms.value import decode_value
 
 _ADDED = re.compile(
-    r"\n\n(?:Not answered:\n- |The results contradict each other:\n- |Not found in the results:\n- |Coverage: \d+ of )"
+    r"\n\n(?:Not answered:\n- |Not all of the results were read: |The results contradict each other:\n- "
+    r"|Not found in the results:\n- |Coverage: \d+ of )"
 )
 _BLOCK = re.compile(r"<data ([0-9a-f]+) from \"block [^\"\n]*\">\n(.*?)\n</data \1>", re.DOTALL)
 _AS_IN = re.compile(r"\(as in entry (\d+)\)")

@@ -26,13 +26,14 @@ _ASKED, _SAID, _GOAL = 3, 8, 4  # words of substance below which nothing is conc
 _GIVEN = 4
 _SHORT = 60  # words
 _ACCEPTED = re.compile(r"^[\d.]+ s  (\S+): accepted by ")
+_LOOKS = re.compile(r": (\S+) looks for it\.\Z")
 _NOTE = re.compile(r"^[\d.]+ s  (?:\S+: )?assumed: ")
 
 
 def assumptions(case: Case) -> Iterator[AuditFinding]:
     """2.2: what was assumed where somebody could have been asked."""
     for note in case.trace.notes:
-        if start := _NOTE.match(note):
+        if (start := _NOTE.match(note)) and not _found_there(case, note):
             yield found("2.2", NO_TASK, "The planner assumed something and asked nobody.", note[start.end() :])
     for task, _ in case.done():
         if words := assumed(own_words(task.result)):
@@ -41,6 +42,14 @@ def assumptions(case: Case) -> Iterator[AuditFinding]:
     if open_part and case.trace.tasks and not any(one.what == "plan" for one in case.trace.questions):
         words = "The request leaves something open, and work began without asking."
         yield found("2.2", NO_TASK, words, open_part)
+
+
+def _found_there(case: Case, note: str) -> bool:
+    """Whether it was only assumed who would find something, and whoever that is found all it was asked for."""
+    who = _LOOKS.search(note)
+    own = [] if who is None else [task.id for task in case.trace.tasks if task.worker == who[1]]
+    delivered = {task.id for task, _ in case.done()}
+    return bool(own) and delivered.issuperset(own)
 
 
 def derailments(case: Case) -> Iterator[AuditFinding]:

@@ -28,8 +28,8 @@ from chargehand.terms.plan import NO_TASK, TaskId
 _USELESS = "the model did not send a usable result: "
 # how the failures begin that an attempt ends with, and the modes they mean
 _ENDINGS = (
-    (f"{_USELESS}That cannot be used", "1.1", "never sent a result of the wanted shape"),
-    (f"{_USELESS}Your reply was empty", "2.4", "sent nothing, again and again"),
+    (f"{_USELESS}the reply ", "1.1", "never sent a result of the wanted shape"),
+    (f"{_USELESS}it was empty", "2.4", "sent nothing, again and again"),
     (f"{_USELESS}you cannot finish", "3.1", "would end before a call that is required"),
     ("no progress: ", "1.3", "made the same call with the same result again and again"),
     ("there was no result after ", "1.5", "came to no end within its steps"),

@@ -53,7 +53,7 @@ def _wait(until: Instant, now: Instant) -> str:
     """How long, and by the clock; beyond a day the clock alone would mislead, and beyond all calendars it has none."""
     seconds = until - now
     clock = f", until {time.strftime('%H:%M:%S', time.gmtime(until))} UTC" if seconds < _DAY else ""
-    return f"{seconds:.0f} s{clock}"
+    return f"{seconds:.{0 if seconds >= 1 else 1}f} s{clock}"
 
 
 def _count(state: RunState, breaker: Breaker) -> str:

@@ -233,8 +233,13 @@ class Driver:
             await self._release(lease)
 
     async def fork(self, source: str, run: str, request: ev.RunRequested, *, wait_for_input: bool = False) -> Outcome:
-        """A new run that takes over every result of another whose task and inputs are unchanged."""
-        offered = ev.ResultsOffered(source, offers(replay(await self._journal.read(source))))
+        """A new run that takes over every result of another whose task and inputs are unchanged.
+
+        Given a plan for the same request, it also knows what nobody could do about that: the plan may not say.
+        """
+        state = replay(await self._journal.read(source))
+        same = request.plan is not None and request.goal == state.requested.goal
+        offered = ev.ResultsOffered(source, offers(state), tuple(state.unserved) if same else ())
         return await self.start(run, request, also=[offered], wait_for_input=wait_for_input)
 
     async def ask(self, run: str, report: ev.Event) -> None:

@@ -27,7 +27,7 @@ class Learning:
     """Feedback on runs that were led by a route, and what became of it."""
 
     name: str
-    _hiring: Hiring
+    hiring: Hiring
     _journal: Journal | SharedFile | None
     _lookup: Lookup
 
@@ -53,14 +53,14 @@ class Learning:
         """What was learnt from runs, and what goes elsewhere because of it. `journal`: another file than its own."""
         from chargehand.runtime.lesson_report import report  # noqa: PLC0415 - only who asks needs the routers
 
-        way = self._hiring.way
+        way = self.hiring.way
         if not isinstance(way, Route):
             said = f"team {self.name} is not led by a route, and only routes are learnt"
             raise Invalid(f"{said}; lead it by one: way=Route(), or  way: route  in its file")
-        embedding = find_embedding("auto", self._lookup) if self._hiring.routes_by_meaning else None
+        embedding = find_embedding("auto", self._lookup) if self.hiring.routes_by_meaning else None
         try:
             async with self._kept(journal) as kept:
-                return await report(kept.lessons(self.name), way, self._hiring.cards(), embedding)
+                return await report(kept.lessons(self.name), way, self.hiring.cards(), embedding)
         finally:
             if embedding is not None:
                 await embedding.close()

@@ -6,23 +6,22 @@ the words of the team's own cards: no model is asked.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from msgspec import structs
 
 from chargehand.agents.copies import copies
-from chargehand.agents.crew import Crew, Done, Hand, Posted, Proposal, Refined, Where, WorkFailed
+from chargehand.agents.crew import Crew, Done, Hand, Posted, Proposal, Refined, WorkFailed
 from chargehand.agents.hiring import Hiring
+from chargehand.agents.relay import Relay
 from chargehand.agents.routers.decision import Board
-from chargehand.agents.ways import Broadcast
+from chargehand.agents.ways import Broadcast, Route
 from chargehand.core.owed import Brief
-from chargehand.models.messages import Message
 from chargehand.models.model import Model
 from chargehand.runtime.clock import Clock
 from chargehand.runtime.stand_in import Shares, shares
-from chargehand.terms.budget import NOTHING, Amount, Budget
-from chargehand.terms.events import Effect
+from chargehand.terms.budget import Amount, Budget
 from chargehand.terms.failure import Failure
 from chargehand.terms.lint import lint
 from chargehand.terms.plan import Task, TaskId
@@ -125,9 +124,15 @@ class Makeshift:
             timer.cancel()
 
     def _instead(self, brief: Brief, hand: Hand, failure: Failure, used: Amount | None) -> Proposal:
+        spare = self._hiring.way.generalist if isinstance(self._hiring.way, Route) else ""
+        if spare and failure.kind == "logic" and not failure.permanent:  # who was named is nobody: it is not clear who
+            hand.note(f"route to {spare}: the generalist gets it: {failure.message}")
+            tasks = self._hiring.many.spread([Task(TaskId("t1"), brief.goal, spare)])
+            return Proposal(tasks, self._hiring.combine or "forward", used=used)
         if (found := self._shared(brief.goal, failure)) is not None:
             return self._among(found, hand, failure, used)
         who, alone = self._fitting(brief.goal, failure), len(self._hiring.cards()) == 1
+        who = who or (spare if spare and self._reachable(spare, failure) else "")
         if not who:
             hand.note(f"no plan could be made ({failure.message}), and the request can be handed to nobody as it is")
             return Proposal((), used=used, unserved=(_lost(failure),))
@@ -196,48 +201,11 @@ def _lost(failure: Failure) -> str:
     return f"{said}. Put the request in other words, name another model for the planner, or give a plan yourself"
 
 
-class _Watched:
+class _Watched(Relay):
     """A hand that remembers whether the plan grew in it."""
 
-    def __init__(self, hand: Hand) -> None:
-        self.grown = False
-        self._hand = hand
-
-    async def step(
-        self,
-        name: str,
-        call: Callable[[str], Awaitable[Done]],
-        *,
-        request: str = "",
-        effect: Effect = "read",
-        reserve: Amount = NOTHING,
-        share: bool = False,
-        shape: type[_Shape] = object,
-    ) -> _Shape:
-        return await self._hand.step(
-            name, call, request=request, effect=effect, reserve=reserve, share=share, shape=shape
-        )
-
-    async def afford(self, one: Amount, most: int) -> int:
-        return await self._hand.afford(one, most)
-
-    @property
-    def where(self) -> Where:
-        return self._hand.where
-
-    @property
-    def heard(self) -> bool:
-        return self._hand.heard
-
-    def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
-        self._hand.prompt(model, messages, tools)
-
-    def say(self, text: str) -> None:
-        self._hand.say(text)
+    grown = False
 
     async def grow(self, tasks: Sequence[Task]) -> None:
-        await self._hand.grow(tasks)
+        await super().grow(tasks)
         self.grown = True
-
-    def note(self, text: str) -> None:
-        self._hand.note(text)

@@ -63,8 +63,11 @@ class RunRequested(_Fact, frozen=True, tag="run.requested"):
 
 
 class ResultsOffered(_Fact, frozen=True, tag="run.offered"):
+    """`unserved`: what that run's plan left out of the same request, where its plan is used again."""
+
     run: str
     offers: tuple[Offer, ...]
+    unserved: tuple[str, ...] = ()
 
 
 class RunResumed(_Fact, frozen=True, tag="run.resumed"):

@@ -4,7 +4,7 @@ Of several workers that fit, the first counts. Inputs from outside are there alr
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 from msgspec import Struct, structs
@@ -18,8 +18,8 @@ from chargehand.terms.roster import Agent, Match, Roster, fits
 class Forecast(Struct, frozen=True, omit_defaults=True):
     """`critical`: nothing limits the tasks, of which `width` then run at once. `makespan`: as the policy allows.
 
-    `low` is one attempt a task, one plan, one answer; `high` all the policy allows, but for replans. `unbounded` tasks
-    are repeated over a list whose length nobody knows yet: they count once.
+    `low` is one attempt a task, one plan, one answer; `high` all the policy allows, but for replans; both are nothing
+    if a worker has no estimate. `unbounded` tasks are repeated over a list of unknown length: they count once.
     """
 
     critical_path: tuple[TaskId, ...] = ()
@@ -86,7 +86,9 @@ def _played(readers: list[list[int]], takes: list[Seconds], ranks: list[Seconds]
     return now, most
 
 
-def _costs(asked: Iterable[tuple[int, Sequence[Agent]]], plan: Plan, roster: Roster, policy: Policy) -> list[Amount]:
+def _costs(asked: Sequence[tuple[int, Sequence[Agent]]], plan: Plan, roster: Roster, policy: Policy) -> list[Amount]:
+    if not all(line and line[0].estimate != NOTHING for _, line in asked):
+        return [NOTHING, NOTHING]  # the supervisor's part alone would pass for all of it
     answers = policy.limits.answers if plan.combine != "none" else 0
     low = [(1 + min(1, answers), roster.supervision)]
     high = [(policy.limits.plans + answers, roster.supervision)]

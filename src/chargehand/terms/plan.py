@@ -5,7 +5,7 @@ Progress is not kept here: a task has no status.
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Literal, NewType
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -14,7 +14,7 @@ from chargehand.errors import PlanInvalid
 from chargehand.terms.policy import Seconds
 from chargehand.terms.roster import Match
 
-TaskId = NewType("TaskId", str)
+TaskId: TypeAlias = str
 NO_TASK = TaskId("")
 Need = Literal["required", "optional", "quorum"]
 Combine = Literal["merge", "select", "vote", "reduce", "forward", "none"]

@@ -11,7 +11,7 @@ from chargehand.agents.crew import Hand, WorkFailed
 from chargehand.agents.lead import Lead, ask
 from chargehand.agents.money import covered, reckoned, spent
 from chargehand.agents.routers.decision import Decision, nobody
-from chargehand.agents.shape import find_json
+from chargehand.agents.shape import find_json, sent_back, useless
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.models.messages import Message, Request
@@ -29,7 +29,7 @@ async def by_model(lead: Lead, brief: Brief, hand: Hand, cards: Sequence[WorkerC
     system = lead.prompts.text("route", workers=listing(cards), instructions=lead.instructions)
     user = f"Request: {brief.goal}"
     if brief.findings:
-        user += "\n\nYour last reply was of no use:\n" + "\n".join(f"- {one.message}" for one in brief.findings)
+        user += "\n\nYour last reply was of no use:\n" + sent_back(brief.findings)
     request = Request(
         (Message("system", system), Message("user", user)),
         schema=schema(names),
@@ -46,7 +46,7 @@ async def by_model(lead: Lead, brief: Brief, hand: Hand, cards: Sequence[WorkerC
         return read(reply.text, names), used
     except Invalid as error:
         finding = Finding("no_route", "route", f"{str(error)[:1].upper()}{str(error)[1:]}.")
-        raise WorkFailed(Failure("logic", str(error)), used, (finding,)) from error
+        raise WorkFailed(Failure("logic", useless(lead.model.card.handle, error)), used, (finding,)) from error
 
 
 @lru_cache(maxsize=64)

@@ -58,6 +58,11 @@ class Load(Struct, frozen=True):
         return full + known * min(1.0, max(0.0, self.failures)) + 3 * self.shut
 
     @property
+    def crowd(self) -> float:
+        """How many times full it is, with those that wait; 0 for who has no limit."""
+        return (self.busy + self.queue) / self.capacity if self.capacity else 0.0
+
+    @property
     def known(self) -> bool:
         """Whether its pace and price are more than chance."""
         return (self.attempts or 0) >= _ENOUGH
@@ -133,14 +138,14 @@ def shifted(decision: Decision, load: Mapping[str, Load]) -> Decision:
     named = (decision.second, *shares)
     rivals = [name for name in dict.fromkeys(named) if name != first and shares.get(name, 0.0) > 0]
     whole = shares.get(first, 1.0)
-    better: list[tuple[float, str, str]] = []
+    better: list[tuple[float, float, str, str]] = []
     for name in rivals:
         other = load.get(name, Load())
         if why := _why(one, other, shares[name] / whole if whole > 0 else 0.0):
-            better.append((other.strain, name, why))
+            better.append((other.strain, other.crowd, name, why))
     if not better:
         return decision
-    _, name, why = min(better, key=lambda each: each[0])  # of equals the one that fits best, which comes first
+    *_, name, why = min(better, key=lambda each: each[:2])  # of equals the one that fits best, which comes first
     told = f"{decision.why}; {name} instead of {first}, which fits about as well, because it is {why}"
     return structs.replace(decision, worker=name, second=first, why=f"{told}: {seen((first, name), load)}")
 
@@ -150,6 +155,8 @@ def _why(one: Load, other: Load, share: float) -> str:
     if share < _NEAR:
         return ""
     relief = one.strain - other.strain
+    if share >= _TIE and relief >= 0:  # both may be full, and the line before one of them the longer
+        relief = max(relief, one.crowd - other.crowd)
     if relief >= (_LITTLE if share >= _TIE else _STRAIN):
         return "in order" if one.shut else "less busy, or fails less"
     if share < _TIE or relief <= -_LITTLE or not (one.known and other.known):

@@ -19,7 +19,7 @@ from chargehand.server.problem import Problem
 from chargehand.server.runs.begin import Wish, begun, bounds_of, earlier, key_of
 from chargehand.server.runs.orders import settled
 from chargehand.server.runs.reading import Seen
-from chargehand.server.runs.shapes import Asked, Begun, Bounded, Fork, Reassign, RetryAsked, Skip
+from chargehand.server.runs.shapes import Asked, Begun, Fork, Reassign, RetryAsked, Skip
 from chargehand.server.runs.table import Operation, sent
 from chargehand.server.teams import Bounds, Hall
 from chargehand.server.wire import part
@@ -84,9 +84,8 @@ async def fork(request: Request, house: House) -> Response:
     wanted = await sent(request, Fork)
 
     def forked(one: Seen) -> Wish:
-        goal = wanted.goal or one.requested.goal
         plan = wanted.plan or (_plan(one) if wanted.goal is None else None)
-        return structs.replace(_wish(one, plan, _known(one, wanted.again), wanted=wanted), goal=goal)
+        return _wish(one, plan, _known(one, wanted.again), wanted=wanted)
 
     return await _again(request, house, wanted, forked)
 
@@ -113,15 +112,20 @@ def _fits(house: House, one: Seen, make: Make) -> None:
     make(one)
 
 
-def _wish(one: Seen, plan: Plan | None, again: Iterable[str], *also: ev.Event, wanted: Bounded | None = None) -> Wish:
-    """A run with the caps of the old one, unless others are wanted."""
+def _wish(one: Seen, plan: Plan | None, again: Iterable[str], *also: ev.Event, wanted: Fork | None = None) -> Wish:
+    """A run with the goal and the caps of the old one, unless others are wanted.
+
+    What nobody could do about the same goal is still to be said: a plan that is given is not made by who would say it.
+    """
     old = one.requested
+    goal = (None if wanted is None else wanted.goal) or old.goal
+    unserved = tuple(one.state.unserved) if plan is not None and goal == old.goal else ()
     left = _affected(plan, again)
     kept = tuple(offer for offer in offers(one.state) if offer.task.partition("[")[0] not in left)
     bounds = Bounds(old.budget) if wanted is None else bounds_of(wanted)
     if wanted is not None and wanted.budget is None:
         bounds = structs.replace(bounds, budget=old.budget)
-    return Wish(old.goal, bounds, plan, (ev.ResultsOffered(one.run, kept), *also))
+    return Wish(goal, bounds, plan, (ev.ResultsOffered(one.run, kept, unserved), *also))
 
 
 def _plan(one: Seen) -> Plan | None:

@@ -7,7 +7,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw, structs
 
-from chargehand.agents.crew import Done, Hand, Where
+from chargehand.agents.crew import Done, Hand
+from chargehand.agents.relay import Relay
 from chargehand.models.messages import Message
 from chargehand.server.walls.redaction import Redactor
 from chargehand.terms.budget import NOTHING, Amount
@@ -29,13 +30,13 @@ def as_done(done: Done, redactor: Redactor) -> Done:
     return done if cleaned is body else structs.replace(done, value=decode_value(cleaned))
 
 
-class GuardedHand:
+class GuardedHand(Relay):
     """A hand around another."""
 
-    __slots__ = ("_hand", "_redactor", "_unsaid")
+    __slots__ = ("_redactor", "_unsaid")
 
     def __init__(self, hand: Hand, redactor: Redactor) -> None:
-        self._hand = hand
+        super().__init__(hand)
         self._redactor = redactor
         self._unsaid = ""
 
@@ -56,27 +57,16 @@ class GuardedHand:
             body = self._redactor.clean(bytes(encode_value(done.value)))
             return structs.replace(done, value=Raw(body))
 
-        return await self._hand.step(
+        return await super().step(
             name, cleaned, request=request, effect=effect, reserve=reserve, share=share, shape=shape
         )
-
-    async def afford(self, one: Amount, most: int) -> int:
-        return await self._hand.afford(one, most)
-
-    @property
-    def where(self) -> Where:
-        return self._hand.where
 
     def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
         body = _ENCODER.encode(messages)
         cleaned = self._redactor.clean(body)
         if cleaned is not body:
             messages = msgspec.json.decode(cleaned, type=tuple[Message, ...])
-        self._hand.prompt(model, messages, tools)
-
-    @property
-    def heard(self) -> bool:
-        return self._hand.heard
+        super().prompt(model, messages, tools)
 
     def say(self, text: str) -> None:
         """Words are passed on when they are whole: half a secret is not recognised."""
@@ -85,18 +75,18 @@ class GuardedHand:
         cut = found.start() if found else len(said)
         self._unsaid = said[cut:]
         if cut:
-            self._hand.say(self._redactor.text(said[:cut]))
+            super().say(self._redactor.text(said[:cut]))
 
     def flush(self) -> None:
         """Say the word that was kept back."""
         said, self._unsaid = self._unsaid, ""
         if said:
-            self._hand.say(self._redactor.text(said))
+            super().say(self._redactor.text(said))
 
     async def grow(self, tasks: Sequence[Task]) -> None:
         body = _ENCODER.encode(tasks)
         cleaned = self._redactor.clean(body)
-        await self._hand.grow(tasks if cleaned is body else _TASKS.decode(cleaned))
+        await super().grow(tasks if cleaned is body else _TASKS.decode(cleaned))
 
     def note(self, text: str) -> None:
-        self._hand.note(self._redactor.text(text))
+        super().note(self._redactor.text(text))
