@@ -1,23 +1,17 @@
 """The pages cannot drift: their code runs, their commands end as they say, their tables hold what the code holds."""
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
-from argparse import ArgumentParser
 from pathlib import Path
-from typing import cast
 
 import pytest
 from msgspec import structs
 
-from chargehand import errors
-from chargehand.cli.evaluate import UNDER
-from chargehand.cli.main import parser
 from chargehand.cli.script import Story
-from chargehand.cli.verbs import exit_code
-from chargehand.stores.codec import TAGS
-from chargehand.terms.events import Ending, EndReason
+from chargehand.cli.verbs import WORDS
 from chargehand.terms.policy import Breaking, Limits, Policy, Retry
 from tests.cli.commands import COMMAND, environment
 
@@ -45,7 +39,7 @@ def test_the_commands_on_a_page_end_as_it_says(
 ) -> None:
     assert code is not None, f"{page}: say how a console block ends, with <!-- runs: 0 --> before it"
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    commands = [line.removeprefix("$ chargehand ").split() for line in body.splitlines() if line.startswith("$ ")]
+    commands = [shlex.split(line.removeprefix("$ chargehand ")) for line in body.splitlines() if line.startswith("$ ")]
     codes: list[int] = []
     shown = ""
     for words in commands:
@@ -78,44 +72,30 @@ def test_every_link_leads_to_a_file(page: str) -> None:
     assert [link for link in linked if "://" not in link and not ((ROOT / page).parent / link).exists()] == []
 
 
-def test_every_event_has_its_line() -> None:
-    table = re.findall(r"^\| `([a-z_.]+)` \| \S", TOLD["docs/journal.md"].partition("## Rows")[0], re.MULTILINE)
-    assert sorted(table) == sorted(TAGS.values())
+@pytest.mark.parametrize("page", TOLD)
+def test_every_link_into_a_page_leads_to_a_heading(page: str) -> None:
+    linked = re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", _prose(TOLD[page]))
+    into = [((ROOT / page).parent / link if link else ROOT / page, part) for link, part in linked if "://" not in link]
+    assert [(path.name, part) for path, part in into if path.suffix == ".md" and part not in _parts(path)] == []
 
 
-def test_every_verb_and_option_is_documented() -> None:
-    (verbs,) = [action for action in parser()._actions if action.dest == "verb"]
-    page = TOLD["docs/cli.md"]
-    for verb, one in cast("dict[str, ArgumentParser]", verbs.choices).items():
-        assert f"### `chargehand {verb}" in page
-        assert f"`chargehand {verb}" in TOLD["README.md"]
-        flags = set(re.findall(r"(?<!\S)\[?(--[a-z]+)", one.format_usage())) - {"--help"}
-        assert {flag for flag in flags if f"`{flag}" not in page and f" {flag} " not in page} == set()
+def _parts(path: Path) -> set[str]:
+    """Where a link may lead inside a page: its headings, as they are written in addresses, and marks."""
+    text = _prose(path.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#{1,6} (.+)$", text, re.MULTILINE)
+    named = {re.sub(r"[^\w\- ]", "", one.strip().lower()).replace(" ", "-") for one in headings}
+    return named | set(re.findall(r'<a id="([^"]+)"', text))
 
 
-ENDS: list[tuple[Ending, EndReason]] = [
-    ("complete", "done"),
-    ("partial", "gaps"),
-    ("partial", "budget"),
-    ("failed", "deadline"),
-    ("failed", "no_plan"),
-    ("cancelled", "cancelled"),
-    ("needs_input", "no_input"),
-]
+def _prose(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
 
 
-def test_every_exit_code_is_documented() -> None:
-    table = TOLD["docs/cli.md"].partition("## Exit codes")[2].partition("##")[0]
-    found = {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
-    assert found == {exit_code(ending, reason) for ending, reason in ENDS} | {2, UNDER}
-    assert {int(code) for code in re.findall(r"(?<!\d)(\d+) [a-z]", parser().epilog or "")} == found
-
-
-def test_every_error_is_documented_and_drawn() -> None:
-    known = [name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, Exception)]
-    page = TOLD["docs/errors.md"]
-    assert [name for name in known if f"| `{name}` |" not in page] == ["ChargehandError"]
-    assert re.findall(r"[A-Z]\w+", page.partition("```\n")[2].partition("```")[0]) == known
+def test_every_verb_is_told_of() -> None:
+    """Options have their rows in the reference, which is held by test_reference."""
+    page, readme = TOLD["docs/cli.md"], TOLD["README.md"]
+    assert [verb for verb in WORDS if f"### `chargehand {verb}" not in page] == []
+    assert [verb for verb in WORDS if f"`chargehand {verb}" not in readme] == []
 
 
 def test_every_field_of_a_script_is_documented() -> None:

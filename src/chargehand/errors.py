@@ -1,4 +1,4 @@
-"""Every exception chargehand raises on purpose, by who can act on it.
+"""Every exception chargehand raises on purpose, by who can act on it: the first words of each say who.
 
 ChargehandError
 ├── Invalid             the caller: what was handed in cannot be used
@@ -26,7 +26,7 @@ class ChargehandError(Exception):
 
 
 class Invalid(ChargehandError):
-    """Something handed in cannot be used; the message says what, where and the next step."""
+    """The caller: what was handed in cannot be used; the message says what, where and the next step."""
 
 
 class Complaint(Protocol):
@@ -41,7 +41,10 @@ class Complaint(Protocol):
 
 
 class PlanInvalid(Invalid):
-    """A plan that cannot run. `findings` can be handed back to whoever wrote it."""
+    """Whoever wrote the plan: it cannot run. Each of `findings` has a code, a place and a sentence.
+
+    They can be handed back to a planner. `chargehand plan --from FILE` shows them all.
+    """
 
     def __init__(self, findings: Sequence[Complaint]) -> None:
         self.findings = tuple(findings)
@@ -49,7 +52,7 @@ class PlanInvalid(Invalid):
 
 
 class NotJson(Invalid):
-    """A value that JSON cannot carry, for example NaN or half a surrogate pair."""
+    """The caller: JSON cannot carry a value (NaN, half a surrogate pair, an integer over 64 bits) at `place`."""
 
     def __init__(self, place: str, problem: str) -> None:
         self.place = place
@@ -57,20 +60,25 @@ class NotJson(Invalid):
 
 
 class Refused(ChargehandError):
-    """A report or request that does not fit what is so now, for example a result that comes too late."""
+    """The requester: it does not fit what is so now: the run has ended, nothing is asked, a result comes too late."""
 
 
 class Unknown(Refused):
-    """There is no such block, archive, agent or run; or it belongs to somebody else, which is the same."""
+    """The requester: there is no such block, archive, agent or run, or it is somebody else's, which is the same.
+
+    The message names those there are.
+    """
 
 
 class RunUnknown(Unknown):
+    """The requester: there is no such run in this journal; `chargehand runs` lists them."""
+
     def __init__(self, run: str) -> None:
         super().__init__(f"there is no run {run!r} in this journal")
 
 
 class Conflict(Refused):
-    """What was to be replaced is not what is there any more. Read `version`, and decide again."""
+    """The requester: somebody else changed it first. Read `version`, the current one, and decide again."""
 
     def __init__(self, message: str, version: int) -> None:
         self.version = version
@@ -78,20 +86,20 @@ class Conflict(Refused):
 
 
 class RunBusy(Refused):
-    """Somebody else is driving this run, or owns the whole journal."""
+    """The requester: another process drives this run, or owns the whole journal; wait, or end that process."""
 
 
 class StoreError(ChargehandError):
-    """The store could not do what was asked."""
+    """The operator: the store could not do what was asked."""
 
 
 class StoreUnavailable(StoreError):
-    """Full, read-only or locked. Nothing was lost; trying again later may work."""
+    """The operator: full, read-only or locked. Nothing was lost; trying again later may work."""
 
 
 class Fenced(StoreError):
-    """A newer owner has taken this run over. What this one still holds must be dropped."""
+    """Nobody, any more: a newer owner has taken this run over. What this one still holds must be dropped."""
 
 
 class Corrupt(StoreError):
-    """What is stored cannot be understood: damaged, or written by a newer version."""
+    """The operator: damaged, or written by a newer version. Nothing is guessed: restore a backup, or upgrade."""

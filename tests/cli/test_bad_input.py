@@ -91,7 +91,10 @@ def test_runs_that_do_not_fit_are_refused_and_nothing_is_written(tmp_path: Path)
     before = read_run(tmp_path / JOURNAL, "one")
     refused(chargehand(tmp_path, "play", file, "--run", "one"), "run 'one' exists already")
     refused(chargehand(tmp_path, "resume", "two", "--script", file), "there is no run 'two' in this journal")
-    refused(chargehand(tmp_path, "runs", "show", "two"), "there is no run 'two' in this journal")
+    refused(
+        chargehand(tmp_path, "runs", "show", "two"),
+        "there is no run 'two' in this journal; those there are: chargehand runs\n",
+    )
     refused(chargehand(tmp_path, "play", file, "--reuse", "two"), "there is no run 'two' in this journal")
     for words in (
         ["runs", "show", "\udcff"],
@@ -124,6 +127,12 @@ def test_a_journal_that_is_none_is_left_alone(tmp_path: Path) -> None:
     [
         (["ply", "x.json"], "there is no verb 'ply'; did you mean 'play'?"),
         (["\x1b[2J"], "there is no verb '\\x1b[2J'; the verbs are run, plan, runs, watch, resume, "),
+        (["frobnicate"], "there is no verb 'frobnicate'; the verbs are run, plan, "),
+        (
+            ["run", "--exampel"],
+            "unrecognized arguments: --exampel; did you mean '--example'? see  chargehand run --help",
+        ),
+        (["runs", "show", "x", "--zzz"], "unrecognized arguments: --zzz; see  chargehand runs show --help"),
         ([], "the following arguments are required: VERB; see  chargehand --help"),
         (["play"], "the following arguments are required: FILE; see  chargehand play --help"),
         (["play", "x", "--durability", "none"], "invalid choice: 'none'"),

@@ -64,7 +64,29 @@ def test_explaining_shows_origins_and_no_secret(tmp_path: Path) -> None:
     assert rows["name"].split("  ")[-1] == "team.yaml:2, SOME_TOKEN of .env"
     assert rows["defaults.steps"].endswith("built in")
     told = json.loads(chargehand(tmp_path, "check", "--explain", "--json").stdout)
-    assert {"path": "name", "value": "(not shown)", "origin": "team.yaml:2, SOME_TOKEN of .env"} in told["values"]
+    row = {"path": "name", "value": "(not shown)", "origin": "team.yaml:2, SOME_TOKEN of .env"}
+    assert {**row, "meaning": "what the team is called"} in told["values"]
+
+
+def test_one_key_is_explained_with_what_it_takes_and_where_it_is_set(tmp_path: Path) -> None:
+    write(tmp_path, "version: 1\nworkers: {ann: Reads., bob: {description: Writes., steps: 4, tools: [calculator]}}\n")
+    told = chargehand(tmp_path, "check", "--explain", "workers.*.steps").stdout.splitlines()
+    assert told[:2] == ["workers.*.steps: as in `defaults`", "takes: whole number, 1 to 10000"]
+    assert [line.split() for line in told[3:]] == [["workers.bob.steps", "4", "team.yaml:2"]]
+    told = chargehand(tmp_path, "check", "--explain", "workers.bob").stdout.splitlines()
+    assert [line.split()[0] for line in told[3:]] == [
+        "workers.bob." + one for one in ("description", "steps", "tools[0]")
+    ]
+    told = chargehand(tmp_path, "check", "--explain", "defaults.steps").stdout.splitlines()
+    assert told[1:2] == ["takes: whole number, 1 to 10000; default 10"]
+
+
+def test_a_key_that_is_not_there_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    done = chargehand(tmp_path, "check", "--explain", "defaults.step")
+    assert done.returncode == 2
+    assert done.stderr == "chargehand: a team file has no key 'defaults.step'; did you mean 'defaults.steps'?\n"
+    nobody = chargehand(tmp_path, "check", "--explain", "workers.*.retry")
+    assert nobody.stderr.startswith("chargehand: a team file has no key 'workers.*.retry'")
 
 
 def test_the_schema_is_json(tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
 """`chargehand doctor`: one line a thing, what to do about the sick ones, and no secrets."""
 
 import json
+import os
 from pathlib import Path
 
+import pytest
+
+from chargehand.cli.main import main
 from tests.cli.commands import chargehand
 from tests.config.files import write
 
@@ -32,3 +36,15 @@ def test_json_is_one_document(tmp_path: Path) -> None:
     told = json.loads(chargehand(tmp_path, "doctor", "--json").stdout)
     assert {"what", "state", "said", "todo"} == set(told["lines"][0])
     assert told["ok"] is all(line["state"] != "bad" for line in told["lines"])
+
+
+@pytest.mark.parametrize("verb", ["run", "check", "plan"])
+def test_in_a_folder_that_was_deleted_every_verb_says_so_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gone").mkdir()
+    os.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert main([verb, *(["hello"] if verb != "check" else [])]) == 2
+    assert capsys.readouterr().err == "chargehand: the folder you are in is not there any more; go to one that is\n"

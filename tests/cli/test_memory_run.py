@@ -72,6 +72,12 @@ def test_steps_of_memory_are_told_in_words_and_only_where_all_is_told(tmp_path: 
     assert "**core_memory_append**" in page
 
 
+def test_an_archive_that_a_worker_need_not_name_is_told_without_one(tmp_path: Path) -> None:
+    shop = chargehand(tmp_path, "run", "--example")
+    assert shop.returncode == 3, shop.stderr
+    assert "adds to the archive: Late deliveries" in shop.stderr
+
+
 def test_a_run_may_keep_its_memory_elsewhere_and_says_so_in_its_advice(tmp_path: Path) -> None:
     here = desk(tmp_path)
     words = ["run", "note it", "--plan", plan(here, NOTE, NOTE.replace("Friday", "Monday")), "--run", "one"]

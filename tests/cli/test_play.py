@@ -169,7 +169,7 @@ def test_a_person_says_what_became_of_an_effect(tmp_path: Path) -> None:
     file = script(tmp_path, task("a"), moves=moves, policy={"uncertain": "ask"})
     done = chargehand(tmp_path, "play", file, "--run", "asked")
     assert done.returncode == 4
-    assert "--effect again" in done.stderr
+    assert "--effect WHAT  (done: it happened; again: it did not; fail: do without)" in done.stderr
     wrong = chargehand(tmp_path, "resume", "asked", "--script", file, "--approve")
     assert wrong.returncode == 2
     assert "say one of done, again, fail" in wrong.stderr

@@ -40,7 +40,13 @@ def test_a_request_is_planned_carried_out_and_answered(asked: tuple[Path, Done])
     told = done.stderr
     assert told.startswith(NOTICE)
     assert told.index("plan: 2 tasks") < told.index("calls seedling_price") < told.index("ending: complete")
-    for words in ("gaps: none", "one at a time: ", " as run: ", "run: one in .chargehand/runs.db", "runs show one"):
+    for words in (
+        "gaps: none",
+        "one at a time: ",
+        " side by side: ",
+        "run: one in .chargehand/runs.db",
+        "runs show one",
+    ):
         assert words in told, words
     assert "48.00 euros" not in told.partition("answer:")[2]  # data is for the other stream
 

@@ -6,8 +6,10 @@ from typing import get_args
 from chargehand import Plan, ScriptedModel, Supervisor, Task, Worker
 from chargehand.agents.acceptance import Reviewer
 from chargehand.cli.console import Console
+from chargehand.cli.phrases import gap
 from chargehand.cli.tale import Tale
 from chargehand.terms.events import Entry, Event, Noted
+from chargehand.terms.failure import Gap
 from chargehand.terms.plan import TaskId
 from tests.sim.run import Case, play
 
@@ -64,3 +66,8 @@ def test_a_verdict_is_told_in_words() -> None:
     assert any(line.endswith("  sound does not accept it: no place") for line in lines)
     assert any(line.endswith("  sound accepts it") for line in lines)
     assert not any('{"accepted"' in line for line in lines)
+
+
+def test_a_gap_says_once_what_it_is() -> None:
+    assert gap(Gap(TaskId("a"), "unfinished", "unfinished", "the run ended")) == "a unfinished (the run ended)"
+    assert gap(Gap(TaskId("a"), "failed", "network", "the line is dead")) == "a failed (network: the line is dead)"

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from chargehand.config import doctor
+from chargehand.config.doctor_around import clock, disk
+from chargehand.config.doctor_models import keys
+from chargehand.config.doctor_stores import writable
 from tests.config.files import write
 
 
@@ -53,10 +56,10 @@ def test_it_says_where_memory_is_kept(here: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_bad(here: Path) -> None:
     (here / "file").write_text("")
-    line = doctor.writable("journal", here / "file" / "runs.db")
+    line = writable("journal", here / "file" / "runs.db")
     assert line.state == "bad"
     assert line.todo
-    nowhere = doctor.writable("journal", Path("/proc/nowhere/runs.db"))
+    nowhere = writable("journal", Path("/proc/nowhere/runs.db"))
     assert nowhere.state == "bad"
 
 
@@ -75,20 +78,20 @@ def test_of_keys_only_names_are_said(here: Path, monkeypatch: pytest.MonkeyPatch
     for name in list(os.environ):
         if name.endswith(("_API_KEY", "_TOKEN")):
             monkeypatch.delenv(name)
-    assert doctor.keys(here).state == "missing"
+    assert [line.state for line in keys(here)] == ["missing"]
     monkeypatch.setenv("ANTHROPIC_API_KEY", "hush-hush")
     (here / ".env").write_text("GROQ_API_KEY=hush-too\n")
-    line = doctor.keys(here)
+    (line,) = keys(here)
     assert line.state == "good"
     assert line.said == "set: ANTHROPIC_API_KEY, GROQ_API_KEY"
 
 
 @pytest.mark.parametrize("now", [0.0, 946_684_800.0, 9e9, float("nan")])
 def test_a_clock_that_is_far_off_is_bad(now: float) -> None:
-    assert doctor.clock(now).state == "bad"
+    assert clock(now).state == "bad"
 
 
 def test_little_room_is_said(here: Path) -> None:
-    assert doctor.disk(here / "runs.db", 10_000_000).state == "bad"
-    assert doctor.disk(here / "runs.db", 500_000_000).state == "missing"
-    assert doctor.disk(here / "runs.db", 5_000_000_000).state == "good"
+    assert disk(here / "runs.db", 10_000_000).state == "bad"
+    assert disk(here / "runs.db", 500_000_000).state == "missing"
+    assert disk(here / "runs.db", 5_000_000_000).state == "good"

@@ -129,7 +129,7 @@ def test_a_missing_key_names_its_variable(provider: str) -> None:
     assert "offline" in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["two words", "line\nbreak", "schlüssel"])
+@pytest.mark.parametrize("key", ["two words", "line\nbreak", "schlüssel", '"in-quotes"'])
 def test_what_is_no_key_is_never_sent(key: str) -> None:
     with pytest.raises(Invalid, match="OPENAI_API_KEY holds is no key") as caught:
         find_model("openai:m", environment(OPENAI_API_KEY=key))

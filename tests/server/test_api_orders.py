@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.server.api import BOTH, Garden, garden, team_in
+from tests.server.api import BOTH, GOAL, Garden, garden, team_in
 
 
 @pytest.fixture(scope="module")
@@ -235,6 +235,43 @@ def test_what_cannot_be_done_again_does_not_cancel_a_run_under_way(home: Garden)
     assert tell(home, run, "tasks/t1/reassign", worker="nobody").status_code == 404
     home.let_go()
     home.wait(run, "complete")
+
+
+@pytest.mark.parametrize(
+    ("what", "body"),
+    [
+        ("retry", {"tasks": ["t1"]}),
+        ("fork", {}),
+        ("fork", {"plan": {"tasks": [{"id": "t9", "instruction": GOAL, "worker": "buyer"}]}}),
+        ("tasks/t1/skip", {}),
+        ("tasks/t1/reassign", {"worker": "clerk"}),
+    ],
+)
+def test_what_nobody_could_do_is_still_missing_when_a_run_is_done_again(
+    home: Garden, what: str, body: dict[str, object]
+) -> None:
+    run = home.begin(f"{BOTH} Then feed the cat.")
+    before: Any = home.wait(run, "partial")
+    assert "Feed the cat" in before["gaps"][0]["message"]
+    shown: Any = home.wait(tell(home, run, what, **body).json()["run"])
+    assert (shown["line"]["state"], shown["gaps"]) == ("partial", before["gaps"])
+    assert "Feed the cat" in shown["answer"]
+
+
+def test_a_fork_with_another_goal_does_not_owe_what_the_old_one_left_out(home: Garden) -> None:
+    run = home.begin(f"{BOTH} Then feed the cat.")
+    home.wait(run, "partial")
+    made = tell(home, run, "fork", goal=BOTH).json()["run"]
+    assert home.wait(made, "complete")["gaps"] == []
+
+
+def test_a_plan_that_waits_for_a_person_is_not_said_to_have_ended(home: Garden) -> None:
+    run = asking(home)
+    shown: Any = home.show(run)
+    assert {one["message"] for one in shown["gaps"]} == {"it is not finished yet"}
+    tell(home, run, "cancel")
+    ended: Any = home.wait(run, "cancelled")
+    assert {one["message"] for one in ended["gaps"]} == {"the run ended before it was finished"}
 
 
 def test_a_fork_that_is_sent_twice_with_one_key_is_one_run(home: Garden) -> None:

@@ -40,15 +40,20 @@ def advise(console: Console, state: RunState, advice: Advice) -> None:
     """What the run is called and what can be done with it."""
     console.line(f"run: {clean(advice.run)} in {clean(str(advice.journal))}")
     console.line(f"  look again:  {advice.show()}")
-    if state.ended is None and state.input is not None:
-        answer, others = _answers(state.input.what)
-        console.line(f"  go on:       {advice.resume(*answer.split())}  (or {others})")
-    elif state.ended is None:
-        console.line(f"  go on:       {advice.resume()}")
+    if state.ended is None:
+        console.line(f"  go on:       {going_on(state, advice)}")
     elif state.ended.ending != "complete" or inner_gaps(state):
         more = _wider(state, state.ended.reason) if advice.again[:1] == ("run",) else ""
         kept = any(one.status is Status.DONE for one in state.tasks.values())
         console.line(f"  once more:   {advice.once_more()}{more}{'  (finished work is taken over)' if kept else ''}")
+
+
+def going_on(state: RunState, advice: Advice) -> str:
+    """The command that takes a run up again, with an answer if something is asked."""
+    if state.input is None:
+        return advice.resume()
+    answer, others = _answers(state.input.what)
+    return f"{advice.resume(*answer.split())}  ({others})"
 
 
 def _wider(state: RunState, reason: str) -> str:
@@ -60,8 +65,11 @@ def _wider(state: RunState, reason: str) -> str:
 
 def _answers(what: str) -> tuple[str, str]:
     if what == "plan":
-        return "--approve", "--reject TEXT or --plan FILE"
-    return ("--approve", "--reject TEXT") if what == "tool" else ("--effect again", "done or fail")
+        return "--approve", "or --reject TEXT or --plan FILE"
+    if what == "tool":
+        return "--approve", "or --reject TEXT"
+    # whoever types what is shown must not pay twice: it is no command until they have found out
+    return "--effect WHAT", "done: it happened; again: it did not; fail: do without"
 
 
 def warn(console: Console, advice: Advice, pressed: int) -> None:

@@ -5,10 +5,13 @@ import os
 import shlex
 import sys
 from argparse import Namespace
+from pathlib import Path
 
+from chargehand.cli import USUAL_JOURNAL
 from chargehand.cli.console import Console, clean
+from chargehand.cli.exits import exit_of
 from chargehand.cli.verbs import function_of
-from chargehand.errors import ChargehandError, PlanInvalid, StoreError
+from chargehand.errors import ChargehandError, PlanInvalid, RunUnknown
 
 
 class _Lines(logging.Handler):
@@ -19,7 +22,7 @@ class _Lines(logging.Handler):
 
 
 def perform(options: Namespace) -> int:
-    """Do it. 1 is for errors an operator can put right, 2 for those of whoever typed the command."""
+    """Do it; the exit code it deserves."""
     given = vars(options)
     if given.get("no_color"):
         os.environ["NO_COLOR"] = "1"
@@ -31,10 +34,28 @@ def perform(options: Namespace) -> int:
         return function_of(options.verb)(options)
     except ChargehandError as error:
         Console(sys.stderr).line(f"chargehand: {clean(_sentence(error, options))}", "bad")
-        return 1 if isinstance(error, StoreError) else 2
+        return exit_of(type(error))
+    except FileNotFoundError:
+        if _somewhere():
+            raise
+        Console(sys.stderr).line("chargehand: the folder you are in is not there any more; go to one that is", "bad")
+        return 2
+
+
+def _somewhere() -> bool:
+    """Whether the folder we are in is still there: somebody may have deleted it under a shell."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _sentence(error: ChargehandError, options: Namespace) -> str:
+    if isinstance(error, RunUnknown):
+        journal = str(vars(options).get("journal", USUAL_JOURNAL))
+        where = "" if journal == USUAL_JOURNAL else f" --journal {shlex.quote(journal)}"
+        return f"{error}; those there are: chargehand runs{where}"
     if not isinstance(error, PlanInvalid):
         return str(error)
     file: str = next((found for name in ("plan", "source", "file") if (found := vars(options).get(name))), "the plan")

@@ -7,8 +7,11 @@ import io
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from typing import Literal, TextIO
+
+from chargehand.errors import StoreUnavailable
 
 Tone = Literal["plain", "good", "bad", "warn", "dim", "bold"]
 
@@ -51,11 +54,13 @@ def short(text: str, room: int) -> str:
 class Console:
     """Lines to one stream. A reader who goes away is not an error: a run goes on without being watched.
 
-    While a `pen` is set it writes the lines instead: a view that moves must not be written over.
+    While a `pen` is set it writes the lines instead: a view that moves must not be written over. One that is `patient`
+    leaves it to `complain` to say that a line could not be written.
     """
 
-    def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
+    def __init__(self, stream: TextIO, *, quiet: bool = False, patient: bool = False) -> None:
         self.stream = stream
+        self._patient, self._lost = patient, ""
         self.pen: Callable[[str], None] | None = None
         self.terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
         self.draws = (stream.encoding or "").lower().startswith("utf")
@@ -94,7 +99,17 @@ class Console:
         try:
             self.stream.write(text)
             self.stream.flush()
-        except BrokenPipeError:
+        except OSError as error:
             self._silent = True
             # else the interpreter meets the same error once more when it ends
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
+            # who does not read on has enough; progress that cannot be written is no reason to stop
+            if not isinstance(error, BrokenPipeError) and self.stream is not sys.stderr:
+                self._lost = error.strerror or type(error).__name__
+            if not self._patient:
+                self.complain()
+
+    def complain(self) -> None:
+        """Raise StoreUnavailable if something could not be written."""
+        if self._lost:
+            raise StoreUnavailable(f"the output cannot be written: {self._lost}; runs are kept: chargehand runs")

@@ -11,17 +11,8 @@ from typing import Any, NoReturn
 
 from chargehand import __version__
 from chargehand.cli.console import clean
+from chargehand.cli.exits import told
 from chargehand.cli.verbs import WORDS, options_of
-
-_EXITS = """\
-exit codes: 0 complete   1 failed, or the journal cannot be used
-            2 usage or invalid input   3 partial: there are gaps
-            4 a person is asked   5 budget or deadline ended it
-            6 a gate of eval was not reached   130 cancelled
-Data goes to standard output, progress to standard error.
-NO_COLOR turns colours off.
-"""
-
 
 _DASHED = re.compile(r"-[^-]")  # an option of one letter, or a text
 
@@ -31,11 +22,16 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - its own types are overloads
         self._words = [str(word) for word in args or ()]
-        return super().parse_known_args(args, namespace)
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:  # here, where the verb is known, and so its options
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found, rest
 
     def error(self, message: str) -> NoReturn:
         said = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         alike = get_close_matches(said[1], re.findall(r"[\w-]+", said[2]), 1, 0.6) if said else []
+        if unknown := re.match(r"unrecognized arguments: (--[\w-]+)", message):
+            alike = get_close_matches(unknown[1], self._option_string_actions, 1, 0.7)
         hint = f"; did you mean {alike[0]!r}?" if alike else ";"
         if "arguments" in message and any(_DASHED.match(word) for word in self._words):
             hint = "; put  --  before words that begin with a dash;"
@@ -46,13 +42,13 @@ def parser(verb: str | None = None) -> argparse.ArgumentParser:
     """Every verb there is, with the options of all of them, or of the one that is named."""
     shape = argparse.RawDescriptionHelpFormatter
     top = _Parser(
-        "chargehand", description="A supervisor-worker system for LLM agents.", epilog=_EXITS, formatter_class=shape
+        "chargehand", description="A supervisor-worker system for LLM agents.", epilog=told(), formatter_class=shape
     )
     top.add_argument("--version", action="version", version=f"chargehand {__version__}")
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
     for name, words in WORDS.items():
         about = words[:1].upper() + words[1:] + "."
-        made = verbs.add_parser(name, help=words, description=about, epilog=_EXITS, formatter_class=shape)
+        made = verbs.add_parser(name, help=words, description=about, epilog=told(name), formatter_class=shape)
         if verb is None or verb == name:
             options_of(name)(made)
     return top
@@ -90,7 +86,7 @@ def _check_verb(words: Sequence[str]) -> None:
     verb = words[0] if words else "--help"
     if verb.startswith("-") or verb in WORDS:
         return
-    alike = get_close_matches(verb, WORDS, 1, 0.4)
+    alike = get_close_matches(verb, WORDS, 1, 0.6)
     hint = f"did you mean {alike[0]!r}?" if alike else f"the verbs are {', '.join(WORDS)}"
     print(f"chargehand: there is no verb {verb!r}; {hint}", file=sys.stderr)
     sys.exit(2)

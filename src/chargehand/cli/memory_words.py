@@ -41,7 +41,8 @@ def step_begun(name: str, number: int, progress: Progress | None) -> str:
         return ""
     asked = _given(name, number, progress)
     given = {"tags": [*_list(asked.get("match_all")), *_list(asked.get("match_some"))], **asked}
-    said = _TOOLS[name].format_map(_Blanks({key: short(_plain(value), ROOM) for key, value in given.items()}))
+    shape = _TOOLS[name] if asked.get("archive") else _TOOLS[name].replace(" {archive}", "")  # the only one there is
+    said = shape.format_map(_Blanks({key: short(_plain(value), ROOM) for key, value in given.items()}))
     return short(" ".join(said.split()), 2 * ROOM)
 
 

@@ -16,9 +16,14 @@ _RUN = "the run, as  chargehand runs  names it"
 def add_run(parser: ArgumentParser) -> None:
     _request(parser)
     _team(parser)
-    parser.add_argument("--approve", choices=("auto", "ask", "never"), help="whether a person is asked about the plan")
-    parser.add_argument("--budget-usd", metavar="USD", type=usd, help="the most it may cost")
-    parser.add_argument("--timeout", metavar="TIME", type=duration, help="the time it has: 90s, 5m, 1h")
+    asked = "whether a person is asked about the plan; auto and never: no (default: as the team says)"
+    parser.add_argument("--approve", choices=("auto", "ask", "never"), help=asked)
+    parser.add_argument(
+        "--budget-usd", metavar="USD", type=usd, help="the most it may cost (default: as the team says)"
+    )
+    parser.add_argument(
+        "--timeout", metavar="TIME", type=duration, help="the time it has: 90s, 5m, 1h (default: as the team says)"
+    )
     parser.add_argument("--plan", metavar="FILE", help="carry out this plan instead of asking the planner")
     parser.add_argument(
         "--run", metavar="NAME", help="what to call the run (default: the team's name and a random part)"
@@ -26,7 +31,7 @@ def add_run(parser: ArgumentParser) -> None:
     _reuse(parser)
     parser.add_argument("--save", metavar="DIR", help="write charts, tables and the answer into this folder")
     _background(parser)
-    words = "say how much was gained by doing things side by side"
+    words = "say what was gained by working side by side: done again one task at a time, if that is free"
     parser.add_argument("--compare-sequential", dest="compare", action="store_true", help=words)
     _carrying(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on standard output")

@@ -76,11 +76,15 @@ def gap(found: ev.Gap) -> str:
     """One thing an answer does without."""
     if isinstance(found, InnerGap):
         where = " ".join(filter(None, (clean(found.inner), f"in {clean(found.run)}")))
-        said = f"{found.status} ({found.reason}: {clean(found.message)})"
+        said = f"{found.status} ({_why(found)})"
         return f"{clean(found.task)} without a part of {clean(found.worker)}: {where} {said}"
     if not found.task:
         return f"{found.status}: {clean(found.message)}"
-    return f"{clean(found.task)} {found.status} ({found.reason}: {clean(found.message)})"
+    return f"{clean(found.task)} {found.status} ({_why(found)})"
+
+
+def _why(found: ev.Gap) -> str:
+    return clean(found.message) if found.reason == found.status else f"{found.reason}: {clean(found.message)}"
 
 
 def failure(found: ev.Failure) -> str:

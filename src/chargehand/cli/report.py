@@ -60,7 +60,7 @@ def _head(found: Trace) -> Iterator[str]:
     yield ""
     reason = f" ({found.reason})" if found.reason and found.reason != "done" else ""
     yield f"- ending: {found.ending or 'not yet'}{reason}"
-    yield f"- time: {seconds(found.seconds)} as run, {seconds(found.serial)} one at a time"
+    yield f"- time: {seconds(found.seconds)}, with {seconds(found.serial)} of work in it"
     yield f"- cost: {money(found.used)}"
     if found.critical_path:
         yield f"- critical path: {' → '.join(map(_text, found.critical_path))}"

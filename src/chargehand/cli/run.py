@@ -3,6 +3,7 @@
 import secrets
 import time
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 
 from msgspec import structs
@@ -43,6 +44,10 @@ def run(options: Namespace) -> int:
     words = team_words(options)
     advice = Advice(name, options.journal, words, ("run", "--reuse", name, *words))
     stage = Stage(options, advice, team=team.name, notice=team.notice)
+    if options.compare:
+        from chargehand.cli.compare import compare  # noqa: PLC0415 - few ask for it
+
+        stage.compare = partial(compare, team)
 
     async def act(driver: Driver, journal: SqliteJournal) -> Outcome:
         if options.reuse:
@@ -72,7 +77,9 @@ def _asked(options: Namespace, team: Supervisor, plan: Plan | None) -> tuple[str
     goal = None if options.reuse and not options.request else read_request(options.request)
     if goal is None and options.reuse:  # the same again: what was asked, and how it was to be done
         earlier = replay(read_run(options.journal, options.reuse))
-        return earlier.requested.goal, plan or (planned(earlier) if earlier.tasks else None)
+        # a plan that left parts of the request out would pass for all of it: it is made anew
+        whole = earlier.tasks and not earlier.unserved
+        return earlier.requested.goal, plan or (planned(earlier) if whole else None)
     if goal is None and plan is not None and plan.goal:
         return plan.goal, plan
     if goal is None:

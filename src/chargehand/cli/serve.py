@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,9 +66,9 @@ def serve(options: Namespace) -> int:
     wanted = _settings(options)
     settings.check(wanted)
 
-    def ready(port: int) -> None:
+    def ready(port: int, teams: Sequence[str]) -> None:
         token = first_token(wanted, time.time())  # only now: one that is made and never shown is lost
-        for line in told(wanted, port, token):
+        for line in told(wanted, port, token, teams):
             Console(sys.stdout).line(clean(line))
         sys.stdout.flush()
 
@@ -91,7 +92,7 @@ def _settings(options: Namespace) -> "Settings":
     )  # fmt: skip
 
 
-def told(settings: "Settings", port: int, token: str | None) -> list[str]:
+def told(settings: "Settings", port: int, token: str | None, teams: Sequence[str] = ()) -> list[str]:
     """What somebody must know who wants to call it. A token is shown once, when it was made just now."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     reached = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104 - for a reader, not to listen
@@ -106,6 +107,7 @@ def told(settings: "Settings", port: int, token: str | None) -> list[str]:
     at = f":{shown}@{reached}" if shown else reached
     return [
         *lines,
+        *([f"teams             {', '.join(teams)}"] if teams else []),
         f"what is where     http://{reached}:{port}/",
         f"letta-client      LETTA_BASE_URL=http://{at}:{port}",
         f"OpenAI clients    OPENAI_BASE_URL=http://{reached}:{port}/v1  OPENAI_API_KEY={shown or 'any'}",

@@ -7,24 +7,23 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
 from chargehand.agents.answering import MISSING
 from chargehand.agents.crew import Crew
-from chargehand.cli.advice import Advice, advise, warn
+from chargehand.cli.advice import Advice, advise, going_on, warn
 from chargehand.cli.asking import Asker, may_ask
 from chargehand.cli.carry import Act, Beside, carry
 from chargehand.cli.console import Console, clean, clean_json, clean_lines
 from chargehand.cli.document import document
 from chargehand.cli.exhibits import save
 from chargehand.cli.phrases import gap
-from chargehand.cli.render import seconds
 from chargehand.cli.seats import Seats
 from chargehand.cli.tale import ending
 from chargehand.cli.verbs import exit_code
-from chargehand.errors import Invalid
+from chargehand.errors import Invalid, StoreUnavailable
 from chargehand.runtime.assessed import assess
 from chargehand.runtime.driver import outcome
 from chargehand.runtime.plain_answer import plain_answer
@@ -33,21 +32,32 @@ from chargehand.runtime.traced import Trace
 from chargehand.stores.reader import read_run
 from chargehand.terms import events as ev
 
+if TYPE_CHECKING:
+    from chargehand.cli.compare import Compared
+
+    Compare = Callable[[Sequence[ev.Entry], Trace, Callable[[str], None]], Compared]
+
 
 class Stage:
-    """`options` say who the audience is: json, jsonl, quiet, verbose, no_input, save, compare."""
+    """`options` say who the audience is: json, jsonl, quiet, verbose, no_input, save.
+
+    `compare` is set where somebody wants to know what was gained by working side by side.
+    """
+
+    compare: "Compare | None" = None
 
     def __init__(self, options: Namespace, advice: Advice, team: str = "", notice: str = "") -> None:
         self._given = vars(options)
         self._advice = advice
         self._about = (team, notice)
         self._claim = Claim()
-        self._seats = Seats(options, advice.run, Console(self._claim.stream))
+        self._seats = Seats(options, advice.run, Console(self._claim.stream, patient=True))
         self.console, self.tale = self._seats.console, self._seats.tale
         self.asks = may_ask(options, self.console)
         self._asker = Asker(self.console, advice.run, self._seats.stop, self._seats.start) if self.asks else None
         self._left_open: ev.InputRequested | None = None
         self._unsaid = notice
+        self._begun = False
 
     def put(self, asked: ev.InputRequested) -> None:
         """Ask what was left open, once the run is under way."""
@@ -74,16 +84,22 @@ class Stage:
                 warn=self._warn,
                 beside=[*beside, self._seats.move],
             )
+        except StoreUnavailable as error:
+            if not self._begun:
+                raise
+            raise StoreUnavailable(f"{error}; then once more: {self._advice.once_more()}") from error
         finally:
             self._seats.stop(keep=True)
         found = found or outcome(self._advice.run, self.tale.state)
         self._close()
+        self._seats.data.complain()
         return exit_code(found.ending, found.reason)
 
     def _hear(self, _run: str, entries: Sequence[ev.Entry]) -> None:
         if self._unsaid:  # quiet or not: nobody may take it for something else
             Console(sys.stderr).line(f"notice: {clean(self._unsaid)}", "warn")
             self._unsaid = ""
+        self._begun = True
         self._seats.hear(entries)
         if self._asker is not None:
             if self._left_open is not None:
@@ -118,13 +134,14 @@ class Stage:
             self.console.line(f"checked: {clean(assessed.line)}")
         loud = Console(sys.stderr)
         if self._given.get("quiet") and found.ending != "complete":  # what is wrong is said all the same
-            for one in found.gaps:
+            for one in found.gaps if found.ending else ():
                 loud.line(f"gap: {gap(one)}", "bad")
             loud.line(f"ending: {ending(self.tale.state)}", "bad")
             if not found.ending:
-                loud.line(f"go on: {self._advice.resume()}")
-        if self._given.get("compare"):
-            loud.line(compared(found.serial, found.seconds), "bold")
+                if self.tale.state.input is not None and self.tale.state.input.text:
+                    loud.line(f"asked: {clean(self.tale.state.input.task)}: {clean(self.tale.state.input.text)}")
+                loud.line(f"go on: {going_on(self.tale.state, self._advice)}")
+        gained = self._gained(entries, found)
         advise(self.console, self.tale.state, self._advice)
         if self._given.get("json"):
             team, notice = self._about
@@ -134,8 +151,16 @@ class Stage:
             asked = self.tale.state.input if self.tale.state.ended is None else None
             more: dict[str, object] = {"resume": self._advice.resume()} if self.tale.state.ended is None else {}
             more |= {"question": asked} if asked is not None else {}
-            body = msgspec.json.format(msgspec.json.encode({**told, **more}), indent=2)
+            body = msgspec.json.format(msgspec.json.encode({**told, **more, **gained}), indent=2)
             self._seats.data.line(clean_json(body.decode()))
+
+    def _gained(self, entries: Sequence[ev.Entry], found: Trace) -> dict[str, object]:
+        """What working side by side brought, for those who want to know."""
+        if self.compare is None:
+            return {}
+        compared = self.compare(entries, found, self.console.line)
+        Console(sys.stderr).line(compared.line, "bold")
+        return {"compared": compared.document()}
 
     def _saved(self, found: Trace) -> list[Path]:
         folder = self._given.get("save")
@@ -144,12 +169,6 @@ class Stage:
         except Invalid as error:  # what came of the run is worth more
             Console(sys.stderr).line(f"chargehand: {clean(str(error))}", "bad")
             return []
-
-
-def compared(serial: float, took: float) -> str:
-    """How much was gained by doing things side by side, as it was measured."""
-    gain = f"{serial / took:.1f} times faster" if took > 0 and serial > took else "nothing was gained"
-    return f"one at a time: {seconds(serial)}; as run: {seconds(took)}; {gain}"
 
 
 class Claim:

@@ -136,7 +136,7 @@ class Tale:
         elif missing:
             console.line(f"unfinished: {counted(len(missing), 'task')} of {len(state.tasks)}")
         console.line(f"cost: {money(state.ledger.spent)}")
-        console.line(f"time: {seconds(took)} as run, {seconds(drawn.serial())} one at a time")
+        console.line(f"time: {seconds(took)}, with {seconds(drawn.serial())} of work in it")
         console.line(f"ending: {ending(state)}", "bold")
 
     def _answer(self) -> None:

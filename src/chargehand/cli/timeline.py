@@ -47,8 +47,8 @@ class Timeline:
         match event:
             case ev.AttemptSucceeded(task=task) | ev.BackoffEnded(task=task) | ev.TaskRefined(task=task):
                 self._end(task, at)
-            case ev.AttemptFailed(task=task):
-                self._end(task, at, kind="failed")
+            case ev.AttemptFailed(task=task, failure=failure):
+                self._end(task, at, kind="" if failure.kind == "approval" else "failed")
             case ev.SupervisionFailed(duty=duty, task=task):
                 self._end(task or f"({duty})", at, kind="failed")
             case ev.TasksAdded(done=True):

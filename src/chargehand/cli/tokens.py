@@ -32,14 +32,17 @@ def add_tokens(parser: ArgumentParser) -> None:
     )
     _shared(parser, nested=False)
     what = parser.add_subparsers(dest="what", metavar="list|create|revoke")
-    listed = what.add_parser("list", help="every token that was made, without what is secret of it")
-    create = what.add_parser("create", help="make a token; it is shown once")
+    words = "every token that was made, without what is secret of it"
+    listed = what.add_parser("list", help=words, description=f"{words.capitalize()}.")
+    words = "make a token; it is shown once"
+    create = what.add_parser("create", help=words, description=f"{words.capitalize()}.")
     create.add_argument("--tenant", metavar="NAME", default="main", help="whose it is (default main)")
     words = "what it is good for; each includes those before it (default run)"
     create.add_argument("--scope", choices=("read", "run", "admin"), default="run", help=words)
     create.add_argument("--name", metavar="TEXT", default="", help="what to remember it by")
     create.add_argument("--expires", metavar="TIME", type=lifetime, help="how long it is good: 12h, 30d")
-    revoke = what.add_parser("revoke", help="let nobody in with it any more, from now on")
+    words = "let nobody in with it any more, from now on"
+    revoke = what.add_parser("revoke", help=words, description=f"{words.capitalize()}.")
     revoke.add_argument("id", metavar="ID", help="as `tokens list` shows it")
     for one in (listed, create, revoke):
         _shared(one, nested=True)

@@ -27,6 +27,7 @@ WORDS = {
     "doctor": "say what works here, and what is missing",
     "models": "small models on this machine: list, pull, remove",
     "tokens": "who may call the server: create, list, revoke",
+    "completion": "print the lines that make a shell complete commands",
     "fault-server": "serve every fault a model provider can have, for tests",
 }
 """What each verb is for."""
@@ -43,6 +44,7 @@ _APART = (
     "doctor",
     "models",
     "tokens",
+    "completion",
     "fault-server",
 )  # they say what they take
 

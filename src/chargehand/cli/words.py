@@ -52,7 +52,10 @@ def _requested(_state: RunState, _event: ev.RunRequested, _at: Instant) -> Said:
 
 
 def _offered(_state: RunState, event: ev.ResultsOffered, _at: Instant) -> Said:
-    return Said(f"{counted(len(event.offers), 'result')} of run {clean(event.run)} may be used again", tone="dim")
+    said = f"{counted(len(event.offers), 'result')} of run {clean(event.run)} may be used again"
+    if event.unserved:
+        return Said(f"{said}; nobody here could: {short('; '.join(event.unserved), ROOM)}", tone="warn")
+    return Said(said, tone="dim")
 
 
 def _resumed(_state: RunState, event: ev.RunResumed, _at: Instant) -> Said:
@@ -144,8 +147,8 @@ def _input_answered(_state: RunState, event: ev.InputAnswered, _at: Instant) -> 
 def _started(state: RunState, event: ev.AttemptStarted, _at: Instant) -> Said:
     progress = state.tasks[event.task]
     which = "" if event.attempt == 1 else f", attempt {event.attempt}"
-    if progress.redo:
-        which += " once more after the crash"
+    if progress.redo:  # a person may have been asked in between
+        which += " again where it was" if progress.answers else " once more after the crash"
     if event.probes:
         which += ", to see whether it works again"
     return Said(f"started{which}", clean(event.task), clean(event.worker))
@@ -188,6 +191,8 @@ def _succeeded(state: RunState, event: ev.AttemptSucceeded, _at: Instant) -> Sai
 
 
 def _failed(state: RunState, event: ev.AttemptFailed, _at: Instant) -> Said:
+    if event.failure.kind == "approval":  # what it asks for is told next
+        return _by(state, event.task, "stops until a person has decided", "warn")
     return _by(state, event.task, f"failed {failure(event.failure)}", "bad")
 
 

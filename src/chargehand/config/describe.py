@@ -21,6 +21,7 @@ from chargehand.config.tools import long_form, source_of
 from chargehand.errors import Invalid
 from chargehand.memory.blocks import Access, Grant
 from chargehand.models.find import Finder
+from chargehand.models.known import without_secrets
 
 
 class WorkerLine(Struct, frozen=True):
@@ -129,7 +130,7 @@ def _tell(told: Description, source: Source, team: TeamShape, model: str) -> Non
     told.workers = [_worker(parts, at) for at in range(len(parts.workers))]
     told.tools = [line for entry in team.tools if (line := _tool(parts, entry)) is not None]
     told.memory = _memory(parts)
-    told.models = sorted({handle for one in (parts, *_inside(parts)) for _, handle in _handles(one)})
+    told.models = sorted({without_secrets(handle) for one in (parts, *_inside(parts)) for _, handle in _handles(one)})
     own = told.file  # what is wrong here first, then what is wrong in the teams inside
     found = dict.fromkeys(parts.findings)
     told.findings.extend(sorted(found, key=lambda one: (one.file != own, one.file, one.line)))
@@ -143,7 +144,7 @@ def _worker(parts: Parts, at: int) -> WorkerLine:
         return WorkerLine(worker.name, worker.does, (), "", tuple(worker.fallbacks), team=file, inside=inside)
     names = tuple(getattr(tool, "name", str(tool)) for tool in worker.tools)
     return WorkerLine(
-        worker.name, worker.does, names, str(worker.model), tuple(worker.fallbacks), worker.remembers,
+        worker.name, worker.does, names, without_secrets(str(worker.model)), tuple(worker.fallbacks), worker.remembers,
         every=worker.every, instances=worker.instances if isinstance(worker.instances, int) else len(worker.instances),
     )  # fmt: skip
 

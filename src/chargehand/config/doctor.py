@@ -1,71 +1,90 @@
 """What chargehand needs from its surroundings, looked at one thing at a time, each with what to do about it.
 
-Nothing is changed, nobody is called, and of a key only its name is ever said.
+Nothing is changed, nobody outside this machine is called, and of a key only its name is ever said.
 """
 
 import os
 import platform
-import shutil
 import sqlite3
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
-from typing import Literal, TypeAlias
-
-from msgspec import Struct
+from typing import TypeAlias
 
 from chargehand import __version__
-from chargehand.config.describe import describe
+from chargehand.config.describe import Description, describe
 from chargehand.config.discover import find_team
-from chargehand.config.environment import home, lookup, models_home
+from chargehand.config.doctor_around import clock, disk, port, programs, proxies, terminal
+from chargehand.config.doctor_line import Line
+from chargehand.config.doctor_models import dotenv_file, embeddings, fetched, keys, servers
+from chargehand.config.doctor_stores import home_folder, journal_file, memory_file
+from chargehand.config.environment import models_home
 from chargehand.errors import Invalid
-
-State: TypeAlias = Literal["good", "missing", "bad"]
+from chargehand.models.known import HIDDEN, without_secrets
 
 _PYTHON = (3, 11)
 _SQLITE = (3, 24, 0)  # upserts
-_ROOM = 100_000_000
-_LITTLE = 1_000_000_000
-_DAY = 86_400.0
-_FAR = 4_102_444_800.0  # the year 2100
+_PORT = 8283
 _EXTRAS = {
-    "local": ("xllamacpp", "language models on this machine"),
-    "providers": ("pydantic_ai", "providers besides OpenAI and Anthropic"),
+    "local": (("xllamacpp", "numpy", "onnxruntime"), "language models and embeddings on this machine"),
+    "providers": (("pydantic_ai",), "providers besides OpenAI and Anthropic"),
+    "server": (("starlette", "uvicorn", "httptools", "python_multipart"), "chargehand serve"),
 }
+_Look: TypeAlias = Callable[[], Line | Sequence[Line]]
 
 
-class Line(Struct, frozen=True):
-    """One thing looked at. `missing` is something that some teams need and others do not."""
-
-    what: str
-    state: State
-    said: str
-    todo: str = ""
-
-
-def look(journal: Path, now: float, team: str | None = None, memory: Path | None = None) -> list[Line]:
+def look(
+    journal: Path, now: float, team: str | None = None, memory: Path | None = None, encoding: str = "utf-8"
+) -> list[Line]:
     """Every line, in order; none of them raises. `memory` is where memory is kept unless the team says otherwise."""
-    looks: Sequence[Callable[[], Line]] = (
+    if (gone := folder_gone()) is not None:
+        return [gone]
+    told = _described(team)
+    folder, bundled = _folder(team)
+    models = _models(told)
+    looks: Sequence[_Look] = (
         python,
         lambda: Line("chargehand", "good", __version__),
-        lambda: writable("journal", journal),
-        lambda: writable("memory", _memory(team, memory or journal.with_name("memory.db"))),
-        lambda: writable("home", home() / "models"),
+        lambda: programs(os.environ.get("PATH", ""), sys.executable),
+        lambda: journal_file(journal),
+        lambda: memory_file(_memory(told, memory or journal.with_name("memory.db"))),
+        lambda: home_folder(models_home()),
         sqlite,
         word_search,
-        lambda: team_file(team),
-        lambda: keys(_folder(team)),
+        lambda: team_line(told),
+        lambda: servers(folder, models),
+        lambda: keys(folder, models),
+        lambda: dotenv_file(folder, bundled=bundled),
         *(lambda name=name: extra(name) for name in _EXTRAS),
         sandbox,
         embeddings,
+        fetched,
+        lambda: port(_PORT),
+        proxies,
+        lambda: terminal(encoding),
         lambda: clock(now),
         lambda: disk(journal),
     )
-    return [one() for one in looks]
+    found: list[Line] = []
+    for one in looks:
+        try:
+            lines = one()
+        except (OSError, ValueError, RuntimeError) as error:  # paths and names nobody could foresee
+            lines = Line("doctor", "bad", f"could not look at everything: {error}", "see who may look there: ls -ld")
+        found += [lines] if isinstance(lines, Line) else lines
+    return found
+
+
+def folder_gone() -> Line | None:
+    """A shell may stand in a folder that somebody deleted: nothing else can be looked at from there."""
+    try:
+        Path.cwd()
+    except OSError:
+        return Line("folder", "bad", "the folder you are in is not there any more", "go to one that is: cd ~")
+    return None
 
 
 def python(version: tuple[int, ...] = sys.version_info[:3]) -> Line:
@@ -99,44 +118,26 @@ def _full_text() -> bool:
     return True
 
 
-def writable(what: str, file: Path) -> Line:
-    """Whether a file can be written, or the nearest folder above it that exists."""
-    folder = next((path for path in file.absolute().parents if path.exists()), Path.cwd())
-    if file.exists() and not os.access(file, os.W_OK):
-        return Line(what, "bad", f"{file} cannot be written", f"change its owner or mode: chmod u+w {file}")
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        return Line(what, "bad", f"{folder} cannot be written: {error.strerror}", "choose a folder that can be written")
-    return Line(what, "good", f"{file} ({'is there' if file.exists() else 'will be made'})")
-
-
 def team_file(named: str | None) -> Line:
-    try:
-        told = describe(named)
-    except Invalid as error:
-        return Line("team", "bad", str(error), "name an existing team file, or begin one: chargehand init minimal")
+    return team_line(_described(named))
+
+
+def team_line(told: Description | Invalid) -> Line:
+    """What is to be said of a team file, or of why there is none."""
+    if isinstance(told, Invalid):
+        return Line("team", "bad", str(told), "name an existing team file, or begin one: chargehand init minimal")
     errors = told.errors
     if errors:
         return Line("team", "bad", str(errors[0]), f"see all of it: chargehand check --team {quote(told.file)}")
     return Line("team", "good", f"{told.name}: {told.file}, {told.how}")
 
 
-def keys(folder: Path) -> Line:
-    """Which keys are set, by name."""
-    names = _key_names()
-    there = [name for name in names if lookup(name, folder)]
-    if there:
-        return Line("keys", "good", f"set: {', '.join(there)}")
-    todo = f"to use a provider set its variable, for example {names[0]}; the offline model needs none"
-    return Line("keys", "missing", "no key of a provider is set", todo)
-
-
 def extra(name: str) -> Line:
-    module, use = _EXTRAS[name]
-    if find_spec(module) is None:
-        return Line(f"extra {name}", "missing", f"not installed ({use})", f"pip install 'chargehand[{name}]'")
+    modules, use = _EXTRAS[name]
+    absent = [module for module in modules if find_spec(module) is None]
+    if absent:
+        some = f"lacks {', '.join(absent)}" if len(absent) < len(modules) else "not installed"
+        return Line(f"extra {name}", "missing", f"{some} ({use})", f"pip install 'chargehand[{name}]'")
     return Line(f"extra {name}", "good", f"installed ({use})")
 
 
@@ -149,57 +150,33 @@ def sandbox() -> Line:
     return Line("sandbox", "good", "Python that a model wrote can be run")
 
 
-def embeddings() -> Line:
-    from chargehand.models.local.pull import installed  # noqa: PLC0415 - only here
-
-    absent = [name for name in ("numpy", "onnxruntime") if find_spec(name) is None]
-    if absent:
-        return Line("embeddings", "missing", f"{absent[0]} is not installed; words are compared instead", _LOCAL)
-    if "minilm" not in installed(models_home()):
-        return Line("embeddings", "missing", "not fetched; words are compared instead", "chargehand models pull minilm")
-    return Line("embeddings", "good", "minilm is here")
-
-
-_LOCAL = "pip install 'chargehand[local]', then: chargehand models pull minilm"
-
-
-def clock(now: float) -> Line:
-    """A clock that stands before these files were written is wrong; so is one far ahead."""
-    written = Path(__file__).stat().st_mtime
-    if not written - _DAY <= now <= _FAR:
-        return Line("clock", "bad", f"it says {now:.0f} seconds since 1970", "set the clock: deadlines depend on it")
-    return Line("clock", "good", "plausible")
-
-
-def disk(journal: Path, free: int | None = None) -> Line:
-    folder = next((path for path in journal.absolute().parents if path.exists()), Path.cwd())
-    left = shutil.disk_usage(folder).free if free is None else free
-    said = f"{left / 1e9:,.1f} GB free at {folder}"
-    if left < _ROOM:
-        return Line("disk", "bad", said, "free some space: a journal that cannot grow stops its runs")
-    if left < _LITTLE:
-        return Line("disk", "missing", said, "free some space before fetching models")
-    return Line("disk", "good", said)
-
-
-def _folder(team: str | None) -> Path:
+def _described(team: str | None) -> Description | Invalid:
     try:
-        return find_team(team).file.resolve().parent
-    except Invalid:
-        return Path.cwd()
+        return describe(team)
+    except Invalid as error:
+        return error
 
 
-def _memory(team: str | None, otherwise: Path) -> Path:
-    """Where a team's memory is kept; a team that cannot be read has a line of its own."""
+def _models(told: Description | Invalid) -> tuple[str, ...]:
+    """Models the team names, also those that turn passages into vectors."""
+    if isinstance(told, Invalid):
+        return ()
+    named = [*told.models, *(one.embed for one in (told.memory.archives if told.memory else ()))]
+    # one with a password in it cannot be used, as the line of the team says: it is shown nowhere
+    return tuple(dict.fromkeys(one for one in named if ":" in one and HIDDEN not in without_secrets(one)))
+
+
+def _folder(team: str | None) -> tuple[Path, bool]:
+    """The folder of the team, and whether it is the bundled one."""
     try:
-        told = describe(team).memory
+        found = find_team(team)
     except Invalid:
+        return Path.cwd(), False
+    return found.file.resolve().parent, found.how == "bundled"
+
+
+def _memory(told: Description | Invalid, otherwise: Path) -> Path:
+    """Where a team's memory is kept."""
+    if isinstance(told, Invalid) or told.memory is None or not told.memory.file:
         return otherwise
-    return Path(told.file) if told is not None and told.file else otherwise
-
-
-def _key_names() -> list[str]:
-    from chargehand.models.known import OTHERS, OWN, key_variable  # noqa: PLC0415 - only here
-
-    own = [place.key for place in OWN.values() if place.needs_key]
-    return list(dict.fromkeys([*own, *(key_variable(provider) for provider in OTHERS)]))
+    return Path(told.memory.file)

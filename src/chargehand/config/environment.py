@@ -14,7 +14,9 @@ from chargehand.config.interpolate import Lookup
 
 HOME = "CHARGEHAND_HOME"
 
-_MOST = 64 * 1024
+DOTENV_BYTES = 64 * 1024
+"""A longer `.env` is not read."""
+
 _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*\Z")
 _COMMENT = re.compile(r"\s+#.*\Z")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
@@ -55,7 +57,7 @@ def dotenv(folder: Path) -> dict[str, str]:
 
 @lru_cache(maxsize=16)  # asked for every variable of a file
 def _dotenv(file: Path, _changed: int, size: int) -> dict[str, str]:
-    if size > _MOST or not file.is_file():
+    if size > DOTENV_BYTES or not file.is_file():
         return {}
     try:
         text = file.read_text(encoding="utf-8-sig")
@@ -79,11 +81,16 @@ def home() -> Path:
     """Where models and the like are kept: CHARGEHAND_HOME, else the usual place for data on this platform."""
     named = os.environ.get(HOME)
     if named:
-        return Path(named).expanduser()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "chargehand"
+        return _expanded(named)
     data = os.environ.get("XDG_DATA_HOME", "")
-    return (Path(data) if Path(data).is_absolute() else Path.home() / ".local" / "share") / "chargehand"
+    if sys.platform != "darwin" and Path(data).is_absolute():
+        return Path(data) / "chargehand"
+    try:
+        mine = Path.home()
+    except RuntimeError:  # an account without a home, as in some containers
+        return Path(".chargehand", "home").absolute()
+    usual = ("Library", "Application Support") if sys.platform == "darwin" else (".local", "share")
+    return mine.joinpath(*usual, "chargehand")
 
 
 def login_name() -> str:
@@ -97,4 +104,8 @@ def login_name() -> str:
 def models_home() -> Path:
     """Where pulled models lie: CHARGEHAND_MODELS, else a folder of our home."""
     named = os.environ.get("CHARGEHAND_MODELS")
-    return Path(named).expanduser() if named else home() / "models"
+    return _expanded(named) if named else home() / "models"
+
+
+def _expanded(named: str) -> Path:
+    return Path(os.path.expanduser(named))  # noqa: PTH111 - that of pathlib fails where nobody has a home

@@ -9,53 +9,37 @@ from typing import cast
 
 from msgspec import Struct
 
-from chargehand.agents.worker import Worker
 from chargehand.config.environment import origin
 from chargehand.config.findings import Path, written
-from chargehand.config.load import OFFLINE, SECONDS
+from chargehand.config.keys import meaning
 from chargehand.config.shapes import TeamShape
 from chargehand.config.source import Source
-from chargehand.terms.policy import Limits, Retry
+from chargehand.config.usual import always
+from chargehand.models.known import without_secrets
 
 _SECRET = re.compile(r"key|token|secret|pass|credential|auth", re.IGNORECASE)
 _ROOM = 60
 
 
 class Explained(Struct, frozen=True):
-    """One value, shortened, and where it comes from."""
+    """One value, shortened, where it comes from, and what its key means."""
 
     path: str
     value: str
     origin: str
+    meaning: str = ""
 
 
 def explain(source: Source, team: TeamShape) -> list[Explained]:
     """Every value the file gives, then what it leaves to us."""
     given = [
-        Explained(written(path), _value(source, path, value), _origin(source, path))
+        Explained(written(path), _value(source, path, value), _origin(source, path), meaning(written(path)))
         for path, value in _leaves(source.data, ())
     ]
     taken = {one.path.partition("[")[0] for one in given}
-    left = {written(path): value for path, value in _fields(team, ())} | _usual()
-    return [*given, *(Explained(path, _shown(value), "built in") for path, value in left.items() if path not in taken)]
-
-
-def _usual() -> dict[str, object]:
-    """What holds where a file says nothing and the shape has no default of its own."""
-    worker, retry, limits = Worker(""), Retry(), Limits()
-    return {
-        "defaults.model": OFFLINE,
-        "defaults.timeout": f"{worker.timeout:g}s",
-        "defaults.steps": worker.steps,
-        "defaults.retry.attempts": retry.attempts,
-        "defaults.retry.fallback_attempts": retry.fallback_attempts,
-        "defaults.retry.backoff": f"{retry.base:g}s..{retry.ceiling:g}s",
-        "defaults.retry.obey_retry_after": f"{retry.obey_retry_after:g}s",
-        "budget.wall": f"{SECONDS:g}s",
-        "supervisor.plan.max_tasks": limits.tasks,
-        "supervisor.plan.max_depth": limits.depth,
-        "supervisor.plan.max_nesting": limits.nesting,
-    }
+    left = {written(path): value for path, value in _fields(team, ())} | always()
+    ours = [(path, value) for path, value in left.items() if path not in taken]
+    return [*given, *(Explained(path, _shown(value), "built in", meaning(path)) for path, value in ours)]
 
 
 def _leaves(value: object, path: Path) -> Iterator[tuple[Path, object]]:
@@ -86,6 +70,7 @@ def _value(source: Source, path: Path, value: object) -> str:
 
 def _shown(value: object) -> str:
     text = str(value).lower() if isinstance(value, bool) or value is None else " ".join(str(value).split())
+    text = without_secrets(text)
     return text if len(text) <= _ROOM else f"{text[: _ROOM - 1]}…"
 
 

@@ -136,4 +136,5 @@ def _policy(shape: SupervisorShape, usual: DefaultsShape, nesting: int) -> Polic
         ),
         refine=shape.refine,
         approve=shape.plan.approve == "always",
+        uncertain=shape.uncertain,
     )

@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import msgspec
 
+from chargehand.config.keys import sections
 from chargehand.config.scalars import Dollars, Duration, Size, Span
 from chargehand.config.shapes import SOURCES, TeamShape
 
@@ -41,11 +42,23 @@ def json_schema() -> dict[str, Any]:
     """A schema for the whole file, shorthand forms and variables included."""
     made = msgspec.json.schema(TeamShape, schema_hook=_reference)
     parts = {_name(name): _clean(part) for name, part in made["$defs"].items()}
+    _explain(parts)
     parts["Tool"]["oneOf"] = [{"required": [source]} for source in SOURCES]
     parts["Rule"] |= {"minProperties": 1, "maxProperties": 1}
     team = parts.pop("Team")
     scalars = {kind.__name__: dict(shape) for kind, shape in _SCALARS.items()}
     return {"$schema": DIALECT, **team, "title": "chargehand team file", "$defs": parts | scalars}
+
+
+def _explain(parts: dict[str, Any]) -> None:
+    """What each key means, as editors show it. Where a shape serves two sections, only what holds in both is said."""
+    told: dict[tuple[str, str], set[str]] = {}
+    for section in sections():
+        for key in section.keys:
+            default = f"; default {key.default}" if key.default else ""
+            told.setdefault((_name(section.shape.__name__), key.name), set()).add(key.meaning + default)
+    for (part, key), words in told.items():
+        parts[part]["properties"][key]["description"] = min(words, key=len)
 
 
 def _reference(kind: type) -> dict[str, Any]:

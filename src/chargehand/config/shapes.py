@@ -88,6 +88,7 @@ class SupervisorShape(Struct, frozen=True, forbid_unknown_fields=True):
     stream_plan: bool = False
     review: bool = False
     refine: bool = True
+    uncertain: Literal["fail", "ask"] = "fail"
     way: WayShape | WayName = "plan"
     plan: PlanShape = PlanShape()
     prompts: PromptsShape = PromptsShape()

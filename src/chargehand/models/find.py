@@ -27,7 +27,7 @@ from chargehand.errors import Invalid
 from chargehand.models.anthropic import AnthropicMessages
 from chargehand.models.guard import BREAKING, RETRY, Guarded
 from chargehand.models.http import MOST_BYTES, PATIENCE, Timeouts, Transport
-from chargehand.models.known import OTHERS, OWN, Place, key_variable
+from chargehand.models.known import OTHERS, OWN, Place, key_variable, without_secrets
 from chargehand.models.limits import Limiter, Pace
 from chargehand.models.model import Model
 from chargehand.models.openai import OpenAIChat
@@ -223,9 +223,9 @@ class Finder:
         key = (options.get("key") or self._ask(variable) or "").strip()
         if not key and needed:
             raise Invalid(f"{handle} needs a key: set {variable}, {self.without_key}")
-        if not key.isascii() or not key.isprintable() or " " in key:
+        if not key.isascii() or not key.isprintable() or " " in key or key.startswith(("'", '"')):
             raise Invalid(
-                f"{handle}: what {variable or 'key'} holds is no key (spaces or odd characters); set it again"
+                f"{handle}: what {variable or 'key'} holds is no key (spaces, quotes or odd characters); set it again"
             )
         return key
 
@@ -265,7 +265,8 @@ def _checked_url(handle: str, url: str) -> str:
     if "@" in url:  # the handle may hold the password too: neither is shown
         raise Invalid("the base URL of a model holds no user or password; name the variable that holds its key instead")
     if not usable or parts.query or parts.fragment:
-        raise Invalid(f"{handle}: {url!r} is no base URL; write it like https://host:port/v1")
+        said = f"{without_secrets(handle)}: {without_secrets(url)!r} is no base URL"
+        raise Invalid(f"{said}; write it like https://host:port/v1")
     return url.rstrip("/")
 
 

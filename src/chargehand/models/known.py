@@ -1,5 +1,6 @@
 """The providers that can be named in a handle, and what is known of them beforehand."""
 
+import re
 from typing import Literal
 
 from msgspec import Struct
@@ -8,6 +9,9 @@ from chargehand.models.http import PATIENCE, Timeouts
 from chargehand.models.limits import Pace
 
 Protocol = Literal["openai", "anthropic"]
+HIDDEN = "…"
+"""What stands for a secret that is not shown."""
+_URL = re.compile(r"://(?P<user>[^/\s#]*@)?(?P<rest>[^\s?#]*)(?P<query>\?[^\s#]+)?")
 
 # A machine of one's own reads long prompts slowly and takes a few calls at a time.
 _OWN_MACHINE = Timeouts(first=240.0, idle=60.0)
@@ -88,3 +92,12 @@ OTHERS: dict[str, str] = {
 def key_variable(provider: str) -> str:
     """Where the key of one of the others is looked for."""
     return OTHERS[provider] or f"{provider.upper().replace('-', '_')}_API_KEY"
+
+
+def without_secrets(text: str) -> str:
+    """A handle or URL without user, password and query: people put keys there, and they are shown nowhere."""
+
+    def bare(url: re.Match[str]) -> str:
+        return f"://{HIDDEN if url['user'] else ''}{url['rest']}{HIDDEN if url['query'] else ''}"
+
+    return _URL.sub(bare, text)

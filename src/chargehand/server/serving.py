@@ -9,7 +9,7 @@ import logging
 import resource
 import signal
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
@@ -67,6 +67,7 @@ class Serving:
             limit_concurrency=limits.streams + limits.runs + limits.waiting + _IDLE,
         )  # fmt: skip
         self._server = _Server(config, ready)
+        self.teams: Sequence[str] = ()
         self._stop = asyncio.Event()
         self._at_once = asyncio.Event()
 
@@ -78,7 +79,7 @@ class Serving:
         try:
             async with self._building.opened():
                 house = await self._building.houses.of(FIRST)
-                house.part(Hall)  # a team that cannot be loaded is told before anybody calls
+                self.teams = tuple(house.part(Hall).teams)  # one that cannot be loaded is told before anybody calls
                 if self._settings.model:
                     house.finder.find(self._settings.model)  # as is a model that there is not
                 async with asyncio.TaskGroup() as jobs:
@@ -110,18 +111,25 @@ class Serving:
         self._server.should_exit = True
 
 
-def serve(settings: Settings, lookup: Lookup, ready: Callable[[int], None]) -> None:
-    """Serve until stopped. `ready` is told the port when calls are answered."""
+def serve(settings: Settings, lookup: Lookup, ready: Callable[[int, Sequence[str]], None]) -> None:
+    """Serve until stopped. `ready` is told the port and the teams when calls are answered."""
     _raise_open_files()
     listening = listen(settings.host, settings.port)
     try:
         port: int = listening.getsockname()[1]
         _make_folder(settings.data)
-        asyncio.run(Serving(settings, lookup, lambda: ready(port)).until_stopped(listening))
+        asyncio.run(_serving(settings, lookup, lambda teams: ready(port, teams), listening))
     except ExceptionGroup as group:  # what is open together is closed together: one reason for all of it
         raise _first(group) from None
     finally:
         listening.close()
+
+
+async def _serving(
+    settings: Settings, lookup: Lookup, ready: Callable[[Sequence[str]], None], listening: socket.socket
+) -> None:
+    server = Serving(settings, lookup, lambda: ready(server.teams))
+    await server.until_stopped(listening)
 
 
 def listen(host: str, port: int) -> socket.socket:

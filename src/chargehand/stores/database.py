@@ -41,7 +41,7 @@ _WORDS = {
     sqlite3.SQLITE_LOCKED: "another program holds a lock on it; close that program",
     sqlite3.SQLITE_PROTOCOL: "another program stands still while it holds a lock on it; end that program",
     sqlite3.SQLITE_IOERR: "the disk reports an error; check the disk",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that its directory exists and may be entered",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that it is no folder, and that the one it is in exists",
     sqlite3.SQLITE_PERM: "access is denied; change the permissions",
     sqlite3.SQLITE_NOMEM: "memory ran out; free some",
 }
@@ -66,7 +66,7 @@ def open_writer(
 ) -> sqlite3.Connection:
     connection = connect(path, patience)
     try:
-        _check(connection, path, kind)
+        check_kind(connection, path, kind)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(_SYNCHRONOUS[durability])
     except BaseException:
@@ -89,7 +89,8 @@ def _number(connection: sqlite3.Connection, question: str) -> int:
     return int(connection.execute(question).fetchone()[0])
 
 
-def _check(connection: sqlite3.Connection, path: Path, kind: FileKind) -> None:
+def check_kind(connection: sqlite3.Connection, path: Path, kind: FileKind) -> None:
+    """Raise StoreError for a file of another kind, Corrupt for one of the future; an empty one may be anything."""
     # before anything is changed: it may be somebody else's file
     found = _number(connection, "PRAGMA application_id")
     if found != kind.application:

@@ -1,0 +1,97 @@
+"""Whether a SQLite file of ours is in order, for who looks after a set-up. Its content is neither read nor changed.
+
+SQLite may tidy up after a process that was killed, as at any opening. Nothing here takes longer than a few seconds.
+"""
+
+import os
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from chargehand.errors import Corrupt, StoreError
+from chargehand.stores.database import FileKind, check_kind, connect, explain, locked
+from chargehand.terms.policy import Seconds
+
+Fault: TypeAlias = Literal["", "damaged", "newer", "foreign", "locked", "unusable"]
+
+_PATIENCE: Seconds = 0.3
+
+
+class Examined(Struct, frozen=True):
+    """`said` tells of the fault; `owner` is the living process a journal belongs to, 0 for none."""
+
+    fault: Fault = ""
+    said: str = ""
+    owner: int = 0
+
+
+def examine(path: Path, kind: FileKind, seconds: Seconds = 2.0) -> Examined:
+    """What is wrong with a file that is there. A large one is looked through for as long as `seconds`."""
+    try:
+        with closing(connect(path, _PATIENCE)) as connection:
+            return _examined(connection, path, kind, seconds)
+    except Corrupt as error:
+        return Examined("newer", str(error))
+    except StoreError as error:
+        return Examined("foreign", str(error))
+    except sqlite3.Error as error:
+        return _fault(error, path, kind)
+
+
+def _examined(connection: sqlite3.Connection, path: Path, kind: FileKind, seconds: Seconds) -> Examined:
+    check_kind(connection, path, kind)
+    if (found := _damage(connection, seconds)) != "ok":
+        return Examined("damaged", f"{path} is damaged: {found.splitlines()[-1][:120]}")
+    if owner := _owner(connection):
+        return Examined(owner=owner)
+    connection.execute("BEGIN IMMEDIATE")  # whether anybody could write now
+    connection.execute("ROLLBACK")
+    return Examined()
+
+
+def _damage(connection: sqlite3.Connection, seconds: Seconds) -> str:
+    # not with a progress handler: older versions of SQLite do not call it during a check
+    over = threading.Timer(seconds, connection.interrupt)
+    over.start()
+    try:
+        return str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.OperationalError as error:
+        if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_INTERRUPT:
+            raise
+        return "ok"  # as far as there was time
+    finally:
+        over.cancel()
+        over.join()  # an interrupt that comes late would end another statement
+
+
+def _owner(connection: sqlite3.Connection) -> int:
+    """The process that has a journal, if it lives. A memory file has no owner."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'owner'").fetchone() is None:
+        return 0
+    row = connection.execute("SELECT token, pid FROM owner").fetchone()
+    return int(row[1]) if row and row[0] and _lives(int(row[1])) else 0
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):  # a number that is no process
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
+
+
+def _fault(error: sqlite3.Error, path: Path, kind: FileKind) -> Examined:
+    told = explain(error, path, kind)
+    if locked(error):
+        return Examined("locked", f"{path} is locked by another program")
+    if isinstance(told, Corrupt):
+        return Examined("damaged", str(told))
+    if (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF == sqlite3.SQLITE_NOTADB:
+        return Examined("foreign", str(told))
+    return Examined("unusable", str(told))

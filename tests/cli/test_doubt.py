@@ -1,0 +1,79 @@
+"""A person at a real terminal is asked what became of an effect: which call it was, and what each answer means."""
+
+from pathlib import Path
+
+import pytest
+
+from chargehand.stores.reader import read_run
+from chargehand.terms.events import InputAnswered
+from tests.cli.commands import JOURNAL, chargehand
+from tests.cli.terminal import Terminal
+
+TEAM = """
+version: 1
+name: office
+supervisor: {uncertain: ask}
+workers:
+  buyer: {description: Says what seedlings cost., tools: [seedling_price]}
+tools:
+  seedling_price: {python: "tools:seedling_price", effect: effect}
+"""
+TOOLS = '''
+import os
+from pathlib import Path
+
+DIED = Path(__file__).with_name("died")
+
+
+def seedling_price(plant: str, seedlings: int) -> str:
+    """What so many seedlings of one plant cost, in euros."""
+    if not DIED.exists():
+        DIED.touch()
+        os.kill(os.getpid(), 9)
+    return f"{seedlings} {plant} seedlings cost 48.00 euros."
+'''
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A folder with a run whose process died in the midst of an effect."""
+    (tmp_path / "team.yaml").write_text(TEAM)
+    (tmp_path / "tools.py").write_text(TOOLS)
+    assert chargehand(tmp_path, "run", "What do 40 tomato seedlings cost?", "--run", "one").returncode == -9
+    return tmp_path
+
+
+def answers(folder: Path) -> list[tuple[str, bytes]]:
+    events = [entry.event for entry in read_run(folder / JOURNAL, "one")]
+    return [(one.verdict, bytes(one.result)) for one in events if isinstance(one, InputAnswered)]
+
+
+def test_the_call_is_named_and_what_came_of_it_is_the_result(here: Path) -> None:
+    terminal = Terminal(here, "resume", "one")
+    terminal.until("What became of it?")
+    asked = terminal.shown
+    assert 't1: seedling_price({"plant":"tomato","seedlings":40})' in asked
+    for words in ("d (done): it happened.", "a (again): it did not happen.", "f (fail): leave it."):
+        assert words in asked
+    terminal.type("did not\n")  # the first letter would say the contrary
+    terminal.until("say one of: d, a or f")
+    terminal.type("d\n")
+    terminal.until("What came of it")
+    terminal.type("They cost 47 euros.\n")
+    assert terminal.end() == 0
+    assert answers(here) == [("done", b'"They cost 47 euros."')]
+    assert "They cost 47 euros." in terminal.shown.rpartition("What came of it")[2].partition("\n")[2]
+
+
+def test_it_is_decided_later_and_then_done_again(here: Path) -> None:
+    later = Terminal(here, "resume", "one")
+    later.until("What became of it?")
+    later.type("\n")
+    assert later.end() == 4
+    again = Terminal(here, "resume", "one")
+    again.until("What became of it?")
+    assert "seedling_price(" in again.shown
+    again.type("again\n")
+    assert again.end() == 0
+    assert answers(here) == [("again", b"null")]
+    assert "48.00 euros" in again.shown

@@ -1,0 +1,68 @@
+"""A journal that cannot grow any more: what was written stays, and the error says what to type next."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import COMMAND, chargehand, environment, script, task
+
+
+@pytest.mark.parametrize("more", [[], ["--json"], ["--jsonl"]])
+def test_an_answer_that_cannot_be_written_is_said_in_a_line_and_the_run_is_kept(
+    tmp_path: Path, more: list[str]
+) -> None:
+    words = [*COMMAND, "play", str(script(tmp_path, task("a"))), "--run", "one", "-q", *more]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            words,
+            cwd=tmp_path,
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "chargehand: the output cannot be written: No space left on device; runs are kept: chargehand runs"
+    )
+    assert "Traceback" not in done.stderr
+    assert " complete\n" in chargehand(tmp_path, "runs").stdout
+
+
+def test_progress_that_cannot_be_written_does_not_stop_a_run(tmp_path: Path) -> None:
+    words = [*COMMAND, "play", str(script(tmp_path, task("a")))]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            words,
+            cwd=tmp_path,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=full,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+    assert done.returncode == 0
+    assert done.stdout
+
+
+def test_a_run_that_cannot_be_written_any_further_says_how_to_do_it_once_more(tmp_path: Path) -> None:
+    moves = {"a": [{"result": "kept"}], "b": [{"result": "x" * 60_000}]}
+    policy = {"grace": 0.2, "retry": {"base": 0.01}}
+    file = script(tmp_path, task("a"), task("b", "a"), moves=moves, policy=policy, seconds=1)
+    assert chargehand(tmp_path, "play", file, "--run", "made").returncode == 0  # the journal is there
+    words = ["bash", "-c", 'ulimit -f 48; exec "$@"', "bash", *COMMAND, "play", str(file), "--run", "full"]
+    full = subprocess.run(
+        words, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=30
+    )
+    assert full.returncode == 1
+    assert "a  ann         done: kept" in full.stderr
+    last = full.stderr.splitlines()[-1]
+    assert "Nothing was lost" in last
+    assert last.endswith(f"; then once more: python -m chargehand play {file} --reuse full")
+    again = chargehand(tmp_path, "play", file, "--reuse", "full")
+    assert again.returncode == 0, again.stderr
+    assert "taken over from a of run full" in again.stderr

@@ -1,0 +1,97 @@
+"""The reference pages are what the code says: each is written anew and compared, and leaves nothing out."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from chargehand import errors
+from chargehand.agents import stepwise
+from chargehand.cli.evaluate import UNDER
+from chargehand.cli.exits import EXITS
+from chargehand.cli.main import parser
+from chargehand.cli.places import places
+from chargehand.cli.verbs import exit_code
+from chargehand.config import keys, leading_keys, working_keys
+from chargehand.stores.codec import TAGS
+from chargehand.terms.events import Ending, EndReason
+from chargehand.terms.failure import FailureKind
+from tests.reference.write import FOLDER, PAGES
+
+ROOT = Path(__file__).parents[1]
+TOLD = {name: (FOLDER / name).read_text(encoding="utf-8") for name in PAGES}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_what_would_be_written_now(name: str) -> None:
+    assert PAGES[name]() == TOLD[name], f"docs/reference/{name} is not what the code says any more: run  make reference"
+
+
+def test_there_is_no_page_that_nobody_writes() -> None:
+    assert {page.name for page in FOLDER.iterdir()} == set(PAGES)
+
+
+def test_every_verb_and_option_has_its_row() -> None:
+    page = TOLD["cli.md"]
+    for place in places(parser()):
+        if not place.path:
+            continue
+        section = page.partition(f" `chargehand {place.path}`\n")[2].partition("\n## ")[0]
+        assert section, f"chargehand {place.path} is not on the page"
+        flags = {name for option in place.options for name in option.names} - {"-h", "--help"}
+        assert {flag for flag in flags if f"`{flag}`" not in section and f"`{flag} " not in section} == set()
+
+
+def test_every_key_of_a_team_file_has_its_row_and_its_anchor() -> None:
+    rows = re.findall(r'^\| <a id="([^"]+)"></a>`\w+` \| \S.* \| \S.* \|$', TOLD["team-file.md"], re.MULTILINE)
+    assert rows == [path for path in keys.paths() if not path.endswith("*")]
+
+
+def test_no_words_are_kept_for_keys_that_are_gone() -> None:
+    known = {section.path: {key.name for key in section.keys} for section in keys.sections()}
+    kept = leading_keys.LEADING | working_keys.WORKING
+    assert {path: set(words) for path, words in kept.items()} == known
+
+
+def test_every_event_has_its_section_with_an_example() -> None:
+    for tag in TAGS.values():
+        section = TOLD["events.md"].partition(f"\n## `{tag}`\n")[2].partition("\n## ")[0]
+        assert re.search(rf'"type": ?"{re.escape(tag)}"', section), tag
+
+
+def test_every_error_has_its_row_and_is_drawn() -> None:
+    known = [name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, Exception)]
+    page = TOLD["errors.md"]
+    assert [name for name in known if f"| `{name}` |" not in page] == ["ChargehandError"]
+    assert re.findall(r"[A-Z]\w+", page.partition("```text\n")[2].partition("```")[0]) == known
+
+
+def test_every_kind_of_failure_and_every_code_of_a_finding_has_its_row() -> None:
+    rows = set(re.findall(r"^\| `(\w+)` \|", TOLD["errors.md"], re.MULTILINE))
+    assert set(get_args(FailureKind)) <= rows
+    source = "\n".join(
+        path.read_text(encoding="utf-8")
+        for room in ("terms", "core", "agents")
+        for path in (ROOT / "src" / "chargehand" / room).rglob("*.py")
+    )
+    said = re.findall(r'(?:\bFinding|self\.add|self\.refuse|self\.failed)\(\s*"([a-z_]+)"', source)
+    assert len(said) > 20
+    assert {code for code in (*said, *stepwise._OURS) if code not in rows} == set()
+
+
+ENDS: list[tuple[Ending, EndReason]] = [
+    ("complete", "done"),
+    ("partial", "gaps"),
+    ("partial", "budget"),
+    ("failed", "deadline"),
+    ("failed", "no_plan"),
+    ("cancelled", "cancelled"),
+    ("needs_input", "no_input"),
+]
+
+
+def test_every_exit_code_has_its_section() -> None:
+    found = {int(code) for code in re.findall(r"^## (\d+)$", TOLD["exit-codes.md"], re.MULTILINE)}
+    assert found == set(EXITS) == {exit_code(ending, reason) for ending, reason in ENDS} | {2, UNDER}
+    assert {int(code) for code in re.findall(r"(?<!\d)(\d+) [a-z]", parser().epilog or "")} == found
