@@ -300,6 +300,65 @@ def test_whoever_asks_too_late_is_told_so_and_not_cancelled() -> None:
     stage.play(story)
 
 
+class Tidying:
+    """A worker that puts things away when it is told to stop, which takes a while, and may want to note that it did."""
+
+    def __init__(self, *, step: bool) -> None:
+        self.step = step
+        self.heard = ""
+        self.tidies = asyncio.Event()
+
+    async def plan(self, brief: Brief, hand: Hand) -> Proposal:
+        raise AssertionError("its plan is given")
+
+    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+        try:
+            await asyncio.sleep(1e6)
+        finally:
+            self.tidies.set()
+            await asyncio.sleep(10.0)
+            if self.step:
+                try:
+                    await hand.step("tidy", _done)
+                except Refused as error:
+                    self.heard = str(error)
+        return Done(1)
+
+    async def refine(self, brief: Brief, hand: Hand) -> Refined:
+        raise AssertionError("it fails once")
+
+    async def answer(self, brief: Brief, hand: Hand) -> Done:
+        raise AssertionError("nobody wants one")
+
+
+async def _done(_: str) -> Done:
+    return Done("done")
+
+
+@pytest.mark.parametrize("step", [False, True], ids=["somebody else asks", "its worker asks"])
+def test_whoever_asks_while_workers_put_things_away_is_told_so_and_nobody_waits_for_ever(step: bool) -> None:
+    crew = Tidying(step=step)
+    stage = Stage(crew)
+    stage.driver._journal = _NotAtOnce()
+
+    async def story() -> None:
+        async with asyncio.TaskGroup() as jobs:
+            jobs.create_task(stage.driver.start("run", structs.replace(request(plan(task("a"))), deadline=NOW + 60)))
+            await crew.tidies.wait()
+            await asyncio.sleep(5.0)
+            with pytest.raises(Refused, match="no longer driven here"):
+                await stage.driver.ask("run", ev.CancelRequested("enough"))
+
+    stage.play(story)
+    assert bool(crew.heard) == step
+
+
+class _NotAtOnce(MemoryJournal):
+    """Like one on disk: what it is told is written when the loop gets round to it."""
+
+    instant = False
+
+
 # --- planners
 
 

@@ -22,6 +22,7 @@ from chargehand.runtime.breaker_notes import stood, told
 from chargehand.runtime.clock import Clock
 from chargehand.runtime.hand import perform
 from chargehand.runtime.refunds import spending
+from chargehand.runtime.waiting import no_longer, refuse, release
 from chargehand.stores.codec import check
 from chargehand.stores.journal import Journal, Lease
 from chargehand.stores.memory import MemoryJournal
@@ -71,6 +72,7 @@ class Drive:
         self._waiting: list[asyncio.Future[None]] = []
         self._running: dict[Work, asyncio.Task[None]] = {}
         self._bell: asyncio.Future[None] | None = None
+        self._over = False
         self._alarm: tuple[float, asyncio.TimerHandle] | None = None
 
     # --- from outside
@@ -83,6 +85,8 @@ class Drive:
     async def ask(self, report: ev.Event) -> None:
         """Report something and wait until it is journaled; Refused if it does not fit, NotJson if it cannot be kept."""
         check(report)
+        if self._over:  # nobody reads this any more: a worker that asks while it lets go would be waited for for ever
+            raise no_longer(self.run)
         if self._now is not None and isinstance(report, ev.StepStarted | ev.StepFinished):
             self._record(admit(self.state, report), max(self._clock(), self.state.at))
             self._write_now()
@@ -171,7 +175,7 @@ class Drive:
                 await self._write()
             self._align(jobs)
             if self._held and not state.planning.open:
-                _release(self._held)
+                release(self._held)
             if state.ended is not None:
                 return
             if not wait_for_input and self._stuck_without_a_person():
@@ -201,7 +205,7 @@ class Drive:
         entry = ev.Entry(self.state.seq + 1, now, event)
         fold(self.state, entry)
         if self._short and isinstance(event, ev.Paid):
-            _release(self._short)
+            release(self._short)
         self._unwritten.append(entry)
         self._urgent = self._urgent or urgent
         for noted in told(self.state, self._stood, event) if self.state.breakers else ():
@@ -235,7 +239,7 @@ class Drive:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
         if self._waiting:
-            _release(self._waiting)
+            release(self._waiting)
         self._announce(entries)
 
     def _announce(self, entries: Sequence[ev.Entry]) -> None:
@@ -283,17 +287,9 @@ class Drive:
             self._bell.set_result(None)
 
     def _stop(self) -> None:
+        self._over = True
         if self._alarm is not None:
             self._alarm[1].cancel()
         for job in self._running.values():
             job.cancel()
-        for future in (*self._waiting, *(future for _, future in self._inbox if future is not None)):
-            if not future.done():
-                future.set_exception(Refused(f"run {self.run!r} is no longer driven here"))
-
-
-def _release(waiting: list[asyncio.Future[None]]) -> None:
-    released, waiting[:] = list(waiting), []
-    for future in released:
-        if not future.done():
-            future.set_result(None)
+        refuse((*self._waiting, *(future for _, future in self._inbox if future is not None)), self.run)

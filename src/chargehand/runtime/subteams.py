@@ -143,12 +143,15 @@ async def _started(below: _Below, run: str, request: ev.RunRequested, offered: _
 async def _ended(below: _Below, run: str, job: asyncio.Task[None]) -> None:
     """Cancel a run so that it is written down, and whatever runs inside it is cancelled the same way."""
     cancel = ev.CancelRequested("nobody waits for it any more")
+    begun = True
     try:
         await below.ask(run, cancel)
-        await asyncio.wait({job}, timeout=_PATIENCE)
-    except Refused:  # it is not under way yet, or no longer
+    except Refused:
+        begun = run in below.under_way  # then it has ended, and waits for workers that put things away
+    if not begun:
         job.cancel()
-        await asyncio.wait({job}, timeout=_PATIENCE)
+    await asyncio.wait({job}, timeout=_PATIENCE)
+    if not begun:
         with suppress(ChargehandError):
             await below.resume(run, cancel, quiet=True)
 
