@@ -107,6 +107,13 @@ class Play:
         self._prefix = prefix
         self._jump = 0.0
         self._rng = random.Random(f"play/{plot.seed}")
+        self._replayed: RunState | None = None
+
+    def state(self) -> RunState:
+        """What the journal says, read again only when there is more of it: nobody changes what is handed out."""
+        if self._replayed is None or self._replayed.seq != self.entries[-1].seq:
+            self._replayed = replay(self.entries)
+        return self._replayed
 
     def run(self) -> list[ev.Entry]:
         """Play to the end; Violation, Deadlock or StepLimit say what went wrong."""
@@ -163,7 +170,7 @@ class Play:
             wait = life > 4 or self._rng.random() < 0.5
             if not self.entries:
                 return await self.driver.start(RUN, self._request(), wait_for_input=wait)
-            state = replay(self.entries)
+            state = self.state()
             if state.ended is not None:
                 return outcome(RUN, state)
             answers = self._answer_to_question()
@@ -251,9 +258,9 @@ class Play:
                     continue
 
     def _answer_to_question(self) -> list[ev.Event]:
-        if "silence" in self.plot.faults or not self.entries:
-            return []
-        state = replay(self.entries)
+        if "silence" in self.plot.faults or self.shadow.question is None:
+            return []  # a question that only the run knows of is never answered, and the run never ends: that shows
+        state = self.state()
         if state.input is None:
             return []
         rng = self.world.rng("person", state.input.number)
@@ -338,7 +345,7 @@ class Play:
                 )
 
     def _judge(self, found: Outcome, left: set[asyncio.Task[object]]) -> None:
-        plot, shadow, state = self.plot, self.shadow, replay(self.entries)
+        plot, shadow, state = self.plot, self.shadow, self.state()
         self._require(not left, f"8: jobs left over: {left}")
         self._require(not self.world.problems, f"3: {self.world.problems[:3]}")
         assert state.ended is not None
