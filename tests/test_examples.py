@@ -171,6 +171,7 @@ def test_an_example_is_sound(team: str) -> None:
     assert made.examples or team == "fixed"
 
 
+@pytest.mark.timeout(300)  # many commands, one after the other, perhaps on a busy machine
 def test_what_the_page_shows_is_what_comes_out(tmp_path: Path) -> None:
     """The answer that is shown for a command stands in what it prints, line by line."""
     for words, shown in re.findall(r"\$ chargehand run (--team examples/ways/\w+[^\n]*)\n(.*?)```", PAGE, re.DOTALL):

@@ -5,7 +5,7 @@ import pytest
 from tests.kill9 import many
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_fifty_kills_lose_nothing_that_was_told_and_repeat_nothing_that_was_done() -> None:
     found = many(50, seed=20_260_101, size=25)
     assert found.problems == []

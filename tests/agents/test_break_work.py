@@ -282,17 +282,20 @@ async def test_what_is_printed_by_a_tool_is_no_result(capsys: pytest.CaptureFixt
 
 
 async def test_async_tools_that_never_return_are_given_up_together() -> None:
-    @tool(timeout=0.1)
+    meeting, met = asyncio.Barrier(20), 0
+
+    @tool(timeout=0.5)
     async def endless(number: int) -> int:
-        """Never return."""
+        """Never return, once all of them are there."""
+        nonlocal met
+        await meeting.wait()
+        met += 1
         await asyncio.sleep(3600)
         return number
 
-    began = time.monotonic()
     script = model(work=[calls(*(call("endless", n, number=n) for n in range(20))), "They did not come back."])
     found = await team(script, Worker("ann", tools=[endless])).run("Count")
-    assert found.ending == "complete"
-    assert time.monotonic() - began < 2
+    assert (found.ending, met) == ("complete", 20)
 
 
 # --- envelopes
@@ -448,17 +451,17 @@ def test_a_handle_means_the_same_text_however_much_is_dropped() -> None:
     ids=["newlines", "blanks", "fences", "braces", "brackets", "deep", "quotes", "half fences"],
 )
 def test_no_text_takes_long_to_read(text: str) -> None:
-    began = time.monotonic()
+    began = time.thread_time()
     with pytest.raises(Invalid):
         find_json(text)
-    assert time.monotonic() - began < 2
+    assert time.thread_time() - began < 4
 
 
 def test_a_plan_in_thousands_of_pieces_does_not_take_long() -> None:
-    stream, began = PlanStream(), time.monotonic()
+    stream, began = PlanStream(), time.thread_time()
     for piece in ['{"goal": "', *["more "] * 20_000, '", "tasks": {"t1": {"instruction": "', *["more "] * 20_000]:
         assert stream.feed(piece) == []
-    assert time.monotonic() - began < 3
+    assert time.thread_time() - began < 4
     (found,) = stream.feed('", "worker": "ann", "after": []}, "t2": {')
     assert len(found.instruction) == 20_000 * 5 - 1
 

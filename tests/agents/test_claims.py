@@ -162,6 +162,6 @@ def test_any_text_is_checked_and_holds_against_itself(answer: str, result: str) 
 )
 def test_long_texts_take_bounded_time(piece: str) -> None:
     text = piece * (200_000 // len(piece))
-    began = time.perf_counter()
+    began = time.thread_time()
     unsupported(text, [Given("t1", "", "", text)])
-    assert time.perf_counter() - began < 8
+    assert time.thread_time() - began < 8

@@ -479,5 +479,5 @@ async def test_a_silent_server_and_a_quick_one_over_real_sockets() -> None:
         began = asyncio.get_running_loop().time()
         found = await crew.run("Do it.")
         took = asyncio.get_running_loop().time() - began
-        assert (found.ending, 0.2 < took < 2.0) == ("complete", True)
+        assert (found.ending, 0.2 < took < 10.0) == ("complete", True)
         assert (server.requests["hang-before-headers"], server.requests["ok"]) == (1, 3)

@@ -135,16 +135,19 @@ async def test_what_cannot_be_sent_is_refused_before_anything_is_written(text: s
 
 
 async def test_five_workers_work_side_by_side() -> None:
+    meeting = asyncio.Barrier(5)
+
     async def slow(name: str, _: Request) -> Line:
+        await asyncio.wait_for(meeting.wait(), 5)  # nobody goes on before all five are at work
         await asyncio.sleep(0.2)
         return f"{name} is done"
 
     found, _ = team(slow, *(Worker(f"w{n}") for n in range(5)))
     began = time.perf_counter()
     replies = await found.message("Do it")
-    assert time.perf_counter() - began < 0.6
+    whole = time.perf_counter() - began
     assert [one.text for one in replies.replies] == [f"w{n} is done" for n in range(5)]
-    assert all(0.19 < one.seconds < 0.6 for one in replies.replies)
+    assert all(0.19 < one.seconds < whole + 0.01 for one in replies.replies)
 
 
 async def test_replies_come_in_the_order_of_the_team_and_not_in_that_of_their_arrival() -> None:
@@ -167,14 +170,14 @@ async def test_one_who_fails_and_one_who_is_late_cost_the_others_nothing() -> No
 
     found, model = team(mixed, *(Worker(name) for name in ("ann", "bad", "slow", "zoe")))
     began = time.perf_counter()
-    replies = await found.message("Do it", timeout=0.3)
-    assert time.perf_counter() - began < 2
+    replies = await found.message("Do it", timeout=1.0)
+    assert time.perf_counter() - began < 15
     assert [(one.worker, one.status) for one in replies.replies] == [
         ("ann", "answered"), ("bad", "failed"), ("slow", "timed out"), ("zoe", "answered"),
     ]  # fmt: skip
     assert replies["bad"].failure == "the shelf is empty"
     assert "time" in replies["slow"].failure
-    assert replies["slow"].seconds >= 0.29
+    assert replies["slow"].seconds >= 0.99
     assert (replies["zoe"].text, replies["zoe"].failure) == ("zoe is done", "")
     assert len(model.requests) == 4, "a message is tried once, whatever the policy says of tasks"
 
@@ -204,7 +207,7 @@ async def test_when_the_time_of_the_team_is_over_what_is_there_is_handed_out() -
         await asyncio.sleep(0.0 if name == "ann" else 30)
         return name
 
-    found, _ = team(slow, Worker("ann"), Worker("bob"), seconds=0.3)
+    found, _ = team(slow, Worker("ann"), Worker("bob"), seconds=1.0)
     replies = await found.message("Do it")
     assert [one.status for one in replies.replies] == ["answered", "timed out"]
 

@@ -85,6 +85,7 @@ def test_files_and_journals_that_are_not_there_are_refused_and_not_made(tmp_path
     assert sorted(one.name for one in tmp_path.iterdir()) == ["script.json"]
 
 
+@pytest.mark.timeout(300)  # many commands, one after the other, perhaps on a busy machine
 def test_runs_that_do_not_fit_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
     file = script(tmp_path, task("a"))
     assert chargehand(tmp_path, "play", file, "--run", "one").returncode == 0

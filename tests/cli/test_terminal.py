@@ -4,8 +4,8 @@ import io
 import json
 import os
 import pty
+import resource
 import subprocess
-import time
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import get_args
@@ -135,11 +135,12 @@ def test_help_fits_into_eighty_columns(verb: str, monkeypatch: pytest.MonkeyPatc
 def test_help_comes_at_once_and_version_is_told(tmp_path: Path) -> None:
     took: list[float] = []
     for _ in range(5):
-        began = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = chargehand(tmp_path, "--help")
-        took.append(time.perf_counter() - began)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         assert done.returncode == 0
         assert "exit codes: 0 complete" in done.stdout
-    assert min(took) < 0.2
+    assert min(took) < 0.2  # of CPU: a machine that others use as well takes longer by the clock
     assert chargehand(tmp_path, "--version").stdout == "chargehand 0.1.0\n"
     assert "--reuse RUN" in chargehand(tmp_path, "play", "--help").stdout

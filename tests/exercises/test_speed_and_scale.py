@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.exercises.programs import EXERCISES, PAGE, printed
+from tests.exercises.programs import EXERCISES, PAGE, printed, undisturbed
 
 OURS = ("parallel", "factory", "nested", "capacity", "experts", "recursive")
 
@@ -20,18 +20,23 @@ def numbers(pattern: str, text: str) -> tuple[float, ...]:
 
 
 def test_side_by_side_takes_as_long_as_the_critical_path_and_alone_as_long_as_all_of_it() -> None:
-    told = printed("parallel")
-    (fast,) = numbers(r"side by side: ([\d.]+) s", told)
-    (slow,) = numbers(r"one at a time: ([\d.]+) s", told)
-    assert slow >= 0.8
-    assert 0.4 <= fast < 0.75 * slow
-    assert "critical path: research > report, 0.40 s" in told
+    def check(told: str) -> None:
+        (fast,) = numbers(r"side by side: ([\d.]+) s", told)
+        (slow,) = numbers(r"one at a time: ([\d.]+) s", told)
+        assert slow >= 0.8
+        assert 0.4 <= fast < 0.75 * slow
+        assert "critical path: research > report, 0.40 s" in told
+
+    undisturbed("parallel", check)
 
 
 def test_side_by_side_three_are_at_work_at_once_and_alone_never_two() -> None:
-    together, alone = printed("parallel").split("one at a time")
-    assert _most_at_once(together) == 3
-    assert _most_at_once(alone) == 1
+    def check(told: str) -> None:
+        together, alone = told.split("one at a time")
+        assert _most_at_once(together) == 3
+        assert _most_at_once(alone) == 1
+
+    undisturbed("parallel", check)
 
 
 def _most_at_once(text: str) -> int:
@@ -53,14 +58,16 @@ def test_each_made_worker_has_the_tool_its_task_needs_and_comes_to_the_same() ->
 
 
 def test_what_the_making_costs_is_measured_and_small() -> None:
-    told = printed("factory")
-    before, after = numbers(r"static: ([\d.]+) ms of CPU a run; made on the fly: ([\d.]+) ms", told)
-    each, share = numbers(r"overhead: (-?\d+) us a worker, (-?\d+)% of the run", told)
-    assert before > 0
-    assert each == pytest.approx((after - before) * 100, abs=15)
-    assert each < 10_000
-    assert share < 60
-    assert "calls of models: 20 static, 30 made on the fly" in told
+    def check(told: str) -> None:
+        before, after = numbers(r"static: ([\d.]+) ms of CPU a run; made on the fly: ([\d.]+) ms", told)
+        each, share = numbers(r"overhead: (-?\d+) us a worker, (-?\d+)% of the run", told)
+        assert before > 0
+        assert each == pytest.approx((after - before) * 100, abs=15)
+        assert each < 10_000
+        assert share < 60
+        assert "calls of models: 20 static, 30 made on the fly" in told
+
+    undisturbed("factory", check)
 
 
 # --- levels
@@ -104,7 +111,10 @@ def test_every_level_has_its_bill_and_they_add_up() -> None:
 
 
 def test_without_a_look_at_the_load_one_gets_all_and_with_it_they_share() -> None:
-    told = printed("capacity")
+    undisturbed("capacity", _shared)
+
+
+def _shared(told: str) -> None:
     without, alone = re.search(r"without a look at the load: (\{.*\}), ([\d.]+) s", told).groups()  # pyright: ignore[reportOptionalMemberAccess] - it fails as it should
     shared = numbers(r"with it: \{'north': (\d+), 'south': (\d+)\}", told)
     (took,) = numbers(r"with it: .*?, ([\d.]+) s", told)
@@ -116,12 +126,14 @@ def test_without_a_look_at_the_load_one_gets_all_and_with_it_they_share() -> Non
 
 
 def test_a_quick_instance_gets_more_than_a_slow_one() -> None:
-    told = printed("capacity")
-    (dealt,) = numbers(r"dealt out in turn: \{'packer-1': 4, 'packer-2': 4\}, ([\d.]+) s", told)
-    quick, slow, took = numbers(r"whoever is idle: \{'packer-1': (\d), 'packer-2': (\d)\}, ([\d.]+) s", told)
-    assert quick > slow
-    assert dealt >= 0.4
-    assert took < dealt
+    def check(told: str) -> None:
+        (dealt,) = numbers(r"dealt out in turn: \{'packer-1': 4, 'packer-2': 4\}, ([\d.]+) s", told)
+        quick, slow, took = numbers(r"whoever is idle: \{'packer-1': (\d), 'packer-2': (\d)\}, ([\d.]+) s", told)
+        assert quick > slow
+        assert dealt >= 0.4
+        assert took < dealt
+
+    undisturbed("capacity", check)
 
 
 def test_every_request_goes_to_its_expert_and_one_to_the_generalist() -> None:
@@ -165,9 +177,13 @@ def test_what_the_page_shows_is_what_comes_out(name: str) -> None:
     assert command in (EXERCISES / f"{name}.py").read_text(encoding="utf-8")
     shown = re.findall(rf"\$ {re.escape(command)}\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     assert len(shown) == 1, "the page shows it"
-    out = _without_figures(printed(name))
     parts = [part for line in shown[0].splitlines() for part in line.split("…") if part.strip()]
-    assert [part for part in parts if _without_figures(part).strip() not in out] == []
+
+    def check(told: str) -> None:
+        out = _without_figures(told)
+        assert [part for part in parts if _without_figures(part).strip() not in out] == []
+
+    undisturbed(name, check)
 
 
 def _without_figures(text: str) -> str:

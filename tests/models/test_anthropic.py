@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import pytest
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from chargehand.models.anthropic import AnthropicMessages
 from chargehand.models.failed import CallFailed
@@ -16,7 +16,10 @@ from tests.models.loopback import Loopback, Move, event, loopback, streamed, who
 KEY = "sk-ant-this-is-the-key-1234567890"
 HELLO = Request([Message("user", "hello")])
 TOOL = ToolSpec("add", "adds two numbers", Raw(b'{"type":"object","properties":{"a":{"type":"integer"}}}'))
-QUICK = Timeouts(connect=1.0, first=0.2, whole=0.2, idle=0.2, total=0.5)
+# Only what a test is about is short: a busy machine may stand still for longer than that.
+PATIENT = Timeouts(connect=20.0, first=20.0, whole=20.0, idle=20.0, total=30.0)
+UNHEARD = structs.replace(PATIENT, first=0.2, whole=0.2)
+SILENT = structs.replace(PATIENT, idle=0.2)
 
 
 def said(*blocks: object, stop: str | None = "end_turn", **usage: int) -> dict[str, object]:
@@ -67,7 +70,7 @@ TEXT = start(0, type="text", text="")
 
 
 @asynccontextmanager
-async def talking(play: list[Move], timeouts: Timeouts = QUICK) -> AsyncGenerator[tuple[AnthropicMessages, Loopback]]:
+async def talking(play: list[Move], timeouts: Timeouts = PATIENT) -> AsyncGenerator[tuple[AnthropicMessages, Loopback]]:
     async with loopback(lambda _: play) as server:
         model = AnthropicMessages("anthropic:c", server.url, "c", KEY, timeouts=timeouts, variable="ANTHROPIC_API_KEY")
         try:
@@ -76,17 +79,17 @@ async def talking(play: list[Move], timeouts: Timeouts = QUICK) -> AsyncGenerato
             await model.close()
 
 
-async def reply(play: list[Move], stream: bool = False) -> Reply:
+async def reply(play: list[Move], stream: bool = False, timeouts: Timeouts = PATIENT) -> Reply:
     heard: list[str] = []
-    async with talking(play) as (model, _):
+    async with talking(play, timeouts) as (model, _):
         came = await model.reply(HELLO, heard.append if stream else None)
     assert "".join(heard) == (came.text if stream else "")
     return came
 
 
-async def failure(play: list[Move], stream: bool = False) -> CallFailed:
+async def failure(play: list[Move], stream: bool = False, timeouts: Timeouts = PATIENT) -> CallFailed:
     with pytest.raises(CallFailed) as caught:
-        await reply(play, stream)
+        await reply(play, stream, timeouts)
     assert KEY not in str(caught.value)
     return caught.value
 
@@ -305,14 +308,14 @@ async def test_calls_that_were_cut_off_are_never_made() -> None:
 
 
 async def test_pings_do_not_keep_a_silent_stream_alive() -> None:
-    pings: list[bytes | float] = [PING, 0.05] * 20
-    error = await failure(streamed(BEGIN, TEXT, words("hi"), *pings), stream=True)
+    pings: list[bytes | float] = [PING, 0.05] * 400
+    error = await failure(streamed(BEGIN, TEXT, words("hi"), *pings), stream=True, timeouts=SILENT)
     assert error.failure.kind == "timeout"
     assert "silent for 0.2 s" in str(error)
 
 
 async def test_the_beginning_of_a_message_is_no_first_token() -> None:
-    error = await failure(streamed(BEGIN, 5.0), stream=True)
+    error = await failure(streamed(BEGIN, 30.0), stream=True, timeouts=UNHEARD)
     assert "nothing of the reply came within 0.2 s" in str(error)
 
 

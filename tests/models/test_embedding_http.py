@@ -27,6 +27,8 @@ from tests.models.loopback import Asked, Loopback, Move, loopback, whole
 
 KEY = "sk-very-secret-0123456789"
 SOON = Retry(base=0.01, ceiling=0.02)
+PATIENT = Timeouts(whole=20.0, idle=20.0, total=30.0)
+HASTY = Timeouts(whole=0.5, idle=0.3, total=30.0)
 Answer: TypeAlias = Callable[[list[str]], Sequence[Move]]
 
 
@@ -69,12 +71,11 @@ def data(*rows: dict[str, object]) -> Answer:
 
 
 @asynccontextmanager
-async def served(answer: Answer) -> AsyncGenerator[tuple[HttpEmbedding, Loopback]]:
+async def served(answer: Answer, timeouts: Timeouts = PATIENT) -> AsyncGenerator[tuple[HttpEmbedding, Loopback]]:
     def play(asked: Asked) -> Sequence[Move]:
         return answer(sent(asked))
 
     async with loopback(play) as server:
-        timeouts = Timeouts(whole=0.5, idle=0.3, total=1.0)
         endpoint = EmbeddingEndpoint(
             "openai:small", server.url, "small", KEY, timeouts=timeouts, most_bytes=200_000, variable="OPENAI_API_KEY"
         )
@@ -149,14 +150,14 @@ async def test_vectors_of_another_width_are_never_mixed() -> None:
         (always(whole({"error": {"message": f"bad key {KEY}"}}, 401)), "check the key in OPENAI_API_KEY", 1),
         (always(whole({"error": "too long"}, 400)), "too long.*change the request", 1),
         (always([None]), "did not get through.*try again", 3),
-        (always([b"HTTP/1.1 200 X\r\nContent-Length: 99\r\n\r\n{", 5.0]), "silent for 0.3 s", 1),
-        (always([5.0]), "nothing of the reply came within 0.5 s", 1),
+        (always([b"HTTP/1.1 200 X\r\nContent-Length: 99\r\n\r\n{", 30.0]), "silent for 0.3 s", 1),
+        (always([30.0]), "nothing of the reply came within 0.5 s", 1),
     ],
 )
 async def test_what_cannot_be_used_is_said_in_words_and_without_the_key(
     answer: Answer, complaint: str, calls: int
 ) -> None:
-    async with served(answer) as (model, server):
+    async with served(answer, HASTY if complaint.endswith(" s") else PATIENT) as (model, server):
         with pytest.raises(StoreUnavailable, match=complaint) as raised:
             await model.embed(["one", "two"])
         assert str(raised.value).startswith("openai:small: ")

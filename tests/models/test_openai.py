@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 import pytest
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from chargehand.errors import Invalid
 from chargehand.models.failed import CallFailed
@@ -25,7 +25,11 @@ from tests.models.loopback import Asked, Loopback, Move, Play, event, loopback, 
 KEY = "sk-this-is-the-key-1234567890"
 HELLO = Request([Message("user", "hello")])
 TOOL = ToolSpec("add", "adds two numbers", Raw(b'{"type":"object","properties":{"a":{"type":"integer"}}}'))
-QUICK = Timeouts(connect=1.0, first=0.2, whole=0.2, idle=0.2, total=0.5)
+# Only what a test is about is short: a busy machine may stand still for longer than that.
+PATIENT = Timeouts(connect=20.0, first=20.0, whole=20.0, idle=20.0, total=30.0)
+UNHEARD = structs.replace(PATIENT, first=0.2, whole=0.2)
+SILENT = structs.replace(PATIENT, idle=0.2)
+ENDLESS = structs.replace(PATIENT, total=0.5)
 
 
 def said(content: object = "hi", finish: str | None = "stop", **more: object) -> dict[str, object]:
@@ -68,7 +72,7 @@ class Given(TypedDict, total=False):
 @asynccontextmanager
 async def talking(play: Play | list[Move], **options: Unpack[Given]) -> AsyncGenerator[tuple[OpenAIChat, Loopback]]:
     async with loopback(play if callable(play) else lambda _: play) as server:
-        given = Given(timeouts=QUICK) | options
+        given = Given(timeouts=PATIENT) | options
         model = OpenAIChat("openai:m", server.url, "m", KEY, variable="OPENAI_API_KEY", **given)
         try:
             yield model, server
@@ -428,26 +432,26 @@ async def test_costs_are_taken_only_from_servers_that_report_them() -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_silence_before_the_reply_ends_in_time(stream: bool) -> None:
-    error = await failure([5.0], stream=stream)
+    error = await failure([30.0], stream=stream, timeouts=UNHEARD)
     assert error.failure.kind == "timeout"
     assert "nothing of the reply came within 0.2 s" in str(error)
 
 
 @pytest.mark.parametrize("opening", [b": wait\n\n", delta(role="assistant", content="")])
 async def test_headers_and_an_opening_are_no_first_token(opening: bytes) -> None:
-    error = await failure(streamed(opening, 5.0), stream=True)
+    error = await failure(streamed(opening, 30.0), stream=True, timeouts=UNHEARD)
     assert "nothing of the reply came within 0.2 s" in str(error)
 
 
 async def test_comments_do_not_keep_a_silent_stream_alive() -> None:
-    comments: list[bytes | float] = [b": ping\n\n", 0.05] * 20
-    error = await failure(streamed(delta(content="hi"), *comments), stream=True)
+    comments: list[bytes | float] = [b": ping\n\n", 0.05] * 400
+    error = await failure(streamed(delta(content="hi"), *comments), stream=True, timeouts=SILENT)
     assert "silent for 0.2 s" in str(error)
 
 
 async def test_a_stream_that_never_ends_ends_in_time() -> None:
-    drops: list[bytes | float] = [delta(content="la"), 0.05] * 40
-    error = await failure(streamed(*drops), stream=True)
+    drops: list[bytes | float] = [delta(content="la"), 0.05] * 400
+    error = await failure(streamed(*drops), stream=True, timeouts=ENDLESS)
     assert "not finished within 0.5 s" in str(error)
 
 

@@ -93,14 +93,14 @@ async def test_calls_and_usage_come_back() -> None:
     assert came.finish == "tools"
 
 
-async def stream_of(*pieces: str | DeltaToolCalls, wait: float = 0.0) -> Reply:
+async def stream_of(*pieces: str | DeltaToolCalls, wait: float = 0.0, idle: float = 20.0) -> Reply:
     async def answer(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
         for piece in pieces:
             yield piece
             await asyncio.sleep(wait)
 
     heard: list[str] = []
-    times = Timeouts(first=0.5, idle=0.05, total=5.0)
+    times = Timeouts(first=20.0, idle=idle, total=30.0)
     model = ProviderModel("some:model", FunctionModel(stream_function=answer), timeouts=times)
     came = await model.reply(HELLO, heard.append)
     assert "".join(heard) == came.text
@@ -115,7 +115,7 @@ async def test_a_stream_is_heard() -> None:
 
 async def test_a_stream_that_stops_moving_ends_in_time() -> None:
     with pytest.raises(CallFailed, match="nothing more came within") as caught:
-        await stream_of("some ", "words", wait=1.0)
+        await stream_of("some ", "words", wait=30.0, idle=0.05)
     assert caught.value.failure.kind == "timeout"
 
 

@@ -103,18 +103,19 @@ async def test_runs_inside_runs_are_no_turns() -> None:
 
 async def test_a_run_that_ends_late_is_not_forgotten() -> None:
     """It was begun before a background run that could not cover it."""
-    held, team = asyncio.Event(), desk(librarian(1), journal=(journal := MemoryJournal()))
+    begun, held, team = asyncio.Event(), asyncio.Event(), desk(librarian(1), journal=(journal := MemoryJournal()))
 
     @tool
     async def wait() -> str:
         """The price of a room in Ghent."""
+        begun.set()
         await held.wait()
         return "90"
 
     slow = Supervisor([Worker("ann", tools=[wait])], name="desk", plan=PLAN, journal=journal)
     async with asyncio.TaskGroup() as jobs:
         late = jobs.create_task(slow.run(ASK, run="late"))
-        await asyncio.sleep(0.05)
+        await asyncio.wait_for(begun.wait(), 20)
         for number in range(1, 4):
             await team.run(ASK, run=f"turn-{number}")
             await team.rest()
@@ -345,6 +346,7 @@ def alive(folder: Path, count: int, dies: int = 0) -> int:
     return subprocess.run(words, cwd=ROOT, check=False, capture_output=True, timeout=40).returncode
 
 
+@pytest.mark.timeout(300)  # fourteen processes, one after the other, perhaps on a busy machine
 def test_every_turn_is_looked_back_on_exactly_once_however_often_a_process_dies(tmp_path: Path) -> None:
     deaths = 0
     for dies in (1, 8, 17, 21, 23, 26, 29, 31, 33, 36, 39, 43, 47):

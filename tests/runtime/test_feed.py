@@ -211,6 +211,7 @@ async def reconnecting(feed: Feed, rng: random.Random) -> list[Entry]:
     return seen
 
 
+@pytest.mark.timeout(300)
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), sizes=st.lists(st.integers(1, 12), max_size=25), most=st.integers(1, 20))
 def test_any_client_with_any_reconnects_sees_the_journals_order(seed: int, sizes: Sequence[int], most: int) -> None:

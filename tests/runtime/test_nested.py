@@ -187,17 +187,19 @@ async def test_who_is_asked_works_beside_the_sender_even_where_one_works_at_a_ti
 
 
 async def test_five_are_asked_at_once() -> None:
+    meeting, met = asyncio.Barrier(5), 0
+
     async def says(name: str, at: int, _: Request) -> Line:
+        nonlocal met
         if name == "ann":
             return sends(ask_all(match_all=["hand"])) if at == 0 else "done"
-        await asyncio.sleep(0.2)
+        await asyncio.wait_for(meeting.wait(), 5)
+        met += 1
         return "3"
 
     script = model(says)
-    began = time.perf_counter()
     await team(script, LEAD, *(Worker(f"w{n}", tags=["hand"]) for n in range(5))).run("Count")
-    assert time.perf_counter() - began < 0.7
-    assert len(script.requests) == 7
+    assert (met, len(script.requests)) == (5, 7)
 
 
 # --- circles and depth
@@ -215,7 +217,7 @@ async def test_two_who_ask_each_other_end_at_once() -> None:
     script = model(says)
     began = time.perf_counter()
     found = await team(script, LEAD, Worker("bob", tools=[ONE], contacts=["*"])).run("Count")
-    assert time.perf_counter() - began < 2
+    assert time.perf_counter() - began < 15
     assert found.ending == "complete"
     assert "ann is itself waiting for this answer" in seen["bob"]
     assert "bob is done" in seen["ann"]
@@ -345,7 +347,7 @@ async def test_who_is_asked_has_less_time_than_who_asks_so_that_something_can_be
             await asyncio.sleep(30)
         return f"{name} is done"
 
-    asker = Worker("ann", tools=[MATCHING], contacts=["*"], timeout=1.0)
+    asker = Worker("ann", tools=[MATCHING], contacts=["*"], timeout=2.0)
     found = await team(model(says), asker, *HANDS).run("Count")
     assert found.ending == "complete"
     assert '"status":"timed out","worker":"bob"' in seen[0]

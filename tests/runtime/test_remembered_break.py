@@ -66,7 +66,7 @@ async def test_whoever_is_cancelled_at_any_moment_leaves_nothing_behind(tmp_path
             job.cancel()
         assert not shared._uses
     await use()
-    for _ in range(200):
+    for _ in range(1000):
         if not [one for one in threading.enumerate() if one.name == "chargehand-writer"]:
             break
         await asyncio.sleep(0.01)

@@ -34,10 +34,24 @@ WAY = Route("words", threshold=0.0, learn=False)
 GOAL = "sell ripe apples"
 
 
-class Stall:
-    """A worker's model: it waits while it is shut, then says its line."""
+class Hands:
+    """A clock that stands still unless somebody moves it."""
 
-    def __init__(self, name: str, line: Line = "sold", *, micros: int = 0, latency: float = 0.0) -> None:
+    def __init__(self) -> None:
+        self.now = time.time()
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Stall:
+    """A worker's model: it waits while it is shut, then says its line. It moves a clock by as long as it takes."""
+
+    def __init__(
+        self, name: str, line: Line = "sold", *, micros: int = 0, latency: float = 0.0, clock: Hands | None = None
+    ) -> None:
+        self._clock, self._takes = clock, latency
+        latency = 0.0 if clock else latency
         self.open = asyncio.Event()
         self.open.set()
         self.line = line
@@ -47,6 +61,8 @@ class Stall:
     async def _reply(self, asked: Request) -> Line:
         assert isinstance(asked.subject, Working)
         await self.open.wait()
+        if self._clock is not None:
+            self._clock.now += self._takes
         return self.line
 
 
@@ -79,20 +95,24 @@ class Market:
 
     async def busy(self, worker: str) -> None:
         """Wait until somebody is at work."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not any(state.load.get(worker) for state in self._driver.under_way.values()):  # noqa: ASYNC110 - nobody rings
                 await asyncio.sleep(0.001)
 
 
 @asynccontextmanager
 async def market(
-    *stalls: Stall, way: Route = WAY, policy: Policy = ONCE, capacity: int = 0, **does: str
+    *stalls: Stall, way: Route = WAY, policy: Policy = ONCE, capacity: int = 0, clock: Hands | None = None, **does: str
 ) -> AsyncGenerator[Market]:
     """Everybody does the same, unless it is said what else."""
     workers = [
         Worker(one.name, does.get(one.name, "sells ripe apples"), model=one.model, capacity=capacity) for one in stalls
     ]
     team = Supervisor(workers, way=way, policy=policy, journal=MemoryJournal(), combine="forward")
+    if clock is not None:
+        async with team.crew() as crew:
+            yield Market(team, Driver(MemoryJournal(), crew, wall=clock, ticks=clock))
+        return
     async with team.driven() as driver:
         yield Market(team, driver)
 
@@ -138,8 +158,9 @@ async def test_who_keeps_failing_gives_way() -> None:
 
 
 async def test_of_two_that_fit_the_same_the_quicker_is_taken_once_both_are_known() -> None:
-    north, south = Stall("north", latency=0.06), Stall("south")
-    async with market(north, south) as runs:
+    clock = Hands()
+    north, south = Stall("north", latency=0.1, clock=clock), Stall("south")
+    async with market(north, south, clock=clock) as runs:
         for _ in range(4):
             await runs.sell("north")
         assert (await runs.sell())[0] == "north", "nobody knows yet how quick the other is"
@@ -152,8 +173,10 @@ async def test_of_two_that_fit_the_same_the_quicker_is_taken_once_both_are_known
 
 
 async def test_of_two_that_are_as_quick_the_cheaper_is_taken() -> None:
-    north, south = Stall("north", micros=900, latency=0.02), Stall("south", micros=100, latency=0.02)
-    async with market(north, south) as runs:
+    clock = Hands()
+    north, south = (Stall(name, micros=micros, latency=0.02, clock=clock)
+                    for name, micros in (("north", 900), ("south", 100)))  # fmt: skip
+    async with market(north, south, clock=clock) as runs:
         for name in ("north", "south"):
             for _ in range(4):
                 await runs.sell(name)
@@ -270,7 +293,7 @@ async def test_runs_begun_apart_at_the_same_time_see_each_other() -> None:
     north.open.clear()
     async with asyncio.TaskGroup() as jobs:
         jobs.create_task(team.run(GOAL))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not north.model.requests:  # noqa: ASYNC110 - nobody rings
                 await asyncio.sleep(0.001)
         second = await team.run(GOAL)
@@ -370,7 +393,7 @@ async def test_a_model_that_is_dead_in_a_team_inside_is_known_to_be_dead_outside
         below = driver.beneath(crew)
         tasks = tuple(Task(TaskId(f"t{n}"), f"pack box number {n} well", "cyd") for n in range(3))
         packing = jobs.create_task(below.start("inside", inner.request("Pack", time.time(), plan=Plan(tasks, "none"))))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not any(one.opened for state in below.under_way.values() for one in state.breakers.values()):  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.001)
         who, why = await Market(team, driver).sell()

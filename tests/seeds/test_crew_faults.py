@@ -130,8 +130,8 @@ async def test_a_worker_that_hangs_is_given_up_in_its_time() -> None:
 
     began = time.monotonic()
     policy = Policy(retry=Retry(attempts=2, base=0.001))
-    found = await team(ScriptedModel(hangs), Worker("ann", timeout=0.2), policy=policy).run("Report")
-    assert time.monotonic() - began < 5
+    found = await team(ScriptedModel(hangs), Worker("ann", timeout=0.7), policy=policy).run("Report")
+    assert time.monotonic() - began < 20
     assert (found.ending, list(found.results)) == ("partial", ["t2"])
     assert [(gap.task, gap.reason) for gap in found.gaps] == [("t1", "timeout")]
     assert attempts(found.entries) == {"t1": 2, "t2": 1}

@@ -47,7 +47,7 @@ WAIT = 0.0
 def seedling_price(plant: str, seedlings: int) -> str:
     """What so many seedlings of one plant cost, in euros."""
     time.sleep(WAIT)
-    for _ in range(400):
+    for _ in range(1000):
         if not HELD.exists():
             break
         time.sleep(0.02)
@@ -100,7 +100,7 @@ class Garden:
 
     def wait(self, run: str, *states: str) -> dict[str, object]:
         """The run, once it is in one of these states; in any but `running` where none is named."""
-        for _ in range(500):
+        for _ in range(1000):
             found = self.show(run)
             state = found["line"]["state"]  # pyright: ignore[reportIndexIssue, reportUnknownVariableType] - JSON
             if state in states or (not states and state != "running"):
@@ -110,7 +110,7 @@ class Garden:
 
     def tool_called(self, run: str) -> None:
         """Back when the tool was begun."""
-        for _ in range(500):
+        for _ in range(1000):
             entries = self.client.get(f"/api/runs/{run}/entries").json()["entries"]
             if any(one["event"].get("name") == "seedling_price" for one in entries):
                 return

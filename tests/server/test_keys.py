@@ -103,19 +103,15 @@ def test_a_thousand_hostile_headers_are_refused_without_a_question_to_the_store(
 def test_a_bad_token_takes_as_long_as_a_good_one(tmp_path: Path) -> None:
     token = made("main", "", "run", 1.0)[1]
     keys = Keyring(Settings(tmp_path, token=OPERATOR))
-    shortest: dict[str, float] = {}
-    for name, header in (
-        ("own", f"Bearer {OPERATOR}"),
-        ("bad", f"Bearer {OPERATOR[:-1]}x"),
-        ("other", f"Bearer {token}"),
-    ):
-        times: list[float] = []
-        for _ in range(2000):
+    headers = [f"Bearer {one}".encode() for one in (OPERATOR, f"{OPERATOR[:-1]}x", token)]
+    times: dict[bytes, list[float]] = {header: [] for header in headers}
+    for _ in range(2000):
+        for header in headers:  # in turn, so that a machine that is slow for a while is slow for all of them
             began = time.perf_counter()
-            keys.visitor(header.encode())
-            times.append(time.perf_counter() - began)
-        shortest[name] = sorted(times)[200]
-    assert max(shortest.values()) < 3 * min(shortest.values())
+            keys.visitor(header)
+            times[header].append(time.perf_counter() - began)
+    shortest = [sorted(found)[200] for found in times.values()]
+    assert max(shortest) < 3 * min(shortest)
 
 
 def test_a_revoked_token_is_refused_at_once_and_its_streams_end(tmp_path: Path) -> None:
@@ -134,16 +130,22 @@ def test_a_revoked_token_is_refused_at_once_and_its_streams_end(tmp_path: Path) 
                 assert client.get("/who", headers=headers).status_code == 401
                 began = time.monotonic()
                 assert [line for line in lines if line] == []
-                assert time.monotonic() - began < 3
+                assert time.monotonic() - began < 8
                 assert client.get("/who", headers={"Authorization": f"Bearer {other}"}).status_code == 200
 
 
 def test_an_expired_token_is_refused_and_its_streams_end(tmp_path: Path) -> None:
-    _, token = made_in(tmp_path, expires=time.time() + 1.0)
+    clock = [1000.0]  # it stands still while the server starts, however long that takes
+    _, token = made_in(tmp_path, expires=1001.0)
     headers = {"Authorization": f"Bearer {token}"}
-    with walled(Settings(tmp_path, token=OPERATOR)) as url, httpx.Client(base_url=url, timeout=10) as client:
+    with (
+        walled(Settings(tmp_path, token=OPERATOR), now=lambda: clock[0]) as url,
+        httpx.Client(base_url=url, timeout=10) as client,
+    ):
         with client.stream("GET", "/stream", headers=headers) as stream:
             assert [line for line in stream.iter_lines() if line] == ["data: 0"]
+        assert client.get("/who", headers=headers).status_code == 200
+        clock[0] = 1001.0
         assert client.get("/who", headers=headers).status_code == 401
 
 

@@ -16,6 +16,7 @@ from chargehand.server.letta.group_talk import GroupOffice, resume_groups, runs_
 from chargehand.server.settings import Settings
 from tests.server.model_server import Answer, FakeModel, Question, Think, fake_model
 from tests.server.running import running, settings_in
+from tests.server.test_letta_messages import soon
 
 Told = dict[str, Any]
 
@@ -65,8 +66,8 @@ def say(client: httpx.Client, group: Told, text: str = "What is new?") -> Told:
 
 
 def ended(client: httpx.Client, run: str) -> str:
-    """How a run stands once it is over, or after ten seconds."""
-    until = time.monotonic() + 10
+    """How a run stands once it is over, or after twenty seconds."""
+    until = time.monotonic() + 20
     while (status := client.get(f"/v1/runs/{run}").json()["status"]) in ("created", "running"):
         assert time.monotonic() < until, "the run did not end"
         time.sleep(0.02)
@@ -207,7 +208,7 @@ def test_a_slow_group_shows_signs_of_life_and_is_not_set_to_work_twice(tmp_path:
         path, sent = f"/v1/groups/{group['id']}/messages", {"messages": [{"role": "user", "content": "Hurry."}]}
         with ThreadPoolExecutor(2) as pool:
             first = pool.submit(client.post, path, json=sent)
-            time.sleep(0.2)
+            soon(lambda: model.questions)  # the first is under way
             again = client.post(path, json=sent, headers={"x-stainless-retry-count": "1"})
         assert first.result().text.startswith(" \n")
         assert first.result().json() == again.json()
@@ -226,7 +227,7 @@ def cut_off(settings: Settings, model: FakeModel) -> str:
         said = {"messages": [{"role": "user", "content": "What is new?"}]}
         with pytest.raises(httpx.ReadTimeout):  # whoever asked goes away, and the talk goes on
             client.post(f"/v1/groups/{group}/messages/stream", json=said, timeout=1.0)
-        assert len(model.questions) == 2
+        soon(lambda: len(model.questions) == 2)
     return str(group)
 
 
@@ -234,7 +235,7 @@ async def test_a_talk_that_a_stop_cut_off_is_gone_on_with(tmp_path: Path) -> Non
     slow = True
 
     def think(asked: Question) -> Answer:
-        return Answer(whoever(asked), seconds=4.0 if slow and "You are bob." in asked.system else 0.0)
+        return Answer(whoever(asked), seconds=10.0 if slow and "You are bob." in asked.system else 0.0)
 
     settings = settings_in(tmp_path, grace=0.1)
     with fake_model(think) as model:

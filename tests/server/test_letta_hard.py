@@ -117,7 +117,7 @@ def test_messages_that_wait_for_one_busy_agent_keep_nobody_else_waiting(desk: De
         sent = [post(desk.server, path, {"input": f"number {number}"}) for number in range(14)]
         began = time.monotonic()
         assert words(desk.say(other, "Are you there?")) == ["yes"]
-        assert time.monotonic() - began < 5, "it needed one of the four places"
+        assert time.monotonic() - began < 12, "it needed one of the four places"
     finally:
         free.set()
     assert [one.status_code for one in sent] == [200] * 11 + [429] * 3, "half of those who may wait, and the first"
@@ -142,23 +142,37 @@ def test_a_talk_can_be_cancelled_and_nothing_else_through_our_own_api_which_show
     assert (paused.status_code, "talk with an agent" in paused.text) == (409, True)
     assert post(desk.server, f"/api/runs/{run}/cancel", {"reason": "not needed"}).status_code == 200
     soon(lambda: desk.client.runs.retrieve(run).status == "cancelled")
-    assert time.monotonic() - start <= 5.0
+    assert time.monotonic() - start < 12.0, "it waited for the model"
     desk.model.think = lambda _: "I am here"
     assert words(desk.say(agent, "Are you there?")) == ["I am here"]
 
 
 def test_what_waits_in_line_can_be_cancelled_and_gives_back_no_place_it_has_not(desk: Desk) -> None:
-    desk.model.think = lambda _: Answer("yes", seconds=0.4)
+    free = threading.Event()
+
+    def thinks(_question: Question) -> str:
+        free.wait(20)
+        return "yes"
+
+    desk.model.think = thinks
     agent = desk.agent()
     runs = [post(desk.server, f"/v1/agents/{agent}/messages/async", {"input": "x"}).json()["id"] for _ in range(6)]
     cancelled = desk.client.agents.messages.cancel(agent, run_ids=runs[2:])
     assert set(cancelled.values()) == {"cancelled"}
+    free.set()
     soon(lambda: desk.client.runs.retrieve(runs[1]).status == "completed")
     soon(lambda: _ready(desk.server)["runs"] == 0)
+    free.clear()
     slow = [desk.agent(f"slow {number}") for number in range(6)]
-    for one in slow:
-        threading.Thread(target=desk.say, args=(one, "x")).start()
-    soon(lambda: _ready(desk.server)["waiting"] == 2)  # four places, as before
+    callers = [threading.Thread(target=desk.say, args=(one, "x")) for one in slow]
+    for one in callers:
+        one.start()
+    try:
+        soon(lambda: _ready(desk.server)["waiting"] == 2)  # four places, as before
+    finally:
+        free.set()
+    for one in callers:
+        one.join(20)
     soon(lambda: _ready(desk.server)["runs"] == 0)
 
 

@@ -50,7 +50,7 @@ def words(answer: LettaResponse) -> list[str]:
     return [str(one.content) for one in answer.messages if one.message_type == "assistant_message"]
 
 
-def soon(check: Callable[[], object], seconds: float = 5.0) -> None:
+def soon(check: Callable[[], object], seconds: float = 20.0) -> None:
     until = time.monotonic() + seconds
     while not check():
         assert time.monotonic() < until, "it did not come true in time"
@@ -269,13 +269,20 @@ def test_words_are_streamed_as_they_come(desk: Desk) -> None:
 
 
 def test_a_reader_that_goes_away_stops_nothing(desk: Desk) -> None:
-    desk.model.think = lambda _: Answer("all the same", seconds=0.8)
+    gone = threading.Event()
+
+    def thinks(_question: Question) -> str:
+        gone.wait(20)
+        return "all the same"
+
+    desk.model.think = thinks
     agent = desk.agent()
     url = f"{desk.server.url}/v1/agents/{agent}/messages/stream"
-    with pytest.raises(httpx.ReadTimeout), httpx.stream(
-        "POST", url, json={"input": "Go"}, headers=desk.server.headers, timeout=0.3
-    ) as answer:  # fmt: skip
-        list(answer.iter_lines())
+    with httpx.stream("POST", url, json={"input": "Go"}, headers=desk.server.headers, timeout=30) as answer:
+        assert answer.status_code == 200
+        soon(lambda: desk.model.questions)
+    time.sleep(0.1)  # the server sees that nobody reads any more
+    gone.set()
     soon(lambda: ("assistant_message", "all the same") in desk.listed(agent))
 
 
@@ -296,7 +303,7 @@ def test_cancelling_stops_the_whole_tree_at_once(desk: Desk) -> None:
     soon(lambda: len(desk.model.questions) == 2)
     start = time.monotonic()
     assert desk.client.agents.messages.cancel(lead, run_ids=[run.id]) == {run.id: "cancelled"}
-    assert time.monotonic() - start <= 1.0
+    assert time.monotonic() - start < 10.0, "it waited for the model"
     assert desk.client.runs.retrieve(run.id).status == "cancelled"
     said = desk.client.agents.messages.list(lead, order="asc").items
     assert [one.message_type for one in said] == ["user_message", "tool_call_message", "tool_return_message"]
@@ -330,7 +337,7 @@ def test_agents_that_would_wait_for_each_other_hear_so_at_once(desk: Desk) -> No
     ids["a"], ids["b"] = desk.agent("a", tools=[ONE]), desk.agent("b", tools=[ONE])
     start = time.monotonic()
     answer = desk.say(ids["a"], "Begin")
-    assert time.monotonic() - start < 3.0
+    assert time.monotonic() - start < 10.0
     assert "itself waiting for this answer" in words(answer)[-1]
 
 

@@ -1,5 +1,7 @@
 """Runs and steps of agents, with the real client: listed, followed, judged, and gone on with after a restart."""
 
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -30,12 +32,20 @@ def _searching(asked: Question) -> Answer:
 
 
 def test_a_run_in_the_background_can_be_watched_to_its_end(desk: Desk) -> None:
-    desk.model.think = lambda _: Answer("done", seconds=0.5)
+    free = threading.Event()
+
+    def thinks(_question: Question) -> str:
+        free.wait(20)
+        return "done"
+
+    desk.model.think = thinks
     agent = desk.agent()
     run = desk.client.agents.messages.create_async(agent, messages=[{"role": "user", "content": "Go"}])
     assert (run.agent_id, run.background) == (agent, True)
     assert run.status in ("created", "running")
     assert [one.id for one in desk.client.runs.list(active=True)] == [run.id]
+    time.sleep(0.5)
+    free.set()
     soon(lambda: desk.client.runs.retrieve(run.id).status == "completed")
     ended = desk.client.runs.retrieve(run.id)
     assert ended.stop_reason == "end_turn"

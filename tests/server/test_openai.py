@@ -466,6 +466,7 @@ def test_a_client_that_goes_away_stops_nothing(home: Garden, stream: object) -> 
     body = {"model": "garden", "messages": said(GOAL), "stream": stream}
     with pytest.raises(httpx.ReadTimeout):
         home.client.post("/v1/chat/completions", json=body, timeout=0.4)
+    _until(lambda: bool(home.client.get("/api/runs").json()["runs"]))
     home.let_go()
     run = home.client.get("/api/runs").json()["runs"][0]["run"]
     shown: Any = home.wait(run)

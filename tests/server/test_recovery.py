@@ -65,7 +65,7 @@ def test_a_run_of_a_team_that_is_not_served_any_more_is_left_and_told(tmp_path: 
     leave_open(tmp_path / "main", one=(request(team="gone"),), two=(request(),))
     with running(settings_in(tmp_path)) as server:
         until_ended(tmp_path / "main", "two")
-        for _ in range(100):
+        for _ in range(400):
             if ready(server)["left"]:
                 break
             time.sleep(0.05)
@@ -85,7 +85,7 @@ def test_a_run_that_waits_for_a_person_is_left_to_them(tmp_path: Path) -> None:
     leave_open(tmp_path / "main", one=(asks,), two=(request(),))
     with running(settings_in(tmp_path)):  # it goes on until it asks
         until_ended(tmp_path / "main", "two")
-        for _ in range(200):
+        for _ in range(400):
             if replay(read_run(tmp_path / "main" / "runs.db", "one")).input is not None:
                 break
             time.sleep(0.05)

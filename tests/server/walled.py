@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Generator
+import time
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
@@ -39,9 +40,9 @@ async def _stream(_request: Request) -> Response:
 
 
 @contextmanager
-def walled(settings: Settings, patience: float = 15.0) -> Generator[str]:
+def walled(settings: Settings, patience: float = 15.0, now: Callable[[], float] = time.time) -> Generator[str]:
     """The address of a server that says who calls it."""
-    keys = Keyring(settings)
+    keys = Keyring(settings, now)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:

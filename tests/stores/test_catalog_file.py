@@ -248,7 +248,7 @@ async def test_an_opening_that_nobody_waits_for_any_more_leaves_nothing_open(fil
         opening.cancel()
         await asyncio.sleep(0)
         held.set()
-    for _ in range(200):
+    for _ in range(1000):
         if made and writers() == before:
             break
         await asyncio.sleep(0.01)

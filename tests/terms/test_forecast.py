@@ -194,9 +194,9 @@ def test_a_hundred_thousand_tasks_are_foreseen_in_seconds(shape: str) -> None:
         return {"chain": (f"t{at - 1}",), "tree": (f"t{at // 2}", f"t{at // 3}"), "flat": ()}[shape] if at else ()
 
     tasks = tuple(task(f"t{at}", *inputs(at), seconds=at % 7) for at in range(100_000))
-    began = time.perf_counter()
+    began = time.thread_time()
     found = foreseen(*tasks)
-    assert time.perf_counter() - began < 10  # 2 on an idle machine
+    assert time.thread_time() - began < 10  # 2 on an idle machine
     assert found.makespan >= found.critical
     assert found.serial == sum(at % 7 for at in range(100_000))
 

@@ -385,7 +385,7 @@ async def test_a_slow_body_runs_out_of_time() -> None:
         began = time.monotonic()
         with pytest.raises(ToolFailed, match=r"did not arrive within 0\.5 s"):
             await public.egress(seconds=0.5).get(public.url("/"))
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 10
 
 
 async def test_a_silent_server_and_a_slow_lookup_run_out_of_time() -> None:

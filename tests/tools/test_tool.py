@@ -314,7 +314,7 @@ async def test_a_slow_tool_fails_in_time_whether_in_a_thread_or_on_the_loop() ->
     began = time.monotonic()
     assert await failure(tool(timeout=0.05)(stuck), "{}") == "stuck did not finish within 0.05 s"
     assert await failure(tool(timeout=0.05)(asleep), "{}") == "asleep did not finish within 0.05 s"
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     done.set()
 
 

@@ -154,7 +154,11 @@ class Office:
         return talk.speech if talk is not None else await self._read(run)
 
     async def settle(self, agent: str = "") -> None:
-        """Write into the book what is not in it yet, so that a list that is read next is whole."""
+        """Write into the book what is not in it yet, so that a list that is read next is whole.
+
+        After a restart that includes what was begun before: a run that was promised to somebody is never unknown.
+        """
+        await self._catch_up()
         fresh = [one.speech for one in self.talks.values() if one.speech.began and agent in ("", one.agent)]
         if fresh:
             await self.book.keep(fresh, self.resets)
