@@ -1,5 +1,6 @@
 """The guides cannot drift: their files are written, their commands run, and what they show is what comes."""
 
+import inspect
 import os
 import re
 import shutil
@@ -11,12 +12,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from chargehand import Supervisor, Worker
 from tests.cli.commands import COMMAND, ROOT, environment
 from tests.server.running import running, settings_in
 
-GUIDES = ("first-model", "approvals", "when-things-fail")
+GUIDES = ("first-model", "approvals", "when-things-fail", "memory", "archives")
 _BLOCK = re.compile(r"^<!-- (file|shows): (\S+) -->\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _SERVES = "$ chargehand serve --no-token &"
 _FAULTS = "$ chargehand fault-server &"
@@ -77,7 +79,7 @@ class Reader:
         script = self._placed(script)
         done = subprocess.run(
             ["bash", "-c", script], cwd=self.home, env=self.environment, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, check=False, timeout=40,
+            stderr=subprocess.STDOUT, text=True, check=False, timeout=100,
         )  # fmt: skip
         return done.returncode, self._plain(done.stdout)
 
@@ -117,7 +119,7 @@ def missing(block: Block, came: str) -> list[str]:
     return gone
 
 
-@pytest.mark.timeout(180)  # a dozen commands, one after the other
+@pytest.mark.timeout(300)  # a dozen commands, one after the other, perhaps on a busy machine
 @pytest.mark.parametrize("page", GUIDES)
 def test_a_guide_can_be_followed_and_shows_what_comes(tmp_path: Path, faults: str, page: str) -> None:
     reader = Reader(tmp_path, faults)
@@ -146,3 +148,14 @@ def test_every_page_is_in_the_index() -> None:
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     linked = set(re.findall(r"\]\(([^)#]+\.md)", index))
     assert {page for page in pages - {"README.md"} if not page.startswith("decisions/")} - linked == set()
+
+
+def told(page: str) -> set[str]:
+    """What stands in the first cells of a page's tables, name by name."""
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    return {name for cell in re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE) for name in re.findall(r"`(\w+)", cell)}
+
+
+def test_whatever_a_worker_and_a_team_can_be_given_is_told_of() -> None:
+    assert {field.name for field in structs.fields(Worker)} - told("workers") == set()
+    assert set(inspect.signature(Supervisor).parameters) - told("library") == set()

@@ -1,4 +1,4 @@
-"""Objects named `module:attr`: from a module beside the team file, else from an installed one.
+"""Objects named `module:attr`: from a module beside a file (the team's, or one of cases), else from an installed one.
 
 Modules beside a team file get private names, so that two teams with a `tools.py` each do not meet; `sys.path` is never
 touched. What the object is good for is not known here.
@@ -20,13 +20,13 @@ from chargehand.errors import Invalid
 _HANDLE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)\Z")
 
 
-def named_object(folder: Path, handle: str) -> object:
-    """What `module:attr` names; Invalid says what is missing, and what comes nearest."""
+def named_object(folder: Path, handle: str, beside: str = "the team file") -> object:
+    """What `module:attr` names; Invalid says what is missing, and what comes nearest. `beside` is what lies there."""
     found = _HANDLE.match(handle.replace(".py:", ":", 1))  # people write the name of the file, and mean the same
     if not found:
         raise Invalid(f"{handle!r} names no Python object; write module:attribute, for example tools:convert")
     module_name, attribute = found[1], found[2]
-    module = _module(folder, module_name)
+    module = _module(folder, module_name, beside)
     if not hasattr(module, attribute):
         public = [name for name in vars(module) if not name.startswith("_")]
         own = [name for name in public if getattr(vars(module)[name], "__module__", "") == module.__name__] or public
@@ -35,11 +35,11 @@ def named_object(folder: Path, handle: str) -> object:
     return getattr(module, attribute)
 
 
-def _module(folder: Path, name: str) -> ModuleType:
+def _module(folder: Path, name: str, named: str) -> ModuleType:
     top, _, rest = name.partition(".")
     beside = [path for path in (folder / f"{top}.py", folder / top / "__init__.py") if path.is_file()]
     if not beside and (folder / top).is_dir() and rest:
-        raise Invalid(f"the folder {top!r} beside the team file is no package; put an __init__.py into it")
+        raise Invalid(f"the folder {top!r} beside {named} is no package; put an __init__.py into it")
     try:
         with redirect_stdout(sys.stderr):  # standard output is for data, whatever a module prints
             if not beside:
@@ -49,17 +49,17 @@ def _module(folder: Path, name: str) -> ModuleType:
     except Invalid:
         raise
     except ModuleNotFoundError as error:
-        raise _missing(folder, name, error) from error
+        raise _missing(folder, name, error, named) from error
     except (Exception, SystemExit) as error:  # a foreign module
         raise Invalid(f"{name!r} failed when it was loaded: {type(error).__name__}: {error}") from error
 
 
-def _missing(folder: Path, name: str, error: ModuleNotFoundError) -> Invalid:
+def _missing(folder: Path, name: str, error: ModuleNotFoundError, named: str) -> Invalid:
     if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
         return Invalid(f"{name!r} imports {error.name!r}, which is not installed (modules beside it need a package)")
     here = [path.stem for path in folder.glob("*.py")]
-    hint = near(name, here) or (f"; beside the team file there is {among(here)}" if here else "")
-    return Invalid(f"there is no module {name!r}, neither beside the team file nor installed{hint}")
+    hint = near(name, here) or (f"; beside {named} there is {among(here)}" if here else "")
+    return Invalid(f"there is no module {name!r}, neither beside {named} nor installed{hint}")
 
 
 def _beside(file: Path) -> ModuleType:

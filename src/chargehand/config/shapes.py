@@ -201,6 +201,7 @@ class ToolShape(Struct, frozen=True, forbid_unknown_fields=True):
     timeout: Duration | None = None
     cap: Size | None = None
     approve: Approval | None = None
+    embed: Literal["auto", "words"] | None = None
 
 
 class FactoryShape(Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,11 +11,13 @@ from typing import TypeAlias, cast
 
 from msgspec import structs
 
+from chargehand.config.environment import lookup_beside
 from chargehand.config.findings import among
 from chargehand.config.folder import inside
 from chargehand.config.python import named_object
 from chargehand.config.shapes import PLAIN_SOURCES, SOURCES, ToolShape
 from chargehand.errors import Invalid
+from chargehand.models.find import models_folder
 from chargehand.tools.tool import Tool, as_tool
 
 Maker: TypeAlias = Callable[[str, ToolShape, Path], tuple[Tool, ...]]
@@ -47,6 +49,8 @@ def make_tools(name: str, written: ToolShape | str, folder: Path) -> tuple[Tool,
     made = _MAKERS[source_of(shape)](name, shape, folder)
     if shape.effect is not None and shape.side_effects is not None:
         raise Invalid("names effect and side_effects, which mean the same; keep effect")
+    if shape.embed is not None and shape.documents is None:
+        raise Invalid("embed is for documents only; take it away")
     changes: dict[str, object] = {
         "effect": shape.effect or shape.side_effects,
         "timeout": None if shape.timeout is None else float(shape.timeout),
@@ -109,7 +113,8 @@ def _sql(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:
 def _documents(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:
     from chargehand.tools.documents import documents  # noqa: PLC0415 - as above
 
-    return (documents(inside(folder, shape.documents or ""), name),)
+    models = None if shape.embed == "words" else models_folder(lookup_beside(folder))
+    return (documents(inside(folder, shape.documents or ""), name, models=models),)
 
 
 def _files(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:

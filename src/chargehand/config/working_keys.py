@@ -89,6 +89,8 @@ WORKING: dict[str, dict[str, str]] = {
         "timeout": "how long a call may take",
         "cap": "how many bytes of a result the model sees",
         "approve": "whether a person is asked before each call; `true` is `always`, `false` is `never`",
+        "embed": "of `documents` only: `auto` (left out, too) compares meanings as well, with the small model on this "
+        "machine if it is there; `words` never does",
     },
     "tools.*.fetch": {
         "allow": 'the hosts, such as `[example.com, "*.example.org"]`; left out, all public ones',

@@ -5,6 +5,7 @@ The library and the files are optional (the extra `local`, and `chargehand model
 
 import asyncio
 import contextlib
+import threading
 import unicodedata
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from chargehand.errors import StoreUnavailable
 
@@ -171,10 +173,22 @@ def is_here(folder: Path) -> bool:
 
 
 def open_embedder(folder: Path) -> Embedder | None:
-    """The embedder below the models' `folder`, or in it; None when it is not there, or the extra is not installed."""
+    """The embedder below the models' `folder`, or in it; None when it is not there, or the extra is not installed.
+
+    As long as anybody holds one, all others get the same: it takes 200 MB.
+    """
     if not is_here(folder):
         return None
     model, vocabulary = _files(folder)
+    with _LOADING:
+        key = str(model.resolve()), model.stat().st_mtime_ns  # one that was pulled anew is another
+        found = _LOADED.get(key)
+        if found is None:
+            found = _LOADED[key] = _loaded(model, vocabulary)
+        return found
+
+
+def _loaded(model: Path, vocabulary: Path) -> Embedder:
     import onnxruntime  # noqa: PLC0415 - only in the extra, and 60 MB # pyright: ignore[reportMissingTypeStubs]
 
     runtime: Any = onnxruntime
@@ -185,6 +199,10 @@ def open_embedder(folder: Path) -> Embedder | None:
     options.log_severity_level = 3
     session = runtime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     return Embedder(session, WordPieces(vocabulary.read_text(encoding="utf-8").split("\n")))
+
+
+_LOADING = threading.Lock()
+_LOADED: "WeakValueDictionary[tuple[str, int], Embedder]" = WeakValueDictionary()
 
 
 def _grouped(sizes: Sequence[int], most: int) -> Iterator[list[int]]:

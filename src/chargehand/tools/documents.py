@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from chargehand.errors import Invalid
 from chargehand.models.exhibits import Passage, Passages
+from chargehand.tools.meanings import Meanings, best_both_ways
 from chargehand.tools.passages import Piece, Ranking, pieces
 from chargehand.tools.tool import Tool, ToolFailed, tool
 
@@ -15,19 +16,25 @@ _KINDS = (".md", ".markdown", ".txt")
 _NAMED = 12
 
 
-def documents(folder: Path | str, name: str = "search") -> Tool:
-    """A tool over the documents that lie in the folder now; Invalid when there are none, or too many."""
+def documents(folder: Path | str, name: str = "search", *, models: Path | str | None = None) -> Tool:
+    """A tool over the documents that lie in the folder now; Invalid when there are none, or too many.
+
+    They are searched by words and, where the small model of the extra `local` lies in the folder `models`, by meaning
+    as well. It is loaded by the first search, in that search's thread.
+    """
     place = Path(folder)
     files = _files(place)
     names = [file.relative_to(place).as_posix() for file in files]
-    ranking = Ranking(_pieces(files, names))
+    kept = _pieces(files, names)
+    ranking = Ranking(kept)
+    meanings = None if models is None else Meanings(kept, Path(models))
     listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
     def search(
         query: Annotated[str, 'What to look for; "words in quotes" must occur as they are'],
         most: Annotated[int, Meta(ge=1, le=20, description="How many passages at most")] = 5,
     ) -> Passages:
-        found = ranking.best(query, most)
+        found = ranking.best(query, most) if meanings is None else best_both_ways(ranking, meanings, query, most)
         if not found:
             words = ", ".join(ranking.alike(query))
             raise ToolFailed(f"nothing found for {query[:200]!r} in {listed}. Words that do occur: {words or 'none'}")

@@ -3,12 +3,13 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 
 from msgspec import Struct
 
 from chargehand.memory.chunking import paragraphs, sections
+from chargehand.memory.fusion import MOST_HOLDERS, RARE
 
 LONGEST = 800
 _K1, _B = 1.5, 0.75
@@ -82,6 +83,12 @@ class Ranking:
 
     def best(self, query: str, most: int) -> list[tuple[float, Piece]]:
         """The pieces that fit best, each with its score; pieces without a quoted phrase are out."""
+        scores = self.scores(query)
+        fits = sorted(scores, key=lambda number: (-scores[number], number))
+        return [(round(scores[number], 3), self._pieces[number]) for number in fits[:most]]
+
+    def scores(self, query: str) -> dict[int, float]:
+        """The score of each piece that has a word of the query, by its number; quoted phrases must all be in it."""
         scores: dict[int, float] = {}
         for word in dict.fromkeys(words(query)):
             found = self._where.get(word, [])
@@ -89,12 +96,30 @@ class Ranking:
             for number, times in found:
                 length = 1 - _B + _B * self._lengths[number] / self._average
                 scores[number] = scores.get(number, 0.0) + weight * times * (_K1 + 1) / (times + _K1 * length)
-        phrases = [" ".join((one or two).casefold().split()) for one, two in _QUOTED.findall(query)]
-        if phrases and not scores:  # phrases of nothing but common words
+        if not scores and _phrases(query):  # phrases of nothing but common words
             scores = dict.fromkeys(range(len(self._pieces)), 1.0)
-        fits = [number for number in scores if all(phrase in self._folded[number] for phrase in phrases)]
-        fits.sort(key=lambda number: (-scores[number], number))
-        return [(round(scores[number], 3), self._pieces[number]) for number in fits[:most]]
+        return {number: scores[number] for number in self.with_phrases(scores, query)}
+
+    def with_phrases(self, numbers: Iterable[int], query: str) -> list[int]:
+        """Those of the pieces that hold every quoted phrase of the query."""
+        phrases = _phrases(query)
+        return [number for number in numbers if all(phrase in self._folded[number] for phrase in phrases)]
+
+    def held(self, terms: Sequence[str]) -> dict[int, tuple[str, ...]]:
+        """By the number of a piece, the terms it holds; several words as they stand, and no term that many hold."""
+        most = max(MOST_HOLDERS, int(RARE * len(self._pieces)))
+        found: dict[int, tuple[str, ...]] = {}
+        for term in terms:
+            parts = [{number for number, _ in self._where.get(word, ())} for word in dict.fromkeys(words(term))]
+            numbers = set[int].intersection(*parts) if parts else set[int]()
+            if " " in term:
+                numbers = {number for number in numbers if " ".join(term.casefold().split()) in self._folded[number]}
+            for number in numbers if len(numbers) <= most else ():
+                found[number] = (*found.get(number, ()), term)
+        return found
+
+    def piece(self, number: int) -> Piece:
+        return self._pieces[number]
 
     def alike(self, query: str) -> list[str]:
         """Words that do occur and look like those asked for; else the ones that occur most."""
@@ -102,6 +127,10 @@ class Ranking:
         near = [match for word in words(query) for match in get_close_matches(word, known, 2, 0.7)]
         common = sorted(self._where, key=lambda word: (-len(self._where[word]), word))
         return list(dict.fromkeys(near))[:8] or common[:8]
+
+
+def _phrases(query: str) -> list[str]:
+    return [" ".join((one or two).casefold().split()) for one, two in _QUOTED.findall(query)]
 
 
 def _anchor(heading: str) -> str:
