@@ -12,11 +12,13 @@ from chargehand.cli.evaluate import UNDER
 from chargehand.cli.exits import EXITS
 from chargehand.cli.main import parser
 from chargehand.cli.places import places
-from chargehand.cli.verbs import exit_code
+from chargehand.cli.verbs import TERMINATED, exit_code
 from chargehand.config import keys, leading_keys, working_keys
 from chargehand.stores.codec import TAGS
 from chargehand.terms.events import Ending, EndReason
 from chargehand.terms.failure import FailureKind
+from tests.reference.event_fields import EVENT_FIELDS
+from tests.reference.shape_fields import SHAPE_FIELDS
 from tests.reference.write import FOLDER, PAGES
 
 ROOT = Path(__file__).parents[1]
@@ -60,6 +62,21 @@ def test_every_event_has_its_section_with_an_example() -> None:
         assert re.search(rf'"type": ?"{re.escape(tag)}"', section), tag
 
 
+def test_every_field_of_an_event_and_of_what_is_inside_has_a_meaning() -> None:
+    tables = re.findall(r"^\| field \|.*\n\|[-|]+\n((?:\|.*\n)+)", TOLD["events.md"], re.MULTILINE)
+    rows = [re.split(r"(?<!\\) ?\| ?", row)[1:-1] for one in tables for row in one.splitlines()]
+    assert len(rows) > 150
+    assert [cells for cells in rows if len(cells) != len(("field", "meaning", "type", "default")) or not cells[1]] == []
+    assert set(EVENT_FIELDS) == set(TAGS.values())
+    assert [name for name in SHAPE_FIELDS if f"\n### `{name}`\n" not in TOLD["events.md"]] == []
+
+
+def test_a_field_without_a_meaning_stops_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(EVENT_FIELDS["noted"], "attempt")
+    with pytest.raises(LookupError, match=r"Noted has .*'attempt'.*event_fields"):
+        PAGES["events.md"]()
+
+
 def test_every_error_has_its_row_and_is_drawn() -> None:
     known = [name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, Exception)]
     page = TOLD["errors.md"]
@@ -93,5 +110,5 @@ ENDS: list[tuple[Ending, EndReason]] = [
 
 def test_every_exit_code_has_its_section() -> None:
     found = {int(code) for code in re.findall(r"^## (\d+)$", TOLD["exit-codes.md"], re.MULTILINE)}
-    assert found == set(EXITS) == {exit_code(ending, reason) for ending, reason in ENDS} | {2, UNDER}
+    assert found == set(EXITS) == {exit_code(ending, reason) for ending, reason in ENDS} | {2, UNDER, TERMINATED}
     assert {int(code) for code in re.findall(r"(?<!\d)(\d+) [a-z]", parser().epilog or "")} == found

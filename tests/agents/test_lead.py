@@ -254,7 +254,7 @@ class Writes:
             assert hear is not None
             half = self.text.index('"t2"')
             hear(self.text[:half])
-            await asyncio.wait_for(self.begun.wait(), 5)
+            await asyncio.wait_for(self.begun.wait(), 20)
             hear(self.text[half:])
             self.done = True
             return Reply(self.text, usage=Usage(1, 1), micros=0)

@@ -9,7 +9,8 @@ from decimal import ROUND_CEILING
 import pytest
 
 from chargehand.models.messages import Usage
-from chargehand.models.prices import FREE, PriceTag, flat, is_local, look_up
+from chargehand.models.model import ModelCard
+from chargehand.models.prices import FREE, Price, PriceTag, Rate, flat, is_local, look_up
 
 NOW = 1_760_000_000.0
 
@@ -102,3 +103,19 @@ def test_the_table_is_not_loaded_before_somebody_asks_for_a_price() -> None:
     script = f"import sys, chargehand.models.find; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("read", [1, 999, 1000, 1001, 5000, 5001, 90_000])
+def test_the_card_of_a_model_says_what_fees_and_long_calls_cost(read: int) -> None:
+    steps = Rate(1_000_000, ((1000, 3_000_000), (5000, 4_000_000)))
+    price = Price(steps, Rate(2_000_000, ((1000, 5_000_000),)), Rate(100_000), call=700)
+    card = price.on(ModelCard("m"))
+    assert card.price(read, 30) == price.micros(Usage(read, 30))
+    assert (card.handle, card.micros_cached) == ("m", 0.1)
+
+
+def test_the_fee_of_a_model_that_is_charged_by_call_is_on_its_card() -> None:
+    found = look_up("perplexity", "sonar", "", NOW)
+    assert found is not None
+    assert found.call > 0
+    assert found.on(ModelCard("m")).price(0, 0) == found.call

@@ -9,8 +9,10 @@ from msgspec import inspect as look
 from chargehand.stores.codec import TAGS, encode
 from chargehand.terms.events import VERSIONS, Entry, Event
 from tests.histories.kept import entries_of, names, read_lines
+from tests.reference.event_fields import EVENT_FIELDS
 from tests.reference.event_words import SAYS
 from tests.reference.markdown import code, page, sentence, table
+from tests.reference.shape_fields import SHAPE_FIELDS
 
 _ABOUT = """\
 Every entry of a journal is an event with its number and its time: `chargehand runs show RUN --jsonl` prints them like
@@ -44,28 +46,34 @@ def _event(kind: type[Event], tag: str, example: Entry, inside: dict[str, look.S
     yield f"## `{tag}`"
     yield f"{sentence(SAYS[tag])}. Version {version}, `{kind.__name__}` in Python."
     yield "" if _letters(kind.__doc__ or "") == _letters(SAYS[tag]) else _doc(kind)
-    yield _fields(shape)
+    yield _fields(shape, EVENT_FIELDS[tag])
     yield f"```json\n{_written(example)}\n```"
 
 
 def _shape(name: str, shape: look.StructType) -> Iterator[str]:
     yield f"### `{name}`"
     yield _doc(shape.cls)
-    yield _fields(shape)
+    yield _fields(shape, SHAPE_FIELDS[name])
 
 
 def _doc(kind: type[Struct]) -> str:
+    """One that is made for us says nothing; one that speaks of fields says what their rows say."""
     said = kind.__doc__ or ""
-    return sentence(said) if not said.startswith(kind.__name__) else ""
+    return sentence(said) if not said.startswith((kind.__name__, "`")) else ""
 
 
 def _letters(text: str) -> list[str]:
     return [one for one in text.lower() if one.isalpha()]
 
 
-def _fields(shape: look.StructType) -> str:
-    rows = [(code(one.encode_name), _type(one.type), _default(one)) for one in shape.fields]
-    return table(("field", "type", "default"), rows) or "It has no fields."
+def _fields(shape: look.StructType, meanings: dict[str, str]) -> str:
+    names = [one.encode_name for one in shape.fields]
+    if names != list(meanings):  # one without a meaning, or a meaning of one that is gone
+        raise LookupError(
+            f"{shape.cls.__name__} has {names}, and words for {list(meanings)}: event_fields, shape_fields"
+        )
+    rows = [(code(one.encode_name), meanings[one.encode_name], _type(one.type), _default(one)) for one in shape.fields]
+    return table(("field", "meaning", "type", "default"), rows) or "It has no fields."
 
 
 def _default(field: look.Field) -> str:

@@ -16,10 +16,13 @@ _MORE = {
     3: "In this run or in one inside it. What is missing stands below the answer, and under `gaps` with `--json`.",
     4: "The plan waits for approval, a call does, or nobody knows what became of an effect. The last line is the "
     "command that goes on.",
-    5: "There may still be an answer, made from what there was.",
+    5: "There may still be an answer, made from what there was. A `run --plan` whose least cost is above the budget "
+    "ends so before anybody is asked: there is no run then.",
     6: "Only `eval` with `--gate`.",
     130: "Ctrl-C: what was under way is stopped, and the ending is written. A second Ctrl-C ends the process at once, "
     "and the run can be resumed.",
+    143: "A run is left where it stands, and the last line is the command that goes on. `eval` keeps what was tried. "
+    "`serve` is meant to be stopped so, and ends with 0.",
 }
 _COMMANDS = {
     0: "chargehand play examples/cascade.json",
@@ -32,6 +35,7 @@ _COMMANDS = {
 _NOT_RUN = {
     5: "chargehand run --example --timeout 300ms",
     130: "timeout --preserve-status --signal INT 1 chargehand play examples/cascade.json",
+    143: "timeout --preserve-status 1 chargehand play examples/cascade.json",
 }
 """They end by the clock, and so perhaps otherwise on a slow machine."""
 

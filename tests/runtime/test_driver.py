@@ -193,6 +193,15 @@ def test_a_wall_time_budget_is_a_deadline() -> None:
     assert stage.loop.time() <= NOW + 50.0
 
 
+@pytest.mark.parametrize("late", [0.0, 0.5, 30.0])
+def test_a_time_limit_that_ran_out_before_the_run_began_ends_it_like_any_other(late: float) -> None:
+    stage = Stage(ScriptedCrew(Script()))
+    asked = structs.replace(request(plan(task("a"), task("b", "a"))), deadline=NOW - late)
+    found = stage.play(lambda: stage.driver.start("run", asked))
+    assert (found.ending, found.reason) == ("failed", "deadline")
+    assert {gap.task: gap.reason for gap in found.gaps} == {"a": "deadline", "b": "deadline"}
+
+
 # --- people
 
 

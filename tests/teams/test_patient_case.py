@@ -17,7 +17,7 @@ def test_the_folder_has_all_that_a_team_brings() -> None:
 def test_a_summary_names_what_is_abnormal_what_interacts_and_what_was_said(tmp_path: Path) -> None:
     found = ran(tmp_path, TEAM, "--example")
     assert (found.code, found.workers) == (0, {"laboratory", "illustrator", "pharmacist", "records", "writer"})
-    found.holds("| HbA1c | 8.4 | percent | 4.0 to 7.0 | above | rising | 2026-06-10 |", "Bar chart, 4 values")
+    found.holds("| HbA1c | 8.4 | percent | 4.0 to 7.0 | above | rising | 2026-06-10 |", "Line chart, 4 values")
     found.holds("| 2026-06-10 | 134.0 | 36.7 | above |", "lisinopril with spironolactone", "painkiller for the knee")
     assert "accepted by short" in found.notes
     assert "diagnos" not in found.answer

@@ -16,7 +16,7 @@ from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.exhibit_text import shown
 from chargehand.agents.inputs import Told, by_id, gap_text, told
 from chargehand.agents.memory_text import instructions, material, shortened
-from chargehand.agents.money import covered
+from chargehand.agents.money import covered, too_dear
 from chargehand.core.owed import Brief
 from chargehand.models.envelope import wrap
 from chargehand.models.messages import Message, Request
@@ -118,7 +118,7 @@ async def _shorter(writer: Writer, hand: Hand, request: Request, lost: list[str]
         shorter = structs.replace(request, messages=(system, cut))
         if await covered(hand, writer.model, shorter, writer.reserve):
             return shorter
-    raise WorkFailed(Failure("budget", "the budget does not cover an answer"), NOTHING)
+    raise too_dear("an answer", alone=True)
 
 
 def _missing(brief: Brief) -> list[Given]:

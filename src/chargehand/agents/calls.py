@@ -27,8 +27,9 @@ from chargehand.tools.tool import Caller, Tool
 
 _PIECE = 16 * 1024
 _MISTAKES = 3
-_MOST_AT_ONCE = 64
-_TOO_MANY = f"At most {_MOST_AT_ONCE} calls are made in one step. Ask for the rest in the next one."
+AT_ONCE = 64
+"""Calls that are made in one step."""
+_TOO_MANY = f"At most {AT_ONCE} calls are made in one step. Ask for the rest in the next one."
 _KINDS = frozenset(("table", "figure", "passages", "chart"))
 _LARGEST_EXHIBIT, _MOST_EXHIBITS = 64 * 1024, 8
 _NOTHING_SEEN: Mapping[str, int] = {}
@@ -100,7 +101,7 @@ class Calls:
         plans: list[tuple[ToolCall, Tool | None, str]] = []
         asked = self.made if len(calls) == 1 else list(self.made)
         for number, call in enumerate(calls, 1):
-            tool, problem = self._plan(call, step, asked) if number <= _MOST_AT_ONCE else (None, _TOO_MANY)
+            tool, problem = self._plan(call, step, asked) if number <= AT_ONCE else (None, _TOO_MANY)
             plans.append((call, tool, problem))
             if tool is not None and not problem and len(calls) > 1:
                 asked.append(Called(step, call.name))

@@ -1,13 +1,15 @@
 """A result as Markdown, handed through: its words, its tables and figures, its sources. Nothing is added."""
 
+import re
 from collections.abc import Sequence
 
 import msgspec
 
-from chargehand.models.exhibits import Chart, Exhibit, Figure, Passages, Product, Table
+from chargehand.models.exhibits import Chart, Exhibit, Figure, Passage, Passages, Product, Table
 from chargehand.models.subject import Given
 
 _ROWS = 20
+_WORD = re.compile(r"\w{3,}")
 
 
 def shown(given: Given) -> str:
@@ -18,20 +20,45 @@ def shown(given: Given) -> str:
         product = msgspec.convert(given.value, Product)
     except msgspec.ValidationError:
         return msgspec.json.format(msgspec.json.encode(given.value), indent=2).decode()
-    parts = [product.text, *(text for one in product.exhibits if (text := _exhibit(one, product.text)))]
-    named = f"Sources: {', '.join(product.sources)}"
+    idle = _idle(product)
+    parts = [product.text, *(text for one in product.exhibits if (text := _exhibit(one, product.text, idle)))]
+    named = f"Sources: {', '.join(one for one in product.sources if one not in idle)}"
     if product.sources and not product.text.endswith(named):  # the answer of a team has them already
         parts.append(named)
     return "\n\n".join(parts)
 
 
-def _exhibit(exhibit: Exhibit, said: str) -> str:
+def _idle(product: Product) -> frozenset[str]:
+    """Passages that whoever answered did not name, while naming others, and that say clearly less of what was asked."""
+    held = [one for one in product.exhibits if isinstance(one, Passages)]
+    found = [one for several in held for one in several.found]
+    named = {one.source for one in found if one.source and one.source in product.text}
+    best = max((one.score for one in found if one.source in named), default=0.0)
+    kept = {source for several in held for source in _telling(several, named, best / 3)}
+    return frozenset(one.source for one in found if one.source not in kept | named) if named else frozenset()
+
+
+def _telling(several: Passages, named: set[str], least: float) -> list[str]:
+    """Those with a word that was searched for and is not in all of them, where those that were named have one."""
+    words = {one.source: set(_WORD.findall(f"{one.source} {one.text}".lower())) for one in several.found}
+    common = set[str].intersection(*words.values()) if len(words) > 2 else set[str]()
+    wanted = set(_WORD.findall(several.query.lower())) - common
+    told = any(wanted & said for source, said in words.items() if source in named)
+    own = [one for one in several.found if wanted & words[one.source] - set(_WORD.findall(_file(one))) or not told]
+    return [one.source for one in own if one.score >= least]
+
+
+def _file(one: Passage) -> str:
+    return one.source.partition("#")[0].lower()
+
+
+def _exhibit(exhibit: Exhibit, said: str, idle: frozenset[str]) -> str:
     """An exhibit; nothing of it where the words of the result have it already."""
-    found = _drawn(exhibit, " ".join(said.split()))
+    found = _drawn(exhibit, " ".join(said.split()), idle)
     return "" if found in said else found
 
 
-def _drawn(exhibit: Exhibit, said: str) -> str:
+def _drawn(exhibit: Exhibit, said: str, idle: frozenset[str]) -> str:
     match exhibit:
         case Table():
             return _table(exhibit)
@@ -40,9 +67,8 @@ def _drawn(exhibit: Exhibit, said: str) -> str:
         case Figure():
             return f"{exhibit.expression} = {exhibit.value} {exhibit.unit}".strip() if exhibit.expression else ""
         case Passages():
-            quoted = [
-                one for one in exhibit.found[:3] if " ".join(one.text.split()) not in said or one.source not in said
-            ]
+            told = [one for one in exhibit.found[:3] if one.source not in idle]
+            quoted = [one for one in told if " ".join(one.text.split()) not in said or one.source not in said]
             return "\n".join(f"> {one.text.strip()}\n> ({one.source})" for one in quoted)
 
 

@@ -10,14 +10,27 @@ from typing import cast
 import msgspec
 from msgspec import Struct, structs
 
-from chargehand.agents.levels import INWARDS, InnerGap, Partly, end_of, partly
+from chargehand.agents.levels import (
+    INWARDS,
+    MARK,
+    Answer,
+    InnerGap,
+    Partly,
+    end_of,
+    in_words,
+    inner_gaps,
+    left_out,
+    of_worker,
+    partly,
+)
 from chargehand.core.owed import Brief
+from chargehand.core.reuse import offers
 from chargehand.core.state import RunState, Status
 from chargehand.core.view import gaps, results
 from chargehand.models.exhibits import Exhibit, Product
 from chargehand.terms import events as ev
 from chargehand.terms.failure import Failure, FailureKind, Gap
-from chargehand.terms.plan import NO_TASK
+from chargehand.terms.plan import NO_TASK, Task, TaskId
 from chargehand.terms.value import decode_value, encode_value
 
 _LONGEST, _MOST = 400, 20  # characters of a line, and lines
@@ -78,12 +91,34 @@ def handed(came: Came) -> object:
     return Partly(f"{said}\n\nNot answered:\n{listed}", came.missing, came.exhibits, came.sources, came.gaps)
 
 
-def inherited(brief: Brief) -> Brief:
-    """The brief with what teams left out of results they did deliver among the gaps: an answer has to name it."""
-    values = [decode_value(one.value) for one in brief.inputs if one.value is not None]
-    left = [line for value in values for line in _left_out(value)]
-    more = tuple(Gap(NO_TASK, "unserved", "team", line) for line in dict.fromkeys(left))
-    return structs.replace(brief, gaps=(*brief.gaps, *more)) if more else brief
+def inherited(brief: Brief, *, leads: bool = True) -> Brief:
+    """The brief with what was left out of results that were delivered among the gaps: an answer has to name it.
+
+    `leads`: there are teams among the workers.
+    """
+    if not any(one.value is not None and MARK in bytes(one.value) for one in brief.inputs):
+        return brief
+    tasks = {one.id: one for one in brief.tasks}
+    teams: list[str] = []
+    own: list[tuple[Task, Partly]] = []
+    for one in brief.inputs:
+        value = None if one.value is None else decode_value(one.value)
+        task = tasks.get(TaskId(one.task), Task(TaskId(one.task), ""))
+        for said in filter(None, map(partly, cast("list[object]", value) if isinstance(value, list) else [value])):
+            teams += said.missing if leads and not in_words(said) else ()
+            own += [(task, said)] if in_words(said) else []
+    answers = [Answer(tasks[one.task], one.value) for one in brief.inputs if one.task in tasks]
+    more = [Gap(NO_TASK, "unserved", "team", line) for line in dict.fromkeys(teams)]
+    return structs.replace(brief, gaps=(*brief.gaps, *more, *left_out(own, answers)))
+
+
+def offered(state: RunState, entries: Sequence[ev.Entry]) -> tuple[ev.Offer, ...]:
+    """What a run that does the same again may take over. A worker that left a part of its task is asked again.
+
+    Not where something was changed in the world: it might be changed twice.
+    """
+    found = offers(state)
+    return found if acted(entries) else tuple(one for one in found if not of_worker(one.result))
 
 
 def text(value: object) -> str:
@@ -102,7 +137,9 @@ def _missing(state: RunState, found: Sequence[object], name: str) -> tuple[str, 
         what = "" if task is None else task.task.instruction.partition("\n")[0].rstrip(". ")
         asked = f"{_short(what, _LONGEST // 2)}: " if what else ""
         lines.append(f"{name}: {asked}{gap.message}")
+    lines += [f"{name}: {gap.message}" for gap in inner_gaps(state) if not isinstance(gap, InnerGap)]
     lines += [f"{name}: {line}" for value in found for line in _left_out(value)]
+    lines = list(dict.fromkeys(lines))  # a run that has ended lists what its workers left, too
     if state.ended is not None and state.ended.ending == "partial" and state.answer is None and not lines:
         lines.append(f"{name}: the answer could not be written; these are the results")
     more = [f"{name}: and {len(lines) - _MOST} more"] if len(lines) > _MOST else []
@@ -110,8 +147,9 @@ def _missing(state: RunState, found: Sequence[object], name: str) -> tuple[str, 
 
 
 def _left_out(value: object) -> tuple[str, ...]:
+    """What the team behind a result left out."""
     found = partly(value)
-    return () if found is None else found.missing
+    return () if found is None or in_words(found) else found.missing
 
 
 def _located(run: str, name: str, end: ev.RunEnded, *, answered: bool) -> tuple[InnerGap, ...]:

@@ -11,7 +11,7 @@ from chargehand.agents.crew import Hand, Proposal, Refined, WorkFailed
 from chargehand.agents.inputs import by_id, gap_text, told
 from chargehand.agents.instances import Instances
 from chargehand.agents.memory_text import Seen, instructions, material, shortened
-from chargehand.agents.money import covered, failed, reckoned, spent
+from chargehand.agents.money import covered, failed, reckoned, spent, too_dear
 from chargehand.agents.planform import PlanStream, read, schema
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.routers.decision import Watch
@@ -27,7 +27,8 @@ from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Combine, Finding, Task, fingerprint, needs
 
-_LONGEST_TASK = 4000
+LONGEST_TASK = 4000
+"""Characters of a task that was put better."""
 
 
 class Lead(Struct):
@@ -83,7 +84,7 @@ async def plan(lead: Lead, brief: Brief, hand: Hand) -> Proposal:
     request = _planning(lead, brief, () if lead.shared is None else await lead.shared())
     hand.prompt(lead.model.card.handle, request.messages)
     if not await covered(hand, lead.model, request, lead.reserve):
-        raise WorkFailed(Failure("budget", "the budget does not cover a plan for a request this long"), NOTHING)
+        raise too_dear("a plan for a request this long", alone=not brief.tasks)
     grown, held = set[str](), reckoned(lead.model, request, lead.reserve)
     if lead.stream and not brief.tasks:
         reply = await _streamed(lead, request, hand, grown)
@@ -192,4 +193,4 @@ async def refine(lead: Lead, brief: Brief, hand: Hand) -> Refined:
     request = Request((Message("system", system), Message("user", user)), settings=lead.settings, subject=subject)
     hand.prompt(lead.model.card.handle, request.messages)
     reply = await ask(lead.model, request, hand.say if hand.heard else None, lead.reserve)
-    return Refined(reply.text.strip()[:_LONGEST_TASK], spent(reply, lead.reserve))
+    return Refined(reply.text.strip()[:LONGEST_TASK], spent(reply, lead.reserve))

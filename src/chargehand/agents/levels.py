@@ -1,24 +1,32 @@
-"""What is missing on the levels below a run, and how the run ended if that counts: read off its state.
+"""What results leave out, of teams and of workers, and how a run ended if that counts: read off its state.
 
 A run inside another has a journal of its own; what it left out travels with its result. How it is handed over is
 `handover`'s business.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Raw, Struct, structs
 
 from chargehand.core.state import Progress, RunState, Status
-from chargehand.models.exhibits import Exhibit
+from chargehand.models.exhibits import Exhibit, Product
+from chargehand.models.left_out import NOTHING, left
+from chargehand.models.messages import Message
 from chargehand.terms import events as ev
 from chargehand.terms.failure import Gap
-from chargehand.terms.plan import NO_TASK, TaskId
+from chargehand.terms.plan import NO_TASK, Task, TaskId, needs
 from chargehand.terms.roster import Agent
 from chargehand.terms.value import decode_value
 
 INWARDS = " > "
+MARK = b'"kind":"partly"'
+_MOST = 20  # parts that one worker can leave, and that are looked for in what others were asked
+_MAIL = "send_message_to_agent"  # how the names of all tools begin that wait for another worker's words
+_WORD = re.compile(r"\w+")
+_SMALL = frozenset(_WORD.findall("a an and at by for from in is it its of on or the their this that to was were with"))
 
 
 class InnerGap(Gap, frozen=True, omit_defaults=True, gc=False):
@@ -33,13 +41,24 @@ class InnerGap(Gap, frozen=True, omit_defaults=True, gc=False):
 
 
 class Partly(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="partly"):
-    """A product that leaves something out, as the text says too."""
+    """A product that leaves something out, as the text says too. `gaps` are a team's: a worker has none of its own."""
 
     text: str
     missing: tuple[str, ...]
     exhibits: tuple[Exhibit, ...] = ()
     sources: tuple[str, ...] = ()
     gaps: tuple[InnerGap, ...] = ()
+
+
+def part(product: Product, messages: Sequence[Message]) -> Product | Partly:
+    """What a worker delivers, with what its words say it left out.
+
+    What it quotes from a tool is not its own; what another worker wrote to it, it may well say again.
+    """
+    mail = {call.id for one in messages for call in one.calls if call.name.startswith(_MAIL)}
+    seen = [one.text for one in messages if one.role == "tool" and one.call not in mail]
+    missing = left(product.text, seen)[1][:_MOST]
+    return Partly(product.text, missing, product.exhibits, product.sources) if missing else product
 
 
 def partly(value: object) -> Partly | None:
@@ -57,33 +76,118 @@ def is_team(agent: Agent) -> bool:
     return not agent.model and bool(agent.spec) and not agent.tools
 
 
-def inner_gaps(state: RunState) -> tuple[InnerGap, ...]:
-    """What teams left out of results they did deliver, unless another task was done in the place of theirs."""
-    teams = {one.name for one in state.requested.roster.agents if is_team(one)}
-    if not teams:
+def inner_gaps(state: RunState) -> tuple[Gap, ...]:
+    """What was left out of results that were delivered, unless another task was done in the place of theirs."""
+    held = [one for one in state.tasks.values() if one.result is not None and MARK in bytes(one.result)]
+    found = [(one, said) for one in held if (said := _said(one)) is not None and one.status is Status.DONE]
+    if not found:
         return ()
     tasks = state.tasks.values()
     replaced = {one.task.replaces for one in tasks if one.status is Status.DONE and one.task.replaces}
-    done = (one for one in tasks if one.status is Status.DONE and one.task.id not in replaced)
-    return tuple(gap for one in done if one.worker in teams or not one.worker for gap in _left_out(one))
+    kept = [(one, said) for one, said in found if one.task.id not in replaced]
+    teams = {one.name for one in state.requested.roster.agents if is_team(one)}
+    of_teams = [(one.task.id, said) for one, said in kept if one.worker in teams or not one.worker]
+    below = [structs.replace(gap, task=task) for task, said in of_teams for gap in said.gaps]
+    answers = [Answer(one.task, one.result, one.mother is not None) for one in tasks if one.status is Status.DONE]
+    own = [(one.task, said) for one, said in kept if in_words(said)]
+    only = left_out(_chosen(state, own), ())
+    return (*below, *only, *(gap for gap in left_out(own, answers) if gap not in only))
 
 
-def _left_out(progress: Progress) -> tuple[InnerGap, ...]:
-    found = None if progress.result is None else partly(decode_value(progress.result))
-    gaps = () if found is None else found.gaps
-    return tuple(structs.replace(one, task=progress.task.id) for one in gaps)
+def _chosen(state: RunState, own: Sequence[tuple[Task, Partly]]) -> list[tuple[Task, Partly]]:
+    """Of results one of which is the answer, that one: what the others have besides, nobody gets to read."""
+    answer = decode_value(state.answer) if own and state.answer and state.combine in ("select", "vote") else None
+    return [(task, said) for task, said in own if isinstance(answer, str) and answer.startswith(said.text)]
+
+
+def in_words(said: Partly) -> bool:
+    """Whether a worker, not a team, says so, in its words. A result of a shape of its own may look like it."""
+    return not said.gaps and bool(said.missing) and set(said.missing) <= set(left(said.text)[1])
+
+
+def _said(progress: Progress) -> Partly | None:
+    return None if progress.result is None else partly(decode_value(progress.result))
+
+
+class Answer(Struct, frozen=True):
+    """What came of a task. `item`: it is one of many that were put in the same words about different things."""
+
+    task: Task
+    result: Raw | None
+    item: bool = False
+
+
+def left_out(said: Sequence[tuple[Task, Partly]], answers: Sequence[Answer]) -> tuple[Gap, ...]:
+    """The parts of the request that workers left and nobody else, who was asked as much, has done."""
+    lines = dict.fromkeys((line, task.id) for task, one in said for line in one.missing)
+    lacks: dict[TaskId, list[set[str]]] = {}
+    for line, name in list(lines)[: _MOST * _MOST]:
+        lacks.setdefault(name, []).append(_words(line))
+    asked = {one.task.id: _words(one.task.instruction) for one in answers if not one.item}
+    above = {one.task.id: [name for name, need in needs(one.task) if need != "optional"] for one in answers}
+    spoke = {one.task.id for one in answers if _spoke(one)}
+    items = {one.task.id for one in answers if one.item}
+    found: dict[str, None] = {}
+    for at, (line, name) in enumerate(lines):
+        words = _words(line)
+        others = {one for one, known in asked.items() if one != name and words <= known} & spoke
+        others = {one for one in others if not any(words <= less or less <= words for less in lacks.get(one, ()))}
+        if at >= _MOST or name in items or all(_rests(one, name, above) for one in others):
+            found[line] = None
+    return tuple(Gap(NO_TASK, "unserved", "unserved", line) for line in found)
+
+
+def _words(text: str) -> set[str]:
+    """What a text speaks of: who repeats a part need not use its small words."""
+    words = {one.casefold() for one in _WORD.findall(text)}
+    return {one.removesuffix("s") for one in words - _SMALL} or words or {text}
+
+
+def _rests(task: TaskId, on: TaskId, above: Mapping[TaskId, Sequence[TaskId]]) -> bool:
+    """Whether a task was done from what came of another, however far off."""
+    line, seen = [task], set[TaskId]()
+    while line:
+        one = line.pop()
+        if one == on:
+            return True
+        if one not in seen:
+            seen.add(one)
+            line += above.get(one, ())
+    return False
+
+
+def _spoke(one: Answer) -> bool:
+    return one.result is None or NOTHING.encode() not in bytes(one.result)[:200]
+
+
+def of_worker(result: Raw) -> bool:
+    """Whether a worker, not a team, says in a result that it left a part of its task."""
+    found = partly(decode_value(result)) if MARK in bytes(result) else None
+    return found is not None and in_words(found)
 
 
 def end_of(state: RunState) -> ev.RunEnded | None:
     """How a run ended, all levels counted: with a gap below it is partial, however well its own tasks went."""
-    ended = state.ended
-    if ended is None or ended.ending not in ("complete", "partial"):
-        return ended
-    below = inner_gaps(state)
-    if not below:
+    return None if state.ended is None else _counted(state.ended, inner_gaps(state))
+
+
+def to_write(state: RunState, ended: ev.RunEnded) -> ev.RunEnded:
+    """The end of a run as it is journaled: whoever reads only this reads no other ending than `end_of` tells.
+
+    Gaps inside teams are not written twice: they stand, with their places, in the results. Why this run itself was
+    partial stays as it is.
+    """
+    counted = _counted(ended, inner_gaps(state))
+    reason = counted.reason if ended.ending == "complete" else ended.reason
+    return ev.RunEnded(counted.ending, reason, tuple(one for one in counted.gaps if not isinstance(one, InnerGap)))
+
+
+def _counted(ended: ev.RunEnded, below: Sequence[Gap]) -> ev.RunEnded:
+    if not below or ended.ending not in ("complete", "partial"):
         return ended
     known = {one.reason for one in below}
     reason = ended.reason
     if reason in ("done", "gaps"):  # what ended a run below ends those above for the same reason
         reason = "deadline" if "deadline" in known else "budget" if "budget" in known else "gaps"
-    return ev.RunEnded("partial", reason, (*ended.gaps, *below))
+    more = tuple(one for one in below if one not in ended.gaps)
+    return ev.RunEnded("partial", reason, (*ended.gaps, *more))

@@ -14,6 +14,7 @@ from chargehand.agents.hedging import Hedging, race
 from chargehand.agents.history import History
 from chargehand.agents.inputs import told
 from chargehand.agents.letters import OPENING, contents, written_by_worker
+from chargehand.agents.levels import part
 from chargehand.agents.memory_text import said, shown
 from chargehand.agents.money import Lost, Purse, with_given_up, with_lost
 from chargehand.agents.prompts import Prompts
@@ -23,6 +24,7 @@ from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.memory.conversation import Turn
 from chargehand.models.exhibits import Product
+from chargehand.models.left_out import HINT, SHOUTED
 from chargehand.models.messages import Message, Reply, Request, ToolSpec
 from chargehand.models.model import ModelFailed
 from chargehand.models.subject import Working
@@ -235,7 +237,10 @@ class _Attempt:
                 order = "Send the whole reply again: one JSON value and nothing else"
                 return self._again(f"That cannot be used: {error}. {order}.", str(error))
         calls = self._calls
-        return Done(Product(reply.text.strip(), tuple(calls.exhibits), tuple(calls.sources)), NOTHING)
+        made = Product(reply.text.strip(), tuple(calls.exhibits), tuple(calls.sources))
+        if HINT in made.text or SHOUTED in made.text:
+            return Done(part(made, self._history.messages), NOTHING)
+        return Done(made, NOTHING)
 
     def _again(self, said: str, problem: str) -> None:
         """Say to the model what it should do; after the last time, to people what was wrong."""

@@ -5,13 +5,14 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from chargehand.agents.crew import Hand
+from chargehand.agents.crew import Hand, WorkFailed
 from chargehand.agents.history import tokens
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
 from chargehand.models.messages import Reply, Request, Settings
 from chargehand.models.model import Model, ModelFailed
 from chargehand.terms.budget import NOTHING, Amount, Budget, Ledger
+from chargehand.terms.failure import Failure
 
 Lost: TypeAlias = list[tuple[Model, ModelFailed]]
 
@@ -96,6 +97,11 @@ async def covered(hand: Hand, model: Model, request: Request, held: Amount) -> b
     need = reckoned(model, request, held)
     more = Amount(need.tokens - held.tokens, need.micros - held.micros)
     return more == NOTHING or await hand.afford(more, 1) == 1
+
+
+def too_dear(what: str, *, alone: bool) -> WorkFailed:
+    """The failure of who cannot pay for a call: for good, if it is `alone` and nobody gives anything back."""
+    return WorkFailed(Failure("budget", f"the budget does not cover {what}", permanent=alone), NOTHING)
 
 
 def with_lost(used: Amount | None, lost: Sequence[tuple[Model, ModelFailed]], reserve: Amount) -> Amount | None:

@@ -15,15 +15,14 @@ from chargehand.agents.crew import Hand, WorkFailed
 from chargehand.agents.inputs import gap_text, told
 from chargehand.agents.lead import Lead
 from chargehand.agents.memory_text import instructions, material, shortened
-from chargehand.agents.money import covered, failed, reckoned, spent
+from chargehand.agents.money import covered, failed, reckoned, spent, too_dear
 from chargehand.agents.shape import find_json
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.model import ModelFailed
 from chargehand.models.subject import Given, Speaking, WorkerCard
-from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.failure import Failure
+from chargehand.terms.budget import Amount
 from chargehand.terms.plan import Task
 from chargehand.tools.tool import CAP
 
@@ -46,7 +45,7 @@ async def ask_who(
     """One call of the supervisor's model, and what it cost. An empty reply is one: a talk does not stop for it."""
     request = await _request(open_to, left, lead, brief)
     if not await covered(hand, lead.model, request, lead.reserve):
-        raise WorkFailed(Failure("budget", "the budget does not cover asking who speaks next"), NOTHING)
+        raise too_dear("asking who speaks next", alone=not brief.tasks)
     hand.prompt(lead.model.card.handle, request.messages)
     try:
         reply = await lead.model.reply(request, hand.say if hand.heard else None)

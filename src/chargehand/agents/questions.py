@@ -11,7 +11,7 @@ from msgspec import Raw, Struct, field
 from chargehand.agents.crew import Hand, WorkFailed
 from chargehand.agents.lead import Lead, ask, listing
 from chargehand.agents.memory_text import Seen, instructions, material, shortened
-from chargehand.agents.money import covered, reckoned, spent
+from chargehand.agents.money import covered, reckoned, spent, too_dear
 from chargehand.agents.shape import find_json, useless
 from chargehand.errors import Invalid
 from chargehand.models.messages import Message, Request
@@ -51,10 +51,15 @@ def worded(lead: Lead, asked: Question, nonce: str, blocks: Sequence[Seen] = ())
     return Request(messages, schema=asked.schema, settings=lead.settings, subject=asked.subject)
 
 
-async def put(lead: Lead, request: Request, hand: Hand, reserve: Amount, *, aloud: bool = True) -> Answered:
-    """The answer; WorkFailed, with a finding for whoever is asked next, where it is no JSON object."""
+async def put(
+    lead: Lead, request: Request, hand: Hand, reserve: Amount, *, aloud: bool = True, alone: bool = False
+) -> Answered:
+    """The answer; WorkFailed, with a finding for whoever is asked next, where it is no JSON object.
+
+    Who is `alone`, and cannot pay for it, need not ask again.
+    """
     if not await covered(hand, lead.model, request, reserve):
-        raise WorkFailed(Failure("budget", "the budget does not cover a question this long"), NOTHING)
+        raise too_dear("a question this long", alone=alone)
     hand.prompt(lead.model.card.handle, request.messages)
     held = reckoned(lead.model, request, reserve) if reserve != NOTHING else None
     try:

@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 
 from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.history import tokens
+from chargehand.agents.levels import Partly
 from chargehand.agents.memory_text import Seen, difference, instructions, material, seen, shortened, whole
 from chargehand.agents.prompts import Prompts
 from chargehand.core.state import Step
@@ -219,7 +220,7 @@ def _request(speaker: Speaker, turns: Sequence[Turn], room: int) -> Request:
 
 
 def _words(value: object) -> str:
-    if isinstance(value, Product):
+    if isinstance(value, Product | Partly):
         return value.text
     return value if isinstance(value, str) else bytes(encode_value(value)).decode()
 

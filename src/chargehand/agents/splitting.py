@@ -188,7 +188,8 @@ class _Tree(Struct):
         subject = Splitting(node.instruction, self.lead.cards, self.breadth)
         asked = Question("split", said, schema(names, self.breadth), subject, {"most": str(self.breadth)})
         request = worded(self.lead, asked, secrets.token_hex(8), self.blocks)
-        return await put(self.lead, request, self.hand, self.lead.reserve, aloud=aloud)
+        alone = not node.above and not self.brief.tasks
+        return await put(self.lead, request, self.hand, self.lead.reserve, aloud=aloud, alone=alone)
 
     def read(self, node: _Node, answered: Answered) -> _Judged:
         """How a reply splits a part. One that makes a single part of it, or the same twice, splits nothing."""

@@ -1,7 +1,7 @@
 """A crew of models: workers at their loops, a supervisor who plans, refines and answers."""
 
 from collections.abc import Coroutine, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import msgspec
@@ -31,7 +31,12 @@ from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.model import Model, ModelFailed
 from chargehand.models.subject import Making
 from chargehand.terms.budget import Amount, Budget
+from chargehand.terms.events import RunRequested
 from chargehand.terms.failure import Failure
+from chargehand.terms.plan import Plan
+
+if TYPE_CHECKING:
+    from chargehand.agents.outlook import Outlay
 
 _LONGEST_PERSONA = 2000
 _WHOLE = Whole()
@@ -154,11 +159,31 @@ class Staff:
 
     def answer(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
         brief = self._read(self._writer.model, self._lead.many.brief(brief) if self._lead.many else brief)
-        return answer(self._writer, inherited(brief) if self._teams else brief, hand)
+        return answer(self._writer, inherited(brief, leads=self.leads), hand)
 
     def supervision(self, budget: Budget) -> Amount:
         """What a call of the supervisor is taken to cost, now that it is known what its models do."""
         return supervision(budget, (self._lead.model, self._writer.model), self._lead.settings)
+
+    def outlay(self, plan: Plan, request: RunRequested, *, closed: bool = True) -> "Outlay":
+        """What carrying out a plan of this request will cost in dollars."""
+        from chargehand.agents.outlay import Means, outlay  # noqa: PLC0415 - most runs are not reckoned
+
+        made, shop = None, self._workshop
+        if shop is not None:
+            made = equip(Worker(shop.factory.name, tools=shop.factory.tools, steps=shop.factory.steps), [shop.model])
+        means = Means(
+            self._workers, self._lead, self._writer, self._kit, made, self._teams, self._checks, self._verifiers
+        )  # fmt: skip
+        return outlay(means, plan, request.roster, request.policy, request.budget, closed=closed)
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing it does costs anything."""
+        models = [self._lead.model, self._writer.model, *self._verifiers.values()]
+        models += [model for one in self._workers.values() for model in one.models]
+        models += [] if self._workshop is None else [self._workshop.model]
+        return all(one.card.price(1, 1) == 0 for one in models) and all(one.free for one in self._teams.values())
 
     def check_prices(self, floor: Amount) -> None:
         """Raise Invalid unless it is known what every model costs, or what those who use it are taken to cost."""

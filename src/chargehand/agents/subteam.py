@@ -147,6 +147,11 @@ class Subteam:
         self._estimate = estimate
         self._foremen: WeakSet[Foreman] = WeakSet()
 
+    @property
+    def free(self) -> bool:
+        """Whether its work costs nothing, as far as its crew can tell."""
+        return bool(getattr(self._crew, "free", False))
+
     def bind(self, foreman: Foreman) -> None:
         self._foremen.add(foreman)
 

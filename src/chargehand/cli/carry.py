@@ -1,4 +1,4 @@
-"""Carry one run in this process: the journal, the crew, whatever goes on beside it, and Ctrl-C."""
+"""Carry one run in this process: the journal, the crew, whatever goes on beside it, Ctrl-C and SIGTERM."""
 
 import asyncio
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from chargehand.agents.crew import Crew
+from chargehand.cli.terminated import Termination
 from chargehand.errors import ChargehandError, Refused, StoreUnavailable
 from chargehand.runtime.drive import Listener, Whisper
 from chargehand.runtime.driver import Driver, Outcome
@@ -32,12 +33,14 @@ def carry(
     listener: Listener,
     whisper: Whisper,
     warn: Callable[[int], None],
+    termination: Termination,
     beside: Sequence[Beside] = (),
 ) -> Outcome | None:
     """Do `act`; None if it was left where it stands.
 
-    `warn` is told of each Ctrl-C: the first cancels the run, the second ends this process at once. What goes on
-    `beside` may leave the run, and is stopped when the run is over.
+    `warn` is told of each Ctrl-C: the first cancels the run, the second ends this process at once. SIGTERM leaves
+    the run where it stands, and raises Terminated. What goes on `beside` may leave the run, and is stopped when the run
+    is over.
     """
     try:
         journal.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +56,7 @@ def carry(
         finally:
             await opened.close()
 
-    return asyncio.run(main())
+    return termination.run(main())
 
 
 async def _unless_interrupted(

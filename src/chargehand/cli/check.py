@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def add_check(parser: ArgumentParser) -> None:
-    parser.add_argument("--team", metavar="PATH", help="a team file or its folder (default: the nearest one upwards)")
+    words = "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)"
+    parser.add_argument("--team", metavar="PATH", help=words)
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of team files, for editors")
     words = "say where each value comes from; with a KEY such as workers.*.tools, also what it means"
     parser.add_argument("--explain", metavar="KEY", nargs="?", const="", help=words)
@@ -88,7 +89,9 @@ def _explain(console: Console, told: "Description", at: str) -> None:
 def _sum_up(console: Console, told: "Description", *, stopped: bool) -> None:
     if told.name:
         models = ", ".join(told.models)
-        many = f"{_counted(len(told.workers), 'worker')}, {_counted(sum(len(one.names) for one in told.tools), 'tool')}"
+        # those of the toolbox that a worker has are tools too, though the file only names them
+        tools = {name for one in told.tools for name in one.names}.union(*(one.tools for one in told.workers))
+        many = f"{_counted(len(told.workers), 'worker')}, {_counted(len(tools), 'tool')}"
         if told.memory is not None:
             blocks, archives = len(told.memory.blocks), len(told.memory.archives)
             many += f"; memory: {_counted(blocks, 'block')}, {_counted(archives, 'archive')}"

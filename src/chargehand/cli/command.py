@@ -7,10 +7,10 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from chargehand.cli import USUAL_JOURNAL
-from chargehand.cli.console import Console, clean
+from chargehand.cli.console import Console, OutputLost, clean
 from chargehand.cli.exits import exit_of
-from chargehand.cli.verbs import function_of
+from chargehand.cli.lost import journal_words, kept
+from chargehand.cli.verbs import function_of, loading
 from chargehand.errors import ChargehandError, PlanInvalid, RunUnknown
 
 
@@ -31,7 +31,9 @@ def perform(options: Namespace) -> int:
         level=logging.INFO if given.get("verbose") else logging.WARNING, handlers=[_Lines()], format="%(message)s"
     )
     try:
-        return function_of(options.verb)(options)
+        with loading():
+            verb = function_of(options.verb)
+        return verb(options)
     except ChargehandError as error:
         Console(sys.stderr).line(f"chargehand: {clean(_sentence(error, options))}", "bad")
         return exit_of(type(error))
@@ -53,9 +55,9 @@ def _somewhere() -> bool:
 
 def _sentence(error: ChargehandError, options: Namespace) -> str:
     if isinstance(error, RunUnknown):
-        journal = str(vars(options).get("journal", USUAL_JOURNAL))
-        where = "" if journal == USUAL_JOURNAL else f" --journal {shlex.quote(journal)}"
-        return f"{error}; those there are: chargehand runs{where}"
+        return f"{error}; those there are: chargehand runs{journal_words(vars(options))}"
+    if isinstance(error, OutputLost):
+        return f"{error}; {kept(options)}"
     if not isinstance(error, PlanInvalid):
         return str(error)
     file: str = next((found for name in ("plan", "source", "file") if (found := vars(options).get(name))), "the plan")

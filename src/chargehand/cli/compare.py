@@ -13,6 +13,8 @@ from msgspec import Struct, structs
 from chargehand.agents.subteam import STEP
 from chargehand.cli.console import clean
 from chargehand.cli.render import seconds
+from chargehand.cli.terminated import Termination
+from chargehand.cli.verbs import Terminated
 from chargehand.core.fold import replay
 from chargehand.errors import Invalid, Refused
 from chargehand.memory.archives import Archive
@@ -29,6 +31,7 @@ _EVERY = 1.0  # seconds between two lines of progress
 _SHORT = 2.0  # seconds below which what is loaded the first time, and written to disk, would blur the difference
 _LEAST = 1.05  # below this it is noise
 _AGAIN = "again"
+_NOTHING = "nothing was carried out"
 _ARCHIVES = 1000
 _FREE_VECTORS = ("words", "auto", "local:", "ollama:", "vllm:", "llamacpp:")  # what their handles begin with
 
@@ -36,13 +39,14 @@ _FREE_VECTORS = ("words", "auto", "local:", "ollama:", "vllm:", "llamacpp:")  # 
 class Compared(Struct, frozen=True):
     """`why` it was not measured, if it was not. Measured times go from the accepted plan to the end of the run.
 
-    `both`: it was done again side by side as well.
+    `both`: it was done again side by side as well. `stopped`: SIGTERM came meanwhile, so the process is to end.
     """
 
     one_at_a_time: Seconds
     side_by_side: Seconds
     why: str = ""
     both: bool = False
+    stopped: bool = False
 
     @property
     def times(self) -> float:
@@ -50,6 +54,8 @@ class Compared(Struct, frozen=True):
 
     @property
     def line(self) -> str:
+        if self.why == _NOTHING:
+            return f"{_NOTHING}, so there is nothing to compare"
         gain = f"{self.times:.1f} times faster" if self.times >= _LEAST else "nothing was gained"
         done = "measured by doing the plan again" + (", both ways" if self.both else "")
         how = f"reckoned from the journal, because {self.why}" if self.why else done
@@ -68,23 +74,28 @@ class Compared(Struct, frozen=True):
 
 def compare(team: Supervisor, entries: Sequence[ev.Entry], found: Trace, tell: Callable[[str], None]) -> Compared:
     """Both times of a run. Nothing that goes wrong here is raised: the run itself has ended."""
+    if not any(one.attempts or one.reused for one in found.tasks):
+        return Compared(0.0, 0.0, _NOTHING)  # the time it took to plan is no time of work
     alone = _free(team, 1)
     why = next(_obstacles(alone, entries, found), "")
     if why:
         return Compared(found.serial, found.seconds, why)
     took = entries[-1].at - _accepted(entries)
-    tell(f"doing the plan again, one task at a time, to measure it (up to {seconds(found.serial)} of work)")
+    stopped = False
     try:
-        slow = asyncio.run(_measured(alone, entries, found, tell))
-        if took >= _SHORT:
-            return Compared(slow, took)
-        together = _free(team, team.policy.limits.width)
-        return Compared(slow, asyncio.run(_measured(together, entries, found, tell)), both=True)
-    except KeyboardInterrupt:
-        why = "doing the plan again was cut short by Ctrl-C"
+        with Termination() as termination:
+            tell(f"doing the plan again, one task at a time, to measure it (up to {seconds(found.serial)} of work)")
+            slow = termination.run(_measured(alone, entries, found, tell))
+            if took >= _SHORT:
+                return Compared(slow, took)
+            together = _free(team, team.policy.limits.width)
+            return Compared(slow, termination.run(_measured(together, entries, found, tell)), both=True)
+    except KeyboardInterrupt as stop:
+        stopped = isinstance(stop, Terminated)
+        why = f"doing the plan again was cut short by {'SIGTERM' if stopped else 'Ctrl-C'}"
     except Exception as error:  # noqa: BLE001 - whatever tools and models raise: the run has ended, and that stands
         why = f"the plan could not be done again: {error}"
-    return Compared(found.serial, found.seconds, why)
+    return Compared(found.serial, found.seconds, why, stopped=stopped)
 
 
 def _free(team: Supervisor, width: int) -> Supervisor:

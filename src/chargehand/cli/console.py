@@ -25,6 +25,10 @@ _UNSAFE_BUT_LINES = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x08\x
 _ASCII = str.maketrans({"├": "|", "└": "`", "│": "|", "─": "-", "━": "=", "·": ".", "→": ">", "…": "~", "✔": "+"})
 
 
+class OutputLost(StoreUnavailable):
+    """Standard output takes no more. What is kept all the same depends on the verb: see `lost`."""
+
+
 def clean(text: str) -> str:
     """One line, with a sign in the place of everything that could steer a terminal."""
     return _UNSAFE.sub("\ufffd", re.sub(r"[\t\r\n]+", " ", text))
@@ -110,6 +114,6 @@ class Console:
                 self.complain()
 
     def complain(self) -> None:
-        """Raise StoreUnavailable if something could not be written."""
+        """Raise OutputLost if something could not be written."""
         if self._lost:
-            raise StoreUnavailable(f"the output cannot be written: {self._lost}; runs are kept: chargehand runs")
+            raise OutputLost(f"the output cannot be written: {self._lost}")

@@ -15,7 +15,8 @@ _WORDS: dict[State, tuple[str, Tone]] = {"good": ("ok", "good"), "missing": ("--
 
 
 def add_doctor(parser: ArgumentParser) -> None:
-    parser.add_argument("--team", metavar="PATH", help="a team file or its folder (default: the nearest one upwards)")
+    words = "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)"
+    parser.add_argument("--team", metavar="PATH", help=words)
     parser.add_argument("--workers", action="store_true", help="how workers, tools and models did in the latest runs")
     words = f"the SQLite file (default {USUAL_JOURNAL})"
     parser.add_argument("--journal", metavar="PATH", type=Path, default=Path(USUAL_JOURNAL), help=words)

@@ -11,6 +11,7 @@ EXITS = {
     5: "the budget or the deadline ended it",
     6: "a gate of eval was not reached",
     130: "cancelled",
+    143: "stopped by SIGTERM",
 }
 """What each code means."""
 
@@ -19,21 +20,21 @@ _STREAMS = """\
 Data goes to standard output, progress to standard error.
 NO_COLOR turns colours off.
 """
-_ANY = (0, 1, 2, 130)
-_RUNS = (0, 1, 2, 3, 4, 5, 130)
+_ANY = (0, 1, 2, 130, 143)
+_RUNS = (0, 1, 2, 3, 4, 5, 130, 143)
 _ENDS = {
     "run": _RUNS,
     "watch": _RUNS,
     "resume": _RUNS,
     "replay": _RUNS,
     "play": _RUNS,
-    "message": (0, 1, 2, 3, 4, 130),
-    "eval": (0, 1, 2, 5, 6, 130),
+    "message": (0, 1, 2, 3, 4, 130, 143),
+    "eval": (0, 1, 2, 5, 6, 130, 143),
 }
 
 
 def exits_of(verb: str) -> tuple[int, ...]:
-    """The codes a verb can end with. A verb that carries no run out has four; "" stands for all verbs together."""
+    """The codes a verb can end with. A verb that carries no run out has five; "" stands for all verbs together."""
     return _ENDS.get(verb, _ANY) if verb else tuple(EXITS)
 
 

@@ -26,7 +26,8 @@ def add_lessons(parser: ArgumentParser) -> None:
         "  chargehand lessons --team helpdesk --json\n"
         "  chargehand lessons --forget                  drop all that was learnt\n\n" + (parser.epilog or "")
     )
-    parser.add_argument("--team", metavar="PATH", help="a team file or its folder (default: the nearest one upwards)")
+    words = "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)"
+    parser.add_argument("--team", metavar="PATH", help=words)
     words = f"the SQLite file (default {USUAL_JOURNAL})"
     parser.add_argument("--journal", metavar="PATH", type=Path, default=Path(USUAL_JOURNAL), help=words)
     parser.add_argument("--forget", action="store_true", help="drop all that the team learnt")
@@ -39,7 +40,7 @@ def lessons(options: Namespace) -> int:
     from chargehand.config.load import load_team  # noqa: PLC0415 - --help must not wait for it
 
     console = Console(sys.stdout)
-    team = load_team(Path(options.team) if options.team else None, memory=USUAL_MEMORY)
+    team = load_team(options.team, memory=USUAL_MEMORY)
     if options.forget:
         count = asyncio.run(team.forget_lessons(options.journal))
         told = (

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from chargehand import __version__
 from chargehand.cli.console import clean
 from chargehand.cli.exits import told
-from chargehand.cli.verbs import WORDS, options_of
+from chargehand.cli.verbs import TERMINATED, WORDS, Terminated, loading, options_of
 
 _DASHED = re.compile(r"-[^-]")  # an option of one letter, or a text
 
@@ -56,19 +56,22 @@ def parser(verb: str | None = None) -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code it ends with."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _main(list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt as stop:  # it may come while the command is still read
+        return TERMINATED if isinstance(stop, Terminated) else 130
+
+
+def _main(words: list[str]) -> int:
     _check_verb(words)
     _open_streams()
-    options = parser(words[0] if words else "").parse_args(words)
+    with loading():
+        options = parser(words[0] if words else "").parse_args(words)
+        from chargehand.cli.command import perform  # noqa: PLC0415 - --help must not wait for what only verbs need
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what this terminal cannot show must not end a run
-    from chargehand.cli.command import perform  # noqa: PLC0415 - --help must not wait for what only verbs need
-
-    try:
-        return perform(options)
-    except KeyboardInterrupt:
-        return 130
+    return perform(options)
 
 
 def _open_streams() -> None:

@@ -1,6 +1,5 @@
 """`chargehand memory`: what a team remembers, looked at and changed by people. Works beside a run that uses it."""
 
-import asyncio
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
 
@@ -9,6 +8,7 @@ from chargehand.cli.console import clean
 from chargehand.cli.memory_space import Space, located, opened_space
 from chargehand.cli.memory_text import check_words
 from chargehand.cli.table import size_of
+from chargehand.cli.terminated import Termination
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import Profile
@@ -26,7 +26,8 @@ def memory(options: Namespace) -> int:
         async with opened_space(options, declared) as space:
             return await _VERBS[what](space)
 
-    return asyncio.run(main())
+    with Termination() as termination:
+        return termination.run(main())
 
 
 async def _overview(space: Space) -> int:

@@ -25,7 +25,8 @@ def add_memory(parser: ArgumentParser) -> None:
 
 def _common(parser: ArgumentParser, *, nested: bool) -> None:
     usual = SUPPRESS if nested else None  # what was said before the nested verb must stand
-    parser.add_argument("--team", metavar="PATH", default=usual, help="a team file or its folder")
+    words = "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)"
+    parser.add_argument("--team", metavar="PATH", default=usual, help=words)
     words = f"the SQLite file (default: as the team says, else {USUAL_MEMORY})"
     parser.add_argument("--memory", metavar="PATH", type=Path, default=usual, help=words)
     parser.add_argument("--json", action="store_true", default=SUPPRESS if nested else False, help="one JSON document")
@@ -63,21 +64,21 @@ def _changes(verb: _Verb) -> None:
     whole.add_argument("--expect", metavar="N", type=_count, help="only if this is the version that is there")
     _text(_labelled(verb("append", "add a line to a block")))
     replace = _labelled(verb("replace", "put another text in the place of one that occurs once"))
-    replace.add_argument("old", metavar="OLD")
-    replace.add_argument("new", metavar="NEW")
+    replace.add_argument("old", metavar="OLD", help="the text that is there")
+    replace.add_argument("new", metavar="NEW", help="the text that takes its place")
     replace.add_argument("--all", action="store_true", help="wherever it occurs")
     patch = _labelled(verb("patch", "apply the hunks of a unified diff to a block"))
     patch.add_argument("file", metavar="FILE", help="the diff; - for standard input")
     _labelled(verb("undo", "take the last change of a block back"))
     _labelled(verb("redo", "take the last undo back"))
     restore = _labelled(verb("restore", "bring the text of an earlier version back"))
-    restore.add_argument("version", metavar="VERSION", type=_count)
+    restore.add_argument("version", metavar="VERSION", type=_count, help="its number; `memory history` lists them")
 
 
 def _archives(verb: _Verb) -> None:
     verb("archives", "every archive: how many passages, how many of them with vectors, which model")
     search = _archive(verb("search", "the best passages of an archive for a question, and why"))
-    search.add_argument("query", metavar="QUERY", nargs="+")
+    search.add_argument("query", metavar="QUERY", nargs="+", help="what you want to know, in words")
     _tags(search)
     search.add_argument("--since", metavar="TIME", type=since, help="not older: 2026-05-17, 2026-05-17T09:30 or 7d")
     search.add_argument("--until", metavar="TIME", type=until, help="not younger")
@@ -92,13 +93,13 @@ def _archives(verb: _Verb) -> None:
     passages.add_argument("--limit", metavar="N", type=_count, default=20, help="at most so many (default 20)")
     passages.add_argument("--after", metavar="ID", default="", help="those after this one")
     forget = _archive(verb("forget", "delete passages"))
-    forget.add_argument("ids", metavar="ID", nargs="+")
+    forget.add_argument("ids", metavar="ID", nargs="+", help="as `memory passages` shows it")
     export = verb("export", "write the passages of an archive as JSON lines")
-    export.add_argument("archive", metavar="ARCHIVE", nargs="?", default="")
+    export.add_argument("archive", metavar="ARCHIVE", nargs="?", default="", help="its name; or else --all")
     export.add_argument("--all", action="store_true", help="those of every archive")
     export.add_argument("-o", "--output", metavar="FILE", help="write them there (default: standard output)")
     read = _archive(verb("import", "put what `export` wrote into an archive; what is there already is not doubled"))
-    read.add_argument("file", metavar="FILE")
+    read.add_argument("file", metavar="FILE", help="JSON lines, as `memory export` writes them")
     _created(read)
     _archive(verb("embed", "make the vectors that are missing"))
 
@@ -107,7 +108,7 @@ def _people(verb: _Verb) -> None:
     _tags(verb("agents", "who shares this memory"))
     verb("tags", "every tag of agents, blocks and archives, and how many carry it")
     talk = verb("talk", "what a worker remembers of its earlier tasks")
-    talk.add_argument("worker", metavar="WORKER")
+    talk.add_argument("worker", metavar="WORKER", help="its name; `memory agents` lists them")
     talk.add_argument("--limit", metavar="N", type=_count, default=20, help="at most so many (default 20)")
     how = talk.add_mutually_exclusive_group()
     how.add_argument("--search", metavar="QUERY", help="find turns by their words, old ones too")
@@ -120,12 +121,12 @@ def _people(verb: _Verb) -> None:
 
 
 def _labelled(parser: ArgumentParser) -> ArgumentParser:
-    parser.add_argument("label", metavar="LABEL")
+    parser.add_argument("label", metavar="LABEL", help="the name of a block; `memory blocks` lists them")
     return parser
 
 
 def _archive(parser: ArgumentParser) -> ArgumentParser:
-    parser.add_argument("archive", metavar="ARCHIVE")
+    parser.add_argument("archive", metavar="ARCHIVE", help="its name; `memory archives` lists them")
     return parser
 
 

@@ -133,7 +133,7 @@ async def opened_space(options: Namespace, declared: TeamMemory) -> AsyncGenerat
 
 def located(options: Namespace, *, makes: bool) -> TeamMemory:
     """What the options name. A file that is not there is made for a team that has memory, or if the verb `makes`."""
-    declared = load_memory(options.team or None, memory=USUAL_MEMORY, elsewhere=options.memory)
+    declared = load_memory(options.team, memory=USUAL_MEMORY, elsewhere=options.memory)
     file = Path(str(declared.memory.store))
     if not file.exists() and not declared.said and not makes:
         said = f"there is no memory {file}, and team {declared.team} has no memory section"

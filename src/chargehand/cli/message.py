@@ -20,7 +20,8 @@ from chargehand.cli.render import seconds
 from chargehand.cli.request import read_request
 from chargehand.cli.run import team_of, team_words
 from chargehand.cli.stage import Claim
-from chargehand.cli.verbs import exit_code
+from chargehand.cli.terminated import Termination
+from chargehand.cli.verbs import Terminated, exit_code
 from chargehand.config.findings import among, near
 from chargehand.errors import Invalid
 from chargehand.runtime.driver import Driver, Outcome, checked
@@ -32,34 +33,40 @@ from chargehand.terms.roster import Match
 
 _SETTLED = (ev.AttemptSucceeded, ev.TaskFailed, ev.TaskSkipped)
 _TONES: dict[str, Tone] = {"answered": "good", "failed": "bad", "timed out": "bad", "skipped": "warn"}
+_EXAMPLE = 'chargehand message "TEXT" --match-all TAG'
 _SPARE = 30.0  # seconds beyond the time each worker has, for starting and writing down
 
 
 def message(options: Namespace) -> int:
     """One message, a run of its own. All of the input is checked before the journal is touched."""
-    text = read_request(options.text)
+    text = read_request(options.text, example=_EXAMPLE, called="the message")
     if text is None:
-        raise Invalid('nothing was said; say what you want to know: chargehand message "TEXT" --match-all TAG')
+        raise Invalid(f"nothing was said; say what you want to know: {_EXAMPLE}")
     team = team_of(options)
     if options.timeout is not None:
         team = team.bounded(seconds=max(team.seconds, options.timeout + _SPARE))
     letter = _letter(team, text, options)
     now, name = time.time(), f"{team.name}-{secrets.token_hex(3)}"
     request = checked(as_message(team.request(text, now), letter), now)
+    advice = Advice(name, options.journal, team_words(options), ())
     claim = Claim()
     try:
-        audience = _Audience(name, request, Console(claim.stream), team.notice, json=options.json)
-        advice = Advice(name, options.journal, team_words(options), ())
+        audience = _Audience(name, request, Console(claim.stream, patient=True), team.notice, json=options.json)
 
         async def act(driver: Driver, _journal: SqliteJournal) -> Outcome:
             return await driver.start(name, request)
 
-        found = carry(
-            name, act, crew=team.crew, journal=options.journal, durability="machine", listener=audience.hear,
-            whisper=lambda _run, _work, _text: None, warn=lambda pressed: warn(audience.aside, advice, pressed),
-        )  # fmt: skip
-        assert found is not None, "nothing beside a message leaves it"
-        return audience.close(found, team, advice)
+        with Termination() as termination:
+            found = carry(
+                name, act, crew=team.crew, journal=options.journal, durability="machine", listener=audience.hear,
+                whisper=lambda _run, _work, _text: None, warn=lambda pressed: warn(audience.aside, advice, pressed),
+                termination=termination,
+            )  # fmt: skip
+            assert found is not None, "nothing beside a message leaves it"
+            return audience.close(found, team, advice)
+    except Terminated:
+        Console(sys.stderr).line(f"stopped by SIGTERM; to go on, if it had begun: {advice.resume()}", "warn")
+        raise
     finally:
         claim.give_back()
 
@@ -144,6 +151,7 @@ class _Audience:
         self.aside.line(f"run: {clean(self._run)} in {clean(str(advice.journal))}", "dim")
         if replies.question is not None:
             self.aside.line(f"  go on:  {advice.resume('--approve')}  (or --reject TEXT)")
+        self._data.complain()
         return _code(found, replies)
 
 
@@ -172,4 +180,6 @@ def _code(found: Outcome, replies: Replies) -> int:
     if found.ending in ("cancelled", "needs_input"):
         return exit_code(found.ending, found.reason)
     answered = sum(one.status == "answered" for one in replies.replies)
-    return 0 if answered == len(replies.replies) else 3 if answered else 1
+    if answered == len(replies.replies):
+        return 3 if found.ending == "partial" else 0  # one who answered may say that it left a part
+    return 3 if answered else 1

@@ -18,9 +18,8 @@ def add_run(parser: ArgumentParser) -> None:
     _team(parser)
     asked = "whether a person is asked about the plan; auto and never: no (default: as the team says)"
     parser.add_argument("--approve", choices=("auto", "ask", "never"), help=asked)
-    parser.add_argument(
-        "--budget-usd", metavar="USD", type=usd, help="the most it may cost (default: as the team says)"
-    )
+    words = "the most it may cost; a --plan that costs more at the least is refused (default: as the team says)"
+    parser.add_argument("--budget-usd", metavar="USD", type=usd, help=words)
     parser.add_argument(
         "--timeout", metavar="TIME", type=duration, help="the time it has: 90s, 5m, 1h (default: as the team says)"
     )
@@ -44,6 +43,8 @@ def add_plan(parser: ArgumentParser) -> None:
         "--from", dest="source", metavar="FILE", help="check this plan or script (JSON); - for standard input"
     )
     parser.add_argument("--roster", metavar="SCRIPT", help="with --from: a script whose workers and policy count")
+    words = "the most a run may cost, also its planning: the forecast stays below it (default: as the team says)"
+    parser.add_argument("--budget-usd", metavar="USD", type=usd, help=words)
     parser.add_argument("-o", "--output", metavar="FILE", help="also write the plan there, as run --plan takes it")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--json", action="store_true", help="findings, repaired plan and forecast as JSON")
@@ -63,10 +64,10 @@ def add_runs(parser: ArgumentParser) -> None:
     export = _part(what, "export", "every step of a run: prompts, calls, results, retries, costs")
     export.add_argument("name", metavar="RUN", help=_RUN)
     export.add_argument("--report", action="store_true", help="as a Markdown page to read, not as JSON")
-    export.add_argument("-o", "--output", metavar="FILE", help="write it there")
+    export.add_argument("-o", "--output", metavar="FILE", help="write it there (default: standard output)")
     diff = _part(what, "diff", "what is different between two runs")
     diff.add_argument("name", metavar="RUN", help=_RUN)
-    diff.add_argument("other", metavar="OTHER", help="another one")
+    diff.add_argument("other", metavar="OTHER", help="the run it is compared with")
     diff.add_argument("--json", action="store_true", default=SUPPRESS, help="one JSON document")
     for one in (listed, show, export, diff):
         _journal(one, nested=True)
@@ -93,7 +94,7 @@ def add_resume(parser: ArgumentParser) -> None:
     answer.add_argument("--approve", action="store_true", help="the plan may run, the call may be made")
     answer.add_argument("--reject", metavar="TEXT", help="it may not, and why; whoever proposed it is asked again")
     answer.add_argument("--plan", metavar="FILE", help="run this plan instead")
-    answer.add_argument("--answer", metavar="TEXT", help="approve, or what to do instead of a call")
+    answer.add_argument("--answer", metavar="TEXT", help="yes, or what to do instead of the call")
     answer.add_argument(
         "--effect", choices=("done", "again", "fail"), help="what became of an effect nobody is sure of"
     )
@@ -105,7 +106,8 @@ def add_resume(parser: ArgumentParser) -> None:
 
 def add_replay(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="RUN", help=_RUN)
-    parser.add_argument("--speed", metavar="X", type=float, help="so many times as fast (0: at once; default 4)")
+    words = "so many times as fast; 0: at once (default 4 at a terminal, else 0)"
+    parser.add_argument("--speed", metavar="X", type=float, help=words)
     parser.add_argument(
         "--from", dest="source", metavar="TASK", help="a new run that does this task again, and what needs it"
     )

@@ -2,12 +2,16 @@
 
 import asyncio
 import sys
+import time
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import structs
 
 from chargehand.agents.instances import of_roster
+from chargehand.agents.outlook import Outlook
 from chargehand.cli.console import Console, clean, clean_json
 from chargehand.cli.phrases import counted, money
 from chargehand.cli.render import finding, heading, mermaid, outlook, tree
@@ -22,11 +26,16 @@ from chargehand.terms.plan import Plan, parse
 from chargehand.terms.policy import Policy
 from chargehand.terms.roster import Agent, Roster
 
+if TYPE_CHECKING:
+    from chargehand.team import Supervisor
+
 
 def plan(options: Namespace) -> int:
     """Say what a plan holds and what it will take; 2 if it cannot run."""
     if options.source is not None and (options.request or options.example is not None):
         raise Invalid("give a request or --from FILE, not both")
+    if options.budget_usd is not None and options.source is not None and not options.team:
+        raise Invalid("--budget-usd is of no use without models that cost something; name the team with --team")
     team, notice = "", ""
     if options.source is not None:
         draft = _of_file(options)
@@ -97,10 +106,13 @@ def _show(console: Console, draft: Draft) -> None:
 def _of_team(options: Namespace) -> tuple[Draft, str, str]:
     from chargehand.cli.run import example_of, nothing_asked, team_of  # noqa: PLC0415 - it brings all of a team
 
-    team = team_of(options)
-    goal = read_request(options.request) if options.example is None else example_of(team, options.example)
+    team = _capped(team_of(options), options)
+    if options.example is None:
+        goal = read_request(options.request, example='chargehand plan "Which ... and why?"')
+    else:
+        goal = example_of(team, options.example)
     if goal is None:
-        raise Invalid(nothing_asked(team))
+        raise Invalid(nothing_asked(team, "plan"))
     if team.notice:
         Console(sys.stderr).line(f"notice: {clean(team.notice)}", "warn")
     return asyncio.run(team.plan(goal)), team.name, team.notice
@@ -110,8 +122,32 @@ def _of_file(options: Namespace) -> Draft:
     found, roster, policy = _planned(options)
     linted = lint(of_roster(roster).spread(found.tasks), roster, policy.limits)
     repaired = Plan(linted.tasks, found.combine, found.goal)
-    seen = None if linted.errors and not options.json else forecast(repaired, roster, policy)
-    return Draft(repaired, linted.findings, seen)
+    if linted.errors and not options.json:
+        return Draft(repaired, linted.findings, None)
+    seen = None if linted.errors or options.roster is not None else _with_dollars(repaired, options)
+    plain = structs.asdict(forecast(repaired, roster, policy))
+    return Draft(repaired, linted.findings, seen or Outlook(**plain))
+
+
+def _with_dollars(found: Plan, options: Namespace) -> Outlook | None:
+    """The forecast of a team that knows what its models cost; a plan can be checked without their keys."""
+    if not options.team:
+        return None
+    from chargehand.cli.afford import outlook  # noqa: PLC0415 - it brings all of a team
+    from chargehand.cli.run import team_of  # noqa: PLC0415 - as above
+
+    team = _capped(team_of(options), options)
+    try:
+        return asyncio.run(outlook(team, team.request(found.goal or "this plan", time.time(), plan=found)))
+    except Invalid as error:
+        Console(sys.stderr).line(f"notice: what it costs is not reckoned: {clean(str(error))}", "warn")
+        return None
+
+
+def _capped(team: "Supervisor", options: Namespace) -> "Supervisor":
+    if options.budget_usd is None:
+        return team
+    return team.bounded(budget=structs.replace(team.budget, micros=options.budget_usd))
 
 
 def _planned(options: Namespace) -> tuple[Plan, Roster, Policy]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from chargehand.agents.instances import meant
+from chargehand.agents.outlook import Outlay, Outlook
 from chargehand.cli.console import clean, short
 from chargehand.cli.phrases import counted, dollars
 from chargehand.terms.budget import Amount
@@ -101,21 +102,56 @@ def _branches(tasks: Sequence[Task]) -> Iterator[tuple[str, Task]]:
 
 
 def outlook(found: Forecast) -> list[str]:
-    """What a plan will take, in a few lines."""
+    """What a plan will take, in a few lines; nothing about its cost where neither prices nor estimates are known."""
     path = " → ".join([*map(clean, found.critical_path[:8]), *(["…"] if len(found.critical_path) > 8 else [])])
+    named, band = found.usd if isinstance(found, Outlook) else None, _band(found.low, found.high)
     unknown = f", where {', '.join(map(clean, found.unbounded))} counts once" if found.unbounded else ""
     return [
         f"expected: {seconds(found.makespan)} ({seconds(found.serial)} of work, up to {found.width} at once{unknown})",
         f"critical: {path} ({seconds(found.critical)})",
-        f"cost: {_band(found.low, found.high)}",
+        *(_priced(named, found) if named is not None else [f"cost: {band}"] if band else []),
     ]
+
+
+def _priced(found: Outlay, taken: Forecast) -> list[str]:
+    """The dollars that were reckoned from prices; tokens and calls are still those of the workers' estimates."""
+    more = _more(taken.low, taken.high)
+    if found.least is None:
+        models = clean(" and ".join(found.unknown)) or "one of the models"
+        return [", ".join([f"cost: unknown, since nobody knows what {models} costs", *more])]
+    least, most = round(1_000_000 * found.least), found.most
+    if not least and most == 0:
+        return [", ".join(["cost: $0, since no model that is asked costs anything", *more])]
+    if found.too_much:
+        return [f"cost: {roughly(least)} at the least, above the budget, so it will be refused", _rests(found)]
+    top = "or more" if most is None else f"to {roughly(round(1_000_000 * most), up=True)}"
+    capped = ", the budget" if most is not None and most == found.budget else ""
+    why = f" ({clean(found.grows)}{capped})" if found.grows else f" ({capped[2:]})" if capped else ""
+    usual = round(1_000_000 * (found.about or 0))
+    # nothing is usual of a team that plans for itself
+    about = f"about {roughly(usual, up=True)}, " if usual > least or most is not None else ""
+    return [", ".join([f"cost: {about}{roughly(least)} {top}{why}", *more]), _rests(found)]
+
+
+def _rests(found: Outlay) -> str:
+    return f"estimate: {found.rests_on}"
+
+
+def roughly(micros: int, *, up: bool = False) -> str:
+    """Dollars in two digits that count, for what is only estimated."""
+    step = 10 ** max(0, len(str(micros)) - 2)
+    return dollars(-(-micros // step) * step if up else micros // step * step)
 
 
 def _band(low: Amount, high: Amount) -> str:
     parts = [f"{dollars(low.micros)} to {dollars(high.micros)}"] if high.micros else []
-    parts += [f"{low.tokens:,} to {high.tokens:,} tokens"] if high.tokens else []
+    return ", ".join([*parts, *_more(low, high)])
+
+
+def _more(low: Amount, high: Amount) -> list[str]:
+    parts = [f"{low.tokens:,} to {high.tokens:,} tokens"] if high.tokens else []
     parts += [f"{low.calls:,} to {high.calls:,} calls"] if high.calls else []
-    return ", ".join(parts) or "not known, since workers have no estimates"
+    return parts
 
 
 def seconds(amount: Seconds) -> str:

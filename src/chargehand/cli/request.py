@@ -10,14 +10,18 @@ from chargehand.errors import Invalid
 
 MOST = 1 << 20
 _NUMBER = r"\d+(?:\.\d+)?"
+_EXAMPLE = 'chargehand run "Which ... and why?"'
 _UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def read_request(words: Sequence[str]) -> str | None:
-    """The request; None where nobody asked anything. `-` reads standard input, and so does no word at all in a pipe."""
+def read_request(words: Sequence[str], *, example: str = _EXAMPLE, called: str = "the request") -> str | None:
+    """The request; None where nobody asked anything. `-` reads standard input, and so does no word at all in a pipe.
+
+    `example` is what somebody could type who gave an empty one, `called` what it is for the verb.
+    """
     said = " ".join(words)
     if words and said != "-":
-        return _checked(said, "the request")
+        return _checked(said, called, example)
     if not words and sys.stdin.isatty():
         return None
     body = sys.stdin.buffer.read(MOST + 1)
@@ -25,7 +29,7 @@ def read_request(words: Sequence[str]) -> str | None:
         return None
     _check_size(len(body), "standard input")
     try:
-        return _checked(body.decode(), "standard input")
+        return _checked(body.decode(), "standard input", example)
     except UnicodeDecodeError as error:
         said = f"standard input is not text in UTF-8 (byte {error.start} is {body[error.start]:#04x})"
         raise Invalid(f"{said}; send the request as plain text") from error
@@ -36,7 +40,7 @@ def _check_size(size: int, where: str) -> None:
         raise Invalid(f"{where} holds more than {MOST:,} bytes; ask in fewer words, and let a tool read the rest")
 
 
-def _checked(text: str, where: str) -> str:
+def _checked(text: str, where: str, example: str) -> str:
     try:
         _check_size(len(text.encode()), where)
     except UnicodeEncodeError as error:
@@ -46,7 +50,7 @@ def _checked(text: str, where: str) -> str:
         said = f"{where} is not plain text: character {found.start() + 1} is {found[0]!r}"
         raise Invalid(f"{said}; send the request as text, and name files instead of pasting them")
     if not text.strip():
-        raise Invalid(f'{where} is empty; say what is to be done, for example: chargehand run "Which ... and why?"')
+        raise Invalid(f"{where} is empty; say what is to be done, for example: {example}")
     return text.strip()
 
 

@@ -1,11 +1,12 @@
 """What a command does after the answer is out: background workers look back on the turns they have not seen yet."""
 
-import asyncio
 import sys
 from pathlib import Path
 
 from chargehand.cli.console import Console, clean
 from chargehand.cli.phrases import counted
+from chargehand.cli.terminated import Termination
+from chargehand.cli.verbs import Terminated
 from chargehand.errors import ChargehandError
 from chargehand.runtime.background import Rested, rest
 from chargehand.stores.database import Durability
@@ -31,9 +32,12 @@ def look_back(team: Supervisor, journal: Path, durability: Durability, *, quiet:
             await opened.close()
 
     try:
-        found = asyncio.run(main())
-    except KeyboardInterrupt:
+        with Termination() as termination:
+            found = termination.run(main())
+    except KeyboardInterrupt as stop:
         console.line("memory is left for the next time", "warn")
+        if isinstance(stop, Terminated):
+            raise
         return
     except ChargehandError as error:
         console.line(f"memory was not tidied: {clean(str(error))}", "bad")

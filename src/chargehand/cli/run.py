@@ -10,6 +10,7 @@ from msgspec import structs
 
 from chargehand.cli import USUAL_MEMORY
 from chargehand.cli.advice import Advice, program
+from chargehand.cli.afford import EXIT, refused
 from chargehand.cli.console import short
 from chargehand.cli.exhibits import make_folder
 from chargehand.cli.request import read_request
@@ -39,6 +40,8 @@ def run(options: Namespace) -> int:
     check_name(name)
     now = time.time()
     request = checked(team.request(goal, now, plan=plan), now)
+    if not options.reuse and refused(team, request):
+        return EXIT
     if options.save:
         make_folder(Path(options.save))
     words = team_words(options)
@@ -118,9 +121,9 @@ def example_of(team: Supervisor, number: int) -> str:
     return known[number - 1]
 
 
-def nothing_asked(team: Supervisor) -> str:
+def nothing_asked(team: Supervisor, verb: str = "run") -> str:
     """How to ask."""
-    said = f'nothing was asked; say what is to be done: {program()} run "REQUEST"'
+    said = f'nothing was asked; say what is to be done: {program()} {verb} "REQUEST"'
     known = team.examples
     if not known:
         return said
@@ -131,7 +134,7 @@ def nothing_asked(team: Supervisor) -> str:
 def team_of(options: Namespace) -> Supervisor:
     """The team that the options name."""
     return load_team(
-        Path(options.team) if options.team else None,
+        options.team,
         model=options.model or "",
         memory=USUAL_MEMORY,
         elsewhere=options.memory,

@@ -52,7 +52,7 @@ def _list(options: Namespace) -> int:
 
 
 def _all_levels(journal: Path, found: list[Found]) -> list[Found]:
-    """The same runs; one that has others inside is partial if something is missing there."""
+    """The same runs; one that has others inside is partial if something is missing there (old journals)."""
     names = {one.row.run for one in found}
     above = {name[:at] for name in names for at, sign in enumerate(name) if sign == "/"} & names
     return [_all_counted(journal, one) if one.row.run in above else one for one in found]

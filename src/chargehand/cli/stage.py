@@ -22,10 +22,11 @@ from chargehand.cli.exhibits import save
 from chargehand.cli.phrases import gap
 from chargehand.cli.seats import Seats
 from chargehand.cli.tale import ending
-from chargehand.cli.verbs import exit_code
-from chargehand.errors import Invalid, StoreUnavailable
+from chargehand.cli.terminated import Termination
+from chargehand.cli.verbs import TERMINATED, Terminated, exit_code
+from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
 from chargehand.runtime.assessed import assess
-from chargehand.runtime.driver import outcome
+from chargehand.runtime.driver import Outcome, outcome
 from chargehand.runtime.plain_answer import plain_answer
 from chargehand.runtime.trace import trace
 from chargehand.runtime.traced import Trace
@@ -57,7 +58,7 @@ class Stage:
         self._asker = Asker(self.console, advice.run, self._seats.stop, self._seats.start) if self.asks else None
         self._left_open: ev.InputRequested | None = None
         self._unsaid = notice
-        self._begun = False
+        self._begun = self._stopped = False
 
     def put(self, asked: ev.InputRequested) -> None:
         """Ask what was left open, once the run is under way."""
@@ -66,12 +67,16 @@ class Stage:
     def carry(self, act: Act, crew: Callable[[], AbstractAsyncContextManager[Crew]]) -> int:
         """Carry the run, tell its end, and give the exit code."""
         try:
-            return self._carried(act, crew)
+            with Termination() as termination:
+                return self._carried(act, crew, termination)
         finally:
             self._claim.give_back()
 
-    def _carried(self, act: Act, crew: Callable[[], AbstractAsyncContextManager[Crew]]) -> int:
+    def _carried(
+        self, act: Act, crew: Callable[[], AbstractAsyncContextManager[Crew]], termination: Termination
+    ) -> int:
         beside: list[Beside] = [] if self._asker is None else [self._asker.answer]
+        found: Outcome | None = None
         try:
             found = carry(
                 self._advice.run,
@@ -82,18 +87,37 @@ class Stage:
                 listener=self._hear,
                 whisper=self._seats.whisper,
                 warn=self._warn,
+                termination=termination,
                 beside=[*beside, self._seats.move],
             )
+        except Terminated:
+            self._stopped = True
         except StoreUnavailable as error:
             if not self._begun:
                 raise
             raise StoreUnavailable(f"{error}; then once more: {self._advice.once_more()}") from error
         finally:
             self._seats.stop(keep=True)
+        if self._stopped and not self._left():
+            return TERMINATED
         found = found or outcome(self._advice.run, self.tale.state)
         self._close()
         self._seats.data.complain()
-        return exit_code(found.ending, found.reason)
+        return TERMINATED if self._stopped else exit_code(found.ending, found.reason)
+
+    def _left(self) -> bool:
+        """Whether there is a run to go on with after SIGTERM, or one that had just ended; say which it is."""
+        try:
+            entries = read_run(self._advice.journal, self._advice.run)
+        except RunUnknown:
+            Console(sys.stderr).line("stopped by SIGTERM before anything was written", "warn")
+            return False
+        known = self.tale.state.seq if self.tale.begun else 0
+        self._seats.hear(entries[known:])  # the last of it may be written, and not have been told
+        self._stopped = self.tale.state.ended is None
+        if self._stopped:
+            Console(sys.stderr).line("stopped by SIGTERM; the run is left where it stands, and can go on", "warn")
+        return True
 
     def _hear(self, _run: str, entries: Sequence[ev.Entry]) -> None:
         if self._unsaid:  # quiet or not: nobody may take it for something else
@@ -159,6 +183,7 @@ class Stage:
         if self.compare is None:
             return {}
         compared = self.compare(entries, found, self.console.line)
+        self._stopped = compared.stopped
         Console(sys.stderr).line(compared.line, "bold")
         return {"compared": compared.document()}
 

@@ -1,12 +1,22 @@
 """Which verbs there are, where each lives, and the exit code a run deserves. Verbs are imported when called."""
 
+import signal
+import threading
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 from typing import cast
 
 _CODES = {"complete": 0, "partial": 3, "failed": 1, "cancelled": 130, "needs_input": 4}
+TERMINATED = 143
+"""What a shell says of whatever SIGTERM ended: also of us, where something had to be said first."""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came, and what was under way is stopped as Ctrl-C would stop it."""
+
 
 WORDS = {
     "run": "plan a request, carry it out and answer it",
@@ -63,6 +73,23 @@ def options_of(verb: str) -> Callable[[ArgumentParser], None]:
 
 def _module(verb: str) -> ModuleType:
     return import_module(f"chargehand.cli.{_ELSEWHERE.get(verb, verb)}")
+
+
+@contextmanager
+def loading() -> Generator[None]:
+    """While modules are loaded Ctrl-C ends the process at once: nothing is under way that could be put in order.
+
+    An exception in the middle of that may crash what is written in C.
+    """
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield  # it is ignored here, or somebody else's
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def exit_code(ending: str, reason: str) -> int:

@@ -34,8 +34,7 @@ def begin(entry: ev.Entry) -> RunState:
 def fold(state: RunState, entry: ev.Entry) -> None:
     """Apply one entry, in place."""
     state.seq, state.at = entry.seq, entry.at
-    event = entry.event
-    FOLDS[type(event)](state, event)
+    FOLDS[type(entry.event)](state, entry.event)
     timers = state.timers
     while timers and state.ordered[timers[0][1]].timer != timers[0][0]:
         heappop(timers)
@@ -97,11 +96,12 @@ def _supervision_failed(state: RunState, event: ev.SupervisionFailed) -> None:
         attempts.close_refinement(state, state.tasks[event.task], event.used)
         return
     _close_desk(state, event.duty, event.used)
-    desk = _desk(state, event.duty)
-    desk.failures, state.starved = desk.failures + 1, state.starved or event.failure.kind == "budget"
+    policy, desk = state.requested.policy, _desk(state, event.duty)
+    desk.failures += policy.limits.plans + policy.limits.answers if event.failure.permanent else 1  # as good as all
+    state.starved = state.starved or event.failure.kind == "budget"
     desk.feedback, desk.next = event.findings, "rejected" if event.findings else "failed"
     if not event.findings:
-        wait = backoff(state.requested.seed, state.requested.policy.retry, desk.failures, event.duty, event.number)
+        wait = backoff(state.requested.seed, policy.retry, desk.failures, event.duty, event.number)
         desk.timer = state.at + max(wait, event.failure.retry_after)
 
 

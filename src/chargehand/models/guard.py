@@ -104,7 +104,7 @@ class Guarded:
     def _label(self) -> None:
         price = self._prices.price if self._prices is not None else None
         if price is not None and self._card.micros_in is None:
-            self._card = structs.replace(self._card, micros_in=price.input.dollars, micros_out=price.output.dollars)
+            self._card = price.on(self._card)
 
     async def close(self) -> None:
         close = getattr(self._model, "close", None)

@@ -17,8 +17,9 @@ class ModelCard(Struct, frozen=True):
 
     `window` is how many tokens it reads, `native_tools` whether it calls tools by itself (else it is given a schema of
     actions), `schema` whether a reply can be held to a JSON Schema. `notice` is what people must know about its
-    answers, for example that no language model was asked. `micros_in` and `micros_out` are millionths of a dollar a
-    token; left out, nobody knows.
+    answers, for example that no language model was asked. `micros_in`, `micros_out` and `micros_cached` (read again
+    from the provider's cache) are millionths of a dollar a token; left out, nobody knows. `micros_call` is what each
+    call costs besides. `dearer`: what a token costs, in and out, in calls that read more than so many tokens.
     """
 
     handle: str
@@ -28,12 +29,19 @@ class ModelCard(Struct, frozen=True):
     notice: str = ""
     micros_in: float | None = None
     micros_out: float | None = None
+    micros_cached: float | None = None
+    micros_call: int = 0
+    dearer: tuple[tuple[int, float, float], ...] = ()
 
     def price(self, tokens_in: int, tokens_out: int) -> int | None:
         """Millionths of a dollar for so many tokens, rounded up; None when nobody knows."""
         if self.micros_in is None or self.micros_out is None:
             return None
-        return ceil(tokens_in * self.micros_in + tokens_out * self.micros_out)
+        read, written = self.micros_in, self.micros_out
+        for start, more_in, more_out in self.dearer:
+            if tokens_in > start:
+                read, written = more_in, more_out
+        return self.micros_call + ceil(tokens_in * read + tokens_out * written)
 
 
 class Model(Protocol):

@@ -13,9 +13,10 @@ from math import inf
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chargehand.models.messages import Usage
+from chargehand.models.model import ModelCard
 from chargehand.terms.policy import Instant
 
 if TYPE_CHECKING:
@@ -57,6 +58,15 @@ class Price(Struct, frozen=True, gc=False):
         cost = (read - usage.cached) * self.input.at(read) + usage.cached * self.cached.at(read)
         cost += usage.output * self.output.at(read)
         return self.call - (-cost // _SCALE)
+
+    def on(self, card: ModelCard) -> ModelCard:
+        """The card of the model, with its price."""
+        starts = sorted({start for rate in (self.input, self.output) for start, _ in rate.tiers})
+        return structs.replace(
+            card, micros_in=self.input.dollars, micros_out=self.output.dollars, micros_cached=self.cached.dollars,
+            micros_call=self.call,
+            dearer=tuple((at, self.input.at(at + 1) / _SCALE, self.output.at(at + 1) / _SCALE) for at in starts),
+        )  # fmt: skip
 
 
 FREE = Price(Rate(), Rate(), Rate())

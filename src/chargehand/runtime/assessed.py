@@ -15,6 +15,7 @@ from chargehand.agents.claims import told as told_claim
 from chargehand.agents.contradictions import Contradiction, find
 from chargehand.agents.coverage import Coverage, coverage
 from chargehand.agents.judging import Ruling, Settled, contradicted
+from chargehand.agents.levels import inner_gaps
 from chargehand.core.fold import replay
 from chargehand.core.state import RunState
 from chargehand.core.view import gaps, results
@@ -86,6 +87,8 @@ def assess(entries: Sequence[ev.Entry]) -> Assessment:
     state = replay(entries)
     tasks = [one.task for one in state.tasks.values() if one.mother is None]
     given, missing = _given(state), state.ended.gaps if state.ended is not None else gaps(state)
+    # parts that workers left, below no task; a run that has not ended does not list them
+    missing += tuple(gap for gap in inner_gaps(state) if not gap.task and gap not in missing)
     answer = decode_value(state.answer) if state.answer is not None else None
     if not isinstance(answer, str) or state.combine not in ("merge", "reduce"):
         # handed through, chosen, or made by a function: nothing in it was worded anew

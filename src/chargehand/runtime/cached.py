@@ -10,6 +10,7 @@ from typing import cast
 from msgspec import Raw
 
 from chargehand.agents.equip import toolset
+from chargehand.agents.levels import of_worker
 from chargehand.agents.subteam import plainly_put
 from chargehand.agents.worker import Worker
 from chargehand.core.fold import replay
@@ -94,7 +95,8 @@ def _offers(run: str, entries: Sequence[ev.Entry], oldest: Instant, present: Map
         one = state.tasks.get(task)
         if one is None or one.status is not Status.DONE or one.result is None or task in touched:
             continue
-        if _plainly_done(state, one) and _by_the_same(state, one, present):
+        # who asks next may get all of what was left out of this one
+        if not of_worker(one.result) and _plainly_done(state, one) and _by_the_same(state, one, present):
             yield ev.Offer(key_of(state, one), TaskId(f"{run}/{task}"), one.result or Raw(b"null"), one.items)
 
 

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast, runtime_checkable
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chargehand.agents.crew import Crew, Done, Proposal, Where, WorkFailed
+from chargehand.agents.outlook import Outlay, Outlook
 from chargehand.core.owed import Brief
 from chargehand.core.state import Work
 from chargehand.errors import PlanInvalid
@@ -15,7 +16,7 @@ from chargehand.runtime.hand import calls_left
 from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING, Amount, Ledger
 from chargehand.terms.events import Effect
-from chargehand.terms.forecast import Forecast, forecast
+from chargehand.terms.forecast import forecast
 from chargehand.terms.lint import lint
 from chargehand.terms.plan import NO_TASK, Finding, Plan, Task
 from chargehand.terms.policy import Seconds
@@ -31,7 +32,7 @@ class Draft(Struct, frozen=True):
 
     plan: Plan
     findings: tuple[Finding, ...]
-    forecast: Forecast | None
+    forecast: Outlook | None
     unserved: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     spent: Amount | None = NOTHING
@@ -50,6 +51,8 @@ async def draft(crew: Crew, request: ev.RunRequested) -> Draft:
         except WorkFailed as error:
             findings = error.findings or (Finding(error.failure.kind, "planner", error.failure.message),)
             used = error.used
+            if error.failure.permanent:
+                break
         else:
             tasks = (*hand.grown, *found.tasks)
             linted = lint(tasks, request.roster, limits) if tasks or not found.unserved else None
@@ -57,13 +60,26 @@ async def draft(crew: Crew, request: ev.RunRequested) -> Draft:
             if linted is None or not linted.errors:
                 total = None if used is None else Amount(tokens + used.tokens, micros + used.micros, calls + used.calls)
                 plan = Plan(linted.tasks if linted else (), found.combine or "merge", request.goal)
-                reckoned = forecast(plan, request.roster, request.policy) if plan.tasks else None
+                reckoned = foreseen(crew, plan, request, closed=found.closed) if plan.tasks else None
                 warnings = linted.warnings if linted else ()
                 return Draft(plan, warnings, reckoned, found.unserved, tuple(hand.notes), total)
             findings = linted.errors
         if used is not None:
             tokens, micros, calls = tokens + used.tokens, micros + used.micros, calls + used.calls
     raise PlanInvalid(findings)
+
+
+def foreseen(crew: Crew, plan: Plan, request: ev.RunRequested, *, closed: bool = True) -> Outlook:
+    """What a plan will take: time, and dollars where the crew knows its models."""
+    known = structs.asdict(forecast(plan, request.roster, request.policy))
+    return Outlook(**known, usd=crew.outlay(plan, request, closed=closed) if isinstance(crew, Reckoning) else None)
+
+
+@runtime_checkable
+class Reckoning(Protocol):
+    """A crew that knows what its models cost."""
+
+    def outlay(self, plan: Plan, request: ev.RunRequested, *, closed: bool = True) -> Outlay | None: ...
 
 
 async def _proposed(crew: Crew, brief: Brief, hand: "_Pencil", seconds: Seconds) -> Proposal:

@@ -9,11 +9,11 @@ from weakref import WeakSet
 from msgspec import Struct, structs
 
 from chargehand.agents.crew import Crew, Posted
+from chargehand.agents.handover import offered
 from chargehand.agents.instances import of_roster
 from chargehand.agents.levels import end_of
 from chargehand.agents.routers.decision import Learnt
 from chargehand.core.fold import begin, replay
-from chargehand.core.reuse import offers
 from chargehand.core.state import RunState, Status
 from chargehand.core.view import gaps
 from chargehand.errors import Invalid, PlanInvalid, Refused, StoreUnavailable
@@ -30,6 +30,8 @@ from chargehand.terms.plan import Plan, TaskId
 from chargehand.terms.value import decode_value
 
 logger = logging.getLogger(__name__)
+
+_LATE = 60.0  # seconds: a limit that was legal, and ran out before the run began, ends it like any other
 
 
 class Outcome(Struct, frozen=True):
@@ -62,8 +64,11 @@ def outcome(run: str, state: RunState) -> Outcome:
     )
 
 
-def checked(request: ev.RunRequested, now: float) -> ev.RunRequested:
-    """The request with its plan repaired where it can be; Invalid, before anything is written, where it cannot."""
+def checked(request: ev.RunRequested, now: float, *, late: float = 0.0) -> ev.RunRequested:
+    """The request with its plan repaired where it can be; Invalid, before anything is written, where it cannot.
+
+    Its deadline may lie `late` seconds back.
+    """
     try:
         budgets.check(request.budget)
         policies.check(request.policy)
@@ -73,7 +78,7 @@ def checked(request: ev.RunRequested, now: float) -> ev.RunRequested:
     deadline = request.deadline
     if request.budget.seconds is not None:
         deadline = min(deadline, now + request.budget.seconds)
-    if not deadline > now:
+    if not deadline >= now - late:  # also what is no number
         raise Invalid(f"the deadline is {now - deadline:.1f} s in the past; give the run some time")
     limits = request.policy.limits
     if request.parent is not None and request.parent.nesting > limits.nesting:
@@ -207,7 +212,7 @@ class Driver:
         """Carry out a new run."""
         clock = self._steady(0.0)
         now = clock()
-        first = ev.Entry(1, now, checked(self._clean(request), now))
+        first = ev.Entry(1, now, checked(self._clean(request), now, late=_LATE))
         lease = await self._claim(run, new=True)
         try:
             heard = self._hears(quiet=quiet)
@@ -237,10 +242,11 @@ class Driver:
 
         Given a plan for the same request, it also knows what nobody could do about that: the plan may not say.
         """
-        state = replay(await self._journal.read(source))
+        entries = await self._journal.read(source)
+        state = replay(entries)
         same = request.plan is not None and request.goal == state.requested.goal
-        offered = ev.ResultsOffered(source, offers(state), tuple(state.unserved) if same else ())
-        return await self.start(run, request, also=[offered], wait_for_input=wait_for_input)
+        more = ev.ResultsOffered(source, offered(state, entries), tuple(state.unserved) if same else ())
+        return await self.start(run, request, also=[more], wait_for_input=wait_for_input)
 
     async def ask(self, run: str, report: ev.Event) -> None:
         """Hand a request (cancel, pause, an answer) to a run under way; Refused if it does not fit."""

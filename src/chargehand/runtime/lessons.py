@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 from msgspec import structs
 
 from chargehand.agents.instances import kind_of, meant
+from chargehand.agents.levels import end_of
 from chargehand.agents.routers.notebook import Notebook, notebook
 from chargehand.agents.subteam import aware, bare
 from chargehand.core.fold import replay
@@ -84,7 +85,7 @@ class School:
 
 def ended_well(run: str, state: RunState) -> tuple[Lesson, ...]:
     """Who did a routed request, and whether it worked out. Nothing of requests that hold text from outside."""
-    requested, ended = state.requested, state.ended
+    requested, ended = state.requested, end_of(state)
     if ended is None or requested.plan is not None or not requested.team:
         return ()
     brief = Brief(Work("plan", NO_TASK, 1), requested.goal, 0.0)

@@ -14,6 +14,7 @@ from msgspec import structs
 from chargehand.agents.copies import copies
 from chargehand.agents.crew import Crew, Done, Hand, Posted, Proposal, Refined, WorkFailed
 from chargehand.agents.hiring import Hiring
+from chargehand.agents.outlook import Outlay
 from chargehand.agents.relay import Relay
 from chargehand.agents.routers.decision import Board
 from chargehand.agents.ways import Broadcast, Route
@@ -22,9 +23,10 @@ from chargehand.models.model import Model
 from chargehand.runtime.clock import Clock
 from chargehand.runtime.stand_in import Shares, shares
 from chargehand.terms.budget import Amount, Budget
+from chargehand.terms.events import RunRequested
 from chargehand.terms.failure import Failure
 from chargehand.terms.lint import lint
-from chargehand.terms.plan import Task, TaskId
+from chargehand.terms.plan import Plan, Task, TaskId
 from chargehand.terms.policy import Limits
 from chargehand.terms.roster import Roster
 
@@ -73,6 +75,14 @@ class Makeshift:
     def supervision(self, budget: Budget) -> Amount:
         return getattr(self._crew, "supervision")(budget)  # noqa: B009 - as above
 
+    def outlay(self, plan: Plan, request: RunRequested, *, closed: bool = True) -> Outlay | None:
+        reckon = getattr(self._crew, "outlay", None)
+        return None if reckon is None else reckon(plan, request, closed=closed)
+
+    @property
+    def free(self) -> bool:
+        return bool(getattr(self._crew, "free", False))
+
     def attempt(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
         return self._crew.attempt(brief, hand)
 
@@ -92,7 +102,10 @@ class Makeshift:
         except WorkFailed as error:
             if watched.grown or not (last or isinstance(error, _Late) or error.failure.permanent):
                 raise
-            return self._instead(brief, hand, error.failure, error.used)
+            found = self._instead(brief, hand, error.failure, error.used)
+            if error.failure.permanent and error.failure.kind == "budget" and not found.tasks:
+                raise  # the run itself ends for want of money, and says so
+            return found
         if last and not watched.grown and found.tasks:
             errors = lint(found.tasks, self._roster, self._limits).errors
             if errors:

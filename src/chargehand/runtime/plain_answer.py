@@ -76,6 +76,8 @@ def _last_failure(entries: Sequence[ev.Entry]) -> ev.Failure | None:
 
 def _why(ended: ev.RunEnded, failure: ev.Failure | None, *, have: bool) -> str:
     what = "These are the results as they came; no answer was written from them" if have else "There is no answer"
+    if ended.reason == "budget" and failure is not None and failure.kind == "budget":
+        return f"{what}: {failure.message}. {_TODO['budget']}"
     if ended.reason == "budget":
         return f"{what}: the budget is spent. {_TODO['budget']}"
     if ended.reason == "deadline":

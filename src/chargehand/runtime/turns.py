@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from chargehand.agents.background import TurnTold, missing
 from chargehand.agents.handover import acted, text
+from chargehand.agents.levels import end_of
 from chargehand.core.fold import replay
 from chargehand.core.view import results
 from chargehand.errors import Corrupt, RunUnknown, StoreError
@@ -82,8 +83,8 @@ async def told(journal: Journal, run: str) -> TurnTold:
     answer = plain_answer(entries) if state.answer is None else text(decode_value(state.answer))
     if not answer:
         answer = "\n\n".join(text(decode_value(one.value)) for one in results(state) if one.value is not None)
-    gaps = () if state.ended is None else state.ended.gaps
-    return TurnTold(state.requested.goal, answer, missing(gaps))
+    ended = end_of(state)
+    return TurnTold(state.requested.goal, answer, missing(() if ended is None else ended.gaps))
 
 
 def covers(request: ev.RunRequested, team: str, worker: str = "") -> bool:

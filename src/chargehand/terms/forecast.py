@@ -36,7 +36,7 @@ class Forecast(Struct, frozen=True, omit_defaults=True):
 def forecast(plan: Plan, roster: Roster, policy: Policy) -> Forecast:
     tasks, _ = in_order(plan.tasks)
     asked = Counter([task.worker or task.match for task in tasks])
-    lines = {key: _line(key, roster) for key in asked}
+    lines = {key: in_line(key, roster) for key in asked}
     guesses = {key: line[0].seconds if line else Agent("").seconds for key, line in lines.items()}
     takes = [max(0.0, guesses[one.worker or one.match] if one.seconds is None else one.seconds) for one in tasks]
     index = {task.id: at for at, task in enumerate(tasks)}
@@ -59,7 +59,7 @@ def forecast(plan: Plan, roster: Roster, policy: Policy) -> Forecast:
     return Forecast(critical_path, critical, serial, makespan, width, speedup, low, high, unbounded)
 
 
-def _line(key: str | Match | None, roster: Roster) -> list[Agent]:
+def in_line(key: str | Match | None, roster: Roster) -> list[Agent]:
     agents = {agent.name: agent for agent in roster.agents}
     named = [key] if isinstance(key, str) else [a.name for a in roster.agents if key is None or fits(key, a.tags)]
     fallbacks = agents[named[0]].fallbacks if named and named[0] in agents else ()

@@ -93,6 +93,7 @@ def test_gaps_are_named_in_plain_words() -> None:
         Gap(TaskId("t6"), "skipped", "input", "", TaskId("t5")),
         Gap(TaskId("t7"), "unfinished", "deadline", "the deadline had passed"),
         Gap(TaskId(""), "failed", "unserved", "Book a flight: nobody on the team is meant for this."),
+        Gap(TaskId(""), "unserved", "unserved", "What does the train cost?"),
     )
     text = answer(Answering(GOAL, (*RESULTS[:1], Given("t8", "Count the cats.", "w", None)), gaps))
     assert text.partition("## Not answered\n\n")[2].splitlines() == [
@@ -100,6 +101,7 @@ def test_gaps_are_named_in_plain_words() -> None:
         "- Not tried, since it needs t5, which has no result. [t6]",
         "- Not finished: the deadline had passed. [t7]",
         "- Book a flight: nobody on the team is meant for this.",
+        "- What does the train cost?",
         "- Count the cats: there is no result. [t8]",
     ]
 

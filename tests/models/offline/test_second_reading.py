@@ -115,7 +115,7 @@ def passages(text: str, source: str = "ash.md#law") -> list[Passages]:
 
 
 def test_a_contract_need_not_say_that_it_is_one_but_must_speak_of_what_is_asked() -> None:
-    law = passages("The agreement is governed by the law of France.")
+    law = passages("The deed is governed by the law of France.")
     assert unsaid("What law governs the contract with Ash?", law, "", "contract_clauses") == ""
     assert "speaks of contract" in unsaid("What law governs the contract with Ash?", law, "")
     ends = unsaid("Extract the termination clauses.", law, "finds clauses", "contract_clauses")

@@ -6,7 +6,7 @@ import msgspec
 
 from chargehand.agents.ways import Broadcast, RoundRobin, Route
 from chargehand.agents.worker import Worker
-from chargehand.models.offline.shares import LEFT, NOTHING, left
+from chargehand.models.left_out import LEFT, NOTHING, left
 from chargehand.models.offline.splitting import split
 from chargehand.models.subject import Given, Splitting, WorkerCard
 from chargehand.team import Supervisor
@@ -115,12 +115,15 @@ def test_what_everybody_left_to_the_others_is_named() -> None:
     workers = [Worker("ann", "knows the weather", tools=[weather]), Worker("bob", "knows trains", tools=[fare])]
     found = Supervisor(workers, way=Broadcast()).run_sync(f"{BOTH} Feed the cat.")
     assert "## Not answered\n\n- Feed the cat." in str(found.answer)
+    assert (found.ending, [one.message for one in found.gaps]) == ("partial", ["Feed the cat."])
 
 
 def test_a_route_with_more_than_the_worker_knows_says_what_is_missing() -> None:
     workers = [Worker("ann", "knows the weather", tools=[weather]), Worker("bob", "writes letters")]
     found = Supervisor(workers, way=Route(router="rules", rules={"weather": "ann"})).run_sync(BOTH)
     assert str(found.answer) == f"It rains in Ghent.\n\n{LEFT}What does the train to Ghent cost?"
+    assert (found.ending, found.reason) == ("partial", "gaps")
+    assert [(one.status, one.message) for one in found.gaps] == [("unserved", "What does the train to Ghent cost?")]
 
 
 # --- splitting what is too broad

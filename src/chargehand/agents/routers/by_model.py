@@ -9,14 +9,14 @@ from msgspec import Raw
 
 from chargehand.agents.crew import Hand, WorkFailed
 from chargehand.agents.lead import Lead, ask
-from chargehand.agents.money import covered, reckoned, spent
+from chargehand.agents.money import covered, reckoned, spent, too_dear
 from chargehand.agents.routers.decision import Decision, nobody
 from chargehand.agents.shape import find_json, sent_back, useless
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.models.messages import Message, Request
 from chargehand.models.subject import Routing, WorkerCard
-from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.budget import Amount
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Finding
 
@@ -37,7 +37,7 @@ async def by_model(lead: Lead, brief: Brief, hand: Hand, cards: Sequence[WorkerC
         subject=Routing(brief.goal, tuple(cards)),
     )
     if not await covered(hand, lead.model, request, lead.reserve):
-        raise WorkFailed(Failure("budget", "the budget does not cover asking a model who should do it"), NOTHING)
+        raise too_dear("asking a model who should do it", alone=not brief.tasks)
     hand.prompt(lead.model.card.handle, request.messages)
     held = reckoned(lead.model, request, lead.reserve)
     reply = await ask(lead.model, request, None, held)

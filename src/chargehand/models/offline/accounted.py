@@ -12,7 +12,7 @@ import msgspec
 from chargehand.models.offline.amounts import UNITS
 from chargehand.models.offline.carriers import carriers
 from chargehand.models.offline.choosing import Choice
-from chargehand.models.offline.currencies import without_currencies
+from chargehand.models.offline.currencies import currencies, without_currencies
 from chargehand.models.offline.kinds import generic
 from chargehand.models.offline.material import Outcome
 from chargehand.models.offline.words import (
@@ -33,11 +33,30 @@ from chargehand.models.subject import Given
 _READ = 20_000
 _EMPTY = frozenset(
     map(
-        stem, ("far", "long", "next", "current", "now", "today", "available", "exactly", "cost", "much", "less", "need")
+        stem,
+        (
+            "far",
+            "long",
+            "next",
+            "current",
+            "now",
+            "today",
+            "available",
+            "exactly",
+            "cost",
+            "much",
+            "less",
+            "need",
+            "lead",
+        ),
     )
 )
 
 _LEFT_OUT = re.compile(r"\b(?:without|excluding|except|but not|other than|apart from)\b", re.IGNORECASE)
+_COST = re.compile(r"\bcosts?\b", re.IGNORECASE)
+_MONEY = frozenset(
+    map(stem, ("payment", "instalment", "fare", "rent", "interest", "tariff", "money", "free", "budget"))
+)
 # what is worked out from numbers, and the words of a tool that does so
 _WORKED = {"difference": "difference drift change", "average": "average mean", "median": "median", "ratio": "ratio"}
 
@@ -69,6 +88,11 @@ def unaccounted(text: str, tools: Sequence[Choice], past: Sequence[Outcome], inp
     if lost := strange(text, f"{known} {own}"):
         return f"{name} says nothing about {' and '.join(lost)}"
     return ""
+
+
+def _told_in_money(known: str) -> bool:
+    """Whether it speaks of money at all."""
+    return bool(currencies(known)) or any(related(one, "cost") >= 0.8 or one in _MONEY for one in set(terms(known)))
 
 
 def _numbers_missed(text: str, known: str, own: str) -> list[str]:
@@ -109,7 +133,8 @@ def strange(text: str, known: str) -> list[str]:
     exact = [one for one in names(plain) if not any(stem(word) in words for word in tokens(one))]
     telling = [one for one in (*carriers(plain), *_words(plain)) if stem(one) not in _EMPTY]
     telling = [one for one in dict.fromkeys(telling) if not any(one.lower() in name.lower() for name in exact)]
-    return [*exact, *(one for one in telling if not any(related(stem(one), other) >= 0.6 for other in words))]
+    costs = ["costs"] if _COST.search(text) and not _told_in_money(known) else []
+    return [*exact, *costs, *(one for one in telling if not any(related(stem(one), other) >= 0.6 for other in words))]
 
 
 def own_words(choice: Choice) -> str:

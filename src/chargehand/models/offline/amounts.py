@@ -26,6 +26,11 @@ _NAMED = re.compile(rf"(?P<name>[^:]{{3,80}}): {_VALUE}(?: (?P<unit>[^\W\d]+))?\
 _MONEY = re.compile(rf"(?<![\w.]){_VALUE} (?P<unit>euros?|dollars?|pounds|francs|EUR|USD|GBP|CHF)\b")
 
 
+_OF_ANSWER = re.compile(
+    r"\b\w+\s+(?:figures|numbers|charts|examples|sentences|facts|bullets|lines|options|ideas|tables)\b", re.IGNORECASE
+)  # two figures are how much is to be said, and no amount
+
+
 def amount(parameter: Parameter, text: str, have: Material, taken: set[str], *, alone: bool = False) -> list[object]:
     """A number for an argument, as the kind of number it wants; none where nothing says one.
 
@@ -45,7 +50,7 @@ def amount(parameter: Parameter, text: str, have: Material, taken: set[str], *, 
         return _as(parameter, beside)
     if not parameter.required and not alone:
         return []
-    said = [one for one in numbers(text) if one not in taken and one not in foreign]
+    said = [one for one in numbers(_OF_ANSWER.sub("", text)) if one not in taken and one not in foreign]
     return _as(parameter, said[0] if said else given(text, have))
 
 

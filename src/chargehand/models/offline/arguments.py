@@ -12,6 +12,7 @@ from decimal import Decimal
 from msgspec import Struct
 
 from chargehand.models.offline.amounts import amount, each, sure
+from chargehand.models.offline.axes import kind_of_chart
 from chargehand.models.offline.choosing import Choice, Parameter
 from chargehand.models.offline.currencies import currencies
 from chargehand.models.offline.days import days, is_day
@@ -150,6 +151,8 @@ def _data(parameters: Sequence[Parameter], text: str, have: Material) -> Series 
 
 
 def _enum(parameter: Parameter, text: str, data: Series | None) -> list[str]:
+    if chart := kind_of_chart(parameter.enum, text, () if data is None else data.labels):
+        return [chart]
     codes = {one.upper(): one for one in parameter.enum}
     if money := [codes[code] for code in currencies(text) if code in codes]:
         return _money(parameter, text, money)
@@ -161,9 +164,6 @@ def _enum(parameter: Parameter, text: str, data: Series | None) -> list[str]:
     near = [one for one in parameter.enum if _alike(one, stems)]
     if near or not parameter.required:
         return near if {"all", "every", "each", "both"} & set(words) else _by_word(near, stems)
-    if {"bar", "line"} <= set(parameter.enum):
-        timely = data is not None and all(re.match(r"\d{4}-", one) for one in data.labels)
-        return ["line" if timely else "bar"]
     return [parameter.enum[0]] if len(parameter.enum) == 1 else []
 
 

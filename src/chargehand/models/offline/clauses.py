@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
+from chargehand.models.offline.axes import drawn
 from chargehand.models.offline.elided import bare_period, goes_on, period_behind, with_noun
 from chargehand.models.offline.respects import in_respects, sides
 from chargehand.models.offline.vocabulary import (
@@ -25,6 +26,7 @@ from chargehand.models.offline.words import dates, terms
 
 MOST = 20_000  # characters that are read
 LONGEST = 1_000  # characters of one clause
+_NOW = re.compile(r",?\s+(?:at the moment|at present|right now|as of now)(?=\s*(?:[?.!,;]|$))", re.IGNORECASE)
 
 
 class Clause(Struct, frozen=True):
@@ -59,6 +61,7 @@ _POLITE = re.compile(
     r"|(?:i|we)\s+(?:want|need|wish)\s+(?:you\s+)?(?!to\b)"
     r"|(?:i|we)\s+(?:want|need|wish)\s+(?:you\s+)?to\s+(?:(?:know|see|have|understand|learn)\s+"
     r"|(?=(?:" + "|".join(sorted(VERBS | DEEDS)) + r")\b))"  # who wants to borrow says what is so, and asks then
+    r"|ask\s+(?:the|your|our|all|every)\s+(?:the\s+)?\w+\s*(?::\s*|\Z)"
     r"|i\s+wonder\s+|help\s+(?:me|us)\s+(?:to\s+|with\s+)?"
     r"|(?:tell\s+(?:me|us)|let\s+(?:me|us)\s+know|find\s+out|say|show\s+me|figure\s+out)\s+"
     r"(?=(?:what|how|which|who|when|where|why|whether|if)\b)"
@@ -93,7 +96,6 @@ _DO = re.compile(
     r"^do\s+(?:the|a|an|some|our)\s+(?P<what>(?:[\w-]+\s+){0,3}[\w-]+)\s+(?P<deed>research|analysis|review)\b",
     re.IGNORECASE,
 )
-_CHARTED = re.compile(r"^(?:chart|graph)\s+(?=(?:the|our|all|its|their|how|it|them|this|that|these)\b)", re.IGNORECASE)
 _DEED = {"research": "analyse", "analysis": "analyse", "review": "review"}
 _OPENERS = VERBS | ASKING | RELATIVE | AUXILIARY  # a clause that begins so is no statement
 _WORD = re.compile(r"[\w'\u2019-]+")
@@ -109,7 +111,7 @@ _OWN = re.compile(r"(?:i|we|my|our)\s", re.IGNORECASE)
 def split(request: str) -> list[Clause]:
     """The things asked for, in order. A text that asks for nothing is taken as one thing asked for."""
     reading = _Reading()
-    said = (one for sentence in _sentences(request[:MOST]) for one in in_respects(sentence))
+    said = (one for sentence in _sentences(_NOW.sub("", request[:MOST])) for one in in_respects(sentence))
     for at, sentence in enumerate(said):
         reading.sentence(at, sentence)
     reading.late()
@@ -276,7 +278,7 @@ def _plain(piece: str) -> tuple[str, bool]:
         else:
             break
     text = _DO.sub(lambda found: f"{_DEED[found['deed'].lower()]} the {found['what']}", text)
-    text = _CHARTED.sub("draw a chart of ", text)
+    text = drawn(text)
     if made := _MADE.match(text):
         text = f"{'draw' if made['drawn'] else 'write'} {text}"
     return _FOR_ME.sub(r"\1 ", text).strip(" \t\n.,;:!"), asked

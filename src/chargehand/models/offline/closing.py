@@ -128,4 +128,5 @@ def _gap(gap: Gap, asked: dict[str, str]) -> str:
         why = f"not finished: {why}"
     what = f"{asked[task]}: " if task in asked and not why.startswith("the documents ") else ""
     why = why[:400].rstrip(". ")
-    return f"- {what}{why if what else why[:1].upper() + why[1:]}.{f' [{task}]' if task else ''}"
+    why += "" if why.endswith(("?", "!")) else "."  # a part that was left may be a question
+    return f"- {what}{why if what else why[:1].upper() + why[1:]}{f' [{task}]' if task else ''}"

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from chargehand.models.offline.kinds import BY_NAME, OTHERWISE
+from chargehand.models.offline.text_to_sql import RANKED_WHOLE
 from chargehand.models.offline.vocabulary import ASKING, AUXILIARY, RELATIVE
 from chargehand.models.offline.words import dates, names, numbers
 from chargehand.terms.lint import lint
@@ -27,6 +28,9 @@ _SHORT = re.compile(
     r"\b(?:briefly|in brief|in one sentence|in a sentence|short answer|tl;?dr|in a nutshell)\b", re.IGNORECASE
 )
 _SELECT = re.compile(r"\b(?:pick|choose|select) the best (?:answer|result|version|draft|proposal)\b", re.IGNORECASE)
+_FIRST = re.compile(
+    r"(?:which|what|who)\b.*\b(?:the\s+)?(?:most|least|best|worst|fewest|\w{3,}est)\b", re.IGNORECASE | re.DOTALL
+)
 _ALLOWED = re.compile(r"(\d+) are allowed")
 
 
@@ -99,6 +103,12 @@ class Proposed(Struct):
         draft = Draft(f"t{len(self.drafts) + 1}", about, worker, kind, list(dict.fromkeys(after)))
         self.drafts.append(draft)
         return draft
+
+    def rank_whole(self, ids: Sequence[str]) -> None:
+        """What is drawn is the whole ranking: a single bar would show that one is first, and of what."""
+        for draft in self.drafts:
+            if draft.id in ids and draft.kind == "data" and _FIRST.match(draft.about) and not numbers(draft.about):
+                draft.notes.append(RANKED_WHOLE)
 
     def told(self) -> list[str]:
         """All that the plan says: what is to be done, with what is said beside it, what is not, and what is assumed."""

@@ -19,6 +19,11 @@ _DO = r"(?:did|do|does)"
 _BARE = re.compile(rf"how (?:many|much)\s+(?=(?:{_BE}|{_DO})\b)(?!(?:is|are|was|were)\s+(?:it|there)\b)", re.IGNORECASE)
 _COUNTED = re.compile(rf"how (?:many|much)\s+((?:\w+\s+){{1,3}}?)(?:{_BE}|{_DO})\b", re.IGNORECASE)
 _RANKED = re.compile(r"\b(?:most|fewest|least|highest|lowest)\s+(\w+s\b)", re.IGNORECASE)
+_EACH = re.compile(r"(?:what|how (?:many|much))\b[^,;]*\beach\s*\??\Z", re.IGNORECASE)
+_SEVERAL = re.compile(
+    r"which\s+(?P<noun>\w+s)\s+(?:do|does|did)\s+(?P<who>.+?)\s+(?:hold|have|own|use|offer|sell|need|make|run)\b",
+    re.IGNORECASE,
+)
 _MANY = re.compile(rf"how (?:many|much)\b.*\b(?:{_BE}|{_DO})\b", re.IGNORECASE)
 
 
@@ -26,7 +31,8 @@ def with_noun(text: str, before: str) -> str:
     """The clause with the noun of the one before: after "How many posts are open", "how many are new" is of posts."""
     bare = _BARE.match(text)
     if bare is None:
-        return text
+        several = _SEVERAL.match(before) if _EACH.match(text) else None
+        return f"{text.rstrip('? ')} of the {several['noun']} of {several['who']}" if several else text
     noun = _COUNTED.match(before) or (_RANKED.search(before) if before else None)
     return f"{bare[0]}{noun[1].strip()} {text[bare.end() :]}" if noun else text
 

@@ -4,10 +4,11 @@ import re
 from collections.abc import Collection, Sequence
 
 from chargehand.models.exhibits import Passage, Passages
-from chargehand.models.offline.carriers import carriers
+from chargehand.models.offline.carriers import FIND, carriers, qualifiers
+from chargehand.models.offline.holding import CAUSE, MEASURES, NUMBER, numbered, says, somebody
 from chargehand.models.offline.question.reading import DOWN, UP
-from chargehand.models.offline.searching import query, strangers
-from chargehand.models.offline.words import STOP, VERBS, Dated, dates, names, numbers, related, stem, terms, tokens
+from chargehand.models.offline.searching import MEASURED, query, strangers
+from chargehand.models.offline.words import Dated, dates, names, numbers, stem, terms, tokens
 
 _EXCEPT = re.compile(r"\b(?:but not|except|excluding|other than|apart from)\b", re.IGNORECASE)
 _NOT_ABOUT = re.compile(
@@ -20,9 +21,10 @@ _ABSENT = re.compile(
     re.IGNORECASE,
 )
 _COUNTED = re.compile(r"\b(?:how many|how much|number of)\b", re.IGNORECASE)
+_MANY = re.compile(r"\bhow many\b", re.IGNORECASE)
 _RECKONED = re.compile(rf"\b(?:average|total|sum|median|percentage|{'|'.join(sorted(UP | DOWN))})\b", re.IGNORECASE)
 _FACT = re.compile(r"(?:which|who|whose|do|does|did|is|are|can|may|how (?:did|do|does|has|have))\b", re.IGNORECASE)
-_ALLOWED = frozenset(map(stem, ("allowed", "possible", "permitted", "okay", "able", "need", "needed")))
+_ALLOWED = frozenset(map(stem, ("allowed", "possible", "permitted", "okay", "able", "need", "needed", "entitled")))
 _STORY = re.compile(r"(?:i|we|my|our)\b", re.IGNORECASE)
 _FURTHER = _ALLOWED | frozenset(
     map(
@@ -31,16 +33,11 @@ _FURTHER = _ALLOWED | frozenset(
     )
 )
 _WHO = re.compile(r"who\b", re.IGNORECASE)
-_SENTENCE = re.compile(r"(?<=[.!?;])\s+")
 _FIRST = re.compile(r"(?<=[.?!])\s+(?=[A-Z])")
-_DIGIT = re.compile(r"\d")
 _LEAD = re.compile(
     r"^(?:find (?:out )?|look up |tell (?:me |us )?|say |report )(?=what|how|who|when|where|which|why)", re.IGNORECASE
 )
 _SAY_ABOUT = re.compile(r"\b(?:says?|said|know|mention|find|written)\s+about\s+([^.?!]+)", re.IGNORECASE)
-_BECAUSE = re.compile(
-    r",\s+so\b|\b(?:because|cause[ds]?|due to|means? that|reasons?|owing to|led to|as a result)\b", re.IGNORECASE
-)
 _INVERTED = re.compile(
     r"(?:(?:how|what|which|who|when|where|why)\b(?:\s+\w+){0,4}?\s+)?(?:did|do|does|is|are|was|were|can|may|will)\b",
     re.IGNORECASE,
@@ -48,13 +45,22 @@ _INVERTED = re.compile(
 _DONE = re.compile(
     r"(?:convert|calculate|compute|draw|plot|translate|count|rank|sort|add|multiply|divide)\b", re.IGNORECASE
 )
+_SUM = re.compile(r"\d\s*(?:divided by|multiplied by|times|plus|minus|[-+*/x\u00d7\u00f7])\s*\(?\d", re.IGNORECASE)
+_AHEAD = re.compile(
+    r"\bwill\b.*\b(?:tomorrow|(?:next|coming)\s+(?:day|week|month|quarter|year|decade)s?|in the future)\b",
+    re.IGNORECASE,
+)
+_EXPECTED = re.compile(r"\b(?:will|forecasts?|expect\w*|predict\w*|next|coming)\b", re.IGNORECASE)
+_STATE = re.compile(
+    r"\b(?:is|are|was|were|been?)\b.*\b(down|off|out|up|away)\s*(?=[?.]|\Z|(?:in|on|during|since|for|at)\b)",
+    re.IGNORECASE,
+)
 _LONG = 4
-_SPAN = re.compile(r"\d\s*(?:\w+\s+)?(?:minute|hour|day|week|month|year)s?\b|\d\d?:\d\d\b", re.IGNORECASE)
-# what a passage says without the word: a date is a date, and a price is a number
-_DATED = frozenset(map(stem, ("date", "day", "deadline", "time", "year", "month")))
-_AMOUNTS = """price cost fee amount charge number rate percent percentage count duration age long limit euros dollars
-pounds"""
-_NUMBERED = frozenset(map(stem, _AMOUNTS.split()))
+_TIME = r"(?!(?:day|week|month|year|hour|minute|second)s)"
+_PRICED = re.compile(
+    rf"\b(?:costs?|price|pay|charges?)\b.*\bfor (\d+) {_TIME}[a-z]+s\b|\b(\d+) {_TIME}[a-z]+s\b(?: of \w+)? cost\b",
+    re.IGNORECASE,
+)
 
 
 def unsaid(text: str, found: Sequence[Passages], about: str, shelf: str = "") -> str:
@@ -62,23 +68,17 @@ def unsaid(text: str, found: Sequence[Passages], about: str, shelf: str = "") ->
 
     `shelf` is what they need not say: what they are called (a contract), and whom an earlier result was about.
     """
+    text = FIND.sub("", text)
     passages = [one for several in found for one in several.found]
     if not passages:
         return ""
-    if _DONE.match(text):
-        return f"documents can be searched, but not for this: {_FIRST.split(text)[0].rstrip('. ')}"
-    first = _FIRST.split(text)[0]
-    if _WHICH_ONE.match(first):
-        return f"{_question(text)}: who is meant is said elsewhere"
-    if (
-        _ABSENT.match(first)
-        or _NOT_ABOUT.search(text)
-        or (_EXCEPT.search(text) and first.lower().startswith(("which", "who", "how", "list")))
-    ):
-        return f"{_question(text)}: passages cannot be searched for what is left out or not there"
+    if reason := _unsearchable(text):
+        return reason
     fitting = [one for one in passages if _timely(text, one)]
     if not fitting:
         return f"{_question(text)}: what they say is of another time{_nearest(passages)}"
+    if _AHEAD.search(text) and not any(_looks_ahead(text, one) for one in fitting):
+        return f"{_question(text)}: nothing found speaks of what will be{_nearest(passages)}"
     own = {*terms(shelf), *tokens(shelf)}
     exact = [one for one in _exact(text) if not set(tokens(one)) <= own]
     if named := [word for word in exact if not any(_holds(word, one) for one in fitting)]:
@@ -95,12 +95,39 @@ def unsaid(text: str, found: Sequence[Passages], about: str, shelf: str = "") ->
     return ""
 
 
+def _looks_ahead(text: str, one: Passage) -> bool:
+    """Whether a sentence about what is asked for speaks of what will be."""
+    wanted = set(terms(query(text)))
+    return any(_EXPECTED.search(part) and wanted & set(terms(part)) for part in _FIRST.split(one.text))
+
+
+def _unsearchable(text: str) -> str:
+    """Why no passage could answer it."""
+    if _DONE.match(text) or _SUM.search(text):
+        return f"documents can be searched, but not for this: {_FIRST.split(text)[0].rstrip('. ')}"
+    first = _FIRST.split(text)[0]
+    if _WHICH_ONE.match(first):
+        return f"{_question(text)}: who is meant is said elsewhere"
+    if (
+        _ABSENT.match(first)
+        or _NOT_ABOUT.search(text)
+        or (_EXCEPT.search(text) and first.lower().startswith(("which", "who", "how", "list")))
+    ):
+        return f"{_question(text)}: passages cannot be searched for what is left out or not there"
+    return ""
+
+
 def _one_sided(text: str, exact: Sequence[str], passages: Sequence[Passage], own: Collection[str]) -> list[str]:
     """Those that are to be compared of which no passage says what is asked."""
     if not text.lower().startswith("compare"):
         return []
     told = {name: [one for one in passages if _holds(name, one)] for name in exact}
     return [name for name, some in told.items() if not some or _lost(text, some, own)]
+
+
+def answers(text: str, one: Passage) -> bool:
+    """Whether a passage says all that must be said, by itself."""
+    return not _lost(FIND.sub("", text), [one], ())
 
 
 def unfound(text: str) -> str:
@@ -128,8 +155,9 @@ def _nearest(passages: Sequence[Passage]) -> str:
 
 
 def _exact(text: str) -> list[str]:
-    """Names, codes and long numbers: what is about another one is about something else."""
-    return [*names(text), *(one for one in numbers(text) if len(one) >= _LONG)]
+    """Names, codes and long numbers: what is about another one is about something else. So is the cost of so many."""
+    many = [one for found in _PRICED.finditer(text) for one in found.groups() if one]
+    return [*names(text), *many, *(one for one in numbers(text) if len(one) >= _LONG)]
 
 
 def _holds(name: str, one: Passage) -> bool:
@@ -146,10 +174,15 @@ def _lost(text: str, passages: Sequence[Passage], own: Collection[str]) -> list[
     thing = next(iter(carriers(first)), "")
     best: list[str] | None = None
     for one in passages if wanted else ():
-        lost = [word for word in wanted if not _says(word, one)]
-        if not lost and thing and _COUNTED.search(first) and not _numbered(thing, one):
+        lost = [word for word in wanted if not says(word, one)]
+        if (
+            not lost
+            and thing
+            and _COUNTED.search(first)
+            and not numbered(thing, one, names(first), counted=_MANY.search(first) is not None)
+        ):
             lost = [f"a number of {thing}"]
-        if not lost and thing and _WHO.match(first) and not _somebody(thing, one):
+        if not lost and thing and _WHO.match(first) and not somebody(thing, one):
             lost = ["who that is"]
         if best is None or len(lost) < len(best):
             best = lost
@@ -177,44 +210,16 @@ def _wanted(first: str) -> list[str]:
     """What must be said: of a question for facts every telling word, of others those that carry it."""
     wanted = carriers(first)
     wanted += [word for word in _RECKONED.findall(first.lower()) if word not in wanted]
+    wanted += [word for word in qualifiers(first) if word not in wanted]
+    wanted += [word.lower() for word in _STATE.findall(first)]
     if _FACT.match(first) or _COUNTED.search(first):
         plain = [word.strip('"') for word in query(first).split()]
         wanted += [word for word in plain if word.isalpha() and word.lower() not in wanted]
         wanted = [word for word in wanted if stem(word.lower()) not in _ALLOWED]
-    return [*wanted, *(["a cause"] if first.lower().startswith("why") else [])]
-
-
-def _somebody(thing: str, one: Passage) -> bool:
-    """Whether a sentence that speaks of the thing names somebody."""
-    told = [part for part in _SENTENCE.split(one.text) if any(_near(stem(thing), other) for other in terms(part))]
-    words = [word for part in told for word in re.findall(r"\b[A-Z][a-z]{2,}", part)]
-    return any(word.lower() not in STOP | VERBS and stem(word.lower()) != stem(thing) for word in words)
-
-
-def _says(word: str, one: Passage) -> bool:
-    if word == "a cause":
-        return _BECAUSE.search(f"{one.source} {one.text}") is not None
-    term = stem(word.lower())
-    if term in _DATED and (dates(one.text) or _SPAN.search(one.text)):
-        return True
-    if term in _NUMBERED and _DIGIT.search(one.text):
-        return True
-    return any(_near(term, other) for other in set(terms(f"{one.source} {one.text}")))
-
-
-def _near(term: str, other: str) -> bool:
-    """The same word or nearly; a backpack is not a back."""
-    alike = related(term, other)
-    return alike >= 0.8 or (alike >= 0.6 and abs(len(term) - len(other)) <= 3)
-
-
-def _numbered(thing: str, one: Passage) -> bool:
-    """Whether a sentence that speaks of the thing holds a number; an amount may stand anywhere."""
-    term = stem(thing)
-    if term in _NUMBERED:
-        return bool(numbers(one.text))
-    told = [part for part in _SENTENCE.split(one.text) if any(_near(term, other) for other in terms(part))]
-    return any(numbers(part) for part in told)
+    if measured := MEASURED.match(first):
+        how = measured[0].lower().split()[-1]
+        wanted += [NUMBER] if wanted or how not in MEASURES else [how, NUMBER]
+    return [*wanted, *([CAUSE] if first.lower().startswith("why") else [])]
 
 
 def _timely(text: str, one: Passage) -> bool:

@@ -86,8 +86,9 @@ KINDS: tuple[Kind, ...] = (
         {
             r"^(?:write|draft|compose|summari[sz]e|recommend|advise|suggest|propose|conclude|outline|prepare)\b": 1.0,
             # what is made for a newsletter is not the newsletter, and "when is it sent" asks for no text
-            r"^(?!(?:when|who|where|why|is|are|did|does)\b).*(?<!\bfor the )(?<!\bfor a )(?<!\bfor our )"
-            r"\b(?:memo|letter|briefing|summary|recommendation|press release|newsletter|paragraph|e-?mail)\b": 0.9,
+            r"^(?!(?:when|who|where|why|how|which|is|are|did|does|has|have|may)\b).*"
+            r"(?<!\bfor the )(?<!\bfor a )(?<!\bfor our )\b(?:memo|letter|briefing|summary|recommendation|"
+            r"press release|newsletter|paragraph|e-?mail)\b": 0.9,
             r"^(?:compare|contrast|weigh|assess|explain|discuss|review)\b": 0.6,
             r"\b(?:should we|what do you (?:think|advise|recommend))\b": 0.6,
         },
@@ -142,6 +143,7 @@ KINDS: tuple[Kind, ...] = (
             r"cheapest|longest|shortest|heaviest)\b": 0.7,
             rf"\b(?:by|per|each)\s+{_PART}\b": 0.6,
             r"^(?:list|which|who|rank|count)\b": 0.6,
+            r"^what did (?:we|they|i|you) (?:win|lose)\b": 0.7,
             r"^how (?:did|has|have)\b.*\b(?:change|develop|grow|grown|fall|rise|increase)\w*\b.*\d": 0.8,
         },
         "Return the figures as a small table with the names they belong to.",

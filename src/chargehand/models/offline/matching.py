@@ -20,6 +20,7 @@ _VERB_STEMS = frozenset(map(stem, VERBS))
 _OPEN_STEMS = frozenset(map(stem, OPEN_DEEDS))
 _DETERMINERS = frozenset(("a", "an", "the", "all", "our", "my", "me", "us", "them", "it", "this", "these", "every"))
 _SOURCE = re.compile(r"\b(?:do|does|did)\s+(?:(?:the|our)\s+)?(?:\w+\s+)?(\w+)\s+say\b", re.IGNORECASE)
+_FACT = re.compile(r"(?:how (?:long|many|much|often|high|old|far|big|soon)|when|where|who)\b", re.IGNORECASE)
 _NAMED = 6.0
 _READ = 20_000  # characters of one tool's own words
 
@@ -144,6 +145,8 @@ class Bench:
     def _serves(self, text: str, held: Profile, subject: float, whole: float, fit: tuple[str, float]) -> bool:
         about = content(text)
         kind, strength = fit
+        if strength < 0.3 and "write" in held.kinds and not held.card.skills and _FACT.match(text):
+            return False  # who only writes knows nothing of their own
         if verb := deed(text):
             object_ = {term: weight for term, weight in about.items() if term != verb}
             return _held(verb, held) >= 0.6 and (verb in _OPEN_STEMS or self._covered(object_, held) >= 0.34)

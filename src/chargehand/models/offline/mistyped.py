@@ -1,7 +1,7 @@
-"""Words of a request that are mistyped words of the team: a letter too few, one too many, or two the wrong way round.
+"""Words of a request that are mistyped words of the team: a letter too few or too many, two swapped, another vowel.
 
 Only a word that nobody knows is read as another, and only where there is one it can be. Other mistakes are left: a
-letter in place of another may be another word.
+consonant in place of another is often another word.
 """
 
 import re
@@ -15,7 +15,8 @@ from chargehand.models.offline.vocabulary import AUXILIARY, GROUPS, MONTHS, NUMB
 from chargehand.models.offline.words import stem
 from chargehand.models.subject import Planning, WorkerCard, Working
 
-_SHORTEST = 6  # letters; shorter words have too many neighbours
+SHORTEST = 6  # letters; shorter words have too many neighbours
+_VOWELS = frozenset("aeiouy")
 _READ = 20_000  # characters of what one worker says of itself
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _SAID = re.compile(r"\"[^\"\n]*\"|\u201c[^\u201d\n]*\u201d|`[^`\n]*`|https?://\S+")
@@ -57,21 +58,30 @@ def meant(text: str, cards: Sequence[WorkerCard]) -> tuple[str, list[str]]:
 
 def _right(word: str, own: frozenset[str], *, orders: bool) -> str:
     """The one word it can be. The first of a request may be a shorter one, if it says what to do."""
-    if orders and len(word) < _SHORTEST:
+    if orders and len(word) < SHORTEST:
         near = {one for one in VERBS if mistyped(word, one)}
     else:
-        near = {one for one in own if len(word) >= _SHORTEST and mistyped(word, one)}
+        near = {one for one in own if _long(word, one) and mistyped(word, one)}
     return min(near, key=lambda one: (len(one), one)) if len({stem(one) for one in near}) == 1 else ""
 
 
+def _long(word: str, right: str) -> bool:
+    """Whether both are long enough; five letters are, where the sixth is missing inside."""
+    if len(word) >= SHORTEST:
+        return True
+    return len(word) == SHORTEST - 1 and len(right) == SHORTEST and word[0] == right[0] and word[-1] == right[-1]
+
+
 def mistyped(word: str, right: str) -> bool:
-    """Whether a word is another one with a letter left out, one too many, or two neighbours the wrong way round."""
+    """Whether a word is another one with a letter left out or too many, two neighbours swapped, or a wrong vowel."""
     short, long = sorted((word, right), key=len)
     if len(long) - len(short) == 1:
         return any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
     if len(long) > len(short):
         return False
     wrong = [at for at in range(len(word)) if word[at] != right[at]]
+    if len(wrong) == 1 and len(word) >= SHORTEST:  # "binery"; the first letter of a word is seldom mistyped
+        return bool(wrong[0]) and {word[wrong[0]], right[wrong[0]]} <= _VOWELS
     if len(wrong) != 2 or wrong[1] - wrong[0] != 1:
         return False
     first, second = wrong

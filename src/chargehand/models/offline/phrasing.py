@@ -8,6 +8,7 @@ from typing import cast
 from msgspec import Struct
 
 from chargehand.models.exhibits import Chart, Figure, Passage, Passages, Table
+from chargehand.models.offline.evidence import answers
 from chargehand.models.offline.material import Material, number, series, words_of
 from chargehand.models.offline.references import when
 from chargehand.models.offline.text_to_sql import Asked
@@ -17,11 +18,13 @@ _MONEY_WORDS = "revenue price cost profit amount fee total sales income turnover
 _MONEY = frozenset(_MONEY_WORDS.split())
 _WITH = re.compile(r"\bwith (-?\d+(?:,\d{3})*(?:\.\d+)?)")
 _ROWS = 8
-_NO_AMOUNT = frozenset({"id", "year", "code", "no", "number", "zip", "isbn"})
+_NO_AMOUNT = frozenset(
+    {"id", "year", "period", "code", "no", "number", "zip", "isbn", "founded", "launched", "built", "published", "born"}
+)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9\"'])")
 _QUOTED = 3
 # words for documents: that a text has them does not make it one about the matter
-_PAPERS = frozenset(terms("document incident report note policy contract file page say rule agreement"))
+_PAPERS = frozenset(terms("document incident report note policy contract file page say rule agreement find passage"))
 
 
 class Named(Struct, frozen=True):
@@ -167,7 +170,8 @@ def passages_text(found: Passages, text: str) -> str:
         return f"Nothing was found about {found.query}."
     wanted = [term for term in (*terms(found.query), *terms(text)) if not term[0].isdigit()]
     named = [one for one in found.found if _shared(_file(one.source), wanted) >= 1]
-    pool = named or list(found.found)
+    fitting = [one for one in found.found if answers(text, one)]
+    pool = (named if not fitting or any(one in named for one in fitting) else fitting) if named else list(found.found)
     kept = _telling(sorted(pool, key=lambda one: -round(_shared(f"{one.source} {one.text}", wanted))), wanted)
     return "\n".join(f"{_best(one.text, wanted)} ({one.source})" for one in kept)
 
@@ -177,17 +181,26 @@ def _telling(pool: Sequence[Passage], wanted: Sequence[str]) -> list[Passage]:
     top = max(one.score for one in pool)
     kept: list[Passage] = []
     seen: set[str] = set()
+    most = 0
     for one in pool:
-        own = {term for term in terms(f"{one.source} {one.text}") if term in wanted and not term[0].isdigit()}
-        if not kept or (own - _PAPERS and one.score >= top / 2) or (own - seen - _PAPERS and one.score >= top / 4):
+        said, own = _said(one, wanted)
+        most = most or len(own)
+        as_good = bool(own) and 2 * len(own) >= most and one.score >= top / 2
+        if not kept or as_good or (said - seen and one.score >= top / 4):
             kept.append(one)
-            seen |= own
+            seen |= said
     few = kept[:_QUOTED]
     parts = {one.source.partition("#")[2] for one in few}
     if len(few) < 2 or len(parts) > 1 or "" in parts:
         return few
     # the same clause of several contracts: none is left out
     return [one for one in pool if one.source.partition("#")[2] in parts]
+
+
+def _said(one: Passage, wanted: Sequence[str]) -> tuple[set[str], set[str]]:
+    """The words of a task that a passage says, and those of them that are not only the name of its document."""
+    said = {term for term in terms(f"{one.source} {one.text}") if term in wanted and not term[0].isdigit()} - _PAPERS
+    return said, said - set(terms(_file(one.source)))
 
 
 def _file(source: str) -> str:
@@ -261,9 +274,15 @@ def _by_how_much(table: Table, text: str) -> str:
     return f"Difference from {early} to {late}: {shown(str(Decimal(other) - Decimal(one)))}."
 
 
+def nothing(table: Table) -> bool:
+    """Whether a table holds no number but zero: of days that are not on record that is no count."""
+    return all(cell is None or cell == 0 for row in table.rows for cell in row)
+
+
 def findings(have: Material, text: str, asked: Asked | None, computed: Sequence[Named]) -> str:
     """Everything a worker's tools returned, in the order of what it says most."""
     parts = [table_text(one, text, asked) for one in have.tables]
+    parts += [f"{capital(asked.gone)}."] if asked and asked.gone else []
     parts += [passages_text(one, text) for one in have.passages]
     parts += _figures(have.figures, computed)
     parts += [chart_text(one) for one in have.charts]

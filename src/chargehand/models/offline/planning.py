@@ -19,6 +19,7 @@ from chargehand.models.offline.remembering.plans import Remembering
 from chargehand.models.offline.replanning import replan
 from chargehand.models.offline.schemas import Need, filled, need
 from chargehand.models.offline.spelling import narrow, spelled
+from chargehand.models.offline.unknown_names import known_apart
 from chargehand.models.offline.unspoken import unspoken
 from chargehand.models.offline.vocabulary import ASKING, AUXILIARY, RELATIVE
 from chargehand.models.offline.words import dates, stem, terms
@@ -50,7 +51,7 @@ def plan(subject: Planning, embedder: Embedder | None = None) -> str:
     drafting.proposed.assumptions += read
     asked_for = split(memory.rest) if memory.rest.strip() else []
     clauses = list({(clause.text.lower(), clause.scope): clause for clause in reversed(asked_for)}.values())
-    clauses = inherited(clauses[::-1], drafting.bench)
+    clauses = known_apart(inherited(clauses[::-1], drafting.bench), drafting.bench)
     most = 2 * max(1, subject.most_tasks)
     for clause in clauses[:most]:
         drafting.take(clause)
@@ -145,6 +146,8 @@ class _Drafting:
         elif not inputs and wants == "words" and (nested := _SUPERLATIVE.search(clause.text)):
             inputs = self.nested(nested["what"], score.profile)
         draft = self.proposed.add(text, score.profile.name, score.kind, inputs)
+        if score.kind == "draw":
+            self.proposed.rank_whole(inputs)
         if _WHY.match(clause.text) and not inputs:
             self.both_sides(clause, score)
         elif (money := _IN_MONEY.search(text)) and score.kind not in ("currency", "write"):

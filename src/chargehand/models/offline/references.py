@@ -10,13 +10,13 @@ from msgspec import Struct
 from chargehand.models.offline.vocabulary import AUXILIARY, NUMBER_WORDS, PAST, PREPOSITIONS, VERBS
 from chargehand.models.offline.words import dates, names, stem, tokens
 
-_RESULT = (
+RESULT = (
     r"results?|totals?|figures?|numbers?|sum|amount|outcomes?|findings?|answers?|differences?|winner|list|table|data"
 )
 _POINTER = re.compile(
     rf"\b(?:(?P<det>this|that|these|those|the same|the above|the resulting|such)\s+(?P<noun>[a-z]{{3,}})"
     rf"|(?P<own>its|their)\s+(?P<owned>[a-z]{{3,}})|(?P<bare>it|them|they|that|this|these|those|both|there)"
-    rf"|(?:the|all|all the)\s+(?P<result>{_RESULT}|values?|rows?)"
+    rf"|(?:the|all|all the)\s+(?P<result>{RESULT}|values?|rows?)"
     r"(?=\s*(?:$|[,.?!)]|\b(?:to|into|in|as|by|with|from|and|for|is|are)\b)))\b",
     re.IGNORECASE,
 )

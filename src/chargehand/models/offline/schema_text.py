@@ -15,6 +15,7 @@ from chargehand.models.offline.words import stem, tokens
 _TABLE = re.compile(r"^\s*(?:[-*]\s+)?table\s+(?P<name>\"[^\"]+\"|\w+)\s*\((?P<columns>.*)\)", re.MULTILINE)
 _LITERAL = re.compile(r"'((?:[^']|'')*)'")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_YEAR = re.compile(r"(?:1[89]|20)\d\d")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _BEGINS = re.compile(r"\s*[\"A-Za-z_]")
 _REST = re.compile(r"and \d+ more\Z")
@@ -42,7 +43,7 @@ def _stems(name: str) -> tuple[str, ...]:
 class Column(Struct, frozen=True):
     """`values` are all values there are, where these are few; `samples` are some of many.
 
-    `steps` are all numbers there are in a column of few numbers.
+    `steps` are all numbers there are in a column of few numbers. `years`: the numbers shown are all years.
     """
 
     table: str
@@ -51,6 +52,7 @@ class Column(Struct, frozen=True):
     values: tuple[str, ...] = ()
     samples: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
+    years: bool = False
 
     @property
     def sql(self) -> str:
@@ -160,7 +162,9 @@ def _column(table: str, text: str) -> Column:
     literals = tuple(found.replace("''", "'") for found in _LITERAL.findall(shown))
     few = shown.startswith("one of")
     steps = tuple(_NUMBER.findall(shown)) if few and not literals else ()
-    return Column(table, name, kind or "TEXT", literals if few else (), () if few else literals, steps)
+    numbers = () if literals else tuple(_NUMBER.findall(shown))
+    years = bool(numbers) and all(_YEAR.fullmatch(one) for one in numbers)
+    return Column(table, name, kind or "TEXT", literals if few else (), () if few else literals, steps, years)
 
 
 class _Face(Struct, frozen=True):

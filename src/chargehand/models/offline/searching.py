@@ -16,8 +16,14 @@ summary paragraph sentence sentences words extract pull research review analyse 
 _COMMANDS = frozenset(map(stem, _ORDERS.split()))
 # when and how much somebody says something happens: no document has to say it
 _TIMELY = """since yesterday today tonight nightly ago still already again really lately recently always suddenly quite
-now currently actually maybe somehow anymore wants needs keeps"""
+now currently actually maybe somehow anymore wants needs keeps happen happens happened
+entitled"""
 _PASSING = frozenset(_TIMELY.split())
+# how a number is asked for: the answer holds the number, and not the word
+MEASURED = re.compile(
+    r"how\s+(?:long|often|far|old|high|low|big|large|small|soon|late|early|tall|wide|deep|heavy|fast|quickly)\b",
+    re.IGNORECASE,
+)
 _MOST = 14
 _FEW = 5
 
@@ -26,7 +32,7 @@ def query(text: str, tables: Sequence[Table] = ()) -> str:
     """Content words in their order, and the names in these tables; a search over words needs no grammar."""
     body = asked(text)
     kept: list[str] = [f'"{one}"' for one in quoted(body)]
-    bare = _undated(body)
+    bare = MEASURED.sub(" ", _undated(body))
     for one in quoted(body):
         bare = bare.replace(one, " ")
     for word in re.findall(r"[\w'\u2019-]+", bare):

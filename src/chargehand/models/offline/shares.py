@@ -10,11 +10,15 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct, structs
 
+from chargehand.models.left_out import LEFT, NOTHING
 from chargehand.models.messages import Message, Reply, ToolCall
 from chargehand.models.offline.choosing import OURS
 from chargehand.models.offline.drafts import sentence, without_returns
 from chargehand.models.offline.ledger import Step, Steps
+from chargehand.models.offline.listed import listed, only, without
+from chargehand.models.offline.material import outcomes
 from chargehand.models.offline.task_text import asked
+from chargehand.models.offline.unknown_names import unknown
 from chargehand.models.offline.vocabulary import VERBS
 from chargehand.models.offline.words import stem
 from chargehand.models.subject import Given, Planning, Working
@@ -23,10 +27,7 @@ _MOST = 6  # parts
 _STEPS = 12  # of one of them; the rules take fewer
 _TURN = re.compile(r"^Reply as \S+: it is your turn", re.MULTILINE)
 _DOES = re.compile(r"^(?P<verb>[A-Za-z]+?)(?:s|es)?\s+(?P<rest>\S.*?)\.?$", re.DOTALL)
-NOTHING = "Nothing to add."
-LEFT = "Not answered here: "
 _NONE = Reply(calls=(ToolCall("", "give_up", "{}"),))
-_LEFT = re.compile(rf"^{LEFT}(?P<what>.+)$", re.MULTILINE)
 Do: TypeAlias = Callable[[Working, Sequence[Message]], Reply]
 
 
@@ -35,26 +36,22 @@ def is_turn(instruction: str) -> bool:
     return _TURN.search(instruction) is not None
 
 
-def left(text: str) -> tuple[str, tuple[str, ...]]:
-    """A result without what it says it left to others, and that."""
-    found = _LEFT.search(text)
-    if found is None:
-        return text, ()
-    return _LEFT.sub("", text).strip(), tuple(re.split(r"(?<=[.?!])\s+", found["what"].strip()))
-
-
 def share(subject: Working, messages: Sequence[Message], do: Do) -> Reply:
     """The next step. A part that cannot be done is left to the others, and said so."""
     told = _told(messages)
-    if told is None or without_returns(subject.instruction) != subject.instruction:
-        return do(subject, messages)  # a plan put it like this: it is one piece of work
+    if told is None:
+        return do(subject, messages)
     pages = _Pages(*told, do)
+    if without_returns(subject.instruction) != subject.instruction:  # a plan put it like this: it is one piece of work
+        if len(listed(asked(subject.instruction))) < 2:
+            return do(subject, messages)
+        return _of_those_known(subject, pages) or pages.asked
     parts = _parts(subject, pages)
     if parts is None:
         return pages.asked
     if not _gave_up(parts) or pages.trouble:
         return parts
-    whole = pages.read(subject)
+    whole = _of_those_known(subject, pages)
     if whole is None:
         return pages.asked
     heard = any(one.value is not None for one in subject.inputs)
@@ -66,6 +63,33 @@ def share(subject: Working, messages: Sequence[Message], do: Do) -> Reply:
     if own is None:
         return pages.asked
     return Reply(NOTHING) if _gave_up(own) or _said_before(own.text, subject) else own
+
+
+def _of_those_known(subject: Working, pages: "_Pages") -> Reply | None:
+    """What comes of it; where it is given up because of some of the names in a list, what comes of the others."""
+    whole = pages.read(subject)
+    if whole is None or not _gave_up(whole):
+        return whole
+    text = asked(subject.instruction)
+    reason = msgspec.json.decode(whole.calls[0].arguments, type=_Reason).reason
+    gone = unknown(text, reason, outcomes([one for step in pages.steps[: pages.at] for one in step]))
+    if not gone:
+        return whole
+    instruction = subject.instruction.replace(text, without(text, gone)) if text in subject.instruction else ""
+    rest = pages.read(structs.replace(subject, instruction=instruction)) if instruction else whole
+    if rest is None or _gave_up(rest):
+        return None if rest is None else whole
+    alone = pages.read(structs.replace(subject, instruction=subject.instruction.replace(text, only(text, gone))))
+    if alone is None:
+        return None
+    if not _gave_up(alone):  # it was only not found beside the others
+        return structs.replace(rest, text=f"{rest.text}\n\n{alone.text}")
+    left = " ".join(sentence(only(text, [one])) for one in gone)
+    return structs.replace(rest, text=f"{rest.text}\n\n{LEFT}{left}")
+
+
+class _Reason(Struct, frozen=True):
+    reason: str = ""
 
 
 def _parts(subject: Working, pages: "_Pages") -> Reply | None:

@@ -6,6 +6,7 @@ Which task a pronoun means has been decided by then.
 import re
 from collections.abc import Mapping, Sequence
 
+from chargehand.models.offline.bearers import bearer_of
 from chargehand.models.offline.clauses import Clause
 from chargehand.models.offline.drafts import Draft, Proposed
 from chargehand.models.offline.references import Pointer, owner_of, subject_of, when, where
@@ -13,6 +14,10 @@ from chargehand.models.offline.vocabulary import PAST
 from chargehand.models.offline.words import dates
 
 _PRESENT = re.compile(r"\b(?:is|are|do|does|have|has|can|may|must|should)\b", re.IGNORECASE)
+_TOLD_APART = re.compile(r"\b(?:per|by|(?:in|of|for|from) each)\s+\w+", re.IGNORECASE)
+_THEIRS = re.compile(
+    r"\btheir\s+\(from t\d+: (?:[^()]*?)\b(?:per|(?:in|of|for|from) each)\s+(?P<group>\w+)[^()]*\)", re.IGNORECASE
+)
 _PAST = re.compile(rf"\b(?:did|was|were|had|{'|'.join(sorted(PAST))}|\w{{3,}}ed)\b", re.IGNORECASE)
 
 
@@ -29,7 +34,7 @@ def spelled(proposed: Proposed, text: str, found: Sequence[Pointer], after: Sequ
             stands = f"the {pointer.noun} of {owner} (the result of {name})"
             text = text[: pointer.start] + stands + rest[1 + len(pointer.noun) :]
             continue
-        elif phrase := subject_of(about, many=pointer.many):
+        elif phrase := bearer_of(about, pointer) or subject_of(about, many=pointer.many):
             stands = f"{phrase} (the result of {name})"
         else:
             stands = f"{pointer.text} (from {name}: {about.rstrip('?.')})"
@@ -43,12 +48,21 @@ def narrow(proposed: Proposed, draft: Draft, clause: Clause, clauses: Mapping[st
     """Say with a task what was said once for all: the scope, conditions, the period of the clause before."""
     if clause.scope and clause.scope.partition(" ")[2].lower() not in draft.about.lower():
         draft.about = f"{draft.about.rstrip('?')} {clause.scope[0].lower()}{clause.scope[1:]}"
-    draft.about = _with_year(draft.about, proposed.goal)
+    draft.about = _with_year(_for_each(draft.about, draft.kind), proposed.goal)
     if clause.given:
         draft.notes.append(f"Given: {clause.given}")
     draft.notes += clause.limits
     if not draft.after and draft.kind not in ("documents", "fetch"):
         _carry(proposed, draft, clause, clauses)
+
+
+def _for_each(about: str, kind: str) -> str:
+    """What is asked of "them" is asked for each, where they were told apart before: "in each country"."""
+    found = _THEIRS.search(about) if kind == "data" else None
+    if found is None or _TOLD_APART.search(about[: found.start()] + about[found.end() :]):
+        return about
+    end = "?" if about.rstrip().endswith("?") else ""
+    return f"{about.rstrip('?. ')} per {found['group']}{end}"
 
 
 def _with_year(about: str, goal: str) -> str:

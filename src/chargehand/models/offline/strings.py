@@ -149,7 +149,7 @@ def _name(parameter: Parameter, text: str, taken: set[str], tool: str) -> list[s
         return named if len(named) > 2 or side_by_side else named[:1]
     about = {stem(word) for word in tokens(f"{parameter.name} {parameter.description} {tool}")}
     after = _LAST.search(text)
-    if after and not set(terms(after[1])) & about:
+    if after and (said := set(terms(after[1]))) and not said & about:  # "about them" says nothing
         return [after[1]]
     things = [word for word in carriers(text) if stem(word) not in about and word not in taken]
     left = [word for word in tokens(text) if word not in STOP and stem(word) not in about and word not in taken]

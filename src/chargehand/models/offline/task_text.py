@@ -61,6 +61,8 @@ _ALL_OF = re.compile(
     r"(?:(?:there is|is|you|we|to)\s+(?:to\s+)?(?:know|known?)\s+)?(?:about|on)\s+(?P<what>.+?)[.!]*$",
     re.IGNORECASE,
 )
+# whom to ask says nothing of what is asked
+_ADDRESSED = re.compile(r"(?:please\s+)?ask\s+(?:the|your|our|all|every)\s+(?:the\s+)?\w+\s*:\s*(?=\S)", re.IGNORECASE)
 _LONGEST = 80
 
 
@@ -69,13 +71,18 @@ def asked(text: str) -> str:
 
     A comprehensive analysis of something asks each for what they know of it.
     """
-    bare = _POINTER.sub("", text.strip())
+    bare = _addressed(_POINTER.sub("", text.strip()))
     kept = [
         _ALL_OF.sub(r"Tell us about \g<what>.", _BROAD.sub(r"Tell us about \g<what>.", part))
         for part in _SENTENCE.split(bare)
         if part and not _FORM.match(part) and not _SAY_SO.search(part)
     ]
     return " ".join(kept) or bare
+
+
+def _addressed(text: str) -> str:
+    said = _ADDRESSED.match(text)
+    return f"{text[said.end()].upper()}{text[said.end() + 1 :]}" if said else text
 
 
 def hollow(text: str) -> bool:

@@ -8,16 +8,21 @@ from msgspec import Struct, structs
 from chargehand.models.offline.question.conditions import Condition
 from chargehand.models.offline.question.coverage import listed, lost, uncovered
 from chargehand.models.offline.question.draft import Draft, draft_of
+from chargehand.models.offline.question.extent import nothing_then
 from chargehand.models.offline.question.grouping import Group
 from chargehand.models.offline.question.joins import Joined, join, reaches
 from chargehand.models.offline.question.listing import listing, without
 from chargehand.models.offline.question.measures import counts, told
 from chargehand.models.offline.question.periods import Timing, date_column, grouped, year_column
+from chargehand.models.offline.question.plainer import plainer
+from chargehand.models.offline.question.ranges import asks_for_bounds, held_against_bounds
 from chargehand.models.offline.question.reading import Reading, read
 from chargehand.models.offline.question.thresholds import Threshold
 from chargehand.models.offline.schema_text import Column, Relation, identifier
 
 _MOST, _LONGEST = 200, 1_000
+RANKED_WHOLE = "Rank them all."
+"""A sentence of a task by which a ranking is wanted down to its end, though only the first is asked for."""
 
 
 class Asked(Struct, frozen=True):
@@ -26,6 +31,7 @@ class Asked(Struct, frozen=True):
     `about` are the values it is limited to, `guessed` those of which nobody knew whether they occur,
     `left_out` those it leaves out. `limited`: only
     the first rows were wanted. `parameter`: the column that tells apart numbers which are not for adding up.
+    `gone`: that the days it is about are not on record.
     """
 
     sql: str
@@ -38,6 +44,7 @@ class Asked(Struct, frozen=True):
     guessed: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     parameter: str = ""
+    gone: str = ""
 
 
 class Refusal(Struct, frozen=True):
@@ -46,10 +53,16 @@ class Refusal(Struct, frozen=True):
 
 def to_sql(text: str, schema: tuple[Relation, ...]) -> Asked | Refusal:
     """One query for one question."""
-    reading = read(text[:_LONGEST], schema)
+    reading = read(plainer(text[:_LONGEST], schema), schema)
     draft, unknown = draft_of(reading)
+    if draft.ranked is not None and RANKED_WHOLE in text:
+        draft.ranked = structs.replace(draft.ranked, limit=0)
     if unknown:
         return Refusal(f"nothing there is called {listed(unknown)}. It holds {_shown(schema)}")
+    if asks_for_bounds(reading):
+        sql = held_against_bounds(reading, draft)
+        refusal = Refusal(f"it is not clear what is held against its range. It holds {_shown(schema)}")
+        return _checked(reading, draft, Asked(sql)) if sql else refusal
     built = _counting(reading, draft) if draft.measured or draft.ratio else None
     if built is None and draft.measured is None and counts(reading):
         return Refusal(f"nothing there can be counted for this. It holds {_shown(schema)}")
@@ -126,12 +139,15 @@ def _select(reading: Reading, draft: Draft, tables: list[str], time: Column | No
     sql = f"SELECT {columns} FROM {joined.clause}"  # noqa: S608 - names and values are quoted
     sql += f" WHERE {' AND '.join(where)}" if where else ""
     if shown:
-        sql += f" GROUP BY {', '.join(str(at) for at in range(1, len(shown) + 1))}"
         having = [f"{values[0][0]} {one.sign} {one.number}" for one in draft.limits if not one.column]
+        first = _first(draft, sql, shown, values[0][0], having)
+        sql += f" GROUP BY {', '.join(str(at) for at in range(1, len(shown) + 1))}"
+        having += [first] if first else []
         sql += f" HAVING {' AND '.join(having)}" if having else ""
-        sql += _ordered(draft, len(shown))
+        sql += _ordered(draft, len(shown), tied=bool(first))
     labels = tuple(label for _, label in shown)
-    return Asked(sql, (), values[0][1], labels, bool(draft.time.contrast), parameter=draft.parameter)
+    gone = nothing_then(draft.time, time)
+    return Asked(sql, (), values[0][1], labels, bool(draft.time.contrast), parameter=draft.parameter, gone=gone)
 
 
 def _apart(reading: Reading, draft: Draft, joined: Joined, time: Column | None) -> list[str] | None:
@@ -154,15 +170,28 @@ def _numbers(reading: Reading, draft: Draft, *, fans: bool) -> list[tuple[str, s
         if measured.kind == "COUNT" and measured.inner == "*" and fans:
             sql = f"COUNT(DISTINCT {reading.table(measured.tables[0]).identity.sql})"
         found.append((sql, measured.label))
+        found += [(one.sql, one.label) for one in draft.also]
     if ratio:
         found.append((ratio.sql, ratio.label))
     return found
 
 
-def _ordered(draft: Draft, groups: int) -> str:
+def _first(draft: Draft, rows: str, shown: list[tuple[str, str]], number: str, having: list[str]) -> str:
+    """A test for the highest or lowest number: where several have it, none of them alone is the answer."""
+    ranked = draft.ranked
+    if ranked is None or ranked.limit != 1 or " OVER (" in number:
+        return ""
+    groups = ", ".join(sql for sql, _ in shown)
+    best = f"SELECT {number} FROM {rows.partition(' FROM ')[2]} GROUP BY {groups}"  # noqa: S608 - names are quoted
+    best += f" HAVING {' AND '.join(having)}" if having else ""
+    return f"{number} = ({best} ORDER BY 1 {'DESC' if ranked.down else 'ASC NULLS LAST'} LIMIT 1)"
+
+
+def _ordered(draft: Draft, groups: int, *, tied: bool) -> str:
     ranked = draft.ranked
     if ranked is not None:
-        return f" ORDER BY {groups + 1} {'DESC' if ranked.down else 'ASC'}, 1 LIMIT {ranked.limit or _MOST}"
+        most = _MOST if tied or not ranked.limit else ranked.limit
+        return f" ORDER BY {groups + 1} {'DESC' if ranked.down else 'ASC'}, 1 LIMIT {most}"
     if any(one.unit or one.label == "year" for one in draft.groups) or draft.time.contrast or draft.parameter:
         return f" ORDER BY {', '.join(str(at) for at in range(1, groups + 1))} LIMIT {_MOST}"
     return f" ORDER BY {groups + 1} DESC, 1 LIMIT {_MOST}"

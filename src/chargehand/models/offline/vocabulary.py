@@ -99,6 +99,7 @@ margin profit earnings
 distance far length kilometre mile
 weight mass kilogram heavy
 rule regulation policy
+agreement contract
 problem issue fault error
 person people human name
 rate rating score grade

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
+from chargehand.models.left_out import NOTHING, left
 from chargehand.models.offline.closing import Part, asked
-from chargehand.models.offline.shares import NOTHING, left
 
 
 def voices(parts: Sequence[Part]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from chargehand.models.offline.forms import ABLE, unknown_form
 from chargehand.models.offline.material import Outcome, gather, outcomes
 from chargehand.models.offline.mistyped import tasked
 from chargehand.models.offline.next_calls import Desk, arguments_for, next_calls, queried, searched, sums_of
-from chargehand.models.offline.phrasing import Named, findings
+from chargehand.models.offline.phrasing import Named, findings, nothing
 from chargehand.models.offline.remembering.steps import work_with_memory
 from chargehand.models.offline.searching import query, shorter
 from chargehand.models.offline.shaping import shaped
@@ -172,7 +172,7 @@ def _finish(desk: Desk, schema: Raw | None, steps: int) -> Reply:
     question = _question(desk)
     if question is not None and (missing := _unknown(desk, question)):
         return _give_up(f"the database holds nothing about {missing}", steps)
-    if reason := _beside_the_point(desk):
+    if reason := _off_record(desk, question) or _beside_the_point(desk):
         return _give_up(reason, steps, final=True)
     if reason := _undone(desk):
         return _give_up(reason, steps)
@@ -206,10 +206,17 @@ def _question(desk: Desk) -> Asked | None:
 def _unknown(desk: Desk, question: Asked) -> str:
     """What of a question the database has no rows of: a name that was guessed at, or anything to add up."""
     cells = [cell for table in desk.found.tables for row in table.rows for cell in row]
+    if question.gone:
+        return ""  # it is the time that it has no rows of
     if question.guessed and all(cell in (None, 0) for cell in cells):
         return ", ".join(question.guessed)
     empty = question.measured and desk.found.tables and all(cell is None for cell in cells)
     return ", ".join(question.about) if empty else ""
+
+
+def _off_record(desk: Desk, question: Asked | None) -> str:
+    """That a database has no rows of the days a question is about, where it gave none: that is no zero."""
+    return question.gone if question is not None and all(map(nothing, desk.found.tables)) else ""
 
 
 def _beside_the_point(desk: Desk) -> str:

@@ -56,7 +56,8 @@ def conditions(reading: Reading, tables: list[str]) -> list[Condition]:
         rivals = [
             one for one in values if (one.begin, one.end, one.score) == (mention.begin, mention.end, mention.score)
         ]
-        best = _nearer(reading, min(rivals, key=lambda one: _distance(reading, one, tables)), tables)
+        nearest = min(rivals, key=lambda one: (not _behind(reading, one), *_distance(reading, one, tables)))
+        best = _nearer(reading, nearest, tables)
         taken |= places
         reading.use(*places)
         if best.column is not None:
@@ -102,6 +103,11 @@ def _values(reading: Reading) -> Iterator[Mention]:
         whose = reading.words[one.begin - 1].low in {"our", "my", "this"} if one.begin else False
         if (not any(other.score >= 1 for other in named) and not whose) or one.value in reading.quotes:
             yield one
+
+
+def _behind(reading: Reading, mention: Mention) -> bool:
+    """Whether the word right before a value names its column: "which topics need sampling" is about what they need."""
+    return any(one.column == mention.column for one in reading.at(mention.begin - 1, "column"))
 
 
 def _distance(reading: Reading, mention: Mention, tables: list[str]) -> tuple[bool, bool, int]:
@@ -229,7 +235,8 @@ def _shape(text: str) -> str:
 
 def years(reading: Reading) -> list[Condition]:
     """Years that are numbers in a column of their own, and so no dates: "born before 1960" is about `birth_year`."""
-    known = [one for one in reading.columns() if one.numeric and stem("year") in one.stems and len(one.stems) > 1]
+    named = [one for one in reading.columns() if one.numeric and stem("year") in one.stems and len(one.stems) > 1]
+    known = [*named, *(one for one in reading.columns() if one.years and one.numeric and one not in named)]
     said = {_BORN.get(one.stem, one.stem): at for at, one in enumerate(reading.words)}
     for column in known:
         places = [said[part] for part in column.stems if part in said and part != stem("year")]

@@ -6,6 +6,7 @@ A wrong number is worse than none, so what found no place in the query is not pa
 import re
 from collections.abc import Iterable
 
+from chargehand.models.offline.question.beside import left_over, second
 from chargehand.models.offline.question.conditions import NEGATIONS
 from chargehand.models.offline.question.draft import Draft
 from chargehand.models.offline.question.measures import function_place
@@ -52,10 +53,18 @@ _WISH = re.compile(
     re.IGNORECASE,
 )
 _ELSEWHERE = re.compile(
-    r"\bthen\s*[?.]?\s*$|\b(?:in|over|at|during)\s+(?:the same|that)\s+(?:time|period|day|week|month|quarter|year)\b",
+    r"\bthen\s*[?.]?\s*$|(?<!are )(?<!is )(?<!was )(?<!were )(?<!be )\bthere\s*[?.]?\s*$"
+    r"|\b(?:in|over|at|during)\s+(?:the same|that)\s+(?:time|period|day|week|month|quarter|year)\b",
     re.IGNORECASE,
 )
 _OF_THEM = re.compile(r"\bwhich one\b|\bof (?:them\b(?!\s+\()|(?:these|those)\b(?!\s+[(\w]))", re.IGNORECASE)
+_WHOSE = re.compile(r"\b(?:her|his|hers|she|he|him)\b", re.IGNORECASE)
+_GREW = re.compile(
+    r"\b(?:grew|grow|grown|increased?|rose|risen|fell|fallen|dropped|declined?|changed?|improved?)\s+(?:by\s+)?(?:the\s+)?"
+    r"(?:most|least|fastest|strongest)\b|\b(?:largest|highest|biggest|strongest|fastest|greatest|smallest|steepest)\s+"
+    r"(?:increase|growth|rise|drop|decline|fall|change|gain)\b",
+    re.IGNORECASE,
+)
 _ALWAYS = re.compile(
     r"\b(?:in|on|for) (?:every|each|all)(?: of the)? (?:days?|weeks?|months?|quarters?|years?)\b", re.IGNORECASE
 )
@@ -112,14 +121,8 @@ def uncovered(reading: Reading, draft: Draft, sql: str) -> str:
     free = [at for at in own if at not in reading.used]
     if unrecorded := _unrecorded(reading, free, draft):
         return unrecorded
-    if any(one.column is None and not one.counted and not _measures(draft, one) for one in draft.limits):
-        return f"it is not clear which column {_number(draft)} is compared with"
-    if draft.ranked is not None and draft.measured is None and draft.ratio is None and draft.ranked.column is None:
-        return "nothing there tells what comes first"
-    if draft.measured is None and draft.ratio is None and (at := function_place(reading)) >= 0:
-        return f"it is not clear of what {listed([reading.words[at].raw])} is wanted"
-    if counted := [one for one in draft.limits if one.counted and not _counts(draft, one.counted)]:
-        return f"it is not clear what more or less than {counted[0].number} {counted[0].counted} is about"
+    if unclear := _unclear(reading, draft):
+        return unclear
     if numbered := [reading.words[at].raw for at in free if _unused_number(reading, at)]:
         return f"it is not clear what {listed(numbered)} stands for"
     if excluded := [reading.words[at].raw for at in free if reading.words[at].low in NEGATIONS | {"than"}]:
@@ -132,6 +135,23 @@ def uncovered(reading: Reading, draft: Draft, sql: str) -> str:
     return ""
 
 
+def _unclear(reading: Reading, draft: Draft) -> str:
+    """Why it is not clear which number is meant."""
+    if any(one.column is None and not one.counted and not _measures(draft, one) for one in draft.limits):
+        return f"it is not clear which column {_number(draft)} is compared with"
+    if draft.ranked is not None and draft.measured is None and draft.ratio is None and draft.ranked.column is None:
+        return "nothing there tells what comes first"
+    if draft.measured is None and draft.ratio is None and (at := function_place(reading)) >= 0:
+        return f"it is not clear of what {listed([reading.words[at].raw])} is wanted"
+    if draft.defaulted and (at := function_place(reading)) >= 0 and not _of_things(reading, at):
+        return f"it is not clear of what {listed([reading.words[at].raw])} is wanted"
+    if draft.measured is not None and (counted := left_over(reading) or second(reading, draft.measured)):
+        return f"only the numbers of one table are given at a time, which leaves out the {counted}"
+    if counted := [one for one in draft.limits if one.counted and not _counts(draft, one.counted)]:
+        return f"it is not clear what more or less than {counted[0].number} {counted[0].counted} is about"
+    return ""
+
+
 def _unrecorded(reading: Reading, free: list[int], draft: Draft) -> str:
     """Why no table can say it: it goes by what day it is, by what would be good, or is a story."""
     if said := _from_now(reading, free):
@@ -140,8 +160,12 @@ def _unrecorded(reading: Reading, free: list[int], draft: Draft) -> str:
     if draft.measured is None and told[:1] == ["what"] and told[1:] in (["happened"], ["happens"]):
         return "it asks what happened, and tables hold figures"
     if said := _ELSEWHERE.search(reading.text):
-        return f'"{said[0].strip(" ?.")}" is a time that is said elsewhere: name it'
+        return f'"{said[0].strip(" ?.")}" is said elsewhere: name it'
     if said := _OF_THEM.search(reading.text):
+        return f'whom "{said[0]}" means is said elsewhere: name them'
+    if draft.ranked is not None and (said := _GREW.search(reading.text)):
+        return f'it asks what "{said[0]}", and changes are not ranked: ask for the numbers of both periods'
+    if (said := _WHOSE.search(reading.text)) and not _named_before(reading, said.start()):
         return f'whom "{said[0]}" means is said elsewhere: name them'
     if draft.limits and _ALWAYS.search(reading.text):
         return "it asks what holds every time, and only sums and single rows are looked at"
@@ -149,6 +173,12 @@ def _unrecorded(reading: Reading, free: list[int], draft: Draft) -> str:
         return "it is a wish, and no question for tables"
     advice = any(reading.words[at].low in _ADVICE for at in free)
     return "it asks what should be, and tables hold what is" if advice else ""
+
+
+def _named_before(reading: Reading, end: int) -> bool:
+    """Whether somebody is named whom a "her" may mean."""
+    known = [*(one.begin for one in reading.mentions if one.kind == "value"), *reading.named]
+    return any(reading.words[at].start < end for at in known)
 
 
 def listed(words: Iterable[str]) -> str:
@@ -200,6 +230,11 @@ def _alternative(reading: Reading, at: int) -> bool:
         return False
     last = at + 1 == len(reading.words)
     return last and any(one.kind == "value" for one in reading.at(at - 2))
+
+
+def _of_things(reading: Reading, at: int) -> bool:
+    """Whether what is totalled is things themselves: the total orders are their number."""
+    return any(one.kind == "table" and reading.words[one.end - 1].low.endswith("s") for one in reading.at(at + 1))
 
 
 def _plain(reading: Reading, at: int) -> bool:

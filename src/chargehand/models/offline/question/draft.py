@@ -2,6 +2,7 @@
 
 from msgspec import Struct, field, structs
 
+from chargehand.models.offline.question.beside import beside
 from chargehand.models.offline.question.conditions import (
     Condition,
     conditions,
@@ -22,12 +23,15 @@ from chargehand.models.offline.question.grouping import (
 )
 from chargehand.models.offline.question.joins import reaches
 from chargehand.models.offline.question.measures import Measure, bare_column, count_table, measure, of_bare, told
+from chargehand.models.offline.question.namesakes import namesakes
 from chargehand.models.offline.question.parameters import parameter
 from chargehand.models.offline.question.periods import Timing, timing
-from chargehand.models.offline.question.reading import Mention, Reading, whoever
+from chargehand.models.offline.question.reading import DOWN, UP, Mention, Reading, whoever
 from chargehand.models.offline.question.shares import Share, share, share_place
 from chargehand.models.offline.question.thresholds import Threshold, thresholds
 from chargehand.models.offline.question.totals import total
+
+_PLURALS = frozenset({"people", "children", "men", "women", "staff"})
 
 
 class Draft(Struct):
@@ -43,10 +47,12 @@ class Draft(Struct):
     ratio: Share | None = None
     tables: list[str] = field(default_factory=list[str])
     absent: list[str] = field(default_factory=list[str])
+    also: list[Measure] = field(default_factory=list[Measure])  # what is measured beside it
     parameter: str = ""  # the column for whose values the numbers were recorded, where that tells them apart
 
 
 def draft_of(reading: Reading) -> tuple[Draft, list[str]]:
+    kin = namesakes(reading)
     measured = (measure(reading) or total(reading)) if not whoever(reading) else None
     limits = thresholds(reading)
     found = groups(reading, measured)
@@ -64,8 +70,10 @@ def draft_of(reading: Reading) -> tuple[Draft, list[str]]:
         tests += guessed(reading, tables)
     tests += years(reading)
     draft = Draft(measured, found, ranked, tests, limits, timing(reading))
+    if measured is not None and ranked is None and share_place(reading) < 0:
+        draft.also += beside(reading, measured)
     draft.absent += [one.table for one in absent(reading)]
-    draft.tests += identified(reading)
+    draft.tests += [*identified(reading), *kin]
     if measured is None:
         _assume(reading, draft)
     _rank(draft)
@@ -119,6 +127,8 @@ def _assume(reading: Reading, draft: Draft) -> None:
         draft.measured = count_table(tables[0])
         return
     if not (draft.groups or (draft.ranked and draft.ranked.group and not draft.ranked.column)):
+        _extreme(reading, draft)
+        _side_by_side(reading, draft)
         return
     number = bare_column(reading) if not _many(reading, draft.ranked) else None
     group = draft.ranked.group if draft.ranked and draft.ranked.group else None
@@ -134,6 +144,31 @@ def _assume(reading: Reading, draft: Draft) -> None:
         draft.groups.clear()
         return
     _count(reading, draft, group)
+
+
+def _extreme(reading: Reading, draft: Draft) -> None:
+    """The lowest of a number that is named beside it, where nobody is named whose it is: "the lowest budget"."""
+    ranked, number = draft.ranked, bare_column(reading)
+    if ranked is None or ranked.column or ranked.limit > 1 or number is None or number.column is None:
+        return
+    place = reading.place(UP | DOWN)
+    found = of_bare(reading, number) if 0 <= place < number.begin <= place + 2 else None
+    if found is not None:
+        word, kind = ("highest", "MAX") if ranked.down else ("lowest", "MIN")
+        draft.measured = structs.replace(found, kind=kind, label=f"{word}_{number.column.name}")
+
+
+def _side_by_side(reading: Reading, draft: Draft) -> None:
+    """What is compared and has many rows each is added up: "compare the hours of beginner and advanced topics"."""
+    number = bare_column(reading)
+    if draft.ranked or not reading.words or reading.words[0].low != "compare" or number is None or number.score < 1:
+        return
+    table = reading.table(number.table)
+    kinds = [one for one in draft.tests if len(one.values) > 1 and one.column not in (table.label, table.identity)]
+    if len(draft.tests) != len(kinds) or len(kinds) != 1 or kinds[0].column.table != table.name:
+        return
+    found = of_bare(reading, number)
+    draft.measured = found if found is not None and found.kind == "SUM" else None
 
 
 def _by_number(reading: Reading, draft: Draft, number: Mention, group: Group) -> None:
@@ -157,7 +192,8 @@ def _repeated(reading: Reading, draft: Draft, number: Mention) -> bool:
 def _many(reading: Reading, ranked: Ranking | None) -> bool:
     """Whether the most of them are wanted, and not the largest: who has most results has many rows, not a high one."""
     rows = [one for one in reading.mentions if one.kind == "table" and one.score >= 1 and one.begin]
-    before = [reading.words[one.begin - 1].low for one in rows if reading.words[one.end - 1].low.endswith("s")]
+    several = [one for one in rows if (word := reading.words[one.end - 1].low).endswith("s") or word in _PLURALS]
+    before = [reading.words[one.begin - 1].low for one in several]
     return ranked is not None and ranked.counts and bool({"most", "fewest", "least"} & set(before))
 
 

@@ -32,13 +32,15 @@ def flags(reading: Reading) -> list[Condition]:
 
 def _free(reading: Reading) -> list[Condition]:
     """What is free costs nothing, where the only price there is stands in a table that is named."""
-    at = reading.place({"free"})
+    at = reading.place({"free", "nothing"})
+    if at > 0 and reading.words[at].low == "nothing" and reading.words[at - 1].low not in {"cost", "costs", "costing"}:
+        return []
     after = reading.words[at + 1].low if 0 <= at < len(reading.words) - 1 else ""
     tables = {one.table for one in reading.mentions if one.kind == "table" and one.score >= 1}
     prices = [one for one in reading.columns() if one.numeric and one.table in tables and _PRICES & set(one.stems)]
     if at < 0 or at in reading.used or reading.at(at) or after in {"of", "from", "for"} or len(prices) != 1:
         return []
-    reading.use(at)
+    reading.use(at, *((at - 1,) if reading.words[at].low == "nothing" else ()))
     return [Condition(f"{prices[0].sql} = 0", prices[0], (f"{_spoken(prices[0])} 0",))]
 
 

@@ -188,7 +188,7 @@ def ranking(reading: Reading, measured: Measure | None) -> Ranking | None:
     about = following if following in _ABOUT else word
     if about == following or following in {"common", "frequent", "often"}:
         reading.use(at + 1)
-    column = _about(reading, about)
+    column = _beside(reading, at) or _about(reading, about)
     down = word in UP
     if column is not None and _BACKWARDS & set(column.stems) and about in {"oldest", "youngest"}:
         down = not down
@@ -210,6 +210,18 @@ def _compared(reading: Reading) -> Ranking | None:
         return None
     reading.use(than - 1, than, *((than - 2,) if before in {"more", "less"} else ()))
     return Ranking(down=True, limit=0, column=column, counts=False)
+
+
+def _beside(reading: Reading, at: int) -> Column | None:
+    """The number right behind the superlative, whatever the word alone would be about: "the largest market share"."""
+    if at + 1 >= len(reading.words) or not _ABOUT.get(reading.words[at].low):
+        return None
+    found = [one for one in reading.at(at + 1, "column") if one.begin == at + 1 and one.score >= 1]
+    numeric = [one for one in found if one.column and one.column.numeric and not one.column.key]
+    if not numeric or reading.at(at + 1, "table"):
+        return None
+    reading.use_mention(numeric[0])
+    return numeric[0].column
 
 
 def _about(reading: Reading, word: str) -> Column | None:

@@ -10,7 +10,7 @@ from chargehand.models.offline.question.periods import date_column
 from chargehand.models.offline.question.reading import Mention, Reading
 from chargehand.models.offline.schema_text import Column, Relation, identifier, literal
 
-_MOST = 50
+_MOST, _PAIR = 50, 2
 
 
 def listing(reading: Reading, draft: Draft) -> str:
@@ -23,6 +23,7 @@ def listing(reading: Reading, draft: Draft) -> str:
     held = [one.column for one in tests if len(one.values) > 1 and one.column.table == root and not one.negated]
     if not tests and all(one.numeric or one.dated for one in shown):
         held.append(reading.table(root).identity)  # bare numbers say nothing
+    shown = _by_first(reading, shown)
     shown = list(dict.fromkeys([*held, *shown]))  # of several that are named, each row says which it is
     tables = [root, *(column.table for column in shown), *(one.column.table for one in tests)]
     tables += [one.column.table for one in limits if one.column]
@@ -50,10 +51,33 @@ def listing(reading: Reading, draft: Draft) -> str:
     columns = ", ".join(f"{one.sql} AS {identifier(_alias(reading, one, shown))}" for one in shown)
     distinct = "DISTINCT " if joined.fans or _repeats(reading, shown) else ""
     sql = f"SELECT {distinct}{columns} FROM {joined.clause}"  # noqa: S608 - names and values are quoted
+    if ranked and ranked.column and ranked.limit == 1:
+        where.append(_first(ranked.column, joined, where, down=ranked.down))
     sql += f" WHERE {' AND '.join(where)}" if where else ""
     if ranked and ranked.column:
-        return f"{sql} ORDER BY {ranked.column.sql} {'DESC' if ranked.down else 'ASC'} LIMIT {ranked.limit or _MOST}"
-    return sql
+        most = _MOST if ranked.limit <= 1 else ranked.limit
+        return f"{sql} ORDER BY {ranked.column.sql} {'DESC' if ranked.down else 'ASC'} LIMIT {most}"
+    return f"{sql} ORDER BY 1" if _told_by(reading, shown) else sql
+
+
+def _first(column: Column, joined: Joined, where: Sequence[str], *, down: bool) -> str:
+    """A test for the highest or lowest number: where several rows have it, none of them alone is the answer."""
+    tests = f" WHERE {' AND '.join(where)}" if where else ""
+    best = f"SELECT {column.sql} FROM {joined.clause}{tests}"  # noqa: S608 - names and values are quoted
+    return f"{column.sql} = ({best} ORDER BY {column.sql} {'DESC' if down else 'ASC NULLS LAST'} LIMIT 1)"
+
+
+def _by_first(reading: Reading, shown: list[Column]) -> list[Column]:
+    """The number by which others are told comes before them: the steps by size are a list of sizes."""
+    first = _told_by(reading, shown)
+    return [first, *(one for one in shown if one != first)] if first else shown
+
+
+def _told_by(reading: Reading, shown: Sequence[Column]) -> Column | None:
+    if len(shown) != _PAIR or not all(one.numeric for one in shown):
+        return None
+    named = [one for one in reading.mentions if one.begin and reading.words[one.begin - 1].low in {"by", "per"}]
+    return next((one.column for one in named if one.column in shown), None)
 
 
 def _tests(key: Column, joined: Joined, tests: Sequence[Condition]) -> list[str]:

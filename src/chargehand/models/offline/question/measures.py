@@ -14,11 +14,12 @@ def _stems(words: str) -> frozenset[str]:
     return frozenset(stem(word) for word in words.split())
 
 
-_AVERAGE = _stems("average mean avg typical")
-_MOST = _stems("maximum max")
-_LEAST = _stems("minimum min")
-_SUM = _stems("total sum overall altogether combined")
+FUNCTIONS = (
+    (_stems("average mean avg typical"), "AVG"), (_stems("maximum max"), "MAX"), (_stems("minimum min"), "MIN"),
+    (_stems("total sum overall altogether combined"), "SUM"),
+)  # fmt: skip
 _REVENUE = _stems("revenue sales turnover income earnings takings proceeds value worth")
+_WORTH = _stems("value worth")  # also of what was lost
 _PROFIT = _stems("profit margin")
 _SPEND = _stems("spend spent spending")
 _QUANTITY = _stems("quantity qty units pieces copies")
@@ -69,10 +70,10 @@ def measure(reading: Reading) -> Measure | None:
 
 
 def _function(reading: Reading) -> str:
-    for stems, name in ((_AVERAGE, "AVG"), (_MOST, "MAX"), (_LEAST, "MIN"), (_SUM, "SUM")):
+    for stems, name in FUNCTIONS:
         for at, word in enumerate(reading.words):
             sure = 1 if name in {"MIN", "MAX"} else 2  # minutes are no minimum where there is a column of them
-            if word.stem in stems and not any(one.score >= sure for one in reading.at(at, "column")):
+            if stem(word.low) in stems and not any(one.score >= sure for one in reading.at(at, "column")):
                 reading.use(at)
                 return name
     return ""
@@ -80,7 +81,8 @@ def _function(reading: Reading) -> str:
 
 def function_place(reading: Reading) -> int:
     """Where a word stands that asks for numbers to be brought together; -1 where none does."""
-    return next((at for at in sorted(reading.used) if reading.words[at].stem in _AVERAGE | _MOST | _LEAST | _SUM), -1)
+    asks = frozenset[str]().union(*(stems for stems, _ in FUNCTIONS))
+    return next((at for at in sorted(reading.used) if stem(reading.words[at].low) in asks), -1)
 
 
 def _named(reading: Reading, kind: str) -> Measure | None:
@@ -133,7 +135,7 @@ def _counted(reading: Reading, kind: str) -> Measure | None:
     at = _count_word(reading)
     if at < 0 or kind in {"AVG", "MAX", "MIN"}:
         return None
-    target = _target(reading, at + 1)
+    target = target_of(reading, at + 1)
     if target is not None and target.column is not None and target.column.numeric:
         reading.use(at)
         return _of_column(reading, target, "SUM")
@@ -174,7 +176,7 @@ def _count_word(reading: Reading) -> int:
     return -1
 
 
-def _target(reading: Reading, begin: int) -> Mention | None:
+def target_of(reading: Reading, begin: int) -> Mention | None:
     """What is counted: the last table or column within the noun phrase that begins here."""
     found: Mention | None = None
     for at in range(begin, min(begin + 7, len(reading.words))):
@@ -228,7 +230,8 @@ def _worked_out(reading: Reading, kind: str) -> Measure | None:
     if named and word not in _PROFIT:
         return _of_column(reading, named[0], kind or "SUM")
     reading.use(at)
-    return _priced(reading, kind or "SUM", "profit" if word in _PROFIT else "revenue")
+    label = "profit" if word in _PROFIT else "" if word in _WORTH else "revenue"
+    return _priced(reading, kind or "SUM", label)
 
 
 def _money_worked_out(reading: Reading, kind: str) -> Measure | None:
@@ -257,11 +260,11 @@ def _priced(reading: Reading, kind: str, label: str) -> Measure | None:
     if price and many:
         product = f"{many.sql} * ({inner})" if label == "profit" else f"{many.sql} * {inner}"
         tables = tuple(dict.fromkeys((many.table, price.table)))
-        return Measure(kind, product, _PREFIX[kind] + _in_money(label, price), tables)
+        return Measure(kind, product, _PREFIX[kind] + _in_money(label or "value", price), tables)
     money = _first(reading, _stems("amount total"), _MONEY)
     if money is None or label == "profit":
         return None
-    return Measure(kind, money.sql, _PREFIX[kind] + _in_money(label, money), (money.table,))
+    return Measure(kind, money.sql, _PREFIX[kind] + (_in_money(label, money) if label else money.name), (money.table,))
 
 
 def _in_money(label: str, column: Column) -> str:
@@ -290,5 +293,5 @@ def bare_column(reading: Reading) -> Mention | None:
     return next((one for one in _numeric(reading) if one.score >= 0.4), None)
 
 
-def of_bare(reading: Reading, mention: Mention) -> Measure | None:
-    return _of_column(reading, mention, "")
+def of_bare(reading: Reading, mention: Mention, kind: str = "") -> Measure | None:
+    return _of_column(reading, mention, kind)

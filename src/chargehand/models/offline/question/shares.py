@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from chargehand.models.offline.question.conditions import Condition
 from chargehand.models.offline.question.measures import Measure
+from chargehand.models.offline.question.periods import CONTRAST
 from chargehand.models.offline.question.reading import IRREGULAR, Reading
 from chargehand.models.offline.schema_text import Link, literal
 from chargehand.models.offline.words import related
@@ -33,9 +34,19 @@ def share_place(reading: Reading) -> int:
     if at > 0 and reading.words[at - 1].low[0].isdigit():
         reading.use(at - 1, at)  # "15 percent of" is no share: it is worked out from what is found
         return -1
+    if at > 1 and _changed(reading, at):
+        reading.use(at)
+        return -1
     if at < 0 or (any(one.score >= 1 for one in reading.at(at, "column")) and not _valued(reading, at)):
         return -1
     return at
+
+
+def _changed(reading: Reading, at: int) -> bool:
+    """Whether it is asked by how many percent something changed: that is worked out from both numbers."""
+    led = reading.words[at - 2].low == "by" or reading.words[max(0, at - 3)].low == "by"
+    asks = reading.words[at - 1].low in {"many", "what", "which", "much"}
+    return led and asks and any(one.stem in CONTRAST for one in reading.words)
 
 
 def share(

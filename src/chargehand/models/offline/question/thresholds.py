@@ -19,6 +19,7 @@ _HINTS = {"older": "age", "younger": "age", "cheaper": "price", "cost": "price",
           "longer": "duration", "shorter": "duration", "heavier": "weight", "euros": "price", "dollars": "price",
           "priced": "price", "years": "age", "minutes": "minutes", "km": "km"}  # fmt: skip
 _GIVEN = frozenset({"with", "a", "an"})
+_BARE = frozenset({"over", "above", "under", "below", "exceeding", "higher", "lower", "greater"})
 _LED = _GIVEN | {"of", "at", "for", "whose", "where", "the"}
 
 
@@ -115,22 +116,48 @@ def _compared(reading: Reading, at: int, after: int) -> Column | None:
             if one.column and one.column.numeric and not one.column.key and one.score >= 0.4:
                 reading.use_mention(one)
                 return one.column
+    if (own := _own(reading, at, after)) is not None:
+        costs = own.currency and at and _HINTS.get(reading.words[at - 1].low) == "price"
+        reading.use(*((at - 1,) if costs else ()))
+        return own
     for place in (at, *order):
         hint = _HINTS.get(reading.words[place].low, "") if 0 <= place < len(reading.words) else ""
         for column in reading.columns():
             if hint and column.numeric and stem(hint) in column.stems:
                 reading.use(place)
                 return column
-    return _money(reading, at) if _paid(reading, after + 1) else None
+    return None
 
 
 def _paid(reading: Reading, at: int) -> bool:
     return at < len(reading.words) and bool(currencies(reading.words[at].low))
 
 
-def _money(reading: Reading, at: int) -> Column | None:
-    """The only money of the table named last before: "invoices of at least 500 euros"."""
+def _own(reading: Reading, at: int, after: int) -> Column | None:
+    """The only money of the table named last before ("invoices of at least 500 euros"), or one called like it."""
+    paid = _paid(reading, after + 1)
     named = [one for one in reading.mentions if one.kind == "table" and one.score >= 1 and one.end <= at]
-    table = max(named, key=lambda one: one.end).table if named else ""
-    found = [one for one in reading.columns() if one.table == table and one.numeric and one.currency]
+    if not (paid or _bare(reading, at, after)):
+        return None
+    if not named:
+        return _of_value(reading, at)
+    table = max(named, key=lambda one: one.end).table
+    found = [one for one in reading.columns() if one.table == table and one.numeric and not one.key]
+    if paid:
+        found = [one for one in found if one.currency]
+    stems = reading.table(table).stems
+    return found[0] if len(found) == 1 and (found[0].currency or found[0].spoken == stems) else None
+
+
+def _of_value(reading: Reading, at: int) -> Column | None:
+    """The number beside what is named right before, where it has only one: "potassium above 5"."""
+    held = {one.table for one in reading.at(at - 1, "value") if not one.part} if at else set[str]()
+    numbers = {name: [one for one in reading.table(name).columns if one.numeric and not one.key] for name in held}
+    found = [columns[0] for columns in numbers.values() if len(columns) == 1]
     return found[0] if len(found) == 1 else None
+
+
+def _bare(reading: Reading, at: int, after: int) -> bool:
+    """Whether the number stands for itself and is said of rows: "results above 110", but not "over 50 times"."""
+    follows = reading.words[after + 1].low if after + 1 < len(reading.words) else ""
+    return reading.words[at].low in _BARE and (not follows or follows in STOP) and not follows.endswith("%")

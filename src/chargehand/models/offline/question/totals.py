@@ -4,7 +4,7 @@ Columns that are named, and counts, are the business of `measures`.
 """
 
 from chargehand.models.offline.question.measures import Measure
-from chargehand.models.offline.question.reading import Mention, Reading
+from chargehand.models.offline.question.reading import IRREGULAR, Mention, Reading
 from chargehand.models.offline.schema_text import Column
 from chargehand.models.offline.words import stem
 
@@ -16,7 +16,7 @@ _PAID = frozenset({"pay", "paid"})
 
 def total(reading: Reading) -> Measure | None:
     """A sum or an average of the only money a table has, where the question names the table, or says "how much"."""
-    return _of_rows(reading) or _paid(reading) or _amount_of(reading)
+    return _of_rows(reading) or _billed(reading) or _paid(reading) or _done(reading) or _amount_of(reading)
 
 
 def _of_rows(reading: Reading) -> Measure | None:
@@ -36,11 +36,26 @@ def _of_rows(reading: Reading) -> Measure | None:
     return None
 
 
+def _billed(reading: Reading) -> Measure | None:
+    """What was invoiced in total is the money of invoices, and not their number."""
+    asks = [one.low for one in reading.words[:2]] == ["how", "much"]
+    for at, word in enumerate(reading.words):
+        named = next((one for one in reading.at(at, "table") if one.score >= 1), None)
+        led = at > 0 and reading.words[at - 1].low in _TOTAL | {"amount"}
+        if named is None or word.low.endswith("s") or not ((led and word.low.endswith("ed")) or asks):
+            continue
+        if (column := _money(reading, named.table)) is not None:
+            reading.use(*((at - 1,) if led else (0, 1)))
+            reading.use_mention(named)
+            return _measure("SUM", column)
+    return None
+
+
 def _paid(reading: Reading) -> Measure | None:
     """How much was paid: the only money of the only table that says when something happened."""
     words = [one.low for one in reading.words]
     at = reading.place(_PAID)
-    if words[:2] != ["how", "much"] or at < 0:
+    if words[:2] not in (["how", "much"], ["what", "did"], ["what", "have"]) or at < 0:
         return None
     dated = [table for table in reading.schema if any(one.dated for one in table.columns)]
     found = [column for table in dated if (column := _money(reading, table.name, "amount payment"))]
@@ -48,6 +63,21 @@ def _paid(reading: Reading) -> Measure | None:
         return None
     reading.use(0, 1, at)
     return _measure("SUM", found[0])
+
+
+def _done(reading: Reading) -> Measure | None:
+    """How much was won or lost: the only money of the table whose rows say which it was, where they say when too."""
+    words = [one.low for one in reading.words]
+    asked = {"how much": 2, "what did": 1}.get(" ".join(words[:2]), len(words))
+    if words[asked : asked + 1] != ["did"]:
+        return None
+    for at, word in enumerate(words[asked + 1 : asked + 5], asked + 1):
+        told = next((one for one in reading.at(at, "value") if IRREGULAR.get(word) == one.value.lower()), None)
+        if told is not None and any(one.dated for one in reading.table(told.table).columns):
+            column = _money(reading, told.table)
+            reading.use(*range(asked + 1) if column else ())
+            return _measure("SUM", column) if column else None
+    return None
 
 
 def _amount_of(reading: Reading) -> Measure | None:

@@ -1,0 +1,79 @@
+"""SIGTERM ends a command as Ctrl-C does: what it has by then is kept and said. Which code follows is not known here.
+
+It works also where Ctrl-C is ignored, as in the background jobs of a script.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine
+from types import FrameType, TracebackType
+from typing import TypeVar
+
+from chargehand.cli.verbs import Terminated
+
+_T = TypeVar("_T")
+_ONE = 1.0  # seconds within which several count as one: `timeout` sends it to the process and to its group
+
+
+class Termination:
+    """What SIGTERM does while the block lasts. A second one, later, ends the process at once.
+
+    Before something is run here Terminated is raised, as KeyboardInterrupt would be. What runs is cancelled. After that
+    nothing happens, so that what came of it can be written.
+    """
+
+    def __init__(self, ticks: Callable[[], float] = time.monotonic) -> None:
+        self._ticks = ticks
+        self._first: float | None = None
+        self._ran = False
+        self._cancel: Callable[[], None] | None = None
+        self._before: Callable[[int, FrameType | None], object] | int | None = None
+
+    def __enter__(self) -> "Termination":
+        self._before = signal.signal(signal.SIGTERM, self._end)
+        return self
+
+    def __exit__(self, _kind: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None) -> None:
+        signal.signal(signal.SIGTERM, self._before)
+
+    def run(self, main: Coroutine[None, None, _T]) -> _T:
+        """Like asyncio.run; Terminated where SIGTERM cut it short, or had come before."""
+        self._ran = True
+        try:
+            return asyncio.run(self._cancellable(main))
+        except asyncio.CancelledError:
+            if self._first is None:
+                raise
+            raise Terminated from None
+
+    async def _cancellable(self, main: Coroutine[None, None, _T]) -> _T:
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None, "asyncio.run makes one"
+
+        def cancel() -> None:
+            task.cancel()
+            loop.call_soon_threadsafe(lambda: None)  # it may be asleep
+
+        self._cancel = cancel
+        try:
+            if self._first is not None:
+                main.close()
+                raise asyncio.CancelledError
+            return await main
+        finally:
+            self._cancel = None
+
+    def _end(self, _number: int, _frame: FrameType | None) -> None:
+        now = self._ticks()
+        if self._first is not None:
+            if now - self._first > _ONE:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                os.kill(os.getpid(), signal.SIGTERM)
+            return
+        self._first = now
+        if self._cancel is not None:
+            self._cancel()
+        elif not self._ran:
+            raise Terminated

@@ -1,0 +1,208 @@
+"""Dollars before they are spent: the forecast of a plan against what its run cost, with scripted models and prices."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from msgspec import structs
+
+from chargehand.agents.acceptance import Verifier
+from chargehand.agents.outlook import Outlay
+from chargehand.agents.worker import Worker
+from chargehand.models.messages import Reply, Request, Settings, Usage
+from chargehand.models.model import ModelCard
+from chargehand.models.scripted import ScriptedModel
+from chargehand.models.subject import Reviewing, Working
+from chargehand.runtime.draft import foreseen
+from chargehand.team import Supervisor
+from chargehand.terms.budget import Amount, Budget
+from chargehand.terms.plan import Combine, Edge, Plan, Task, TaskId
+from chargehand.terms.policy import Limits, Policy, Retry
+from chargehand.tools.tool import tool
+from tests.agents.crowd import call, calls
+
+DEAR = ModelCard("dear", micros_in=3.0, micros_out=15.0, micros_cached=0.3)
+CHEAP = ModelCard("cheap", micros_in=0.25, micros_out=2.0)
+QUICK = Policy(retry=Retry(base=0.001))
+
+
+@tool
+def look_up(word: str) -> str:
+    """Find what the cellar book says about a word."""
+    return f"{word}: {'apples and pears ' * 40}"
+
+
+def read_by(request: Request) -> int:
+    """Tokens of a request, as providers count: messages, tools and schema."""
+    text = sum(len(one.text) + sum(len(each.arguments) for each in one.calls) for one in request.messages)
+    tools = sum(len(one.name) + len(one.description) + len(bytes(one.parameters)) for one in request.tools)
+    return (text + tools + len(bytes(request.schema or b""))) // 4
+
+
+def charged(card: ModelCard, reply: Reply, request: Request, chance: random.Random) -> Reply:
+    """The reply with the bill of a provider, which has some of the request in its cache."""
+    told = len(request.messages[0].text) // 4
+    usage = Usage(read_by(request), max(1, len(reply.text) // 4 + 20 * len(reply.calls)), chance.choice((0, told)))
+    assert card.micros_in is not None
+    assert card.micros_out is not None
+    cached = card.micros_in if card.micros_cached is None else card.micros_cached
+    micros = (usage.input - usage.cached) * card.micros_in + usage.cached * cached + usage.output * card.micros_out
+    return structs.replace(reply, usage=usage, micros=round(micros + 0.5))
+
+
+def clerk(card: ModelCard, chance: random.Random) -> ScriptedModel:
+    """A model that looks things up, is cut off or refuses now and then, and bills what it read and wrote."""
+
+    def script(request: Request) -> Reply:
+        said = sum(one.role == "assistant" for one in request.messages)
+        if isinstance(request.subject, Reviewing):
+            made = Reply('{"problems": [], "accepted": true}')
+        elif isinstance(request.subject, Working) and len(request.tools) > 1 and said < chance.randrange(6):
+            made = calls(call("look_up", said, word=f"shelf {said}"))
+        elif isinstance(request.subject, Working) and said < 2 and not chance.randrange(6):
+            made = Reply("too long", finish="length")
+        elif isinstance(request.subject, Working) and not chance.randrange(12):
+            made = Reply("I will not.", finish="refused")
+        else:
+            made = Reply("It is so, " * chance.choice((1, 5, 60, 300)))
+        return charged(card, made, request, chance)
+
+    return ScriptedModel(script, card=card)
+
+
+def chosen(chance: random.Random) -> tuple[Supervisor, Plan]:
+    """A team and a plan for it, by chance."""
+    models = [clerk(DEAR, chance), clerk(CHEAP, chance)]
+    workers = [
+        Worker(
+            f"w{number}", "looks things up", prompt="You know the cellar. " * chance.randrange(30),
+            model=chance.choice(models), tools=[look_up] if chance.random() < 0.6 else [],
+            settings=Settings(max_tokens=chance.choice((None, 1000))), steps=chance.choice((7, 10)),
+            fallback_models=[chance.choice(models)] if chance.random() < 0.2 else (),
+            accept=("sound",) if chance.random() < 0.2 else (),
+        )
+        for number in range(3)
+    ]  # fmt: skip
+    tasks: list[Task] = []
+    for number in range(chance.randrange(1, 9)):
+        earlier = chance.sample(tasks, min(len(tasks), chance.randrange(3)))
+        after = tuple(one.id if chance.random() < 0.7 else Edge(one.id, "optional") for one in earlier)
+        asked = f"Say what the cellar book says about shelf {number}. " * chance.randrange(1, 5)
+        tasks.append(Task(TaskId(f"t{number}"), asked, chance.choice(workers).name, after=after))
+    combine: Sequence[Combine] = ("merge", "forward", "vote", "select", "reduce", "none")
+    plan = Plan(tuple(tasks), chance.choice(combine), "What does the cellar book say?")
+    policy = structs.replace(QUICK, limits=Limits(answers=chance.choice((1, 3))))
+    return Supervisor(
+        workers, model=chance.choice(models), policy=policy, plan=plan, checks={"sound": Verifier()}
+    ), plan
+
+
+async def reckoned(team: Supervisor, plan: Plan) -> Outlay:
+    async with team.crew() as crew:
+        found = foreseen(crew, plan, team.request(plan.goal, 0.0, plan=plan)).usd
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_a_run_costs_no_less_and_no_more_than_was_foreseen(seed: int) -> None:
+    team, plan = chosen(random.Random(seed))
+    found = await reckoned(team, plan)
+    done = await team.run(plan.goal)
+    assert found.least is not None
+    assert found.about is not None
+    assert found.most is not None
+    assert 0 < done.cost <= found.most
+    if done.ending == "complete":  # who gives up may stop before the least
+        assert 0 < found.least <= done.cost
+    assert found.least <= found.about <= found.most
+    assert (found.unknown, found.grows, found.too_much) == ((), "", False)
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_no_forecast_is_above_the_budget_and_no_run_either(seed: int) -> None:
+    team, plan = chosen(random.Random(seed))
+    free = await reckoned(team, plan)
+    assert free.most is not None
+    bound = team.bounded(budget=Budget(micros=round(free.most * 500_000)))
+    found = await reckoned(bound, plan)
+    assert found.most == found.budget
+    assert found.least == free.least
+    assert found.most is not None
+    assert (await bound.run(plan.goal)).cost <= found.most
+
+
+ONE = Plan((Task(TaskId("t1"), "Count the apples in the cellar.", "ann"),), "forward", "How many apples are there?")
+
+
+def alone(worker: Worker, policy: Policy = QUICK) -> Supervisor:
+    return Supervisor([worker], model=ScriptedModel(["fine"], card=CHEAP), plan=ONE, policy=policy)
+
+
+async def test_the_sums_can_be_followed_by_hand() -> None:
+    model = ScriptedModel(["twelve"], card=ModelCard("exact", micros_in=1.0, micros_out=100.0, window=10_000))
+    worker = Worker("ann", model=model, steps=2, settings=Settings(max_tokens=50))
+    team = Supervisor([worker], model="offline", policy=Policy(retry=Retry(attempts=1)), plan=ONE)
+    found = await reckoned(team, ONE)
+    assert (await team.run(ONE.goal)).ending == "complete"
+    told = sum(len(one.text) for one in model.requests[0].messages)
+    given = sum(len(one.name) + len(one.description) + len(bytes(one.parameters)) for one in model.requests[0].tools)
+    first = -(-(told + given) // 3)
+    remark = 1000  # tokens of what is wrong with the first reply
+    most = (first + 50 * 100 + first + 50 + remark + 50 * 100) / 1_000_000
+    assert found.most == pytest.approx(most, abs=3e-6)
+    assert found.least == pytest.approx(((told + given) / 6 + 100) / 1_000_000, abs=3e-6)
+    assert [(one.task, one.worker, one.model) for one in found.tasks] == [("t1", "ann", "exact")]
+    assert (found.answer.model, found.answer.most) == ("offline", 0)
+
+
+async def test_models_that_cost_nothing_make_a_plan_that_costs_nothing() -> None:
+    found = await reckoned(Supervisor([Worker("ann")], model="offline", plan=ONE), ONE)
+    assert (found.least, found.about, found.most) == (0, 0, 0)
+
+
+async def test_a_model_nobody_knows_the_price_of_is_named_and_nothing_is_guessed() -> None:
+    strange = ScriptedModel(["fine"], handle="strange")
+    found = await reckoned(alone(Worker("ann", model=strange)), ONE)
+    assert (found.least, found.about, found.most, found.unknown) == (None, None, None, ("strange",))
+    assert (await reckoned(Supervisor([Worker("ann")], model=strange, plan=ONE), ONE)).unknown == ("strange",)
+
+
+async def test_an_estimate_stands_in_for_a_price_nobody_knows() -> None:
+    worker = Worker("ann", model=ScriptedModel(["fine"], handle="strange"), estimate=Amount(micros=70), steps=2)
+    found = await reckoned(alone(worker, policy=Policy(retry=Retry(attempts=1))), ONE)
+    assert (found.least, found.about, found.most) == (0, 0.00007, 0.00014)
+
+
+async def test_a_task_for_each_item_of_a_list_may_cost_nothing_and_counts_as_often_as_allowed() -> None:
+    each = Plan((*ONE.tasks, Task(TaskId("t2"), "Weigh it.", "ann", for_each=TaskId("t1"))), "forward", ONE.goal)
+    once = Plan((*ONE.tasks, Task(TaskId("t2"), "Weigh it.", "ann", after=(TaskId("t1"),))), "forward", ONE.goal)
+    team = alone(Worker("ann"), policy=Policy(limits=Limits(items=5)))
+    many, one = await reckoned(team, each), await reckoned(team, once)
+    assert (many.tasks[1].least, many.least) == (0, many.tasks[0].least)
+    assert many.tasks[1].most is not None
+    assert one.tasks[1].most is not None
+    assert many.tasks[1].most == pytest.approx(5 * one.tasks[1].most)
+
+
+async def test_what_may_grow_has_no_most_but_the_budget() -> None:
+    inner = Supervisor([Worker("bob")], model=ScriptedModel(["fine"], card=CHEAP), name="inner")
+    outer = Supervisor([inner.as_worker("ann")], model=ScriptedModel(["fine"], card=CHEAP), plan=ONE)
+    found = await reckoned(outer, ONE)
+    assert (found.most, found.grows) == (None, "ann is a team that plans for itself")
+    assert (await reckoned(outer.bounded(budget=Budget(micros=5000)), ONE)).most == 0.005
+    free = Supervisor([Supervisor([Worker("bob")], name="inner").as_worker("ann")], plan=ONE)
+    assert (await reckoned(free, ONE)).most == 0
+    again = alone(Worker("ann"), policy=Policy(limits=Limits(replans=1)))
+    assert (await reckoned(again, ONE)).grows == "what fails may be planned anew"
+
+
+async def test_a_draft_is_told_with_its_dollars() -> None:
+    written = '{"goal": "g", "tasks": {"t1": {"instruction": "Count the apples in the cellar.", "worker": "ann"}}}'
+    planner = ScriptedModel([written], card=CHEAP, usage=Usage(10, 5), micros=7)
+    draft = await Supervisor([Worker("ann")], model=planner).plan("How many apples are there?")
+    assert draft.forecast is not None
+    assert draft.forecast.usd is not None
+    assert draft.forecast.usd.least is not None
+    assert draft.forecast.usd.least > 0
+    assert len(planner.requests) == 1
