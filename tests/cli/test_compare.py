@@ -3,7 +3,9 @@
 import asyncio
 import json
 import re
+import time
 from pathlib import Path
+from subprocess import DEVNULL, Popen
 
 import pytest
 
@@ -32,7 +34,7 @@ from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import TaskId
 from chargehand.tools.tool import Costs
-from tests.cli.commands import JOURNAL, Done, Underway, chargehand
+from tests.cli.commands import COMMAND, JOURNAL, Done, Underway, chargehand, environment
 
 FREE = ModelCard("free", micros_in=0.0, micros_out=0.0)
 TEAM = """
@@ -112,15 +114,15 @@ def calls(folder: Path) -> dict[str, int]:
 
 
 def test_a_free_run_is_done_again_one_task_at_a_time_and_both_are_measured(tmp_path: Path) -> None:
-    done = asked(gauges(tmp_path))
+    done = asked(gauges(tmp_path, again=0.5))
     assert done.returncode == 0, done.stderr
     assert "doing the plan again, one task at a time" in done.stderr
     told = re.search(
         r"one at a time: ([\d.]+) s; side by side: ([\d.]+) s; ([\d.]+) times faster \((.*)\)", done.stderr
     )
     assert told is not None, done.stderr
-    assert 0.6 <= float(told[1]) < 3
-    assert 0.2 <= float(told[2]) < float(told[1])
+    assert 1.5 <= float(told[1]) < 15
+    assert 0.5 <= float(told[2]) < float(told[1])
     assert float(told[3]) > 1.5
     assert told[4] == "measured by doing the plan again, both ways"
     listed = json.loads(chargehand(tmp_path, "runs", "--json").stdout)
@@ -165,6 +167,25 @@ def test_ctrl_c_cuts_the_second_time_short_and_leaves_the_run_as_it_ended(tmp_pa
     assert "ending: complete" in told
 
 
+def test_sigterm_in_the_second_time_leaves_the_document_of_the_run(tmp_path: Path) -> None:
+    gauges(tmp_path, wait=0.02, again=8)
+    words = ("run", "--plan", "plan.json", "--run", "one", "--compare-sequential", "--json")
+    heard, told = tmp_path / "heard.txt", tmp_path / "told.json"
+    with heard.open("w") as progress, told.open("w") as answer:
+        process = Popen(
+            [*COMMAND, *words], cwd=tmp_path, env=environment(), stdin=DEVNULL, stdout=answer, stderr=progress
+        )
+    while "again: 0 of 3 tasks" not in heard.read_text():
+        assert process.poll() is None, heard.read_text()
+        time.sleep(0.02)
+    process.terminate()
+    assert process.wait(timeout=30) == 143
+    found = json.loads(told.read_text())
+    assert (found["run"], found["ending"], len(found["results"])) == ("one", "complete", 3)
+    compared = found["compared"]
+    assert (compared["measured"], compared["why"]) == (False, "doing the plan again was cut short by SIGTERM")
+
+
 # --- in this process: who pays, who acts
 
 
@@ -197,10 +218,12 @@ def team_of(model: ScriptedModel) -> Supervisor:
 
 
 def test_two_waits_take_twice_as_long_one_at_a_time() -> None:
-    _, found = compared(team_of(ScriptedModel(looks, card=FREE)))
-    assert found.why == ""
-    assert found.one_at_a_time >= 0.1
-    assert 1.3 < found.times < 3
+    tries: list[Compared] = []
+    while len(tries) < 9 and not (tries and 1.3 < tries[-1].times < 3):  # a busy machine may stand still in any of them
+        tries.append(compared(team_of(ScriptedModel(looks, card=FREE)))[1])
+    assert [one.why for one in tries] == [""] * len(tries)
+    assert all(one.one_at_a_time >= 0.1 for one in tries)
+    assert 1.3 < tries[-1].times < 3
 
 
 def test_what_was_paid_for_is_not_paid_for_twice() -> None:
@@ -265,6 +288,16 @@ def test_one_task_leaves_nothing_to_compare() -> None:
     plan = Plan(plan_for("scout").tasks[:1], "forward")
     _, found = compared(Supervisor([worker], model=model, plan=plan))
     assert found.why == "there was nothing to do side by side"
+
+
+def test_where_nothing_was_carried_out_no_times_are_compared() -> None:
+    team = Supervisor([Worker("scout", "looks at places", tools=[look])], model="offline")
+    result = team.run_sync("Sing me a song.")
+    assert (result.ending, result.reason, result.trace().tasks) == ("failed", "no_plan", [])
+    found = compare(team, result.entries, result.trace(), lambda _: None)
+    assert found.line == "nothing was carried out, so there is nothing to compare"
+    assert found.document()["why"] == "nothing was carried out"
+    assert (found.one_at_a_time, found.document()["measured"]) == (0.0, False)
 
 
 def test_a_team_inside_is_not_sent_out_twice() -> None:

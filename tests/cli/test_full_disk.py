@@ -1,11 +1,17 @@
 """A journal that cannot grow any more: what was written stays, and the error says what to type next."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from chargehand.cli.main import main
+from chargehand.config.discover import TEMPLATES
 from tests.cli.commands import COMMAND, chargehand, environment, script, task
+
+FULL = "chargehand: the output cannot be written: No space left on device; "
+SHOP = str(TEMPLATES / "shop")
 
 
 @pytest.mark.parametrize("more", [[], ["--json"], ["--jsonl"]])
@@ -66,3 +72,31 @@ def test_a_run_that_cannot_be_written_any_further_says_how_to_do_it_once_more(tm
     again = chargehand(tmp_path, "play", file, "--reuse", "full")
     assert again.returncode == 0, again.stderr
     assert "taken over from a of run full" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        ("message hello --worker analyst --journal other.db", "runs are kept: chargehand runs --journal other.db"),
+        (f"eval --team {SHOP} --kind routing -q", "eval keeps no runs: write the report into a file with -o FILE"),
+        (f"eval --team {SHOP} --kind routing -q -o now.json", "eval keeps no runs, but the report is in now.json"),
+        ("init minimal", "it was done all the same; only its output is missing"),
+        (
+            "tokens create",
+            "a token was made that nobody saw: chargehand tokens lists it; revoke it, and create another",
+        ),
+        ("init --list", "nothing was changed; make room, or send the output elsewhere, and do it again"),
+        ("memory blocks", "nothing was changed; make room, or send the output elsewhere, and do it again"),
+        ("memory append notes milk --json", "it was done all the same; only its output is missing"),
+    ],
+)
+def test_what_is_kept_of_lost_output_is_said_for_each_verb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], words: str, kept: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Path("/dev/full").open("w") as full, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", full)
+        assert main(words.split()) == 1
+    said = capfd.readouterr().err
+    assert said.splitlines()[-1] == FULL + kept
+    assert "Traceback" not in said

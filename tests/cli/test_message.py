@@ -9,7 +9,7 @@ import pytest
 from chargehand import Plan, Reply, ScriptedModel, Supervisor, Task, ToolCall, Worker
 from chargehand.agents.mail import MATCHING
 from chargehand.terms.plan import TaskId
-from tests.cli.commands import COMMAND, chargehand, environment, run_of
+from tests.cli.commands import COMMAND, Underway, chargehand, environment, run_of
 from tests.cli.terminal import Terminal
 from tests.cli.test_bad_input import refused
 from tests.config.files import write
@@ -54,6 +54,13 @@ def test_everybody_who_answers_is_shown_and_the_run_is_kept(here: Path) -> None:
     assert f"run: {run['run']} in .chargehand/runs.db" in done.stderr
 
 
+def test_who_answers_a_part_and_says_so_makes_it_partial(here: Path) -> None:
+    done = chargehand(here, "message", "What is 12% of 250? How many pears are in the loft?", "--match-all", "figures")
+    assert done.returncode == 3, done.stderr
+    assert "ann: answered in" in done.stdout
+    assert "Not answered here: How many pears are in the loft?" in done.stdout
+
+
 def test_the_exit_code_says_whether_all_some_or_none_answered(here: Path) -> None:
     some = chargehand(here, "message", "What is 12% of 250?", "--match-all", "worker")
     assert some.returncode == 3, some.stderr
@@ -63,7 +70,7 @@ def test_the_exit_code_says_whether_all_some_or_none_answered(here: Path) -> Non
 
 
 def test_a_worker_who_takes_too_long_is_one_entry_and_json_is_nothing_else(here: Path) -> None:
-    words = ["How many anvils are in stock? What is 3 * 4?", "--worker", "cid", "--worker", "ann", "--timeout", "500ms"]
+    words = ["How many anvils are in stock? What is 3 * 4?", "--worker", "cid", "--worker", "ann", "--timeout", "2s"]
     done = chargehand(here, "message", *words, "--json")
     assert done.returncode == 3, done.stderr
     told = json.loads(done.stdout)
@@ -81,7 +88,10 @@ def test_a_worker_who_takes_too_long_is_one_entry_and_json_is_nothing_else(here:
         (["hello", "--worker", "zygmunt"], "there is no worker 'zygmunt'; there are "),
         (["hello", "--worker", "ann", "--match-all", "worker"], "name workers or tags, not both"),
         (["hello", "--timeout", "soon"], "'soon' is no duration"),
-        (["  "], "is empty"),
+        (
+            ["  "],
+            'the message is empty; say what is to be done, for example: chargehand message "TEXT" --match-all TAG',
+        ),
         ([], "nothing was said"),
     ],
 )
@@ -97,6 +107,15 @@ def test_the_first_ctrl_c_cancels_it_and_says_who_had_answered(here: Path) -> No
     seen.interrupt()
     assert seen.end() == 130
     assert "cid: " in seen.shown
+
+
+def test_sigterm_leaves_it_where_it_stands_and_says_how_to_go_on(here: Path) -> None:
+    sent = Underway(here, "message", "How many anvils are in stock?", "--worker", "cid")
+    sent.until("to 1 worker: cid")
+    sent.process.terminate()
+    assert sent.end() == 143
+    assert "to go on, if it had begun: python -m chargehand resume desk-" in sent.heard.read_text()
+    assert "interrupted: resume it" in chargehand(here, "runs").stdout
 
 
 def test_the_text_may_come_in_a_pipe_and_closed_streams_break_nothing(here: Path) -> None:

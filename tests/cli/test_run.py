@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from chargehand.cli.main import main
 from chargehand.config.discover import TEMPLATES
 from chargehand.stores.reader import read_run
 from chargehand.terms.events import AttemptStarted, Entry, InputAnswered, ResultReused, RunRequested
@@ -112,6 +113,17 @@ def test_the_bounds_of_the_command_line_are_those_of_the_run(tmp_path: Path) -> 
     assert first.event.roster.supervision.calls == 1  # from now on every call is reckoned with before it is made
     assert first.event.deadline - first.at == pytest.approx(90, abs=2)
     assert not first.event.policy.approve
+
+
+@pytest.mark.parametrize("time", ["1ms", "0.0000001"])
+def test_a_time_that_is_too_short_to_begin_with_ends_the_run_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], time: str
+) -> None:
+    monkeypatch.chdir(garden(tmp_path))
+    assert main(["run", ASKED, "--timeout", time, "--run", "one", "--json", "-q"]) == 5
+    told = json.loads(capfd.readouterr().out)
+    assert (told["run"], told["ending"], told["reason"]) == ("one", "failed", "deadline")
+    assert len(read_run(tmp_path / JOURNAL, "one")) > 1
 
 
 def test_a_plan_is_approved_later_where_nobody_can_be_asked(tmp_path: Path) -> None:

@@ -56,6 +56,8 @@ def test_what_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         find_team(tmp_path)
     with pytest.raises(Invalid, match="for the bundled one: chargehand init shop"):
         find_team("shop")
+    with pytest.raises(Invalid, match="the team has an empty name"):
+        find_team("", tmp_path)
     monkeypatch.setenv("CHARGEHAND_TEAM", str(tmp_path / "gone.yaml"))
     with pytest.raises(Invalid, match=r"gone.yaml \(from CHARGEHAND_TEAM\)"):
         find_team()

@@ -113,6 +113,13 @@ def test_a_run_becomes_a_case_and_is_looked_into(typed: Type) -> None:
     assert typed("eval", "audit", run).returncode == 0
 
 
+def test_a_message_to_a_worker_is_no_case_of_the_team(here: Path, typed: Type) -> None:
+    told = typed("message", "How many tents did we sell in June 2026?", "--worker", "analyst", "--json")
+    assert told.returncode == 0, told.stderr
+    refused(typed("eval", "save", json.loads(told.stdout)["run"], "--to", "x.yaml"), "asked workers directly")
+    assert not (here / "x.yaml").exists()
+
+
 def test_the_datasets_beside_a_team_file_are_found(here: Path, typed: Type) -> None:
     team = here / "crew"
     (team / "evals").mkdir(parents=True)
@@ -129,6 +136,28 @@ def test_an_evaluation_that_could_try_nothing_has_failed(here: Path, typed: Type
     assert done.returncode == 1
     assert "no case could be tried" in done.stderr
     assert "there is no worker 'nobody here'" in done.stdout
+    (here / "routes.jsonl").write_text('{"request": "Count them", "worker": "nobody here"}\n')
+    done = typed("eval", "routes.jsonl")
+    assert done.returncode == 1
+    assert "there is no worker 'nobody here'" in done.stdout
+    assert not [word for word in ("Wanted", "Routes", "macro_f1") if word in done.stdout], "there is nothing to show"
+
+
+def test_a_report_is_not_written_over_what_is_read_nor_over_another(here: Path, typed: Type) -> None:
+    (here / "link.json").symlink_to("golden.yaml")
+    for words in (["-o", "golden.yaml"], ["--html", "./golden.yaml"], ["--junit", "link.json"]):
+        refused(typed("eval", "golden.yaml", *words), "is read here, and a report would be written over it")
+    assert (here / "golden.yaml").read_text() == GOLDEN
+    refused(typed("eval", "golden.yaml", "-o", "a.json", "--junit", "a.json"), "is named for another report")
+    assert not (here / "a.json").exists()
+
+
+def test_a_report_that_cannot_be_written_in_the_end_is_still_shown(here: Path, typed: Type) -> None:
+    done = typed("eval", "golden.yaml", "-o", "/dev/full", "--junit", "a.xml")
+    assert done.returncode == 1
+    assert "golden: run: 1 of 1 passed" in done.stdout
+    assert "/dev/full could not be written: No space left" in done.stderr
+    assert (here / "a.xml").read_text().startswith("<?xml"), "the others are written"
 
 
 @pytest.mark.parametrize(
@@ -145,6 +174,7 @@ def test_an_evaluation_that_could_try_nothing_has_failed(here: Path, typed: Type
         (["golden.yaml", "-o", "."], "cannot be written"),
         (["golden.yaml", "--html", "golden.yaml/x"], "cannot be written"),
         (["golden.yaml", "--judge", "nope"], "'nope' is no model"),
+        (["ungraded.yaml"], "case 'may': there is no module 'nowhere', neither beside the cases nor installed"),
         (["save", "x"], "say which run and where to"),
     ],
 )
@@ -152,6 +182,7 @@ def test_what_cannot_be_done_is_said_before_anything_is(
     here: Path, words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(here)
+    (here / "ungraded.yaml").write_text(GOLDEN.replace("numbers: 12223.40", "python: 'nowhere.py:f'"))
     try:
         code = main(["eval", *words])
     except SystemExit as ended:  # by the parser

@@ -118,7 +118,7 @@ async def test_a_schema_may_refer_to_itself() -> None:
 
 
 async def test_a_function_that_hangs_is_given_up(tmp_path: Path) -> None:
-    slow = "import time\ndef slow(answer): time.sleep(0.5)\nasync def late(answer):\n    import asyncio\n"
+    slow = "import time\ndef slow(answer): time.sleep(3)\nasync def late(answer):\n    import asyncio\n"
     (tmp_path / "hanging.py").write_text(f"{slow}    await asyncio.sleep(9)\n")
     for name in ("slow", "late"):
         with pytest.raises(Invalid, match=r"it was not done after 0\.05 s"):

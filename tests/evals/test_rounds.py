@@ -28,7 +28,7 @@ import time
 
 def stock(product: str) -> int:
     \"\"\"How many of a product are in stock.\"\"\"
-    time.sleep(0.3 if product == "tongs" else 30)
+    time.sleep({"tongs": 0, "clamps": 1}.get(product, 30))
     return 31
 """
 TEAM = """
@@ -138,27 +138,28 @@ def test_what_was_tried_before_a_stop_is_reported_without_gates() -> None:
     assert (report.gates, report.stopped) == ((), "stopped")
 
 
-def test_an_interrupt_keeps_what_was_tried(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("sign", "code", "said"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "stopped by SIGTERM")]
+)
+def test_a_stop_keeps_what_was_tried(tmp_path: Path, sign: signal.Signals, code: int, said: str) -> None:
     (tmp_path / "team.yaml").write_text(TEAM)
     (tmp_path / "tools.py").write_text(SLOW)
     (tmp_path / "evals").mkdir()
     rows = [
         f"- {{request: How many {one} are in stock?, worker: keeper, expect: {{numbers: 31}}}}"
-        for one in ("tongs", "anvils")
+        for one in ("tongs", "anvils", "clamps")
     ]
-    written(tmp_path / "evals", "a.yaml", "\n".join(["cases:", *rows, rows[0].replace("31", "30"), ""]))
+    written(tmp_path / "evals", "a.yaml", "\n".join(["cases:", *rows[:2], rows[2].replace("31", "30"), ""]))
     words = ["eval", "-o", "r.json", "--at-once", "3"]
     with (tmp_path / "err").open("w") as heard:
         process = subprocess.Popen(
-            [*COMMAND, *words], cwd=tmp_path, env=environment(), stderr=heard, stdout=subprocess.DEVNULL,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 - no threads
-        )  # fmt: skip
+            [*COMMAND, *words], cwd=tmp_path, env=environment(), stderr=heard, stdout=subprocess.DEVNULL
+        )
     until = time.monotonic() + 20
     while "failed" not in (tmp_path / "err").read_text() and time.monotonic() < until:
-        time.sleep(0.05)
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(10) == 130
+        time.sleep(0.05)  # the one that passes was done a second before
+    process.send_signal(sign)
+    assert process.wait(30) == code
     report = json.loads((tmp_path / "r.json").read_text())
-    assert "interrupted" in report["stopped"]
+    assert said in report["stopped"]
     assert sorted(one["passed"] for one in report["parts"][0]["scores"]) == [False, True]

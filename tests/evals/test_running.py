@@ -168,6 +168,20 @@ async def test_needless_waits_and_vague_tasks_of_a_plan_are_found() -> None:
     assert (score.values["needless"], score.values["vague"]) == (2.0, 1.0)
 
 
+async def test_a_plan_that_leaves_out_a_part_of_the_request_or_all_of_it_has_not_passed() -> None:
+    half = COUNT + " Sing a song about the sea."
+    part = await scored(
+        Case("Sing a song about the sea.", plan=Shape()),
+        Case(half, plan=Shape(workers=("keeper",))),
+        Case(half, name="known", plan=Shape(workers=("keeper",), unserved=1)),
+    )
+    assert [one.passed for one in part.scores] == [False, False, True]
+    assert part.scores[0].got == "no tasks"
+    for one in part.scores[:2]:
+        assert one.why[0].startswith("nobody is given a part of the request: Sing a song about the sea")
+    assert {one.name: one.value for one in part.measures}["unserved"] == 1.0
+
+
 def test_who_waits_along_others_waits_too() -> None:
     tasks = [
         Task(TaskId("c"), "x", "cleo", after=(TaskId("b"),)),

@@ -182,7 +182,9 @@ def test_a_named_task_is_done_again_and_the_others_are_taken_over(home: Garden) 
 
 
 def test_a_run_in_which_all_was_done_has_nothing_to_retry(home: Garden) -> None:
-    assert tell(home, finished(home), "retry").status_code == 409
+    refused = tell(home, finished(home), "retry")
+    assert refused.status_code == 409
+    assert refused.json()["detail"].endswith('name those to be done again: {"tasks": ["t1", "t2"]}')
     assert tell(home, finished(home), "retry", tasks=["t9"]).status_code == 404
 
 
@@ -256,6 +258,32 @@ def test_what_nobody_could_do_is_still_missing_when_a_run_is_done_again(
     shown: Any = home.wait(tell(home, run, what, **body).json()["run"])
     assert (shown["line"]["state"], shown["gaps"]) == ("partial", before["gaps"])
     assert "Feed the cat" in shown["answer"]
+
+
+def test_what_nobody_could_do_is_planned_anew_by_a_retry_and_finished_work_is_taken_over(home: Garden) -> None:
+    run = home.begin(f"{BOTH} Then feed the cat.")
+    before: Any = home.wait(run, "partial")
+    made = tell(home, run, "retry")
+    assert made.status_code == 201, made.text
+    shown: Any = home.wait(made.json()["run"])
+    assert (shown["line"]["state"], shown["gaps"]) == ("partial", before["gaps"])
+    assert reused(shown) == {"t1": True, "t2": True}
+    assert "prompt.sent" in types(home, made.json()["run"]), "the planner was asked again"
+
+
+@pytest.mark.parametrize("how", ["retry", "fork"])
+def test_a_worker_that_left_a_part_of_its_task_is_asked_again(home: Garden, how: str) -> None:
+    plan = {
+        "tasks": [
+            {"id": "a", "instruction": "What do 40 tomato seedlings cost, and who feeds the cat?", "worker": "buyer"},
+            {"id": "b", "instruction": "What do 3 tomato seedlings cost?", "worker": "clerk"},
+        ]
+    }
+    run = home.begin("seedlings and the cat", plan=plan)
+    home.wait(run, "partial")
+    made = tell(home, run, how)
+    assert made.status_code == 201, made.text
+    assert reused(home.wait(made.json()["run"], "partial")) == {"a": False, "b": True}
 
 
 def test_a_fork_with_another_goal_does_not_owe_what_the_old_one_left_out(home: Garden) -> None:

@@ -3,7 +3,10 @@
 import asyncio
 from collections.abc import Sequence
 
-from chargehand.cli.console import Console, clean, short
+import msgspec
+
+from chargehand.cli.console import Console, clean, clean_json, short
+from chargehand.cli.phrases import counted
 from chargehand.cli.table import table
 from chargehand.evals.auditing import Audit
 from chargehand.evals.cases import Dataset
@@ -20,21 +23,24 @@ _SECONDS = 10.0  # between two lines that say how far it is
 class Told(Progress):
     """A line for each case that did not pass, as soon as it is known, and how far it is every few seconds.
 
-    What was told is kept: it is all there is when somebody stops the evaluation.
+    What was told is kept: it is all there is when somebody stops the evaluation. `lines` is for programs: they get a
+    line of JSON for each result, with how far it is.
     """
 
-    def __init__(self, console: Console, seconds: float = _SECONDS) -> None:
+    def __init__(self, console: Console, lines: Console | None = None, seconds: float = _SECONDS) -> None:
         self.kept: dict[str, list[Score]] = {}
-        self._console, self._seconds = console, seconds
+        self._console, self._lines, self._seconds = console, lines, seconds
         self._cases = self._ticks = 0
 
     def begun(self, datasets: Sequence[Dataset]) -> None:
         self._cases = sum(len(one.cases) for one in datasets)
         self.kept = {one.name: [] for one in datasets}
+        self._far()
         self._again()
 
     def scored(self, dataset: str, score: Score) -> None:
         self.kept[dataset].append(score)
+        self._far(dataset=dataset, score=score)
         if not score.passed:
             word = "not tried" if score.error else "failed"
             self._console.line(f"{self._count:4d}  {score.kind}  {word}  {short(score.case, 80)}", "dim")
@@ -43,15 +49,28 @@ class Told(Progress):
     def _count(self) -> int:
         return sum(map(len, self.kept.values()))
 
+    @property
+    def _passed(self) -> int:
+        return sum(one.passed for found in self.kept.values() for one in found)
+
+    @property
+    def _all(self) -> int:
+        """A case of a verifier has several results, so there may be more of them than cases."""
+        return max(self._count, self._cases)
+
+    def _far(self, **more: object) -> None:
+        if self._lines is None:
+            return
+        told = {"tried": self._count, "passed": self._passed, "cases": self._all, **more}
+        self._lines.line(clean_json(msgspec.json.encode(told).decode()))
+
     def _again(self) -> None:
         """It ends with its loop."""
         asyncio.get_running_loop().call_later(self._seconds, self._tick)
 
     def _tick(self) -> None:
         self._ticks += 1
-        passed = sum(one.passed for found in self.kept.values() for one in found)
-        # a case of a verifier has several results, so there may be more of them than cases
-        words = f"of {max(self._count, self._cases)}, {passed} passed, {self._ticks * self._seconds:g} s"
+        words = f"of {self._all}, {self._passed} passed, {self._ticks * self._seconds:g} s"
         self._console.line(f"{self._count:4d}  {words}", "dim")
         self._again()
 
@@ -126,7 +145,7 @@ def show_audit(console: Console, found: Audit) -> None:
             text = f"{clean(run.run)}: MAST {one.mode}{done}:{where} {clean(one.message)}{proof}"
             console.line(text, "plain" if one.prevented else "warn")
     if not found.modes:
-        console.line(f"{len(found.runs)} runs: nothing was found", "good")
+        console.line(f"{counted(len(found.runs), 'run')}: nothing was found", "good")
         return
     console.line()
     rows = [(one.mode, str(one.runs), str(one.found), str(one.prevented)) for one in found.modes]

@@ -34,7 +34,9 @@ class Found(Struct, frozen=True):
 
 def find_team(named: Path | str | None = None, start: Path | None = None) -> Found:
     """The team file to use; Invalid where one is named that is not there."""
-    if named is not None and str(named):
+    if named is not None:
+        if not str(named):  # a variable of a script that is not set: another team than was meant must not run
+            raise Invalid("the team has an empty name; name a team file or its folder, or name none")
         return Found(_file(Path(named), ""), "named")
     if variable := os.environ.get(VARIABLE):
         return Found(_file(Path(variable), f" (from {VARIABLE})"), "environment")

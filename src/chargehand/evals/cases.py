@@ -41,8 +41,9 @@ class Shape(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     """What a plan must be.
 
     `edges` are pairs of workers of whom the second works from the first's result, `independent` pairs where neither
-    waits for the other, in no way. `width` is how many tasks can at least be done side by side. `vague` and
-    `needless` are how many vague tasks, and inputs nobody reads, are let pass.
+    waits for the other, in no way. `width` is how many tasks can at least be done side by side. `vague`,
+    `needless` and `unserved` are how many vague tasks, inputs nobody reads and parts of the request that nobody is
+    given are let pass.
     """
 
     workers: tuple[str, ...] = ()
@@ -52,6 +53,7 @@ class Shape(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     most_tasks: int = 0
     vague: int = 0
     needless: int = 0
+    unserved: int = 0
 
 
 class Case(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -32,7 +32,7 @@ def read_report(file: Path) -> Report:
     except OSError as error:
         raise Invalid(f"{file} cannot be read: {error.strerror}; name a report that can be") from error
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise Invalid(f"{file} is no report: {error}; write one with  chargehand eval -o {file.name}") from error
+        raise Invalid(f"{file} is no report: {error}; write one with  chargehand eval -o before.json") from error
 
 
 def check(before: Report, datasets: Sequence[Dataset]) -> None:

@@ -10,7 +10,7 @@ from chargehand.evals.scores import Gate, Part
 
 MEASURES: dict[Kind, tuple[str, ...]] = {
     "routing": ("accuracy", "out_of_scope", "refused", "macro_f1", "confidence", "usd", "regressions"),
-    "plan": ("accuracy", "workers", "edges", "width", "needless", "vague", "usd", "regressions"),
+    "plan": ("accuracy", "workers", "edges", "width", "needless", "vague", "unserved", "usd", "regressions"),
     "worker": ("accuracy", "usd", "seconds", "seconds_p95", "coverage", "gaps", "regressions"),
     "run": ("accuracy", "usd", "seconds", "seconds_p95", "coverage", "gaps", "mast", "regressions"),
     "verifier": ("accuracy", "caught", "false_alarms", "usd", "regressions"),
@@ -22,7 +22,8 @@ SHARES = (
 )  # fmt: skip
 """Those that lie between 0 and 1."""
 LESS = (
-    "usd", "seconds", "seconds_p95", "gaps", "mast", "needless", "vague", "refused", "false_alarms", "regressions"
+    "usd", "seconds", "seconds_p95", "gaps", "mast", "needless", "vague", "unserved", "refused", "false_alarms",
+    "regressions",
 )  # fmt: skip
 """Those of which less is better."""
 _ROOM = 1e-9  # what reckoning with fractions may lose

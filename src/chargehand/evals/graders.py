@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import re
 import unicodedata
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import cast
 
@@ -17,7 +17,7 @@ from chargehand.agents.predicates import CheckFailed, Held, broken, misshapen, o
 from chargehand.agents.shape import objection
 from chargehand.config.python import named_object
 from chargehand.errors import Invalid
-from chargehand.evals.cases import Expect, Number, several
+from chargehand.evals.cases import Dataset, Expect, Number, several
 from chargehand.evals.figures import figures, holds
 from chargehand.models.exhibits import Product
 from chargehand.models.subject import Given
@@ -165,10 +165,22 @@ def _held(answer: Answer) -> Held:
 
 def grader(folder: str, handle: str) -> Callable[..., object]:
     """The function that `graders.py:name` names, beside the cases."""
-    found = named_object(Path(folder or "."), handle)
+    found = named_object(Path(folder or "."), handle, "the cases")
     if not callable(found):
         raise Invalid(f"{handle!r} is {type(found).__name__}, not a function of an answer")
     return found
+
+
+def check_graders(datasets: Iterable[Dataset]) -> None:
+    """Raise Invalid for a function that is not there: before answers are paid for that nobody could grade."""
+    for one in datasets:
+        for case in one.cases:
+            if case.expect is None or not case.expect.python:
+                continue
+            try:
+                grader(one.folder, case.expect.python)
+            except Invalid as error:
+                raise Invalid(f"dataset {one.name}, case {case.name or case.request!r}: {error}") from error
 
 
 def _bounded(function: Callable[..., object], seconds: Seconds) -> Callable[..., object]:

@@ -1,4 +1,4 @@
-"""Scores of plans: the workers and edges there must be, how wide they are, needless waits and vague tasks."""
+"""Scores of plans: the workers and edges there must be, how wide they are, needless waits, vague tasks, parts left."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
@@ -57,6 +57,7 @@ def _values(wanted: Shape, found: Draft, pairs: frozenset[tuple[str, str]]) -> d
         "tasks": float(len(found.plan.tasks)),
         "width": float(found.forecast.width if found.forecast else 0),
         "vague": float(sum(one.code == "vague_instruction" for one in found.findings)),
+        "unserved": float(len(found.unserved)),
         "needless": float(needless(found) + sum(_bound(pair, pairs) for pair in wanted.independent)),
     }
     if wanted.workers:
@@ -82,14 +83,20 @@ def _wrong(
     for pair in wanted.independent:
         if _bound(pair, pairs):
             yield f"one of {pair[0]} and {pair[1]} waits for the other, and need not"
-    if (unread := needless(found)) > wanted.needless:
-        yield f"{unread} inputs are waited for and not read"
+    yield from _too_many(wanted, found, values)
     if values["width"] < wanted.width:
         yield f"{values['width']:g} tasks can be done side by side; {wanted.width} are wanted"
     if wanted.most_tasks and values["tasks"] > wanted.most_tasks:
         yield f"it has {values['tasks']:g} tasks; {wanted.most_tasks} are enough"
+
+
+def _too_many(wanted: Shape, found: Draft, values: Mapping[str, float]) -> Iterator[str]:
+    if (unread := needless(found)) > wanted.needless:
+        yield f"{unread} inputs are waited for and not read"
     if values["vague"] > wanted.vague:
         yield f"{values['vague']:g} tasks are vague"
+    if len(found.unserved) > wanted.unserved:
+        yield f"nobody is given a part of the request: {'; '.join(found.unserved)}"
 
 
 def _after(task: Task) -> str:
@@ -111,9 +118,9 @@ def report_plans(dataset: str, scores: Sequence[Score], random: Random) -> Part:
     if tried:
         known = [name for name in ("workers", "edges") if any(name in one.values for one in tried)]
         measures += [averaged(name, tried, random) for name in (*known, "width")]
-        measures += [averaged(name, tried, random, "less") for name in ("needless", "vague")]
+        measures += [averaged(name, tried, random, "less") for name in ("needless", "vague", "unserved")]
         measures += usd(tried, random)
-    heads = ("case", "", "tasks", "width", "needless", "vague")
+    heads = ("case", "", "tasks", "width", "needless", "vague", "unserved")
     rows = tuple(
         (one.case, "passed" if one.passed else "failed", *(f"{one.values.get(name, 0):g}" for name in heads[2:]))
         for one in scores

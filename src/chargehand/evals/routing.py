@@ -44,7 +44,9 @@ def report_routes(dataset: str, routed: Routed, random: Random) -> Part:
     tried = [one for one in scores if not one.error]
     names = [card.name for card in routed.cards]
     found = confusion(tried, [*names, OUT])
-    measures = [accuracy(scores), *_scope(tried), Measure("macro_f1", *_f1(found, tried, names, random), len(tried))]
+    measures = [accuracy(scores), *_scope(tried)]
+    if tried:
+        measures.append(Measure("macro_f1", *_f1(found, tried, names, random), len(tried)))
     if any(one.values for one in tried):
         measures.append(averaged("confidence", tried, random))
     measures += usd(tried, random)
@@ -52,7 +54,7 @@ def report_routes(dataset: str, routed: Routed, random: Random) -> Part:
     advice = suggestions(tried, routed.cards, OUT, by_route=routed.by_route)
     advice += (routed.remedy,) if routed.remedy else ()
     mistakes = found.mistakes()
-    tables = (found.table(), *([mistakes] if mistakes else ()), _classes(found, tried))
+    tables = (found.table(), *([mistakes] if mistakes else ()), _classes(found, tried)) if tried else ()
     return Part(dataset, "routing", scores, tuple(measures), tables, warnings, advice)
 
 

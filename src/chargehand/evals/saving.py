@@ -9,6 +9,7 @@ import msgspec
 
 from chargehand.agents.exhibit_text import shown
 from chargehand.agents.instances import meant
+from chargehand.agents.levels import end_of
 from chargehand.core.fold import replay
 from chargehand.errors import Invalid, Refused
 from chargehand.evals.cases import Case, Expect, as_data
@@ -26,15 +27,19 @@ _ANSWER = 4000
 
 
 def case_of(run: str, entries: Sequence[Entry]) -> Case:
-    """The case that a run makes: the same again would pass. Refused while it is under way."""
+    """The case that a run makes: the same again would pass. Refused while it is under way, and for a message."""
     state = replay(entries)
+    given = state.requested.plan
+    if given is not None and given.combine == "none":  # the team would plan the request, and whoever was asked need not
+        raise Refused(f"run {run!r} asked workers directly, and a case asks the whole team; ask it: chargehand run")
     workers = tuple(dict.fromkeys(name for task in planned(state).tasks if (name := meant(task))))
     if state.ended is None and state.input is not None and state.input.what == "tool":
         # it came as far as to ask for leave, and an evaluation does no more either
         return Case(state.requested.goal, name=run, expect=Expect(), workers=workers, ending="needs_input")
-    if state.ended is None:
+    ended = end_of(state)
+    if ended is None:
         raise Refused(f"run {run!r} has not come to an end; go on with it first: chargehand resume {run}")
-    if state.ended.ending == "cancelled":
+    if ended.ending == "cancelled":
         raise Refused(f"run {run!r} was cancelled, so it does not show how it ends; ask again: chargehand run")
     value = plain_answer(entries) if state.answer is None else decode_value(state.answer)
     text = shown(Given("", "", "", value))
@@ -43,8 +48,8 @@ def case_of(run: str, entries: Sequence[Entry]) -> Case:
         name=run,
         expect=Expect(numbers=told(text)[:_FIGURES]),
         workers=workers,
-        ending=state.ended.ending,
-        most_gaps=len(state.ended.gaps),
+        ending=ended.ending,
+        most_gaps=len(ended.gaps),
         answer="\n".join(line.rstrip() for line in text[:_ANSWER].splitlines()),
     )
 

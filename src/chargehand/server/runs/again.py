@@ -10,6 +10,7 @@ from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
+from chargehand.agents.handover import offered
 from chargehand.core.reuse import offers
 from chargehand.core.state import Status
 from chargehand.errors import Refused, Unknown
@@ -35,11 +36,17 @@ async def retry(request: Request, house: House) -> Response:
     wanted = await sent(request, RetryAsked)
 
     def again(one: Seen) -> Wish:
-        known = _known(one, wanted.tasks)
-        failed = [task.task.id for task in one.state.tasks.values() if task.status in (Status.FAILED, Status.SKIPPED)]
-        if not known and one.state.tasks and not failed and one.state.answer is not None:
-            raise Refused("every task was done; name those to be done again: tasks")
-        return _wish(one, _plan(one), known)
+        known, state = _known(one, wanted.tasks), one.state
+        if known:
+            return _wish(one, _plan(one), known)
+        kept = offered(state, one.entries)
+        partly = {offer.task.partition("[")[0] for offer in offers(state) if offer not in kept}
+        failed = any(task.status in (Status.FAILED, Status.SKIPPED) for task in state.tasks.values())
+        if state.tasks and not (failed or partly or state.unserved) and state.answer is not None:
+            named = ", ".join(f'"{name}"' for name in _names(one)[:_NAMED])
+            raise Refused(f'every task was done; name those to be done again: {{"tasks": [{named}]}}')
+        # a plan that left parts of the request out would leave them out again: it is made anew
+        return _wish(one, None if state.unserved else _plan(one), partly)
 
     return await _again(request, house, wanted, again)
 
@@ -113,15 +120,17 @@ def _fits(house: House, one: Seen, make: Make) -> None:
 
 
 def _wish(one: Seen, plan: Plan | None, again: Iterable[str], *also: ev.Event, wanted: Fork | None = None) -> Wish:
-    """A run with the goal and the caps of the old one, unless others are wanted.
+    """A run with the goal and the caps of the old one, unless others are `wanted` of a fork.
 
+    A fork asks a worker again that left a part of its task; who retries, skips or reassigns has said what to do again.
     What nobody could do about the same goal is still to be said: a plan that is given is not made by who would say it.
     """
     old = one.requested
     goal = (None if wanted is None else wanted.goal) or old.goal
     unserved = tuple(one.state.unserved) if plan is not None and goal == old.goal else ()
     left = _affected(plan, again)
-    kept = tuple(offer for offer in offers(one.state) if offer.task.partition("[")[0] not in left)
+    found = offers(one.state) if wanted is None else offered(one.state, one.entries)
+    kept = tuple(offer for offer in found if offer.task.partition("[")[0] not in left)
     bounds = Bounds(old.budget) if wanted is None else bounds_of(wanted)
     if wanted is not None and wanted.budget is None:
         bounds = structs.replace(bounds, budget=old.budget)
@@ -135,12 +144,16 @@ def _plan(one: Seen) -> Plan | None:
 
 
 def _known(one: Seen, tasks: Iterable[str]) -> tuple[str, ...]:
-    names = [each.task.id for each in one.state.tasks.values() if each.mother is None]
+    names = _names(one)
     for task in tasks:
         if task not in names:
             there = f"there are {', '.join(names[:_NAMED])}" if names else "it has none"
             raise Problem(404, "unknown", f"there is no task {task[:100]!r} in this run; {there}")
     return tuple(tasks)
+
+
+def _names(one: Seen) -> list[str]:
+    return [each.task.id for each in one.state.tasks.values() if each.mother is None]
 
 
 def _affected(plan: Plan | None, first: Iterable[str]) -> set[str]:

@@ -23,12 +23,13 @@ class EvalAsked(Asked, frozen=True):
 class EvalLine(Struct, frozen=True):
     """An evaluation in a list. `held`: whether every gate was reached; null before it is done, or without any gate.
 
-    `why` is why it failed: nothing is said of the team then.
+    `tried` of `cases` have a result by now; a case of a verifier has several. `why` is why it failed, or was cancelled
+    where somebody said so: of the team only what was tried by then is known.
     """
 
     id: str
     team: str
-    state: Literal["running", "done", "failed"]
+    state: Literal["running", "done", "failed", "cancelled"]
     kinds: tuple[Kind, ...]
     gate: tuple[str, ...]
     began: Instant
@@ -37,6 +38,7 @@ class EvalLine(Struct, frozen=True):
     held: bool | None = None
     cases: int = 0
     passed: int = 0
+    tried: int = 0
 
 
 class EvalList(Struct, frozen=True):
@@ -77,7 +79,7 @@ class FailedCase(Struct, frozen=True):
 
 
 class GateShown(Struct, frozen=True):
-    """A measure that had to reach something, and whether it did."""
+    """A measure that had to reach something, and whether it did. `why` says why there is no value to go by."""
 
     dataset: str
     kind: Kind
@@ -86,10 +88,15 @@ class GateShown(Struct, frozen=True):
     value: float
     held: bool
     better: Better = "more"
+    why: str = ""
 
 
 class EvalShown(Struct, frozen=True):
-    """An evaluation. `report` is the whole document that `chargehand eval --json` gives; null where there is none."""
+    """An evaluation. `report` is the whole document that `chargehand eval --json` gives; null where there is none.
+
+    One that was cancelled or failed has figures of what was tried until then, with measures only where it could still
+    write a report; gates are left out.
+    """
 
     line: EvalLine
     figures: tuple[Figures, ...] = ()

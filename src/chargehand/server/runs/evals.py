@@ -1,4 +1,7 @@
-"""Evaluations over the API: begin one, see how it stands, list them. They are carried beside the runs, on no place."""
+"""Evaluations over the API: begin one, see how it stands, cancel it, list them.
+
+They are carried beside the runs, on no place.
+"""
 
 import asyncio
 import logging
@@ -13,19 +16,21 @@ from starlette.responses import Response
 
 from chargehand.config.discover import find_team
 from chargehand.config.load import load_team
-from chargehand.errors import ChargehandError
+from chargehand.errors import ChargehandError, Refused
 from chargehand.server.house import House
 from chargehand.server.problem import Problem, unknown
 from chargehand.server.runs.eval_files import MOST, EvalFiles
 from chargehand.server.runs.eval_shapes import EvalAsked, EvalLine, EvalList, EvalShown
-from chargehand.server.runs.evaluating import NotEvaluated, evaluated, failed, told
+from chargehand.server.runs.evaluating import STOPPED, Trial
+from chargehand.server.runs.shapes import Reason
 from chargehand.server.runs.table import Operation, asked, sent
 from chargehand.server.teams import Hall
 from chargehand.server.wire import part, reply
+from chargehand.terms.policy import Instant
 
 _AT_ONCE = 2
 _SUFFIXES = (".jsonl", ".ndjson", ".yaml", ".yml", ".json")
-_STOPPED = "the server stopped"
+_PATIENCE = 30.0  # for one that is cancelled: it is ended hard long before
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +45,7 @@ class Trials:
     def __init__(self, house: House) -> None:
         self._house = house
         self._files: dict[str, Path] | None = None
-        self._under_way: set[str] = set()
+        self._under_way: dict[str, Trial] = {}
         self.kept = EvalFiles(house.folder / "evals")
 
     async def file(self, team: str) -> Path:
@@ -64,41 +69,59 @@ class Trials:
         now = time.time()
         name = f"eval-{int(now * 1000):012x}-{secrets.token_hex(6)}"
         line = EvalLine(name, team, "running", wanted.kinds, wanted.gate, now)
-        self._under_way.add(name)
+        trial = self._under_way[name] = Trial(line)
         try:
             await asyncio.to_thread(self.kept.write, EvalShown(line))
-            self._house.floor.beside(self._carried(file, line))
+            self._house.floor.beside(self._carried(file, trial))
         except BaseException:
-            self._under_way.discard(name)
+            del self._under_way[name]
             raise
         return line
 
-    async def _carried(self, file: Path, line: EvalLine) -> None:
+    async def _carried(self, file: Path, trial: Trial) -> None:
+        line = trial.line
         try:
             try:
-                report, wrong = await evaluated(file, line, self._house.settings.model)
-                shown = await asyncio.to_thread(told, line, report, wrong, time.time())
-            except (NotEvaluated, OSError) as error:
-                shown = failed(line, str(error), time.time())
+                shown = await trial.carried(file, self._house.settings.model)
+            except OSError as error:
+                shown = _failed(line, str(error), time.time())
             await asyncio.to_thread(self._keep, shown)
         except Exception:  # nothing is raised on the floor
             logger.exception("what came of %s was not kept", line.id)
         finally:
-            self._under_way.discard(line.id)
+            del self._under_way[line.id]
+            trial.over.set()
 
     def _keep(self, shown: EvalShown) -> None:
         self.kept.write(self._house.cleaned(shown))
         self.kept.prune()
 
+    async def cancel(self, name: str, why: str) -> EvalShown | None:
+        """It has ended, and its place is free, when this is back. One that was cancelled before is left as it is."""
+        if (trial := self._under_way.get(name)) is not None:
+            trial.cancel(why)
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    await trial.over.wait()
+            except TimeoutError as error:
+                said = f"evaluation {name!r} was cancelled and has not stopped yet; try again soon"
+                raise Problem(409, "busy", said) from error
+            return await asyncio.to_thread(self.show, name)
+        found = await asyncio.to_thread(self.show, name)
+        if found is not None and found.line.state != "cancelled":
+            again = f"begin another: POST /api/teams/{found.line.team}/evals"
+            raise Refused(f"evaluation {name!r} has ended ({found.line.state}); {again}")
+        return found
+
     def show(self, name: str) -> EvalShown | None:
-        alive = name in self._under_way  # before it is read: one that ends meanwhile is not one that was cut
+        trial = self._under_way.get(name)  # before it is read: one that ends meanwhile is not one that was cut
         found = self.kept.read(name)
-        if found is None or alive or found.line.state != "running":
+        if found is None or found.line.state != "running":
             return found
-        return failed(found.line, _STOPPED, None)
+        return _failed(found.line, STOPPED, None) if trial is None else EvalShown(trial.stands())
 
     def lines(self, limit: int) -> tuple[EvalLine, ...]:
-        alive = frozenset(self._under_way)
+        alive = dict(self._under_way)
         found: list[EvalLine] = []
         for name in self.kept.names()[:limit]:
             try:
@@ -106,10 +129,15 @@ class Trials:
             except ChargehandError as error:  # one bad file hides no other
                 logger.warning("%s", error)
                 continue
+            if line is not None and line.state == "running":
+                line = alive[name].stands() if name in alive else _failed(line, STOPPED, None).line
             if line is not None:
-                cut = line.state == "running" and name not in alive
-                found.append(structs.replace(line, state="failed", why=_STOPPED) if cut else line)
+                found.append(line)
         return tuple(found)
+
+
+def _failed(line: EvalLine, why: str, now: Instant | None) -> EvalShown:
+    return EvalShown(structs.replace(line, state="failed", why=why, ended=now))
 
 
 async def begin(request: Request, house: House) -> Response:
@@ -138,7 +166,15 @@ async def listing(request: Request, house: House) -> Response:
 
 async def show(request: Request, house: House) -> Response:
     name = part(request, "eval")
-    found = await asyncio.to_thread(house.part(Trials).show, name)
+    return _told(name, await asyncio.to_thread(house.part(Trials).show, name))
+
+
+async def cancel(request: Request, house: House) -> Response:
+    wanted, name = await sent(request, Reason), part(request, "eval")
+    return _told(name, await house.part(Trials).cancel(name, wanted.reason))
+
+
+def _told(name: str, found: EvalShown | None) -> Response:
     if found is None:
         raise unknown("evaluation", name)
     return reply(found)
@@ -157,5 +193,9 @@ OPERATIONS = (
     Operation(
         method="GET", path="/api/evals/{eval}", call=show, name="show_eval", group="evals", told=EvalShown,
         problems=(404,), summary="An evaluation: its state, figures, failed cases, gates and the whole report.",
+    ),
+    Operation(
+        method="POST", path="/api/evals/{eval}/cancel", call=cancel, name="cancel_eval", group="evals", scope="run",
+        asked=Reason, told=EvalShown, problems=(404, 409, 422), summary="Stop an evaluation; what was tried stays.",
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Evaluations under way: `chargehand eval` in a process of its own, and what its report says.
+"""Evaluations under way: `chargehand eval` in a process of its own, which can be ended at any time.
 
 What foreign graders do to their process, and how long cases keep a processor busy, is so nothing to the server. Whoever
 calls names no files: they are those beside the team's file, and belong to who runs the server.
@@ -8,96 +8,110 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 
 from chargehand.config.hidden import for_children
-from chargehand.server.runs.eval_shapes import EvalLine, EvalShown, FailedCase, Figure, Figures, GateShown, Kind
-from chargehand.terms.policy import Instant, Seconds
+from chargehand.server.runs.eval_reports import Ended, Far, far, told
+from chargehand.server.runs.eval_shapes import EvalLine, EvalShown
+from chargehand.terms.policy import Seconds
 
 LONGEST: Seconds = 3600.0
+STOPPED = "the server stopped"
 _AT_ONCE = 2  # cases; the server needs a processor too
-_MOST = 16 * 1024 * 1024  # bytes of a report
 _SAID = 2000  # characters of what a process said at last
-_PATIENCE: Seconds = 2.0
-_UNDER = 6  # how `chargehand eval` ends where a gate was not reached
+_PATIENCE: Seconds = 2.0  # at a stop of the server, which waits for it
+_LONGER: Seconds = 10.0  # for one that is cancelled: it has its report to write
+_WHOLE = (0, 6)  # how `chargehand eval` ends with every case tried; 6: a gate was not reached
 
 
-class _Score(Struct, frozen=True):
-    case: str
-    passed: bool
-    why: tuple[str, ...] = ()
-    error: bool = False
+class Trial:
+    """One evaluation. `over` is set once what came of it is kept, or could not be."""
+
+    def __init__(self, line: EvalLine) -> None:
+        self.line = line
+        self.over = asyncio.Event()
+        self._cancelled = asyncio.Event()
+        self._why = ""
+        self._results: Path | None = None
+        self._far = Far()
+
+    def stands(self) -> EvalLine:
+        """The line, with how far it is."""
+        self._far = (None if self._results is None else far(self._results)) or self._far
+        return structs.replace(self.line, tried=self._far.tried, passed=self._far.passed, cases=self._far.cases)
+
+    def cancel(self, why: str) -> None:
+        """Have it end, with the results it has by then. Who asks first says why."""
+        if not self._cancelled.is_set():
+            self._why = why
+            self._cancelled.set()
+
+    async def carried(self, file: Path, model: str) -> EvalShown:
+        """What came of trying the team of this file.
+
+        Whoever stops waiting ends the process, and all it has started; the results until then come back all the same.
+        """
+        with TemporaryDirectory(prefix="chargehand-eval-") as name:
+            folder = Path(name)
+            report, said = folder / "report.json", folder / "said"
+            self._results = folder / "results.jsonl"
+            words = ["eval", f"--team={file}", "--jsonl", "--quiet", f"--at-once={_AT_ONCE}", f"--output={report}"]
+            words += [f"--model={model}"] if model else []
+            words += [*(f"--kind={one}" for one in self.line.kinds), *(f"--gate={one}" for one in self.line.gate)]
+            try:
+                code = await self._ended(words, folder, self._results, said)
+                ended = self._how(code, _last_of(said, file.parent), found=report.is_file())
+            except TimeoutError:
+                why = f"it took longer than {LONGEST:g} s; ask for fewer kinds of cases at once"
+                ended = Ended("failed", time.time(), why)
+            except asyncio.CancelledError:  # the last thing it does is to tell what it has
+                ended = Ended("failed", time.time(), STOPPED)
+            return await asyncio.to_thread(told, self.line, report, self._results, ended)
+
+    def _how(self, code: int, last: str, *, found: bool) -> Ended:
+        now = time.time()
+        if code in _WHOLE and found:
+            return Ended("done", now)
+        if self._cancelled.is_set():
+            return Ended("cancelled", now, self._why)
+        return Ended("failed", now, last or f"the evaluation ended with {code} and said nothing")
+
+    async def _ended(self, words: list[str], folder: Path, results: Path, said: Path) -> int:
+        # what it leaves behind when it is killed goes with our folder
+        surroundings = {**for_children(), "TMPDIR": str(folder)}
+        with results.open("wb") as lines, said.open("wb") as errors:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "chargehand", *words, stdin=asyncio.subprocess.DEVNULL,
+                stdout=lines, stderr=errors, start_new_session=True, env=surroundings,
+            )  # fmt: skip
+        try:
+            async with asyncio.timeout(LONGEST), asyncio.TaskGroup() as jobs:
+                watch = jobs.create_task(self._cut_when_cancelled(process))
+                code = await process.wait()
+                watch.cancel()
+                return code
+        finally:
+            await _cut(process, _PATIENCE)
+
+    async def _cut_when_cancelled(self, process: asyncio.subprocess.Process) -> None:
+        await self._cancelled.wait()
+        await _cut(process, _LONGER)
 
 
-class _Part(Struct, frozen=True):
-    dataset: str
-    kind: Kind
-    scores: tuple[_Score, ...]
-    measures: tuple[Figure, ...] = ()
-
-
-class _Report(Struct, frozen=True):
-    """As much of a report as is told apart from it."""
-
-    parts: tuple[_Part, ...]
-    gates: tuple[GateShown, ...] = ()
-
-
-class NotEvaluated(Exception):
-    """Why there is no report."""
-
-
-async def evaluated(file: Path, line: EvalLine, model: str) -> tuple[bytes, str]:
-    """The report on the team of this file, and what is wrong with it; NotEvaluated where there is none.
-
-    Whoever stops waiting ends the process, and all it has started.
-    """
-    with TemporaryDirectory(prefix="chargehand-eval-") as folder:
-        report, said = Path(folder, "report.json"), Path(folder, "said")
-        words = ["eval", f"--team={file}", "--json", "--quiet", f"--at-once={_AT_ONCE}", f"--output={report}"]
-        words += [f"--model={model}"] if model else []
-        words += [*(f"--kind={one}" for one in line.kinds), *(f"--gate={one}" for one in line.gate)]
-        code = await _ended(words, said)
-        return await asyncio.to_thread(_read, report, code, _last_of(said, file.parent))
-
-
-def _read(report: Path, code: int, last: str) -> tuple[bytes, str]:
-    if not report.is_file():
-        raise NotEvaluated(last or f"the evaluation ended with {code} and said nothing")
-    if report.stat().st_size > _MOST:
-        raise NotEvaluated(f"the report has more than {_MOST} bytes; ask for fewer kinds of cases at once")
-    return report.read_bytes(), "" if code in (0, _UNDER) else last or f"the evaluation ended with {code}"
-
-
-async def _ended(words: list[str], said: Path) -> int:
-    with said.open("wb") as errors:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "chargehand", *words, stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL, stderr=errors, start_new_session=True, env=for_children(),
-        )  # fmt: skip
-    try:
-        async with asyncio.timeout(LONGEST):
-            return await process.wait()
-    except TimeoutError:
-        raise NotEvaluated(f"it took longer than {LONGEST:g} s; ask for fewer kinds of cases at once") from None
-    finally:
-        await _cut(process)
-
-
-async def _cut(process: asyncio.subprocess.Process) -> None:
-    """End a process that is still there with all it has started; first so that it can clear away its files."""
-    for sign in (signal.SIGINT, signal.SIGKILL):
+async def _cut(process: asyncio.subprocess.Process, patience: Seconds) -> None:
+    """End a process that is still there with all it has started; first so that it can write what it has."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
         if process.returncode is not None:
             return
         with suppress(ProcessLookupError):
             os.killpg(process.pid, sign)  # it leads a group of its own
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(patience):
                 await process.wait()
         except TimeoutError:
             continue
@@ -109,33 +123,7 @@ async def _cut(process: asyncio.subprocess.Process) -> None:
 
 def _last_of(said: Path, folder: Path) -> str:
     """What a process said at last, without where the team's files lie: that is not for callers."""
-    text = said.read_bytes()[-4 * _SAID :].decode(errors="replace").replace(f"{folder}/", "")
+    with said.open("rb") as file:
+        file.seek(max(0, said.stat().st_size - 4 * _SAID))
+        text = file.read(4 * _SAID).decode(errors="replace").replace(f"{folder}/", "")
     return text.strip().removeprefix("chargehand: ")[-_SAID:]
-
-
-def told(line: EvalLine, report: bytes, wrong: str, now: Instant) -> EvalShown:
-    """An evaluation that has ended with a report."""
-    try:
-        read = msgspec.json.decode(report, type=_Report)
-    except (msgspec.DecodeError, UnicodeError) as error:
-        return failed(line, f"the report cannot be read: {error}", now)
-    figures = tuple(
-        Figures(one.dataset, one.kind, len(one.scores), sum(score.passed for score in one.scores), one.measures)
-        for one in read.parts
-    )
-    unmet = tuple(
-        FailedCase(one.dataset, one.kind, score.case, score.why, score.error)
-        for one in read.parts
-        for score in one.scores
-        if not score.passed
-    )
-    line = structs.replace(
-        line, state="failed" if wrong else "done", ended=now, why=wrong,
-        held=all(one.held for one in read.gates) if read.gates else None,
-        cases=sum(one.cases for one in figures), passed=sum(one.passed for one in figures),
-    )  # fmt: skip
-    return EvalShown(line, figures, unmet, read.gates, msgspec.json.decode(report))
-
-
-def failed(line: EvalLine, why: str, now: Instant | None) -> EvalShown:
-    return EvalShown(structs.replace(line, state="failed", why=why, ended=now))

@@ -7,9 +7,9 @@ from typing import Annotated, Literal, TypeAlias, get_args
 
 from msgspec import Meta, Struct
 
+from chargehand.agents.outlook import Outlook
 from chargehand.terms import events as ev
 from chargehand.terms.failure import Failure, Gap
-from chargehand.terms.forecast import Forecast
 from chargehand.terms.plan import Finding, Plan, TaskId
 from chargehand.terms.policy import Instant, Seconds
 
@@ -172,7 +172,7 @@ class Drafted(Struct, frozen=True):
 
     plan: Plan
     findings: tuple[Finding, ...]
-    forecast: Forecast | None
+    forecast: Outlook | None
     unserved: tuple[str, ...]
     notes: tuple[str, ...]
     usd: float | None

@@ -1,0 +1,64 @@
+"""What `--help` says of each verb: every word it takes is explained, and every example is one that can be typed."""
+
+import re
+import shlex
+from argparse import ArgumentParser, _SubParsersAction
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chargehand.cli.main import main, parser
+from chargehand.cli.verbs import WORDS
+
+USUAL_TEAM = "(default: the nearest team.yaml upwards, else the bundled team)"
+
+
+def parsers(one: ArgumentParser) -> Iterator[ArgumentParser]:
+    """A parser and all beneath it."""
+    yield one
+    for action in one._actions:
+        if isinstance(action, _SubParsersAction):
+            for below in dict[str, ArgumentParser](action.choices).values():  # pyright: ignore[reportUnknownArgumentType,reportUnknownMemberType] - argparse does not say
+                yield from parsers(below)
+
+
+def test_every_word_a_verb_takes_is_explained() -> None:
+    seen = 0
+    for one in parsers(parser()):
+        for action in one._actions:
+            if not isinstance(action, _SubParsersAction):
+                seen += 1
+                assert action.help, f"{one.prog}: {action.metavar or action.option_strings}"
+    assert seen > 100
+
+
+def test_whichever_verb_takes_a_team_says_which_it_is_without() -> None:
+    said = [
+        (one.prog, action.help or "")
+        for one in parsers(parser())
+        for action in one._actions
+        if "--team" in action.option_strings
+    ]
+    assert len(said) > 10
+    assert [prog for prog, words in said if USUAL_TEAM not in words] == []
+
+
+@pytest.mark.parametrize("verb", WORDS)
+def test_every_example_in_the_help_can_be_typed(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([verb, "--help"])
+    shown = capsys.readouterr().out.partition("examples:\n")[2].partition("\n\n")[0]
+    for line in shown.splitlines():
+        words = re.split(r"  +", line.strip())[0]  # what stands behind two spaces explains it
+        _, _, typed = words.partition("chargehand ")
+        assert parser(verb).parse_args(shlex.split(typed)).verb == verb, line
+
+
+@pytest.mark.parametrize("verb", ["run", "plan"])
+def test_an_empty_request_is_answered_with_an_example_of_its_own_verb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], verb: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([verb, ""]) == 2
+    assert f'is empty; say what is to be done, for example: chargehand {verb} "Which' in capfd.readouterr().err
