@@ -3,16 +3,20 @@
 That a card speaks of the matter is not enough: its tables may lack a column, its tools an argument that nobody says.
 """
 
+import re
 from collections.abc import Sequence
+
+from msgspec import structs
 
 from chargehand.models.offline.accounted import own_words, strange
 from chargehand.models.offline.arguments import fill
 from chargehand.models.offline.choosing import Choice, choices
 from chargehand.models.offline.computing import sums
+from chargehand.models.offline.drafts import Draft
 from chargehand.models.offline.kinds import asked
 from chargehand.models.offline.matching import Bench, Score, content
 from chargehand.models.offline.material import Material
-from chargehand.models.offline.references import parts
+from chargehand.models.offline.references import Pointer, parts
 from chargehand.models.offline.text_to_sql import Asked, to_sql
 from chargehand.models.offline.vocabulary import ASKING, AUXILIARY, RELATIVE
 from chargehand.models.offline.words import related, terms
@@ -21,6 +25,7 @@ from chargehand.models.subject import Skill
 _FREE = frozenset(
     {"sql", "statement", "query", "question", "words", "text", "prompt"}
 )  # whatever is asked goes in there
+_RESULT = re.compile(r"\s*\(the result of t\d+\)")
 _MADE = frozenset({"plan", "schedule", "calculate", "compute", "estimate", "generate", "forecast", "predict"})
 
 
@@ -65,6 +70,26 @@ def instead(bench: Bench, text: str, score: Score, without: str) -> Score | None
         return next((one for one in fitting if one.kind != "documents"), None)
     better = fitting[0] if fitting else bench.finder(text, always=True)
     return better if better is not None and better.profile.name != score.profile.name else None
+
+
+def of_rows(bench: Bench, text: str, found: Sequence[Pointer], before: Sequence[Draft], score: Score) -> Score:
+    """Who found the rows that "they" are, where the same rows say this too; else who was thought of."""
+    pairs = [one for pointer, one in zip(found, before, strict=True) if pointer.many and one.kind == "data"]
+    if score.kind != "documents" or len(pairs) != 1 or len(before) != 1:
+        return score
+    profile = next(one for one in bench.profiles if one.name == pairs[0].worker)
+    for tool in choices(profile.card.skills):
+        first = to_sql(pairs[0].about, tool.tables) if tool.role == "query" else None
+        more = to_sql(_RESULT.sub("", text), tool.tables) if isinstance(first, Asked) else None
+        if isinstance(first, Asked) and isinstance(more, Asked) and not more.overlooked and _which(first) in more.sql:
+            return structs.replace(score, profile=profile, kind="data")
+    return score
+
+
+def _which(query: Asked) -> str:
+    """The test by which rows were found, as it stands in the query; where there is none, all of the query."""
+    test = query.sql.partition(" WHERE ")[2]
+    return re.split(r" (?:GROUP BY|ORDER BY|LIMIT) ", test)[0] or query.sql
 
 
 def put_together(text: str, found: Sequence[object], score: Score | None) -> bool:

@@ -141,6 +141,7 @@ class _Reading(Struct):
             text, asked = _plain(piece)
             text = bare_period(text) if self.clauses else text
             first = _first(text)
+            told = not asks or (_OWN.match(text) is not None and not sentence.endswith(piece))
             if not terms(text) and not _points(text) and not (first == "why" and self.clauses):
                 continue
             if first in PREPOSITIONS and not asked and not _asks_later(text):
@@ -150,7 +151,7 @@ class _Reading(Struct):
                     scope = f"{scope}, {text}".strip(", ")
             elif _LIMITING.match(text) and not asked and self.clauses:
                 self.limit(text)
-            elif _STATEMENT.match(text) and not asked and not asks and first not in _OPENERS:
+            elif _STATEMENT.match(text) and not asked and told and first not in _OPENERS:
                 self.statements.append(text)
             else:
                 text = with_noun(text, self.clauses[-1].text if self.clauses else "")

@@ -24,12 +24,26 @@ _SEVERAL = re.compile(
     r"which\s+(?P<noun>\w+s)\s+(?:do|does|did)\s+(?P<who>.+?)\s+(?:hold|have|own|use|offer|sell|need|make|run)\b",
     re.IGNORECASE,
 )
+_TOTAL = re.compile(
+    r"(?:(?:and\s+)?how (?:many|much)\s+(?:(?:there|that|they|it)\s+(?:is|are|was|were|makes?|made|come|comes|came)"
+    r"|(?:is|are|was|were)\s+(?:there|that|they|it)|(?:does|did|do)\s+(?:that|it|they)\s+(?:make|come to))"
+    r"\s+)(?:in total|altogether|in all|all together|overall)\s*\??\Z",
+    re.IGNORECASE,
+)
+_DRAWN = re.compile(
+    r"(?:draw|plot|make|show)\s+an?\s+(?:\w+\s+)?(?:chart|graph|diagram)\s+of\s+(?:the\s+)?"
+    r"(?:(?:monthly|weekly|daily|yearly|quarterly|annual)\s+)?(?P<what>(?!how\b|which\b|what\b)[^,;?]+)\Z",
+    re.IGNORECASE,
+)
+_APART = re.compile(r"\s+(?:by|per|for each|in each)\s+\w+\b", re.IGNORECASE)
 _MANY = re.compile(rf"how (?:many|much)\b.*\b(?:{_BE}|{_DO})\b", re.IGNORECASE)
 
 
 def with_noun(text: str, before: str) -> str:
     """The clause with the noun of the one before: after "How many posts are open", "how many are new" is of posts."""
     bare = _BARE.match(text)
+    if _TOTAL.match(text) and (charted := _DRAWN.match(before)):
+        return f"report the total {_APART.sub('', charted['what'], count=1)}"
     if bare is None:
         several = _SEVERAL.match(before) if _EACH.match(text) else None
         return f"{text.rstrip('? ')} of the {several['noun']} of {several['who']}" if several else text

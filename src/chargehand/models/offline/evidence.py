@@ -55,6 +55,9 @@ _STATE = re.compile(
     r"\b(?:is|are|was|were|been?)\b.*\b(down|off|out|up|away)\s*(?=[?.]|\Z|(?:in|on|during|since|for|at)\b)",
     re.IGNORECASE,
 )
+_TELLING = frozenset(map(stem, ("recommend", "mention", "offer")))
+_WENT = re.compile(r"how (?:did|do|does|has|have)\b.*\b(?:go|gone)\W*\Z", re.IGNORECASE)
+_SHELVES = frozenset(map(stem, ("notes", "pages", "papers", "documents", "handbook", "guide", "manual")))
 _LONG = 4
 _TIME = r"(?!(?:day|week|month|year|hour|minute|second)s)"
 _PRICED = re.compile(
@@ -175,6 +178,8 @@ def _lost(text: str, passages: Sequence[Passage], own: Collection[str]) -> list[
     best: list[str] | None = None
     for one in passages if wanted else ():
         lost = [word for word in wanted if not says(word, one)]
+        if lost and all(_general(word, first) for word in lost) and _all_else(first, one, own):
+            lost = []
         if (
             not lost
             and thing
@@ -187,6 +192,19 @@ def _lost(text: str, passages: Sequence[Passage], own: Collection[str]) -> list[
         if best is None or len(lost) < len(best):
             best = lost
     return best or []
+
+
+def _general(word: str, first: str) -> bool:
+    """Whether documents do it without saying so: they recommend, mention, offer, and tell how something went."""
+    return stem(word.lower()) in _TELLING or (word.lower() in {"go", "gone"} and _WENT.match(first) is not None)
+
+
+def _all_else(first: str, one: Passage, own: Collection[str]) -> bool:
+    """Whether a passage speaks of two things or more that are asked about, and of each of them."""
+    said = [word.strip('"').lower() for word in query(first).split()]
+    rest = [word for word in said if word.isalpha() and not _general(word, first)]
+    rest = [word for word in rest if stem(word) not in _SHELVES and not {word, stem(word)} & set(own)]
+    return len(rest) >= 2 and all(says(word, one) for word in rest)
 
 
 def _asking(text: str) -> str:

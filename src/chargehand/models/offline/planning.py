@@ -5,7 +5,7 @@ What to do after some of a plan has failed is in `replanning`.
 
 import re
 
-from chargehand.models.offline.ability import able, apart, instead, put_together
+from chargehand.models.offline.ability import able, apart, instead, of_rows, put_together
 from chargehand.models.offline.clauses import MOST, Clause, split
 from chargehand.models.offline.currencies import without_currencies
 from chargehand.models.offline.drafts import Draft, Proposed, combination
@@ -127,11 +127,15 @@ class _Drafting:
         return better
 
     def assign(self, clause: Clause, found: list[Pointer], score: Score) -> None:
+        after = [self.meant(pointer, score.kind) for pointer in found]
+        text = spelled(self.proposed, clause.text, found, after)
+        finder = of_rows(self.bench, text, found, [self.proposed.draft(name) for name in after], score)
+        if finder is not score:
+            told = self.proposed.assumptions  # who was thought of before is of no interest
+            score, told[:] = finder, [one for one in told if repr(clause.text) not in one]
         wants = need(clause.text, score.profile.card, writes="write" in score.profile.kinds)
         if wants == "words" and score.kind in ("currency", "units") and not _RATE.search(clause.text):
             wants = "values"  # whatever the tool takes: there is nothing to convert without an amount
-        after = [self.meant(pointer, score.kind) for pointer in found]
-        text = spelled(self.proposed, clause.text, found, after)
         inputs = list(dict.fromkeys(after))
         if _WHY.match(clause.text) and not inputs and len(content(clause.text)) < 2 and self.proposed.drafts:
             inputs = [self.latest("")]

@@ -76,7 +76,9 @@ _QUESTION = (
 
 
 _DID = re.compile(
-    r"^(?:how many|which|what)\s+(\w+)\s+did\s+(.+?)\s+(\w+(?:\s+(?:in|on|at|from|since|during)\b.*)?)$", re.IGNORECASE
+    r"^(?:how many|which|what)\s+(\w+(?:\s+(?:over|under|above|below)\s+\d[\d.,]*\s+\w+)?)\s+did\s+(.+?)"
+    r"\s+(\w+(?:\s+(?:in|on|at|from|since|during)\b.*)?)$",
+    re.IGNORECASE,
 )
 _MOVED = r"(?:grow|gr[eo]wn?|rise|risen|fall|fallen|change|increase|decrease|drop)(?:d|ed)?"
 _GROWTH = re.compile(

@@ -21,6 +21,7 @@ from chargehand.models.offline.forms import ABLE, unknown_form
 from chargehand.models.offline.material import Outcome, gather, outcomes
 from chargehand.models.offline.mistyped import tasked
 from chargehand.models.offline.next_calls import Desk, arguments_for, next_calls, queried, searched, sums_of
+from chargehand.models.offline.parts_given import biggest_part
 from chargehand.models.offline.phrasing import Named, findings, nothing
 from chargehand.models.offline.remembering.steps import work_with_memory
 from chargehand.models.offline.searching import query, shorter
@@ -131,6 +132,8 @@ def _next(desk: Desk, schema: Raw | None) -> Reply:
     last = [one for one in desk.past if one.step == steps]
     if failed := [one for one in last if one.error]:
         return _mended(desk, failed, steps)
+    if not steps and schema is None and (part := biggest_part(desk.subject.instruction, desk.given)):
+        return Reply(part)
     if steps < _STEPS and (calls := next_calls(desk)):
         if isinstance(calls, str):
             return _give_up(calls, steps)

@@ -6,11 +6,15 @@ from chargehand.models.offline.question.conditions import Condition
 from chargehand.models.offline.question.draft import Draft
 from chargehand.models.offline.question.grouping import Group, Ranking, group_of_table
 from chargehand.models.offline.question.joins import Joined, join, reaches
+from chargehand.models.offline.question.parameters import recorded_for
 from chargehand.models.offline.question.periods import date_column
 from chargehand.models.offline.question.reading import Mention, Reading
 from chargehand.models.offline.schema_text import Column, Relation, identifier, literal
 
 _MOST, _PAIR = 50, 2
+_ARTICLES = frozenset({"the", "its", "their", "a", "an"})
+# what follows one of these tells the rows apart: steps against size, steps that grow with the size
+_AGAINST = frozenset({"by", "per", "with", "against", "over", "versus", "vs"})
 
 
 def listing(reading: Reading, draft: Draft) -> str:
@@ -76,8 +80,17 @@ def _by_first(reading: Reading, shown: list[Column]) -> list[Column]:
 def _told_by(reading: Reading, shown: Sequence[Column]) -> Column | None:
     if len(shown) != _PAIR or not all(one.numeric for one in shown):
         return None
-    named = [one for one in reading.mentions if one.begin and reading.words[one.begin - 1].low in {"by", "per"}]
-    return next((one.column for one in named if one.column in shown), None)
+    named = [one.column for one in reading.mentions if _word_before(reading, one.begin) in _AGAINST]
+    said = next((one for one in named if one in shown), None)
+    return said or next((other for own in shown for other in shown if recorded_for(reading, own, other)), None)
+
+
+def _word_before(reading: Reading, at: int) -> str:
+    """The word in front of a noun, past an article."""
+    lows = [one.low for one in reading.words[:at]]
+    while lows and lows[-1] in _ARTICLES:
+        lows.pop()
+    return lows[-1] if lows else ""
 
 
 def _tests(key: Column, joined: Joined, tests: Sequence[Condition]) -> list[str]:

@@ -32,6 +32,13 @@ def parameter(reading: Reading, measured: Measure, held: Collection[str]) -> Col
     return next((one for one in _before(table, own) if one.sql not in held and _rises(one)), None)
 
 
+def recorded_for(reading: Reading, own: Column, other: Column) -> bool:
+    """Whether the numbers of one column were recorded for those of the other: steps for sizes."""
+    if own.table != other.table or own.steps:
+        return False
+    return other in _before(reading.table(own.table), own) and _rises(other)
+
+
 def _before(table: Relation, own: Column) -> list[Column]:
     """The columns between the one that names the rows and the one measured: first for what, then how much."""
     first, place = table.columns[0], table.columns.index(own)
