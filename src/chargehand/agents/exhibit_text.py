@@ -1,4 +1,7 @@
-"""A result as Markdown, handed through: its words, its tables and figures, its sources. Nothing is added."""
+"""A result as Markdown: its words, its tables and figures, its sources. Nothing is added.
+
+For readers, passages that have nothing to do with it are left out; those that judge it get them, too.
+"""
 
 import re
 from collections.abc import Sequence
@@ -12,15 +15,15 @@ _ROWS = 20
 _WORD = re.compile(r"\w{3,}")
 
 
-def shown(given: Given) -> str:
-    """A result with what backs it."""
+def shown(given: Given, *, whole: bool = False) -> str:
+    """A result with what backs it. `whole`: also what hardly does; who judges it must see all that was found."""
     if isinstance(given.value, str):
         return given.value
     try:
         product = msgspec.convert(given.value, Product)
     except msgspec.ValidationError:
         return msgspec.json.format(msgspec.json.encode(given.value), indent=2).decode()
-    idle = _idle(product)
+    idle = frozenset[str]() if whole else _idle(product)
     parts = [product.text, *(text for one in product.exhibits if (text := _exhibit(one, product.text, idle)))]
     named = f"Sources: {', '.join(one for one in product.sources if one not in idle)}"
     if product.sources and not product.text.endswith(named):  # the answer of a team has them already

@@ -119,7 +119,7 @@ def _messages(writer: Writer, subject: Judging) -> tuple[Message, Message]:
         parts.append("What they say:\n" + "\n".join(f"- {one}" for one in subject.claims))
     for given in subject.results:
         asked = f", {given.worker}: {given.instruction}" if given.instruction else ""
-        parts.append(wrap(nonce, f"task {given.task}{asked}", capped(shown(given), room)[0]))
+        parts.append(wrap(nonce, f"task {given.task}{asked}", capped(shown(given, whole=True), room)[0]))
     return Message("system", system), Message("user", "\n\n".join(parts))
 
 

@@ -120,7 +120,7 @@ def _request(panel: Panel, case: Case) -> Request:
     room = min(CAP, panel.models[0].card.window * _SHARE // (len(case.material) + 1))
     hints = doubts(case)
     parts = [f"Task: {case.brief.instruction}"]
-    parts += [wrap(nonce, _origin(one), capped(shown(one), room)[0]) for one in case.material]
+    parts += [wrap(nonce, _origin(one), capped(shown(one, whole=True), room)[0]) for one in case.material]
     parts.append("The result:\n" + wrap(nonce, "result", capped(_shown(case.result), room)[0]))
     if hints:
         said = "\n".join(f"- {one}" for one in hints)
