@@ -14,7 +14,6 @@ from chargehand.models.messages import Reply, Request, Settings, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.scripted import ScriptedModel
 from chargehand.models.subject import Refining, Reviewing, Working
-from chargehand.runtime.draft import foreseen
 from chargehand.team import Supervisor
 from chargehand.terms.budget import Amount, Budget
 from chargehand.terms.plan import Combine, Edge, Plan, Task, TaskId
@@ -22,6 +21,7 @@ from chargehand.terms.policy import Breaking, Limits, Policy, Retry
 from chargehand.terms.roster import Match
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls
+from tests.agents.test_outlay import reckoned
 
 DEAR = ModelCard("dear", 16_000, micros_in=3.0, micros_out=15.0, micros_cached=0.3, micros_call=7)
 CHEAP = ModelCard("cheap", 8_000, micros_in=0.25, micros_out=2.0, dearer=((2_000, 1.0, 4.0), (4_000, 5.0, 9.0)))
@@ -96,13 +96,6 @@ def greedy(chance: random.Random) -> tuple[Supervisor, Plan]:
     hedge = Hedge(after=0.001, share=0.5) if chance.random() < 0.2 else None
     team = Supervisor(workers, model=chance.choice(models), policy=policy, plan=plan, checks=checks, hedge=hedge)
     return team, plan
-
-
-async def reckoned(team: Supervisor, plan: Plan) -> Outlay:
-    async with team.crew() as crew:
-        found = foreseen(crew, plan, team.request(plan.goal, 0.0, plan=plan)).usd
-    assert found is not None
-    return found
 
 
 @pytest.mark.parametrize("seed", range(40))

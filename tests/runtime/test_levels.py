@@ -233,32 +233,40 @@ async def until(seen: int) -> None:
 
 
 @pytest.mark.parametrize("kept", ["memory", "file"])
-async def test_cancelling_the_outermost_ends_all_levels_at_once_and_leaves_nothing_running(
+async def test_cancelling_the_outermost_ends_all_levels_within_a_second_and_leaves_nothing_running(
     kept: str, tmp_path: Path
 ) -> None:
+    took: list[float] = []
+    while len(took) < 3 and not (took and took[-1] < 1.0):  # a busy machine may stand still for as long in one of them
+        journal = MemoryJournal() if kept == "memory" else await SqliteJournal.open(tmp_path / f"{len(took)}.db")
+        try:
+            took.append(await cancelled(journal))
+        finally:
+            await journal.close()
+    assert took[-1] < 1.0
+
+
+async def cancelled(journal: MemoryJournal | SqliteJournal) -> float:
+    """Cancel three levels at work; how long it took until all had ended."""
     LIVING.clear()
-    journal = MemoryJournal() if kept == "memory" else await SqliteJournal.open(tmp_path / "runs.db")
-    try:
-        team = slow(journal)
-        async with team.crew() as crew, asyncio.TaskGroup() as jobs:
-            driver = Driver(journal, crew)
-            job = jobs.create_task(driver.start("r", team.request("What about the garden?", time.time())))
-            await until(2)
-            before, others = time.monotonic(), len(asyncio.all_tasks())
-            assert others > 4
-            await driver.ask("r", ev.CancelRequested("enough"))
-            found = await job
-            took = time.monotonic() - before
-        assert found.ending == "cancelled"
-        assert took < 10.0, "it waited for what takes 30 s"
-        assert [alive(pid) for pid in LIVING] == [False, False]
-        runs = await rows(journal)
-        assert len(runs) == 3
-        endings = [entries[-1].event for entries in runs.values()]
-        assert [one.ending for one in endings if isinstance(one, ev.RunEnded)] == ["cancelled"] * 3
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-    finally:
-        await journal.close()
+    team = slow(journal)
+    async with team.crew() as crew, asyncio.TaskGroup() as jobs:
+        driver = Driver(journal, crew)
+        job = jobs.create_task(driver.start("r", team.request("What about the garden?", time.time())))
+        await until(2)
+        before, others = time.monotonic(), len(asyncio.all_tasks())
+        assert others > 4
+        await driver.ask("r", ev.CancelRequested("enough"))
+        found = await job
+        took = time.monotonic() - before
+    assert found.ending == "cancelled"
+    assert [alive(pid) for pid in LIVING] == [False, False]
+    runs = await rows(journal)
+    assert len(runs) == 3
+    endings = [entries[-1].event for entries in runs.values()]
+    assert [one.ending for one in endings if isinstance(one, ev.RunEnded)] == ["cancelled"] * 3
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    return took
 
 
 async def test_no_level_works_longer_than_the_outermost_may() -> None:

@@ -105,7 +105,7 @@ def test_what_cannot_be_computed_is_said_at_once(expression: str, words: str) ->
     with pytest.raises(NotComputable) as caught:
         compute(expression)
     assert words in str(caught.value)
-    assert time.thread_time() - began < 1
+    assert time.thread_time() - began < 0.1
 
 
 async def test_the_tool_returns_the_number_with_how_it_was_worked_out() -> None:
@@ -133,7 +133,7 @@ def test_any_text_ends_soon_in_a_number_or_a_reason(expression: str) -> None:
         assert Decimal(shown(compute(expression))).is_finite()
     except NotComputable as problem:
         assert str(problem)  # noqa: PT017
-    assert time.thread_time() - began < 1
+    assert time.thread_time() - began < 0.25
 
 
 sums = st.recursive(
