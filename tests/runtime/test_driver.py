@@ -131,6 +131,33 @@ def test_a_task_is_repeated_over_a_list_and_folded_back() -> None:
     assert {gap.task for gap in found.gaps} == {"each[1]"}
 
 
+def test_an_item_whose_source_failed_is_skipped_with_its_cause_and_stays_a_gap_in_the_list() -> None:
+    moves = {"list": (Move(result=["x", "y", "z"]),), "price[1]": (fails("logic", permanent=True),)}
+    stage = Stage(ScriptedCrew(Script(moves)))
+    price, order = task("price", for_each=TaskId("list")), task("order", for_each=TaskId("price"))
+    found = stage.start(request(plan(task("list"), price, order, task("sum", "order"))))
+    assert TaskId("order[1]") not in {one.task for one in stage.events(ev.AttemptStarted)}
+    assert {gap.task: (gap.status, gap.reason, gap.because) for gap in found.gaps} == {
+        "price[1]": ("failed", "logic", ""),
+        "order[1]": ("skipped", "input", "price[1]"),
+    }
+    ordered = {"did": "carry out order of the work", "from": {"price": "carry out price of the work"}}
+    summed = {"did": "carry out sum of the work", "from": {"order": [ordered, None, ordered]}}
+    assert found.results[TaskId("sum")] == summed
+
+
+def test_too_few_items_with_a_source_fail_the_task_that_needs_more() -> None:
+    moves = {"list": (Move(result=["x", "y"]),), "price[1]": (fails("logic", permanent=True),)}
+    stage = Stage(ScriptedCrew(Script(moves)))
+    price, order = task("price", for_each=TaskId("list")), task("order", for_each=TaskId("price"), at_least=2)
+    found = stage.start(request(plan(task("list"), price, order)))
+    assert {gap.task: gap.status for gap in found.gaps} == {
+        "price[1]": "failed",
+        "order": "failed",
+        "order[1]": "skipped",
+    }
+
+
 @pytest.mark.parametrize(("result", "said"), [("text", "no list"), (list(range(101)), "at most 100")])
 def test_what_cannot_be_repeated_over_fails_that_task_alone(result: object, said: str) -> None:
     stage = Stage(ScriptedCrew(Script({"list": (Move(result=result),)})))

@@ -40,6 +40,7 @@ BUGS = (
     Bug("a worker gets only part of its inputs", "core/view.py", "return tuple(found)", "return tuple(found[:1])"),
     Bug("a worker gets quorum results that came later", "core/attempts.py", "progress.taken = tuple(", "_ = tuple("),
     Bug("a list is joined only when every item is done", "core/decide.py", "least = min(progress.task.at_least, progress.items)", "least = progress.items"),
+    Bug("an item is worked on whose source failed", "core/growth.py", "return None if item.status is Status.DONE else item.task.id", "return None"),
     # attempts
     Bug("one attempt too many", "core/verdict.py", "progress.failures >= allowed", "progress.failures > allowed"),
     Bug("a permanent failure is retried", "core/verdict.py", " or failure.permanent or parked", " or parked"),

@@ -335,7 +335,7 @@ class Play:
             return
         for task, node in shadow.nodes.items():
             free = node.status == "ready" or (node.status == "waiting" and shadow.inputs_met(node.task))
-            if not free or (node.task.for_each and not node.item_of):
+            if not free or (node.task.for_each and not node.item_of) or shadow.without_source(task):
                 continue
             named = [node.worker] if node.worker else shadow.allowed(node.task)[:1]
             for name in named:

@@ -20,7 +20,9 @@ def expected(plot: Scenario, world: World) -> dict[TaskId, str]:
         elif task.for_each:
             counts[task.id] = counts[task.for_each]
             names = [TaskId(f"{task.id}[{index}]") for index in range(counts[task.id])]
-            status.update({name: _tried(plot, world, task, name) for name in names})
+            for index, name in enumerate(names):
+                there = status.get(TaskId(f"{task.for_each}[{index}]"), "done") == "done"
+                status[name] = _tried(plot, world, task, name) if there else "skipped"
             done = sum(status[name] == "done" for name in names)
             status[task.id] = "done" if done >= min(task.at_least, len(names)) else "failed"
         else:

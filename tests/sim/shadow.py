@@ -160,6 +160,7 @@ class Shadow:
         self.require(again or event.attempt == node.attempt + 1, f"14: attempt {event.attempt} after {node.attempt}")
         self.require(node.status in ("waiting", "ready"), f"1: {event.task} started while {node.status}")
         self.require(bool(node.item_of) or self.inputs_met(node.task), f"1: {event.task} started too early")
+        self.require(not self.without_source(event.task), f"1: {event.task} started without its item")
         self.require(self.at >= node.not_before, f"{event.task} was asked to wait until {node.not_before}")
         self.require(not self.paused, f"{event.task} started while the run was paused")
         unapproved = self.plot.policy.approve and event.task.partition("[")[0] in self.round
@@ -321,7 +322,15 @@ class Shadow:
             self.require(self._hopeless(event.task), f"{event.task} skipped although it could still run")
         self._terminal(event.task, "skipped")
 
+    def without_source(self, task: TaskId) -> bool:
+        """Whether this is an item of a list that was put together, and its place in that list is empty."""
+        node = self.nodes[task]
+        source = self.nodes.get(TaskId(f"{node.task.for_each}{task.removeprefix(node.item_of)}"))
+        return bool(node.item_of) and source is not None and source.status != "done"
+
     def _hopeless(self, task: TaskId) -> bool:
+        if self.without_source(task):
+            return True
         wanted = self.nodes[task].task
         needs = [(wanted.for_each, "required")] if wanted.for_each else []
         needs += [(edge.task, edge.need) if isinstance(edge, Edge) else (edge, "required") for edge in wanted.after]

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import structs
 
 from chargehand.core import attempts
-from chargehand.core.growth import add, drop_round, settle
+from chargehand.core.growth import add, drop_round, settle, undelivered_item
 from chargehand.core.state import Desk, Progress, RunState, Status, Work, enqueue
 from chargehand.terms import events as ev
 from chargehand.terms.breaker import forget_probe
@@ -128,6 +128,7 @@ def _answer_written(state: RunState, event: ev.AnswerWritten) -> None:
 
 def _task_expanded(state: RunState, event: ev.TaskExpanded) -> None:
     progress = state.tasks[event.task]
+    source = state.tasks[progress.task.for_each]
     del state.expandable[event.task]
     progress.status, progress.items, progress.items_open = Status.EXPANDED, event.count, event.count
     for index in range(event.count):
@@ -135,7 +136,11 @@ def _task_expanded(state: RunState, event: ev.TaskExpanded) -> None:
         item = Progress(task, len(state.ordered), progress.round, rank=progress.rank, mother=progress, index=index)
         state.ordered.append(item)
         state.tasks[task.id] = item
-        enqueue(state, item)
+        missing = undelivered_item(state, source, index)
+        if missing is None:
+            enqueue(state, item)
+        else:
+            state.doomed[task.id] = missing
     state.unsettled += event.count
     state.items += event.count
     if not event.count:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from chargehand.core.state import Progress, RunState, Status, candidates, enqueue, lane_key, prune
-from chargehand.terms.plan import Task, in_order, needs
+from chargehand.terms.plan import Task, TaskId, in_order, needs
 
 _REACH = 64  # how many older tasks one new task may make more urgent: keeps growing plans linear
 
@@ -123,3 +123,14 @@ def inputs_met(state: RunState, progress: Progress) -> None:
         state.expandable[progress.task.id] = None
     else:
         enqueue(state, progress)
+
+
+def undelivered_item(state: RunState, source: Progress, index: int) -> TaskId | None:
+    """The item task of a repeated source that has no result to go on from; None where there is an element.
+
+    A source that returned a list itself has all of its elements.
+    """
+    if source.result is not None:
+        return None
+    item = state.tasks[TaskId(f"{source.task.id}[{index}]")]
+    return None if item.status is Status.DONE else item.task.id

@@ -31,8 +31,10 @@ class Task(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fie
     """One piece of work for one worker.
 
     `quorum` is how many of the quorum inputs suffice. `for_each` names the task whose list result this one is done
-    once an item of; it then counts as done when at least `at_least` items are. `replaces` names a task whose gap this
-    one closes. `seconds` is a guess of the duration, where the worker's own is no good. `accept` are checks by name.
+    once an item of; it then counts as done when at least `at_least` items are. An item whose source failed is skipped,
+    and `null` stands in its place in the list that readers are given, with its cause as a gap. `replaces` names a task
+    whose gap this one closes. `seconds` is a guess of the duration, where the worker's own is no good. `accept` are
+    checks by name.
     """
 
     id: TaskId
