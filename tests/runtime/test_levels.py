@@ -276,7 +276,8 @@ async def test_no_level_works_longer_than_the_outermost_may() -> None:
     began = time.time()
     found = await team.run("What about the garden?", run="r")
     assert time.time() - began < 15.0
-    assert found.reason in ("deadline", "no_results")
+    assert found.ending == "partial"  # what the middle had in time is answered from
+    assert "bottom" in str(found.answer)
     runs = await rows(journal)
     assert len(runs) >= 3
     for run, entries in runs.items():

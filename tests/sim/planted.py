@@ -49,7 +49,9 @@ BUGS = (
     Bug("a call that waits for leave loses its steps", "core/attempts.py", "progress.failure, progress.status = event.failure, Status.JUDGED", "progress.failure, progress.status, progress.steps = event.failure, Status.JUDGED, None"),
     Bug("leave begins the attempt anew", "core/attempts.py", "progress.failure, progress.redo = None, True", "progress.failure, progress.redo = None, False"),
     Bug("a plan that was never finished passes for whole", "core/supervise.py", "closed=True, unserved=lost)", "closed=True)"),
-    Bug("Retry-After is ignored", "core/verdict.py", "now + max(wait, failure.retry_after)", "now + wait"),
+    Bug("Retry-After is ignored", "core/verdict.py", "wait = max(jitter, failure.retry_after)", "wait = jitter"),
+    Bug("a planner's long Retry-After is waited for", "core/supervise.py", "plans or broke or hopeless", "plans or broke"),
+    Bug("the answer's Retry-After outlives the deadline", "core/supervise.py", "now < last and desk.timer < last", "now < last"),
     Bug("nobody gives up on a hanging worker", "core/decide.py", "if state.timers and now >= state.timers[0][0]:", "if False:"),
     Bug("backing off never ends", "core/decide.py", "if progress.status is Status.BACKING_OFF:", "if progress.status is Status.WAITING:"),
     Bug("the refiner is not told what failed", "core/owed.py", "progress.failure.message if progress.failure is not None else", '"" if progress.failure is not None else'),
@@ -95,7 +97,7 @@ BUGS = (
     Bug("the deadline does not stop anybody", "core/fold.py", "    state.time_up = True\n    _stop_all(state)\n", "    state.time_up = True\n"),
     Bug("a question can be answered after the deadline", "core/fold.py", "state.input = 0, True, None, None", "_ = 0, True, None, None"),
     Bug("plans are not checked", "core/admit.py", "    errors = linted.errors\n", "    errors: tuple[ev.Finding, ...] = ()\n"),
-    Bug("a planner may try for ever", "core/supervise.py", "desk.failures >= state.requested.policy.limits.plans or broke", "broke"),
+    Bug("a planner may try for ever", "core/supervise.py", "desk.failures >= state.requested.policy.limits.plans or broke or", "broke or"),
 )  # fmt: skip
 
 

@@ -25,9 +25,12 @@ FAULTS = (
     "silence",  # a person who never answers
     "planner",  # a planner that proposes nonsense, or fails
     "outage",  # a model that is dead for a while
+    "pauses",  # planner, refiner or answerer is told to come back later: after seconds, or after days
 )
+_DRAWN_APART = frozenset(("pauses",))
+"""Added later, and drawn from a stream of their own: what a seed meant before stays what it means."""
 HARSH = frozenset(
-    ("crash", "store", "jump", "zombie", "cancel", "tight", "short", "silence", "outage", "pause", "usage")
+    ("crash", "store", "jump", "zombie", "cancel", "tight", "short", "silence", "outage", "pause", "usage", "pauses")
 )
 """With one of these on, the ending depends on when things happen, so that no single one is right."""
 
@@ -49,8 +52,10 @@ class Scenario(Struct, frozen=True):
 
 def scenario(seed: int, faults: frozenset[str] | None = None, most_tasks: int = 12) -> Scenario:
     rng = random.Random(f"scenario/{seed}")
-    drawn = frozenset(fault for fault in FAULTS if rng.random() < 0.25)
-    on = drawn if faults is None else drawn & faults
+    drawn = {fault for fault in FAULTS if fault not in _DRAWN_APART and rng.random() < 0.25}
+    apart = random.Random(f"apart/{seed}")
+    drawn |= {fault for fault in FAULTS if fault in _DRAWN_APART and apart.random() < 0.25}
+    on = frozenset(drawn if faults is None else drawn & faults)
     roster = _roster(rng)
     plan = _plan(rng, roster, most_tasks)
     policy = _policy(rng)

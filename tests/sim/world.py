@@ -162,9 +162,17 @@ class World:
 
     # --- the supervisor
 
+    def _asks_to_wait(self, duty: str, task: str, number: int) -> None:
+        """A provider that wants no calls for a while: for some seconds, or for longer than the run has."""
+        rng = self.rng("pause", duty, task, number)
+        if "pauses" in self.plot.faults and rng.random() < 0.3:
+            wait = rng.choice((rng.uniform(1, 50), self.plot.seconds * rng.uniform(1, 2), 7 * 86_400.0))
+            raise WorkFailed(Failure("resource", f"{duty}: come back later", wait), NOTHING)
+
     async def plan(self, brief: Brief, hand: Hand) -> Proposal:
         rng = self.rng("plan", brief.work.number)
         await asyncio.sleep(rng.uniform(0, 5))
+        self._asks_to_wait("plan", "", brief.work.number)
         if "planner" in self.plot.faults and rng.random() < 0.4:
             return self._nonsense(rng)
         known = {task.id for task in brief.tasks}
@@ -209,6 +217,7 @@ class World:
     async def refine(self, brief: Brief, hand: Hand) -> Refined:
         rng = self.rng("refine", brief.work.task, brief.work.number)
         await asyncio.sleep(rng.uniform(0, 5))
+        self._asks_to_wait("refine", brief.work.task, brief.work.number)
         if "work" in self.plot.faults and rng.random() < 0.2:
             raise WorkFailed(Failure("network", "no line to the refiner"))
         if brief.failure == "":
@@ -218,6 +227,7 @@ class World:
     async def answer(self, brief: Brief, hand: Hand) -> Done:
         rng = self.rng("answer", brief.work.number)
         await asyncio.sleep(rng.uniform(0, 3))
+        self._asks_to_wait("answer", "", brief.work.number)
         if "provider" in self.plot.faults and rng.random() < 0.2:
             raise WorkFailed(Failure("network", "no line to the synthesiser"))
         return Done(

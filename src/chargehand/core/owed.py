@@ -5,7 +5,7 @@ from collections.abc import KeysView
 from msgspec import Raw, Struct
 
 from chargehand.core.state import RunState, Step, Work
-from chargehand.core.view import Input, gaps, inputs, results
+from chargehand.core.view import Input, answer_until, gaps, inputs, results
 from chargehand.terms.breaker import next_change
 from chargehand.terms.events import Finding, Gap
 from chargehand.terms.plan import Combine, Task
@@ -21,7 +21,7 @@ def wake_at(state: RunState, now: Instant) -> Instant | None:
     """The first instant after `now` at which `decide` may have more to say although nothing was reported."""
     if state.ended is not None:
         return None
-    times = [state.work_until, state.planning.timer, state.answering.timer]
+    times = [state.work_until, answer_until(state), state.planning.timer, state.answering.timer]
     if state.timers:
         times.append(state.timers[0][0])
     if state.lanes and state.breakers:
@@ -37,6 +37,7 @@ class Brief(Struct, frozen=True, gc=False):
     calls that need a person's leave why they may not be made (empty: they may). `tasks` are what the plan holds, for an
     attempt its own; for planning, `findings` what was wrong with the last proposal, `gaps` what is still missing, and
     `replan` says that closing them is what is asked for. `outside`: whoever put the task had seen results or failures.
+    `work_until` is when no more tasks are begun: for planning, the last moment at which asking again could help.
     """
 
     work: Work
@@ -55,6 +56,7 @@ class Brief(Struct, frozen=True, gc=False):
     replan: bool = False
     combine: Combine = "merge"
     outside: bool = False
+    work_until: Instant = 0.0
 
 
 def brief(state: RunState, work: Work) -> Brief:
@@ -66,7 +68,7 @@ def brief(state: RunState, work: Work) -> Brief:
         missing = tuple(one for one in gaps(state) if work.kind == "answer" or one.status != "unfinished")
         return Brief(
             work, goal, desk.timer, inputs=results(state), tasks=tasks, findings=desk.feedback, gaps=missing,
-            replan=state.replans > 0, combine=state.combine,
+            replan=state.replans > 0, combine=state.combine, work_until=state.work_until,
         )  # fmt: skip
     progress = state.tasks[work.task]
     failure = progress.failure.message if progress.failure is not None else ""

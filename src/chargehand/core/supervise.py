@@ -1,7 +1,7 @@
 """What the run as a whole does next: plan, ask a person, plan again, write the answer, end."""
 
 from chargehand.core.state import RunState, Status
-from chargehand.core.view import gaps
+from chargehand.core.view import answer_until, gaps
 from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING
 from chargehand.terms.plan import NO_TASK
@@ -37,7 +37,8 @@ def _plan(state: RunState, now: Instant, why: ev.Why) -> ev.Event | None:
     if why == "more" and state.unsettled and not (state.wake == "any" and state.fresh):
         return None
     broke = not state.ledger.covers(state.requested.roster.supervision, keep=state.requested.budget.floor)
-    if desk.failures >= state.requested.policy.limits.plans or broke:
+    hopeless = desk.timer >= state.work_until  # it would be asked again only after the time for work is over
+    if desk.failures >= state.requested.policy.limits.plans or broke or hopeless:
         if state.tasks:  # what there is must do; who may have left something out says so
             lost = () if state.replans else ("the plan was never finished, so parts of this may have been left out",)
             return ev.TasksAdded(desk.number, (), closed=True, unserved=lost)
@@ -56,7 +57,7 @@ def _may_replan(state: RunState) -> bool:
 def _started(state: RunState, duty: ev.Duty, now: Instant, why: ev.Why = "first") -> ev.Event:
     requested = state.requested
     desk = state.planning if duty == "plan" else state.answering
-    last = state.work_until if duty == "plan" else requested.deadline + requested.policy.grace
+    last = state.work_until if duty == "plan" else answer_until(state)
     until = min(now + requested.policy.supervision, last)
     reserve = None if requested.roster.supervision == NOTHING else requested.roster.supervision
     return ev.SupervisionStarted(duty, desk.number + (not desk.redo), until, NO_TASK, why, reserve)
@@ -70,7 +71,8 @@ def _finish(state: RunState, now: Instant) -> ev.Event | None:
     done = any(one.status is Status.DONE for one in state.tasks.values())
     wanted = state.combine != "none" and state.answer is None and done and desk.failures < policy.limits.answers
     affordable = state.ledger.covers(state.requested.roster.supervision)
-    if wanted and affordable and now < state.requested.deadline + policy.grace:
+    last = answer_until(state)
+    if wanted and affordable and now < last and desk.timer < last:
         return _started(state, "answer", now) if now >= desk.timer else None
     return _ending(state, done=done, broke=wanted and not affordable)
 

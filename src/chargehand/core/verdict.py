@@ -17,15 +17,18 @@ def verdict(state: RunState, progress: Progress, now: Instant) -> ev.Event | Non
     if failure.kind in ("uncertain", "budget", "deadline"):
         return ev.TaskFailed(task, failure)
     allowed = policy.retry.fallback_attempts if progress.tried else policy.retry.attempts
-    parked = failure.retry_after > policy.retry.obey_retry_after
+    wait = 0.0
+    if failure.kind != "logic":
+        jitter = backoff(state.requested.seed, policy.retry, progress.failures, task, progress.attempt)
+        wait = max(jitter, failure.retry_after)
+    parked = failure.retry_after > policy.retry.obey_retry_after or now + wait >= state.work_until
     if progress.failures >= allowed or failure.permanent or parked:
         gone = {state.agents[one].spec or one for one in (progress.worker, *progress.tried)}  # and all who are the same
         line = (one for one in line_of(state, progress.task) if one in state.agents)
         other = next((one for one in line if (state.agents[one].spec or one) not in gone), None)
         return ev.RetryScheduled(task, now, other) if other else ev.TaskFailed(task, failure)
     if failure.kind != "logic":
-        wait = backoff(state.requested.seed, policy.retry, progress.failures, task, progress.attempt)
-        return ev.RetryScheduled(task, now + max(wait, failure.retry_after))
+        return ev.RetryScheduled(task, now + wait)
     return _refinement(state, progress, now) or ev.RetryScheduled(task, now)
 
 

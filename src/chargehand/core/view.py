@@ -6,9 +6,15 @@ from msgspec import Raw
 from chargehand.core.state import Progress, RunState, Status
 from chargehand.terms.events import Gap
 from chargehand.terms.plan import NO_TASK, TaskId, needs
+from chargehand.terms.policy import Instant
 from chargehand.terms.work import Input
 
 _LIST = msgspec.json.Decoder(list[Raw])
+
+
+def answer_until(state: RunState) -> Instant:
+    """When the run is over whatever is still under way: nothing is begun, and nothing waited for, after that."""
+    return state.requested.deadline + state.requested.policy.grace
 
 
 def inputs(state: RunState, progress: Progress) -> tuple[Input, ...]:

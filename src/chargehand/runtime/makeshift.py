@@ -100,7 +100,9 @@ class Makeshift:
         try:
             found = await self._in_time(brief, watched)
         except WorkFailed as error:
-            if watched.grown or not (last or isinstance(error, _Late) or error.failure.permanent):
+            failure = error.failure
+            too_long = 0 < brief.work_until - self._clock() <= failure.retry_after  # it cannot be asked again in time
+            if watched.grown or not (last or isinstance(error, _Late) or failure.permanent or too_long):
                 raise
             found = self._instead(brief, hand, error.failure, error.used)
             if error.failure.permanent and error.failure.kind == "budget" and not found.tasks:
