@@ -1,6 +1,5 @@
 """A tool that asks a database: an SQLite file, or CSV files as tables. It can read, for a while, and nothing else."""
 
-import math
 import re
 import sqlite3
 from collections.abc import Sequence
@@ -16,46 +15,33 @@ from chargehand.errors import Invalid
 from chargehand.models.exhibits import Table
 from chargehand.terms.policy import Seconds
 from chargehand.tools.csv_tables import csv_database
+from chargehand.tools.query_pool import GRACE_SECONDS, MEMORY, START_SECONDS, Failure, Query, Source
+from chargehand.tools.query_process import ROWS, TEMPORARY_FILE_BYTES, cut_text, open_file, open_image
 from chargehand.tools.tables import Stored, described, quoted, stored_tables
+from chargehand.tools.threads import THREADS, GivenUp
 from chargehand.tools.tool import Tool, ToolFailed, tool
 
-ROWS = 200
-_CELL = 2_000
-_STRIDE = 10_000
-_COUNTED = 100_000
-_READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_FUNCTION}
-_LIMITS = {
-    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
-    sqlite3.SQLITE_LIMIT_LENGTH: 10_000_000,
-    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 20_000,
-    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
-    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
-    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1_000,
-}
+_DESCRIBE_SECONDS: Seconds = 5.0
 _UNKNOWN = re.compile(r"no such (column|table|function): (\S+)")
 
 
 class _Database(Struct, frozen=True):
-    """Where to read: a file, or an image of a database that every call gets a copy of."""
+    """Where to read, and which file each table comes from."""
 
     name: str
-    path: Path | None = None
-    image: bytes = b""
-    sources: dict[str, str] = {}
+    source: Source
+    files: dict[str, str] = {}
 
     def open(self) -> sqlite3.Connection:
-        if self.path is None:
-            connection = sqlite3.connect(":memory:", isolation_level=None)
-            connection.deserialize(self.image)
-        else:
-            connection = _open_file(self.path)
-        connection.text_factory = _decoded
+        """A connection to describe it with; queries have their own, in another process."""
+        connection = open_image(self.source.image) if self.source.image else open_file(self.source.file)
+        connection.text_factory = cut_text
         return connection
 
-    def source(self, tables: set[str]) -> str:
+    def files_of(self, tables: set[str]) -> str:
         """Which files or tables an answer comes from."""
-        found = [self.sources.get(table) or f"{self.name}#{table}" for table in sorted(tables)]
-        return ", ".join(dict.fromkeys(found)) or self.name
+        names = [self.files.get(table) or f"{self.name}#{table}" for table in sorted(tables)]
+        return ", ".join(dict.fromkeys(names)) or self.name
 
 
 def sql(path: Path | str | Sequence[Path | str], name: str = "query", *, seconds: Seconds = 5.0) -> Tool:
@@ -66,19 +52,26 @@ def sql(path: Path | str | Sequence[Path | str], name: str = "query", *, seconds
     database = _database(path)
     try:
         with closing(database.open()) as connection:
+            until = monotonic() + _DESCRIBE_SECONDS
+            connection.set_progress_handler(lambda: monotonic() > until, 10_000)
             tables = stored_tables(connection)
     except sqlite3.Error as error:
         raise Invalid(f"{database.name} cannot be read as an SQLite database: {error}") from error
     if not tables:
         raise Invalid(f"{database.name} has no tables; there is nothing to ask")
 
-    def query(sql: Annotated[str, "One SELECT statement in SQLite's dialect"]) -> Table:
-        return _answer(database, tables, sql, seconds)
+    async def query(sql: Annotated[str, "One SELECT statement in SQLite's dialect"]) -> Table:
+        return await _answer(database, tables, sql, seconds)
 
     description = (
         f"Ask {database.name} with SQL (SQLite, read-only, at most {ROWS} rows come back).\n{described(tables)}"
     )
-    return tool(name=name, description=description, timeout=seconds + 5)(query)
+    return tool(name=name, description=description, timeout=_most_seconds(seconds) + 1)(query)
+
+
+def _most_seconds(seconds: Seconds) -> Seconds:
+    """The longest a call may take: it waits for others, starts a process, runs, and is ended."""
+    return seconds + START_SECONDS + seconds + GRACE_SECONDS
 
 
 def _database(path: Path | str | Sequence[Path | str]) -> _Database:
@@ -87,100 +80,55 @@ def _database(path: Path | str | Sequence[Path | str]) -> _Database:
         if not files:
             raise Invalid("no CSV files were named; name at least one")
         image, sources = csv_database(files)
-        return _Database(", ".join(file.name for file in files), None, image, sources)
+        return _Database(", ".join(file.name for file in files), Source(image=image), sources)
     place = Path(path)
     if place.is_dir():
         files = sorted(file for file in place.iterdir() if file.suffix.lower() in (".csv", ".tsv") and file.is_file())
         if not files:
             raise Invalid(f"there are no .csv files in {place}; name a folder that has some, or an SQLite file")
         image, sources = csv_database(files)
-        return _Database(place.resolve().name, None, image, sources)
+        return _Database(place.resolve().name, Source(image=image), sources)
     if not place.is_file():
         raise Invalid(f"there is no file or folder {place}; name an SQLite file, a CSV file or a folder of them")
     if place.suffix.lower() in (".csv", ".tsv"):
         return _database([place])
-    return _Database(place.name, place.resolve())
+    return _Database(place.name, Source(file=place.resolve().as_uri()))
 
 
-def _decoded(text: bytes) -> str:
-    return text.decode(errors="replace")
-
-
-def _open_file(path: Path) -> sqlite3.Connection:
-    """Read-only. A file in WAL mode in a folder we may not write to opens only as one that does not change."""
-    for options in ("mode=ro", "mode=ro&immutable=1"):
-        connection = sqlite3.connect(f"{path.as_uri()}?{options}", uri=True, isolation_level=None)
-        try:
-            connection.execute("PRAGMA schema_version")
-        except sqlite3.OperationalError as error:
-            connection.close()
-            problem = error
-        except sqlite3.Error:
-            connection.close()
-            raise
-        else:
-            return connection
-    raise problem
-
-
-def _answer(database: _Database, tables: tuple[Stored, ...], text: str, seconds: Seconds) -> Table:
-    read: set[str] = set()
+async def _answer(database: _Database, tables: tuple[Stored, ...], text: str, seconds: Seconds) -> Table:
+    query = Query(database.source, text, seconds)
     try:
-        with closing(database.open()) as connection:
-            _confine(connection, read, monotonic() + seconds)
-            cursor = connection.execute(text)
-            if cursor.description is None:
-                raise ToolFailed("that is no question; write one SELECT statement")
-            rows = tuple(tuple(_cell(value) for value in row) for row in cursor.fetchmany(ROWS))
-            columns = tuple(str(column[0]) for column in cursor.description)
-            known = {table.name for table in tables} & read
-            return Table(columns, rows, database.source(known), " ".join(text.split()), _left(cursor))
-    except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-        raise ToolFailed(_explained(error, tables, seconds)) from error
+        reply = await THREADS.call(query.run, {}, _most_seconds(seconds))
+    except GivenUp:
+        reply = Failure("time")
+    finally:
+        query.cancel()
+    if isinstance(reply, Failure):
+        raise ToolFailed(_explain(reply, tables, seconds))
+    known = {table.name for table in tables} & set(reply.tables)
+    return Table(reply.columns, reply.rows, database.files_of(known), " ".join(text.split()), reply.more)
 
 
-def _confine(connection: sqlite3.Connection, read: set[str], until: Seconds) -> None:
-    for limit, most in _LIMITS.items():
-        connection.setlimit(limit, most)
-    connection.execute("PRAGMA query_only = ON")
-
-    def allow(action: int, one: str | None, two: str | None, _database: str | None, _trigger: str | None) -> int:
-        if action == sqlite3.SQLITE_READ and one:
-            read.add(one)
-        dangerous = action == sqlite3.SQLITE_FUNCTION and (two or "").lower() in ("load_extension", "fts3_tokenizer")
-        return sqlite3.SQLITE_DENY if dangerous or action not in _READING else sqlite3.SQLITE_OK
-
-    connection.set_authorizer(allow)
-    connection.set_progress_handler(lambda: monotonic() > until, _STRIDE)
+def _explain(failure: Failure, tables: tuple[Stored, ...], seconds: Seconds) -> str:
+    if failure.kind == "no_query":
+        return "that is no question; write one SELECT statement"
+    if failure.kind == "time":
+        return f"the query did not finish within {seconds:g} s; ask for less, or join on fewer rows"
+    if failure.kind == "memory":
+        return f"the query needs more than {MEMORY >> 20} MiB of memory; ask for fewer or shorter values"
+    if failure.kind == "crash":
+        return "the process of the query ended before it had an answer; ask for less"
+    return _explain_error(failure.message, tables)
 
 
-def _left(cursor: sqlite3.Cursor) -> int:
-    """How many rows follow, counted as far as it is worth the time."""
-    count = 0
-    try:
-        while count < _COUNTED and cursor.fetchone() is not None:
-            count += 1
-    except sqlite3.OperationalError:
-        return max(count, 1)  # the time is up, and there was at least one more
-    return count
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, str):
-        return value if len(value) <= _CELL else value[:_CELL] + "..."
-    if isinstance(value, bytes):
-        return f"({len(value):,} bytes)"
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _explained(error: Exception, tables: tuple[Stored, ...], seconds: Seconds) -> str:
-    words = str(error)
+def _explain_error(words: str, tables: tuple[Stored, ...]) -> str:
     if re.search("not authorized|prohibited|authorization denied|readonly", words):
         return "this database can only be read: write one SELECT statement"
-    if words == "interrupted":
-        return f"the query did not finish within {seconds:g} s; ask for less, or join on fewer rows"
     if "one statement at a time" in words:
         return "only one statement at a time: write one SELECT statement"
+    if "disk" in words:
+        most = TEMPORARY_FILE_BYTES >> 20
+        return f"SQLite says: {words}; temporary files are limited to {most} MiB, so sort or group fewer rows"
     unknown = _UNKNOWN.search(words)
     return f"SQLite says: {words}" + (_nearest(unknown[1], unknown[2], tables) if unknown else "")
 

@@ -92,7 +92,9 @@ def _looked_at(connection: sqlite3.Connection, table: str, name: str, kind: str,
     if key and "INT" in kind.upper():
         return Column(name, kind)
     column = quoted(name)
-    sample = f"(SELECT {column} AS v FROM {quoted(table)} LIMIT {_SAMPLE + 1})"  # noqa: S608 - quoted names
+    # the beginning of a long text is enough: one that is longer than there is room for is never shown whole
+    value = f"CASE typeof({column}) WHEN 'text' THEN substr({column}, 1, {_ROOM + 1}) ELSE {column} END"
+    sample = f"(SELECT {value} AS v FROM {quoted(table)} LIMIT {_SAMPLE + 1})"  # noqa: S608 - quoted names
     query = f"SELECT v FROM {sample} WHERE v IS NOT NULL AND typeof(v) <> 'blob' GROUP BY v ORDER BY v"  # noqa: S608
     try:
         values = [row[0] for row in connection.execute(query)]

@@ -7,6 +7,7 @@ process ends, another takes its place, and neither the caller nor the end of the
 import asyncio
 import contextlib
 import contextvars
+import os
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -49,6 +50,11 @@ class Threads:
 
     def __init__(self, most: int = MOST, most_lost: int = MOST_LOST) -> None:
         self._most, self._most_lost = most, most_lost
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
+        """No threads, no jobs: so it is at first, and in a forked process, which has none of its parent's threads."""
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._lock = threading.Lock()
         self._count = 0  # threads that are not given up
