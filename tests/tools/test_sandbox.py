@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chargehand.tools import walls
+from chargehand.tools import confinement, walls
 from chargehand.tools.confinement import confined
 from chargehand.tools.sandbox import Ran, available, python_sandbox
 from chargehand.tools.syscalls import MACHINES, system_call_filter
@@ -63,9 +63,10 @@ def attempt(action):
         print(type(error).__name__)
 """
 
-LEAVES_A_PROCESS = """
-import subprocess, sys
-subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)', '{}'], start_new_session=True)
+# it becomes a program that can be found by its arguments out here
+BECOMES = """
+import os, sys
+os.execv(sys.executable, [sys.executable, '-c', {program!r}, {marker!r}])
 """
 
 
@@ -284,22 +285,32 @@ for pid in ('self', 1, {HOST}):
     assert rest == ["no"] * 3
 
 
-async def test_no_more_than_a_few_processes() -> None:
+async def test_there_is_no_other_process() -> None:
+    fork, clone = {"x86_64": (57, 56), "aarch64": (220, 220)}[os.uname().machine]
+    spawned = "(os.posix_spawn(sys.executable, [sys.executable, '-c', 'pass'], {}), os.wait())"
+    lines = await tried(
+        "os.fork()",
+        spawned,
+        "__import__('subprocess').run([sys.executable, '-c', 'pass'])",
+        f"call({fork}, 17, 0, 0, 0, 0)",
+        f"call({clone}, 0x4100 | 17, 0, 0, 0, 0)",
+    )
+    assert lines == ["PermissionError"] * 5
+
+
+async def test_no_more_than_a_few_threads() -> None:
     code = """
-import os, time
+import threading, time
 made = 0
 try:
     while made < 64:
-        if os.fork() == 0:
-            time.sleep(30)
+        threading.Thread(target=time.sleep, args=(30,), daemon=True).start()
         made += 1
-except OSError as error:
-    print(made, type(error).__name__)
+except RuntimeError as error:
+    print(made, error, flush=True)
 """
     ran = await run(code)
-    made, error = ran.stdout.split()
-    assert int(made) < 32
-    assert error == "BlockingIOError"
+    assert int(ran.stdout.split()[0]) < 32
     assert ran.seconds < SOON
 
 
@@ -327,15 +338,15 @@ async def test_inherited_descriptors_are_closed(tmp_path: Path) -> None:
 
 async def test_nothing_survives_the_end_of_the_program() -> None:
     marker = f"survivor-{time.monotonic_ns()}"
-    code = LEAVES_A_PROCESS.format(marker) + "print('left')"
-    assert (await run(code)).stdout == "left\n"
+    ran = await run(BECOMES.format(program="print('left')", marker=marker))
+    assert ran.stdout == "left\n"
     assert await gone(marker)
 
 
 @pytest.mark.parametrize("ending", ["timeout", "cancelled"])
 async def test_nothing_survives_being_stopped(ending: str) -> None:
     marker = f"survivor-{time.monotonic_ns()}"
-    code = LEAVES_A_PROCESS.format(marker) + "import time; time.sleep(60)"
+    code = BECOMES.format(program="import time; time.sleep(60)", marker=marker)
     async with asyncio.TaskGroup() as group:
         job = group.create_task(run(code, tool=python_sandbox(seconds=3.0 if ending == "timeout" else 30.0)))
         for _ in range(2000):
@@ -405,6 +416,80 @@ async def test_memory_is_limited() -> None:
     assert ran.exit == 1
     assert ran.stderr.splitlines()[-1] == "MemoryError"
     assert ran.seconds < SOON
+
+
+async def test_memory_that_no_limit_counts_cannot_be_had() -> None:
+    shmget, msgget, mq_open, memfd_create, vmsplice, inotify = {
+        "x86_64": (29, 68, 240, 319, 278, 294),
+        "aarch64": (194, 186, 180, 279, 75, 26),
+    }[os.uname().machine]
+    lines = await tried(
+        "os.memfd_create('x')",
+        f"call({memfd_create}, b'x', 0)",
+        "call(447, 0)",
+        f"call({shmget}, 0, 1 << 20, 0o1600)",
+        f"call({msgget}, 0, 0o1600)",
+        f"call({mq_open}, b'x', 0o102, 0o600, 0)",
+        f"call({vmsplice}, 1, 0, 0, 0)",
+        f"call({inotify}, 0)",
+    )
+    assert lines == ["PermissionError"] * 8
+    shared = "__import__('multiprocessing.shared_memory').shared_memory.SharedMemory(create=True, size=1 << 20)"
+    assert await tried(shared, "os.listdir('/dev/shm')") == ["FileNotFoundError"] * 2
+
+
+@pytest.mark.parametrize("flags", ["MAP_PRIVATE", "MAP_SHARED"])
+async def test_mapped_memory_counts(flags: str) -> None:
+    code = f"""
+import mmap
+held = []
+try:
+    while len(held) < 100:
+        held.append(mmap.mmap(-1, 10 << 20, flags=mmap.{flags} | mmap.MAP_ANONYMOUS))
+        held[-1][:] = bytes(1) * (10 << 20)
+except OSError as error:
+    print(len(held), error.errno)
+"""
+    held, errno = (await run(code)).stdout.split()
+    assert int(held) < 26
+    assert int(errno) == 12
+
+
+ENDLESS_FILES = """
+number = 0
+while True:
+    open(str(number), 'w').close()
+    number += 1
+"""
+
+SCATTERED_PAGES = """
+import ctypes
+C = ctypes.CDLL(None, use_errno=True)
+C.mmap.restype = ctypes.c_void_p
+C.mmap.argtypes = [ctypes.c_void_p, *[ctypes.c_size_t] * 5]
+for place in range(1, 60_000):
+    page = C.mmap(place << 30, 4096, 3, 0x100022, 2**64 - 1, 0)
+    if page in (None, 2**64 - 1):
+        break
+    ctypes.memset(page, 1, 1)
+while True: pass
+"""
+
+
+@pytest.mark.parametrize("code", [ENDLESS_FILES, SCATTERED_PAGES], ids=["empty files", "page tables"])
+async def test_what_the_kernel_keeps_for_a_program_is_limited(code: str) -> None:
+    ran = await run(code)
+    assert ran.note == "stopped: it made the kernel keep more than 32 MiB (files, page tables)"
+    assert ran.seconds < SOON
+
+
+async def test_a_program_whose_memory_cannot_be_watched_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_pid: int) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(confinement, "kernel_bytes", refuse)
+    with pytest.raises(ToolFailed, match=r"its memory cannot be watched here: .*Permission denied"):
+        await run("import time; print(1, flush=True); time.sleep(60)")
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])

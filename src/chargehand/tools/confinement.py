@@ -16,9 +16,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from chargehand.tools.inside import READY
-from chargehand.tools.walls import Cell, Limits, Unavailable, cell
+from chargehand.tools.walls import WORKSPACE, Cell, Limits, Unavailable, cell
 
 GRACE = 2.0
+LOOK_SECONDS = 0.1
+KERNEL_BYTES = 32 << 20
+INODE_BYTES = 1024
+"""About what the kernel keeps for a file in memory besides its content, which counts as disk."""
 
 
 class Outcome(Struct, frozen=True):
@@ -39,14 +43,38 @@ class Running:
         self.made = made
         self.out = Capture(most)
         self.err = Capture(most)
+        self.took_too_much = False
+        self.unwatched = ""
+        self._child = 0
         self._ended = False
 
     async def serve(self, stdin: bytes) -> None:
         """Feed it, listen to it, and wait for it."""
         assert self.process.stdin is not None
         async with asyncio.TaskGroup() as group:
+            watch = group.create_task(self.watch())
             group.create_task(feed(self.process.stdin, stdin))
-            group.create_task(self.listen())
+            await self.listen()
+            watch.cancel()
+
+    async def watch(self) -> None:
+        """End a program that makes the kernel keep much for it: no limit of a process counts that."""
+        while not self._ended:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                self.took_too_much = self.child() > 0 and kernel_bytes(self.child()) > KERNEL_BYTES
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it has ended just then, or not begun
+            except OSError as error:
+                self.unwatched = str(error)
+            if self.took_too_much or self.unwatched:
+                self.end()
+
+    def child(self) -> int:
+        """The number of process 1 in there, as it is called out here; 0 as long as it is not known."""
+        if not self._child and (match := re.search(rb'"child-pid": *(\d+)', heard(self.made.info))):
+            self._child = int(match[1])
+        return self._child
 
     async def listen(self) -> None:
         """Until it is over and all is said; a process that says too much is ended."""
@@ -62,8 +90,7 @@ class Running:
         if self._ended or self.process.returncode is not None:
             return
         self._ended = True
-        said = re.search(rb'"child-pid": *(\d+)', heard(self.made.info))
-        if said is None or not kill_child(self.process.pid, int(said[1])):
+        if not self.child() or not kill_child(self.process.pid, self.child()):
             self._kill()
 
     async def bury(self) -> None:
@@ -79,6 +106,16 @@ class Running:
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()  # what is in there dies with it
+
+
+def kernel_bytes(pid: int) -> int:
+    """What the kernel keeps for a process in there: page tables, and files without their content."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    if os.path.samestat(os.stat(f"/proc/{pid}/root/"), os.stat("/")):  # noqa: PTH116 - a link that must be followed
+        return 0  # the walls are not there yet
+    tables = re.search(r"^VmPTE:\s*(\d+) kB", status, re.MULTILINE)
+    files = os.statvfs(f"/proc/{pid}/root{WORKSPACE}")
+    return (int(tables[1]) << 10 if tables else 0) + (files.f_files - files.f_ffree) * INODE_BYTES
 
 
 def kill_child(parent: int, child: int) -> bool:
@@ -147,6 +184,10 @@ async def confined(code: str, stdin: str = "", limits: Limits | None = None) -> 
             await running.bury()
         out, err = running.out, running.err
         confirm(made.report, bytes(err.taken))
+        if running.unwatched:
+            raise Unavailable(f"its memory cannot be watched here: {running.unwatched}")
+        if running.took_too_much:
+            stopped = f"it made the kernel keep more than {KERNEL_BYTES >> 20} MiB (files, page tables)"
         if out.full or err.full:
             stopped = f"it wrote more than {limits.output // 1024} KiB"
         seconds = round(time.monotonic() - began, 3)

@@ -35,17 +35,17 @@ def python_sandbox(
     memory: int = 256 << 20,
     disk: int = 16 << 20,
     output: int = 256 << 10,
-    processes: int = 16,
+    threads: int = 16,
 ) -> Tool:
     """A tool that runs Python with the standard library and nothing else of this machine. Sizes are in bytes."""
-    limits = Limits(seconds, memory, disk, output, processes)
+    limits = Limits(seconds, memory, disk, output, threads)
 
     @tool(name="run_python", effect="read", timeout=seconds + 10)
     async def run_python(code: str, stdin: str = "") -> Ran:
         """Run a Python program and return what it prints, its errors and its exit code.
 
-        Only the standard library is there; no network, no files but an empty folder that is gone afterwards. Print
-        what you want to see. Input for the program goes into stdin.
+        Only the standard library is there; no network, no other processes, no files but an empty folder that is gone
+        afterwards. Print what you want to see. Input for the program goes into stdin.
         """
         if len(code) + len(stdin) > LONGEST:
             raise ToolFailed("the program and its input are longer than 1 MiB together: shorten them")

@@ -2,7 +2,8 @@
 
 The namespaces already hide files, processes and the network. This takes away what could dig under them: new
 namespaces, mounts, tracing, sockets of any family (some families ignore network namespaces), and large, seldom needed
-parts of the kernel.
+parts of the kernel. It also takes away memory that no limit of a process counts (shared memory, memory files, message
+queues, pages in pipes, watches) and new processes, so that the limit of the one process is the limit of all.
 """
 
 import platform
@@ -15,6 +16,7 @@ LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, KILL, REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
 NOT_PERMITTED, NOT_IMPLEMENTED = 1, 38
 NEW_NAMESPACES = 0x7E020000
+NEW_THREAD = 0x00010000
 X32 = 0x40000000
 
 
@@ -27,8 +29,8 @@ class Machine(Struct, frozen=True):
 
 
 # From 424 on the numbers are the same everywhere: io_uring, the new mount interface, pidfd_getfd, mount_setattr,
-# landlock is left alone.
-COMMON = (425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442)
+# memfd_secret; landlock is left alone.
+COMMON = (425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442, 447)
 CLONE3 = 435  # its flags lie behind a pointer: "not implemented" makes the C library use clone
 
 MACHINES = {
@@ -44,6 +46,10 @@ MACHINES = {
             *(175, 176, 313, 246, 320, 169),  # modules, kexec, reboot
             *(159, 164, 227, 305, 170, 171),  # clocks and names of the host
             *(135, 163, 167, 168, 172, 173, 179),  # personality, acct, swap, io ports, quotactl
+            *(57, 58),  # fork, vfork
+            *(29, 30, 31, 64, 68, 240, 319),  # shmget, shmat, shmctl, semget, msgget, mq_open, memfd_create
+            *(275, 276, 278),  # splice, tee, vmsplice
+            *(253, 254, 294, 300),  # inotify, fanotify
         ),
     ),
     "aarch64": Machine(
@@ -58,6 +64,9 @@ MACHINES = {
             *(105, 106, 273, 104, 294, 142),
             *(171, 170, 112, 266, 161, 162),
             *(92, 89, 224, 225, 60),
+            *(194, 195, 196, 190, 186, 180, 279),  # there is no fork but clone
+            *(76, 77, 75),
+            *(26, 27, 262),
         ),
     ),
 }
@@ -75,7 +84,8 @@ def system_call_filter(machine: str = "") -> bytes:
         *((EQUAL, number, "refuse", "") for number in refused),
         (EQUAL, kind.clone, "", "allow"),
         (LOAD, 16, "", ""),
-        (ANY_BIT, NEW_NAMESPACES, "refuse", "allow"),
+        (ANY_BIT, NEW_NAMESPACES, "refuse", ""),
+        (ANY_BIT, NEW_THREAD, "allow", "refuse"),
     ]
     head = [(LOAD, 4, "", ""), (EQUAL, kind.audit, "", "kill"), (LOAD, 0, "", "")]
     return assembled([*head, *body])

@@ -31,13 +31,16 @@ class Unavailable(Exception):
 
 
 class Limits(Struct, frozen=True):
-    """`seconds` is wall-clock time, and processor time too; `memory` is per process; sizes are in bytes."""
+    """`seconds` is wall-clock time, and processor time too; sizes are in bytes.
+
+    There is one process, so `memory` is all it has, besides `disk`, which is in memory too.
+    """
 
     seconds: float = 10.0
     memory: int = 256 << 20
     disk: int = 16 << 20
     output: int = 256 << 10
-    processes: int = 16
+    threads: int = 16
 
 
 class Cell(Struct, frozen=True):
@@ -121,7 +124,7 @@ def cell(code: str, limits: Limits) -> Generator[Cell]:
         source, program = holding(code.encode(errors="replace"), stack), holding(rules, stack)
         python = [str(interpreter()), "-I", "-S", "-B", "-u", "-X", "utf8"]
         first = Path(__file__).with_name("inside.py").read_text(encoding="utf-8")
-        most = (max(1, round(limits.seconds)), limits.memory, limits.disk, limits.processes)
+        most = (max(1, round(limits.seconds)), limits.memory, limits.disk, limits.threads)
         told = [str(number) for number in (reporter, someone(), *most)]
         options = walls(limits, source, program, informer)
         command = [bubblewrap, *options, "--", *python, "-c", first, *told, *python, PROGRAM]
