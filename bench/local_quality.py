@@ -1,262 +1,219 @@
-"""`python -m bench.local_quality --model qwen-coder-0.5b`: what a small local model can be trusted with.
+"""`python -m bench.local_quality --model qwen-coder-0.5b`: what a small local model gets done on real teams.
 
-Four questions on a handful of cases each: does it take the right tool, the right worker, does it write plans that
-hold, and does it get to the right answer with real tools. Small numbers: they tell models apart, no more.
+Thirty requests on four bundled teams (`local_requests`) go through the whole product. Counted are plans that hold and
+are sensible, right answers, and answers that were called complete with a number in them that no tool returned.
 """
 
 import argparse
 import asyncio
 import os
+import re
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct, structs
 
-from chargehand.models.local import LocalModel
+from bench.local_requests import FOLDERS, Asked, requests
+from chargehand.config.load import load_team
 from chargehand.models.local.pull import pull
-from chargehand.models.messages import Message, Request, Settings, ToolSpec
-from chargehand.models.model import Model, ModelFailed
+from chargehand.runtime.result import Result
+from chargehand.team import Supervisor
+from chargehand.terms import events as ev
+from chargehand.terms.budget import Budget
+from chargehand.terms.plan import Plan
 
-MOST_STEPS = 4
-STRAIGHT = Settings(temperature=0.0, max_tokens=400)
-STOCK = {"bolts": 1250, "nuts": 840, "washers": 3100}
-OPENING = {"monday": "9 to 17", "saturday": "10 to 14", "sunday": "closed"}
-
-
-def raw(value: object) -> Raw:
-    return Raw(msgspec.json.encode(value))
+_NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?")
+_CITED = re.compile(r"\[[^\]]*\]|^\s*\d+[.)]\s", re.MULTILINE)
+_EXTRA_TASKS = 2  # so many more than workers that are needed is still sensible
 
 
-def tool(name: str, does: str, **arguments: str) -> ToolSpec:
-    fields = {key: {"type": kind} for key, kind in arguments.items()}
-    return ToolSpec(name, does, raw({"type": "object", "properties": fields, "required": list(fields)}))
+class Outcome(Struct, frozen=True):
+    """What came of one request. `invented`: numbers of a complete answer that no tool returned and nobody asked for."""
 
-
-TOOLS = (
-    tool("calculate", "Work out an arithmetic expression.", expression="string"),
-    tool("stock_of", "Say how many pieces of an article are in stock.", article="string"),
-    tool("opening_hours", "Say when the shop is open on a day of the week.", day="string"),
-    tool("search_handbook", "Search the staff handbook for rules about something.", query="string"),
-    tool("send_mail", "Send a mail to somebody.", to="string", text="string"),
-)
-# (request, the tool it needs, a word its arguments must hold)
-CHOICES = (
-    ("What is 312 divided by 8?", "calculate", "312"),
-    ("How many washers do we have?", "stock_of", "washer"),
-    ("When can I come in on Saturday?", "opening_hours", "aturday"),
-    ("What are our rules about parental leave?", "search_handbook", "parental"),
-    ("Tell anna@example.com that the delivery is late.", "send_mail", "anna@example.com"),
-    ("Add up 19, 23 and 58.", "calculate", "58"),
-    ("Thank you, that is all!", "final_answer", ""),
-)
-WORKERS = {
-    "research": "finds facts in documents and on the web",
-    "data": "queries the sales database and computes figures",
-    "writing": "writes, shortens and translates texts",
-    "coding": "writes and fixes programs",
-}
-SHOTS = (
-    ("Find studies about sleep.", "research"),
-    ("What was the average order last year?", "data"),
-    ("Make this paragraph friendlier.", "writing"),
-    ("The script crashes on empty files.", "coding"),
-    ("What do reviewers say about this phone?", "research"),
-    ("Count the orders per month.", "data"),
-    ("Draft a letter to the landlord.", "writing"),
-    ("Add a test for the parser.", "coding"),
-)
-ROUTES = (
-    ("Which regions sold the most in March?", "data"),
-    ("Translate the announcement into Spanish.", "writing"),
-    ("Write a function that reverses a list.", "coding"),
-    ("Look up what the law says about refunds.", "research"),
-    ("Why does the build fail with a type error?", "coding"),
-    ("Sum the revenue per customer.", "data"),
-)
-# (request, workers that a sensible plan cannot do without)
-GOALS = (
-    ("Query last year's sales per region and write a one-page summary.", {"data", "writing"}),
-    ("Find out what competitors charge, then write a short pitch.", {"research", "writing"}),
-    ("Fix the import script, then count the rows it loads into the database.", {"coding", "data"}),
-    ("Look up the new tax rules and compute what we owe from the sales database.", {"research", "data"}),
-)
-ENDS = (
-    ("What is 17 * 23?", "391"),
-    ("How many nuts are in stock?", "840"),
-    ("When is the shop open on Sunday?", "closed"),
-    ("How many bolts and nuts together are in stock?", "2090"),
-    ("What is (250 + 50) / 4?", "75"),
-)
-
-
-Outcomes: TypeAlias = dict[str, list[bool]]
-Trial: TypeAlias = Callable[[Model], Coroutine[Any, Any, Outcomes]]
-
-
-class Score(Struct, frozen=True):
-    what: str
-    right: int
-    cases: int
+    model: str
+    team: str
+    request: str
+    ending: str
+    valid: bool
+    sensible: bool
+    right: bool
+    invented: tuple[str, ...]
+    calls: int
+    repeated: int
+    tokens: int
     seconds: float
+    plan: tuple[str, ...]
+    answer: str
+    wanted: tuple[str, ...]
 
 
-async def right_tool(model: Model) -> Outcomes:
-    outcomes: list[bool] = []
-    for text, wanted, word in CHOICES:
-        reply = await model.reply(Request((Message("user", text),), tools=TOOLS, settings=STRAIGHT))
-        chosen = reply.calls[0].name if reply.calls else "final_answer"
-        arguments = reply.calls[0].arguments if reply.calls else ""
-        outcomes.append(chosen == wanted and word in arguments)
-        note(outcomes[-1], text, f"{chosen} {arguments or reply.text}")
-    return {"right tool": outcomes}
-
-
-def crew() -> str:
-    return "Workers:\n" + "\n".join(f"- {name}: {does}" for name, does in WORKERS.items())
-
-
-async def routing(model: Model) -> Outcomes:
-    schema = raw({"type": "object", "properties": {"worker": {"enum": list(WORKERS)}}, "required": ["worker"]})
-    shots = [turn for text, worker in SHOTS for turn in shot(text, {"worker": worker})]
-    outcomes: list[bool] = []
-    for text, wanted in ROUTES:
-        messages = (Message("system", f"Choose the worker for a request. {crew()}"), *shots, Message("user", text))
-        reply = await model.reply(Request(messages, schema=schema, settings=STRAIGHT))
-        outcomes.append(msgspec.json.decode(reply.text).get("worker") == wanted)
-        note(outcomes[-1], text, reply.text)
-    return {"right worker": outcomes}
-
-
-def shot(text: str, answer: object) -> tuple[Message, Message]:
-    return Message("user", text), Message("assistant", msgspec.json.encode(answer).decode())
-
-
-def plan_schema(most: int = 4) -> Raw:
-    """A task may only come after earlier ones, so that no plan can go in a circle."""
-    tasks: dict[str, object] = {}
-    for number in range(1, most + 1):
-        earlier = [f"t{before}" for before in range(1, number)]
-        fields: dict[str, object] = {"do": {"type": "string", "maxLength": 120}, "worker": {"enum": list(WORKERS)}}
-        if earlier:
-            fields["after"] = {"type": "array", "items": {"enum": earlier}, "maxItems": number - 1}
-        tasks[f"t{number}"] = {"type": "object", "properties": fields, "required": list(fields)}
-    return raw({"type": "object", "properties": tasks, "required": ["t1", "t2"]})
-
-
-async def plans(model: Model) -> Outcomes:
-    example = {
-        "t1": {"do": "Look up the opening hours of the archive", "worker": "research"},
-        "t2": {"do": "Write an invitation with the hours", "worker": "writing", "after": ["t1"]},
-    }
-    told = Message("system", f"Split the request into as few tasks as will do, each for one worker. {crew()}")
-    valid: list[bool] = []
-    fitting: list[bool] = []
-    for text, needed in GOALS:
-        messages = (told, *shot("Find the archive's opening hours and invite people.", example), Message("user", text))
-        reply = await model.reply(Request(messages, schema=plan_schema(), settings=STRAIGHT))
-        plan = msgspec.json.decode(reply.text, type=dict[str, Any]) if reply.finish == "stop" else {}
-        named = {before for task in plan.values() for before in task.get("after", ())}
-        valid.append(bool(plan) and named <= set(plan))
-        fitting.append(needed <= {task["worker"] for task in plan.values()})
-        note(valid[-1] and fitting[-1], text, reply.text)
-    return {"valid plan": valid, "fitting plan": fitting}
-
-
-def run_tool(name: str, arguments: str) -> str:
-    given = msgspec.json.decode(arguments, type=dict[str, Any])
-    if name == "calculate":
-        return worked_out(str(given["expression"]))
-    if name == "stock_of":
-        return str(STOCK.get(str(given["article"]).lower(), "no such article"))
-    if name == "opening_hours":
-        return OPENING.get(str(given["day"]).lower(), "9 to 17")
-    return "nothing found"
-
-
-def worked_out(expression: str) -> str:
-    """Sums of the kind that are asked here: two numbers at a time, brackets first."""
-    import re
-
-    text = expression.replace(" ", "")
-    number = r"(-?\d+(?:\.\d+)?)"
-    for _ in range(20):
-        text = re.sub(rf"\({number}\)", r"\1", text)
-        found = re.search(rf"{number}([*/]){number}", text) or re.search(rf"{number}([+-]){number}", text)
-        inner = re.search(r"\(([^()]+)\)", text)
-        if inner and not re.fullmatch(number, inner[1]):
-            text = text.replace(inner[0], worked_out(inner[1]))
-        elif found:
-            one, sign, other = float(found[1]), found[2], float(found[3])
-            if sign == "/" and other == 0:
-                return "division by zero"
-            value = {"*": one * other, "+": one + other, "-": one - other, "/": one / (other or 1)}[sign]
-            text = text.replace(found[0], f"{value:g}", 1)
-        else:
-            return text
-    return text
-
-
-async def answers(model: Model) -> Outcomes:
-    outcomes: list[bool] = []
-    for text, wanted in ENDS:
-        messages = [Message("user", text)]
-        said = "(no answer)"
-        for _ in range(MOST_STEPS):
-            reply = await model.reply(Request(tuple(messages), tools=TOOLS[:3], settings=STRAIGHT))
-            if not reply.calls:
-                said = reply.text
-                break
-            results = [Message("tool", run_tool(call.name, call.arguments), call=call.id) for call in reply.calls]
-            messages += [reply.message(), *results]
-        outcomes.append(wanted in said.replace(",", "").lower())
-        note(outcomes[-1], text, said)
-    return {"right answer": outcomes}
-
-
-def note(right: bool, asked: str, came: str) -> None:
-    print(f"  {'+' if right else '-'} {asked}  ->  {' '.join(came.split())[:150]}")
-
-
-TRIALS: dict[str, Trial] = {"tools": right_tool, "routing": routing, "plans": plans, "answers": answers}
-
-
-async def measured(name: str, folder: Path, threads: int | None) -> list[Score]:
-    model = LocalModel(name, folder=folder, threads=threads)
-    scores: list[Score] = []
+def holds(answer: str, fact: str) -> bool:
+    """Whether an answer says a fact: a number however it is written or rounded, a day in either form, or words."""
     try:
-        for what, trial in TRIALS.items():
-            print(f"{name}: {what}")
-            began = time.perf_counter()
-            try:
-                found = await trial(model)
-            except (ModelFailed, msgspec.DecodeError) as error:
-                print(f"  broke off: {error}")
-                found = {what: [False]}
-            seconds = time.perf_counter() - began
-            scores += [Score(title, sum(right), len(right), seconds) for title, right in found.items()]
-    finally:
-        await model.close()
-    return scores
+        day = date.fromisoformat(fact)
+    except ValueError:
+        pass
+    else:
+        return fact in answer or f"{day.day} {day:%B %Y}".lower() in answer.lower()
+    try:
+        wanted = float(fact)
+    except ValueError:
+        return fact.lower() in answer.lower()
+    return any(same_number(wanted, text) for text in _NUMBER.findall(_CITED.sub(" ", answer)))
+
+
+def same_number(wanted: float, text: str) -> bool:
+    """Whether a number as it is written is another one, perhaps rounded (not beyond three digits)."""
+    plain = text.replace(",", "")
+    places = len(plain.partition(".")[2])
+    coarse = places == 0 and abs(wanted) < 100 and wanted != int(wanted)
+    return not coarse and abs(abs(float(plain)) - abs(wanted)) <= 0.5 * 10**-places + 1e-9
+
+
+def is_sensible(asked: Asked, plan: Plan) -> bool:
+    """Whether all who are needed have a task about it, nobody else has one, and there are not many more."""
+    by_worker: dict[str, str] = {}
+    for task in plan.tasks:
+        by_worker[task.worker] = f"{by_worker.get(task.worker, '')} {task.instruction.lower()}"
+    if not set(by_worker) <= {*asked.needed, *asked.also, "writer"}:
+        return False
+    named = all(any(word in by_worker.get(who, "") for word in words) for who, words in asked.needed.items())
+    return named and len(plan.tasks) <= len(asked.needed) + _EXTRA_TASKS
+
+
+def tool_texts(result: Result) -> list[str]:
+    """What tools returned in a run."""
+    tools: set[tuple[object, ...]] = set()
+    texts: list[str] = []
+    for entry in result.entries:
+        event = entry.event
+        if isinstance(event, ev.StepStarted) and event.name != "model":
+            tools.add((event.task, event.attempt, event.step))
+        elif isinstance(event, ev.StepFinished) and (event.task, event.attempt, event.step) in tools:
+            texts.append(bytes(event.result).decode())
+    return texts
+
+
+def repeated_calls(result: Result) -> int:
+    """Calls of tools that repeat an earlier one of the same attempt word for word."""
+    seen: set[tuple[object, ...]] = set()
+    count = 0
+    for entry in result.entries:
+        event = entry.event
+        if isinstance(event, ev.StepStarted) and event.name != "model":
+            call = (event.task, event.attempt, event.name, event.request)
+            count += call in seen
+            seen.add(call)
+    return count
+
+
+def invented_numbers(asked: Asked, result: Result, answer: str) -> tuple[str, ...]:
+    known = [float(one.replace(",", "")) for text in (asked.text, *tool_texts(result)) for one in _NUMBER.findall(text)]
+    said = _NUMBER.findall(_CITED.sub(" ", answer))
+    return tuple(one for one in said if not any(same_number(number, one) for number in known))
+
+
+def model_calls(result: Result) -> int:
+    kinds = (ev.SupervisionStarted, ev.StepStarted)
+    events = [entry.event for entry in result.entries if isinstance(entry.event, kinds)]
+    return sum(not isinstance(event, ev.StepStarted) or event.name == "model" for event in events)
+
+
+def slow_team(name: str, model: str, seconds: float) -> Supervisor:
+    """A team with time enough for a small machine: what is measured is the model, not how busy the machine is."""
+    team = load_team(FOLDERS[name], model=model)
+    policy = structs.replace(team.policy, supervision=seconds)
+    team = team.bounded(budget=Budget(), seconds=seconds, policy=policy)
+    agents = tuple(structs.replace(agent, timeout=seconds) for agent in team.roster.agents)
+    team.roster = structs.replace(team.roster, agents=agents)
+    return team
+
+
+async def measure(asked: Asked, team: Supervisor, model: str) -> Outcome:
+    began = time.perf_counter()
+    result = await team.run(asked.text)
+    answer = result.answer if isinstance(result.answer, str) else msgspec.json.encode(result.answer).decode()
+    wanted = asked.facts()
+    return Outcome(
+        model=model,
+        team=asked.team,
+        request=asked.text,
+        ending=result.ending,
+        valid=bool(result.plan.tasks),
+        sensible=is_sensible(asked, result.plan),
+        right=all(holds(answer, fact) for fact in wanted),
+        invented=invented_numbers(asked, result, answer) if result.ending == "complete" else (),
+        calls=model_calls(result),
+        repeated=repeated_calls(result),
+        tokens=result.spent.tokens,
+        seconds=time.perf_counter() - began,
+        plan=tuple(f"{task.worker}: {task.instruction}" for task in result.plan.tasks),
+        answer=answer,
+        wanted=tuple(wanted),
+    )
+
+
+def show(outcome: Outcome) -> None:
+    marks = [name for name in ("valid", "sensible", "right") if getattr(outcome, name)]
+    print(f"  {'+' if outcome.right else '-'} {outcome.team}: {outcome.request}")
+    invented = f", invented {', '.join(outcome.invented)}" if outcome.invented else ""
+    print(f"      {outcome.ending}; {', '.join(marks) or 'nothing right'}{invented}; wanted {', '.join(outcome.wanted)}")
+    spent = f"{outcome.calls} calls, {outcome.repeated} tool calls repeated, {outcome.tokens} tokens"
+    print(f"      {spent}, {outcome.seconds:.0f} s; {' '.join(outcome.answer.split())[:160]}", flush=True)
+
+
+def summary(name: str, outcomes: Sequence[Outcome]) -> str:
+    count = len(outcomes)
+    complete = sum(one.ending == "complete" for one in outcomes)
+    lines = [
+        f"{name}: {count} requests, {complete} complete",
+        f"  valid plans       {sum(one.valid for one in outcomes):>3} of {count}",
+        f"  sensible plans    {sum(one.sensible for one in outcomes):>3} of {count}",
+        f"  right answers     {sum(one.right for one in outcomes):>3} of {count}",
+        f"  complete, with a number no tool returned  {sum(bool(one.invented) for one in outcomes)}",
+        f"  model calls {sum(one.calls for one in outcomes)}, tool calls repeated "
+        f"{sum(one.repeated for one in outcomes)}, tokens {sum(one.tokens for one in outcomes)}",
+    ]
+    return "\n".join(lines)
+
+
+async def measure_all(name: str, asked: Sequence[Asked], options: argparse.Namespace) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    until = time.monotonic() + 60 * options.minutes
+    for one in asked:
+        if time.monotonic() > until:
+            print(f"{name}: the time is up after {len(outcomes)} of {len(asked)} requests")
+            break
+        team = slow_team(one.team, f"local:{name}", options.seconds)
+        outcome = await measure(one, team, name)
+        outcomes.append(outcome)
+        show(outcome)
+        if options.out is not None:
+            with options.out.open("ab") as lines:
+                lines.write(msgspec.json.encode(outcome) + b"\n")
+    return outcomes
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.local_quality", description=__doc__)
     parser.add_argument("--model", action="append", help="a model of the catalog; may be given again")
     parser.add_argument("--folder", type=Path, default=Path(os.environ.get("CHARGEHAND_MODELS") or ".venv/models"))
-    parser.add_argument("--threads", type=int)
+    parser.add_argument("--first", type=int, default=len(requests()), help="only so many requests; 12 are 3 a team")
+    parser.add_argument("--seconds", type=float, default=900.0, help="the time each request has")
+    parser.add_argument("--minutes", type=float, default=600.0, help="no request is begun after so many, for each model")
+    parser.add_argument("--out", type=Path, help="a file for every outcome, one JSON line each")
     options = parser.parse_args(arguments)
-    table: dict[str, list[Score]] = {}
+    os.environ["CHARGEHAND_MODELS"] = str(options.folder)
+    summaries: list[str] = []
     for name in options.model or ["qwen-coder-0.5b"]:
-        pull(name, options.folder, lambda what, done, total: None)
-        table[name] = asyncio.run(measured(name, options.folder, options.threads))
+        pull(name, options.folder)
+        print(f"{name}:")
+        summaries.append(summary(name, asyncio.run(measure_all(name, requests()[: options.first], options))))
     print()
-    for name, scores in table.items():
-        for score in scores:
-            each = score.seconds / score.cases
-            print(f"{name:<18} {score.what:<14} {score.right:>2} of {score.cases:<3} {each:6.1f} s each")
+    print("\n".join(summaries))
 
 
 if __name__ == "__main__":

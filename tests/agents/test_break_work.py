@@ -314,7 +314,7 @@ async def test_what_a_tool_said_is_never_outside_its_envelope() -> None:
     for message in script.requests[3].messages:
         outside = re.sub(r"<data ([0-9a-f]+) from.*?</data \1>", "", message.text, flags=re.DOTALL)
         assert evil not in outside
-    assert "already called" in last(script.requests[3])
+    assert "You have this already" in last(script.requests[3])
 
 
 async def test_why_something_is_missing_is_data_to_those_who_go_on() -> None:

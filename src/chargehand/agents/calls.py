@@ -21,8 +21,8 @@ from chargehand.terms.budget import NOTHING
 from chargehand.terms.failure import Failure
 from chargehand.terms.value import encode_value
 from chargehand.tools.calling import capped
-from chargehand.tools.repetition import Repetition
-from chargehand.tools.rules import Called, needs_approval, objection
+from chargehand.tools.repetition import NOT_SEEN, Repetition
+from chargehand.tools.rules import Called, may_exit, needs_approval, objection
 from chargehand.tools.tool import Caller, Tool
 
 _PIECE = 16 * 1024
@@ -33,17 +33,36 @@ _TOO_MANY = f"At most {AT_ONCE} calls are made in one step. Ask for the rest in 
 _KINDS = frozenset(("table", "figure", "passages", "chart"))
 _LARGEST_EXHIBIT, _MOST_EXHIBITS = 64 * 1024, 8
 _NOTHING_SEEN: Mapping[str, int] = {}
+_SHOWN_AGAIN = 600
+"""A result of so many characters is shown a second time; a longer one stands in the history already."""
+_ALREADY = "You have this already: {tool} was called with these arguments before and gave the same result."
+
+
+class _Planned(Struct, frozen=True):
+    """What becomes of one call: it is made, or answered with a `problem`, or with what it returned `earlier`."""
+
+    call: ToolCall
+    tool: Tool | None = None
+    problem: str = ""
+    earlier: Returned | None = None
+    same_as: int = -1
+    """The number of an identical call of this step, whose result is this one's, too."""
+
+    @property
+    def is_made(self) -> bool:
+        return self.tool is not None and not self.problem and self.earlier is None and self.same_as < 0
 
 
 class Calls:
     """Makes the calls of one attempt and remembers what came of them.
 
     `tainted`: what the model has seen so far came, in part, from outside. `seen` are versions of blocks, as shown.
+    `circle` says what the model asks for again and again although it has it; it is empty as long as it does not.
     """
 
     __slots__ = (
-        "_allowed", "_answers", "_breakers", "_equipped", "_hand", "_history", "_mistakes", "_repetition", "exhibits",
-        "last", "made", "seen", "sources", "tainted",
+        "_allowed", "_answers", "_breakers", "_earlier", "_equipped", "_hand", "_history", "_mistakes", "_repetition",
+        "circle", "exhibits", "last", "made", "seen", "sources", "tainted",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +75,8 @@ class Calls:
         self.exhibits: list[Exhibit] = []
         self.sources: dict[str, None] = {}
         self.last: object = None
+        self.circle = ""
+        self._earlier: dict[tuple[str, str], Returned] = {}  # what stable tools returned, by name and arguments
         self._equipped = equipped
         self._hand = hand
         self._history = history
@@ -65,12 +86,14 @@ class Calls:
         self._repetition = Repetition()
         self._mistakes = 0
 
-    async def make(self, calls: tuple[ToolCall, ...], step: int) -> None:
-        """Make these calls side by side and show the model what they returned, in the order it asked."""
+    async def make(self, calls: tuple[ToolCall, ...], step: int) -> bool:
+        """Make these calls side by side and show the model what they returned, in the order it asked.
+
+        Returns whether any of it is new to the model.
+        """
         plans = self._plans(calls, step)
         if len(plans) == 1:
-            await self._one(*plans[0], step)
-            return
+            return await self._one(plans[0], step)
         done: dict[int, Returned] = {}
 
         async def perform(number: int, call: ToolCall, tool: Tool) -> None:
@@ -79,9 +102,9 @@ class Calls:
         trouble: WorkFailed | None = None
         try:
             async with asyncio.TaskGroup() as jobs:
-                for number, (call, tool, problem) in enumerate(plans):
-                    if tool is not None and not problem:
-                        jobs.create_task(perform(number, call, tool))
+                for number, planned in enumerate(plans):
+                    if planned.is_made and planned.tool is not None:
+                        jobs.create_task(perform(number, planned.call, planned.tool))
         except BaseExceptionGroup as group:
             found = [one for one in group.exceptions if isinstance(one, WorkFailed)]
             if not found:
@@ -89,21 +112,34 @@ class Calls:
             trouble = found[0]
         if trouble is not None:
             raise trouble
-        for number, (call, tool, problem) in enumerate(plans):
-            self._show(call, tool, done.get(number) or Returned(error=problem), step)
+        is_new = False
+        for number, planned in enumerate(plans):
+            source = number if planned.same_as < 0 else planned.same_as
+            returned = planned.earlier or done.get(source) or Returned(error=planned.problem)
+            is_new = self._show(planned, returned, step) or is_new
+        return is_new
 
-    async def _one(self, call: ToolCall, tool: Tool | None, problem: str, step: int) -> None:
-        returned = await self._step(call, tool) if tool is not None and not problem else Returned(error=problem)
-        self._show(call, tool, returned, step)
+    async def _one(self, planned: _Planned, step: int) -> bool:
+        if planned.is_made and planned.tool is not None:
+            returned = await self._step(planned.call, planned.tool)
+        else:
+            returned = planned.earlier or Returned(error=planned.problem)
+        return self._show(planned, returned, step)
 
-    def _plans(self, calls: tuple[ToolCall, ...], step: int) -> list[tuple[ToolCall, Tool | None, str]]:
+    def _plans(self, calls: tuple[ToolCall, ...], step: int) -> list[_Planned]:
         """What becomes of each call of a step. One that is made counts for those after it."""
-        plans: list[tuple[ToolCall, Tool | None, str]] = []
+        plans: list[_Planned] = []
         asked = self.made if len(calls) == 1 else list(self.made)
-        for number, call in enumerate(calls, 1):
-            tool, problem = self._plan(call, step, asked) if number <= AT_ONCE else (None, _TOO_MANY)
-            plans.append((call, tool, problem))
-            if tool is not None and not problem and len(calls) > 1:
+        stable: dict[tuple[str, str], int] = {}
+        for number, call in enumerate(calls):
+            tool, problem = self._plan(call, step, asked) if number < AT_ONCE else (None, _TOO_MANY)
+            planned = _Planned(call, tool, problem)
+            if tool is not None and not problem and tool.stable:
+                same = (call.name, _plainly(call.arguments))
+                planned = _Planned(call, tool, earlier=self._earlier.get(same), same_as=stable.get(same, -1))
+                stable.setdefault(same, number)
+            plans.append(planned)
+            if planned.is_made and len(calls) > 1:
                 asked.append(Called(step, call.name))
         return plans
 
@@ -158,7 +194,9 @@ class Calls:
         where = self._hand.where
         return Caller(key, self._equipped.worker.name, self.tainted, self.seen, where.run, where.task, where.mark)
 
-    def _show(self, call: ToolCall, tool: Tool | None, returned: Returned, step: int) -> None:
+    def _show(self, planned: _Planned, returned: Returned, step: int) -> bool:
+        """Add a result to the history; whether it is new to the model."""
+        call, tool = planned.call, planned.tool
         if call.name == READ_MORE.name:
             text = shown = _piece(call, self._history)
         else:
@@ -168,23 +206,41 @@ class Calls:
                 handle = f"result-{len(self._history.kept) + 1}"
                 self._history.keep(handle, text)
                 shown += read_on(handle, text, shown)
-            if not returned.error:
-                self.last = returned.value
-                self._collect(returned.value)
-                self.made.append(Called(step, call.name, text[:_PIECE]))
+            if planned.is_made:
+                self._note_result(planned, returned, Called(step, call.name, text[:_PIECE]))
         if tool is not None and not tool.trusted:
             self.tainted = True
-        hint = "" if tool is None else self._repeated(call, text, tool)
-        told = Message("tool", wrap(self._history.nonce, f"tool {call.name}", shown) + hint, call=call.id)
-        self._history.add(told, text)
-
-    def _repeated(self, call: ToolCall, text: str, tool: Tool) -> str:
-        seen = self._repetition.feed(call.name, call.arguments, text, poll=tool.poll)
-        if seen.stuck:
+        seen = NOT_SEEN if tool is None else self._repetition.feed(call.name, call.arguments, text, poll=tool.poll)
+        if seen.stuck and (returned.error or may_exit(self._equipped.worker.rules, self.made)):
             raise WorkFailed(Failure("logic", f"no progress: {seen.warning}"), NOTHING)
-        # in our words: what the tool returned stays in its envelope
-        same = f"{call.name} was already called with these arguments and gave the same result."
-        return f"\n{same} Use that result, or do something else." if seen.warning else ""
+        if seen.stuck:
+            self.circle = seen.warning
+        if not seen.warning:
+            wrapped = wrap(self._history.nonce, f"tool {call.name}", shown)
+        else:
+            wrapped = self._wrap_again(call, shown, failed=bool(returned.error))
+        self._history.add(Message("tool", wrapped, call=call.id), text)
+        return not seen.warning
+
+    def _note_result(self, planned: _Planned, returned: Returned, called: Called) -> None:
+        tool = planned.tool
+        if tool is not None and tool.effect != "read":
+            self._earlier.clear()  # what was read before may not hold any more
+        if returned.error:
+            return
+        self.last = returned.value
+        self._collect(returned.value)
+        self.made.append(called)
+        if tool is not None and tool.stable:
+            self._earlier[tool.name, _plainly(planned.call.arguments)] = returned
+
+    def _wrap_again(self, call: ToolCall, shown: str, *, failed: bool) -> str:
+        """What the model is shown when it asks for what it has: the result again if it is short, and what to do."""
+        advice = "Do something else." if failed else "Answer now, or do something else."
+        words = f"{_ALREADY.format(tool=call.name)} {advice}"
+        if len(shown) > _SHOWN_AGAIN:
+            return words
+        return f"{wrap(self._history.nonce, f'tool {call.name}', shown)}\n{words}"
 
     def _collect(self, value: object) -> None:
         kind = cast("dict[str, object]", value).get("kind") if isinstance(value, dict) else None

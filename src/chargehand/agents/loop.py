@@ -9,7 +9,7 @@ from msgspec import structs
 
 from chargehand.agents.calls import Calls
 from chargehand.agents.crew import Done, Hand, Stake, WorkFailed
-from chargehand.agents.equip import READ_MORE, Equipped
+from chargehand.agents.equip import GIVE_UP, READ_MORE, Equipped
 from chargehand.agents.hedging import Hedging, race
 from chargehand.agents.history import History
 from chargehand.agents.inputs import told
@@ -20,6 +20,7 @@ from chargehand.agents.money import Lost, Purse, with_given_up, with_lost
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import Recall, Speaker
 from chargehand.agents.tool_breakers import Faulty, ToolBreakers
+from chargehand.agents.worker import REPEATS
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.memory.conversation import Turn
@@ -106,17 +107,27 @@ class _Attempt:
 
     async def run(self) -> Done:
         most = self._equipped.worker.steps
-        for step in range(1, most + 1):
+        steps = 0
+        repeats = 0
+        while steps < most:
+            number = steps + repeats + 1
             if self._recall is not None:
-                await self._remind(self._recall, step)
+                await self._remind(self._recall, number)
             reply = await self._ask()
             self._history.add(reply.message())
             if reply.calls:
-                await self._calls.make(reply.calls, step)
-                if not must_exit(self._equipped.worker.rules, self._calls.made):
+                calls = self._calls
+                if calls.circle and all(call.name != GIVE_UP.name for call in reply.calls):
+                    raise WorkFailed(Failure("logic", f"no progress: {calls.circle}"), NOTHING)
+                if await calls.make(reply.calls, number) or repeats == REPEATS:
+                    steps += 1
+                else:
+                    repeats += 1
+                if not must_exit(self._equipped.worker.rules, calls.made):
                     continue
-                found = Done(self._calls.last, NOTHING)
+                found = Done(calls.last, NOTHING)
             else:
+                steps += 1
                 found = self._finished(reply)
             if found is not None:
                 if (recall := self._recall) is not None:
@@ -209,6 +220,8 @@ class _Attempt:
 
     def _tools(self) -> tuple[ToolSpec, ...]:
         equipped = self._equipped
+        if self._tried is not None and self._tried.circle:  # it has what it asks for: it can only answer or give up
+            return (GIVE_UP,)
         more = (READ_MORE,) if self._history.kept else ()
         if not equipped.worker.rules:
             return equipped.specs + more

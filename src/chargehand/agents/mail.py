@@ -38,9 +38,9 @@ def allowance(worker: Worker, models: Sequence[Model]) -> Amount:
     out, given = worker.settings.max_tokens or _REPLY, worker.estimate
     micros = max((model.card.price(_ASKED, out) or 0 for model in models), default=0)
     return Amount(
-        given.tokens or worker.steps * (_ASKED + out),
-        given.micros or worker.steps * micros,
-        given.calls or worker.steps,
+        given.tokens or worker.most_replies * (_ASKED + out),
+        given.micros or worker.most_replies * micros,
+        given.calls or worker.most_replies,
     )
 
 

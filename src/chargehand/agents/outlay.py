@@ -191,13 +191,13 @@ def _attempt(means: Means, task: Task, name: str, policy: Policy) -> _Cost:
         first = max(first, reach(equipped.window))
     reads = CAP if given or equipped.tools else 0  # what was too long to show is read on in pieces
     largest = max((reads, *(one.cap for one in equipped.tools.values())))
-    turns = Turns(first, tokens(specs, shape), out, worker.steps, _REMARK + AT_ONCE * -(-largest // DENSE))
+    turns = Turns(first, tokens(specs, shape), out, worker.most_replies, _REMARK + AT_ONCE * -(-largest // DENSE))
     most = turns.at_most(models, estimate)
     more = [most] if kit.hedging is not None else []
     if equipped.desk is not None and equipped.desk.remembers:
         more.append(at_most(models, reach(equipped.window), REPLY, estimate))
     if equipped is means.made:
-        more.append(at_most(models, first + _PERSONA * (1 + worker.steps), REPLY, estimate))
+        more.append(at_most(models, first + _PERSONA * (1 + worker.most_replies), REPLY, estimate))
     return _Cost(least, about, total([most, *more, *reviews]))
 
 

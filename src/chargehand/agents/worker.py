@@ -15,6 +15,10 @@ from chargehand.tools.rules import ToolRule
 from chargehand.tools.tool import Tool
 
 
+REPEATS = 3
+"""Replies of an attempt that count as no step because they ask only for what the worker has already."""
+
+
 class Worker(Struct, frozen=True):
     """Somebody who does one task at a time.
 
@@ -60,3 +64,8 @@ class Worker(Struct, frozen=True):
     contacts: Contacts | Sequence[str] = ()
     every: int | None = None
     instances: int | Sequence[str | Model] = 1
+
+    @property
+    def most_replies(self) -> int:
+        """How often its model is asked in one attempt at most."""
+        return self.steps + REPEATS if self.tools else self.steps

@@ -12,7 +12,7 @@ Halves are rounded up: round(2.345, 2) is 2.35. In a function commas separate nu
 
 
 def calculator(name: str = "calculate") -> Tool:
-    return tool(name=name, description=_DESCRIPTION, quick=True, trusted=True)(calculate)
+    return tool(name=name, description=_DESCRIPTION, quick=True, trusted=True, stable=True)(calculate)
 
 
 def calculate(

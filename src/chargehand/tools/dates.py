@@ -33,8 +33,8 @@ def dates(clock: Clock, zone: tzinfo = UTC) -> tuple[Tool, ...]:
         """Which day it is today, with weekday, quarter and week."""
         return _info(datetime.fromtimestamp(clock(), zone).date())
 
-    made = tool(quick=True, trusted=True)
-    return made(today), made(date_info), made(days_between), made(add_days)
+    made = tool(quick=True, trusted=True, stable=True)
+    return tool(quick=True, trusted=True)(today), made(date_info), made(days_between), made(add_days)
 
 
 def date_info(day: Day) -> DayInfo:

@@ -41,7 +41,7 @@ def documents(folder: Path | str, name: str = "search", *, models: Path | str | 
         return Passages(query, tuple(Passage(piece.source, piece.text, score) for score, piece in found))
 
     description = f"Search the documents in {place.resolve().name} for passages, best first: {listed}."
-    return tool(name=name, description=description)(search)
+    return tool(name=name, description=description, stable=True)(search)  # read once, above
 
 
 def _files(place: Path) -> list[Path]:

@@ -17,6 +17,9 @@ class Seen(Struct, frozen=True, gc=False):
     stuck: bool = False
 
 
+NOT_SEEN = Seen()
+
+
 class Repetition:
     """Fed with every call of one attempt, in order.
 
@@ -34,17 +37,17 @@ class Repetition:
     def feed(self, tool: str, arguments: str, result: str, *, poll: bool = False) -> Seen:
         """Note one call and what came of it: a warning at the second time, stuck at the third."""
         if poll:
-            return Seen()
+            return NOT_SEEN
         alike = self._known.get((tool, result))
         if alike is None:  # arguments are only looked at where tool and result are the same: mostly they are not
             self._known[tool, result] = [arguments]
             self._times.clear()
-            return Seen()
+            return NOT_SEEN
         number = next((at for at, one in enumerate(alike) if _same(one, arguments)), len(alike))
         if number == len(alike):
             alike.append(arguments)
             self._times.clear()
-            return Seen()
+            return NOT_SEEN
         mark = (tool, result, number)
         times = self._times[mark] = self._times.get(mark, 1) + 1
         shown = result if len(result) <= _SHOWN else result[:_SHOWN] + "..."

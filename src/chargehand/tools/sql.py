@@ -66,7 +66,8 @@ def sql(path: Path | str | Sequence[Path | str], name: str = "query", *, seconds
     description = (
         f"Ask {database.name} with SQL (SQLite, read-only, at most {ROWS} rows come back).\n{described(tables)}"
     )
-    return tool(name=name, description=description, timeout=_most_seconds(seconds) + 1)(query)
+    copied = bool(database.source.image)  # others may write to a file; nobody writes to a copy of it
+    return tool(name=name, description=description, timeout=_most_seconds(seconds) + 1, stable=copied)(query)
 
 
 def _most_seconds(seconds: Seconds) -> Seconds:

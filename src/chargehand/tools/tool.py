@@ -38,6 +38,8 @@ class Tool(Struct, frozen=True):
     call fails, but the function may go on until it returns. An async function that blocks holds up everybody.
     `quick` says that a plain function never waits for anything and returns at once: it is spared the thread.
     `poll` says that asking again for the same is what the tool is for; it is not taken for a loop.
+    `stable` says that the same arguments give the same result for as long as the attempt itself changes nothing: a
+    repeated call is answered with the earlier result, and the function is not called again.
     `trusted` says that nobody outside wrote what it returns: a worker that has seen it may still write to blocks that
     give instructions.
     `reserve` is what a call may cost at most, or a function that reckons it from the arguments; the result then is a
@@ -56,10 +58,13 @@ class Tool(Struct, frozen=True):
     trusted: bool = False
     reserve: Amount | Reckon = NOTHING
     share: bool = False
+    stable: bool = False
 
     def __post_init__(self) -> None:
         if not self.timeout > 0 or self.cap < 1:
             raise Invalid(f"tool {self.name!r}: timeout and cap must be more than nothing")
+        if self.stable and (self.poll or self.effect != "read"):
+            raise Invalid(f"tool {self.name!r} is stable, so it only reads and is not polled; leave out one of them")
         if self.shape is None:
             structs.force_setattr(self, "shape", shape_of(read_signature(self.function, self.name), self.name))
         if not self.quick:
@@ -144,6 +149,7 @@ def tool(
     quick: bool = ...,
     trusted: bool = ...,
     reserve: Amount | Reckon = ...,
+    stable: bool = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -158,6 +164,7 @@ def tool(
     quick: bool = False,
     trusted: bool = False,
     reserve: Amount | Reckon = NOTHING,
+    stable: bool = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a typed function; its docstring is what the model reads."""
 
@@ -166,7 +173,9 @@ def tool(
         signature = read_signature(function, called)
         shape = shape_of(signature, called)
         spec = ToolSpec(called, description or signature.description, shape.schema)
-        return Tool(spec, function, effect, timeout, cap, approval, poll, quick, shape, trusted, reserve)
+        return Tool(
+            spec, function, effect, timeout, cap, approval, poll, quick, shape, trusted, reserve, stable=stable
+        )
 
     return made if function is None else made(function)
 
