@@ -17,9 +17,15 @@ import msgspec
 from msgspec import Struct, structs
 
 from bench.local_requests import FOLDERS, Asked, requests
+from chargehand.agents.crew import Crew
 from chargehand.config.load import load_team
+from chargehand.errors import PlanInvalid
 from chargehand.models.local.pull import pull
-from chargehand.runtime.result import Result
+from chargehand.runtime.draft import draft
+from chargehand.runtime.driver import Driver
+from chargehand.runtime.plain_answer import spoken
+from chargehand.runtime.result import Result, result_of
+from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
 from chargehand.terms import events as ev
 from chargehand.terms.budget import Budget
@@ -27,6 +33,7 @@ from chargehand.terms.plan import Plan
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?")
 _CITED = re.compile(r"\[[^\]]*\]|^\s*\d+[.)]\s", re.MULTILINE)
+_NO_TOOLS = ("model", "memory", "remember", "summary", "make worker")  # steps of an attempt that call no tool
 _EXTRA_TASKS = 2  # so many more than workers that are needed is still sensible
 
 
@@ -90,7 +97,7 @@ def tool_texts(result: Result) -> list[str]:
     texts: list[str] = []
     for entry in result.entries:
         event = entry.event
-        if isinstance(event, ev.StepStarted) and event.name != "model":
+        if isinstance(event, ev.StepStarted) and event.name not in _NO_TOOLS:
             tools.add((event.task, event.attempt, event.step))
         elif isinstance(event, ev.StepFinished) and (event.task, event.attempt, event.step) in tools:
             texts.append(bytes(event.result).decode())
@@ -103,7 +110,7 @@ def repeated_calls(result: Result) -> int:
     count = 0
     for entry in result.entries:
         event = entry.event
-        if isinstance(event, ev.StepStarted) and event.name != "model":
+        if isinstance(event, ev.StepStarted) and event.name not in _NO_TOOLS:
             call = (event.task, event.attempt, event.name, event.request)
             count += call in seen
             seen.add(call)
@@ -132,9 +139,39 @@ def slow_team(name: str, model: str, seconds: float) -> Supervisor:
     return team
 
 
-async def measure(asked: Asked, team: Supervisor, model: str) -> Outcome:
+async def measure_plan(asked: Asked, team: Supervisor, crew: Crew, model: str) -> Outcome:
+    """Only the plan: one call of the model, or a few."""
     began = time.perf_counter()
-    result = await team.run(asked.text)
+    try:
+        drafted = await draft(crew, team.request(asked.text, time.time()))
+    except PlanInvalid as error:
+        plan, said = Plan(()), str(error)
+    else:
+        plan, said = drafted.plan, "; ".join(drafted.unserved)
+    return Outcome(
+        model=model,
+        team=asked.team,
+        request=asked.text,
+        ending="planned",
+        valid=bool(plan.tasks),
+        sensible=is_sensible(asked, plan),
+        right=False,
+        invented=(),
+        calls=1,
+        repeated=0,
+        tokens=0,
+        seconds=time.perf_counter() - began,
+        plan=tuple(f"{task.worker}: {task.instruction}" for task in plan.tasks),
+        answer=said,
+        wanted=(),
+    )
+
+
+async def measure(asked: Asked, team: Supervisor, crew: Crew, model: str) -> Outcome:
+    began = time.perf_counter()
+    journal = MemoryJournal()
+    ended = await Driver(journal, crew).start("r", team.request(asked.text, time.time()))
+    result = spoken(result_of(ended, await journal.read("r"), ""))
     answer = result.answer if isinstance(result.answer, str) else msgspec.json.encode(result.answer).decode()
     wanted = asked.facts()
     return Outcome(
@@ -160,7 +197,9 @@ def show(outcome: Outcome) -> None:
     marks = [name for name in ("valid", "sensible", "right") if getattr(outcome, name)]
     print(f"  {'+' if outcome.right else '-'} {outcome.team}: {outcome.request}")
     invented = f", invented {', '.join(outcome.invented)}" if outcome.invented else ""
-    print(f"      {outcome.ending}; {', '.join(marks) or 'nothing right'}{invented}; wanted {', '.join(outcome.wanted)}")
+    print(
+        f"      {outcome.ending}; {', '.join(marks) or 'nothing right'}{invented}; wanted {', '.join(outcome.wanted)}"
+    )
     spent = f"{outcome.calls} calls, {outcome.repeated} tool calls repeated, {outcome.tokens} tokens"
     print(f"      {spent}, {outcome.seconds:.0f} s; {' '.join(outcome.answer.split())[:160]}", flush=True)
 
@@ -174,8 +213,9 @@ def summary(name: str, outcomes: Sequence[Outcome]) -> str:
         f"  sensible plans    {sum(one.sensible for one in outcomes):>3} of {count}",
         f"  right answers     {sum(one.right for one in outcomes):>3} of {count}",
         f"  complete, with a number no tool returned  {sum(bool(one.invented) for one in outcomes)}",
-        f"  model calls {sum(one.calls for one in outcomes)}, tool calls repeated "
-        f"{sum(one.repeated for one in outcomes)}, tokens {sum(one.tokens for one in outcomes)}",
+        f"  model calls       {sum(one.calls for one in outcomes):>6}",
+        f"  repeated calls    {sum(one.repeated for one in outcomes):>6}",
+        f"  tokens            {sum(one.tokens for one in outcomes):>6}",
     ]
     return "\n".join(lines)
 
@@ -183,17 +223,22 @@ def summary(name: str, outcomes: Sequence[Outcome]) -> str:
 async def measure_all(name: str, asked: Sequence[Asked], options: argparse.Namespace) -> list[Outcome]:
     outcomes: list[Outcome] = []
     until = time.monotonic() + 60 * options.minutes
-    for one in asked:
-        if time.monotonic() > until:
-            print(f"{name}: the time is up after {len(outcomes)} of {len(asked)} requests")
-            break
-        team = slow_team(one.team, f"local:{name}", options.seconds)
-        outcome = await measure(one, team, name)
-        outcomes.append(outcome)
-        show(outcome)
-        if options.out is not None:
-            with options.out.open("ab") as lines:
-                lines.write(msgspec.json.encode(outcome) + b"\n")
+    for team_name in FOLDERS:  # one team after the other: what all its prompts begin with is read once
+        team = slow_team(team_name, f"local:{name}", options.seconds)
+        async with team.crew() as crew:
+            for one in asked:
+                if one.team != team_name:
+                    continue
+                if time.monotonic() > until:
+                    print(f"{name}: the time is up after {len(outcomes)} of {len(asked)} requests")
+                    return outcomes
+                trial = measure_plan if options.plans else measure
+                outcome = await trial(one, team, crew, name)
+                outcomes.append(outcome)
+                show(outcome)
+                if options.out is not None:
+                    with options.out.open("ab") as lines:
+                        lines.write(msgspec.json.encode(outcome) + b"\n")
     return outcomes
 
 
@@ -202,8 +247,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--model", action="append", help="a model of the catalog; may be given again")
     parser.add_argument("--folder", type=Path, default=Path(os.environ.get("CHARGEHAND_MODELS") or ".venv/models"))
     parser.add_argument("--first", type=int, default=len(requests()), help="only so many requests; 12 are 3 a team")
+    parser.add_argument("--plans", action="store_true", help="only plan: one call of the model for each request")
     parser.add_argument("--seconds", type=float, default=900.0, help="the time each request has")
-    parser.add_argument("--minutes", type=float, default=600.0, help="no request is begun after so many, for each model")
+    parser.add_argument(
+        "--minutes", type=float, default=600.0, help="no request is begun after so many, for each model"
+    )
     parser.add_argument("--out", type=Path, help="a file for every outcome, one JSON line each")
     options = parser.parse_args(arguments)
     os.environ["CHARGEHAND_MODELS"] = str(options.folder)

@@ -204,7 +204,7 @@ def test_what_is_polled_or_changes_something_is_not_stable(wrong: dict[str, obje
         return ""
 
     with pytest.raises(Invalid, match="is stable, so it only reads"):
-        tool(stable=True, **wrong)(look)  # pyright: ignore[reportCallIssue, reportArgumentType] - wrong on purpose
+        tool(stable=True, **wrong)(look)  # pyright: ignore[reportArgumentType] - wrong on purpose
 
 
 def test_the_tools_that_read_what_nobody_changes_are_stable(tmp_path: Path) -> None:

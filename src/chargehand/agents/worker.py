@@ -14,7 +14,6 @@ from chargehand.terms.policy import Seconds
 from chargehand.tools.rules import ToolRule
 from chargehand.tools.tool import Tool
 
-
 REPEATS = 3
 """Replies of an attempt that count as no step because they ask only for what the worker has already."""
 

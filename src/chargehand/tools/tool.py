@@ -173,9 +173,7 @@ def tool(
         signature = read_signature(function, called)
         shape = shape_of(signature, called)
         spec = ToolSpec(called, description or signature.description, shape.schema)
-        return Tool(
-            spec, function, effect, timeout, cap, approval, poll, quick, shape, trusted, reserve, stable=stable
-        )
+        return Tool(spec, function, effect, timeout, cap, approval, poll, quick, shape, trusted, reserve, stable=stable)
 
     return made if function is None else made(function)
 
