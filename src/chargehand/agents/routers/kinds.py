@@ -6,6 +6,7 @@ kind does. Numbers chosen on CLINC150's validation set, its domains and its inte
 
 import numpy
 
+from chargehand.agents.routers.products import likeness, product
 from chargehand.agents.routers.regression import Floats, Whole
 
 _LOOSE = 0.55  # how near a worker's points are to their middle, on average: below it they are of several kinds
@@ -44,15 +45,15 @@ def _parted(points: Floats, most: int) -> Whole:
 
 def _nearest(points: Floats, size: int) -> Whole:
     """k-means by angle: begun with the point in the middle, then each time the one farthest from those so far."""
-    first = int(numpy.argmax(points @ points.sum(axis=0)))
-    begun, near = [first], points @ points[first]
+    first = int(numpy.argmax(likeness(points, points.sum(axis=0))))
+    begun, near = [first], likeness(points, points[first])
     while len(begun) < size:
         begun.append(int(numpy.argmin(near)))
-        near = numpy.maximum(near, points @ points[begun[-1]])
+        near = numpy.maximum(near, likeness(points, points[begun[-1]]))
     centres = points[begun]
     places: Whole = numpy.zeros(len(points), numpy.int64)
     for _ in range(_ROUNDS):
-        moved: Whole = (points @ centres.T).argmax(axis=1)
+        moved: Whole = product(points, centres.T).argmax(axis=1)
         if (moved == places).all():
             break
         places = moved
@@ -69,4 +70,4 @@ def _tightness(points: Floats, places: Whole) -> float:
 
 
 def _sums(points: Floats, places: Whole, size: int) -> Floats:
-    return (places == numpy.arange(size)[:, None]).astype(numpy.float32) @ points
+    return product((places == numpy.arange(size)[:, None]).astype(numpy.float32), points)

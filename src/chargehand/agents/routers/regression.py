@@ -8,6 +8,8 @@ import numpy
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from chargehand.agents.routers.products import inner, likeness, product
+
 Floats: TypeAlias = NDArray[numpy.float32]
 Wide: TypeAlias = NDArray[numpy.float64]
 Whole: TypeAlias = NDArray[numpy.int64]
@@ -26,10 +28,7 @@ class Regression(Struct, frozen=True):
     offset: Floats
 
     def logits(self, vectors: Floats) -> Floats:
-        # not with @ for one vector: that starts threads, which wait for each other on a busy machine
-        if len(vectors) == 1:
-            return (numpy.einsum("cd,d->c", self.weights, vectors[0]) + self.offset)[None, :]
-        return vectors @ self.weights.T + self.offset
+        return product(vectors, self.weights.T) + self.offset
 
 
 def fit(vectors: Floats, classes: Whole, count: int, strength: float = STRENGTH, rounds: int = ROUNDS) -> Regression:
@@ -41,9 +40,8 @@ def fit(vectors: Floats, classes: Whole, count: int, strength: float = STRENGTH,
     start: Wide = numpy.zeros((width + 1) * count, numpy.float64)
     found = _descend(_loss(centred, classes, shares, count, strength), start, rounds)
     weights = found[:-count].reshape(width, count).T
-    return Regression(
-        weights.astype(numpy.float32), (found[-count:] - weights @ middle.astype(numpy.float64)).astype(numpy.float32)
-    )
+    offset = found[-count:] - likeness(weights, middle.astype(numpy.float64))
+    return Regression(weights.astype(numpy.float32), offset.astype(numpy.float32))
 
 
 def _loss(vectors: Floats, classes: Whole, shares: Floats, count: int, strength: float) -> Slope:
@@ -53,7 +51,7 @@ def _loss(vectors: Floats, classes: Whole, shares: Floats, count: int, strength:
 
     def at(point: Wide) -> tuple[float, Wide]:
         weights = point[:-count].reshape(width, count).astype(numpy.float32)
-        odds = vectors @ weights + point[-count:].astype(numpy.float32)
+        odds = product(vectors, weights) + point[-count:].astype(numpy.float32)
         odds -= odds.max(axis=1, keepdims=True)
         right = odds[rows, classes].copy()
         numpy.exp(odds, out=odds)
@@ -62,7 +60,7 @@ def _loss(vectors: Floats, classes: Whole, shares: Floats, count: int, strength:
         odds /= totals[:, None]
         odds[rows, classes] -= 1.0
         odds *= (shares / size)[:, None]
-        slope = numpy.concatenate([(vectors.T @ odds + held * weights).ravel(), odds.sum(axis=0)])
+        slope = numpy.concatenate([(product(vectors.T, odds) + held * weights).ravel(), odds.sum(axis=0)])
         return loss, slope.astype(numpy.float64)
 
     return at
@@ -74,8 +72,8 @@ def _descend(loss: Slope, point: Wide, rounds: int) -> Wide:
     value, slope = loss(point)
     for _ in range(rounds):
         way = _bent(slope, steps)
-        length = 1.0 if steps else min(1.0, 1.0 / (float(numpy.linalg.norm(slope)) or 1.0))
-        fall = float(slope @ way)
+        length = 1.0 if steps else min(1.0, 1.0 / (inner(slope, slope) ** 0.5 or 1.0))
+        fall = inner(slope, way)
         moved, new = loss(point + length * way)
         for _halving in range(_HALVINGS):
             if moved <= value + 1e-4 * length * fall:
@@ -85,7 +83,7 @@ def _descend(loss: Slope, point: Wide, rounds: int) -> Wide:
         else:
             return point  # no way down that floats can see
         step, change = length * way, new - slope
-        if float(step @ change) > 1e-12:
+        if inner(step, change) > 1e-12:
             steps.append((step, change))
         point, value, slope = point + step, moved, new
         if float(numpy.abs(slope).max()) < 1e-6:
@@ -97,11 +95,11 @@ def _bent(slope: Wide, steps: deque[tuple[Wide, Wide]]) -> Wide:
     way = slope.copy()
     taken: list[float] = []
     for step, change in reversed(steps):
-        taken.append(float(step @ way) / float(step @ change))
+        taken.append(inner(step, way) / inner(step, change))
         way -= taken[-1] * change
     if steps:
         step, change = steps[-1]
-        way *= float(step @ change) / float(change @ change)
+        way *= inner(step, change) / inner(change, change)
     for (step, change), own in zip(steps, reversed(taken), strict=True):
-        way += step * (own - float(change @ way) / float(step @ change))
+        way += step * (own - inner(change, way) / inner(step, change))
     return -way

@@ -7,6 +7,7 @@ from msgspec import Struct, field
 
 from chargehand.agents.routers.calibration import Calibration
 from chargehand.agents.routers.kinds import kinds
+from chargehand.agents.routers.products import product
 from chargehand.agents.routers.regression import Floats, Regression, Whole, fit
 
 _TEMPERATURE = 0.05  # of the softmax over nearness; this and what follows is chosen on CLINC150's validation set
@@ -41,9 +42,9 @@ class Near:
         self._crowded = _CROWDED * _crowd(points, owners)
 
     def measure(self, vectors: Floats) -> Measured:
-        near = _products(vectors, self._points)
+        near = product(vectors, self._points.T)
         best = numpy.maximum.reduceat(near - self._crowded, self._starts, axis=1)
-        total = best + _CENTRE * _products(vectors, self._middles)
+        total = best + _CENTRE * product(vectors, self._middles.T)
         return Measured(total / numpy.float32(_TEMPERATURE), near.max(axis=1))
 
 
@@ -71,7 +72,7 @@ class Learnt:
         logits = self._regression.logits(vectors)
         if len(self._starts) < logits.shape[1]:  # what the kinds of a worker are believed in, together
             logits = numpy.logaddexp.reduceat(logits, self._starts, axis=1)
-        return logits, _products(vectors, self._middles).max(axis=1)
+        return logits, product(vectors, self._middles.T).max(axis=1)
 
     def measure(self, vectors: Floats) -> Measured:
         logits, cosine = self.raw(vectors)
@@ -136,17 +137,11 @@ def unit(rows: Floats) -> Floats:
     return rows / numpy.linalg.norm(rows, axis=1, keepdims=True).clip(1e-9)
 
 
-def _products(vectors: Floats, points: Floats) -> Floats:
-    if len(vectors) == 1:  # as in `regression`: no threads for this
-        return numpy.einsum("pd,d->p", points, vectors[0])[None, :]
-    return vectors @ points.T
-
-
 def _crowd(points: Floats, owners: Whole) -> Floats:
     """How near the nearest points of others are, on average."""
     found = numpy.zeros(len(points), numpy.float32)
     for at in range(0, len(points), _BLOCK):
-        near = points[at : at + _BLOCK] @ points.T
+        near = product(points[at : at + _BLOCK], points.T)
         near[owners[at : at + _BLOCK, None] == owners[None, :]] = -2.0
         most = min(_NEIGHBOURS, near.shape[1])
         top = numpy.partition(near, near.shape[1] - most, axis=1)[:, -most:]
