@@ -12,6 +12,7 @@ import pytest
 
 from chargehand.agents.routers.by_model import read, schema
 from chargehand.agents.routers.calibration import Calibration, apart, calibrated, thresholds
+from chargehand.agents.routers.choosing import LEAST
 from chargehand.agents.routers.decision import Decision, Load, shifted
 from chargehand.agents.routers.hybrid import clear
 from chargehand.agents.routers.learning import ENOUGH
@@ -30,11 +31,11 @@ from chargehand.models.subject import Routing, WorkerCard
 
 MODELS = Path(os.environ.get("CHARGEHAND_MODELS") or Path(__file__).parents[2] / ".venv" / "models")
 TEAM = (
-    WorkerCard("baker", "bakes bread, cakes and rolls", ("oven",), phrases=("bake a cake", "sell bread")),
+    WorkerCard("baker", "bakes bread, cakes and oven rolls", ("oven",), phrases=("bake a cake", "sell bread")),
     WorkerCard(
         "smith", "forges nails, gates and horseshoes", ("iron", "fire"), phrases=("shoe a horse", "mend a gate")
     ),
-    WorkerCard("clerk", "writes letters and keeps the accounts", ("paper",), phrases=("write a letter", "pay a bill")),
+    WorkerCard("clerk", "writes letters and pays bills", ("paper",), phrases=("write a letter", "pay a bill")),
 )
 WORDS = ("cake", "bread", "oven", "gate", "horse", "nail", "letter", "bill", "stamp")
 OWNER = {word: TEAM[at // 3].name for at, word in enumerate(WORDS)}
@@ -165,6 +166,55 @@ async def test_the_nearest_phrase_decides_and_a_stranger_goes_to_nobody() -> Non
     strange = await by_meaning("quantum chromodynamics lecture", TEAM, Bag())
     assert strange.worker is None
     assert "needed" in strange.why
+
+
+async def test_the_more_alike_workers_are_the_more_like_them_a_request_must_be() -> None:
+    apart_ = [WorkerCard("a", "", phrases=("cake",)), WorkerCard("b", "", phrases=("gate",))]
+    alike = [WorkerCard("a", "", phrases=("cake bread",)), WorkerCard("b", "", phrases=("cake oven",))]
+    assert (await meaning(apart_, Bag())).space.threshold < (await meaning(alike, Bag())).space.threshold
+
+
+async def test_the_more_workers_there_are_the_less_sure_is_the_same_lead() -> None:
+    few = await meaning([WorkerCard(word, "", phrases=(word,)) for word in WORDS[:2]], Bag())
+    many = await meaning([WorkerCard(f"{word}{at}", "", phrases=(word,)) for word in WORDS for at in range(9)], Bag())
+    assert few.space.calibration.confidence(1.0) > many.space.calibration.confidence(1.0)
+    assert few.space.calibration.confidence(0.0) < LEAST["meaning"], "between two equals nobody is sure"
+
+
+# --- descriptions of one sentence
+
+
+def test_a_description_is_cut_where_it_lists_things() -> None:
+    (one,) = said([WorkerCard("ann", "Plans trips, e.g. flights or hotels: visas, such as for China (and luggage).")])
+    assert one.phrases == ("Plans trips, e.g. flights or hotels: visas, such as for China (and luggage).",)
+    assert one.clauses == ("Plans trips", "flights", "hotels", "visas", "for China", "luggage")
+    assert one.described
+    (simple,) = said([WorkerCard("bob", "Counts apples.", phrases=("count",))])
+    assert (simple.clauses, simple.described) == ((), False)
+
+
+async def test_where_there_are_only_descriptions_words_decide_what_meaning_leaves_open() -> None:
+    described = [WorkerCard("ann", "Sells tulips."), WorkerCard("bob", "Sells roses.")]  # the bag knows neither word
+    found = await by_meaning("roses, please", described, Bag())
+    assert (found.worker, found.router) == ("bob", "meaning")
+    assert found.scores[0][1] > 0.7
+    phrases = [WorkerCard(card.name, "", phrases=(card.does,)) for card in described]
+    assert (await by_meaning("roses, please", phrases, Bag())).scores[0][1] == pytest.approx(0.5, abs=0.01)
+
+
+async def test_one_sentence_each_routes_two_of_three_requests_that_nothing_was_tuned_on() -> None:
+    teams = msgspec.json.decode((Path(__file__).parents[2] / "bench" / "data" / "routing_teams.json").read_bytes())
+    embedding = LocalEmbedding(pull("minilm", MODELS).parent)
+    right: list[bool] = []
+    try:
+        for team in teams["teams"].values():
+            known = await meaning([WorkerCard(name, does) for name, does in team["workers"].items()], embedding)
+            for worker, asked in team["requests"].items():
+                right += [(await known.decide(text)).scores[0][0] == worker for text in asked]
+    finally:
+        await embedding.close()
+    assert len(right) == 160
+    assert sum(right) / len(right) > 0.66, "0.59 while descriptions were cut at full stops alone"
 
 
 async def test_a_team_is_embedded_once_and_again_when_its_words_change() -> None:

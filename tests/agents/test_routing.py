@@ -118,7 +118,7 @@ async def test_without_a_generalist_a_stranger_is_refused_in_words() -> None:
     assert found.tasks == ()
     (said,) = found.unserved
     assert said.startswith("Nobody on the team was found for this request")
-    assert "baker: bakes bread, cakes and rolls; smith:" in said
+    assert "baker: bakes bread, cakes and oven rolls; smith:" in said
     assert "route to nobody" in noted
 
 

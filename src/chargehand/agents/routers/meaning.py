@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 from chargehand.agents.routers.calibration import apart
 from chargehand.agents.routers.decision import MOST_SCORES, Decision, nobody
 from chargehand.agents.routers.texts import Said, said
-from chargehand.agents.routers.words import by_words
+from chargehand.agents.routers.words import Lexicon, by_words
 from chargehand.errors import Invalid, StoreUnavailable
 from chargehand.memory.embedding import Embedding
 from chargehand.models.subject import WorkerCard
@@ -35,11 +35,18 @@ class Meaning(Struct, frozen=True):
     space: "Space"
     embedding: Embedding
     known: tuple[Said, ...]
+    lexicon: Lexicon | None = None  # where descriptions are all there is, words tell more than nothing
 
     async def decide(self, text: str) -> Decision:
         (vector,) = await self.embedding.embed([text])
-        found: Reading = await THREADS.call(lambda: self.space.read(vector, MOST_SCORES), {}, _LONGEST)
+        found: Reading = await THREADS.call(
+            lambda: self.space.read(vector, MOST_SCORES, self.by_words(text)), {}, _LONGEST
+        )
         return decided(found)
+
+    def by_words(self, text: str) -> list[float]:
+        """What the words of a request add to the logits of the workers."""
+        return [] if self.lexicon is None else self.lexicon.log_shares(text)
 
     async def calibrated(self, held: Sequence[tuple[str, str]]) -> "Meaning":
         """The same with confidence and thresholds learnt from requests and whose they were; none may be stored."""
@@ -49,7 +56,14 @@ class Meaning(Struct, frozen=True):
             raise Invalid(f"there is no worker {strange!r} to calibrate for; there are {', '.join(places)}")
         vectors = await self.embedding.embed([text for text, _ in held])
         space: Space = await THREADS.call(
-            lambda: _taught(self.space, vectors, [places[name] for _, name in held]), {}, _LONGEST
+            lambda: _taught(
+                self.space,
+                vectors,
+                [self.by_words(text) for text, _ in held],
+                [places[name] for _, name in held],
+            ),
+            {},
+            _LONGEST,
         )
         return structs.replace(self, space=space)
 
@@ -73,7 +87,7 @@ def _measure(found: "Reading") -> str:
 async def meaning(cards: Sequence[WorkerCard], embedding: Embedding) -> Meaning:
     """A team is learnt once: the same texts and the same embedding have the same space."""
     known = said(cards)
-    parts = [part for one in known for part in (one.worker, *one.phrases, "", *one.examples, "")]
+    parts = [part for one in known for part in (one.worker, *one.phrases, "", *one.clauses, "", *one.examples, "")]
     key = digest(embedding.handle, str(embedding.width), *parts)
     if (space := _KEPT.get(key)) is None:
         from chargehand.agents.routers.learning import build, texts  # noqa: PLC0415 - numpy is in an extra
@@ -83,7 +97,8 @@ async def meaning(cards: Sequence[WorkerCard], embedding: Embedding) -> Meaning:
         _KEPT[key] = space
         while len(_KEPT) > _MOST:
             _KEPT.popitem(last=False)
-    return Meaning(space, embedding, known)
+    lexicon = Lexicon(cards) if all(one.described for one in known) else None
+    return Meaning(space, embedding, known, lexicon)
 
 
 async def by_meaning(text: str, cards: Sequence[WorkerCard], embedding: Embedding | None) -> Decision:
@@ -103,10 +118,13 @@ async def _by_words(text: str, cards: Sequence[WorkerCard], reason: str) -> Deci
     return structs.replace(found, why=f"{found.why} (by words: {reason})")
 
 
-def _taught(space: "Space", vectors: Sequence[bytes], truth: Sequence[int]) -> "Space":
+def _taught(
+    space: "Space", vectors: Sequence[bytes], by_words: Sequence[Sequence[float]], truth: Sequence[int]
+) -> "Space":
     import numpy  # noqa: PLC0415 - in an extra
 
     from chargehand.agents.routers.learning import taught  # noqa: PLC0415 - as above
     from chargehand.agents.routers.space import matrix  # noqa: PLC0415 - as above
 
-    return taught(space, space.measure.measure(matrix(vectors)), [numpy.array(truth, numpy.int64)])
+    found = space.measure.measure(matrix(vectors)).plus(by_words)
+    return taught(space, found, [numpy.array(truth, numpy.int64)])

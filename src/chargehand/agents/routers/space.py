@@ -11,7 +11,8 @@ from chargehand.agents.routers.products import product
 from chargehand.agents.routers.regression import Floats, Regression, Whole, fit
 
 _TEMPERATURE = 0.05  # of the softmax over nearness; this and what follows is chosen on CLINC150's validation set
-_CENTRE = 0.5  # what the worker's middle counts beside its nearest point
+CENTRE = 0.5  # what the worker's middle counts beside its nearest point
+DESCRIBED_CENTRE = 1.0  # the same where points are clauses of a description, which belong together
 _CROWDED = 0.3  # what a point loses for how near those of others are: some are near to everything
 _NEIGHBOURS = 5
 _ALONE = 3.0  # log odds of the only worker there is
@@ -24,6 +25,13 @@ class Measured(Struct, frozen=True):
     logits: Floats
     scope: Floats
 
+    def plus(self, more: Sequence[Sequence[float]]) -> "Measured":
+        """The same with something added to the logits of each request; an empty row adds nothing."""
+        if not any(more):
+            return self
+        added = numpy.array([row or [0.0] * self.logits.shape[1] for row in more], numpy.float32)
+        return Measured(self.logits + added, self.scope)
+
     def odds(self) -> Floats:
         """Log odds of the best against the second: how many others there are must not matter much."""
         if self.logits.shape[1] == 1:
@@ -35,8 +43,9 @@ class Measured(Struct, frozen=True):
 class Near:
     """By the nearest phrase or example, and the middle of all of a worker's. `points` lie worker by worker."""
 
-    def __init__(self, points: Floats, owners: Whole) -> None:
+    def __init__(self, points: Floats, owners: Whole, centre: float = CENTRE) -> None:
         self._points = points
+        self._centre = centre
         self._starts = numpy.flatnonzero(numpy.diff(owners, prepend=-1))
         self._middles = middles(points, owners)
         self._crowded = _CROWDED * _crowd(points, owners)
@@ -44,7 +53,7 @@ class Near:
     def measure(self, vectors: Floats) -> Measured:
         near = product(vectors, self._points.T)
         best = numpy.maximum.reduceat(near - self._crowded, self._starts, axis=1)
-        total = best + _CENTRE * product(vectors, self._middles.T)
+        total = best + self._centre * product(vectors, self._middles.T)
         return Measured(total / numpy.float32(_TEMPERATURE), near.max(axis=1))
 
 
@@ -103,8 +112,9 @@ class Space(Struct, frozen=True):
     threshold: float
     own: dict[str, float] = field(default_factory=dict[str, float])
 
-    def read(self, vector: bytes, most: int) -> Reading:
-        found = self.measure.measure(matrix([vector]))
+    def read(self, vector: bytes, most: int, more: Sequence[float] = ()) -> Reading:
+        """What becomes of one request. `more` is added to the logits of the workers."""
+        found = self.measure.measure(matrix([vector])).plus([more])
         logits = found.logits[0]
         weights = numpy.exp(logits - logits.max())
         weights /= weights.sum()
@@ -137,13 +147,23 @@ def unit(rows: Floats) -> Floats:
     return rows / numpy.linalg.norm(rows, axis=1, keepdims=True).clip(1e-9)
 
 
+def density(points: Floats, owners: Whole) -> float:
+    """How near a text of one worker is to the nearest of the others, at the median."""
+    return float(numpy.median(_nearest_of_others(points, owners, 1)))
+
+
 def _crowd(points: Floats, owners: Whole) -> Floats:
     """How near the nearest points of others are, on average."""
+    return _nearest_of_others(points, owners, _NEIGHBOURS)
+
+
+def _nearest_of_others(points: Floats, owners: Whole, neighbours: int) -> Floats:
+    """For each point, how near so many points of other owners are, on average; 0 where nobody else has any."""
     found = numpy.zeros(len(points), numpy.float32)
     for at in range(0, len(points), _BLOCK):
         near = product(points[at : at + _BLOCK], points.T)
         near[owners[at : at + _BLOCK, None] == owners[None, :]] = -2.0
-        most = min(_NEIGHBOURS, near.shape[1])
+        most = min(neighbours, near.shape[1])
         top = numpy.partition(near, near.shape[1] - most, axis=1)[:, -most:]
         others = top > -2.0
         found[at : at + _BLOCK] = numpy.where(others, top, 0.0).sum(axis=1) / others.sum(axis=1).clip(1)

@@ -8,7 +8,13 @@ from msgspec import Struct
 from chargehand.models.offline.remembering.family import bare
 from chargehand.models.subject import WorkerCard
 
-_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
+_SENTENCE = re.compile(r"(?<=[.!?;])(?<!\be\.g\.)\s+|\n+")
+# Where a sentence lists what somebody does. `like` lists too, but is a verb as well: both readings cost little.
+_CLAUSE = re.compile(
+    r"\s*(?:[,:;()\u2013\u2014]|\be\.g\.|\b(?:such as|for example|for instance|including|like|as well as|and|or"
+    r"|und|oder|sowie|wie|zum Beispiel|et|ou|tels? que|par exemple)\b)[\s,:]*",
+    re.IGNORECASE,
+)
 _LONGEST = 600  # characters of one text
 _MOST = 40  # texts taken from descriptions; phrases and examples are taken all
 
@@ -19,6 +25,8 @@ class Said(Struct, frozen=True):
     worker: str
     phrases: tuple[str, ...]
     examples: tuple[str, ...]
+    clauses: tuple[str, ...] = ()  # the parts of its description: a request is about one thing of many
+    described: bool = False  # all that is known of it is a description: no skill phrases, no examples
 
 
 def said(cards: Sequence[WorkerCard]) -> tuple[Said, ...]:
@@ -28,12 +36,20 @@ def said(cards: Sequence[WorkerCard]) -> tuple[Said, ...]:
 
 def _of(card: WorkerCard) -> Said:
     tools = [(_SENTENCE.split(one.description.strip()) or [""])[0] or _plain(one.name) for one in card.skills]
-    told = [*_SENTENCE.split(card.does), *tools][:_MOST]
-    phrases = _tidy([*card.phrases, *told])
+    sentences = _SENTENCE.split(card.does)
+    phrases = _tidy([*card.phrases, *[*sentences, *tools][:_MOST]])
+    clauses = _tidy([clause for sentence in sentences for clause in _clauses(sentence)])[:_MOST]
     examples = _tidy(card.examples)
+    described = bool(phrases) and not card.phrases and not examples
     if not phrases and not examples:
         phrases = _tidy([_plain(card.name), *card.tags])
-    return Said(card.name, phrases, examples)
+    return Said(card.name, phrases, examples, clauses, described)
+
+
+def _clauses(sentence: str) -> list[str]:
+    """What a sentence lists; nothing where it says one thing."""
+    clauses = [clause.strip(" .!?") for clause in _CLAUSE.split(sentence)]
+    return clauses if len(clauses) > 1 else []
 
 
 def _plain(name: str) -> str:

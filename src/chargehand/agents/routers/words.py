@@ -4,6 +4,8 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from chargehand.agents.routers.decision import Decision, nobody, shared
 from chargehand.agents.routers.texts import said
 from chargehand.models.offline.mistyped import meant
@@ -15,6 +17,20 @@ _ONE_TEXT = 0.6  # how much the nearest single text counts; the rest is all that
 _SURE = 0.4  # of a request's words, that a worker knows: then nothing is taken off the confidence
 _LONGEST = 60.0  # seconds
 _SHARPER = 3.0  # the power that makes scores into shares: of two scores, twice the one is eight times as likely
+
+
+_LEAST_SHARE = 0.1  # added to each share where shares are multiplied: words alone shut nobody out
+
+
+class _Overlap(Struct, frozen=True):
+    """Workers that share a word with a request: their place, what their share goes by, how much of it they know."""
+
+    places: dict[str, int]
+    powers: dict[str, float]
+    known: dict[str, float]
+
+    def sureness(self, worker: str) -> float:
+        return min(1.0, self.known[worker] / _SURE)
 
 
 class Lexicon:
@@ -39,22 +55,46 @@ class Lexicon:
     def decide(self, text: str) -> Decision:
         text, _ = meant(text, self._cards)
         asked = Counter(terms(text))
-        best = self._nearest(self._unit(asked))
-        rare = math.log(1 + len(self._cards))  # a word nobody knows tells as much as one that one worker knows
-        weights = {term: self._weights.get(term, rare) for term in asked}
-        covered = {at: _share(weights, self._known[at]) for at in best}
-        totals = {self._cards[at].name: _ONE_TEXT * best[at] + (1 - _ONE_TEXT) * covered[at] for at in best}
-        scores = shared({name: total**_SHARPER for name, total in totals.items()})
+        overlap = self._overlap(asked)
+        scores = shared(overlap.powers)
         if not scores:
             return nobody("words", "nobody uses a word of the request")
         worker, share = scores[0]
-        at = next(at for at in best if self._cards[at].name == worker)
-        common = sorted(self._known[at] & asked.keys(), key=lambda term: (-weights[term], term))[:6]
+        at = overlap.places[worker]
+        common = sorted(self._known[at] & asked.keys(), key=lambda term: (-self._weight(term), term))[:6]
         whole = spoken(text)
         words = ", ".join(whole.get(term, term) for term in common)
         second = scores[1][0] if len(scores) > 1 else None
-        sure = min(1.0, max(best[at], covered[at]) / _SURE)
-        return Decision(worker, second, round(share * sure, 4), scores, f"{worker} speaks of: {words}", "words")
+        confidence = round(share * overlap.sureness(worker), 4)
+        return Decision(worker, second, confidence, scores, f"{worker} speaks of: {words}", "words")
+
+    def log_shares(self, text: str) -> list[float]:
+        """What words add to the logits of another router, for each worker; nothing where they tell nothing."""
+        overlap = self._overlap(Counter(terms(meant(text, self._cards)[0])))
+        total = sum(overlap.powers.values())
+        if not total:
+            return [0.0] * len(self._cards)
+        best = max(overlap.powers, key=overlap.powers.__getitem__)
+        weight = overlap.sureness(best)
+        return [weight * math.log(overlap.powers.get(card.name, 0.0) / total + _LEAST_SHARE) for card in self._cards]
+
+    def _overlap(self, asked: Mapping[str, int]) -> "_Overlap":
+        nearest = self._nearest(self._unit(asked))
+        weights = {term: self._weight(term) for term in asked}
+        covered = {at: _share(weights, self._known[at]) for at in nearest}
+        names = {at: self._cards[at].name for at in nearest}
+        return _Overlap(
+            places={name: at for at, name in names.items()},
+            powers={
+                name: (_ONE_TEXT * nearest[at] + (1 - _ONE_TEXT) * covered[at]) ** _SHARPER
+                for at, name in names.items()
+            },
+            known={name: max(nearest[at], covered[at]) for at, name in names.items()},
+        )
+
+    def _weight(self, term: str) -> float:
+        """How telling a word is. One that nobody knows tells as much as one that a single worker knows."""
+        return self._weights.get(term, math.log(1 + len(self._cards)))
 
     def _nearest(self, asked: Mapping[str, float]) -> dict[int, float]:
         """The cosine of the nearest text of each worker that shares a word."""
@@ -70,8 +110,7 @@ class Lexicon:
         return best
 
     def _unit(self, counted: Mapping[str, int]) -> dict[str, float]:
-        rare = math.log(1 + len(self._cards))
-        found = {term: (1 + math.log(count)) * self._weights.get(term, rare) for term, count in counted.items()}
+        found = {term: (1 + math.log(count)) * self._weight(term) for term, count in counted.items()}
         long = math.sqrt(sum(one * one for one in found.values()))
         return {term: one / long for term, one in found.items()} if long else {}
 
