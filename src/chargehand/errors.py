@@ -8,7 +8,7 @@ ChargehandError
 │   ├── Unknown         there is no such thing
 │   │   └── RunUnknown  no such run
 │   ├── Conflict        somebody else was faster; carries the version that is current
-│   └── RunBusy         somebody else is driving it, or owns the journal
+│   └── RunBusy         another process is driving it
 └── StoreError          the operator
     ├── StoreUnavailable    full, read-only or locked: waits may help
     ├── Fenced              a newer owner has taken over; this one must stop
@@ -86,7 +86,7 @@ class Conflict(Refused):
 
 
 class RunBusy(Refused):
-    """The requester: another process drives this run, or owns the whole journal; wait, or end that process."""
+    """The requester: another process drives this run; wait, or end that process."""
 
 
 class StoreError(ChargehandError):

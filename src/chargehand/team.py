@@ -4,7 +4,7 @@ import copy
 import os
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from chargehand.runtime import cached
 from chargehand.runtime.draft import Draft, draft
 from chargehand.runtime.drive import Listener, Whisper
 from chargehand.runtime.driver import Driver, Outcome
-from chargehand.runtime.follow import follow
+from chargehand.runtime.follow import OpenStreams, follow
 from chargehand.runtime.front import checked_goal, without_a_loop
 from chargehand.runtime.learning import Learning
 from chargehand.runtime.makeshift import Makeshift
@@ -52,6 +52,8 @@ from chargehand.terms.budget import NOTHING, Amount, Budget
 from chargehand.terms.plan import Combine, Plan
 from chargehand.terms.policy import Policy, Seconds
 
+_MAX_ENDED_RUNS = 1000
+"""How many ended runs a team without a journal keeps, to look at them and to offer their results again."""
 _NOTHING_SET, _NO_CAPS, _USUAL, _WHOLE = Settings(), Budget(), Policy(), Whole()
 
 
@@ -117,6 +119,7 @@ class Supervisor(Messaging, Resting, Learning):
         self._journal = SharedFile(journal) if isinstance(journal, str | Path) else journal
         self._lookup, self._asks = lookup or os.environ.get, lookup is not None
         self._memory: MemoryJournal | None = None
+        self._streams = OpenStreams()
         self._shared = None if memory is None else SharedMemory(memory, name, self.hiring.everybody, self._lookup)
         self.roster = self.hiring.roster(budget)
         self.members = tuple(map(self.hiring.agent, front))
@@ -247,23 +250,31 @@ class Supervisor(Messaging, Resting, Learning):
         return without_a_loop("resume", lambda: self.resume(run, *answers))
 
     async def resume(self, run: str, *answers: ev.Event, listener: Listener | None = None) -> Result:
-        """Go on with a run that a crash, a pause or a question left unfinished."""
+        """Go on with a run that a crash, a pause, a question or leaving its stream left unfinished."""
+        await self._streams.close_left(run)
         async with self._driver(listener, None) as (driver, journal):
             return await self._result(await driver.resume(run, *answers), journal)
 
-    async def stream(self, goal: str, *, run: str = "") -> AsyncIterator[ev.Entry]:
+    def stream(self, goal: str, *, run: str = "") -> AsyncGenerator[ev.Entry]:
         """Pursue a goal and yield what is written, as it is written, until the run has ended or waits for a person.
 
         Leaving the loop stops the run; it can be resumed.
         """
-        request, name = self.request(goal, time.time()), run or f"{self.name}-{secrets.token_hex(4)}"
-        async with (
-            self._open() as journal,
-            self.crew() as crew,
-            aclosing(follow(journal, crew, name, request, await self.offered(journal, request))) as entries,
-        ):
-            async for entry in entries:
-                yield entry
+        name = run or f"{self.name}-{secrets.token_hex(4)}"
+        entries = self._stream(goal, name)
+        self._streams.remember(name, entries)
+        return entries
+
+    async def _stream(self, goal: str, run: str) -> AsyncGenerator[ev.Entry]:
+        request = self.request(goal, time.time())
+        with self._streams.reading(run):
+            async with (
+                self._open() as journal,
+                self.crew() as crew,
+                aclosing(follow(journal, crew, run, request, await self.offered(journal, request))) as entries,
+            ):
+                async for entry in entries:
+                    yield entry
         self.bell.ring()
 
     @asynccontextmanager
@@ -287,7 +298,7 @@ class Supervisor(Messaging, Resting, Learning):
         elif self._journal is not None:
             yield self._journal
         else:
-            self._memory = self._memory or MemoryJournal()
+            self._memory = self._memory or MemoryJournal(max_ended_runs=_MAX_ENDED_RUNS)
             yield self._memory
 
     async def _result(self, found: Outcome, journal: Journal) -> Result:

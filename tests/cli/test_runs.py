@@ -1,6 +1,7 @@
 """`chargehand runs`: list, show, export as JSON and as a page, and what is different between two runs."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,33 @@ def test_two_runs_are_compared(folder: Path) -> None:
     assert [one["what"] for one in told["changed"]] == ["result"]
     same = chargehand(folder, "runs", "diff", "one", "one").stdout
     assert "no difference in plan, results or answer" in same
+
+
+def test_two_commands_at_once_share_a_journal(tmp_path: Path) -> None:
+    file = script(tmp_path, task("a"), task("b", "a"), answers=[{"result": "fine"}])
+
+    def play(number: int) -> int:
+        return chargehand(tmp_path, "play", file, "--run", f"r{number}").returncode
+
+    with ThreadPoolExecutor(3) as commands:
+        assert list(commands.map(play, range(3))) == [0, 0, 0]
+    assert sorted(line.split()[0] for line in chargehand(tmp_path, "runs").stdout.splitlines()) == ["r0", "r1", "r2"]
+
+
+def test_old_runs_are_pruned_backed_up_and_restored(tmp_path: Path) -> None:
+    file = script(tmp_path, task("a"), answers=[{"result": "fine"}])
+    for name in ("first", "second", "third"):
+        assert chargehand(tmp_path, "play", file, "--run", name).returncode == 0
+    assert chargehand(tmp_path, "runs", "backup", "copy.db").stdout == "copy.db: 3 runs, 0 large results\n"
+    refused = chargehand(tmp_path, "runs", "prune")
+    assert (refused.returncode, "--older-than 30d" in refused.stderr) == (2, True)
+    shown = chargehand(tmp_path, "runs", "prune", "--keep", "1", "--dry-run").stdout.splitlines()
+    assert (sorted(shown[:2]), shown[2]) == (["first", "second"], "2 of 3 runs would be deleted")
+    assert chargehand(tmp_path, "runs", "prune", "--older-than", "1d").stdout == "deleted 0 of 3 runs\n"
+    assert chargehand(tmp_path, "runs", "prune", "--keep", "0", "--state", "failed").stdout == "deleted 0 of 3 runs\n"
+    pruned = json.loads(chargehand(tmp_path, "runs", "prune", "--keep", "1", "--json").stdout)
+    assert sorted(pruned["runs"]) == ["first", "second"]
+    assert chargehand(tmp_path, "runs", "restore", "copy.db").returncode == 2
+    done = chargehand(tmp_path, "runs", "restore", "copy.db", "--journal", "again/runs.db")
+    assert done.stdout == "again/runs.db: 3 runs, 0 large results\n"
+    assert len(chargehand(tmp_path, "runs", "--journal", "again/runs.db").stdout.splitlines()) == 3

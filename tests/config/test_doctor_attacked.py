@@ -126,14 +126,6 @@ def some_file(file: Path, *statements: str) -> Path:
     return file
 
 
-def test_an_owner_that_is_no_process_is_none(here: Path) -> None:
-    for pid in (2**40, -(2**40)):
-        file = some_file(
-            here / f"{pid}.db", "CREATE TABLE owner (token, pid)", f"INSERT INTO owner VALUES ('x', {pid})"
-        )
-        assert examine(file, JOURNAL).owner == 0
-
-
 def test_a_large_file_is_looked_through_only_for_so_long(here: Path) -> None:
     rows = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 300000)"
     file = some_file(

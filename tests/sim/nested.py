@@ -121,7 +121,7 @@ class Seed:
                 return kept
             self.crashes -= 1
             journal, copy = Mortal(), await written(kept)
-            journal._streams, journal._blobs = copy._streams, copy._blobs  # the same bytes, in another process
+            journal._streams = copy._streams  # the same bytes, in another process
             self._mortal(journal, self.crashes if life < 6 else 0)
             await asyncio.sleep(self.chance.uniform(0, 3))
         raise Violation(f"seed {self.seed}: the run never ended")

@@ -8,12 +8,12 @@ import pytest
 
 from chargehand.errors import Corrupt, StoreUnavailable
 from chargehand.stores import blobs as module
-from chargehand.stores.blobs import Blobs, FileBlobs, MemoryBlobs
+from chargehand.stores.blobs import Blobs, FileBlobs
 
 
-@pytest.fixture(params=["memory", "files"])
-def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
-    return MemoryBlobs() if request.param == "memory" else FileBlobs(tmp_path / "deep" / "blobs")
+@pytest.fixture
+def blobs(tmp_path: Path) -> Blobs:
+    return FileBlobs(tmp_path / "deep" / "blobs")
 
 
 def test_a_body_comes_back_by_its_reference(blobs: Blobs) -> None:

@@ -207,8 +207,8 @@ async def test_a_journal_opens_only_where_a_file_can_be(tmp_path: Path) -> None:
     for place in (tmp_path / "missing" / "runs.db", tmp_path):
         with pytest.raises(StoreUnavailable, match="cannot be opened"):
             await SqliteJournal.open(place)
-    (tmp_path / "runs.db-lock").mkdir()
-    with pytest.raises(StoreUnavailable, match="cannot be locked"):
+    (tmp_path / "runs.db-locks").write_text("in the way")
+    with pytest.raises(StoreUnavailable, match="cannot hold a lock"):
         await SqliteJournal.open(tmp_path / "runs.db")
 
 

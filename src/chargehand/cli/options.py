@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chargehand.cli import USUAL_JOURNAL, USUAL_MEMORY
-from chargehand.cli.request import duration, usd
+from chargehand.cli.request import count, duration, usd
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage] - what add_subparsers returns
 
+_PRUNABLE = ("complete", "partial", "failed", "cancelled", "waiting", "interrupted")
 _RUN = "the run, as  chargehand runs  names it"
 
 
@@ -55,7 +56,7 @@ def add_plan(parser: ArgumentParser) -> None:
 def add_runs(parser: ArgumentParser) -> None:
     _journal(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document")
-    what = parser.add_subparsers(dest="what", metavar="list|show|export|diff")
+    what = parser.add_subparsers(dest="what", metavar="list|show|export|diff|prune|backup|restore")
     listed = _part(what, "list", "every run, the latest first")
     listed.add_argument("--json", action="store_true", default=SUPPRESS, help="one JSON document")
     show = _part(what, "show", "what happened in a run, and why")
@@ -69,9 +70,22 @@ def add_runs(parser: ArgumentParser) -> None:
     diff.add_argument("name", metavar="RUN", help=_RUN)
     diff.add_argument("other", metavar="OTHER", help="the run it is compared with")
     diff.add_argument("--json", action="store_true", default=SUPPRESS, help="one JSON document")
-    for one in (listed, show, export, diff):
-        _journal(one, nested=True)
-        _plain(one)
+    prune = _part(what, "prune", "delete old runs; safe while a server runs")
+    prune.add_argument("--older-than", metavar="TIME", type=duration, help="runs that changed last before: 12h, 30d")
+    prune.add_argument("--keep", metavar="N", type=count, help="all but the latest N of these")
+    states = "|".join(_PRUNABLE)
+    prune.add_argument(
+        "--state", action="append", choices=_PRUNABLE, metavar=states, help="only these (default: those that ended)"
+    )
+    prune.add_argument("--dry-run", action="store_true", help="name them and delete nothing")
+    prune.add_argument("--json", action="store_true", default=SUPPRESS, help="one JSON document")
+    backup = _part(what, "backup", "copy a journal, as of one moment; safe while a server runs")
+    backup.add_argument("file", metavar="FILE", help="the copy, which must not exist yet; large results lie beside it")
+    restore = _part(what, "restore", "put a backup where there is no journal yet")
+    restore.add_argument("file", metavar="FILE", help="the backup")
+    for verb in (listed, show, export, diff, prune, backup, restore):
+        _journal(verb, nested=True)
+        _plain(verb)
 
 
 def _part(of: "_SubParsersAction[ArgumentParser]", name: str, words: str) -> ArgumentParser:

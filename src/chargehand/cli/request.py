@@ -11,7 +11,7 @@ from chargehand.errors import Invalid
 MOST = 1 << 20
 _NUMBER = r"\d+(?:\.\d+)?"
 _EXAMPLE = 'chargehand run "Which ... and why?"'
-_UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def read_request(words: Sequence[str], *, example: str = _EXAMPLE, called: str = "the request") -> str | None:
@@ -55,13 +55,20 @@ def _checked(text: str, where: str, example: str) -> str:
 
 
 def duration(text: str) -> float:
-    """Seconds from `90s`, `5m`, `1h30m`, `250ms` or a bare number."""
+    """Seconds from `90s`, `5m`, `1h30m`, `30d`, `250ms` or a bare number."""
     said = text.strip()
-    fits = re.fullmatch(rf"{_NUMBER}|(?:{_NUMBER}(?:ms|s|m|h))+", said)
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in re.findall(rf"({_NUMBER})(ms|s|m|h|$)", said))
+    fits = re.fullmatch(rf"{_NUMBER}|(?:{_NUMBER}(?:ms|s|m|h|d))+", said)
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in re.findall(rf"({_NUMBER})(ms|s|m|h|d|$)", said))
     if not fits or not 0 < seconds < 1e9:
         raise ArgumentTypeError(f"{text!r} is no duration; write it like 90s, 5m or 1h")
     return seconds
+
+
+def count(text: str) -> int:
+    """A whole number from 0."""
+    if not text.isascii() or not text.isdigit():
+        raise ArgumentTypeError(f"{text!r} is no whole number; write it like 0 or 100")
+    return int(text)
 
 
 def usd(text: str) -> int:

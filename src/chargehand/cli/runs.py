@@ -1,4 +1,4 @@
-"""`chargehand runs`: list, show, export and compare what a journal holds. Nothing is taken over or written."""
+"""`chargehand runs`: list, show, export and compare what a journal holds; upkeep is in `runs_upkeep`."""
 
 import shlex
 import sys
@@ -169,4 +169,19 @@ def _diff(options: Namespace) -> int:
     return 0
 
 
-_WHAT: dict[str, Callable[[Namespace], int]] = {"list": _list, "show": _show, "export": _export, "diff": _diff}
+def _upkeep(options: Namespace) -> int:
+    from chargehand.cli import runs_upkeep  # noqa: PLC0415 - only this needs it
+
+    verbs = {"prune": runs_upkeep.prune, "backup": runs_upkeep.backup, "restore": runs_upkeep.restore}
+    return verbs[options.what](options)
+
+
+_WHAT: dict[str, Callable[[Namespace], int]] = {
+    "list": _list,
+    "show": _show,
+    "export": _export,
+    "diff": _diff,
+    "prune": _upkeep,
+    "backup": _upkeep,
+    "restore": _upkeep,
+}

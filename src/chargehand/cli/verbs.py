@@ -21,7 +21,7 @@ class Terminated(KeyboardInterrupt):
 WORDS = {
     "run": "plan a request, carry it out and answer it",
     "plan": "plan a request, or check a plan, and say what it will take; nothing is done",
-    "runs": "the runs of a journal: list, show, export, diff",
+    "runs": "the runs of a journal: list, show, export, diff, prune, backup, restore",
     "watch": "look on while another process drives a run",
     "resume": "go on with a run after a crash or a question",
     "replay": "tell a run again, or do it again from one task on",

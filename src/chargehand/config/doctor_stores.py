@@ -48,9 +48,6 @@ def _store(what: str, path: Path, kind: FileKind, other: str) -> Line:
     found = examine(path, kind)
     if found.fault:
         return Line(what, "bad", found.said, _todo(found, path, other))
-    if found.owner:
-        said = f"{path} is in use by process {found.owner}, and belongs to one process at a time"
-        return Line(what, "missing", said, f"look on with: chargehand watch; to run beside it {other}")
     return line
 
 

@@ -1,7 +1,10 @@
 """A run and what it writes, in one loop: it goes on while somebody reads, and stops when they leave."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+import weakref
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import contextmanager, suppress
+from types import AsyncGeneratorType
 
 from chargehand.agents.crew import Crew
 from chargehand.runtime.driver import Driver
@@ -41,3 +44,52 @@ async def follow(
         raise group.exceptions[0] from group
     if trouble:
         raise trouble[0]
+
+
+_LEAVING = 10.0
+"""How many seconds a stream that was left has to stop its run."""
+
+
+class _Reading:
+    """A stream that holds its run. `closed` is set when it has let go of it."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.closed = asyncio.Event()
+
+
+class OpenStreams:
+    """The streams of a team, by run, so that a run whose stream was left can be resumed at once.
+
+    Leaving `async for` does not close a generator: Python does so later, and not at all while a variable holds it.
+    """
+
+    def __init__(self) -> None:
+        self._generators: weakref.WeakValueDictionary[str, AsyncGenerator[ev.Entry]] = weakref.WeakValueDictionary()
+        self._readings: dict[str, _Reading] = {}
+
+    def remember(self, run: str, entries: AsyncGenerator[ev.Entry]) -> None:
+        self._generators[run] = entries
+
+    @contextmanager
+    def reading(self, run: str) -> Generator[None]:
+        """Within the generator of a stream: while it may hold the run."""
+        reading = self._readings[run] = _Reading()
+        try:
+            yield
+        finally:
+            reading.closed.set()
+            if self._readings.get(run) is reading:
+                del self._readings[run]
+
+    async def close_left(self, run: str) -> None:
+        """Close the stream of a run if nobody reads it any more, and wait until the run is released."""
+        reading = self._readings.get(run)
+        if reading is None or reading.loop is not asyncio.get_running_loop():
+            return
+        entries = self._generators.get(run)
+        if entries is None:  # nobody holds it, so Python is closing it
+            with suppress(TimeoutError):
+                await asyncio.wait_for(reading.closed.wait(), _LEAVING)
+        elif isinstance(entries, AsyncGeneratorType) and not entries.ag_running:
+            await entries.aclose()

@@ -64,7 +64,7 @@ class Shared(Generic[Thing]):
 
 
 class SharedFile(Shared[Journal]):
-    """A journal in a file. It belongs to one process: RunBusy if another, or another event loop, has it."""
+    """A journal in a file, which other processes, threads and teams may have open as well."""
 
     def __init__(self, path: Path | str) -> None:
         super().__init__()

@@ -4,8 +4,10 @@ What is served is `app`'s business, and what is printed the command line's.
 """
 
 import asyncio
+import fcntl
 import gc
 import logging
+import os
 import resource
 import signal
 import socket
@@ -16,7 +18,7 @@ from typing import cast
 
 import uvicorn
 
-from chargehand.errors import Invalid
+from chargehand.errors import Invalid, Refused
 from chargehand.models.find import Lookup
 from chargehand.server.app import Building
 from chargehand.server.settings import FIRST, Settings
@@ -118,11 +120,29 @@ def serve(settings: Settings, lookup: Lookup, ready: Callable[[int, Sequence[str
     try:
         port: int = listening.getsockname()[1]
         _make_folder(settings.data)
-        asyncio.run(_serving(settings, lookup, lambda teams: ready(port, teams), listening))
+        with _only_server_of(settings.data):
+            asyncio.run(_serving(settings, lookup, lambda teams: ready(port, teams), listening))
     except ExceptionGroup as group:  # what is open together is closed together: one reason for all of it
         raise _first(group) from None
     finally:
         listening.close()
+
+
+@contextmanager
+def _only_server_of(data: Path) -> Generator[None]:
+    """Hold the data folder: the order of an agent's messages is kept in memory, so two servers would mix them up."""
+    handle = os.open(data / "serve.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = os.read(handle, 20).decode() or "another"
+            raise Refused(f"{data} is in use by process {pid}; stop that server, or name another --data") from None
+        os.ftruncate(handle, 0)
+        os.write(handle, str(os.getpid()).encode())
+        yield
+    finally:
+        os.close(handle)
 
 
 async def _serving(

@@ -1,4 +1,4 @@
-"""Bodies too large for a journal's rows, found again by what they contain. Nothing is ever deleted here."""
+"""Bodies too large for a journal's rows, found again by what they contain."""
 
 import os
 import re
@@ -12,6 +12,7 @@ from chargehand.errors import Corrupt, StoreUnavailable
 LIMIT = 64 * 1024
 """The size in bytes above which a journal puts a body here and keeps only its reference."""
 
+BLOBS_SUFFIX = "-blobs"
 _REFERENCE = re.compile(r"[0-9a-f]{64}")
 
 
@@ -27,27 +28,16 @@ class Blobs(Protocol):
         ...
 
 
-class MemoryBlobs:
-    def __init__(self) -> None:
-        self._bodies: dict[str, bytes] = {}
-
-    def put(self, body: bytes) -> str:
-        reference = sha256(body).hexdigest()
-        self._bodies[reference] = body
-        return reference
-
-    def get(self, reference: str) -> bytes:
-        body = self._bodies.get(reference)
-        if body is None:
-            raise Corrupt(f"blob {reference!r} is missing")
-        return body
-
-
 class FileBlobs:
     """One file a body, in one directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+
+    @classmethod
+    def beside(cls, journal: Path) -> "FileBlobs":
+        """The directory with the bodies of a journal file."""
+        return cls(journal.with_name(journal.name + BLOBS_SUFFIX))
 
     def put(self, body: bytes) -> str:
         reference = sha256(body).hexdigest()
@@ -55,7 +45,9 @@ class FileBlobs:
             if not self._directory.is_dir():
                 self._directory.mkdir(parents=True, exist_ok=True)
                 sync_directory(self._directory.parent)
-            if not (self._directory / reference).exists():
+            try:
+                os.utime(self._directory / reference)  # it is needed again: whoever deletes old ones leaves it
+            except FileNotFoundError:
                 self._write(reference, body)
             # also when it was there: whoever put it may have died before this line
             sync_directory(self._directory)
@@ -78,6 +70,26 @@ class FileBlobs:
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
+
+    def delete(self, reference: str, *, before: float) -> int:
+        """Delete a body that was put last before this time; its size, 0 if it was put since or is not there.
+
+        It is moved aside first, so that whoever puts it again at this moment either is noticed or writes it anew.
+        """
+        body = self._directory / reference
+        aside = self._directory / f".old-{reference}"
+        try:
+            body.replace(aside)
+            status = aside.stat()
+            if status.st_mtime >= before:
+                aside.replace(body)
+                return 0
+            aside.unlink()
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise StoreUnavailable(f"{body} cannot be deleted: {error}; make its folder writable") from error
+        return max(status.st_size, 1)
 
     def get(self, reference: str) -> bytes:
         # a damaged reference must not lead out of the directory

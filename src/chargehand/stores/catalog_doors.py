@@ -6,7 +6,6 @@ What is read and written there is not decided here.
 import asyncio
 import sqlite3
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -23,10 +22,10 @@ from chargehand.stores.database import (
     check_version,
     connect,
     explain,
-    locked,
     migrate,
     open_reader,
     open_writer,
+    patiently,
     undo,
 )
 from chargehand.stores.readers import Readers
@@ -34,8 +33,6 @@ from chargehand.stores.writer import UNFIT, Writer
 from chargehand.terms.policy import Seconds
 
 Outcome = TypeVar("Outcome")
-
-_PAUSE = 0.02
 
 
 class Door(Protocol):
@@ -179,7 +176,7 @@ def _opened(
     try:
         known = path.exists()
         path.parent.mkdir(parents=True, exist_ok=True)
-        connection = _patiently(partial(open_writer, path, patience, durability, connect, kind), patience)
+        connection = patiently(partial(open_writer, path, patience, durability, connect, kind), patience)
         try:
             if not known:
                 sync_directory(path.parent)
@@ -193,15 +190,3 @@ def _opened(
     except (sqlite3.Error, OSError) as error:
         raise explain(error, path, kind) from error
     return connection
-
-
-def _patiently(attempt: Callable[[], sqlite3.Connection], patience: Seconds) -> sqlite3.Connection:
-    # while another process opens the same new file, SQLite refuses at once, whatever it was told to wait
-    until = time.monotonic() + patience
-    while True:
-        try:
-            return attempt()
-        except sqlite3.Error as error:
-            if not locked(error) or time.monotonic() >= until:
-                raise
-            time.sleep(_PAUSE)

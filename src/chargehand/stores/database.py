@@ -1,6 +1,7 @@
 """A SQLite file: opening it, its schema, and its errors in words. What the rows mean is not decided here."""
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
@@ -45,6 +46,7 @@ _WORDS = {
     sqlite3.SQLITE_PERM: "access is denied; change the permissions",
     sqlite3.SQLITE_NOMEM: "memory ran out; free some",
 }
+_PAUSE = 0.02
 _FOR_ALL = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -73,6 +75,21 @@ def open_writer(
         connection.close()
         raise
     return connection
+
+
+def patiently(attempt: Callable[[], sqlite3.Connection], patience: Seconds) -> sqlite3.Connection:
+    """What the attempt opens, tried for so long while other processes hold locks.
+
+    While another process opens the same new file, SQLite refuses at once, whatever it was told to wait.
+    """
+    until = time.monotonic() + patience
+    while True:
+        try:
+            return attempt()
+        except sqlite3.Error as error:
+            if not locked(error) or time.monotonic() >= until:
+                raise
+            time.sleep(_PAUSE)
 
 
 def open_reader(path: Path, patience: Seconds, connect: Connect) -> sqlite3.Connection:

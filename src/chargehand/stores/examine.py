@@ -3,7 +3,6 @@
 SQLite may tidy up after a process that was killed, as at any opening. Nothing here takes longer than a few seconds.
 """
 
-import os
 import sqlite3
 import threading
 from contextlib import closing
@@ -22,11 +21,10 @@ _PATIENCE: Seconds = 0.3
 
 
 class Examined(Struct, frozen=True):
-    """`said` tells of the fault; `owner` is the living process a journal belongs to, 0 for none."""
+    """`said` tells of the fault."""
 
     fault: Fault = ""
     said: str = ""
-    owner: int = 0
 
 
 def examine(path: Path, kind: FileKind, seconds: Seconds = 2.0) -> Examined:
@@ -46,8 +44,6 @@ def _examined(connection: sqlite3.Connection, path: Path, kind: FileKind, second
     check_kind(connection, path, kind)
     if (found := _damage(connection, seconds)) != "ok":
         return Examined("damaged", f"{path} is damaged: {found.splitlines()[-1][:120]}")
-    if owner := _owner(connection):
-        return Examined(owner=owner)
     connection.execute("BEGIN IMMEDIATE")  # whether anybody could write now
     connection.execute("ROLLBACK")
     return Examined()
@@ -66,24 +62,6 @@ def _damage(connection: sqlite3.Connection, seconds: Seconds) -> str:
     finally:
         over.cancel()
         over.join()  # an interrupt that comes late would end another statement
-
-
-def _owner(connection: sqlite3.Connection) -> int:
-    """The process that has a journal, if it lives. A memory file has no owner."""
-    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'owner'").fetchone() is None:
-        return 0
-    row = connection.execute("SELECT token, pid FROM owner").fetchone()
-    return int(row[1]) if row and row[0] and _lives(int(row[1])) else 0
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):  # a number that is no process
-        return False
-    except PermissionError:  # somebody else's
-        return True
-    return True
 
 
 def _fault(error: sqlite3.Error, path: Path, kind: FileKind) -> Examined:

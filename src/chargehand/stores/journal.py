@@ -1,5 +1,6 @@
 """What every journal promises, and the words in which each refuses. How entries are kept is not decided here."""
 
+import os
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -24,7 +25,7 @@ class Lease(Struct, eq=False):
 
 
 class RunRow(Struct, frozen=True):
-    """One run in a listing. `type` is that of its last event."""
+    """One run in a listing. `type` is that of its last event; `held`: a living process has claimed it."""
 
     run: str
     seq: int
@@ -50,7 +51,8 @@ class Journal(Protocol):
     async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
         """The right to append, with an epoch above all before.
 
-        A new run must not exist, any other must have entries. RunBusy if it is held, unless it is stolen.
+        A new run must not exist, any other must have entries. RunBusy, with the process that holds it, unless it is
+        stolen. What a dead process held is free.
         """
         ...
 
@@ -85,14 +87,18 @@ def check_name(run: str) -> None:
         raise Invalid("a run needs a name that is not empty")
 
 
-def check_claim(run: str, *, seq: int, held: bool, new: bool, steal: bool) -> None:
-    """Raise what a claim deserves that does not fit; `seq` is 0 for a run without entries."""
+def check_claim(run: str, *, seq: int, process: int, new: bool, steal: bool) -> None:
+    """Raise what a claim deserves that does not fit.
+
+    `seq` is 0 for a run without entries, `process` is the one that holds the run, 0 for none.
+    """
     if new and seq:
         raise Refused(f"run {run!r} exists already, with {seq} entries; choose another name or resume it")
     if not new and not seq:
         raise RunUnknown(run)
-    if held and not steal:
-        raise RunBusy(f"run {run!r} is being driven already; wait until it is released, or steal it")
+    if process and not steal:
+        holder = "this process" if process == os.getpid() else f"process {process}"
+        raise RunBusy(f"run {run!r} is being driven by {holder}; wait until it ends there, or stop it there")
 
 
 def check_numbers(run: str, entries: Sequence[Entry]) -> None:

@@ -3,14 +3,15 @@
 Nothing here waits, so it may serve a simulated loop. Not safe for several threads.
 """
 
+import os
 import secrets
+from collections import deque
 from collections.abc import Sequence
 from itertools import islice
 
 from msgspec import Struct
 
 from chargehand.errors import RunUnknown
-from chargehand.stores.blobs import LIMIT, Blobs, MemoryBlobs
 from chargehand.stores.codec import TAGS, decode_entry, encode_entry
 from chargehand.stores.journal import (
     Ends,
@@ -24,15 +25,16 @@ from chargehand.stores.journal import (
     misfit,
 )
 from chargehand.stores.lessons import Door, Lessons
-from chargehand.terms.events import Entry
+from chargehand.terms.events import Entry, RunEnded
 
 
 class _Stream(Struct, eq=False):
-    """One run. A body that is a `str` is the reference of a blob."""
+    """One run."""
 
     epoch: int = 0
     held: bool = False
-    bodies: list[bytes | str] = []
+    ended: bool = False
+    bodies: list[bytes] = []
 
 
 class MemoryJournal:
@@ -42,8 +44,11 @@ class MemoryJournal:
     def __init_subclass__(cls) -> None:
         cls.instant = cls.instant and "append" not in vars(cls)
 
-    def __init__(self, blobs: Blobs | None = None) -> None:
-        self._blobs = MemoryBlobs() if blobs is None else blobs
+    def __init__(self, *, max_ended_runs: int | None = None) -> None:
+        """Keep all runs, or of those that have ended only the latest `max_ended_runs`."""
+        self._max_ended_runs = max_ended_runs
+        self._ended: deque[str] = deque()
+        self._nested: dict[str, list[str]] = {}
         self._streams: dict[str, _Stream] = {}
         self._door: Door | None = None
         self._place = f"memory {secrets.token_hex(8)}"
@@ -51,7 +56,8 @@ class MemoryJournal:
     async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
         check_name(run)
         stream = self._streams.get(run) or _Stream()
-        check_claim(run, seq=len(stream.bodies), held=stream.held, new=new, steal=steal)
+        process = os.getpid() if stream.held else 0
+        check_claim(run, seq=len(stream.bodies), process=process, new=new, steal=steal)
         self._streams[run] = stream
         stream.epoch += 1
         stream.held = True
@@ -68,11 +74,12 @@ class MemoryJournal:
         stream = self._streams.get(lease.run)
         if stream is None or stream.epoch != lease.epoch or not stream.held:
             raise fenced(lease.run, lease.epoch)
-        bodies = [body if len(body) <= LIMIT else self._blobs.put(body) for body in map(encode_entry, entries)]
+        bodies = [encode_entry(entry) for entry in entries]
         before, last = entries[0].seq - 1, entries[-1].seq
         stored = len(stream.bodies)
         if stored == before:
             stream.bodies += bodies
+            stream.ended = type(entries[-1].event) is RunEnded
         elif stored < last:
             raise misfit(lease.run, stored, before + 1)
         elif stream.bodies[before:last] != bodies:
@@ -87,12 +94,26 @@ class MemoryJournal:
 
     def _entry(self, run: str, stream: _Stream, seq: int) -> Entry:
         body = stream.bodies[seq - 1]
-        return decode_entry(self._blobs.get(body) if isinstance(body, str) else body, run=run, seq=seq)
+        return decode_entry(body, run=run, seq=seq)
 
     async def release(self, lease: Lease) -> None:
         stream = self._streams.get(lease.run)
         if stream is not None and stream.epoch == lease.epoch:
             stream.held = False
+            if stream.ended and self._max_ended_runs is not None:
+                self._forget_old(lease.run, self._max_ended_runs)
+
+    def _forget_old(self, ended: str, max_ended_runs: int) -> None:
+        """Drop the runs that ended first, each with the runs inside it."""
+        root, _, inside = ended.partition("/")
+        if inside and root in self._streams:
+            self._nested.setdefault(root, []).append(ended)
+            return
+        self._ended.append(ended)
+        while len(self._ended) > max_ended_runs:
+            oldest = self._ended.popleft()
+            for run in (oldest, *self._nested.pop(oldest, ())):
+                self._streams.pop(run, None)
 
     async def runs(self) -> list[RunRow]:
         return [self._row(run, stream) for run, stream in sorted(self._streams.items()) if stream.bodies]

@@ -1,8 +1,9 @@
-"""Which process a journal file belongs to: a lock for the living, a heartbeat for the frozen, a token for the thawed.
+"""Which processes use a journal file, and which of them still live.
 
-The lock ends with its process, so whoever gets it knows that the one before is dead. A process that is merely
-frozen keeps its lock but not its beat: the next one may take over, and the token tells the first when it thaws.
-It does not work across hosts: a journal file belongs on a local disk.
+Every journal that is opened has a row in `owners` with a heartbeat, and holds a lock on a file of its own. The lock
+ends with its process, so a run whose owner's lock is free can be claimed at once. A process that is merely frozen keeps
+its lock but not its heartbeat: its runs can be claimed when the beat is stale, and their epochs fence it when it thaws.
+Locks do not work across hosts: a journal file belongs on a local disk.
 """
 
 import fcntl
@@ -13,81 +14,93 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from chargehand.errors import Fenced, RunBusy, StoreUnavailable
+from chargehand.errors import Fenced, StoreUnavailable
 from chargehand.stores.database import concerns_all, migrate
 from chargehand.terms.policy import Seconds
 
 Clock = Callable[[], Seconds]
 
-_OWN = """
-    INSERT INTO owner (only, token, pid, beat) VALUES (1, ?, ?, ?)
-    ON CONFLICT (only) DO UPDATE SET token = excluded.token, pid = excluded.pid, beat = excluded.beat
-"""
+_REGISTER = "INSERT INTO owners (token, pid, beat) VALUES (?, ?, ?) RETURNING number"
+_RELEASE_RUNS = "UPDATE runs SET holder = NULL, owner = NULL WHERE owner = ?"
+_FORGET = "DELETE FROM owners WHERE number = ?"
 
 
 class Owner:
-    """Ownership of one journal file, from `take` to `leave`. The clock must tell all processes the same."""
+    """One opened journal among those that share a file, from `register` to `leave`.
+
+    The clock must tell all processes the same.
+    """
 
     def __init__(self, path: Path, *, stale: Seconds, clock: Clock = time.monotonic) -> None:
-        self.token = secrets.token_hex(16)
+        self.number = 0
+        self._token = secrets.token_hex(16)
         self._path = path
-        self._lock_path = path.with_name(path.name + "-lock")
+        self._locks = locks_of(path)
         self._lock = -1
         self._stale = stale
         self._clock = clock
         self._beaten = clock()
 
-    def take(self, connection: sqlite3.Connection) -> None:
-        """Become the owner, or raise RunBusy. Nobody holds any run afterwards. After an error, close the connection."""
+    def register(self, connection: sqlite3.Connection) -> None:
+        """Enter this owner, and release what dead ones held. After an error, close the connection."""
         try:
-            self._lock = _locked(self._lock_path)
             self._begin(connection)
-            self._take_over(connection)
             migrate(connection)
+            self._forget_dead(connection)
+            self._locks.mkdir(exist_ok=True)
+            self._lock = _locked(self._locks / self._token)
             self._beaten = self._clock()
-            connection.execute(_OWN, (self.token, os.getpid(), self._beaten))
-            connection.execute("UPDATE runs SET holder = NULL WHERE holder IS NOT NULL")
+            row = connection.execute(_REGISTER, (self._token, os.getpid(), self._beaten)).fetchone()
+            self.number = int(row[0])
             connection.execute("COMMIT")
         except OSError as error:
             self.unlock()
-            raise StoreUnavailable(f"{self._lock_path} cannot be locked: {error}; make it writable") from error
+            raise StoreUnavailable(f"{self._locks} cannot hold a lock: {error}; make it writable") from error
         except BaseException:
             self.unlock()
             raise
 
     def _begin(self, connection: sqlite3.Connection) -> None:
-        if self._lock >= 0:
-            connection.execute("BEGIN IMMEDIATE")
-            return
-        pid = self._frozen(connection)  # first: who lives should not be waited for
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
-            if not concerns_all(error):
+            stalled = self._stalled(connection) if concerns_all(error) else 0
+            if not stalled:
                 raise
-            raise RunBusy(
-                f"{self._path} belongs to process {pid}, which stands still in the middle of a write; end it"
+            raise StoreUnavailable(
+                f"{self._path} is locked by process {stalled}, which stands still in the middle of a write; end it"
             ) from error
 
-    def _take_over(self, connection: sqlite3.Connection) -> None:
-        if self._lock >= 0 and _same_file(self._lock, self._lock_path):
-            return
-        self.unlock()
-        self._frozen(connection)
-        # the frozen one keeps the old file locked; a new one in its place is ours
-        self._lock = _lock_in_place_of(self._lock_path)
+    def _stalled(self, connection: sqlite3.Connection) -> int:
+        """A process that lives and does not beat; 0 if there is none."""
+        known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'owners'").fetchone()
+        owners = connection.execute("SELECT token, pid, beat FROM owners").fetchall() if known else []
+        for token, pid, beat in owners:
+            if self._clock() - beat > self._stale and is_locked(self._locks / token):
+                return int(pid)
+        return 0
 
-    def _frozen(self, connection: sqlite3.Connection) -> int:
-        """The process that owns the file but does not beat; RunBusy if it does."""
-        known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'owner'").fetchone()
-        row = connection.execute("SELECT token, pid, beat FROM owner").fetchone() if known else None
-        token, pid, beat = row or ("?", 0, self._clock())
-        if token and self._clock() - beat <= self._stale:
-            raise RunBusy(
-                f"{self._path} is in use by process {pid}, and a journal belongs to one process at a time; "
-                "end that process or send it the request"
-            )
-        return pid
+    def _forget_dead(self, connection: sqlite3.Connection) -> None:
+        # within the write lock of the file, so no other process is registering meanwhile
+        for number, token in connection.execute("SELECT number, token FROM owners").fetchall():
+            if not is_locked(self._locks / token):
+                connection.execute(_RELEASE_RUNS, (number,))
+                connection.execute(_FORGET, (number,))
+        known = {token for (token,) in connection.execute("SELECT token FROM owners").fetchall()}
+        for lock in self._locks.glob("*"):
+            if lock.name not in known:
+                lock.unlink(missing_ok=True)
+
+    def process_holding(self, connection: sqlite3.Connection, number: int) -> int:
+        """The process that owner `number` is, 0 if its claims are worth nothing: it is dead, frozen or gone."""
+        row = connection.execute("SELECT token, pid, beat FROM owners WHERE number = ?", (number,)).fetchone()
+        if row is None:
+            return 0
+        token, pid, beat = row
+        if number == self.number:
+            return int(pid)
+        frozen = self._clock() - beat > self._stale
+        return 0 if frozen or not is_locked(self._locks / token) else int(pid)
 
     def due(self) -> bool:
         """Whether it is time to beat. Asking counts: a beat that fails is not tried again without a pause."""
@@ -97,56 +110,62 @@ class Owner:
         return True
 
     def check(self, connection: sqlite3.Connection, *, beat: bool) -> None:
-        """Raise Fenced if another process took over; else beat, if it is time. Belongs into every transaction."""
-        row = connection.execute("SELECT token, pid FROM owner").fetchone()
-        if row is None or row[0] != self.token:
+        """Raise Fenced if this owner is not registered any more; else beat, if it is time. In every transaction."""
+        row = connection.execute("SELECT token FROM owners WHERE number = ?", (self.number,)).fetchone()
+        if row is None or row[0] != self._token:
             raise Fenced(
-                f"{self._path} was taken over by {f'process {row[1]}' if row else 'another process'} while this one "
-                "stood still; drop what is under way and open the journal again"
+                f"{self._path} does not know this process any more: it was taken for dead. "
+                "Drop what is under way and open the journal again"
             )
         if beat:
-            connection.execute("UPDATE owner SET beat = ?", (self._beaten,))
+            connection.execute("UPDATE owners SET beat = ? WHERE number = ?", (self._beaten, self.number))
 
     def until_beat(self) -> Seconds:
         return self._beaten + self._stale / 3 - self._clock()
 
     def leave(self, connection: sqlite3.Connection) -> None:
-        """Tell the next one that nobody is here any more."""
-        connection.execute("UPDATE owner SET token = '' WHERE token = ?", (self.token,))
+        """Release what this owner holds, and forget it."""
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(_RELEASE_RUNS, (self.number,))
+        connection.execute("DELETE FROM owners WHERE number = ? AND token = ?", (self.number, self._token))
+        connection.execute("COMMIT")
 
     def unlock(self) -> None:
         if self._lock >= 0:
+            (self._locks / self._token).unlink(missing_ok=True)
             # closing alone would not do if a forked child still has the file
             fcntl.flock(self._lock, fcntl.LOCK_UN)
             os.close(self._lock)
             self._lock = -1
 
 
-def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def locks_of(path: Path) -> Path:
+    """The folder with a lock file for each process that uses this journal."""
+    file = path.resolve()
+    return file.with_name(file.name + "-locks")
 
 
-def _locked(path: Path) -> int:
-    """The lock file, locked; -1 if another process has it."""
-    handle = _open(path)
+def is_locked(lock: Path) -> bool:
+    """Whether the owner of a lock file lives, be it frozen."""
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        return -1
-    return handle
-
-
-def _same_file(handle: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(handle), path.stat())
+        handle = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
+    try:
+        # shared, so that two who look at the same moment do not take each other for the owner
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
 
 
-def _lock_in_place_of(path: Path) -> int:
-    fresh = path.with_name(f"{path.name}-{os.getpid()}")
-    handle = _open(fresh)
-    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    fresh.replace(path)
+def _locked(lock: Path) -> int:
+    handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(handle)
+        raise
     return handle

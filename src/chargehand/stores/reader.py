@@ -1,6 +1,5 @@
 """Looking into a journal file without taking it over: a run can be looked at while another process drives it."""
 
-import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +11,7 @@ from chargehand.stores import rows
 from chargehand.stores.blobs import FileBlobs
 from chargehand.stores.database import connect, explain, open_reader
 from chargehand.stores.journal import RunRow, check_name
+from chargehand.stores.owner import locks_of
 from chargehand.terms.events import Entry, RunEnded
 
 _PATIENCE = 5.0
@@ -39,7 +39,7 @@ def read_runs(journal: Path) -> list[Found]:
     """Every run, the latest first."""
     with closing(_opened(journal)) as connection:
         try:
-            found = [_found(connection, journal, row) for row in rows.listing(connection)]
+            found = [_found(connection, journal, row) for row in rows.listing(connection, locks_of(journal))]
         except sqlite3.Error as error:
             raise explain(error, journal) from error
     return sorted(found, key=lambda one: one.row.started, reverse=True)
@@ -49,7 +49,7 @@ def open_runs(journal: Path) -> list[RunRow]:
     """The runs that have not ended, by name."""
     with closing(_opened(journal)) as connection:
         try:
-            return [row for row in rows.listing(connection) if row.type != "run.ended"]
+            return [row for row in rows.listing(connection, locks_of(journal)) if row.type != "run.ended"]
         except sqlite3.Error as error:
             raise explain(error, journal) from error
 
@@ -59,25 +59,11 @@ def _found(connection: sqlite3.Connection, journal: Path, row: RunRow) -> Found:
     if row.type == "run.ended":
         last = rows.read(connection, _blobs(journal), row.run, row.seq - 1)[-1].event
         ended = last if isinstance(last, RunEnded) else None
-    return Found(row, ended, row.held and ended is None and _owner_lives(connection))
-
-
-def _owner_lives(connection: sqlite3.Connection) -> bool:
-    """Whether the process that held the file last is still there: a killed one leaves its runs marked as held."""
-    token, pid = connection.execute("SELECT token, pid FROM owner").fetchone() or ("", 0)
-    if not token or pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return Found(row, ended, row.held and ended is None)
 
 
 def _blobs(journal: Path) -> FileBlobs:
-    return FileBlobs(journal.with_name(journal.name + "-blobs"))
+    return FileBlobs.beside(journal)
 
 
 def _opened(journal: Path) -> sqlite3.Connection:
@@ -86,7 +72,7 @@ def _opened(journal: Path) -> sqlite3.Connection:
     try:
         connection = open_reader(journal, _PATIENCE, connect)
         try:
-            found = connection.execute("SELECT count(*) FROM sqlite_master WHERE name IN ('runs', 'entries', 'owner')")
+            found = connection.execute("SELECT count(*) FROM sqlite_master WHERE name IN ('runs', 'entries', 'owners')")
             known = found.fetchone()[0] == 3
         except sqlite3.Error:
             connection.close()

@@ -8,18 +8,20 @@ import struct
 import zlib
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import TypeAlias
 
 from chargehand.errors import Corrupt, RunUnknown
 from chargehand.stores.blobs import Blobs
 from chargehand.stores.codec import TAGS, decode, version_of
 from chargehand.stores.journal import Ends, Lease, RunRow, check_claim, differs, fenced, misfit
+from chargehand.stores.owner import Owner, is_locked
 from chargehand.terms.events import Entry
 
-_STAND = "SELECT number, epoch, seq, holder FROM runs WHERE run = ?"
+_STAND = "SELECT number, epoch, seq, holder, owner FROM runs WHERE run = ?"
 _HOLD = """
-    INSERT INTO runs (run, epoch, seq, holder) VALUES (?, ?, 0, ?)
-    ON CONFLICT (run) DO UPDATE SET epoch = excluded.epoch, holder = excluded.holder
+    INSERT INTO runs (run, epoch, seq, holder, owner) VALUES (?, ?, 0, ?, ?)
+    ON CONFLICT (run) DO UPDATE SET epoch = excluded.epoch, holder = excluded.holder, owner = excluded.owner
 """
 _ADVANCE = "UPDATE runs SET seq = ? WHERE number = ? AND run = ? AND epoch = ? AND seq = ? AND holder IS NOT NULL"
 _INSERT = """
@@ -30,10 +32,11 @@ _BETWEEN = """
     WHERE run = ? AND seq BETWEEN ? AND ? ORDER BY seq
 """
 _AFTER = "SELECT seq, at, epoch, type, version, body, blob, crc FROM entries WHERE run = ? AND seq > ? ORDER BY seq"
-_FREE = "UPDATE runs SET holder = NULL WHERE run = ? AND epoch = ?"
+_FREE = "UPDATE runs SET holder = NULL, owner = NULL WHERE run = ? AND epoch = ?"
 _LIST = """
-    SELECT runs.run, runs.seq, first.at, last.at, last.type, runs.epoch, runs.holder IS NOT NULL
+    SELECT runs.run, runs.seq, first.at, last.at, last.type, runs.epoch, owners.token
     FROM runs
+    LEFT JOIN owners ON owners.number = runs.owner
     JOIN entries AS first ON first.run = runs.number AND first.seq = 1
     JOIN entries AS last ON last.run = runs.number AND last.seq = runs.seq
     ORDER BY runs.run
@@ -61,12 +64,14 @@ def made(lease: Lease, entry: Entry, body: bytes, blob: str = "") -> Row:
     return lease.number, seq, at, epoch, kind, version, body, blob, crc
 
 
-def claim(connection: sqlite3.Connection, run: str, holder: str, *, new: bool, steal: bool) -> Lease:
-    _, epoch, seq, present = connection.execute(_STAND, (run,)).fetchone() or (0, 0, 0, None)
+def claim(connection: sqlite3.Connection, run: str, holder: str, owner: Owner, *, new: bool, steal: bool) -> Lease:
+    stand = connection.execute(_STAND, (run,)).fetchone()
+    _, epoch, seq, present, present_owner = stand or (0, 0, 0, None, None)
     if present != holder:  # else this very claim was written already and its answer lost
-        check_claim(run, seq=seq, held=present is not None, new=new, steal=steal)
-        connection.execute(_HOLD, (run, epoch + 1, holder))
-    number, epoch, seq, _ = connection.execute(_STAND, (run,)).fetchone()
+        process = 0 if present_owner is None else owner.process_holding(connection, present_owner)
+        check_claim(run, seq=seq, process=process, new=new, steal=steal)
+        connection.execute(_HOLD, (run, epoch + 1, holder, owner.number))
+    number, epoch, seq, _, _ = connection.execute(_STAND, (run,)).fetchone()
     return Lease(run, epoch, seq, number)
 
 
@@ -77,7 +82,7 @@ def append(connection: sqlite3.Connection, lease: Lease, entries: Sequence[Row])
     if connection.execute(_ADVANCE, (last, number, lease.run, epoch, first - 1)).rowcount == 1:
         connection.executemany(_INSERT, entries)
         return
-    _, present, seq, holder = connection.execute(_STAND, (lease.run,)).fetchone() or (0, 0, 0, None)
+    _, present, seq, holder, _ = connection.execute(_STAND, (lease.run,)).fetchone() or (0, 0, 0, None, None)
     if present != epoch or holder is None:
         raise fenced(lease.run, epoch)
     if seq < last:
@@ -91,7 +96,7 @@ def release(connection: sqlite3.Connection, lease: Lease) -> None:
 
 
 def read(connection: sqlite3.Connection, blobs: Blobs, run: str, after: int) -> list[Entry]:
-    number, _, last, _ = connection.execute(_STAND, (run,)).fetchone() or (0, 0, 0, None)
+    number, _, last, _, _ = connection.execute(_STAND, (run,)).fetchone() or (0, 0, 0, None, None)
     if not last:
         raise RunUnknown(run)
     entries: list[Entry] = []
@@ -109,8 +114,15 @@ def read(connection: sqlite3.Connection, blobs: Blobs, run: str, after: int) -> 
     return entries
 
 
-def listing(connection: sqlite3.Connection) -> list[RunRow]:
-    return [RunRow(*row[:-1], held=bool(row[-1])) for row in connection.execute(_LIST).fetchall()]
+def listing(connection: sqlite3.Connection, locks: Path) -> list[RunRow]:
+    """Every run with entries. Which of their owners live is seen by the files in `locks`."""
+    living: dict[str | None, bool] = {None: False}
+    listed: list[RunRow] = []
+    for *facts, token in connection.execute(_LIST).fetchall():
+        if token not in living:
+            living[token] = is_locked(locks / token)
+        listed.append(RunRow(*facts, held=living[token]))
+    return listed
 
 
 def inside(connection: sqlite3.Connection, run: str) -> list[str]:

@@ -1,40 +1,48 @@
 """A journal in one SQLite file. What is acknowledged survives kill -9, and by default the loss of power.
 
-It belongs to one process at a time (`owner`), and one thread writes it (`writer`). Bodies over 64 KB lie beside it.
+Many processes and threads may use it at once: the claim is per run (`owner`), and SQLite lets one write at a time. One
+thread writes for a process (`sharing`, `writer`). Bodies over 64 KB lie beside it.
 """
 
 import asyncio
 import secrets
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from chargehand.errors import Fenced, StoreError
 from chargehand.stores import rows
 from chargehand.stores.blobs import LIMIT, Blobs, FileBlobs, sync_directory
 from chargehand.stores.codec import encode
-from chargehand.stores.database import Connect, Durability, connect, explain, open_reader, open_writer
+from chargehand.stores.database import Connect, Durability, connect, explain, open_reader, open_writer, patiently
 from chargehand.stores.journal import Ends, Lease, RunRow, check_name, check_numbers
 from chargehand.stores.lessons import JournalDoor, Lessons
 from chargehand.stores.opening import in_thread
-from chargehand.stores.owner import Clock, Owner
+from chargehand.stores.owner import Clock, Owner, locks_of
 from chargehand.stores.readers import Readers
+from chargehand.stores.sharing import USES, Backend, Use
 from chargehand.stores.writer import Open, Writer
 from chargehand.terms.events import Entry
 from chargehand.terms.policy import Seconds
+
+_Found = TypeVar("_Found")
 
 
 class SqliteJournal:
     """`await SqliteJournal.open(path)` gives one; `close` lets it go."""
 
-    def __init__(self, path: Path, writer: Writer, blobs: Blobs, reader: Open) -> None:
-        self._path = path
-        self._writer = writer
-        self._blobs = blobs
-        self._readers = Readers(path, reader)
+    def __init__(self, use: Use, backend: Backend) -> None:
+        self._use = use
+        self._path = backend.path
+        self._owner = backend.owner
+        self._writer = backend.writer
+        self._blobs = backend.blobs
+        self._readers = backend.readers
         self._unanswered: dict[str, str] = {}
+        self._closed = False
 
     @classmethod
     async def open(
@@ -48,27 +56,27 @@ class SqliteJournal:
         connect: Connect = connect,
         clock: Clock = time.monotonic,
     ) -> "SqliteJournal":
-        """Take the journal over, or raise RunBusy if a living process has it.
+        """Open a journal; other processes, threads and teams may have it open, too.
 
-        A process that has not beaten for `stale` seconds counts as frozen. `patience` is how long to wait when another
-        program holds a lock on the file.
+        A process that has not beaten for `stale` seconds counts as frozen: its runs can be claimed. `patience` is how
+        long to wait while another process writes.
         """
 
         def take() -> SqliteJournal:
             place = Path(path).resolve()
-            reopen = partial(open_writer, place, patience, durability, connect)
-            owner = Owner(place, stale=stale, clock=clock)
-            writer = Writer(place, _taken(place, owner, reopen), owner, reopen)
-            beside = FileBlobs(place.with_name(place.name + "-blobs")) if blobs is None else blobs
-            return cls(place, writer, beside, partial(open_reader, place, patience, connect))
+            key = (place, durability, stale, patience, blobs, connect, clock)
+            opener = partial(_opened, place, durability, stale, patience, blobs, connect, clock)
+            return cls(*USES.acquire(key, opener))
 
         return await in_thread(take, SqliteJournal._close)
 
     async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
         check_name(run)
+        self._check_open()
+        owner = self._owner
         holder = self._unanswered.pop(run, None) or secrets.token_hex(8)
         try:
-            return await self._writer.submit(lambda db: rows.claim(db, run, holder, new=new, steal=steal))
+            return await self._writer.submit(lambda db: rows.claim(db, run, holder, owner, new=new, steal=steal))
         except (StoreError, asyncio.CancelledError):
             # it may hold the run all the same, so the next claim must be able to say: that was me
             self._unanswered[run] = holder
@@ -77,6 +85,7 @@ class SqliteJournal:
     async def append(self, lease: Lease, entries: Sequence[Entry]) -> None:
         if not entries:
             return
+        self._check_open()
         check_numbers(lease.run, entries)
         written = await self._rows(lease, entries)
         await self._writer.submit(lambda db: rows.append(db, lease, written))
@@ -93,7 +102,7 @@ class SqliteJournal:
 
     async def read(self, run: str, *, after: int = 0) -> list[Entry]:
         check_name(run)
-        return await self._readers.look(lambda db: rows.read(db, self._blobs, run, after))
+        return await self._look(lambda db: rows.read(db, self._blobs, run, after))
 
     async def release(self, lease: Lease) -> None:
         try:
@@ -102,15 +111,15 @@ class SqliteJournal:
             return
 
     async def runs(self) -> list[RunRow]:
-        return await self._readers.look(rows.listing)
+        return await self._look(lambda db: rows.listing(db, locks_of(self._path)))
 
     async def inside(self, run: str) -> list[str]:
         """The runs inside a run, at any depth, by name."""
-        return await self._readers.look(lambda db: rows.inside(db, run))
+        return await self._look(lambda db: rows.inside(db, run))
 
     async def latest(self, *, before: int, limit: int) -> list[Ends]:
         """So many runs with a lower number than `before`, the latest first."""
-        return await self._readers.look(lambda db: rows.latest(db, self._blobs, before, limit))
+        return await self._look(lambda db: rows.latest(db, self._blobs, before, limit))
 
     def lessons(self, team: str) -> Lessons:
         """What a team learnt from its runs, in the same file."""
@@ -122,24 +131,51 @@ class SqliteJournal:
         return self._writer.trouble
 
     async def close(self) -> None:
-        """Write what has queued up, then let the file go."""
-        self._readers.refuse()
-        await asyncio.to_thread(self._close)
+        """Write what has queued up, then let the file go, if nobody else in this process has it open."""
+        if not self._closed:
+            self._closed = True
+            await asyncio.to_thread(self._use.release)
 
     def _close(self) -> None:
-        self._writer.stop()
-        self._readers.close()
+        if not self._closed:
+            self._closed = True
+            self._use.release()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"{self._path} was closed; open it again")
+
+    async def _look(self, work: Callable[[sqlite3.Connection], _Found]) -> _Found:
+        self._check_open()
+        return await self._readers.look(work)
 
 
-def _taken(path: Path, owner: Owner, reopen: Open) -> sqlite3.Connection:
-    """A connection to a file that is ours."""
+def _opened(
+    path: Path,
+    durability: Durability,
+    stale: Seconds,
+    patience: Seconds,
+    blobs: Blobs | None,
+    connect: Connect,
+    clock: Clock,
+) -> Backend:
+    reopen = partial(open_writer, path, patience, durability, connect)
+    owner = Owner(path, stale=stale, clock=clock)
+    writer = Writer(path, _registered(path, owner, reopen, patience), owner, reopen)
+    readers = Readers(path, partial(open_reader, path, patience, connect))
+    beside = FileBlobs.beside(path) if blobs is None else blobs
+    return Backend(path, owner, writer, readers, beside)
+
+
+def _registered(path: Path, owner: Owner, reopen: Open, patience: Seconds) -> sqlite3.Connection:
+    """A connection to a file in which this owner is entered."""
     try:
         known = path.exists()
-        connection = reopen()
+        connection = patiently(reopen, patience)
         try:
             if not known:
                 sync_directory(path.parent)
-            owner.take(connection)
+            owner.register(connection)
         except BaseException:
             connection.close()
             raise

@@ -1,12 +1,15 @@
 -- One row a run, with a number that stands for its name in the entries: a seventh less to write.
--- holder names the claim that holds it, and is null when nobody does.
+-- holder names the claim that holds it, and owner the opened journal that made the claim; null when it is free.
 CREATE TABLE runs (
     number INTEGER PRIMARY KEY,
     run TEXT NOT NULL UNIQUE,
     epoch INTEGER NOT NULL,
     seq INTEGER NOT NULL,
-    holder TEXT
+    holder TEXT,
+    owner INTEGER
 );
+
+CREATE INDEX runs_by_owner ON runs (owner) WHERE owner IS NOT NULL;
 
 -- In the order of writing, with an index by run: a third to a half less work than a table clustered by run,
 -- because the runs written together then share their pages. A row has either a body or a blob.
@@ -23,10 +26,11 @@ CREATE TABLE entries (
     PRIMARY KEY (run, seq)
 );
 
--- The one process this journal belongs to. An empty token means that it was closed properly.
-CREATE TABLE owner (
-    only INTEGER NOT NULL PRIMARY KEY CHECK (only = 1),
-    token TEXT NOT NULL,
+-- Every opened journal that uses this file. Its process holds a lock on the file named by the token.
+-- Numbers are never given twice, so that a claim of one that is gone is not taken for another's.
+CREATE TABLE owners (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    token TEXT NOT NULL UNIQUE,
     pid INTEGER NOT NULL,
     beat REAL NOT NULL
 );
