@@ -29,6 +29,10 @@ _PIECE = 16 * 1024
 _MISTAKES = 3
 AT_ONCE = 64
 """Calls that are made in one step."""
+_MADE_ONCE = (
+    "This is the same call as another one of this step. It was made once, and this is what it returned. "
+    "Where it really must happen again, ask for it in a later step: a person decides then."
+)
 _TOO_MANY = f"At most {AT_ONCE} calls are made in one step. Ask for the rest in the next one."
 _KINDS = frozenset(("table", "figure", "passages", "chart"))
 _LARGEST_EXHIBIT, _MOST_EXHIBITS = 64 * 1024, 8
@@ -46,7 +50,7 @@ class _Planned(Struct, frozen=True):
     problem: str = ""
     earlier: Returned | None = None
     same_as: int = -1
-    """The number of an identical call of this step, whose result is this one's, too."""
+    """The number of an identical call of this step, whose result (or problem) is this one's, too."""
 
     @property
     def is_made(self) -> bool:
@@ -61,8 +65,8 @@ class Calls:
     """
 
     __slots__ = (
-        "_allowed", "_answers", "_breakers", "_earlier", "_equipped", "_hand", "_history", "_mistakes", "_repetition",
-        "circle", "exhibits", "last", "made", "seen", "sources", "tainted",
+        "_acted", "_allowed", "_answers", "_breakers", "_earlier", "_equipped", "_hand", "_history", "_mistakes",
+        "_repetition", "circle", "exhibits", "last", "made", "seen", "sources", "tainted",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +87,7 @@ class Calls:
         self._answers = answers
         self._breakers = breakers
         self._allowed: dict[str, int] = {}
+        self._acted: dict[tuple[str, str], int] = {}  # how often an effect was had, by tool and arguments
         self._repetition = Repetition()
         self._mistakes = 0
 
@@ -115,7 +120,10 @@ class Calls:
         is_new = False
         for number, planned in enumerate(plans):
             source = number if planned.same_as < 0 else planned.same_as
-            returned = planned.earlier or done.get(source) or Returned(error=planned.problem)
+            returned = planned.earlier or done.get(source) or Returned(error=plans[source].problem)
+            if planned.same_as >= 0 and planned.tool is not None and planned.tool.effect != "read":
+                self._tell_again(planned, returned)
+                continue
             is_new = self._show(planned, returned, step) or is_new
         return is_new
 
@@ -127,11 +135,21 @@ class Calls:
         return self._show(planned, returned, step)
 
     def _plans(self, calls: tuple[ToolCall, ...], step: int) -> list[_Planned]:
-        """What becomes of each call of a step. One that is made counts for those after it."""
+        """What becomes of each call of a step. One that is made counts for those after it.
+
+        Of equal calls that change something only the first is looked at, and made if it may be.
+        """
         plans: list[_Planned] = []
         asked = self.made if len(calls) == 1 else list(self.made)
         stable: dict[tuple[str, str], int] = {}
+        acting: dict[tuple[str, str], int] = {}
         for number, call in enumerate(calls):
+            known = self._equipped.tools.get(call.name) if len(calls) > 1 else None
+            if known is not None and known.effect != "read":
+                first = acting.setdefault(_identity(call), number)
+                if first != number:
+                    plans.append(_Planned(call, known, same_as=first))
+                    continue
             tool, problem = self._plan(call, step, asked) if number < AT_ONCE else (None, _TOO_MANY)
             planned = _Planned(call, tool, problem)
             if tool is not None and not problem and tool.stable:
@@ -155,14 +173,18 @@ class Calls:
             return None, self._mistaken(_unknown(call.name, self._equipped))
         if problem := objection(rules, asked, call.name, step):
             return tool, self._mistaken(problem)
-        if tool.approval or needs_approval(rules, call.name):
+        if tool.approval or needs_approval(rules, call.name) or self._repeats(call, tool):
             return tool, self._refusal(call)
         return tool, ""
+
+    def _repeats(self, call: ToolCall, tool: Tool) -> bool:
+        """Whether this effect was had in this attempt already, with the same arguments."""
+        return tool.effect == "effect" and not tool.poll and bool(self._acted) and _identity(call) in self._acted
 
     def _refusal(self, call: ToolCall) -> str:
         """Why a person does not allow a call. Leave is for one call: the same a second time is asked for again."""
         said = f"{call.name}({call.arguments})"
-        times = self._allowed.get(said, 0) + 1
+        times = max(self._allowed.get(said, 0), self._acted.get(_identity(call), 0)) + 1
         wanted = said if times == 1 else f"{said}, for time number {times}"
         if wanted not in self._answers:
             raise WorkFailed(Failure("approval", wanted), NOTHING)
@@ -182,8 +204,12 @@ class Calls:
             caller = self._caller(key) if tool.shape is not None and tool.shape.caller else None
             return made(tool, call, key, caller, self._breakers, self._hand)
 
-        # an effect that was had is had, however its arguments are written the next time
-        request = _plainly(call.arguments) if tool.effect == "effect" else call.arguments
+        request = call.arguments
+        if tool.effect == "effect":
+            # an effect that was had is had, however its arguments are written the next time
+            request = _plainly(call.arguments)
+            if times := self._acted.get((call.name, request), 0):
+                request = f"{request} (time number {times + 1})"
         return await self._hand.step(
             tool.name, make, request=request, effect=tool.effect, reserve=tool.holds(call.arguments),
             share=tool.share, shape=Returned,
@@ -219,8 +245,18 @@ class Calls:
             wrapped = wrap(self._history.nonce, f"tool {call.name}", shown)
         else:
             wrapped = self._wrap_again(call, shown, failed=bool(returned.error))
+        if returned.note:  # in our words, so outside the envelope
+            wrapped = f"{wrapped}\n{returned.note}"
         self._history.add(Message("tool", wrapped, call=call.id), text)
         return not seen.warning
+
+    def _tell_again(self, planned: _Planned, returned: Returned) -> None:
+        """Show the result of an acting call to an equal one of the same step, which was not made."""
+        tool, text = planned.tool, _text(returned)
+        shown, _ = capped(text, _SHOWN_AGAIN if tool is None else min(tool.cap, _SHOWN_AGAIN))
+        wrapped = wrap(self._history.nonce, f"tool {planned.call.name}", shown)
+        told = wrapped if returned.error else f"{wrapped}\n{_MADE_ONCE}"
+        self._history.add(Message("tool", told, call=planned.call.id), text)
 
     def _note_result(self, planned: _Planned, returned: Returned, called: Called) -> None:
         tool = planned.tool
@@ -231,6 +267,9 @@ class Calls:
         self.last = returned.value
         self._collect(returned.value)
         self.made.append(called)
+        if tool is not None and tool.effect == "effect":
+            which = _identity(planned.call)
+            self._acted[which] = self._acted.get(which, 0) + 1
         if tool is not None and tool.stable:
             self._earlier[tool.name, _plainly(planned.call.arguments)] = returned
 
@@ -308,6 +347,11 @@ def _text(returned: Returned) -> str:
     if returned.error:
         return msgspec.json.encode({"error": returned.error}).decode()
     return bytes(encode_value(returned.value)).decode()
+
+
+def _identity(call: ToolCall) -> tuple[str, str]:
+    """What makes two calls the same."""
+    return call.name, _plainly(call.arguments)
 
 
 def _plainly(arguments: str) -> str:

@@ -19,7 +19,7 @@ from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING, Amount, Ledger, carve
 from chargehand.terms.events import Effect
 from chargehand.terms.plan import Finding, Task, digest
-from chargehand.terms.value import decode_value, encode_value
+from chargehand.terms.value import decode_value, encode_or_text, encode_value
 
 
 class Line(Protocol):
@@ -177,9 +177,20 @@ class _Hand:
         else:
             await (self._stake(started, reserve) if isinstance(reserve, Stake) else self._begin(started, share=share))
         done = await call(f"{self._line.run}/{task}/{attempt}/{number}")
-        result = encode_value(done.value)
-        await self._line.ask(ev.StepFinished(task, attempt, number, result, done.good, done.used))
+        if effect == "read":
+            result = encode_value(done.value)
+            await self._line.ask(ev.StepFinished(task, attempt, number, result, done.good, done.used))
+        else:
+            result, _ = encode_or_text(done.value)
+            await self._record(ev.StepFinished(task, attempt, number, result, done.good, done.used))
         return _shaped(result, shape)
+
+    async def _record(self, finished: ev.StepFinished) -> None:
+        """Record what was done in the world: that it costs an impossible amount does not undo it."""
+        try:
+            await self._line.ask(finished)
+        except NotJson:
+            await self._line.ask(structs.replace(finished, used=None))
 
     async def _stake(self, started: ev.StepStarted, stake: Stake) -> None:
         try:

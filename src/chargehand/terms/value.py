@@ -4,7 +4,9 @@ What a value means is not its business. Dates, sets, bytes and structs become wh
 """
 
 import re
+from contextlib import suppress
 from math import isfinite
+from pathlib import PurePath
 from typing import cast
 
 import msgspec
@@ -13,6 +15,7 @@ from msgspec import Raw
 from chargehand.errors import NotJson
 
 DEPTH = 64
+_LONGEST_DECIMAL = 10**1000  # Python refuses to write much longer numbers in decimal
 
 _ENCODER = msgspec.json.Encoder(order="sorted")
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
@@ -32,6 +35,57 @@ def encode_value(value: object) -> Raw:
     return Raw(body)
 
 
+def encode_or_text(value: object, *, depth: int = DEPTH) -> tuple[Raw, bool]:
+    """The value as JSON, and whether that is all of it: what JSON cannot carry is kept as text in its place.
+
+    For what has happened and must be recorded: it never raises, whatever the value does when it is looked at.
+    """
+    with suppress(Exception):  # a foreign object may raise anything
+        body = encode_value(value)
+        if not _deep(body, depth):
+            return body, True
+    try:
+        plain = msgspec.to_builtins(value, builtin_types=(Raw,), enc_hook=describe_value)
+        return encode_value(_with_text(plain, depth)), False
+    except Exception:  # noqa: BLE001 - for example a list that holds itself
+        return encode_value(describe_value(value)), False
+
+
+def describe_value(value: object) -> str:
+    """Any object in words, as text that JSON can carry."""
+    try:
+        text = str(value) if isinstance(value, PurePath) else repr(value)
+    except Exception:  # noqa: BLE001 - a foreign __repr__
+        text = f"(a {type(value).__name__} that cannot be shown)"
+    return text.encode(errors="replace").decode()
+
+
+def _with_text(value: object, depth: int) -> object:
+    """Plain data in which every part that JSON cannot carry is text."""
+    if isinstance(value, dict):
+        table = cast("dict[object, object]", value)
+        if depth == 0:
+            return describe_value(table)
+        plain: dict[str, object] = {}
+        for key, item in table.items():
+            name = key.encode(errors="replace").decode() if isinstance(key, str) else describe_value(key)
+            while name in plain:
+                name += "'"
+            plain[name] = _with_text(item, depth - 1)
+        return plain
+    if isinstance(value, list | tuple):
+        items = cast("list[object]", value)
+        return [_with_text(item, depth - 1) for item in items] if depth else describe_value(items)
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return _number(value, "$")
+        except NotJson:
+            return hex(value) if isinstance(value, int) and abs(value) >= _LONGEST_DECIMAL else str(value)
+    return value
+
+
 def decode_value(raw: Raw | bytes) -> object:
     try:
         return msgspec.json.decode(raw)
@@ -39,11 +93,12 @@ def decode_value(raw: Raw | bytes) -> object:
         raise NotJson("$", f"is not JSON that can be read: {error}") from error
 
 
-def _deep(body: bytes) -> bool:
-    if body.count(b"[") + body.count(b"{") <= DEPTH:
+def _deep(body: bytes | Raw, most: int = DEPTH) -> bool:
+    body = bytes(body)
+    if body.count(b"[") + body.count(b"{") <= most:
         return False
     brackets = _STRINGS.sub(b"", body).translate(_BRACKETS, _NOT_BRACKETS)
-    for _ in range(DEPTH):  # each pass takes the innermost level away
+    for _ in range(most):  # each pass takes the innermost level away
         brackets = brackets.replace(b"[]", b"")
     return bool(brackets)
 
