@@ -1,6 +1,7 @@
 """`python -m tests.histories.make`: write down runs that every later version must understand. Overwrites nothing."""
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Callable
 
@@ -262,9 +263,28 @@ def asked() -> Stage:
     return stage
 
 
+def released() -> Stage:
+    """Five orderly stops in the middle of one long attempt."""
+    stage = Stage(ScriptedCrew(Script(otherwise=Move(seconds=40.0, used=CALL))))
+    patient = structs.replace(request(Plan((task("a"), task("b", "a"))), ROSTER), deadline=NOW + 600)
+
+    async def story() -> None:
+        for life in range(5):
+            driving = stage.driver.resume("run") if life else stage.driver.start("run", patient)
+            job = asyncio.get_running_loop().create_task(driving)
+            await asyncio.sleep(10.0)
+            job.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await job
+
+    stage.play(story)
+    stage.resume()
+    return stage
+
+
 HISTORIES: tuple[Callable[[], Stage], ...] = (
     asked, retries, cascade, approval, repeated, streamed, budget, deadline, crash, uncertain, cancelled, forked,
-    replanned,
+    replanned, released,
 )  # fmt: skip
 
 

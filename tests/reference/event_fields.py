@@ -32,6 +32,7 @@ EVENT_FIELDS: dict[str, dict[str, str]] = {
         "unserved": "what its plan left out of the same request, in words",
     },
     "run.resumed": {"epoch": "the number of the new lease; what an older one writes is refused"},
+    "run.released": {},
     "run.pause_set": {
         "paused": "`true`: no new task starts; `false`: they start again",
         "reason": "why, in the words of who asked",

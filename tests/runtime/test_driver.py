@@ -1,6 +1,7 @@
 """What a person may rely on when a run is carried out, told on virtual time."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 
 import pytest
@@ -457,6 +458,107 @@ def test_a_replan_must_change_something_and_closes_the_gap() -> None:
 
 
 # --- steps, effects and crashes
+
+
+class Patient(Rounds):
+    """One call that takes longer than any process lives; `begun` counts how often it was begun."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+
+    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+        self.begun += 1
+        await asyncio.sleep(100.0)
+        return Done("at last")
+
+
+class Killed(BaseException):
+    """The process is gone. Not an Exception: nobody may handle it."""
+
+
+class _Dying(MemoryJournal):
+    """Writes nothing any more once its process is dead."""
+
+    dead = False
+
+    def append_now(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
+        if self.dead:
+            raise Killed
+        super().append_now(lease, entries)
+
+
+def _interrupted(stage: Stage, times: int, *, killed: bool) -> None:
+    """Drive the run for a minute and end the process, again and again."""
+    journal = _Dying()
+    stage.driver._journal = journal
+
+    async def story() -> None:
+        for life in range(times):
+            patient = structs.replace(request(plan(task("a"))), deadline=NOW + 86_400.0)
+            driving = stage.driver.start("run", patient) if life == 0 else stage.driver.resume("run", steal=True)
+            job = asyncio.get_running_loop().create_task(driving)
+            await asyncio.sleep(60.0)
+            journal.dead = killed
+            job.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Killed):
+                await job
+            journal.dead = False
+
+    stage.play(story)
+
+
+@pytest.mark.parametrize("times", [1, 3, 10])
+def test_orderly_stops_do_not_use_up_an_attempt(times: int) -> None:
+    crew = Patient()
+    stage = Stage(crew)
+    _interrupted(stage, times, killed=False)
+    found = stage.resume()
+    assert (found.ending, found.results, crew.begun) == ("complete", {"a": "at last"}, times + 1)
+    assert {one.attempt for one in stage.events(ev.AttemptStarted)} == {1}
+
+
+def test_an_attempt_that_its_process_dies_of_is_given_up_in_the_end() -> None:
+    crew = Patient()
+    stage = Stage(crew)
+    _interrupted(stage, Limits().resumes + 1, killed=True)
+    found = stage.resume()
+    assert (found.ending, crew.begun) == ("failed", Limits().resumes + 1)
+    assert found.gaps[0].message == f"the process died {Limits().resumes + 1} times during this attempt"
+
+
+def test_what_was_reported_before_an_orderly_stop_is_kept() -> None:
+    class Sent(Rounds):
+        sent = 0
+
+        async def attempt(self, brief: Brief, hand: Hand) -> Done:
+            await hand.step("send", self.send, effect="effect")
+            return Done("sent")
+
+        async def send(self, _key: str) -> Done:
+            self.sent += 1
+            asyncio.get_running_loop().call_soon(stop)
+            return Done("ok")
+
+    crew = Sent()
+    stage = Stage(crew)
+    stage.driver._journal = _NotAtOnce()
+    job: asyncio.Task[object] | None = None
+
+    def stop() -> None:
+        assert job is not None
+        job.cancel()
+
+    async def story() -> None:
+        nonlocal job
+        job = asyncio.get_running_loop().create_task(
+            stage.driver.start("run", structs.replace(request(plan(task("a"))), deadline=NOW + 600))
+        )
+        with contextlib.suppress(asyncio.CancelledError):
+            await job
+
+    stage.play(story)
+    assert stage.resume().ending == "complete"
+    assert crew.sent == 1
 
 
 class Mailer(Rounds):

@@ -106,6 +106,9 @@ class Play:
         self.entries: list[ev.Entry] = []
         self._prefix = prefix
         self._jump = 0.0
+        stops = random.Random(f"stops/{plot.seed}").choice((0, 1, 5))  # orderly ones
+        self._stops = stops if "crash" in plot.faults else 0
+        self._stopping = False
         self._rng = random.Random(f"play/{plot.seed}")
         self._replayed: RunState | None = None
 
@@ -153,6 +156,8 @@ class Play:
             async with asyncio.TaskGroup() as jobs:
                 main = jobs.create_task(self._live(life))
                 others = [jobs.create_task(other) for other in self._disturbances(life, faults=faults)]
+                if faults and self._stops:
+                    others.append(jobs.create_task(self._stop(main)))
                 found = await main
                 for other in others:
                     other.cancel()
@@ -182,12 +187,36 @@ class Play:
                 raise
         except Crash:
             pass
+        except asyncio.CancelledError:
+            job = asyncio.current_task()
+            if not self._stopping or job is None:
+                raise
+            job.uncancel()
+            self._stopped()
+            return None
         assert self.handle is not None
         self.handle.die()
         self.crashes += 1
         if "jump" in self.plot.faults:
             self._jump += self._rng.choice((-3600.0, 3600.0))
         return None
+
+    async def _stop(self, main: "asyncio.Task[Outcome | None]") -> None:
+        """Tell the process to stop, in an orderly way."""
+        await asyncio.sleep(random.Random(f"stop/{self.plot.seed}/{self._stops}").uniform(0, 20))
+        if not main.done():
+            self._stops -= 1
+            self._stopping = True
+            main.cancel()
+
+    def _stopped(self) -> None:
+        """Oracle 14: a process that stops in an orderly way says so, if there is work under way."""
+        self._stopping = False
+        assert self.handle is not None
+        if not self.entries or self.handle.dead or self.handle.trouble or "zombie" in self.plot.faults:
+            return  # it could not, or another has the run by now
+        said = isinstance(self.entries[-1].event, ev.RunReleased)
+        self._require(said or not self.state().owing, "14: an orderly stop was not written down")
 
     def _request(self) -> ev.RunRequested:
         plot = self.plot
@@ -423,7 +452,7 @@ def snapshot(state: RunState) -> list[object]:
     ledger, desks = state.ledger, (state.planning, state.answering)
     flat: list[object] = [
         state.seq, state.closed, state.round, state.replans, state.approved, state.running, state.unsettled,
-        state.fresh, state.asked, state.paused, state.time_up, state.starved, state.combine, state.wake,
+        state.fresh, state.asked, state.paused, state.released, state.time_up, state.starved, state.combine, state.wake,
         ledger.tokens, ledger.micros, ledger.calls, ledger.held_tokens, ledger.held_micros, ledger.held_calls,
         sorted(state.owing), sorted(state.judged), sorted(state.doomed.items()), sorted(state.expandable),
         sorted(state.joinable), [(one.next, one.number, one.failures, one.open, one.redo, one.timer) for one in desks],
@@ -435,7 +464,7 @@ def snapshot(state: RunState) -> list[object]:
         flat.append((
             task, one.status, one.unmet, one.wanted, one.spare, one.rank, one.attempt, one.failures, one.resumes,
             one.redo, one.worker, one.tried, one.instruction, one.refined, one.because, one.items, one.timer, one.held,
-            one.taken, sorted((one.answers or {}).items()),
+            one.taken, one.crashes, sorted((one.answers or {}).items()),
             None if one.result is None else bytes(one.result), steps, one.items_open, one.items_done,
         ))  # fmt: skip
     return flat

@@ -60,6 +60,7 @@ class Shadow:
         self.round: list[TaskId] = []
         self.asked_effect = TaskId("")
         self.paused = False
+        self.released = False
         self.time_up = False
         self.question: ev.InputRequested | None = None
         self.answered: set[str] = set()  # calls a person has been asked about
@@ -354,7 +355,7 @@ class Shadow:
         for task, node in self.nodes.items():
             if node.status == "running":
                 self._close(task, node.attempt, None)
-                node.resumes += 1
+                node.resumes += not self.released
                 given_up = "effect" in node.pending.values() or node.resumes > self.plot.policy.limits.resumes
                 node.status = "failed attempt" if given_up else "ready"
                 node.steps, node.pending = node.steps - node.pending.keys(), {}
@@ -364,6 +365,10 @@ class Shadow:
             self._settle(key, None)
         for gauge in self.gauges.values():
             gauge.probe = 0.0
+        self.released = False
+
+    def _runreleased(self, _event: ev.RunReleased) -> None:
+        self.released = True
 
     def _timeranout(self, _event: ev.TimeRanOut) -> None:
         self.time_up = True

@@ -62,6 +62,10 @@ def _resumed(_state: RunState, event: ev.RunResumed, _at: Instant) -> Said:
     return Said(f"taken up again by a new process (epoch {event.epoch})", tone="warn")
 
 
+def _released(_state: RunState, _event: ev.RunReleased, _at: Instant) -> Said:
+    return Said("left by its process, which was stopped; it can go on", tone="warn")
+
+
 def _pause_set(_state: RunState, event: ev.PauseSet, _at: Instant) -> Said:
     return Said(f"{'paused' if event.paused else 'unpaused'}{_because(event.reason)}", tone="warn")
 
@@ -148,7 +152,7 @@ def _started(state: RunState, event: ev.AttemptStarted, _at: Instant) -> Said:
     progress = state.tasks[event.task]
     which = "" if event.attempt == 1 else f", attempt {event.attempt}"
     if progress.redo:  # a person may have been asked in between
-        which += " again where it was" if progress.answers else " once more after the crash"
+        which += " once more after the crash" if progress.crashes and not progress.answers else " again where it was"
     if event.probes:
         which += ", to see whether it works again"
     return Said(f"started{which}", clean(event.task), clean(event.worker))
@@ -238,6 +242,7 @@ WORDS: dict[type, Callable[[RunState, Any, Instant], Said]] = {
     ev.RunRequested: _requested,
     ev.ResultsOffered: _offered,
     ev.RunResumed: _resumed,
+    ev.RunReleased: _released,
     ev.PauseSet: _pause_set,
     ev.CancelRequested: _cancel_requested,
     ev.TimeRanOut: _time_ran_out,

@@ -150,15 +150,20 @@ def close_refinement(state: RunState, progress: Progress, used: Amount | None) -
 DOUBT = ev.Failure("uncertain", "an effect was begun and nobody knows whether it happened")
 
 
-def interrupt(state: RunState, progress: Progress) -> None:
-    """The process died under an attempt: take it up again with the steps it had, unless an effect is in doubt."""
+def interrupt(state: RunState, progress: Progress, *, crashed: bool) -> None:
+    """The process ended under an attempt: take it up again with the steps it had, unless an effect is in doubt.
+
+    Only crashes are counted: an attempt that kills its process each time must come to an end. One that is interrupted
+    by orderly stops is bounded by the deadline of the run alone.
+    """
     doubt = progress.in_doubt()
     close_attempt(state, progress, None)
     progress.resumes += 1
+    progress.crashes += crashed
     if doubt:
         judge(state, progress, DOUBT)
-    elif progress.resumes > state.requested.policy.limits.resumes:
-        message = f"the process died {progress.resumes} times during this attempt"
+    elif progress.crashes > state.requested.policy.limits.resumes:
+        message = f"the process died {progress.crashes} times during this attempt"
         judge(state, progress, ev.Failure("resource", message, permanent=True))
     else:
         progress.steps = {number: step for number, step in (progress.steps or {}).items() if step.result is not None}

@@ -177,10 +177,15 @@ def _task_skipped(state: RunState, event: ev.TaskSkipped) -> None:
 # --- the run as a whole
 
 
+def _run_released(state: RunState, _event: ev.RunReleased) -> None:
+    state.released = True
+
+
 def _run_resumed(state: RunState, _event: ev.RunResumed) -> None:
+    crashed, state.released = not state.released, False
     for work in list(state.owing):
         if work.kind == "attempt":
-            attempts.interrupt(state, state.tasks[work.task])
+            attempts.interrupt(state, state.tasks[work.task], crashed=crashed)
         elif work.kind == "refine":
             progress = state.tasks[work.task]
             attempts.close_refinement(state, progress, None)
@@ -295,6 +300,7 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     ev.InputAnswered: _input_answered,
     ev.ResultsOffered: _results_offered,
     ev.RunResumed: _run_resumed,
+    ev.RunReleased: _run_released,
     ev.PauseSet: _pause_set,
     ev.CancelRequested: _cancel_requested,
     ev.TimeRanOut: _time_ran_out,

@@ -65,7 +65,8 @@ class Progress(Struct):
     readers: list[tuple["Progress", Need]] = []
     attempt: int = 0
     failures: int = 0
-    resumes: int = 0
+    resumes: int = 0  # how often this attempt was taken up again, for whatever reason
+    crashes: int = 0  # and how often because its process died
     redo: bool = False
     worker: str = ""
     tried: tuple[str, ...] = ()
@@ -156,6 +157,7 @@ class RunState(Struct):
     asked_at: Instant = 0.0
     input: ev.InputRequested | None = None
     paused: bool = False
+    released: bool = False  # the process that drove it stopped in an orderly way
     cancel: ev.CancelRequested | None = None
     time_up: bool = False
     starved: bool = False  # the budget was too small for something

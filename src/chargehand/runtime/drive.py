@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 Listener: TypeAlias = Callable[[str, Sequence[ev.Entry]], None]
 Whisper: TypeAlias = Callable[[str, Work, str], None]
 _SOON, _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.25, 5.0
+_FAREWELL = 5.0  # seconds to write the last entries of a process that is told to stop
 _ENCODER = json.Encoder()
 
 
@@ -70,6 +71,7 @@ class Drive:
         self._inbox: list[tuple[ev.Event, asyncio.Future[None] | None]] = []
         self._unwritten = list(unwritten)
         self._urgent = bool(unwritten)
+        self._writing: list[ev.Entry] = []  # entries that are being written
         self._waiting: list[asyncio.Future[None]] = []
         self._running: dict[Work, asyncio.Task[None]] = {}
         self._bell: asyncio.Future[None] | None = None
@@ -149,18 +151,45 @@ class Drive:
 
     async def to_end(self, *, first: Sequence[ev.Event] = (), wait_for_input: bool = False) -> None:
         """Drive until the run has ended or, unless told to wait, nothing goes on without a person."""
-        trouble: ChargehandError | None = None
         for event in first:  # refused before anything is written, so that whoever sent it hears of it
             self._record(admit(self.state, event), max(self._clock(), self.state.at))
+        try:
+            await self._until_over(wait_for_input=wait_for_input)
+        except asyncio.CancelledError:
+            await self._leave()
+            raise
+
+    async def _until_over(self, *, wait_for_input: bool) -> None:
+        trouble: ChargehandError | None = None
         async with asyncio.TaskGroup() as jobs:
             try:
                 await self._loop(jobs, wait_for_input=wait_for_input)
             except ChargehandError as error:
                 trouble = error  # raised bare below; from here it would arrive wrapped in a group
+            except asyncio.CancelledError:
+                self._take_in(max(self._clock(), self.state.at))  # what was reported until now has happened
+                raise
             finally:
                 self._stop()
         if trouble is not None:
             raise trouble
+
+    async def _leave(self) -> None:
+        """Write what was reported until this process was told to stop, and that no crash interrupts what is owed.
+
+        Where that cannot be written in time, it will look like a crash.
+        """
+        if self.state.ended is None and self.state.owing and not self.state.released:
+            self._record(ev.RunReleased(), max(self._clock(), self.state.at))
+        try:
+            async with asyncio.timeout(_FAREWELL):
+                # what was being written is perhaps; appended again by itself it is written once
+                for entries in (self._writing, self._unwritten):
+                    if entries:
+                        await self._journal.append(self._lease, entries)
+                        self._announce(entries)
+        except (ChargehandError, TimeoutError) as error:
+            logger.warning("run %s could not be left in order: %s", self.run, error)
 
     async def _loop(self, jobs: asyncio.TaskGroup, *, wait_for_input: bool) -> None:
         state = self.state
@@ -228,6 +257,7 @@ class Drive:
 
     async def _write(self) -> None:
         entries, self._unwritten, self._urgent = self._unwritten, [], False
+        self._writing = entries
         pause = _FIRST_PAUSE
         while True:
             try:
@@ -239,6 +269,7 @@ class Drive:
                 logger.warning("run %s is held up: %s", self.run, error)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+        self._writing = []
         if self._waiting:
             release(self._waiting)
         self._announce(entries)

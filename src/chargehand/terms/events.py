@@ -71,9 +71,13 @@ class ResultsOffered(_Fact, frozen=True, tag="run.offered"):
 
 
 class RunResumed(_Fact, frozen=True, tag="run.resumed"):
-    """A new process took over: what was under way died with the old one."""
+    """A new process took over: what was under way ended with the old one, by a crash unless it said so (released)."""
 
     epoch: int
+
+
+class RunReleased(_Fact, frozen=True, tag="run.released"):
+    """The process stopped in an orderly way with work under way. Being taken up again is no crash then."""
 
 
 class PauseSet(_Fact, frozen=True, tag="run.pause_set"):
@@ -274,7 +278,8 @@ class Noted(_Fact, frozen=True, tag="noted"):
 
 
 Event: TypeAlias = (
-    RunRequested | ResultsOffered | RunResumed | PauseSet | CancelRequested | TimeRanOut | RunEnded | Noted | PromptSent
+    RunRequested | ResultsOffered | RunResumed | RunReleased | PauseSet | CancelRequested | TimeRanOut | RunEnded
+    | Noted | PromptSent
     | SupervisionStarted | SupervisionFailed | TasksAdded | InputRequested | InputAnswered | AnswerWritten
     | AttemptStarted | StepStarted | StepFinished | AttemptSucceeded | AttemptFailed
     | RetryScheduled | BackoffEnded | TaskRefined | TaskExpanded | TaskJoined | ResultReused | TaskFailed | TaskSkipped
