@@ -16,6 +16,7 @@ from chargehand.tools.tool import CallKey, Tool, tool
 from tests.agents.crowd import call, calls, model, of_kind, plan, team
 
 QUICK = Policy(retry=Retry(base=0.001))
+UNASKED = Policy(tainted_effects="allow")
 APPLES = ("Count the apples in the cellar.", "ann", ())
 PEARS = ("Count the pears in the attic.", "bob", ())
 BOTH = ("Add the apples and the pears.", "ann", ("t1", "t2"))
@@ -121,7 +122,8 @@ async def test_a_task_with_inputs_is_not_paid_again_either() -> None:
         return by_step(calls(call("add", a=12, b=12)), calls(call("send", 2, to="bob")), "24")(request)
 
     def crew(world: World, script: ScriptedModel, journal: MemoryJournal | None = None) -> Supervisor:
-        return team(script, Worker("ann", tools=world.pick("add", "send")), Worker("bob"), journal=journal)
+        workers = (Worker("ann", tools=world.pick("add", "send")), Worker("bob"))
+        return team(script, *workers, journal=journal, policy=UNASKED)
 
     whole = await crew(World(), model(plans=[plan(APPLES, PEARS, BOTH)], work=work)).run("Count", run="r")
     assert whole.ending == "complete"
@@ -236,13 +238,14 @@ async def test_refinement_survives_a_crash_after_any_entry_and_effects_stay_done
         return by_step(calls(call("send", to="bob")), calls(call("give_up", reason="no stamps for eve")))(request)
 
     first = World()
-    whole = await team(model(work=work), Worker("ann", tools=first.pick("send"))).run("Count", run="r")
+    sender = Worker("ann", tools=first.pick("send"))
+    whole = await team(model(work=work), sender, policy=UNASKED).run("Count", run="r")
     assert whole.ending == "complete"
     assert [to for to, _ in first.sent] == ["bob", "eve"], "the second attempt does not send the first letter again"
     for at in range(1, len(whole.entries)):
         world = World()
-        crew = team(model(work=work), Worker("ann", tools=world.pick("send")), journal=await cut(whole.entries, at))
-        found = await crew.resume("r")
+        sender, journal = Worker("ann", tools=world.pick("send")), await cut(whole.entries, at)
+        found = await team(model(work=work), sender, journal=journal, policy=UNASKED).resume("r")
         if undone(whole.entries[:at]):
             assert found.gaps[0].reason == "uncertain", at
             continue

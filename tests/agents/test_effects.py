@@ -35,7 +35,8 @@ async def test_an_effect_that_says_it_did_not_happen_is_tried_again() -> None:
             raise ToolFailed("the post office is closed until noon; nothing was sent")
         return "sent"
 
-    found = await team(model(work=sends_until_sent), Worker("ann", tools=[send])).run("Count")
+    unasked = Policy(tainted_effects="allow")
+    found = await team(model(work=sends_until_sent), Worker("ann", tools=[send]), policy=unasked).run("Count")
     assert (found.ending, asked) == ("complete", ["bob", "bob"])
 
 

@@ -168,7 +168,7 @@ async def test_an_effect_inside_a_nested_team_is_had_once_whatever_it_returned(k
 async def test_a_failure_whose_words_cannot_be_recorded_still_says_that_nothing_happened() -> None:
     tried: list[int] = []
 
-    @tool(effect="effect")
+    @tool(effect="effect", trusted=True)
     def pay(euros: int) -> str:
         """Pay."""
         tried.append(euros)
@@ -198,7 +198,7 @@ def test_anything_can_be_recorded_and_what_is_data_is_recorded_as_it_is(value: o
 
 
 def counting(paid: list[str], *, poll: bool = False) -> Tool:
-    @tool(effect="effect", poll=poll)
+    @tool(effect="effect", poll=poll, trusted=True)
     def pay(to: str) -> str:
         """Pay somebody."""
         paid.append(to)

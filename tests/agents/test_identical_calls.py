@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from chargehand.agents.worker import REPEATS, Worker
 from chargehand.errors import Invalid
@@ -163,7 +164,8 @@ async def test_after_an_effect_a_stable_tool_is_called_again() -> None:
     counted = Counted(stable=True, answers=["three orders", "two orders"])
     lines: list[Line] = [calls(call("look")), calls(call("move", 2, box=1)), calls(call("look", 3)), "Two orders."]
     script = model(work=lines)
-    found = await team(script, Worker("ann", tools=[counted.tool, move]), policy=ONCE).run("Count")
+    unasked = structs.replace(ONCE, tainted_effects="allow")
+    found = await team(script, Worker("ann", tools=[counted.tool, move]), policy=unasked).run("Count")
     assert (found.ending, counted.times) == ("complete", 2)
     assert "two orders" in script.requests[-1].messages[-1].text
 

@@ -52,7 +52,7 @@ def test_the_call_is_named_and_what_came_of_it_is_the_result(here: Path) -> None
     terminal = Terminal(here, "resume", "one")
     terminal.until("What became of it?")
     asked = terminal.shown
-    assert 't1: seedling_price({"plant":"tomato","seedlings":40})' in asked
+    assert 't1:\nseedling_price\n  plant: "tomato"\n  seedlings: 40\n' in asked
     for words in ("d (done): it happened.", "a (again): it did not happen.", "f (fail): leave it."):
         assert words in asked
     terminal.type("did not\n")  # the first letter would say the contrary
@@ -72,7 +72,7 @@ def test_it_is_decided_later_and_then_done_again(here: Path) -> None:
     assert later.end() == 4
     again = Terminal(here, "resume", "one")
     again.until("What became of it?")
-    assert "seedling_price(" in again.shown
+    assert "seedling_price\n" in again.shown
     again.type("again\n")
     assert again.end() == 0
     assert answers(here) == [("again", b"null")]

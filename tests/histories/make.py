@@ -252,7 +252,8 @@ class Asks(Tools):
     async def attempt(self, brief: Brief, hand: Hand) -> Done:
         hand.prompt("model-a", (Message("system", "You work."), Message("user", brief.instruction)), ("send",))
         if brief.work.task == "send" and "send({})" not in (brief.answers or {}):
-            raise WorkFailed(ev.Failure("approval", "send({})"), CALL)
+            question = ev.Question("tool", "send", {"to": "all"}, "tainted", ("cid",))
+            raise WorkFailed(ev.Failure("approval", "send({})", question=question), CALL)
         return await super().attempt(brief, hand)
 
 

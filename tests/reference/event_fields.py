@@ -75,8 +75,9 @@ EVENT_FIELDS: dict[str, dict[str, str]] = {
     "input.requested": {
         "number": "which question of the run: 1, 2, 3 …",
         "what": "a plan to approve, a call of a tool to approve, or an effect whose outcome nobody knows",
-        "task": "whose call or effect it is; empty for a plan",
-        "text": "the call itself, with its arguments",
+        "task": "whose call or effect it is; empty for the plan of this run",
+        "text": "the call itself, with its arguments, in one line",
+        "question": "the same in fields: which call, who wants it, and why it is asked",
     },
     "input.answered": {
         "number": "the question that is answered",

@@ -111,6 +111,7 @@ _PLAIN: dict[type[look.Type], str] = {
     look.NoneType: "null",
     look.RawType: "any JSON",
     look.AnyType: "any JSON",
+    look.CustomType: "any JSON",
 }
 
 

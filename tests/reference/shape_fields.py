@@ -44,6 +44,19 @@ SHAPE_FIELDS: dict[str, dict[str, str]] = {
         "message": "what, where, and what to do",
         "retry_after": "how many seconds the other side wants to be left alone",
         "permanent": "the same worker would fail again, so it is not tried again by it",
+        "question": "what a person must decide before it goes on (kind `approval`)",
+    },
+    "Question": {
+        "what": "what is asked about: a call of a tool, a plan, or an effect whose outcome nobody knows",
+        "tool": "the tool that is to be called",
+        "arguments": "its arguments, whole",
+        "because": "`declared`: the tool or a rule says so; `repeated`: this attempt had the same effect already; "
+        "`tainted`: an effect, and the worker has seen text from outside",
+        "workers": "who wants it; of a team inside, the worker that is the team first, then those inside it",
+        "run": "the run inside this one that asks; empty: this run itself",
+        "task": "its task there",
+        "number": "the number of the question in the run directly below",
+        "plan": "the tasks of a team inside that are to be approved, a line each",
     },
     "Finding": {
         "code": "what was found, in a word ([all codes](errors.md#findings-of-a-plan))",
@@ -99,6 +112,7 @@ SHAPE_FIELDS: dict[str, dict[str, str]] = {
         "refine": "a task that failed is put better before it is tried again",
         "approve": "a person approves the plan first",
         "uncertain": "an effect in doubt fails its task, or a person is asked",
+        "tainted_effects": "before an effect of a worker that has seen text from outside a person is asked, or not",
         "supervision": "how many seconds one piece of the supervisor's work may take",
         "answer": "how many seconds are kept for the answer, a fifth of all at most",
         "grace": "for how many seconds after the deadline an answer is still taken",

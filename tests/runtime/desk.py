@@ -23,6 +23,7 @@ from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
 from chargehand.terms import events as ev
 from chargehand.terms.plan import Plan, Task, TaskId
+from chargehand.terms.policy import Policy
 from chargehand.tools.tool import tool
 
 PLAN = Plan((Task(TaskId("t1"), "What is the price of a room in Ghent?", "ann"),), "forward")
@@ -40,11 +41,15 @@ def librarian(every: int = 3, *, name: str = "librarian", model: str | Model = "
 
 
 def desk(
-    *background: Worker, journal: Journal | Path | None = None, memory: Path | None = None, name: str = "desk"
+    *background: Worker, journal: Journal | Path | None = None, memory: Path | None = None, name: str = "desk",
+    policy: Policy | None = None,
 ) -> Supervisor:  # fmt: skip
     ann = Worker("ann", "knows the prices of rooms", tools=[price])
     notes = Memory(memory, [NOTES])
-    return Supervisor([ann, *(background or (librarian(),))], name=name, plan=PLAN, journal=journal, memory=notes)
+    return Supervisor(
+        [ann, *(background or (librarian(),))], name=name, plan=PLAN, journal=journal, memory=notes,
+        policy=policy or Policy(),
+    )  # fmt: skip
 
 
 async def noted(team: Supervisor) -> list[str]:

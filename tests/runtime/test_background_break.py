@@ -15,6 +15,7 @@ from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.terms import events as ev
 from chargehand.terms.failure import Failure
+from chargehand.terms.policy import Policy
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls
 from tests.runtime.desk import covered, desk, everything, librarian
@@ -110,7 +111,7 @@ async def test_what_it_did_in_the_world_is_not_done_again_because_it_failed_late
 
     model = ScriptedModel(script)
     clerk = Worker("librarian", tools=[mail, "memory_rethink"], blocks={"notes": "write"}, every=1, model=model)
-    team = desk(clerk, journal=(journal := MemoryJournal()))
+    team = desk(clerk, journal=(journal := MemoryJournal()), policy=Policy(tainted_effects="allow"))
     await team.run(ASK, run="turn-0")
     endings = [[one.ending for one in await team.rest()] for _ in range(3)]
     assert (endings, sent) == ([["failed"], [], []], ["bob"])

@@ -19,7 +19,7 @@ from chargehand.terms.policy import Policy, Retry
 from chargehand.tools.tool import Tool, tool
 from tests.agents.crowd import call, calls, model
 
-QUICK = Policy(retry=Retry(attempts=2, base=0.001))
+QUICK = Policy(retry=Retry(attempts=2, base=0.001), tainted_effects="allow")
 MAILS = calls(call("mail", to="bob"))
 
 

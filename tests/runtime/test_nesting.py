@@ -343,28 +343,6 @@ async def test_a_team_that_has_had_an_effect_and_failed_is_not_tried_again() -> 
     assert "not tried again" in found.gaps[0].message
 
 
-async def test_a_team_that_waits_for_a_person_says_which_run_to_resume() -> None:
-    @tool(effect="effect", approval=True)
-    def pay(to: str) -> str:
-        """Pay somebody."""
-        return f"paid {to}"
-
-    def says(name: str, request: Request) -> Line:
-        if request.messages[-1].role == "tool":
-            return "It is paid."
-        return Reply(calls=(ToolCall("c1", "pay", '{"to": "eve"}'),), finish="tools")
-
-    plans = {"ann": plan(("Pay.", "ann", [])), "below": plan(("Pay.", "below", []))}
-    script, journal = model(says, plans), MemoryJournal()
-    below = Supervisor([Worker("ann", tools=[pay])], model=script, name="below", journal=journal)
-    found = await Supervisor([below.as_worker()], model=script, journal=journal).run("Pay", run="r")
-    nested = next(run for run in await rows(journal) if run != "r")
-    assert found.ending == "failed"
-    assert f'waits for a person (tool: pay({{"to": "eve"}})); its run \'{nested}\'' in found.gaps[0].message
-    later = await below.resume(nested, ev.InputAnswered(1, "approve"))
-    assert later.ending == "complete"
-
-
 @pytest.mark.parametrize("most", [0, 1, 2])
 async def test_teams_are_nested_as_deep_as_the_outermost_allows_and_no_deeper(most: int) -> None:
     script, journal = model(plainly, PLANS), MemoryJournal()

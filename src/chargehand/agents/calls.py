@@ -13,14 +13,16 @@ from chargehand.agents.equip import GIVE_UP, READ_MORE, Equipped
 from chargehand.agents.history import History, read_on
 from chargehand.agents.tool_breakers import ToolBreakers
 from chargehand.agents.tool_calls import Returned, made
+from chargehand.core.owed import Brief
 from chargehand.errors import NotJson
 from chargehand.models.envelope import wrap
 from chargehand.models.exhibits import Exhibit, Passages
 from chargehand.models.messages import Message, ToolCall
 from chargehand.terms.budget import NOTHING
-from chargehand.terms.failure import Failure
+from chargehand.terms.failure import AskedBecause, Failure, Question
+from chargehand.terms.plan import digest
 from chargehand.terms.value import encode_value
-from chargehand.tools.calling import capped
+from chargehand.tools.calling import ToolFailed, capped
 from chargehand.tools.repetition import NOT_SEEN, Repetition
 from chargehand.tools.rules import Called, may_exit, needs_approval, objection
 from chargehand.tools.tool import Caller, Tool
@@ -65,12 +67,12 @@ class Calls:
     """
 
     __slots__ = (
-        "_acted", "_allowed", "_answers", "_breakers", "_earlier", "_equipped", "_hand", "_history", "_mistakes",
-        "_repetition", "circle", "exhibits", "last", "made", "seen", "sources", "tainted",
+        "_acted", "_allowed", "_answers", "_ask_if_tainted", "_breakers", "_earlier", "_equipped", "_had", "_hand",
+        "_history", "_mistakes", "_repetition", "circle", "exhibits", "last", "made", "seen", "sources", "tainted",
     )  # fmt: skip
 
     def __init__(
-        self, equipped: Equipped, hand: Hand, history: History, answers: dict[str, str], breakers: ToolBreakers, *,
+        self, equipped: Equipped, hand: Hand, history: History, brief: Brief, breakers: ToolBreakers, *,
         tainted: bool = False,
     ) -> None:  # fmt: skip
         self.tainted = tainted
@@ -84,7 +86,9 @@ class Calls:
         self._equipped = equipped
         self._hand = hand
         self._history = history
-        self._answers = answers
+        self._answers = brief.answers or {}
+        self._had = brief.effects or {}  # effects of earlier attempts, by what was asked for
+        self._ask_if_tainted = brief.ask_if_tainted
         self._breakers = breakers
         self._allowed: dict[str, int] = {}
         self._acted: dict[tuple[str, str], int] = {}  # how often an effect was had, by tool and arguments
@@ -173,21 +177,40 @@ class Calls:
             return None, self._mistaken(_unknown(call.name, self._equipped))
         if problem := objection(rules, asked, call.name, step):
             return tool, self._mistaken(problem)
-        if tool.approval or needs_approval(rules, call.name) or self._repeats(call, tool):
-            return tool, self._refusal(call)
-        return tool, ""
+        because = self._needs_leave(call, tool)
+        return tool, "" if because is None else self._refusal(call, tool, because)
 
-    def _repeats(self, call: ToolCall, tool: Tool) -> bool:
-        """Whether this effect was had in this attempt already, with the same arguments."""
-        return tool.effect == "effect" and not tool.poll and bool(self._acted) and _identity(call) in self._acted
+    def _needs_leave(self, call: ToolCall, tool: Tool) -> AskedBecause | None:
+        """Why a person is asked before this call; None: nobody is."""
+        if tool.approval or needs_approval(self._equipped.worker.rules, call.name):
+            return "declared"
+        if tool.effect != "effect":
+            return None
+        if self._acted and not tool.poll and _identity(call) in self._acted:
+            return "repeated"
+        if not self.tainted or not self._ask_if_tainted:
+            return None
+        # what an earlier attempt had already is not had again, so nobody need be asked
+        return None if self._had and digest(*_identity(call)) in self._had else "tainted"
 
-    def _refusal(self, call: ToolCall) -> str:
-        """Why a person does not allow a call. Leave is for one call: the same a second time is asked for again."""
+    def _refusal(self, call: ToolCall, tool: Tool, because: AskedBecause) -> str:
+        """Why a call is not made: it cannot be, or a person does not allow it.
+
+        Leave is for one call: the same a second time is asked for again.
+        """
         said = f"{call.name}({call.arguments})"
         times = max(self._allowed.get(said, 0), self._acted.get(_identity(call), 0)) + 1
         wanted = said if times == 1 else f"{said}, for time number {times}"
         if wanted not in self._answers:
-            raise WorkFailed(Failure("approval", wanted), NOTHING)
+            assert tool.shape is not None
+            try:
+                tool.shape.read(call.arguments)
+            except ToolFailed as error:  # nobody is asked about a call that cannot be made
+                return str(error)
+            arguments = msgspec.json.decode(call.arguments or "{}", type=dict[str, object])
+            worker = self._equipped.worker.name
+            question = Question("tool", call.name, arguments, because, (worker,))
+            raise WorkFailed(Failure("approval", wanted, question=question), NOTHING)
         if refusal := self._answers[wanted]:
             return f"A person did not allow this call: {refusal}"
         self._allowed[said] = times

@@ -64,7 +64,7 @@ def work(equipped: Equipped, kit: Kit, brief: Brief, hand: Hand) -> Coroutine[An
 
 class _Attempt:
     __slots__ = (
-        "_answers", "_asked", "_equipped", "_hand", "_history", "_kit", "_outside", "_recall", "_repairs", "_subject",
+        "_asked", "_brief", "_equipped", "_hand", "_history", "_kit", "_outside", "_recall", "_repairs", "_subject",
         "_task", "_tried",
     )  # fmt: skip
 
@@ -80,7 +80,7 @@ class _Attempt:
         self._history = History(opening, equipped.window, nonce)
         for handle, text in given.kept.items():
             self._history.keep(handle, text)
-        self._answers = brief.answers
+        self._brief = brief
         self._asked = asked = brief.instruction
         self._outside = brief.outside
         if asked[:13] == OPENING:  # most are none: that much is free
@@ -101,8 +101,8 @@ class _Attempt:
         """Made when the first call is: thousands of attempts may wait for a model that will need none."""
         if self._tried is None:
             outside = self._outside or bool(self._subject.inputs or self._subject.gaps)
-            answers, breakers = self._answers or {}, self._kit.breakers
-            self._tried = Calls(self._equipped, self._hand, self._history, answers, breakers, tainted=outside)
+            breakers = self._kit.breakers
+            self._tried = Calls(self._equipped, self._hand, self._history, self._brief, breakers, tainted=outside)
         return self._tried
 
     async def run(self) -> Done:

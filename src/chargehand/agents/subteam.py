@@ -21,7 +21,7 @@ from chargehand.core.view import Input
 from chargehand.errors import Invalid, NotJson
 from chargehand.models.find import Finder
 from chargehand.terms.budget import NOTHING, Amount, Budget
-from chargehand.terms.events import Event, RunRequested
+from chargehand.terms.events import Event, InputAnswered, RunRequested
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import TaskId, digest
 from chargehand.terms.policy import Policy, Seconds
@@ -132,8 +132,13 @@ class Foreman(Protocol):
         """What is to be reserved for an errand; WorkFailed where it cannot be done at all."""
         ...
 
-    async def carry_out(self, key: str, errand: Errand) -> tuple[Came, Amount | None]:
-        """Start the run, or go on with it, or read it back; what came of it, and what is still to be paid for it."""
+    async def carry_out(
+        self, key: str, errand: Errand, answer: InputAnswered | None = None
+    ) -> tuple[Came, Amount | None]:
+        """Start the run, or go on with it, or read it back; what came of it, and what is still to be paid for it.
+
+        `answer` is a person's to the question the run asked last. WorkFailed (`approval`) where it asks another.
+        """
         ...
 
 
@@ -168,7 +173,7 @@ class Subteam:
 
         async def call(key: str) -> Done:
             hand.note(f"{self._worker} does this in run {run_name(key, asked)}")
-            came, used = await foreman.carry_out(key, errand)
+            came, used = await foreman.carry_out(key, errand, brief.handed_on)
             return Done(came, used)
 
         came = await hand.step(

@@ -4,19 +4,18 @@ import asyncio
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Literal
 
-import msgspec
+from msgspec import structs
 
 from chargehand.cli.carry import Leave
-from chargehand.cli.console import Console, clean, short
+from chargehand.cli.console import Console, clean
+from chargehand.cli.question import question_lines
 from chargehand.errors import Refused
+from chargehand.runtime.doubt import doubtful_calls
 from chargehand.runtime.driver import Driver
-from chargehand.runtime.trace import trace
-from chargehand.runtime.traced import TaskTrace
 from chargehand.terms import events as ev
-from chargehand.terms.plan import TaskId
 from chargehand.terms.value import encode_value
 
 _QUESTIONS = {"plan": "May this plan run?", "tool": "May this call be made?", "effect": "What became of it?"}
@@ -29,7 +28,6 @@ _MEANINGS = (
 _EFFECT: dict[str, Literal["done", "again", "fail"]] = {
     "d": "done", "done": "done", "a": "again", "again": "again", "f": "fail", "fail": "fail",
 }  # fmt: skip
-_LONGEST = 300  # characters of a call that are shown
 
 
 def may_ask(options: Namespace, console: Console) -> bool:
@@ -70,9 +68,10 @@ class Asker:
                 self._console.line(clean(str(error)), "warn")
 
     async def _ask(self, asked: ev.InputRequested) -> ev.InputAnswered | None:
-        about = f" {clean(asked.task)}:" if asked.task else ""
-        if asked.text:
-            self._console.line(f"{about.strip()} {clean(asked.text)}".strip(), "bold")
+        if asked.task:
+            self._console.line(f"{clean(asked.task)}:", "bold")
+        for line in question_lines(asked, self._console.columns):
+            self._console.line(line)
         while True:
             said = await self._read(f"{_QUESTIONS[asked.what]}  [{_HINTS[asked.what]}, Enter: decide later] ")
             if not said:
@@ -86,9 +85,9 @@ class Asker:
 
     async def _ask_effect(self, asked: ev.InputRequested, driver: Driver) -> ev.InputAnswered | None:
         """Which call it is, what each answer means, and then the answer: by a whole word, since "did not" is no d."""
-        tasks = trace(self._run, await driver.journal.read(self._run)).tasks
-        for call in _in_doubt(tasks, asked.task):
-            self._console.line(f"{clean(asked.task)}: {call}", "bold")
+        self._console.line(f"{clean(asked.task)}:", "bold")
+        for line in await self._doubtful(asked, driver):
+            self._console.line(line)
         self._console.line("This was begun, and nobody knows whether it happened. Find out, then say:", "warn")
         for meaning in _MEANINGS:
             self._console.line(f"  {meaning}")
@@ -106,6 +105,19 @@ class Asker:
                 return ev.InputAnswered(asked.number, verdict)
             self._console.line(f"say one of: {_HINTS['effect']}", "warn")
 
+    async def _doubtful(self, asked: ev.InputRequested, driver: Driver) -> list[str]:
+        """The calls that never came back; where none was recorded, what the attempt said itself."""
+        columns = self._console.columns
+        if asked.question is not None:
+            return question_lines(asked, columns)
+        entries = await driver.journal.read(self._run)
+        found = [structs.replace(asked, question=call) for call in doubtful_calls(self._run, entries, asked.task)]
+        if found:
+            return [line for one in found for line in question_lines(one, columns)]
+        failed = [one.event for one in entries if isinstance(one.event, ev.AttemptFailed)]
+        said = [one.failure.message for one in failed if one.task == asked.task]
+        return question_lines(structs.replace(asked, text=said[-1]), columns) if said else []
+
     async def _read(self, prompt: str) -> str | None:
         """One line from the terminal; None when it ends. Unlike a thread that reads, this can be given up."""
         self._console.write(self._console.paint(prompt, "bold"))
@@ -122,16 +134,3 @@ class Asker:
         finally:
             loop.remove_reader(source)
         return found.decode(errors="replace").strip() if found else None
-
-
-def _in_doubt(tasks: Sequence[TaskTrace], task: TaskId) -> Iterator[str]:
-    """The calls of a task's last attempt that never came back; where it recorded none, what it said itself."""
-    last = next((one.attempts[-1] for one in tasks if one.id == task and one.attempts), None)
-    if last is None:
-        return
-    begun = [step for step in last.steps if step.effect == "effect" and step.seconds is None]
-    for step in begun:
-        told = "" if step.arguments is None else msgspec.json.encode(step.arguments).decode()
-        yield short(f"{step.name}({told})", _LONGEST)
-    if not begun and last.failure is not None:
-        yield short(last.failure.message, _LONGEST)

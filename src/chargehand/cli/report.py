@@ -227,6 +227,10 @@ def _supervision(found: Trace) -> Iterator[str]:
         feedback = f": {_text(one.feedback)}" if one.feedback else ""
         yield f"A person was asked ({one.what}){about} and said: {one.verdict or 'nothing yet'}{feedback}"
         yield ""
+        if one.question is not None and one.question.tool:
+            yield f"The call was {_text(one.question.tool)}, wanted by {_text(' > '.join(one.question.workers))}, with:"
+            yield from _json(one.question.arguments)
+            yield ""
 
 
 def _duty(duty: DutyTrace) -> Iterator[str]:

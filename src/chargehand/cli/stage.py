@@ -20,6 +20,7 @@ from chargehand.cli.console import Console, clean, clean_json, clean_lines
 from chargehand.cli.document import document
 from chargehand.cli.exhibits import save
 from chargehand.cli.phrases import gap
+from chargehand.cli.question import question_lines
 from chargehand.cli.seats import Seats
 from chargehand.cli.tale import ending
 from chargehand.cli.terminated import Termination
@@ -156,15 +157,8 @@ class Stage:
         assessed = assess(entries) if found.ending and found.ending != "cancelled" else None
         if assessed is not None and assessed.worth_saying:
             self.console.line(f"checked: {clean(assessed.line)}")
-        loud = Console(sys.stderr)
         if self._given.get("quiet") and found.ending != "complete":  # what is wrong is said all the same
-            for one in found.gaps if found.ending else ():
-                loud.line(f"gap: {gap(one)}", "bad")
-            loud.line(f"ending: {ending(self.tale.state)}", "bad")
-            if not found.ending:
-                if self.tale.state.input is not None and self.tale.state.input.text:
-                    loud.line(f"asked: {clean(self.tale.state.input.task)}: {clean(self.tale.state.input.text)}")
-                loud.line(f"go on: {going_on(self.tale.state, self._advice)}")
+            self._say_what_is_wrong(found)
         gained = self._gained(entries, found)
         advise(self.console, self.tale.state, self._advice)
         if self._given.get("json"):
@@ -177,6 +171,20 @@ class Stage:
             more |= {"question": asked} if asked is not None else {}
             body = msgspec.json.format(msgspec.json.encode({**told, **more, **gained}), indent=2)
             self._seats.data.line(clean_json(body.decode()))
+
+    def _say_what_is_wrong(self, found: Trace) -> None:
+        loud = Console(sys.stderr)
+        for one in found.gaps if found.ending else ():
+            loud.line(f"gap: {gap(one)}", "bad")
+        state = self.tale.state
+        loud.line(f"ending: {ending(state)}", "bad")
+        if found.ending:
+            return
+        if state.input is not None and state.input.task:
+            loud.line(f"asked: {clean(state.input.task)}:")
+            for line in question_lines(state.input, loud.columns):
+                loud.line(f"  {line}")
+        loud.line(f"go on: {going_on(state, self._advice)}")
 
     def _gained(self, entries: Sequence[ev.Entry], found: Trace) -> dict[str, object]:
         """What working side by side brought, for those who want to know."""

@@ -12,6 +12,7 @@ from chargehand.cli.console import Console, clean, clean_json, clean_lines, shor
 from chargehand.cli.measures import Measures
 from chargehand.cli.memory_words import QUIET
 from chargehand.cli.phrases import counted, gap, money
+from chargehand.cli.question import question_lines
 from chargehand.cli.render import heading, outlook, seconds, tree
 from chargehand.cli.timeline import LEGEND
 from chargehand.cli.words import SUPERVISOR, said
@@ -25,6 +26,7 @@ from chargehand.terms.plan import Plan
 from chargehand.terms.value import decode_value
 
 _ROOM = 2000  # characters of a goal: that of a background run holds whole turns, and the journal has all of it
+_BESIDE = " " * 14  # what stands under a line of the story
 
 
 class Tale:
@@ -94,6 +96,9 @@ class Tale:
         who = f"{short(words.who, 12):{min(12, max(map(len, (*before.agents, SUPERVISOR))))}}"
         when = self._console.paint(f"{entry.at - self.measures.began:8.2f} s", "dim")
         self._console.line(f"{when}  {task}  {who}  {self._console.paint(words.text, words.tone)}")
+        if isinstance(entry.event, ev.InputRequested):
+            for line in question_lines(entry.event, self._console.columns - len(_BESIDE)):
+                self._console.line(f"{_BESIDE}{line}")
 
     def _take_in(self, entry: ev.Entry) -> None:
         if self._state is None:

@@ -134,10 +134,12 @@ def _answer_written(_state: RunState, _event: ev.AnswerWritten, _at: Instant) ->
 
 
 def _input_requested(state: RunState, event: ev.InputRequested, _at: Instant) -> Said:
-    if event.what == "plan":
+    if event.what == "plan" and not event.task:
         return Said("a person is asked to approve the plan", tone="warn")
     if event.what == "tool":
-        return _by(state, event.task, f"a person is asked to approve a call: {short(event.text, ROOM)}", "warn")
+        return _by(state, event.task, "a person is asked to approve a call:", "warn")
+    if event.what == "plan":
+        return _by(state, event.task, "a person is asked to approve the plan of a team:", "warn")
     return _by(state, event.task, "a person is asked whether its effect happened", "warn")
 
 

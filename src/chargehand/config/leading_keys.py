@@ -55,6 +55,8 @@ LEADING: dict[str, dict[str, str]] = {
         "refine": "a task that failed is put better before it is tried again",
         "uncertain": "what becomes of an effect of which nobody knows whether it happened: the task fails, or a "
         "person is asked",
+        "tainted_effects": "what becomes of an effect that a worker wants who has seen text from outside (results of "
+        "tools, inputs, messages): a person is asked, or it is allowed",
         "way": "how the team is led: a name, or a table with one of them and its settings",
         "plan": "bounds for plans, and whether a person approves them",
         "prompts": "texts in the place of ours",

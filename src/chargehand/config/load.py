@@ -137,4 +137,5 @@ def _policy(shape: SupervisorShape, usual: DefaultsShape, nesting: int) -> Polic
         refine=shape.refine,
         approve=shape.plan.approve == "always",
         uncertain=shape.uncertain,
+        tainted_effects=shape.tainted_effects,
     )

@@ -89,6 +89,7 @@ class SupervisorShape(Struct, frozen=True, forbid_unknown_fields=True):
     review: bool = False
     refine: bool = True
     uncertain: Literal["fail", "ask"] = "fail"
+    tainted_effects: Literal["ask", "allow"] = "ask"
     way: WayShape | WayName = "plan"
     plan: PlanShape = PlanShape()
     prompts: PromptsShape = PromptsShape()

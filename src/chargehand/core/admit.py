@@ -110,7 +110,8 @@ def _reply(state: RunState, report: ev.InputAnswered) -> ev.Event:
     if asked is None or asked.number != report.number:
         raise Refused(f"question {report.number} is not being asked")
     plan = ("approve", "edit", "reject")
-    fitting = {"plan": plan, "tool": plan[::2], "effect": ("done", "again", "fail")}[asked.what]
+    own_plan = asked.what == "plan" and not asked.task  # that of a team inside cannot be edited from here
+    fitting = plan if own_plan else plan[::2] if asked.what != "effect" else ("done", "again", "fail")
     if report.verdict not in fitting:
         raise Refused(f"{report.verdict!r} does not answer this question; say one of {', '.join(fitting)}")
     if report.verdict != "edit":

@@ -2,6 +2,8 @@
 
 from heapq import heappush
 
+from msgspec import structs
+
 from chargehand.core.growth import settle
 from chargehand.core.state import Progress, RunState, Status, Step, Work, enqueue, lane_key, prune
 from chargehand.terms import breaker as breakers
@@ -88,6 +90,7 @@ def attempt_failed(state: RunState, event: ev.AttemptFailed) -> None:
     close_attempt(state, progress, event.used)
     if event.failure.kind == "approval":  # nothing failed: it waits for a person, and keeps its steps
         progress.failure, progress.status = event.failure, Status.JUDGED
+        progress.steps = finished_steps(progress)
         state.judged[event.task] = None
         return
     judge(state, progress, event.failure)
@@ -166,9 +169,14 @@ def interrupt(state: RunState, progress: Progress, *, crashed: bool) -> None:
         message = f"the process died {progress.crashes} times during this attempt"
         judge(state, progress, ev.Failure("resource", message, permanent=True))
     else:
-        progress.steps = {number: step for number, step in (progress.steps or {}).items() if step.result is not None}
+        progress.steps = finished_steps(progress)
         progress.redo = True
         enqueue(state, progress)
+
+
+def finished_steps(progress: Progress) -> dict[int, Step]:
+    """What an attempt that is taken up again need not do again."""
+    return {number: step for number, step in (progress.steps or {}).items() if step.result is not None}
 
 
 def call_judged(state: RunState, progress: Progress, event: ev.InputAnswered) -> None:
@@ -177,6 +185,14 @@ def call_judged(state: RunState, progress: Progress, event: ev.InputAnswered) ->
     refusal = "" if event.verdict == "approve" else event.feedback or "a person did not allow it"
     progress.answers = {**(progress.answers or {}), progress.failure.message: refusal}
     progress.failure, progress.redo = None, True
+    enqueue(state, progress)
+
+
+def answered_inside(state: RunState, progress: Progress, event: ev.InputAnswered, question: ev.Question) -> None:
+    """A person answered what a run inside asks: the attempt goes on where it was, and hands the answer on."""
+    progress.handed_on = structs.replace(event, number=question.number)
+    progress.failure, progress.redo = None, True
+    progress.resumes += 1
     enqueue(state, progress)
 
 

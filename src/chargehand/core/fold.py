@@ -236,7 +236,7 @@ def _run_ended(state: RunState, event: ev.RunEnded) -> None:
 
 def _input_requested(state: RunState, event: ev.InputRequested) -> None:
     state.input, state.asked, state.asked_at = event, event.number, state.at
-    if event.what != "plan":
+    if event.task:
         state.judged.pop(event.task, None)
         state.tasks[event.task].status = Status.ASKING
 
@@ -247,9 +247,14 @@ def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
     state.input, waited = None, state.at - state.asked_at
     state.work_until += waited  # the time a person takes is not the run's
     state.requested = structs.replace(state.requested, deadline=state.requested.deadline + waited)
-    if asked.what != "plan":
-        resolve = attempts.call_judged if asked.what == "tool" else attempts.doubt_resolved
-        resolve(state, state.tasks[asked.task], event)
+    if asked.task:
+        progress = state.tasks[asked.task]
+        if asked.question is not None and asked.question.run:
+            attempts.answered_inside(state, progress, event, asked.question)
+        elif asked.what == "tool":
+            attempts.call_judged(state, progress, event)
+        else:
+            attempts.doubt_resolved(state, progress, event)
     elif event.verdict == "approve":
         state.approved = True
     else:

@@ -7,7 +7,7 @@ from msgspec import Raw, Struct
 from chargehand.core.state import RunState, Step, Work
 from chargehand.core.view import Input, answer_until, gaps, inputs, results
 from chargehand.terms.breaker import next_change
-from chargehand.terms.events import Finding, Gap
+from chargehand.terms.events import Finding, Gap, InputAnswered
 from chargehand.terms.plan import Combine, Task
 from chargehand.terms.policy import Instant
 
@@ -38,6 +38,8 @@ class Brief(Struct, frozen=True, gc=False):
     attempt its own; for planning, `findings` what was wrong with the last proposal, `gaps` what is still missing, and
     `replan` says that closing them is what is asked for. `outside`: whoever put the task had seen results or failures.
     `work_until` is when no more tasks are begun: for planning, the last moment at which asking again could help.
+    `handed_on` is a person's answer to a question of the run that this attempt began. `ask_if_tainted`: a person is
+    asked before an effect once the attempt has seen text from outside.
     """
 
     work: Work
@@ -57,6 +59,8 @@ class Brief(Struct, frozen=True, gc=False):
     combine: Combine = "merge"
     outside: bool = False
     work_until: Instant = 0.0
+    handed_on: InputAnswered | None = None
+    ask_if_tainted: bool = True
 
 
 def brief(state: RunState, work: Work) -> Brief:
@@ -77,5 +81,6 @@ def brief(state: RunState, work: Work) -> Brief:
     return Brief(
         work, goal, progress.timer, progress.worker, instruction, inputs(state, progress), progress.steps,
         progress.effects, failure, progress.answers, tasks=(progress.task,),
-        outside=bool(progress.instruction) or state.again or progress.round > first,
+        outside=bool(progress.instruction) or state.again or progress.round > first, handed_on=progress.handed_on,
+        ask_if_tainted=state.requested.policy.tainted_effects == "ask",
     )  # fmt: skip

@@ -12,8 +12,7 @@ def verdict(state: RunState, progress: Progress, now: Instant) -> ev.Event | Non
     failure, policy, task = progress.failure, state.requested.policy, progress.task.id
     assert failure is not None, "only failed tasks are judged"
     if failure.kind == "approval" or (failure.kind == "uncertain" and policy.uncertain == "ask"):
-        what, text = ("tool", failure.message) if failure.kind == "approval" else ("effect", "")
-        return ev.InputRequested(state.asked + 1, what, task, text) if state.input is None else None
+        return _asked(state, progress, failure) if state.input is None else None
     if failure.kind in ("uncertain", "budget", "deadline"):
         return ev.TaskFailed(task, failure)
     allowed = policy.retry.fallback_attempts if progress.tried else policy.retry.attempts
@@ -30,6 +29,14 @@ def verdict(state: RunState, progress: Progress, now: Instant) -> ev.Event | Non
     if failure.kind != "logic":
         return ev.RetryScheduled(task, now + wait)
     return _refinement(state, progress, now) or ev.RetryScheduled(task, now)
+
+
+def _asked(state: RunState, progress: Progress, failure: ev.Failure) -> ev.InputRequested:
+    number, task, question = state.asked + 1, progress.task.id, failure.question
+    if failure.kind != "approval":
+        return ev.InputRequested(number, "effect", task)
+    what = "tool" if question is None else question.what
+    return ev.InputRequested(number, what, task, failure.message, question)
 
 
 def _refinement(state: RunState, progress: Progress, now: Instant) -> ev.Event | None:

@@ -15,15 +15,17 @@ from chargehand.agents.crew import Crew, Where, WorkFailed
 from chargehand.agents.handover import Came, came_of
 from chargehand.agents.subteam import Errand, least, run_name
 from chargehand.core.fold import replay
-from chargehand.core.state import Progress
+from chargehand.core.state import Progress, RunState
 from chargehand.errors import ChargehandError, Invalid, Refused, RunUnknown
+from chargehand.runtime.doubt import doubtful_call
 from chargehand.runtime.messaging import Drives
 from chargehand.runtime.nesting import Call, had_effects, nesting, open_call, rest, share, total, within
 from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING, Amount, Budget
-from chargehand.terms.failure import Failure
+from chargehand.terms.failure import Failure, Question
 from chargehand.terms.plan import TaskId
 from chargehand.terms.policy import Policy
+from chargehand.terms.value import encode_value
 
 _Offered: TypeAlias = Callable[[], Awaitable[Sequence[ev.Event]]]
 _PATIENCE = 5.0  # seconds that a run has to write down that it was cancelled
@@ -78,7 +80,9 @@ class Nesting:
         this = (progress.task.id, progress.attempt, errand.step)
         return [one.reserve or NOTHING for one in steps if (one.task, one.attempt, one.name) == this]
 
-    async def carry_out(self, key: str, errand: Errand) -> tuple[Came, Amount | None]:
+    async def carry_out(
+        self, key: str, errand: Errand, answer: ev.InputAnswered | None = None
+    ) -> tuple[Came, Amount | None]:
         call, run = open_call(self._driver, key), run_name(key, errand.asked)
         if call is None:
             raise WorkFailed(Failure("logic", "the attempt that needs this is no longer under way"), NOTHING)
@@ -87,7 +91,8 @@ class Nesting:
         _, below = self._below.setdefault(id(errand.crew), (errand.crew, self._driver.beneath(errand.crew)))
         try:
             request = _request(run, call, errand, total((call.held, paid)))
-            await _driven(below, run, call, request, partial(errand.team.offered, below.journal, request))
+            offered = partial(errand.team.offered, below.journal, request)
+            await _driven(below, run, call, partial(_started, below, run, request, offered, answer))
         except Invalid as error:  # said before anything was begun
             words = f"{errand.worker} could not begin: {error}"
             return Came(run, "failed", failure=Failure("logic", words, permanent=True)), NOTHING
@@ -95,14 +100,36 @@ class Nesting:
             raise WorkFailed(Failure("resource", f"{errand.worker}: {error}")) from error
         entries = await self._driver.journal.read(run)
         state = replay(entries)
+        if state.ended is None and state.input is not None:
+            raise WorkFailed(asked_inside(errand.worker, run, state, entries), NOTHING)
         acted = await had_effects(self._driver.journal, run, entries)
         came = came_of(run, errand.worker, state, entries, acted=acted)
-        if came.ending == "needs_input" and call.held != NOTHING:
-            return came, None  # it may be resumed, and spend the rest of what it has
         return came, rest(state.ledger.spent, paid)
 
 
-async def _driven(below: _Below, run: str, call: Call, request: ev.RunRequested, offered: _Offered) -> None:
+def asked_inside(worker: str, run: str, state: RunState, entries: Sequence[ev.Entry]) -> Failure:
+    """The question of a run inside, as one of the attempt that waits for it: who asks, and about what, in fields."""
+    asked = state.input
+    assert asked is not None, "it waits for a person"
+    inner = asked.question or Question(asked.what)
+    if not inner.run:  # it asks itself, and not one inside it
+        progress = state.tasks.get(asked.task)
+        own = (progress.worker,) if progress is not None and not inner.workers else inner.workers
+        inner = structs.replace(inner, what=asked.what, workers=own, run=run, task=asked.task)
+    text = asked.text
+    if asked.what == "effect" and not inner.tool and (call := doubtful_call(run, entries, asked.task)) is not None:
+        inner = structs.replace(inner, tool=call.tool, arguments=call.arguments)
+        text = f"{call.tool}({bytes(encode_value(call.arguments)).decode()})"
+    if asked.what == "plan" and not asked.task:
+        tasks = [one.task for one in state.tasks.values() if one.mother is None and one.round == state.round]
+        listed = tuple(f"{task.id} ({task.worker or 'anybody'}): {task.instruction}" for task in tasks)
+        inner = structs.replace(inner, plan=listed)
+        text = "; ".join(listed)
+    question = structs.replace(inner, workers=(worker, *inner.workers), number=asked.number)
+    return Failure("approval", text, question=question)
+
+
+async def _driven(below: _Below, run: str, call: Call, start: Callable[[], Awaitable[None]]) -> None:
     """Drive a run to its end, or leave it alone if it has ended. It is cancelled once nobody waits for it any more.
 
     Where this process is told to stop, it stays open, to be gone on with.
@@ -111,7 +138,7 @@ async def _driven(below: _Below, run: str, call: Call, request: ev.RunRequested,
 
     async def drive() -> None:
         try:
-            await _started(below, run, request, offered)
+            await start()
         except ChargehandError as error:  # raised bare below; from a group it would arrive wrapped
             trouble.append(error)
 
@@ -127,7 +154,9 @@ async def _driven(below: _Below, run: str, call: Call, request: ev.RunRequested,
         raise trouble[0]
 
 
-async def _started(below: _Below, run: str, request: ev.RunRequested, offered: _Offered) -> None:
+async def _started(
+    below: _Below, run: str, request: ev.RunRequested, offered: _Offered, answer: ev.InputAnswered | None
+) -> None:
     try:
         entries = await below.journal.read(run)
     except RunUnknown:
@@ -136,7 +165,12 @@ async def _started(below: _Below, run: str, request: ev.RunRequested, offered: _
     first = entries[0].event
     if not isinstance(first, ev.RunRequested) or first.parent != request.parent:
         raise Refused(f"run {run!r} exists already and was not begun for this attempt")
-    if not any(isinstance(entry.event, ev.RunEnded) for entry in entries):
+    state = replay(entries)
+    if state.ended is not None:
+        return
+    if answer is not None and state.input is not None and state.input.number == answer.number:
+        await below.resume(run, answer, quiet=True)
+    else:  # the answer has arrived already, before a crash
         await below.resume(run, quiet=True)
 
 

@@ -206,7 +206,9 @@ class _Tracer:
     # --- the person and the run
 
     def asked(self, event: ev.InputRequested, at: Seconds, _used: Amount) -> None:
-        self._trace.questions.append(QuestionTrace(event.number, event.what, at, event.task, event.text))
+        self._trace.questions.append(
+            QuestionTrace(event.number, event.what, at, event.task, event.text, event.question)
+        )
 
     def told(self, event: ev.InputAnswered, at: Seconds, _used: Amount) -> None:
         self._take_up(self._state)

@@ -4,7 +4,7 @@ import msgspec
 from msgspec import Struct
 
 from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.events import Failure, Finding, Gap
+from chargehand.terms.events import Failure, Finding, Gap, Question
 from chargehand.terms.plan import NO_TASK, TaskId
 from chargehand.terms.policy import Instant, Seconds
 
@@ -102,6 +102,7 @@ class QuestionTrace(Struct, omit_defaults=True):
     asked: Seconds
     task: TaskId = NO_TASK
     text: str = ""
+    question: Question | None = None
     verdict: str = ""
     feedback: str = ""
     answered: Seconds | None = None

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from msgspec import Raw, Struct
 
 from chargehand.terms.budget import Amount, Budget
-from chargehand.terms.failure import Failure, Gap
+from chargehand.terms.failure import Asked, Failure, Gap, Question
 from chargehand.terms.plan import NO_TASK, Combine, Finding, Plan, Task, TaskId
 from chargehand.terms.policy import Instant, Policy
 from chargehand.terms.roster import Roster
@@ -107,12 +107,16 @@ class TasksAdded(_Fact, frozen=True, tag="plan.grown"):
 
 
 class InputRequested(_Fact, frozen=True, tag="input.requested"):
-    """A person is asked: to approve the plan or a call (`text` is the call itself), or what became of an effect."""
+    """A person is asked: to approve the plan or a call, or what became of an effect.
+
+    `text` says it in one line (of a call: the call itself), `question` in fields.
+    """
 
     number: int
-    what: Literal["plan", "effect", "tool"]
+    what: Asked
     task: TaskId = NO_TASK
     text: str = ""
+    question: Question | None = None
 
 
 class InputAnswered(_Fact, frozen=True, tag="input.answered"):

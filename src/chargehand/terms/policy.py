@@ -53,7 +53,10 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Policy(Struct, frozen=True, forbid_unknown_fields=True):
-    """How one run decides. `uncertain` says what becomes of an effect whose outcome nobody knows."""
+    """How one run decides. `uncertain` says what becomes of an effect whose outcome nobody knows.
+
+    `tainted_effects`: whether a person is asked before an effect that a worker wants who has seen text from outside.
+    """
 
     retry: Retry = Retry()
     breaking: Breaking = Breaking()
@@ -61,6 +64,7 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True):
     refine: bool = True
     approve: bool = False
     uncertain: Literal["fail", "ask"] = "fail"
+    tainted_effects: Literal["ask", "allow"] = "ask"
     supervision: Seconds = 120.0
     answer: Seconds = 10.0
     grace: Seconds = 5.0

@@ -6,7 +6,6 @@ What a value means is not its business. Dates, sets, bytes and structs become wh
 import re
 from contextlib import suppress
 from math import isfinite
-from pathlib import PurePath
 from typing import cast
 
 import msgspec
@@ -54,7 +53,7 @@ def encode_or_text(value: object, *, depth: int = DEPTH) -> tuple[Raw, bool]:
 def describe_value(value: object) -> str:
     """Any object in words, as text that JSON can carry."""
     try:
-        text = str(value) if isinstance(value, PurePath) else repr(value)
+        text = str(value) if hasattr(type(value), "__fspath__") else repr(value)  # of a path, only the path
     except Exception:  # noqa: BLE001 - a foreign __repr__
         text = f"(a {type(value).__name__} that cannot be shown)"
     return text.encode(errors="replace").decode()

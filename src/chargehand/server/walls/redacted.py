@@ -27,6 +27,7 @@ _Came = TypeVar("_Came", Done, Proposal, Refined)
 _ENCODER = msgspec.json.Encoder()
 _EVENTS: msgspec.json.Decoder[ev.Event] = msgspec.json.Decoder(ev.Event)
 _PROPOSALS = msgspec.json.Decoder(Proposal)
+_FAILURES = msgspec.json.Decoder(Failure)
 
 
 class RedactedJournal(SqliteJournal):
@@ -101,7 +102,7 @@ class _GuardedCrew:
         try:
             return await work
         except WorkFailed as error:
-            failure = structs.replace(error.failure, message=self._redactor.text(error.failure.message))
+            failure = _FAILURES.decode(self._redactor.clean(_ENCODER.encode(error.failure)))
             findings = tuple(structs.replace(one, message=self._redactor.text(one.message)) for one in error.findings)
             raise WorkFailed(failure, error.used, findings) from error
         except Exception as error:

@@ -1,0 +1,69 @@
+"""Whoever is asked sees what they approve: every argument, whole, and nothing that a model could fake or hide."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from chargehand.agents.worker import Worker
+from chargehand.cli.question import question_lines
+from chargehand.models.messages import Reply, ToolCall
+from chargehand.models.scripted import ScriptedModel
+from chargehand.stores.sqlite import SqliteJournal
+from chargehand.team import Supervisor
+from chargehand.terms import events as ev
+from chargehand.terms.plan import Plan, Task, TaskId
+from chargehand.tools.tool import tool
+from tests.cli.commands import JOURNAL, chargehand
+
+ORDER = {
+    "supplier": "Ott & Sons, " + "purveyors of fine seedlings to the gentry " * 10,
+    "euros": 120_000,
+    "note": "fine\r\n  euros: 1\n\x1b[2K\x1b[1A\x1b[8mhidden\x9b2J \u202eesrever\u202c \u200b.",
+    "to": {"iban": ["DE02", "DE03"], "odd key\n": None},
+}
+
+
+async def _asked(journal: Path, arguments: object) -> None:
+    @tool(effect="effect", approval=True)
+    def pay(supplier: str, euros: int, note: str, to: dict[str, object]) -> str:
+        """Pay a supplier."""
+        return f"{supplier} {euros} {note} {to}"
+
+    wants = Reply(calls=(ToolCall("1", "pay", json.dumps(arguments)),), finish="tools")
+    clerk = Worker("clerk", "pays", tools=[pay], model=ScriptedModel([wants, "Done."]))
+    opened = await SqliteJournal.open(journal)
+    try:
+        plan = Plan((Task(TaskId("bill"), "Pay Ott.", "clerk"),), "forward")
+        found = await Supervisor([clerk], plan=plan, journal=opened).run("Pay the bill.", run="may")
+        assert found.ending == "needs_input"
+    finally:
+        await opened.close()
+
+
+def test_runs_show_shows_every_argument_whole_and_nothing_steers_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / JOURNAL).parent.mkdir(parents=True, exist_ok=True)
+    asyncio.run(_asked(tmp_path / JOURNAL, ORDER))
+    shown = chargehand(tmp_path, "runs", "show", "may").stdout
+    lines = [line.strip() for line in shown.splitlines()]
+    assert "pay, wanted by clerk" in lines
+    assert "euros: 120000" in lines
+    assert not [line for line in lines if line.startswith("euros: 1") and line != "euros: 120000"], "a faked line"
+    assert "".join("".join(lines).split()).count("purveyorsoffineseedlingstothegentry") == 10
+    assert '"DE02",' in lines
+    assert not [sign for sign in "\x1b\x9b\u202e\u200b\r" if sign in shown]
+    assert "\\u001b[2K" in shown
+
+
+@pytest.mark.parametrize("columns", [20, 80, 200])
+def test_a_question_is_whole_at_any_width(columns: int) -> None:
+    question = ev.Question("tool", "pay", dict(ORDER), "tainted", ("in", "clerk"), "may/o/1/1/ab", TaskId("bill"))
+    lines = question_lines(ev.InputRequested(1, "tool", TaskId("o"), "pay(…)", question), columns)
+    assert max(map(len, lines)) <= max(columns, 48)
+    joined = "".join("".join(line.split()) for line in lines)
+    for value in ORDER.values():
+        for part in json.dumps(value, ensure_ascii=True).split("\\u")[0].split():
+            assert part.strip('",{}[]') in joined
+    assert "wantedbyin>clerkinrunmay/o/1/1/ab,taskbill" in joined
+    assert "hasseentextfromoutside" in joined
