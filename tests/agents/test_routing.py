@@ -128,7 +128,7 @@ async def test_what_is_not_clear_goes_to_the_generalist_too() -> None:
     assert whom(found) == ["helper"]
     assert "not clear enough whether" in noted
     lax, _ = await routed(structs.replace(way, threshold=0.0), "a cake and a gate", embedding=Bag())
-    assert whom(lax) == ["baker"]
+    assert whom(lax) == ["smith"]
 
 
 async def test_a_model_is_asked_only_where_meaning_is_not_clear_and_only_about_the_nearest() -> None:
@@ -147,7 +147,7 @@ async def test_a_model_that_fails_leaves_a_hybrid_with_what_meaning_says() -> No
     model = scripted(Failure("network", "the line went dead"))
     way = Route("hybrid", threshold=0.0)
     found, noted = await routed(way, "a cake and a gate", model, Bag())
-    assert whom(found) == ["baker"]
+    assert whom(found) == ["smith"]
     assert "the line went dead" in noted
 
 
