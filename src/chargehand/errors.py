@@ -102,4 +102,14 @@ class Fenced(StoreError):
 
 
 class Corrupt(StoreError):
-    """The operator: damaged, or written by a newer version. Nothing is guessed: restore a backup, or upgrade."""
+    """The operator: damaged, or written by a newer version. Nothing is guessed: restore a backup, or upgrade.
+
+    `run` and `seq` name the first entry that cannot be read, where it is an entry; `read_readable` of the journal gives
+    those before it. `newer` says that a newer version wrote it.
+    """
+
+    def __init__(self, message: str, *, run: str = "", seq: int = 0, newer: bool = False) -> None:
+        self.run = run
+        self.seq = seq
+        self.newer = newer
+        super().__init__(message)

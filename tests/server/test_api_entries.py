@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +184,36 @@ async def test_the_runs_inside_a_run_are_found_by_name_and_no_others(tmp_path: P
     assert await journal.inside("r/a") == ["r/a/b"]
     assert await journal.inside("nobody") == []
     await journal.close()
+
+
+def test_a_damaged_run_is_told_up_to_the_damage_and_the_others_whole(tmp_path: Path) -> None:
+    with garden(tmp_path) as home:
+        (damaged, last), (sound, _) = finished(home), finished(home)
+        (journal,) = tmp_path.rglob("runs.db")
+        with closing(sqlite3.connect(journal)) as connection:
+            number = connection.execute("SELECT number FROM runs WHERE run = ?", (damaged,)).fetchone()[0]
+            connection.execute("UPDATE entries SET at = 'x' WHERE run = ? AND seq = 6", (number,))
+            connection.commit()
+        told = home.client.get(f"/api/runs/{damaged}/entries").json()
+        assert [one["seq"] for one in told["entries"]] == [1, 2, 3, 4, 5]
+        assert f"entry 6 of run '{damaged}' is damaged" in told["damage"]
+        assert told["over"] is False
+        assert home.client.get(f"/api/runs/{damaged}/entries", params={"limit": 2}).json()["damage"] == ""
+        for path in (f"/api/runs/{damaged}", f"/api/runs/{damaged}/trace", f"/api/runs/{damaged}/entries?after=5"):
+            refused = home.client.get(path)
+            assert (refused.status_code, refused.json()["code"]) == (500, "corrupt")
+            assert f"entry 6 of run '{damaged}' is damaged" in refused.json()["detail"]
+        lines = {one["run"]: one for one in home.client.get("/api/runs").json()["runs"]}
+        assert lines[damaged]["state"] == "damaged"
+        assert lines[damaged]["goal"] == BOTH
+        assert "entry 6" in lines[damaged]["reason"]
+        assert lines[sound]["state"] == "complete"
+        with closing(sqlite3.connect(journal)) as connection:
+            connection.execute(
+                "UPDATE entries SET type = CAST(x'ff' AS TEXT) WHERE run = ? AND seq = ?", (number, last)
+            )
+            connection.commit()
+        listed = home.client.get("/api/runs", params={"state": "damaged"}).json()["runs"]
+        assert [one["run"] for one in listed] == [damaged]
+        assert home.client.get(f"/api/runs/{sound}/entries").json()["over"] is True
+        assert home.client.get("/api/health/workers").status_code == 200

@@ -1,13 +1,21 @@
 """Files that are not what they should be: a prefix of the truth, or an error in words."""
 
 import asyncio
+import itertools
+import random
 import shutil
 import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from chargehand.errors import Corrupt, RunUnknown, StoreError
+from chargehand.stores.journal import DamagedRun, RunRow
+from chargehand.stores.reader import read_readable, read_run, read_runs
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.terms.events import VERSIONS
 from tests.stores.faults import prepared
@@ -91,24 +99,180 @@ def test_a_log_overwritten_anywhere_is_a_prefix_or_an_error(fast: Path, begun: b
             Path(f"{torn}{suffix}").unlink(missing_ok=True)
 
 
-def test_a_database_overwritten_anywhere_is_read_rightly_or_not_at_all(fast: Path) -> None:
-    path, torn = fast / "runs.db", fast / "torn.db"
-    asyncio.run(write(path, count=3))
-    body = path.read_bytes()
+def shown(row: RunRow) -> RunRow:
+    """What must be right. An epoch only counts up, so one that is too high does no harm, and a holder is let go of."""
+    return structs.replace(row, epoch=0, held=False)
+
+
+class Whole:
+    """A journal as it was written, and copies of it that are damaged."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "runs.db"
+        asyncio.run(write(path, count=4))
+        asyncio.run(self._write_large(path))
+        self.content = path.read_bytes()
+        self.entries = {run: read_run(path, run) for run in "abc"}
+        self.rows = {found.row.run: shown(found.row) for found in read_runs(path)}
+        self.torn = folder / "torn.db"
+        shutil.copytree(f"{path}-blobs", f"{self.torn}-blobs")
+        Path(f"{self.torn}-locks").mkdir()
+
+    async def _write_large(self, path: Path) -> None:
+        journal = await SqliteJournal.open(path)
+        await journal.append(await journal.claim("c"), [noted(5, "x" * 70_000)])
+        await journal.close()
+
+    def put(self, content: bytes) -> Path:
+        for suffix in ("-wal", "-shm"):
+            Path(f"{self.torn}{suffix}").unlink(missing_ok=True)
+        self.torn.write_bytes(content)
+        return self.torn
+
+    def flipped(self, offset: int, mask: int) -> bytes:
+        return self.content[:offset] + bytes([self.content[offset] ^ mask]) + self.content[offset + 1 :]
+
+    def check(self, label: object) -> int:
+        """Every way to read gives the truth or Corrupt; how often it was Corrupt."""
+        told = 0
+        for run, entries_written in self.entries.items():
+            try:
+                assert read_run(self.torn, run) == entries_written, label
+            except Corrupt:
+                told += 1
+            with suppress(Corrupt):
+                readable = read_readable(self.torn, run)
+                assert readable.entries == entries_written[: len(readable.entries)], label
+                assert readable.damage is not None or len(readable.entries) == len(entries_written), label
+        with suppress(Corrupt):
+            listed = [found.row for found in read_runs(self.torn)]
+            assert len(listed) >= 3, label
+            for row in listed:
+                assert row.damage or shown(row) == self.rows[row.run], label
+        return told
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path_factory.mktemp("whole")) as folder:
+        yield Whole(Path(folder))
+
+
+def test_a_file_with_one_flipped_byte_is_read_rightly_or_is_corrupt(whole: Whole) -> None:
+    chance = random.Random(7)
     told = 0
-    for offset in range(0, len(body), 101):
-        torn.write_bytes(body[:offset] + bytes([body[offset] ^ 0x10]) + body[offset + 1 :])
-        try:
-            found = asyncio.run(story(torn))
-        except StoreError:
-            told += 1
-        else:
-            # a run may be lost with the row that names it, but none is ever told with a hole or another content
-            for run in "abc":
-                assert [seq for name, seq in found if name == run] in ([1, 2, 3], []), offset
-        for suffix in ("", "-wal", "-shm", "-lock"):
-            Path(f"{torn}{suffix}").unlink(missing_ok=True)
+    for offset in range(chance.randrange(11), len(whole.content), 11):
+        mask = chance.choice((1, 2, 4, 8, 16, 32, 64, 128, 255))
+        whole.put(whole.flipped(offset, mask))
+        told += whole.check((offset, mask))
+    assert told > 100
+
+
+def test_a_file_that_was_cut_is_read_rightly_or_is_corrupt(whole: Whole) -> None:
+    told = 0
+    for length in range(1, len(whole.content), 131):
+        whole.put(whole.content[:length])
+        told += whole.check(length)
+    assert told > 100
+
+
+@pytest.mark.parametrize("kind", ["zeroed", "copied"])
+def test_a_file_with_a_page_that_is_not_its_own_is_read_rightly_or_is_corrupt(whole: Whole, kind: str) -> None:
+    pages = [whole.content[start : start + 512] for start in range(0, len(whole.content), 512)]
+    told = 0
+    for number in range(len(pages)):
+        other = bytes(512) if kind == "zeroed" else pages[(number * 7 + 3) % len(pages)]
+        whole.put(b"".join([*pages[:number], other, *pages[number + 1 :]]))
+        told += whole.check((kind, number))
     assert told > 10
+
+
+VALUES = (
+    "0", "1", "-1", "99", "9223372036854775807", "1e300", "9e999", "'x'", "''", "x'ff'", "CAST(x'ff' AS TEXT)", "x''",
+    "zeroblob(3)", "CAST({0} AS TEXT)", "CAST({0} AS BLOB)", "{0} || '1'", "{0} + 1",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        *(("entries", name) for name in ("run", "seq", "at", "epoch", "type", "version", "body", "blob", "crc")),
+        *(("runs", name) for name in ("number", "run", "epoch", "seq", "holder", "owner")),
+    ],
+)
+def test_a_row_with_any_other_value_is_read_rightly_or_is_corrupt(whole: Whole, table: str, column: str) -> None:
+    for number, value in itertools.product((1, 3), VALUES):
+        path = whole.put(whole.content)
+        statement = f"UPDATE {table} SET {column} = {value.format(column)} WHERE rowid = {number}"
+        with closing(sqlite3.connect(path)) as connection, suppress(sqlite3.IntegrityError, sqlite3.DataError):
+            connection.execute("PRAGMA ignore_check_constraints = ON")
+            with suppress(sqlite3.OperationalError):
+                connection.execute(statement)
+            connection.commit()
+        whole.check(statement)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "type = CAST(x'ff7374' AS TEXT)",
+        "body = CAST(body AS TEXT)",
+        "at = 'x'",
+        "body = zeroblob(length(body))",
+        "version = 'x'",
+        "blob = 7",
+        "epoch = 9e999",
+    ],
+)
+async def test_a_damaged_entry_is_named_and_those_before_it_can_be_read(path: Path, setting: str) -> None:
+    await write(path, count=4)
+    change(path, f"UPDATE entries SET {setting} WHERE seq = 3")
+    journal = await SqliteJournal.open(path)
+    with pytest.raises(Corrupt, match=r"entry 3 of run 'a' .*chargehand runs show a.*from a backup") as caught:
+        await journal.read("a")
+    assert (caught.value.run, caught.value.seq) == ("a", 3)
+    readable = await journal.read_readable("a")
+    assert readable.entries == entries(1, 2)
+    assert readable.damage is not None
+    assert (await journal.read_readable("a", after=1)).entries == entries(2)
+    listed = {row.run: row.damage for row in await journal.runs()}
+    assert listed == {"a": "", "b": "", "c": ""}
+    await journal.close()
+
+
+async def test_a_run_whose_end_is_damaged_is_listed_among_the_others(path: Path) -> None:
+    await write(path, count=3)
+    change(path, "UPDATE entries SET at = 'x' WHERE seq = 3 AND run = 2")
+    journal = await SqliteJournal.open(path)
+    rows = await journal.runs()
+    assert [row.run for row in rows if not row.damage] == ["a", "c"]
+    assert "entry 3 of run 'b' is damaged" in rows[1].damage
+    latest = await journal.latest(before=99, limit=10)
+    assert [isinstance(one, DamagedRun) for one in latest] == [False, True, False]
+    await journal.close()
+
+
+@pytest.mark.parametrize("token", ["CAST(x'ff' AS TEXT)", "x'ff'", "'../runs.db'", "'a' || char(0)", "7"])
+async def test_an_owner_that_is_damaged_counts_as_dead(path: Path, token: str) -> None:
+    await write(path, count=1)
+    change(path, f"INSERT INTO owners (number, token, pid, beat) VALUES (77, {token}, 'x', 'x')")
+    change(path, "UPDATE runs SET owner = 77, holder = 'x' WHERE run = 'a'")
+    assert [found.driven for found in read_runs(path)] == [False] * 3
+    journal = await SqliteJournal.open(path)
+    await journal.append(await journal.claim("a"), entries(2))
+    assert await journal.read("a") == entries(1, 2)
+    await journal.close()
+
+
+@pytest.mark.parametrize("offset", [0, 18, 19, 21, 68])
+def test_a_journal_whose_header_is_damaged_is_not_taken_for_a_file_of_others(path: Path, offset: int) -> None:
+    asyncio.run(write(path, count=1))
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 0x44
+    path.write_bytes(content)
+    with pytest.raises(Corrupt, match="is damaged"):
+        asyncio.run(SqliteJournal.open(path))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +302,7 @@ async def test_a_lost_tail_is_corrupt(path: Path) -> None:
     await write(path, count=3)
     change(path, "DELETE FROM entries WHERE seq = 3")
     journal = await SqliteJournal.open(path)
-    with pytest.raises(Corrupt, match="entry 3 of run 'a' is missing"):
+    with pytest.raises(Corrupt, match=r"entry 3 of run 'a' is missing"):
         await journal.read("a")
     await journal.close()
 

@@ -14,11 +14,11 @@ from chargehand.cli.console import Console, Tone, clean, clean_json
 from chargehand.cli.levels import show_levels
 from chargehand.cli.tale import Tale
 from chargehand.core.fold import replay
-from chargehand.errors import Invalid
+from chargehand.errors import Corrupt, Invalid
 from chargehand.runtime.nested_trace import nested_trace
 from chargehand.runtime.trace import trace
 from chargehand.runtime.traced import Trace
-from chargehand.stores.reader import Found, read_run, read_runs
+from chargehand.stores.reader import Found, read_readable, read_run, read_runs
 from chargehand.terms.events import Entry
 
 
@@ -43,6 +43,9 @@ def _list(options: Namespace) -> int:
         return 0
     wide = max(len(clean(one.row.run)) for one in found)
     for one in found:
+        if one.row.damage:
+            console.line(f"{clean(one.row.run):{wide}}  " + console.paint(f"damaged: {clean(one.row.damage)}", "bad"))
+            continue
         begun = datetime.fromtimestamp(one.row.started, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
         took = one.row.changed - one.row.started
         text, tone = standing(one)
@@ -61,11 +64,17 @@ def _all_levels(journal: Path, found: list[Found]) -> list[Found]:
 def _all_counted(journal: Path, found: Found) -> Found:
     if found.ended is None or found.ended.ending != "complete":
         return found
-    return msgspec.structs.replace(found, ended=end_of(replay(read_run(journal, found.row.run))))
+    try:
+        return msgspec.structs.replace(found, ended=end_of(replay(read_run(journal, found.row.run))))
+    except Corrupt as error:
+        damaged = msgspec.structs.replace(found.row, damage=str(error))
+        return msgspec.structs.replace(found, row=damaged, ended=None)
 
 
 def standing(found: Found) -> tuple[str, Tone]:
     """How a run ended, or where it stands."""
+    if found.row.damage:
+        return "damaged", "bad"
     if found.ended is not None:
         tones: dict[str, Tone] = {"complete": "good", "failed": "bad"}
         return found.ended.ending, tones.get(found.ended.ending, "warn")
@@ -85,14 +94,19 @@ def _facts(found: Found) -> dict[str, object]:
 
 def _show(options: Namespace) -> int:
     """What happened in a run, read off its journal."""
-    entries = read_run(options.journal, options.name)
+    readable = read_readable(options.journal, options.name)
+    entries = readable.entries
     console = Console(sys.stdout)
     if options.jsonl:
         for entry in entries:
             console.line(clean_json(msgspec.json.encode(entry).decode()))
+        if readable.damage is not None:
+            raise readable.damage
         return 0
     tale = Tale(console, console, jsonl=False)
     tale.hear(options.name, entries)
+    if readable.damage is not None:  # what comes of a run cannot be said by a part of it
+        raise readable.damage
     tale.close()
     _assessed(console, entries)
     show_levels(console, _traced(options, options.name))

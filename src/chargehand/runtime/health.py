@@ -6,12 +6,14 @@ one that only ever objects to what it is asked is not out of order, and is said 
 
 from collections import deque
 from collections.abc import Container, Iterable, Sequence
+from contextlib import suppress
 from math import ceil
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from chargehand.core.fold import begin, fold
+from chargehand.errors import Corrupt
 from chargehand.runtime.health_cases import HEARS, Case, Visit, What
 from chargehand.stores.journal import Journal
 from chargehand.terms import events as ev
@@ -65,7 +67,10 @@ def health(
 async def health_of(journal: Journal, now: Instant, *, most: int = MOST_RUNS) -> tuple[WorkerHealth, ...]:
     """The same for the latest runs of an open journal."""
     rows = sorted(await journal.runs(), key=lambda row: row.changed, reverse=True)[:most]
-    runs = [(row.run, await journal.read(row.run)) for row in rows]
+    runs: list[tuple[str, list[ev.Entry]]] = []
+    for row in rows:
+        with suppress(Corrupt):  # the others are worth a look all the same
+            runs.append((row.run, await journal.read(row.run)))
     return health(runs, now, driven={row.run for row in rows if row.held})
 
 

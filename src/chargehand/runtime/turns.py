@@ -17,7 +17,7 @@ from chargehand.core.fold import replay
 from chargehand.core.view import results
 from chargehand.errors import Corrupt, RunUnknown, StoreError
 from chargehand.runtime.plain_answer import plain_answer
-from chargehand.stores.journal import Ends, Journal
+from chargehand.stores.journal import DamagedRun, Ends, Journal
 from chargehand.terms import events as ev
 from chargehand.terms.policy import Instant
 from chargehand.terms.value import decode_value
@@ -178,7 +178,7 @@ async def _harmless(journal: Journal, run: str) -> bool:
 
 @runtime_checkable
 class _Paged(Protocol):
-    async def latest(self, *, before: int, limit: int) -> list[Ends]: ...
+    async def latest(self, *, before: int, limit: int) -> list[Ends | DamagedRun]: ...
 
 
 async def _latest(journal: Journal) -> AsyncGenerator[Ends]:
@@ -190,7 +190,8 @@ async def _latest(journal: Journal) -> AsyncGenerator[Ends]:
     before, left = _NEWEST, FARTHEST_OF_ALL
     while left > 0 and (page := await journal.latest(before=before, limit=min(_PAGE, left))):
         for one in page:
-            yield one
+            if isinstance(one, Ends):
+                yield one
         before, left = page[-1].number, left - len(page)
 
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 from chargehand.errors import (
     ChargehandError,
     Conflict,
+    Corrupt,
     Invalid,
     PlanInvalid,
     Refused,
@@ -64,8 +65,15 @@ def problem_of(error: Exception) -> Problem:
         return Problem(409, "busy", str(error))
     if isinstance(error, Refused):
         return Problem(409, "refused", str(error))
+    if isinstance(error, ChargehandError):
+        return _store_problem(error)
+    return Problem(500, "internal", "something went wrong here; the server's log says what")
+
+
+def _store_problem(error: ChargehandError) -> Problem:
     if isinstance(error, StoreUnavailable):
         return Problem(503, "store_unavailable", "the store cannot be written just now; try again soon", after=2.0)
-    if isinstance(error, ChargehandError):
-        return Problem(500, "store", "the store could not do what was asked; the server's log says why")
-    return Problem(500, "internal", "something went wrong here; the server's log says what")
+    if isinstance(error, Corrupt):
+        detail = str(error) if error.run else "the store is damaged; the server's log says where"
+        return Problem(500, "corrupt", detail)
+    return Problem(500, "store", "the store could not do what was asked; the server's log says why")

@@ -125,7 +125,9 @@ def decode_entry(body: bytes, *, run: str, seq: int) -> Entry:
 def _unreadable(kind: str, version: int, run: str, seq: int, problem: str) -> Corrupt:
     return Corrupt(
         f"entry {seq} of run {run!r} is a {kind!r} of version {version}, which cannot be read: {problem}. "
-        "Nothing is guessed: if a newer chargehand wrote it, upgrade chargehand and try again"
+        "Nothing is guessed: if a newer chargehand wrote it, upgrade chargehand and try again",
+        run=run,
+        seq=seq,
     )
 
 

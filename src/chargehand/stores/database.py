@@ -58,6 +58,15 @@ _FOR_ALL = frozenset(
 )
 
 
+FILE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What using a file raises: SQLite's own, and Python's where a message of SQLite is no text."""
+_JOURNAL_TABLES = ("runs", "entries", "owners")
+_COUNT_TABLES = f"SELECT count(*) FROM sqlite_master WHERE name IN {_JOURNAL_TABLES}"  # noqa: S608 - names of ours
+_DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG})
+"""What SQLite says of a damaged file. Our statements are fixed, so a mistake in one is a mistake in the schema."""
+_DAMAGED_PAGES = frozenset({sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_DATA, sqlite3.SQLITE_IOERR_CORRUPTFS})
+
+
 def connect(path: Path, patience: Seconds) -> sqlite3.Connection:
     """A connection that waits this long for locks, without transactions of its own making."""
     return sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
@@ -113,6 +122,8 @@ def check_kind(connection: sqlite3.Connection, path: Path, kind: FileKind) -> No
     if found != kind.application:
         if not _number(connection, "SELECT count(*) FROM sqlite_master"):
             return
+        if kind is JOURNAL and has_tables(connection):
+            raise _damaged_file(path, "its header does not say that it is a journal")
         found = _number(connection, "PRAGMA application_id")  # again: another process may have made it just now
     if found != kind.application:
         whose = {other.application: f"a {other.noun} of chargehand" for other in (JOURNAL, CATALOG)}
@@ -128,7 +139,8 @@ def check_version(connection: sqlite3.Connection, path: Path, kind: FileKind) ->
     if version > len(kind.schema):
         raise Corrupt(
             f"{path} has schema {version} and this chargehand knows {len(kind.schema)}: "
-            "a newer version wrote it; upgrade chargehand"
+            "a newer version wrote it; upgrade chargehand",
+            newer=True,
         )
 
 
@@ -167,21 +179,68 @@ def locked(error: Exception) -> bool:
     return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
+def is_damage(error: Exception) -> bool:
+    """Whether SQLite could not make sense of what is in the file."""
+    if isinstance(error, UnicodeDecodeError):  # SQLite's message quotes a schema that is no text
+        return True
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    if not code:  # Python's own: a text that is no text
+        return isinstance(error, sqlite3.OperationalError) and "decode" in str(error)
+    return code & 0xFF in _DAMAGE or code in _DAMAGED_PAGES
+
+
+def has_tables(connection: sqlite3.Connection) -> bool:
+    """Whether the tables of a journal are there."""
+    return _number(connection, _COUNT_TABLES) == len(_JOURNAL_TABLES)
+
+
+def is_ours(path: Path, kind: FileKind = JOURNAL) -> bool:
+    """Whether the file is of this kind, also where it is damaged: its header says so, or locks lie beside it."""
+    if kind is JOURNAL and path.with_name(f"{path.name}-locks").exists():
+        return True
+    try:
+        with path.open("rb") as file:
+            header = file.read(100)
+    except OSError:
+        return False
+    return header[68:72] == kind.application.to_bytes(4, "big")
+
+
+def _is_header_damaged(code: int, path: Path, kind: FileKind) -> bool:
+    """Whether it is the header that keeps SQLite from using a file of ours, or from writing it."""
+    if code == sqlite3.SQLITE_NOTADB:
+        return is_ours(path, kind)
+    if code == sqlite3.SQLITE_READONLY and is_ours(path, kind):
+        with path.open("rb") as file:
+            versions = file.read(20)[18:]
+        return not set(versions) <= {1, 2}
+    return False
+
+
+def _damaged_file(path: Path, problem: object) -> Corrupt:
+    return Corrupt(
+        f"{path} is damaged: {problem}. Some runs may still be read: chargehand runs --journal {path}. "
+        "Restore it from a backup"
+    )
+
+
 def explain(error: Exception, path: Path, kind: FileKind = JOURNAL) -> StoreError:
     """What went wrong, in words, by who can act."""
-    found = _explained(error, path, kind.noun)
+    found = _explained(error, path, kind)
     found.__cause__ = error
     return found
 
 
-def _explained(error: Exception, path: Path, noun: str) -> StoreError:
+def _explained(error: Exception, path: Path, kind: FileKind) -> StoreError:
     code = _code(error)
+    if is_damage(error):
+        return _damaged_file(path, error)
+    if _is_header_damaged(code, path, kind):
+        return _damaged_file(path, f"its header cannot be read ({error})")
     if code in _WORDS:
         return StoreUnavailable(f"{path} cannot be used: {_WORDS[code]}, and try again. Nothing was lost ({error})")
     if code == sqlite3.SQLITE_NOTADB:
-        return StoreError(f"{path} is not a {noun}, nor any SQLite database; name another file ({error})")
-    if code == sqlite3.SQLITE_CORRUPT:
-        return Corrupt(f"{path} is damaged; restore it from a backup ({error})")
+        return StoreError(f"{path} is not a {kind.noun}, nor any SQLite database; name another file ({error})")
     if isinstance(error, sqlite3.Error | OSError) and code != sqlite3.SQLITE_CONSTRAINT:
         return StoreUnavailable(f"{path} could not be used: {error}. Nothing was lost; try again")
     return StoreError(f"{path} could not take what it was given: {error}")

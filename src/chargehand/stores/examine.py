@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from chargehand.errors import Corrupt, StoreError
-from chargehand.stores.database import FileKind, check_kind, connect, explain, locked
+from chargehand.stores.database import FILE_ERRORS, FileKind, check_kind, connect, explain, locked
 from chargehand.terms.policy import Seconds
 
 Fault: TypeAlias = Literal["", "damaged", "newer", "foreign", "locked", "unusable"]
@@ -33,10 +33,10 @@ def examine(path: Path, kind: FileKind, seconds: Seconds = 2.0) -> Examined:
         with closing(connect(path, _PATIENCE)) as connection:
             return _examined(connection, path, kind, seconds)
     except Corrupt as error:
-        return Examined("newer", str(error))
+        return Examined("newer" if error.newer else "damaged", str(error))
     except StoreError as error:
         return Examined("foreign", str(error))
-    except sqlite3.Error as error:
+    except FILE_ERRORS as error:
         return _fault(error, path, kind)
 
 
@@ -64,7 +64,7 @@ def _damage(connection: sqlite3.Connection, seconds: Seconds) -> str:
         over.join()  # an interrupt that comes late would end another statement
 
 
-def _fault(error: sqlite3.Error, path: Path, kind: FileKind) -> Examined:
+def _fault(error: Exception, path: Path, kind: FileKind) -> Examined:
     told = explain(error, path, kind)
     if locked(error):
         return Examined("locked", f"{path} is locked by another program")

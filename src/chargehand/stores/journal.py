@@ -1,6 +1,7 @@
 """What every journal promises, and the words in which each refuses. How entries are kept is not decided here."""
 
 import os
+import shlex
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -25,7 +26,10 @@ class Lease(Struct, eq=False):
 
 
 class RunRow(Struct, frozen=True):
-    """One run in a listing. `type` is that of its last event; `held`: a living process has claimed it."""
+    """One run in a listing. `type` is that of its last event; `held`: a living process has claimed it.
+
+    `damage` says why the first or the last entry cannot be read; the times are 0 and the type is empty then.
+    """
 
     run: str
     seq: int
@@ -34,6 +38,22 @@ class RunRow(Struct, frozen=True):
     type: str
     epoch: int
     held: bool
+    damage: str = ""
+
+
+class DamagedRun(Struct, frozen=True):
+    """A run whose first or last entry cannot be read."""
+
+    number: int
+    run: str
+    damage: str
+
+
+class Readable(Struct, frozen=True, eq=False):
+    """The entries of a run as far as they can be read, and why no more of them; None if these are all."""
+
+    entries: list[Entry]
+    damage: Corrupt | None = None
 
 
 class Ends(Struct, frozen=True):
@@ -121,5 +141,18 @@ def misfit(run: str, stored: int, first: int) -> Refused:
 def differs(run: str, seq: int) -> Corrupt:
     return Corrupt(
         f"entry {seq} of run {run!r} is stored already, with another content. "
-        "After a failed append, repeat the very same entries, or claim the run anew and read it"
+        "After a failed append, repeat the very same entries, or claim the run anew and read it",
+        run=run,
+        seq=seq,
+    )
+
+
+def damaged(run: str, seq: int, problem: str) -> Corrupt:
+    """The error for an entry that cannot be read, with what can be read and what to do."""
+    shown = f"chargehand runs show {shlex.quote(run)}"
+    readable = f"The entries before it can be read: {shown}" if seq > 1 else "No entry of the run can be read"
+    return Corrupt(
+        f"entry {seq} of run {run!r} {problem}. {readable}. Restore the journal from a backup to go on with the run",
+        run=run,
+        seq=seq,
     )

@@ -14,6 +14,7 @@ from msgspec import Struct
 from chargehand.errors import RunUnknown
 from chargehand.stores.codec import TAGS, decode_entry, encode_entry
 from chargehand.stores.journal import (
+    DamagedRun,
     Ends,
     Lease,
     RunRow,
@@ -122,7 +123,7 @@ class MemoryJournal:
         first, last = self._entry(run, stream, 1), self._entry(run, stream, len(stream.bodies))
         return RunRow(run, last.seq, first.at, last.at, TAGS[type(last.event)], stream.epoch, stream.held)
 
-    async def latest(self, *, before: int, limit: int) -> list[Ends]:
+    async def latest(self, *, before: int, limit: int) -> list[Ends | DamagedRun]:
         """So many runs with a lower number than `before`, the latest first."""
         count = len(self._streams)
         older = islice(enumerate(reversed(self._streams.items())), max(0, count - before + 1), None)

@@ -8,6 +8,7 @@ Locks do not work across hosts: a journal file belongs on a local disk.
 
 import fcntl
 import os
+import re
 import secrets
 import sqlite3
 import time
@@ -20,6 +21,7 @@ from chargehand.terms.policy import Seconds
 
 Clock = Callable[[], Seconds]
 
+_TOKEN = re.compile(rb"[0-9a-f]{32}")
 _REGISTER = "INSERT INTO owners (token, pid, beat) VALUES (?, ?, ?) RETURNING number"
 _RELEASE_RUNS = "UPDATE runs SET holder = NULL, owner = NULL WHERE owner = ?"
 _FORGET = "DELETE FROM owners WHERE number = ?"
@@ -74,33 +76,38 @@ class Owner:
     def _stalled(self, connection: sqlite3.Connection) -> int:
         """A process that lives and does not beat; 0 if there is none."""
         known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'owners'").fetchone()
-        owners = connection.execute("SELECT token, pid, beat FROM owners").fetchall() if known else []
+        owners = connection.execute("SELECT CAST(token AS BLOB), pid, beat FROM owners").fetchall() if known else []
         for token, pid, beat in owners:
-            if self._clock() - beat > self._stale and is_locked(self._locks / token):
-                return int(pid)
+            if isinstance(beat, float) and self._clock() - beat > self._stale and is_alive(self._locks, token):
+                return pid if isinstance(pid, int) else 0
         return 0
 
     def _forget_dead(self, connection: sqlite3.Connection) -> None:
         # within the write lock of the file, so no other process is registering meanwhile
-        for number, token in connection.execute("SELECT number, token FROM owners").fetchall():
-            if not is_locked(self._locks / token):
+        known: set[str] = set()
+        for number, token in connection.execute("SELECT number, CAST(token AS BLOB) FROM owners").fetchall():
+            if is_alive(self._locks, token):
+                known.add(token.decode())
+            else:
                 connection.execute(_RELEASE_RUNS, (number,))
                 connection.execute(_FORGET, (number,))
-        known = {token for (token,) in connection.execute("SELECT token FROM owners").fetchall()}
         for lock in self._locks.glob("*"):
             if lock.name not in known:
                 lock.unlink(missing_ok=True)
 
     def process_holding(self, connection: sqlite3.Connection, number: int) -> int:
         """The process that owner `number` is, 0 if its claims are worth nothing: it is dead, frozen or gone."""
-        row = connection.execute("SELECT token, pid, beat FROM owners WHERE number = ?", (number,)).fetchone()
+        row = connection.execute(
+            "SELECT CAST(token AS BLOB), pid, beat FROM owners WHERE number = ?", (number,)
+        ).fetchone()
         if row is None:
             return 0
         token, pid, beat = row
+        process = pid if isinstance(pid, int) and pid > 0 else 1  # a number that is damaged is that of somebody
         if number == self.number:
-            return int(pid)
-        frozen = self._clock() - beat > self._stale
-        return 0 if frozen or not is_locked(self._locks / token) else int(pid)
+            return process
+        frozen = isinstance(beat, float) and self._clock() - beat > self._stale
+        return 0 if frozen or not is_alive(self._locks, token) else process
 
     def due(self) -> bool:
         """Whether it is time to beat. Asking counts: a beat that fails is not tried again without a pause."""
@@ -143,6 +150,13 @@ def locks_of(path: Path) -> Path:
     """The folder with a lock file for each process that uses this journal."""
     file = path.resolve()
     return file.with_name(file.name + "-locks")
+
+
+def is_alive(locks: Path, token: object) -> bool:
+    """Whether the owner with this token lives; one whose token is damaged or missing does not."""
+    if not isinstance(token, bytes) or not _TOKEN.fullmatch(token):
+        return False
+    return is_locked(locks / token.decode())
 
 
 def is_locked(lock: Path) -> bool:

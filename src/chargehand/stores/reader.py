@@ -4,13 +4,13 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from chargehand.errors import Refused, StoreError
+from chargehand.errors import Corrupt, Refused, RunUnknown, StoreError
 from chargehand.stores import rows
 from chargehand.stores.blobs import FileBlobs
-from chargehand.stores.database import connect, explain, open_reader
-from chargehand.stores.journal import RunRow, check_name
+from chargehand.stores.database import FILE_ERRORS, connect, explain, has_tables, is_ours, open_reader
+from chargehand.stores.journal import Readable, RunRow, check_name
 from chargehand.stores.owner import locks_of
 from chargehand.terms.events import Entry, RunEnded
 
@@ -31,16 +31,30 @@ def read_run(journal: Path, run: str, *, after: int = 0) -> list[Entry]:
     with closing(_opened(journal)) as connection:
         try:
             return rows.read(connection, _blobs(journal), run, after)
-        except sqlite3.Error as error:
+        except RunUnknown as error:
+            raise _missing(connection, error, run, locks_of(journal)) from error
+        except FILE_ERRORS as error:
+            raise explain(error, journal) from error
+
+
+def read_readable(journal: Path, run: str) -> Readable:
+    """The entries of a run up to the first that is damaged, with what is wrong there."""
+    check_name(run)
+    with closing(_opened(journal)) as connection:
+        try:
+            return rows.read_readable(connection, _blobs(journal), run, 0)
+        except RunUnknown as error:
+            raise _missing(connection, error, run, locks_of(journal)) from error
+        except FILE_ERRORS as error:
             raise explain(error, journal) from error
 
 
 def read_runs(journal: Path) -> list[Found]:
-    """Every run, the latest first."""
+    """Every run, the latest first. One that is damaged says so in its row."""
     with closing(_opened(journal)) as connection:
         try:
             found = [_found(connection, journal, row) for row in rows.listing(connection, locks_of(journal))]
-        except sqlite3.Error as error:
+        except FILE_ERRORS as error:
             raise explain(error, journal) from error
     return sorted(found, key=lambda one: one.row.started, reverse=True)
 
@@ -49,17 +63,31 @@ def open_runs(journal: Path) -> list[RunRow]:
     """The runs that have not ended, by name."""
     with closing(_opened(journal)) as connection:
         try:
-            return [row for row in rows.listing(connection, locks_of(journal)) if row.type != "run.ended"]
-        except sqlite3.Error as error:
+            return [
+                row for row in rows.listing(connection, locks_of(journal)) if row.type != "run.ended" and not row.damage
+            ]
+        except FILE_ERRORS as error:
             raise explain(error, journal) from error
 
 
 def _found(connection: sqlite3.Connection, journal: Path, row: RunRow) -> Found:
     ended: RunEnded | None = None
     if row.type == "run.ended":
-        last = rows.read(connection, _blobs(journal), row.run, row.seq - 1)[-1].event
+        try:
+            last = rows.read(connection, _blobs(journal), row.run, row.seq - 1)[-1].event
+        except Corrupt as error:
+            return Found(structs.replace(row, damage=str(error)), None, driven=False)
         ended = last if isinstance(last, RunEnded) else None
     return Found(row, ended, row.held and ended is None)
+
+
+def _missing(connection: sqlite3.Connection, unknown: RunUnknown, run: str, locks: Path) -> RunUnknown | Corrupt:
+    """A run that is not there may be one whose name is damaged."""
+    names = [row.run for row in rows.listing(connection, locks) if row.damage]
+    if not names:
+        return unknown
+    said = f"there is no run {run!r} in this journal that can be read, and these are damaged: {', '.join(names[:5])}"
+    return Corrupt(f"{said}. It may be one of them; restore the journal from a backup", run=run)
 
 
 def _blobs(journal: Path) -> FileBlobs:
@@ -72,14 +100,15 @@ def _opened(journal: Path) -> sqlite3.Connection:
     try:
         connection = open_reader(journal, _PATIENCE, connect)
         try:
-            found = connection.execute("SELECT count(*) FROM sqlite_master WHERE name IN ('runs', 'entries', 'owners')")
-            known = found.fetchone()[0] == 3
-        except sqlite3.Error:
+            known = has_tables(connection)
+        except FILE_ERRORS:
             connection.close()
             raise
-    except sqlite3.Error as error:
+    except FILE_ERRORS as error:
         raise explain(error, journal) from error
     if not known:
         connection.close()
+        if is_ours(journal):
+            raise Corrupt(f"{journal} is damaged: its tables are not there. Restore it from a backup")
         raise StoreError(f"{journal} is not a journal; name another file with --journal")
     return connection

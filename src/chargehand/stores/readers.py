@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from chargehand.errors import StoreError
-from chargehand.stores.database import explain
+from chargehand.stores.database import FILE_ERRORS, explain
 
 Found = TypeVar("Found")
 
@@ -54,7 +54,7 @@ class Readers:
             except BaseException:  # it may stand in the middle of a read, which would keep the file from shrinking
                 connection.close()
                 raise
-        except sqlite3.Error as error:
+        except FILE_ERRORS as error:
             raise explain(error, self._path) from error
         self._idle.append(connection)
         return found

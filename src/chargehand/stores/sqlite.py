@@ -17,8 +17,17 @@ from chargehand.errors import Fenced, StoreError
 from chargehand.stores import rows
 from chargehand.stores.blobs import LIMIT, Blobs, FileBlobs, sync_directory
 from chargehand.stores.codec import encode
-from chargehand.stores.database import Connect, Durability, connect, explain, open_reader, open_writer, patiently
-from chargehand.stores.journal import Ends, Lease, RunRow, check_name, check_numbers
+from chargehand.stores.database import (
+    FILE_ERRORS,
+    Connect,
+    Durability,
+    connect,
+    explain,
+    open_reader,
+    open_writer,
+    patiently,
+)
+from chargehand.stores.journal import DamagedRun, Ends, Lease, Readable, RunRow, check_name, check_numbers
 from chargehand.stores.lessons import JournalDoor, Lessons
 from chargehand.stores.opening import in_thread
 from chargehand.stores.owner import Clock, Owner, locks_of
@@ -104,6 +113,11 @@ class SqliteJournal:
         check_name(run)
         return await self._look(lambda db: rows.read(db, self._blobs, run, after))
 
+    async def read_readable(self, run: str, *, after: int = 0) -> Readable:
+        """The entries up to the first that is damaged, with what is wrong there. For looking: do not go on from it."""
+        check_name(run)
+        return await self._look(lambda db: rows.read_readable(db, self._blobs, run, after))
+
     async def release(self, lease: Lease) -> None:
         try:
             await self._writer.submit(lambda db: rows.release(db, lease))
@@ -117,7 +131,7 @@ class SqliteJournal:
         """The runs inside a run, at any depth, by name."""
         return await self._look(lambda db: rows.inside(db, run))
 
-    async def latest(self, *, before: int, limit: int) -> list[Ends]:
+    async def latest(self, *, before: int, limit: int) -> list[Ends | DamagedRun]:
         """So many runs with a lower number than `before`, the latest first."""
         return await self._look(lambda db: rows.latest(db, self._blobs, before, limit))
 
@@ -179,6 +193,6 @@ def _registered(path: Path, owner: Owner, reopen: Open, patience: Seconds) -> sq
         except BaseException:
             connection.close()
             raise
-    except (sqlite3.Error, OSError) as error:
+    except (*FILE_ERRORS, OSError) as error:
         raise explain(error, path) from error
     return connection

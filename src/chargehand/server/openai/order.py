@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 
-from chargehand.errors import RunUnknown
+from chargehand.errors import Corrupt, RunUnknown
 from chargehand.server.doors import VISITOR, Visitor
 from chargehand.server.house import House
 from chargehand.server.openai.conversation import Turn
@@ -115,5 +115,5 @@ class Orders:
     async def _first(self, run: str) -> Sequence[ev.Entry]:
         try:
             return await self._house.journal.read(run)
-        except RunUnknown:
+        except (RunUnknown, Corrupt):
             return ()

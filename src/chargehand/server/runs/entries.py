@@ -90,12 +90,19 @@ async def entries(request: Request, house: House) -> Response:
     if SSE in request.headers.get("accept", ""):
         return await events(request, house)
     wanted, run = asked(request, After), part(request, "run")
-    found = await _read(house, run, wanted.after)
+    readable = await house.journal.read_readable(run, after=max(wanted.after - 1, 0))
+    found, damage = readable.entries, readable.damage
+    if wanted.after and not found and damage is None:
+        raise Refused(f"run {run!r} has no entry {wanted.after} yet; read on from one that it has")
     more = [one for one in found if one.seq > wanted.after]
+    if damage is not None and not more:
+        raise damage
     told = more[: wanted.limit]
     last = told[-1].seq if told else wanted.after
-    over = bool(found) and isinstance(found[-1].event, RunEnded) and len(told) == len(more)
-    return reply(Entries(tuple(EntryShown(run, one.seq, one.at, one.event) for one in told), last, over))
+    whole = len(told) == len(more)
+    over = bool(found) and isinstance(found[-1].event, RunEnded) and whole
+    shown = tuple(EntryShown(run, one.seq, one.at, one.event) for one in told)
+    return reply(Entries(shown, last, over, str(damage) if damage is not None and whole else ""))
 
 
 async def _read(house: House, run: str, after: int) -> list[Entry]:

@@ -1,15 +1,18 @@
 """How workers, tools and models are doing, by the latest runs. Whether the server itself lives is told elsewhere."""
 
 import time
+from contextlib import suppress
 
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from chargehand.errors import Corrupt
 from chargehand.runtime.health import MOST_RUNS, WorkerHealth, health
 from chargehand.server.house import House
 from chargehand.server.runs.table import Operation
 from chargehand.server.wire import reply
+from chargehand.terms.events import Entry
 from chargehand.terms.policy import Instant
 
 _FIRST = 2**62
@@ -35,9 +38,12 @@ class Ward:
         if self._last is None or not 0 <= now - self._last.at < _FRESH:
             journal = self._house.journal
             names = [one.run for one in await journal.latest(before=_FIRST, limit=MOST_RUNS)]
-            runs = [(name, await journal.read(name)) for name in names]
+            runs: list[tuple[str, list[Entry]]] = []
+            for name in names:
+                with suppress(Corrupt):  # the others are worth a look all the same
+                    runs.append((name, await journal.read(name)))
             driven = {name for name in names if self._house.floor.carries(name.partition("/")[0])}
-            self._last = Healths(health(runs, now, driven=driven), len(names), now)
+            self._last = Healths(health(runs, now, driven=driven), len(runs), now)
         return self._last
 
 

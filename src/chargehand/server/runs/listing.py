@@ -7,11 +7,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from chargehand.server.house import House
-from chargehand.server.runs.reading import Lines, seen, shown
+from chargehand.server.runs.reading import Lines, damaged_line, seen, shown
 from chargehand.server.runs.shapes import Count, Money, RunLine, RunPage, RunShown, State
 from chargehand.server.runs.table import Operation, asked
 from chargehand.server.wire import part, reply
-from chargehand.stores.journal import Ends
+from chargehand.stores.journal import DamagedRun, Ends
 from chargehand.terms.events import RunEnded, RunRequested
 
 _FIRST = 2**53
@@ -44,10 +44,15 @@ async def listing(request: Request, house: House) -> Response:
         for one in page:
             before = one.number
             looked += 1
-            if not _fits(one, wanted):
+            if isinstance(one, DamagedRun):
+                line = await damaged_line(house, one.run, one.damage)
+                if _chooses_other(line, wanted):
+                    continue
+            elif not _fits(one, wanted):
                 continue
-            read += not lines.knows(one.run)
-            line = await lines.of(one.run, over=isinstance(one.last.event, RunEnded))
+            else:
+                read += not lines.knows(one.run)
+                line = await lines.of(one.run, over=isinstance(one.last.event, RunEnded))
             if wanted.state in (UNSET, line.state) and line.spent.usd >= wanted.cost:
                 found.append(line)
             if len(found) >= wanted.limit or read >= _MOST_READ:
@@ -60,6 +65,16 @@ async def listing(request: Request, house: House) -> Response:
 def _chooses(wanted: Wanted) -> bool:
     """Whether more runs must be looked at than are told."""
     return structs.replace(wanted, before=0, limit=1) != Wanted(before=0, limit=1)
+
+
+def _chooses_other(line: RunLine, wanted: Wanted) -> bool:
+    """Whether a damaged run is left out, as far as anything is known of it."""
+    if line.parent and not wanted.nested:
+        return True
+    if wanted.team not in (UNSET, line.team) or line.started < wanted.since:
+        return True
+    text = wanted.text.casefold()
+    return bool(text) and text not in line.goal.casefold() and text not in line.run.casefold()
 
 
 def _fits(one: Ends, wanted: Wanted) -> bool:

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chargehand.agents.levels import end_of
 from chargehand.core.fold import replay
 from chargehand.core.state import RunState, Status
 from chargehand.core.view import gaps
+from chargehand.errors import ChargehandError, Corrupt
 from chargehand.runtime.result import planned
 from chargehand.runtime.trace import trace
 from chargehand.runtime.traced import AttemptTrace, TaskTrace
@@ -64,6 +65,18 @@ def line(house: House, one: Seen) -> RunLine:
     )  # fmt: skip
 
 
+async def damaged_line(house: House, run: str, reason: str) -> RunLine:
+    """The line of a run that is damaged, with what its readable entries say."""
+    try:
+        readable = (await house.journal.read_readable(run)).entries
+    except ChargehandError:  # not even that
+        readable = []
+    if not readable:
+        return RunLine(run, "", "", "damaged", 0.0, 0.0, None, reason, 0, Spent(0.0, 0, 0), 0, 0, 0, "", "")
+    known = line(house, Seen(run, readable, replay(readable)))
+    return structs.replace(known, state="damaged", reason=reason)
+
+
 def source_of(entries: Sequence[ev.Entry]) -> str:
     """The run that results are taken over from; empty if there is none."""
     offered = (entry.event for entry in entries[:8] if isinstance(entry.event, ev.ResultsOffered))
@@ -112,7 +125,10 @@ class Lines:
         """`over`: its last entry says that it has ended."""
         found = self._kept.get(run) if over else None
         if found is None:
-            found = line(self._house, await seen(self._house, run))
+            try:
+                found = line(self._house, await seen(self._house, run))
+            except Corrupt as error:
+                return await damaged_line(self._house, run, str(error))
             if over:
                 self._kept[run] = found
                 if len(self._kept) > _MOST_KEPT:

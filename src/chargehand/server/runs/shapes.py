@@ -20,9 +20,11 @@ Time: TypeAlias = Annotated[float, Meta(gt=0, le=31_536_000)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
 Money: TypeAlias = Annotated[float, Meta(ge=0, le=1_000_000)]
 State: TypeAlias = Literal[
-    "running", "paused", "needs_input", "interrupted", "complete", "partial", "failed", "cancelled"
+    "running", "paused", "needs_input", "interrupted", "complete", "partial", "failed", "cancelled", "damaged"
 ]
-"""`interrupted`: nobody carries it; resume it. `needs_input`: a person must answer its question."""
+"""`damaged`: its entries cannot all be read; `reason` says why. `interrupted`: nobody carries it; resume it.
+`needs_input`: a person must answer its question.
+"""
 
 
 _TYPES = [str(kind.__struct_config__.tag) for kind in get_args(ev.Event)]
@@ -269,11 +271,15 @@ class EntryShown(Struct, frozen=True):
 
 
 class Entries(Struct, frozen=True):
-    """`last` is the number of the last entry told; `over`: the run has ended and nothing follows."""
+    """`last` is the number of the last entry told; `over`: the run has ended and nothing follows.
+
+    `damage` says why the entries after the last one cannot be read; empty when they can.
+    """
 
     entries: tuple[EntryShown, ...]
     last: int
     over: bool
+    damage: str
 
 
 class LessonShown(Struct, frozen=True):
