@@ -21,6 +21,7 @@ from bench.routing_llm import llm_rows
 from bench.routing_rivals import published, rival_lines, rivals
 from bench.routing_routers import asked_lines, quick_lines, table
 from bench.routing_score import Judged, accuracy, caught, ranked
+from bench.routing_sentences import sentence_rows
 from bench.table import Row, Target, rendered
 from chargehand.agents.routers.space import Space
 from chargehand.agents.routers.texts import Said
@@ -121,7 +122,7 @@ async def measured(bench: Bench) -> list[Row]:
         rows += [(await shots(bench, count, goal, named=named))[0] for named in (False, True)]
     row, (seen,), full = await shots(bench, 100, 95.4, named=False)
     rows += [row, (await shots(bench, 100, 95.4, named=True))[0], *await domain_rows(bench), *strangers(seen)]
-    return [*rows, *await speed(bench, full), *worded(bench), *await learning_rows(bench)]
+    return [*rows, *await speed(bench, full), *worded(bench), *await sentence_rows(bench), *await learning_rows(bench)]
 
 
 async def compared(bench: Bench, chosen: argparse.Namespace) -> list[Row]:

@@ -24,7 +24,6 @@ from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
 from chargehand.memory.declared import Memory
 from chargehand.memory.opened import OpenMemory
-from chargehand.models.embedding_find import find_embedding
 from chargehand.models.find import Finder, Lookup
 from chargehand.models.messages import Settings
 from chargehand.models.model import Model
@@ -201,7 +200,7 @@ class Supervisor(Messaging, Resting, Learning):
             memory = None if self._shared is None else await stack.enter_async_context(self._shared.opened())
             crowd = [await furnished(None if one.team else memory, one) for one in self.hiring.everybody]
             teams = await stack.enter_async_context(self.hiring.at_work(self.budget, finder))
-            embedding = find_embedding("auto", self._lookup) if self.hiring.routes_by_meaning else None
+            embedding = self.hiring.route_embedding(self._lookup)
             if embedding is not None:
                 stack.push_async_callback(embedding.close)
             bounds = self.roster, self.budget, self.policy

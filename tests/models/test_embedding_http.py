@@ -259,7 +259,7 @@ def test_words_have_no_embedding_and_auto_has_one_only_where_it_is_here(tmp_path
     ("handle", "complaint"),
     [
         (HANDLE, r"pip install 'chargehand\[local\]' and: chargehand models pull minilm"),
-        ("local:other", "the one embedding model on this machine is local:minilm"),
+        ("local:other", "the embedding models on this machine are local:minilm and"),
         ("openai:text-embedding-3-small", "needs a key: set OPENAI_API_KEY"),
         ("anthropic:claude", r"no embeddings are asked of anthropic.*openai\+https"),
         ("google:embedding", r"no embeddings are asked of google.*openai\+https"),

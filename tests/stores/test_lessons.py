@@ -122,7 +122,9 @@ async def test_a_journal_of_an_earlier_version_is_given_room_for_lessons(tmp_pat
     path = tmp_path / "runs.db"
     await (await SqliteJournal.open(path)).close()
     connection = sqlite3.connect(path)
-    connection.executescript("DROP TABLE lessons; DROP TABLE lesson_books; PRAGMA user_version = 1")
+    connection.executescript(
+        "DROP TABLE lessons; DROP TABLE lesson_books; DROP TABLE fitted_routers; PRAGMA user_version = 1"
+    )
     connection.close()
     async with opened_lessons(path) as found:
         await found.lessons("shop").keep("one", "feedback", [lesson("one")])

@@ -34,7 +34,7 @@ from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
 from chargehand.memory.embedding import Embedding
 from chargehand.memory.opened import OpenMemory
-from chargehand.models.find import Finder
+from chargehand.models.find import Finder, Lookup
 from chargehand.models.messages import Settings
 from chargehand.models.model import Model
 from chargehand.models.subject import WorkerCard
@@ -218,9 +218,13 @@ class Hiring(Struct, frozen=True):
         every = self.checks.by_name.items()
         return [(name, one.model) for name, one in every if isinstance(one, Verifier) and one.model]
 
-    @property
-    def routes_by_meaning(self) -> bool:
-        return isinstance(self.way, Route) and self.way.router in ("auto", "meaning", "hybrid")
+    def route_embedding(self, lookup: Lookup) -> Embedding | None:
+        """What a route of this team compares by; None where it is not led by one that compares meanings."""
+        if not isinstance(self.way, Route) or self.way.router not in ("auto", "meaning", "hybrid"):
+            return None
+        from chargehand.agents.routers.encoders import find_route_embedding  # noqa: PLC0415 - only routes need it
+
+        return find_route_embedding(self.way, self.cards(), lookup)
 
     def notice(self, find: Find) -> str:
         """What people must know about the models behind this team."""

@@ -30,9 +30,10 @@ async def route(way: Route, lead: Lead, brief: Brief, hand: Hand, load: Mapping[
         raise WorkFailed(Failure("logic", str(error), permanent=True), NOTHING) from error
     had = {task.worker for task in brief.tasks}
     cards = [card for card in lead.cards if card.name != way.generalist and card.name not in had]
-    found, used = await decide(way, lead, brief, hand, cards)
     watch = lead.watch(hand)
-    if watch is not None and (book := watch.lessons(hand.where.run)) is not None:
+    book = None if watch is None else watch.lessons(hand.where.run)
+    found, used = await decide(way, lead, brief, hand, cards, book)
+    if book is not None:
         found = await book.consult(found, bare(brief).goal, [card.name for card in cards], lead.embedding)
     view = load or ({} if watch is None else watch.loads())
     found = found if found.router == "rules" else shifted(found, view)

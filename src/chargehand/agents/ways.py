@@ -31,6 +31,7 @@ class Route(Struct, frozen=True, tag="route"):
     threshold: float | None = None
     samples: int = 1
     learn: bool = True
+    embed: str = "auto"  # what compares meanings: a handle as archives have it
 
 
 class Loop(Struct, frozen=True, tag="loop"):

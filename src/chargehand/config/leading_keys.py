@@ -100,6 +100,9 @@ LEADING: dict[str, dict[str, str]] = {
         "threshold": "how sure it must be; left out, as calibrated",
         "samples": "how often who is chosen does it, side by side; a judge picks one",
         "learn": "whether what came of earlier routes shifts later ones, within bounds",
+        "embed": "what compares meanings: `auto` (a small model on this machine if it is there, `local:multilingual` "
+        "where workers are not described in English; else words), `words`, `local:minilm`, `local:multilingual`, or a "
+        "handle such as `openai:text-embedding-3-small`",
     },
     "supervisor.way.loop": {
         "most_turns": "the most tasks",

@@ -95,7 +95,7 @@ def _archive(parts: Parts, name: str, written: ArchiveShape | str) -> Archive:
     path: Path = ("memory", "archives", name)
     parts.made(path, lambda: check_name(name, "an archive"), None)
     if shape.embed not in ("auto", "words") and not is_handle(shape.embed):
-        said = f"is {shape.embed[:60]!r}; write auto, words, local:minilm or a handle such as"
+        said = f"is {shape.embed[:60]!r}; write auto, words, local:minilm, local:multilingual or a handle such as"
         parts.say((*path, "embed"), f"{said} openai:text-embedding-3-small{near(shape.embed, ('auto', 'words'))}")
     for worker, access in _listed(parts, path, shape):
         _own(parts, worker).archives[name] = access

@@ -22,6 +22,7 @@ class RouteShape(Struct, frozen=True, forbid_unknown_fields=True):
     threshold: Part | None = None
     samples: Samples | None = None
     learn: bool = True
+    embed: Text = "auto"
 
 
 class LoopShape(Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,6 +4,7 @@ from msgspec import structs
 
 from chargehand.agents.ways import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
 from chargehand.config.findings import Path, among, near
+from chargehand.config.memory import is_handle
 from chargehand.config.parts import Parts
 from chargehand.config.shapes import WorkerShape
 from chargehand.config.way_shapes import RouteShape, WayName, WayShape
@@ -51,6 +52,9 @@ def _check_route(parts: Parts, shape: RouteShape) -> None:
             parts.say((*_PLACE, "route", *where), words)
     if shape.samples is not None and shape.samples > 1 and shape.secondary:
         parts.say((*_PLACE, "route", "samples"), "cannot be with `secondary`; keep one of them")
+    if shape.embed not in ("auto", "words") and not is_handle(shape.embed):
+        said = f"is {shape.embed[:60]!r}; write auto, words, local:minilm, local:multilingual or a handle such as"
+        parts.say((*_PLACE, "route", "embed"), f"{said} openai:text-embedding-3-small")
     if shape.router == "rules" and not shape.rules:
         parts.say((*_PLACE, "route"), "routes by rules, and has none; write some under  rules:  phrase: worker")
 

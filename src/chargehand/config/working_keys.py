@@ -126,8 +126,8 @@ WORKING: dict[str, dict[str, str]] = {
     "memory.archives.*": {
         "description": "what it holds; whoever may search it reads this",
         "embed": "what compares meanings: `auto` (the small model on this machine if it is there, else words), "
-        "`words`, `local:minilm`, a handle such as `openai:text-embedding-3-small`, or a server with the name of its "
-        "model: `openai+http://127.0.0.1:8080/v1#name`",
+        "`words`, `local:minilm`, `local:multilingual`, a handle such as `openai:text-embedding-3-small`, or a server "
+        "with the name of its model: `openai+http://127.0.0.1:8080/v1#name`",
         "add": "a folder, or a file, of texts (`.md`, `.txt`) beside the team file; they are put into it when it is "
         "opened, each once. At most 2,000 files and 32 MiB",
         "tags": "words by which it is found",

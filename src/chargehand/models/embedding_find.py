@@ -3,6 +3,7 @@
 words                                   none: archives are searched by words
 auto                                    local:minilm where it is there, else words
 local:minilm                            on this machine (extra `local`, and `chargehand models pull minilm`)
+local:multilingual                      on this machine, for sixteen languages (extra `multilingual`)
 openai:NAME  ollama:NAME  vllm:NAME ... as in `models.find`, with the same keys and variables
 openai+http://HOST:PORT/v1#NAME         any server that speaks OpenAI's `/embeddings`
 
@@ -15,6 +16,7 @@ from typing import Unpack
 
 from chargehand.errors import Invalid
 from chargehand.memory.embedding import Embedding
+from chargehand.models import embedding_multilingual as multilingual
 from chargehand.models.embedding_http import MOST_BYTES, PATIENCE, EmbeddingEndpoint, HttpEmbedding
 from chargehand.models.embeddings import HANDLE, LocalEmbedding, is_here
 from chargehand.models.find import Finder, Lookup, Options, models_folder
@@ -37,6 +39,10 @@ def find_embedding(
     handle = handle.strip()
     if handle == "words":
         return None
+    if handle == multilingual.HANDLE:
+        if multilingual.is_here():
+            return multilingual.MultilingualEmbedding()
+        raise Invalid(f"{handle} is not here; run: {multilingual.INSTALL}; or search by words")
     if handle in ("auto", HANDLE):
         folder = folder or models_folder(lookup)
         if folder is not None and is_here(folder):
@@ -84,7 +90,7 @@ def _refuse(handle: str) -> None:
     if provider in _SPEAKING:
         return
     if provider == "local":
-        raise Invalid(f"{handle!r}: the one embedding model on this machine is {HANDLE}")
+        raise Invalid(f"{handle!r}: the embedding models on this machine are {HANDLE} and {multilingual.HANDLE}")
     if provider in OWN or provider in OTHERS:
         raise Invalid(
             f"{handle!r}: no embeddings are asked of {provider}; if it has an endpoint like OpenAI's, write "
@@ -92,7 +98,7 @@ def _refuse(handle: str) -> None:
         )
     if "@" in handle:  # it may hold a password
         raise Invalid(f"this is no embedding; write words, auto, {HANDLE} or provider:name")
-    near = difflib.get_close_matches(handle.lower(), ["words", "auto", HANDLE, *_SPEAKING], 3)
+    near = difflib.get_close_matches(handle.lower(), ["words", "auto", HANDLE, multilingual.HANDLE, *_SPEAKING], 3)
     hint = f" (near: {', '.join(near)})" if near else ""
     raise Invalid(
         f"{handle!r} is no embedding; write words, auto, {HANDLE}, provider:name or openai+http://HOST:PORT/v1#NAME{hint}"

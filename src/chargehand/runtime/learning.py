@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from chargehand.agents.hiring import Hiring
 from chargehand.agents.ways import Route
 from chargehand.errors import Invalid
-from chargehand.models.embedding_find import find_embedding
 from chargehand.models.find import Lookup
 from chargehand.runtime.front import without_a_loop
 from chargehand.runtime.lessons import Keeps, judged
@@ -57,7 +56,7 @@ class Learning:
         if not isinstance(way, Route):
             said = f"team {self.name} is not led by a route, and only routes are learnt"
             raise Invalid(f"{said}; lead it by one: way=Route(), or  way: route  in its file")
-        embedding = find_embedding("auto", self._lookup) if self.hiring.routes_by_meaning else None
+        embedding = self.hiring.route_embedding(self._lookup)
         try:
             async with self._kept(journal) as kept:
                 return await report(kept.lessons(self.name), way, self.hiring.cards(), embedding)

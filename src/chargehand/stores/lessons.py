@@ -24,6 +24,7 @@ SOURCES: tuple[Source, ...] = ("outcome", "judge", "eval", "feedback")
 """Who says how well it went, the weakest first."""
 
 MOST = 5000  # of a team; the oldest go
+MOST_FITTED = 4  # routers of a team that are kept: one for each set of cards and embedding it was used with lately
 LONGEST = 2000  # characters of a request that are kept
 _ROWS = """
     SELECT number, request, worker, score, source, run, at, CASE WHEN embedding = ? THEN vector END
@@ -38,6 +39,10 @@ _TRIM = """
 _MARK = """
     INSERT INTO lesson_books (team, generation, latest) VALUES (?, ?, ?)
     ON CONFLICT (team) DO UPDATE SET latest = excluded.latest
+"""
+_TRIM_FITTED = """
+    DELETE FROM fitted_routers WHERE team = ?1 AND number <=
+    (SELECT number FROM fitted_routers WHERE team = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2)
 """
 _Outcome = TypeVar("_Outcome")
 
@@ -113,6 +118,13 @@ class Lessons:
             lambda db: db.executemany("UPDATE lessons SET embedding = ?, vector = ? WHERE number = ?", rows)
         )
 
+    async def fitted(self, key: str) -> bytes | None:
+        """What a router learnt from the texts that the key is a digest of."""
+        return await self._door.read(lambda db: _fitted(db, self.team, key))
+
+    async def keep_fitted(self, key: str, body: bytes) -> None:
+        await self._door.write(lambda db: _keep_fitted(db, self.team, key, body))
+
     async def forget(self) -> int:
         """Drop all of the team's; how many there were."""
         return await self._door.write(lambda db: _forget(db, self.team))
@@ -146,6 +158,17 @@ def _since(db: "sqlite3.Connection", team: str, generation: str, latest: int, em
         for number, request, worker, score, source, run, at, vector in found
     )
     return News(row[0], row[1], lessons, whole=whole)
+
+
+def _fitted(db: "sqlite3.Connection", team: str, key: str) -> bytes | None:
+    row = db.execute("SELECT body FROM fitted_routers WHERE team = ? AND key = ?", (team, key)).fetchone()
+    return None if row is None else bytes(row[0])
+
+
+def _keep_fitted(db: "sqlite3.Connection", team: str, key: str, body: bytes) -> None:
+    db.execute("DELETE FROM fitted_routers WHERE team = ? AND key = ?", (team, key))
+    db.execute("INSERT INTO fitted_routers (team, key, body) VALUES (?, ?, ?)", (team, key, body))
+    db.execute(_TRIM_FITTED, (team, MOST_FITTED))
 
 
 def _forget(db: "sqlite3.Connection", team: str) -> int:

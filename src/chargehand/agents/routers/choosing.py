@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from chargehand.agents.crew import Hand
 from chargehand.agents.lead import Lead
 from chargehand.agents.routers.by_model import by_model
-from chargehand.agents.routers.decision import Decision, nobody
+from chargehand.agents.routers.decision import Decision, Learnt, nobody
 from chargehand.agents.routers.hybrid import by_both
 from chargehand.agents.routers.meaning import by_meaning
 from chargehand.agents.routers.rules import by_rules
@@ -21,7 +21,7 @@ LEAST: dict[str, float] = {"rules": 0.0, "tags": 0.6, "words": 0.4, "meaning": 0
 
 
 async def decide(
-    way: Route, lead: Lead, brief: Brief, hand: Hand, cards: Sequence[WorkerCard]
+    way: Route, lead: Lead, brief: Brief, hand: Hand, cards: Sequence[WorkerCard], learnt: Learnt | None = None
 ) -> tuple[Decision, Amount | None]:
     """Who of these should do it, and what it cost to find out."""
     if way.rules:
@@ -39,9 +39,9 @@ async def decide(
     if router == "words":
         return await by_words(brief.goal, cards), NOTHING
     if router == "meaning":
-        return await by_meaning(brief.goal, cards, lead.embedding), NOTHING
+        return await by_meaning(brief.goal, cards, lead.embedding, learnt), NOTHING
     if router == "hybrid" and lead.embedding is not None:
-        return await by_both(lead, brief, hand, cards)
+        return await by_both(lead, brief, hand, cards, learnt)
     return await by_model(lead, brief, hand, cards)
 
 

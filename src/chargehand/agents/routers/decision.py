@@ -85,6 +85,14 @@ class Learnt(Protocol):
         """The decision with what was learnt; `names` are those who come into question."""
         ...
 
+    async def fitted(self, key: str) -> bytes | None:
+        """What a router of the team learnt from its cards, in another process perhaps."""
+        ...
+
+    async def keep_fitted(self, key: str, body: bytes) -> None:
+        """Keep that for the next process."""
+        ...
+
 
 class Watch(Protocol):
     """Whoever sees the runs under way, and so how busy and how well everybody is."""

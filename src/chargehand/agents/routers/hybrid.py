@@ -7,7 +7,7 @@ from msgspec import structs
 from chargehand.agents.crew import Hand, WorkFailed
 from chargehand.agents.lead import Lead
 from chargehand.agents.routers.by_model import by_model
-from chargehand.agents.routers.decision import Decision
+from chargehand.agents.routers.decision import Decision, Learnt
 from chargehand.agents.routers.meaning import by_meaning
 from chargehand.core.owed import Brief
 from chargehand.models.subject import WorkerCard
@@ -18,9 +18,11 @@ _MARGIN = 0.2  # of shares, between the first two
 _FEW = 4
 
 
-async def by_both(lead: Lead, brief: Brief, hand: Hand, cards: Sequence[WorkerCard]) -> tuple[Decision, Amount | None]:
+async def by_both(
+    lead: Lead, brief: Brief, hand: Hand, cards: Sequence[WorkerCard], learnt: Learnt | None = None
+) -> tuple[Decision, Amount | None]:
     """The decision and what it cost. A model that fails leaves it at what meaning says."""
-    found = await by_meaning(brief.goal, cards, lead.embedding)
+    found = await by_meaning(brief.goal, cards, lead.embedding, learnt)
     if clear(found):
         return structs.replace(found, router="hybrid"), NOTHING
     near = dict(found.scores[:_FEW])

@@ -9,14 +9,14 @@ from chargehand.agents.routers.calibration import FEWEST, Calibration, calibrate
 from chargehand.agents.routers.regression import Floats, Whole
 from chargehand.agents.routers.space import (
     DESCRIBED_CENTRE,
-    Learnt,
     Measured,
-    Near,
     Space,
     Spread,
     at_home,
     density,
+    learn_points,
     matrix,
+    place_points,
     unit,
 )
 from chargehand.agents.routers.texts import Said
@@ -63,8 +63,10 @@ def _nearest(names: tuple[str, ...], points: Floats, owners: Whole, *, described
     threshold = min(_MOST_THRESHOLD, max(_LEAST_THRESHOLD, threshold))
     offset = min(_MOST_OFFSET, _OFFSET + _OFFSET_PER_LOG_WORKER * math.log(len(names)))
     if described:
-        return Space(names, Near(points, owners, DESCRIBED_CENTRE), Calibration(_DESCRIBED_SLOPE, offset), threshold)
-    return Space(names, Near(points, owners), Calibration(_SLOPE, offset), threshold)
+        return Space(
+            names, place_points(points, owners, DESCRIBED_CENTRE), Calibration(_DESCRIBED_SLOPE, offset), threshold
+        )
+    return Space(names, place_points(points, owners), Calibration(_SLOPE, offset), threshold)
 
 
 def _framed(phrase: str) -> list[str]:
@@ -102,13 +104,13 @@ def _learnt(
     truth: list[Whole] = []
     for fold in range(_FOLDS if int(examples.sum()) < _MANY else 1):
         held = examples & (place == fold)
-        one = Learnt(points[~held], owners[~held], len(names)).raw(points[held])
+        one = learn_points(points[~held], owners[~held], len(names)).raw(points[held])
         logits.append(one[0])
         cosine.append(one[1])
         truth.append(owners[held])
     spread = _spread(raw := numpy.concatenate(logits), near := numpy.concatenate(cosine))
     found = Measured(raw, at_home(raw, near, spread))
-    return taught(Space(names, Learnt(points, owners, len(names), spread), Calibration(), 0.0), found, truth)
+    return taught(Space(names, learn_points(points, owners, len(names), spread), Calibration(), 0.0), found, truth)
 
 
 def taught(space: Space, found: Measured, truth: Sequence[Whole]) -> Space:

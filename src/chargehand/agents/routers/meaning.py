@@ -3,6 +3,7 @@
 How vectors are made is the embedding's business, and how they are compared `space`'s.
 """
 
+import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from chargehand.agents.routers.calibration import apart
-from chargehand.agents.routers.decision import MOST_SCORES, Decision, nobody
+from chargehand.agents.routers.decision import MOST_SCORES, Decision, Learnt, nobody
 from chargehand.agents.routers.texts import Said, said
 from chargehand.agents.routers.words import Lexicon, by_words
 from chargehand.errors import Invalid, StoreUnavailable
@@ -23,6 +24,8 @@ from chargehand.tools.tool import ToolFailed
 
 if TYPE_CHECKING:
     from chargehand.agents.routers.space import Reading, Space
+
+logger = logging.getLogger(__name__)
 
 _LONGEST = 600.0  # seconds for learning; the planner's own clock ends it long before
 _MOST = 8  # teams whose spaces are kept
@@ -84,16 +87,16 @@ def _measure(found: "Reading") -> str:
     return f"likeness {found.scope:.2f}, needed {found.threshold:.2f}"
 
 
-async def meaning(cards: Sequence[WorkerCard], embedding: Embedding) -> Meaning:
-    """A team is learnt once: the same texts and the same embedding have the same space."""
+async def meaning(cards: Sequence[WorkerCard], embedding: Embedding, learnt: Learnt | None = None) -> Meaning:
+    """A team is learnt once: the same texts and the same embedding have the same space, in any process.
+
+    `learnt` is where another process finds what this one learnt.
+    """
     known = said(cards)
     parts = [part for one in known for part in (one.worker, *one.phrases, "", *one.clauses, "", *one.examples, "")]
     key = digest(embedding.handle, str(embedding.width), *parts)
     if (space := _KEPT.get(key)) is None:
-        from chargehand.agents.routers.learning import build, texts  # noqa: PLC0415 - numpy is in an extra
-
-        vectors = await embedding.embed(texts(known))
-        space = await THREADS.call(lambda: build(known, vectors), {}, _LONGEST)
+        space = await _fitted_space(key, known, embedding, learnt)
         _KEPT[key] = space
         while len(_KEPT) > _MOST:
             _KEPT.popitem(last=False)
@@ -101,14 +104,38 @@ async def meaning(cards: Sequence[WorkerCard], embedding: Embedding) -> Meaning:
     return Meaning(space, embedding, known, lexicon)
 
 
-async def by_meaning(text: str, cards: Sequence[WorkerCard], embedding: Embedding | None) -> Decision:
+async def _fitted_space(key: str, known: Sequence[Said], embedding: Embedding, learnt: Learnt | None) -> "Space":
+    """The space that was kept, or one that is fitted and kept now; only of embeddings that know their width."""
+    from chargehand.agents.routers import saving  # noqa: PLC0415 - numpy is in an extra
+    from chargehand.agents.routers.learning import build, texts  # noqa: PLC0415 - as above
+
+    key = digest(saving.FORMAT, key)
+    names = tuple(one.worker for one in known)
+    body = await learnt.fitted(key) if learnt is not None and embedding.width else None
+    if body is not None:
+        try:
+            return await THREADS.call(lambda: saving.unpack_space(body, names, embedding.width), {}, _LONGEST)
+        except ToolFailed as error:
+            logger.info("the router is fitted anew: %s", error)
+    vectors = await embedding.embed(texts(known))
+    space: Space = await THREADS.call(lambda: build(known, vectors), {}, _LONGEST)
+    if learnt is not None and embedding.width:
+        packed: bytes = await THREADS.call(lambda: saving.pack_space(space), {}, _LONGEST)
+        if len(packed) <= saving.MOST_BYTES:
+            await learnt.keep_fitted(key, packed)
+    return space
+
+
+async def by_meaning(
+    text: str, cards: Sequence[WorkerCard], embedding: Embedding | None, learnt: Learnt | None = None
+) -> Decision:
     """By words, and saying so, where there is nothing that makes vectors."""
     if embedding is None:
         return await _by_words(text, cards, "there is no embedding")
     if find_spec("numpy") is None:
         return await _by_words(text, cards, "numpy is not installed (pip install 'chargehand[local]')")
     try:
-        return await (await meaning(cards, embedding)).decide(text)
+        return await (await meaning(cards, embedding, learnt)).decide(text)
     except (StoreUnavailable, ToolFailed) as error:  # nobody there; or vectors that are none
         return await _by_words(text, cards, str(error))
 

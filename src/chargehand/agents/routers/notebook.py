@@ -87,6 +87,20 @@ class Notebook:
             return found
         return learnt(found, near, names)
 
+    async def fitted(self, key: str) -> bytes | None:
+        """As `decision.Learnt` says; None where it cannot be read."""
+        try:
+            return await self._store.fitted(key)
+        except StoreError as error:
+            logger.info("the router is fitted anew: %s", error)
+            return None
+
+    async def keep_fitted(self, key: str, body: bytes) -> None:
+        try:
+            await self._store.keep_fitted(key, body)
+        except StoreError as error:
+            logger.warning("the fitted router is not kept: %s", error)
+
     async def near(self, text: str, embedding: Embedding | None) -> list[Near]:
         """What lessons there are about requests like this one."""
         meant = embedding if embedding is not None and find_spec("numpy") is not None else None

@@ -40,21 +40,25 @@ class Measured(Struct, frozen=True):
         return top[:, 1] - top[:, 0]
 
 
-class Near:
+class Near(Struct, frozen=True):
     """By the nearest phrase or example, and the middle of all of a worker's. `points` lie worker by worker."""
 
-    def __init__(self, points: Floats, owners: Whole, centre: float = CENTRE) -> None:
-        self._points = points
-        self._centre = centre
-        self._starts = numpy.flatnonzero(numpy.diff(owners, prepend=-1))
-        self._middles = middles(points, owners)
-        self._crowded = _CROWDED * _crowd(points, owners)
+    points: Floats
+    starts: Whole  # the place of each worker's first point
+    middles: Floats
+    crowded: Floats  # what each point loses for how near those of others are
+    centre: float
 
     def measure(self, vectors: Floats) -> Measured:
-        near = product(vectors, self._points.T)
-        best = numpy.maximum.reduceat(near - self._crowded, self._starts, axis=1)
-        total = best + self._centre * product(vectors, self._middles.T)
+        near = product(vectors, self.points.T)
+        best = numpy.maximum.reduceat(near - self.crowded, self.starts, axis=1)
+        total = best + self.centre * product(vectors, self.middles.T)
         return Measured(total / numpy.float32(_TEMPERATURE), near.max(axis=1))
+
+
+def place_points(points: Floats, owners: Whole, centre: float = CENTRE) -> Near:
+    starts = numpy.flatnonzero(numpy.diff(owners, prepend=-1))
+    return Near(points, starts, middles(points, owners), _CROWDED * _crowd(points, owners), centre)
 
 
 class Spread(Struct, frozen=True):
@@ -66,26 +70,30 @@ class Spread(Struct, frozen=True):
     logit_width: float = 2.0
 
 
-class Learnt:
+class Learnt(Struct, frozen=True):
     """By a regression over many examples; a worker whose requests are of several kinds has a share for each."""
 
-    def __init__(self, points: Floats, owners: Whole, count: int, spread: Spread | None = None) -> None:
-        found, whose = kinds(points, owners, count)
-        self._middles = middles(points, found)
-        self._regression: Regression = fit(points, found, len(whose))
-        self._starts = numpy.flatnonzero(numpy.diff(whose, prepend=-1))
-        self.spread = spread or Spread()
+    middles: Floats
+    regression: Regression
+    starts: Whole  # the place of each worker's first kind
+    spread: Spread
 
     def raw(self, vectors: Floats) -> tuple[Floats, Floats]:
         """Logits, and the cosine to the nearest middle."""
-        logits = self._regression.logits(vectors)
-        if len(self._starts) < logits.shape[1]:  # what the kinds of a worker are believed in, together
-            logits = numpy.logaddexp.reduceat(logits, self._starts, axis=1)
-        return logits, product(vectors, self._middles.T).max(axis=1)
+        logits = self.regression.logits(vectors)
+        if len(self.starts) < logits.shape[1]:  # what the kinds of a worker are believed in, together
+            logits = numpy.logaddexp.reduceat(logits, self.starts, axis=1)
+        return logits, product(vectors, self.middles.T).max(axis=1)
 
     def measure(self, vectors: Floats) -> Measured:
         logits, cosine = self.raw(vectors)
         return Measured(logits, at_home(logits, cosine, self.spread))
+
+
+def learn_points(points: Floats, owners: Whole, count: int, spread: Spread | None = None) -> Learnt:
+    found, whose = kinds(points, owners, count)
+    starts = numpy.flatnonzero(numpy.diff(whose, prepend=-1))
+    return Learnt(middles(points, found), fit(points, found, len(whose)), starts, spread or Spread())
 
 
 def at_home(logits: Floats, cosine: Floats, spread: Spread) -> Floats:

@@ -1,0 +1,106 @@
+"""What a router learnt from cards is kept beside the lessons: another process embeds and fits nothing again."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import numpy
+import pytest
+
+from chargehand.agents.routers import meaning as module
+from chargehand.agents.routers.meaning import meaning
+from chargehand.agents.routers.notebook import notebook
+from chargehand.agents.routers.saving import pack_space, unpack_space
+from chargehand.models.subject import WorkerCard
+from chargehand.stores.lessons import MOST_FITTED, Lessons
+from chargehand.stores.sqlite import SqliteJournal
+from tests.agents.test_routers import TEAM, Bag, with_examples
+
+DESCRIBED = [WorkerCard(card.name, card.does) for card in TEAM]
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    module._KEPT.clear()
+    yield
+    module._KEPT.clear()
+
+
+class Counting(Lessons):
+    """Lessons whose kept routers may be spoilt."""
+
+    def __init__(self, real: Lessons) -> None:
+        super().__init__(real._door, real.team, real.place)
+        self.spoilt: bytes | None = None
+
+    async def fitted(self, key: str) -> bytes | None:
+        return self.spoilt or await super().fitted(key)
+
+
+@pytest.mark.parametrize("cards", [TEAM, DESCRIBED, with_examples(20)], ids=["phrases", "described", "examples"])
+async def test_another_process_decides_the_same_and_embeds_only_the_request(
+    cards: list[WorkerCard], tmp_path: Path
+) -> None:
+    decisions: list[object] = []
+    embedded: list[int] = []
+    for _process in range(2):
+        module._KEPT.clear()
+        journal = await SqliteJournal.open(tmp_path / "runs.db")
+        bag = Bag()
+        known = await meaning(cards, bag, notebook(journal.lessons("team")))
+        decisions.append(await known.decide("my horse and the bill"))
+        embedded.append(sum(map(len, bag.asked)))
+        await journal.close()
+    assert decisions[0] == decisions[1]
+    assert embedded[0] > 5
+    assert embedded[1] == 1
+
+
+async def test_other_words_or_another_embedding_are_fitted_anew_and_the_oldest_go(tmp_path: Path) -> None:
+    journal = await SqliteJournal.open(tmp_path / "runs.db")
+    book = notebook(journal.lessons("team"))
+    for number in range(MOST_FITTED + 2):
+        bag = Bag()
+        bag.handle = f"bag {number}"
+        await meaning(TEAM, bag, book)
+        assert bag.asked
+    module._KEPT.clear()
+    first, last = Bag(), Bag()
+    first.handle, last.handle = "bag 0", f"bag {MOST_FITTED + 1}"
+    await meaning(TEAM, last, book)
+    assert not last.asked
+    await meaning(TEAM, first, book)
+    assert first.asked
+    changed = (*TEAM[:2], msgspec.structs.replace(TEAM[2], phrases=("stamp a form",)))
+    await meaning(changed, last, book)
+    assert last.asked
+    await journal.close()
+
+
+async def test_what_is_damaged_or_of_another_team_is_fitted_anew(tmp_path: Path) -> None:
+    journal = await SqliteJournal.open(tmp_path / "runs.db")
+    store = Counting(journal.lessons("team"))
+    known = await meaning(TEAM, Bag(), notebook(store))
+    decision = await known.decide("my horse")
+    good = pack_space(known.space)
+    other = await meaning(TEAM[:2], Bag())
+    for spoilt in (
+        b"no file at all",
+        good[: len(good) // 2],
+        good[:200] + b"\0" * 80 + good[280:],
+        pack_space(other.space),
+    ):
+        module._KEPT.clear()
+        store.spoilt = spoilt
+        bag = Bag()
+        again = await meaning(TEAM, bag, notebook(store))
+        assert bag.asked
+        assert await again.decide("my horse") == decision
+    await journal.close()
+
+
+async def test_objects_that_would_have_to_be_unpickled_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "evil.npz"
+    numpy.savez(file, header=numpy.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match=r"allow_pickle|kept route"):
+        unpack_space(file.read_bytes(), ("a",), 12)
