@@ -30,6 +30,8 @@ def _fill(kind: inspect.Type, *, full: bool) -> object:
             return (_fill(kind.item_type, full=full),) * 2
         case inspect.TupleType():
             return tuple(_fill(one, full=full) for one in kind.item_types)
+        case inspect.DictType():
+            return {"key": _fill(kind.value_type, full=full)}
         case inspect.LiteralType():
             return max(kind.values, key=str)
         case _:
@@ -41,6 +43,7 @@ _PLAIN: dict[type[inspect.Type], object] = {
     inspect.IntType: 2**53 + 1,
     inspect.FloatType: 0.1 + 0.2,
     inspect.BoolType: True,
+    inspect.AnyType: ["any", 1, None],
     inspect.RawType: Raw(b'{"type":"noted","a":[1,2.5,null,"\\u00e9"]}'),
 }
 
