@@ -144,7 +144,7 @@ def test_a_call_that_needs_approval_waits_for_a_person(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace(price, f"{price}, approve: always"))
     done = chargehand(tmp_path, "run", ASKED, "--run", "one")
     assert done.returncode == 4, done.stderr
-    assert "a person is asked to approve a call: " in done.stderr
+    assert "a person is asked to approve a call:\n" in done.stderr
     assert "ending: not yet: a person is asked to approve a call" in done.stderr
     done = chargehand(tmp_path, "resume", "one", "--answer", "yes", "-q")
     assert done.returncode == 0, done.stderr

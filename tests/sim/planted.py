@@ -81,7 +81,7 @@ BUGS = (
     # crashes
     Bug("an effect in doubt is done again", "core/attempts.py", "    if doubt:\n        judge(state, progress, DOUBT)\n    elif", "    if"),
     Bug("an effect is done again by the next attempt", "core/attempts.py", 'if step.effect == "effect" and step.result is not None and step.good:', "if False:"),
-    Bug("recorded steps are lost on resume", "core/attempts.py", "progress.steps = {number: step for number, step in (progress.steps or {}).items() if step.result is not None}", "progress.steps = None"),
+    Bug("recorded steps are lost on resume", "core/attempts.py", "return {number: step for number, step in (progress.steps or {}).items() if step.result is not None}", "return {}"),
     Bug("a resumed attempt counts as another", "core/attempts.py", "progress.redo = True", "progress.redo = False"),
     Bug("an orderly stop counts as a crash", "core/attempts.py", "    progress.crashes += crashed\n", "    progress.crashes += 1\n"),
     Bug("crashes are not counted", "core/attempts.py", "    progress.crashes += crashed\n", ""),
