@@ -1,6 +1,6 @@
 """A question of a team inside another is one of the outer run: asked there, answered there, acted on once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import pytest
@@ -32,6 +32,7 @@ class Bank:
         journal: MemoryJournal | None = None,
         policy: Policy | None = None,
         budget: Budget | None = None,
+        work: Callable[[Request], Line] | None = None,
     ) -> None:
         self.paid: list[tuple[str, int]] = []
         self.journal = journal or MemoryJournal()
@@ -48,7 +49,12 @@ class Bank:
         bill = Plan((Task(TaskId("bill"), "Pay Ott 120 euros now.", "clerk"),), "forward")
         clerk = Worker("clerk", "pays", tools=[pay])
         team = Supervisor(
-            [clerk], name="inner", model=model(work=_pays), plan=bill, policy=policy or Policy(), journal=self.journal
+            [clerk],
+            name="inner",
+            model=model(work=work or _pays),
+            plan=bill,
+            policy=policy or Policy(),
+            journal=self.journal,
         )
         for level in range(levels - 1):
             plan = Plan((Task(TaskId("m"), "Have the bill paid now.", f"in{level}"),), "forward")
@@ -91,6 +97,19 @@ async def test_a_call_inside_that_a_person_does_not_allow_is_not_made_and_the_wo
     found = await bank.answered(await bank.outer.run("Pay.", run="r"), "reject", "Ott was paid in April.")
     assert (found.ending, bank.paid) == ("complete", [])
     assert "Ott was paid in April." in str(found.answer)
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+async def test_a_team_that_fails_because_a_person_said_no_does_not_ask_again(levels: int) -> None:
+    def gives_up(request: Request) -> Line:
+        last = request.messages[-1]
+        pays = calls(call("pay", supplier="Ott", euros=120))
+        return calls(call("give_up", 2, reason="not allowed")) if last.role == "tool" else pays
+
+    bank = Bank(levels, work=gives_up)
+    found = await bank.answered(await bank.outer.run("Pay.", run="r"), "reject", "Ott was paid in April.")
+    assert (found.ending, bank.paid) == ("failed", [])
+    assert "A person did not allow a call of it" in found.gaps[0].message
 
 
 @pytest.mark.parametrize("levels", [1, 2])

@@ -47,7 +47,7 @@ BUGS = (
     Bug("no fallback worker", "core/verdict.py", "not in gone), None)", "in ()), None)"),
     Bug("what a person said of a call is forgotten", "core/attempts.py", "progress.answers = {**(progress.answers or {}), progress.failure.message: refusal}", "progress.answers = None"),
     Bug("a call that waits for leave loses its steps", "core/attempts.py", "progress.failure, progress.status = event.failure, Status.JUDGED", "progress.failure, progress.status, progress.steps = event.failure, Status.JUDGED, None"),
-    Bug("leave begins the attempt anew", "core/attempts.py", "progress.failure, progress.redo = None, True", "progress.failure, progress.redo = None, False"),
+    Bug("leave begins the attempt anew", "core/attempts.py", "refusal}\n    progress.failure, progress.redo = None, True", "refusal}\n    progress.failure, progress.redo = None, False"),
     Bug("a plan that was never finished passes for whole", "core/supervise.py", "closed=True, unserved=lost)", "closed=True)"),
     Bug("Retry-After is ignored", "core/verdict.py", "wait = max(jitter, failure.retry_after)", "wait = jitter"),
     Bug("a planner's long Retry-After is waited for", "core/supervise.py", "plans or broke or hopeless", "plans or broke"),

@@ -39,6 +39,7 @@ _PASSING: tuple[FailureKind, ...] = ("network", "timeout", "resource")  # what m
 _CITED = re.compile(r"\[([^\[\]\n]{1,200})\]")
 _ACTED = b'"acted":true'
 ONCE = "It has had effects already, so it is not tried again."
+NOT_ALLOWED = "A person did not allow a call of it, so it is not tried again."
 _LEFT_OUT = re.compile(r"(?:\A|\n\n)Not answered:(?:\n- [^\n]*)+")
 
 
@@ -66,8 +67,10 @@ def came_of(run: str, name: str, state: RunState, entries: Sequence[ev.Entry], *
     ending: ev.Ending = "needs_input" if end is None else end.ending
     if ending not in ("complete", "partial"):
         failure = _failure(run, name, state, entries, missing)
-        if acted and not failure.permanent:  # another run would not know, and do it again
-            failure = structs.replace(failure, message=f"{failure.message.removesuffix('.')}. {ONCE}", permanent=True)
+        # another run would not know, and do it or ask for it again
+        why = ONCE if acted else NOT_ALLOWED if refused_by_person(entries) else ""
+        if why and not failure.permanent:
+            failure = structs.replace(failure, message=f"{failure.message.removesuffix('.')}. {why}", permanent=True)
         return Came(run, ending, missing=missing, failure=failure, acted=acted)
     answer = None if state.answer is None else decode_value(state.answer)
     if answer is None:
@@ -239,6 +242,17 @@ def _cause(state: RunState, entries: Sequence[ev.Entry]) -> tuple[FailureKind, s
     passing: list[FailureKind] = [one for one in _PASSING if one in kinds]
     kind: FailureKind = passing[0] if passing and len(passing) == len(kinds) else "logic"
     return kind, why or "it could not make a plan", permanent, wait
+
+
+def refused_by_person(entries: Sequence[ev.Entry]) -> bool:
+    """Whether a person did not allow a call in a run, or in one inside it: what is asked there is asked here, too."""
+    calls: set[int] = set()
+    for event in (one.event for one in entries):
+        if isinstance(event, ev.InputRequested) and event.what == "tool":
+            calls.add(event.number)
+        elif isinstance(event, ev.InputAnswered) and event.verdict == "reject" and event.number in calls:
+            return True
+    return False
 
 
 def acted(entries: Sequence[ev.Entry]) -> bool:
