@@ -142,7 +142,7 @@ def test_arguments_that_are_none_are_the_models_mistake() -> None:
 
 @pytest.mark.parametrize(
     ("fault", "timeout"),
-    [(ToolFailed("the disk is full", broken=True), 60.0), (RuntimeError("boom"), 60.0), ("too late", 0.5)],
+    [(ToolFailed("the disk is full", broken=True), 60.0), (OSError("no route"), 60.0), ("too late", 0.5)],
     ids=["said so", "raised", "late"],
 )
 def test_what_is_wrong_with_the_tool_counts(fault: object, timeout: float) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from msgspec import structs
 
 from chargehand.agents.scripted import Move, Script, ScriptedCrew
@@ -60,14 +61,14 @@ def test_who_is_not_asked_for_longer_than_any_calendar_lasts_is_told_without_a_d
 
 
 def test_a_probe_that_fails_is_said_with_the_longer_wait() -> None:
-    played = stage(BAD, BAD, BAD, DONE)
+    played = stage(DEAD, DEAD, DEAD, DONE)
     played.start(request(work(4), CREW, policy=POLICY))
     told = notes(played.entries["run"])
     assert [one.split(":")[0] for one in told] == [
         "breaker open", "breaker half-open", "breaker open", "breaker half-open", "breaker closed",
     ]  # fmt: skip
-    assert told[0].startswith("breaker open: worker ann is out of order")
-    assert told[2].startswith("breaker open: the probe of worker ann failed; it is not asked for 60 s")
+    assert told[0].startswith("breaker open: model big is out of order")
+    assert told[2].startswith("breaker open: the probe of model big failed; it is not asked for 60 s")
 
 
 def test_each_note_follows_what_it_is_about() -> None:
@@ -83,13 +84,14 @@ def test_each_note_follows_what_it_is_about() -> None:
 def test_a_share_of_failures_is_counted_as_such() -> None:
     policy = Policy(retry=Retry(attempts=1), limits=Limits(width=1), refine=False,
                     breaking=Breaking(consecutive=9, share=0.5, sample=4, open=5.0, window=600.0))  # fmt: skip
-    played = stage(BAD, DONE, DONE, BAD, DONE)
+    played = stage(DEAD, DONE, DONE, DEAD, DONE)
     played.start(request(work(5), CREW, policy=policy))
     assert "2 of the last 4 attempts failed" in notes(played.entries["run"])[0]
 
 
-def test_nothing_is_said_where_nothing_opens() -> None:
-    played = stage(DEAD, DONE, DONE)
+@pytest.mark.parametrize("moves", [(DEAD, DONE, DONE), (BAD, BAD, BAD)], ids=["one outage", "bad work only"])
+def test_nothing_is_said_where_nothing_opens(moves: tuple[Move, ...]) -> None:
+    played = stage(*moves)
     played.start(request(work(3), CREW, policy=POLICY))
     assert notes(played.entries["run"]) == []
 

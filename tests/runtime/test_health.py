@@ -62,11 +62,11 @@ def test_a_breaker_that_opened_says_when_it_may_be_tried_again() -> None:
     assert of(health(told, opened), "worker", "ann").failures == {"network": 5}
 
 
-def test_bad_work_shuts_the_worker_and_not_its_model() -> None:
+def test_bad_work_shuts_nobody() -> None:
     stage = Stage(ScriptedCrew(Script(otherwise=Move(fail="logic"))))
     stage.start(request(tasks(5), PAIR, policy=ONCE))
     found = health([("run", stage.entries["run"])], stage.loop.time())
-    assert [(one.what, one.name, one.state) for one in found] == [("worker", "ann", "open")]
+    assert [(one.what, one.name, one.state) for one in found] == [("worker", "ann", "closed")]
 
 
 def test_a_later_run_that_went_well_is_what_counts() -> None:

@@ -73,6 +73,10 @@ BUGS = (
     Bug("an open step's reservation is forgotten", "core/attempts.py", "state.ledger.settle(step.held, None)", "pass"),
     Bug("the cap may be passed by one call", "terms/budget.py", "taken + more + keep <= cap", "taken + keep <= cap"),
     # breakers, of workers and of models
+    Bug("bad work counts for a breaker", "core/attempts.py", "if failure.kind in OUTAGES:", 'if failure.kind in (*OUTAGES, "logic"):'),
+    Bug("a refusal counts for a breaker", "core/attempts.py", "if failure.kind in OUTAGES:", "if failure.kind in OUTAGES or failure.refusal is not None:"),
+    Bug("a probe that says nothing of the line is waited for", "core/attempts.py", "breakers.forget_probe(breaker)  # it says", "pass  # it says"),
+    Bug("a mistake in code is tried again", "models/code_errors.py", "permanent=True, code_error=mistake", "code_error=mistake"),
     Bug("a breaker opens one failure early", "terms/breaker.py", "breaker.row >= numbers.consecutive", "breaker.row + 1 >= numbers.consecutive"),
     Bug("a breaker opens one failure late", "terms/breaker.py", "breaker.row >= numbers.consecutive", "breaker.row > numbers.consecutive"),
     Bug("a breaker never admits a probe", "terms/breaker.py", '"half-open" if now >= breaker.until else "open"', '"open"'),

@@ -339,12 +339,15 @@ class Play:
     def _drive(self) -> Drive | None:
         return self.driver._under_way.get(RUN) if self.driver is not None else None
 
-    def _overdue(self) -> None:
-        """Oracle 7: nobody sleeps through a moment at which something was to happen."""
+    def _now(self) -> float:
         drive = self._drive()
         assert drive is not None
+        return drive._clock()
+
+    def _overdue(self) -> None:
+        """Oracle 7: nobody sleeps through a moment at which something was to happen."""
         for task, node in self.shadow.nodes.items():
-            waits = node.status == "backing off" and node.due < drive._clock() - 0.001
+            waits = node.status == "backing off" and node.due < self._now() - 0.001
             self._require(not waits, f"7: {task} was to go on at {node.due}")
 
     def _require(self, truth: bool, text: str) -> None:
@@ -357,7 +360,7 @@ class Play:
             return
         self._overdue()
         blocked = state.paused or not state.approved or state.time_up or state.cancel is not None
-        if blocked or state.ended is not None or state.ledger.capped or shadow.gauges:
+        if blocked or state.ended is not None or state.ledger.capped:
             return
         running = [node.worker for node in shadow.nodes.values() if node.status == "running"]
         if len(running) >= self.plot.policy.limits.width:
@@ -368,6 +371,8 @@ class Play:
                 continue
             named = [node.worker] if node.worker else shadow.allowed(node.task)[:1]
             for name in named:
+                if shadow.barred(name, self._now()):
+                    continue
                 capacity = shadow.agents[name].capacity
                 self._require(
                     bool(capacity) and running.count(name) >= capacity, f"6: {task} is ready and {name} is idle"

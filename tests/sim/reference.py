@@ -46,6 +46,6 @@ def _tried(plot: Scenario, world: World, task: Task, name: TaskId) -> str:
             fate = world.fate(name, number)
             if fate == "fine":
                 return "done"
-            if fate in ("permanent", "park"):
+            if fate in ("permanent", "park", "bug", "refused"):
                 break
     return "failed"

@@ -26,8 +26,9 @@ FAULTS = (
     "planner",  # a planner that proposes nonsense, or fails
     "outage",  # a model that is dead for a while
     "pauses",  # planner, refiner or answerer is told to come back later: after seconds, or after days
+    "mistakes",  # programming errors in workers, workers that give up honestly, refusals of a provider
 )
-_DRAWN_APART = frozenset(("pauses",))
+_DRAWN_APART = frozenset(("pauses", "mistakes"))
 """Added later, and drawn from a stream of their own: what a seed meant before stays what it means."""
 HARSH = frozenset(
     ("crash", "store", "jump", "zombie", "cancel", "tight", "short", "silence", "outage", "pause", "usage", "pauses")
@@ -65,7 +66,7 @@ def scenario(seed: int, faults: frozenset[str] | None = None, most_tasks: int = 
     if rng.random() < 0.3 and "tight" not in on:
         budget = Budget(calls=10_000, micros=10_000_000)
     seconds = rng.uniform(5, 60) if "short" in on else 50_000.0
-    if "outage" not in on:  # breakers bring time into play; without an outage they stay out of it
+    if "provider" in on and "outage" not in on:  # breakers bring time into play; without outages they do nothing
         policy = structs.replace(policy, breaking=Breaking(consecutive=10_000, sample=10_000))
     style = rng.choice(("fixed", "fixed", "whole", "pieces", "rounds"))
     if "silence" in on:

@@ -28,6 +28,8 @@ class Node(Struct):
     resumes: int = 0
     item_of: str = ""
     items: int = -1
+    probe: float = 0.0
+    given_up_by: str = ""  # who failed for good
 
 
 class Gauge(Struct):
@@ -229,13 +231,14 @@ class Shadow:
             event.failure.kind == "uncertain" or "effect" not in node.pending.values(),
             f"11: {event.task} left an effect in doubt and called it {event.failure.kind}",
         )
+        self._count(node, event.failure)
         if event.failure.kind == "approval":  # it keeps its number and its steps
             node.status = "asks leave"
             return
         node.status, node.steps, node.pending = "failed attempt", set(), {}
+        node.given_up_by = node.worker if event.failure.permanent else ""
         if event.failure.retry_after <= self.plot.policy.retry.obey_retry_after:
             node.not_before = self.at + event.failure.retry_after
-        self._count(node, event.failure.kind)
 
     def _close(self, task: TaskId, attempt: int, used: Amount | None) -> None:
         node = self.nodes[task]
@@ -249,6 +252,9 @@ class Shadow:
         self.require(node.status == "failed attempt", f"{event.task} is retried while {node.status}")
         node.not_before = 0.0 if event.worker else node.not_before  # another worker has other limits
         node.worker = event.worker or node.worker
+        self.require(
+            node.worker != node.given_up_by, f"{event.task} goes once more to {node.worker}, who failed for good"
+        )
         node.status, node.due = "backing off" if event.after > self.at else "ready", event.after
 
     def _backoffended(self, event: ev.BackoffEnded) -> None:
@@ -267,6 +273,7 @@ class Shadow:
         if event.duty == "refine":
             node = self.nodes[event.task]
             self.require(node.status == "failed attempt", f"{event.task} is refined while {node.status}")
+            self.require(not node.given_up_by, f"{event.task} is refined although {node.worker} failed for good")
             node.status = "refining"
         self.require(not self.paused or self.time_up, f"the supervisor was asked to {event.duty} during a pause")
         if event.duty == "plan":
@@ -413,15 +420,21 @@ class Shadow:
 
     # --- breakers, as the rules state them
 
-    def _count(self, node: Node, kind: str | None) -> None:
-        model = self.agents[node.worker].model
-        line = f"model:{model}" if model else f"worker:{node.worker}"
-        for name in dict.fromkeys((f"worker:{node.worker}", line)):
-            at_fault = {"network": line, "timeout": line, "logic": f"worker:{node.worker}"}.get(kind or "")
-            if kind is None and name in self.gauges:
-                self._good(self.gauges[name])
-            elif at_fault == name:
-                self._bad(self.gauges.setdefault(name, Gauge()))
+    def _count(self, node: Node, failure: ev.Failure | None) -> None:
+        line = self._line(node.worker)
+        if failure is not None and failure.kind in ("network", "timeout"):
+            self._bad(self.gauges.setdefault(line, Gauge()))
+        elif failure is None and line in self.gauges:
+            self._good(self.gauges[line])
+        elif failure is not None and line in self.gauges and node.probe:
+            gauge = self.gauges[line]
+            limited = failure.kind == "resource" and not failure.permanent
+            if gauge.probe == node.probe and not limited:  # nothing is known of the line: the next one probes
+                gauge.probe = 0.0
+
+    def _line(self, worker: str) -> str:
+        model = self.agents[worker].model
+        return f"model:{model}" if model else f"worker:{worker}"
 
     def _good(self, gauge: Gauge) -> None:
         gauge.row = 0
@@ -440,19 +453,18 @@ class Shadow:
             gauge.probe = 0.0
             gauge.until = self.at + min(numbers.open * gauge.opened, numbers.open_ceiling)
 
-    def barred(self, worker: str) -> bool:
-        return any(
-            gauge.opened and (self.at < gauge.until or self.at < gauge.probe) for gauge in self._of(worker).values()
-        )
+    def barred(self, worker: str, now: float) -> bool:
+        return any(gauge.opened and (now < gauge.until or now < gauge.probe) for gauge in self._of(worker).values())
 
     def _of(self, worker: str) -> dict[str, Gauge]:
-        model = self.agents[worker].model
-        names = (f"worker:{worker}", f"model:{model}" if model else "")
-        return {name: self.gauges[name] for name in names if name in self.gauges}
+        line = self._line(worker)
+        return {line: self.gauges[line]} if line in self.gauges else {}
 
     def _check_breakers(self, event: ev.AttemptStarted) -> None:
-        self.require(not self.barred(event.worker), f"15: {event.worker} was asked although a breaker is open")
+        self.require(not self.barred(event.worker, self.at), f"15: {event.worker} was asked although a breaker is open")
         half = {name for name, gauge in self._of(event.worker).items() if gauge.opened}
         self.require(half == set(event.probes), f"15: probes {event.probes}, half-open {half}")
+        self.nodes[event.task].probe = 0.0
         for name in half:
             self.gauges[name].probe = self.at + self.plot.policy.breaking.lease
+            self.nodes[event.task].probe = self.gauges[name].probe

@@ -10,13 +10,20 @@ from collections import Counter
 from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
 from chargehand.core.owed import Brief
 from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.failure import Failure, FailureKind
+from chargehand.terms.failure import Failure, FailureKind, Refusal
 from chargehand.terms.plan import NO_TASK, Edge, Plan, Task, TaskId
 from chargehand.terms.value import decode_value
 from tests.sim.scenario import Scenario
 from tests.sim.shadow import Shadow
 
 KINDS: tuple[FailureKind, ...] = ("network", "timeout", "resource")
+FINAL = {
+    "permanent": Failure("logic", "not allowed", permanent=True),
+    "give up": Failure("logic", "the drawer is empty, and nobody else has one"),
+    "refused": Failure(
+        "resource", "401: no such key", permanent=True, refusal=Refusal("acme", "acme:small", "key", 401, "ACME_KEY")
+    ),
+}
 
 
 class World:
@@ -79,6 +86,8 @@ class World:
             return rng.choice((*KINDS, "hang", "park"))
         if "work" in self.plot.faults and rng.random() < 0.3:
             return rng.choice(("logic", "raise", "nan", "permanent", "quit"))
+        if "mistakes" in self.plot.faults and self.rng("mistake", task, number).random() < 0.4:
+            return self.rng("which mistake", task, number).choice(("bug", "bug", "give up", "refused"))
         return "fine"
 
     def value(self, task: TaskId) -> object:
@@ -96,10 +105,12 @@ class World:
             raise WorkFailed(Failure("resource", "come back tomorrow", 86_400.0), used)
         if fate == "logic":
             raise WorkFailed(Failure("logic", "this is not what was asked"), used)
-        if fate == "permanent":
-            raise WorkFailed(Failure("logic", "not allowed", permanent=True), used)
+        if fate in FINAL:
+            raise WorkFailed(FINAL[fate], used)
+        if fate == "bug":
+            raise TypeError("a mistake in a worker's code")
         if fate == "raise":
-            raise ZeroDivisionError("a worker's bug")
+            raise ZeroDivisionError("an input nobody reckoned with")
         if fate == "quit":
             raise asyncio.CancelledError
         return Done(float("nan") if fate == "nan" else self.value(task), used)

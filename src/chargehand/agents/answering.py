@@ -18,6 +18,7 @@ from chargehand.agents.inputs import Told, by_id, gap_text, told
 from chargehand.agents.memory_text import instructions, material, shortened
 from chargehand.agents.money import covered, too_dear
 from chargehand.core.owed import Brief
+from chargehand.models.code_errors import mistake_failure
 from chargehand.models.envelope import wrap
 from chargehand.models.messages import Message, Request
 from chargehand.models.subject import Answering, Given
@@ -61,7 +62,10 @@ async def _own(function: Callable[..., object], brief: Brief, given: Told) -> ob
     try:  # not the loop's own threads, whose end it waits for: a function that never returns must not hold it up
         found = await THREADS.call(lambda: function(brief.goal, results, brief.gaps), {}, _LONGEST)
     except ToolFailed as error:
-        raise WorkFailed(Failure("logic", f"the function that answers failed: {error}"), NOTHING) from error
+        failure = Failure("logic", f"the function that answers failed: {error}")
+        if error.code_error is not None:
+            failure = mistake_failure(error.code_error, "the function that answers")
+        raise WorkFailed(failure, NOTHING) from error
     return await found if inspect.isawaitable(found) else found
 
 

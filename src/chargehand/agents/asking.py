@@ -11,8 +11,9 @@ from chargehand.agents.crew import WorkFailed
 from chargehand.agents.memory_text import Seen
 from chargehand.agents.money import failed, reckoned, spent, total
 from chargehand.agents.prompts import Prompts
+from chargehand.models.code_errors import model_failed
 from chargehand.models.messages import Reply, Request, Settings
-from chargehand.models.model import Hear, Model, ModelFailed
+from chargehand.models.model import Hear, Model
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.failure import Failure
 
@@ -54,9 +55,10 @@ class Bill:
         self._used.append(held)
         try:
             reply = await writer.model.reply(request, hear)
-        except ModelFailed as error:
-            self._used[at] = failed(writer.model, error) or held
-            raise WorkFailed(error.failure, self.total()) from error
+        except Exception as error:
+            lost = model_failed(error)
+            self._used[at] = failed(writer.model, lost) or held
+            raise WorkFailed(lost.failure, self.total()) from error
         self._used[at] = spent(reply, held or NOTHING) or held
         return reply
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import msgspec
 from msgspec import Struct
@@ -15,11 +15,12 @@ from chargehand.agents.tool_breakers import ToolBreakers
 from chargehand.agents.tool_calls import Returned, made
 from chargehand.core.owed import Brief
 from chargehand.errors import NotJson
+from chargehand.models.code_errors import mistake_failure
 from chargehand.models.envelope import wrap
 from chargehand.models.exhibits import Exhibit, Passages
 from chargehand.models.messages import Message, ToolCall
 from chargehand.terms.budget import NOTHING
-from chargehand.terms.failure import AskedBecause, Failure, Question
+from chargehand.terms.failure import AskedBecause, CodeError, Failure, Question
 from chargehand.terms.plan import digest
 from chargehand.terms.value import encode_value
 from chargehand.tools.calling import ToolFailed, capped
@@ -125,6 +126,8 @@ class Calls:
         for number, planned in enumerate(plans):
             source = number if planned.same_as < 0 else planned.same_as
             returned = planned.earlier or done.get(source) or Returned(error=plans[source].problem)
+            if returned.code_error is not None:
+                _end_on_code_error(planned.call, returned.code_error)
             if planned.same_as >= 0 and planned.tool is not None and planned.tool.effect != "read":
                 self._tell_again(planned, returned)
                 continue
@@ -134,6 +137,8 @@ class Calls:
     async def _one(self, planned: _Planned, step: int) -> bool:
         if planned.is_made and planned.tool is not None:
             returned = await self._step(planned.call, planned.tool)
+            if returned.code_error is not None:
+                _end_on_code_error(planned.call, returned.code_error)
         else:
             returned = planned.earlier or Returned(error=planned.problem)
         return self._show(planned, returned, step)
@@ -321,6 +326,11 @@ def sources(exhibit: Exhibit) -> list[str]:
     """Where an exhibit comes from."""
     found = [one.source for one in exhibit.found] if isinstance(exhibit, Passages) else [exhibit.source]
     return [one for one in found if one]
+
+
+def _end_on_code_error(call: ToolCall, mistake: CodeError) -> NoReturn:
+    """No model can mend a tool: the attempt ends, and so does the task unless another worker may take it."""
+    raise WorkFailed(mistake_failure(mistake, f"the tool {call.name}"), NOTHING)
 
 
 class _GivenUp(Struct, frozen=True):

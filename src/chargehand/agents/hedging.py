@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from chargehand.agents.crew import Hand
 from chargehand.agents.money import Lost, Priced
 from chargehand.errors import Invalid
+from chargehand.models.code_errors import model_failed
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear, Model, ModelFailed
 from chargehand.terms.budget import Amount
@@ -61,11 +62,11 @@ class Bet(Struct):
 class Raced(Struct):
     """What came of a bet: a reply, or none. `lost` failed, `given_up` is what others were taken to have used.
 
-    `trouble` is what one of them raised that is no failure of a model: it matters where there is no reply.
+    `mistaken` raised what is no failure of a model: nobody knows what that used.
     """
 
     reply: Reply | None = None
-    trouble: Exception | None = None
+    mistaken: Lost = field(default_factory=list[tuple[Model, ModelFailed]])
     lost: Lost = field(default_factory=list[tuple[Model, ModelFailed]])
     given_up: list[Amount] = field(default_factory=list[Amount])
 
@@ -147,8 +148,8 @@ async def race(team: Hedging, bet: Bet, request: Request, hear: Hear | None, han
         _take(raced, bet.first, await _call(team, bet.first, request, hear))
     else:
         await _raced(raced, team, bet, bet.patience, request, hear, hand)
-    if raced.trouble is not None and raced.reply is None:
-        raise raced.trouble
+    if raced.reply is None:
+        raced.lost.extend(raced.mistaken)
     return raced
 
 
@@ -214,7 +215,7 @@ def _take(raced: Raced, whom: Priced, came: _Came) -> None:
     elif isinstance(came, ModelFailed):
         raced.lost.append((whom.model, came))
     else:
-        raced.trouble = came
+        raced.mistaken.append((whom.model, model_failed(came)))
         raced.given_up.append(whom.use)
 
 

@@ -19,9 +19,10 @@ from chargehand.agents.shape import sent_back, useless
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid, PlanInvalid, Refused
 from chargehand.memory.embedding import Embedding
+from chargehand.models.code_errors import model_failed
 from chargehand.models.envelope import wrap
 from chargehand.models.messages import Message, Reply, Request, Settings
-from chargehand.models.model import Hear, Model, ModelFailed
+from chargehand.models.model import Hear, Model
 from chargehand.models.subject import Planned, Planning, Refining, WorkerCard
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.failure import Failure
@@ -72,8 +73,9 @@ async def ask(model: Model, request: Request, hear: Hear | None = None, reserve:
     """One call for the supervisor; its failures are those of its duty."""
     try:
         reply = await model.reply(request, hear)
-    except ModelFailed as error:
-        raise WorkFailed(error.failure, failed(model, error)) from error
+    except Exception as error:
+        lost = model_failed(error)
+        raise WorkFailed(lost.failure, failed(model, lost)) from error
     if not reply.text.strip():
         raise WorkFailed(Failure("logic", f"{model.card.handle} answered with nothing"), spent(reply, reserve))
     return reply

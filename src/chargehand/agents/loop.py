@@ -24,10 +24,10 @@ from chargehand.agents.worker import REPEATS
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.memory.conversation import Turn
+from chargehand.models.code_errors import model_failed
 from chargehand.models.exhibits import Product
 from chargehand.models.left_out import HINT, SHOUTED
 from chargehand.models.messages import Message, Reply, Request, ToolSpec
-from chargehand.models.model import ModelFailed
 from chargehand.models.subject import Working
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.failure import Failure
@@ -212,8 +212,8 @@ class _Attempt:
                 reply = await model.reply(request, hear)
                 used = self._kit.purse.used(reply, reserve)
                 return Done(reply, with_lost(used, lost, reserve) if lost else used)
-            except ModelFailed as error:
-                lost.append((model, error))
+            except Exception as error:  # noqa: BLE001 - a foreign model may raise anything; the next one may answer
+                lost.append((model, model_failed(error)))
         assert lost, "a worker has at least one model"
         last = lost[-1][1]
         raise WorkFailed(last.failure, self._kit.purse.lost(lost)) from last

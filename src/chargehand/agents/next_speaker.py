@@ -19,8 +19,8 @@ from chargehand.agents.money import covered, failed, reckoned, spent, too_dear
 from chargehand.agents.shape import find_json
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
+from chargehand.models.code_errors import model_failed
 from chargehand.models.messages import Message, Reply, Request
-from chargehand.models.model import ModelFailed
 from chargehand.models.subject import Given, Speaking, WorkerCard
 from chargehand.terms.budget import Amount
 from chargehand.terms.plan import Task
@@ -49,8 +49,9 @@ async def ask_who(
     hand.prompt(lead.model.card.handle, request.messages)
     try:
         reply = await lead.model.reply(request, hand.say if hand.heard else None)
-    except ModelFailed as error:
-        raise WorkFailed(error.failure, failed(lead.model, error)) from error
+    except Exception as error:
+        lost = model_failed(error)
+        raise WorkFailed(lost.failure, failed(lead.model, lost)) from error
     return reply, spent(reply, reckoned(lead.model, request, lead.reserve))
 
 

@@ -27,8 +27,9 @@ from chargehand.agents.ways import Route, Way, Whole
 from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
+from chargehand.models.code_errors import model_failed
 from chargehand.models.messages import Message, Reply, Request
-from chargehand.models.model import Model, ModelFailed
+from chargehand.models.model import Model
 from chargehand.models.subject import Making
 from chargehand.terms.budget import Amount, Budget
 from chargehand.terms.events import RunRequested
@@ -220,8 +221,8 @@ class Workshop:
         async def call(_key: str) -> Done:
             try:
                 reply = await self.model.reply(request)
-            except ModelFailed as error:
-                raise WorkFailed(error.failure) from error
+            except Exception as error:
+                raise WorkFailed(model_failed(error).failure) from error
             return Done(self._read(reply), kit.purse.used(reply, reserve))
 
         made = await hand.step("make worker", call, request=brief.instruction, reserve=reserve, shape=Made)

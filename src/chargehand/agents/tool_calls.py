@@ -10,7 +10,7 @@ from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.tool_breakers import ToolBreakers
 from chargehand.models.messages import ToolCall
 from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.failure import Failure
+from chargehand.terms.failure import CodeError, Failure
 from chargehand.terms.value import DEPTH, decode_value, encode_or_text
 from chargehand.tools.tool import Caller, Costs, Tool, ToolFailed
 
@@ -28,6 +28,7 @@ class Returned(Struct, frozen=True, omit_defaults=True):
     """What a call came to. `broken`: the tool failed for a reason of its own. `barred`: so it was not even called.
 
     `note` says to the model what is to be known besides, for example that the result is not kept as it was.
+    `code_error`: it met a mistake in its own code, which ends the attempt.
     """
 
     value: object = None
@@ -35,6 +36,7 @@ class Returned(Struct, frozen=True, omit_defaults=True):
     broken: bool = False
     barred: bool = False
     note: str = ""
+    code_error: CodeError | None = None
 
 
 async def made(tool: Tool, call: ToolCall, key: str, caller: Caller | None, breakers: ToolBreakers, hand: Hand) -> Done:
@@ -77,9 +79,10 @@ def _returned(tool: Tool, value: object) -> Returned:
 
 def _failed(tool: Tool, error: ToolFailed) -> Done:
     if error.unknown and tool.effect == "effect":  # the step stays open: nobody may repeat it in silence
-        raise WorkFailed(Failure("uncertain", f"{tool.name}: {_printable(str(error))}"), NOTHING) from error
+        failure = Failure("uncertain", f"{tool.name}: {_printable(str(error))}", code_error=error.code_error)
+        raise WorkFailed(failure, NOTHING) from error
     # one that may have done its work is taken to have cost what was reserved for it
-    returned = Returned(error=_printable(str(error)), broken=error.broken)
+    returned = Returned(error=_printable(str(error)), broken=error.broken, code_error=error.code_error)
     return Done(returned, None if error.unknown else NOTHING, good=False)
 
 

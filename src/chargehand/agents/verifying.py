@@ -23,6 +23,7 @@ from chargehand.agents.shape import find_json
 from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
+from chargehand.models.code_errors import model_failed
 from chargehand.models.envelope import wrap
 from chargehand.models.messages import Message, Request
 from chargehand.models.model import Model, ModelFailed
@@ -106,8 +107,8 @@ async def _first_that_answers(models: Sequence[Model], request: Request, purse: 
     for model in models:
         try:
             reply = await model.reply(request)
-        except ModelFailed as error:
-            lost.append((model, error))
+        except Exception as error:  # noqa: BLE001 - a foreign model may raise anything; the next one may answer
+            lost.append((model, model_failed(error)))
             continue
         used = purse.used(reply, reserve)
         return Done(read(reply.text), with_lost(used, lost, reserve) if lost else used)

@@ -66,7 +66,9 @@ def _running(state: RunState, task: TaskId, attempt: int) -> Progress:
 def _outcome(state: RunState, report: ev.AttemptSucceeded | ev.AttemptFailed) -> ev.Event:
     progress = _running(state, report.task, report.attempt)
     if progress.steps and progress.in_doubt():
-        return ev.AttemptFailed(report.task, report.attempt, DOUBT, _sane(report).used)
+        mistake = report.failure.code_error if isinstance(report, ev.AttemptFailed) else None
+        doubt = DOUBT if mistake is None else structs.replace(DOUBT, code_error=mistake)
+        return ev.AttemptFailed(report.task, report.attempt, doubt, _sane(report).used)
     return _sane(report)
 
 

@@ -10,8 +10,10 @@ from chargehand.terms import breaker as breakers
 from chargehand.terms import events as ev
 from chargehand.terms.breaker import Breaker
 from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.failure import OUTAGES
 from chargehand.terms.plan import needs
 from chargehand.terms.policy import Instant
+from chargehand.terms.roster import Agent
 
 
 def attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
@@ -28,8 +30,10 @@ def attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
         state.ledger.reserve(event.reserve)
     state.running += 1
     state.load[event.worker] = state.load.get(event.worker, 0) + 1
+    progress.probing = 0.0
     for name in event.probes:
         breakers.lease(state.breakers[name], state.at, state.requested.policy.breaking)
+        progress.probing = state.breakers[name].leased
     if progress.taken is None and progress.task.quorum:
         quorum = (need_id for need_id, need in needs(progress.task) if need == "quorum")
         progress.taken = tuple(need_id for need_id in quorum if state.tasks[need_id].status is Status.DONE)
@@ -79,32 +83,40 @@ def attempt_succeeded(state: RunState, event: ev.AttemptSucceeded) -> None:
     close_attempt(state, progress, event.used)
     progress.result, progress.items, progress.steps = event.result, event.items, None
     if state.breakers:
-        for name in dict.fromkeys(breaker_names(state, progress.worker)):
-            if name in state.breakers:
-                breakers.note(state.breakers[name], state.at, state.requested.policy.breaking, good=True)
+        name = breaker_name(state.agents[progress.worker])
+        if name in state.breakers:
+            breakers.note(state.breakers[name], state.at, state.requested.policy.breaking, good=True)
     settle(state, progress, Status.DONE)
 
 
 def attempt_failed(state: RunState, event: ev.AttemptFailed) -> None:
     progress = state.tasks[event.task]
     close_attempt(state, progress, event.used)
+    count_failure(state, progress, event.failure)
     if event.failure.kind == "approval":  # nothing failed: it waits for a person, and keeps its steps
         progress.failure, progress.status = event.failure, Status.JUDGED
         progress.steps = finished_steps(progress)
         state.judged[event.task] = None
         return
     judge(state, progress, event.failure)
-    worker, model = breaker_names(state, progress.worker)
-    name = {"network": model, "timeout": model, "logic": worker}.get(event.failure.kind)
-    if name:
-        found = state.breakers.setdefault(name, Breaker())
-        breakers.note(found, state.at, state.requested.policy.breaking, good=False)
 
 
-def breaker_names(state: RunState, worker: str) -> tuple[str, str]:
-    """Bad work is the worker's fault; a dead line is that of the model behind it, which others may share."""
-    model = state.agents[worker].model
-    return f"worker:{worker}", f"model:{model}" if model else f"worker:{worker}"
+def count_failure(state: RunState, progress: Progress, failure: ev.Failure) -> None:
+    """Only an outage counts for a breaker: whatever else failed, no waiting would mend it."""
+    name = breaker_name(state.agents[progress.worker])
+    if failure.kind in OUTAGES:
+        breaker = state.breakers.setdefault(name, Breaker())
+        breakers.note(breaker, state.at, state.requested.policy.breaking, good=False)
+        return
+    breaker = state.breakers.get(name)
+    limited = failure.kind == "resource" and not failure.permanent  # asked too much: not the moment to ask again
+    if breaker is not None and progress.probing and breaker.leased == progress.probing and not limited:
+        breakers.forget_probe(breaker)  # it says nothing of the line: the next attempt is the probe
+
+
+def breaker_name(agent: Agent) -> str:
+    """The line an agent depends on: that to its model, which others may share, or one of its own."""
+    return f"model:{agent.model}" if agent.model else f"worker:{agent.name}"
 
 
 def judge(state: RunState, progress: Progress, failure: ev.Failure) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from heapq import heapify, heappop, heapreplace
 
-from chargehand.core.attempts import breaker_names
+from chargehand.core.attempts import breaker_name
 from chargehand.core.reuse import key_of
 from chargehand.core.state import Lane, Progress, RunState, line_of, urgent_first
 from chargehand.terms import breaker as breakers
@@ -114,12 +114,11 @@ def _probes(state: RunState, worker: str, now: Instant) -> tuple[str, ...] | Non
     """The breakers this call would probe; None where one of them bars it."""
     if not state.breakers:
         return ()
-    probes: list[str] = []
-    for name in dict.fromkeys(breaker_names(state, worker)):
-        found = state.breakers.get(name)
-        where = breakers.stand(found, now) if found else "closed"
-        if where in ("open", "probing"):
-            return None
-        if where == "half-open":
-            probes.append(name)
-    return tuple(probes)
+    name = breaker_name(state.agents[worker])
+    breaker = state.breakers.get(name)
+    if breaker is None:
+        return ()
+    where = breakers.stand(breaker, now)
+    if where in ("open", "probing"):
+        return None
+    return (name,) if where == "half-open" else ()

@@ -78,6 +78,7 @@ class Progress(Struct):
     result: Raw | None = None
     items: int = -1
     timer: Instant = 0.0
+    probing: Instant = 0.0  # the end of the lease under which this attempt probes a breaker; 0: it is no probe
     held: Amount = NOTHING
     steps: dict[int, Step] | None = None
     effects: dict[str, Raw] | None = None  # what was done in the world by earlier attempts, by request

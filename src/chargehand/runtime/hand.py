@@ -12,6 +12,7 @@ from chargehand.agents.crew import Crew, Done, Proposal, Stake, Where, WorkFaile
 from chargehand.core.owed import Brief
 from chargehand.core.state import RunState, Work
 from chargehand.errors import NotJson, Refused
+from chargehand.models.code_errors import failure_of
 from chargehand.models.messages import Message
 from chargehand.runtime.earlier import with_first
 from chargehand.stores.codec import check
@@ -73,15 +74,9 @@ def _kept(work: Work, report: ev.Event) -> ev.Event:
 
 
 def _blame(error: Exception) -> ev.Failure:
-    if isinstance(error, TimeoutError):
-        return ev.Failure("timeout", str(error) or "the worker timed out")
-    if isinstance(error, ConnectionError):
-        return ev.Failure("network", f"{type(error).__name__}: {error}")
-    if isinstance(error, MemoryError):
-        return ev.Failure("resource", "out of memory")
     if isinstance(error, NotJson):
         return ev.Failure("logic", f"the result cannot be kept: {error}")
-    return ev.Failure("logic", f"{type(error).__name__}: {error}")
+    return failure_of(error)
 
 
 def _failed(

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.core.attempts import breaker_names
+from chargehand.core.attempts import breaker_name
 from chargehand.core.state import RunState
 from chargehand.terms import events as ev
 from chargehand.terms.breaker import Breaker, lease, note, stand
@@ -103,9 +103,9 @@ class Visit:
     def attempt_succeeded(self, event: ev.AttemptSucceeded, at: Instant) -> None:
         self._attempt_over(event.task, at, "")
         worker = self._state.tasks[event.task].worker
-        for name in breaker_names(self._state, worker):
-            if name not in self._state.breakers:
-                self._breaker(name, None)
+        name = breaker_name(self._state.agents[worker])
+        if name not in self._state.breakers:
+            self._breaker(name, None)
 
     def attempt_failed(self, event: ev.AttemptFailed, at: Instant) -> None:
         if event.failure.kind == "approval":  # nothing failed: a person is asked

@@ -25,6 +25,8 @@ _TODO = {
     "deadline": f"Give it more time and run it again: {_AGAIN}.",
     "line": f"Run it again when the model can be reached, or name another model: {_AGAIN}.",
     "work": f"Run it again, with another model or in other words: {_AGAIN}.",
+    "code": f"Mend the code, then run it again: {_AGAIN}.",
+    "refusal": f"Put that right, or name another model, then run it again: {_AGAIN}.",
 }
 
 
@@ -50,7 +52,8 @@ def plain_answer(entries: Sequence[ev.Entry]) -> str:
     if missing := with_gaps("", ended.gaps).strip():
         parts.append(missing)
     if not (missing and ended.reason == "no_plan"):  # then that says it all
-        parts.append(_why(ended, failure, have=bool(have)))
+        failures = [one.failure for one in state.tasks.values() if one.failure is not None]
+        parts.append(_why(ended, failure, failures, have=bool(have)))
     return "\n\n".join(parts)
 
 
@@ -74,7 +77,8 @@ def _last_failure(entries: Sequence[ev.Entry]) -> ev.Failure | None:
     return None
 
 
-def _why(ended: ev.RunEnded, failure: ev.Failure | None, *, have: bool) -> str:
+def _why(ended: ev.RunEnded, failure: ev.Failure | None, failures: Sequence[ev.Failure], *, have: bool) -> str:
+    """Why there is no answer: `failure` is that of the supervisor's last duty, `failures` those of the tasks."""
     what = "These are the results as they came; no answer was written from them" if have else "There is no answer"
     if ended.reason == "budget" and failure is not None and failure.kind == "budget":
         return f"{what}: {failure.message}. {_TODO['budget']}"
@@ -83,9 +87,18 @@ def _why(ended: ev.RunEnded, failure: ev.Failure | None, *, have: bool) -> str:
     if ended.reason == "deadline":
         return f"{what}: the time ran out. {_TODO['deadline']}"
     if failure is not None:
-        todo = _TODO["line" if failure.kind in _ON_THE_WAY else "work"]
-        return f"{what}: {failure.message}. {todo}"
+        return f"{what}: {failure.message}. {_TODO[_remedy(failure)]}"
     if have:  # it was not even tried: there was no money left for it
         return f"{what}: the budget does not cover it. {_TODO['budget']}"
-    lost = any(gap.reason in _ON_THE_WAY for gap in ended.gaps)
-    return f"{what}: nothing that was tried came to a result. {_TODO['line' if lost else 'work']}"
+    remedies = {_remedy(failure) for failure in failures}
+    remedy = next((known for known in ("code", "refusal", "line") if known in remedies), "work")
+    return f"{what}: nothing that was tried came to a result. {_TODO[remedy]}"
+
+
+def _remedy(failure: ev.Failure) -> str:
+    """What would help against a failure: a key of `_TODO`. Nobody is told to try again what fails again."""
+    if failure.code_error is not None:
+        return "code"
+    if failure.refusal is not None:
+        return "refusal"
+    return "line" if failure.kind in _ON_THE_WAY and not failure.permanent else "work"

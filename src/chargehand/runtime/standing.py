@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from chargehand.agents.instances import kind_of
 from chargehand.agents.routers.decision import Board, Learnt, Load
+from chargehand.core.attempts import breaker_name
 from chargehand.core.state import RunState, Status
 from chargehand.runtime.clock import Clock
 from chargehand.terms import events as ev
@@ -145,7 +146,7 @@ class Standing:
         driver = self._driving(run)
         if not kind and driver is not None:
             agent = driver.under_way[run].agents[found.worker]
-            self._worked.update(dict.fromkeys(_breakers(agent), at))
+            self._worked[breaker_name(agent)] = at
 
     def leave(self, run: str, state: RunState) -> None:
         """A run is no longer driven: what it learned of those that are out of order is kept."""
@@ -181,7 +182,7 @@ class Standing:
             else:
                 found.capacity = found.capacity and agent.capacity and found.capacity + agent.capacity
             found.tried.extend(one for one in self._tried.get(agent.name, ()) if one.at >= now - WINDOW)
-            found.shut = found.shut and not shut.isdisjoint(_breakers(agent))
+            found.shut = found.shut and breaker_name(agent) in shut
         self._count(states, sums)
         return {name: one.load() for name, one in sums.items() if one.tells}
 
@@ -212,7 +213,3 @@ class Standing:
     def _bars(self, name: str, breaker: Breaker, now: Instant) -> bool:
         since = breaker.recent[-1][0] if breaker.recent else 0.0
         return stand(breaker, now) in ("open", "probing") and self._worked.get(name, 0.0) <= since
-
-
-def _breakers(agent: Agent) -> tuple[str, ...]:
-    return (f"worker:{agent.name}", f"{_MODEL}{agent.model}") if agent.model else (f"worker:{agent.name}",)

@@ -8,6 +8,54 @@ from chargehand.terms.plan import NO_TASK, TaskId
 from chargehand.terms.policy import Seconds
 
 FailureKind = Literal["network", "timeout", "resource", "logic", "uncertain", "budget", "deadline", "approval"]
+RefusalCause = Literal["key", "access", "model", "credit", "request"]
+OUTAGES: frozenset[FailureKind] = frozenset(("network", "timeout"))
+"""The kinds of failure that waiting may mend, and so the only ones that a breaker counts."""
+
+
+class Frame(Struct, frozen=True, omit_defaults=True, gc=False):
+    """One line of a traceback."""
+
+    file: str
+    line: int
+    function: str
+    source: str = ""
+
+
+class CodeError(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A mistake in the code of a tool, a model or a worker: the exception, and where it was raised."""
+
+    exception: str
+    """The name of its class, for example `AttributeError`."""
+    message: str
+    frames: tuple[Frame, ...] = ()
+    """The last frames of the traceback, the innermost last."""
+
+    def describe(self) -> str:
+        """One line: what was raised, and where."""
+        said = f"{self.exception}: {self.message}" if self.message else self.exception
+        return f"{said} ({self.place()})" if self.frames else said
+
+    def place(self) -> str:
+        """Where it was raised: file, line and function."""
+        if not self.frames:
+            return "somewhere"
+        last = self.frames[-1]
+        return f"{last.file}, line {last.line}, in {last.function}"
+
+
+class Refusal(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A provider that will not answer whatever is asked of this model, until a person changes something."""
+
+    provider: str
+    """Who refused: the name before the colon of the model's handle, else the host."""
+    model: str
+    """The handle of the model."""
+    cause: RefusalCause
+    status: int
+    """The HTTP status, or that of an error inside a reply."""
+    variable: str = ""
+    """The environment variable that the key was taken from."""
 
 
 Asked = Literal["plan", "effect", "tool"]
@@ -36,16 +84,19 @@ class Question(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
-    """Why something did not succeed. `permanent`: the same worker would fail again.
-
-    `question` is what a person must decide before it goes on (kind `approval`).
-    """
+    """Why something did not succeed."""
 
     kind: FailureKind
     message: str
     retry_after: Seconds = 0.0
     permanent: bool = False
+    """The same worker would fail again."""
     question: Question | None = None
+    """What a person must decide before it goes on (kind `approval`)."""
+    code_error: CodeError | None = None
+    """It failed because of a mistake in somebody's code."""
+    refusal: Refusal | None = None
+    """It failed because the provider refuses the key, the account, the model, or how it is called."""
 
 
 class Gap(Struct, frozen=True, omit_defaults=True, gc=False):

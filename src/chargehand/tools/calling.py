@@ -4,8 +4,11 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import TextIO
+
+from chargehand.models.code_errors import code_error, is_outage, message_of
+from chargehand.terms.failure import CodeError
 
 _ROOM = 2000
 _ASKED_WRONG = (ValueError, LookupError, ArithmeticError)  # what functions raise for arguments they cannot use
@@ -15,29 +18,34 @@ class ToolFailed(Exception):
     """Raise it in a tool: the message reaches the model as it is. Say what is wrong and what would be right.
 
     `broken` says that the tool itself is out of order: no other arguments would help. One that says so again and again
-    is left alone for a while. `unknown` says that the tool may have done its work all the same.
+    is left alone for a while. `unknown` says that the tool may have done its work all the same. `code_error` is the
+    mistake in the tool's code that was met.
     """
 
     unknown = False
+    code_error: CodeError | None = None
 
     def __init__(self, message: str = "", *, broken: bool = False) -> None:
         self.broken = broken
         super().__init__(message)
 
 
-def failed_by(error: BaseException) -> ToolFailed:
-    """What a model is told about an exception of a tool; the exception itself is the cause."""
+def failed_by(error: BaseException, arguments: Mapping[str, object] | None = None) -> ToolFailed:
+    """What came of a call that raised; the exception itself is the cause.
+
+    Three things a function can raise: what the model may put right (ToolFailed, ValueError and whatever is neither of
+    the other two), an outage (`is_outage`), and a mistake in its own code (`code_error`), which no model can mend.
+    """
     if isinstance(error, ToolFailed):
         return error
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - a foreign __str__
-        text = "(its message cannot be shown)"
+    text = message_of(error)
     kind = type(error).__name__
-    found = ToolFailed(f"{kind}: {text}"[:_ROOM] if text else kind, broken=not isinstance(error, _ASKED_WRONG))
-    found.__cause__ = error
-    found.unknown = True
-    return found
+    out = is_outage(error) and not isinstance(error, _ASKED_WRONG)
+    failed = ToolFailed(f"{kind}: {text}"[:_ROOM] if text else kind, broken=out)
+    failed.code_error = code_error(error, arguments)
+    failed.__cause__ = error
+    failed.unknown = True
+    return failed
 
 
 def capped(text: str, cap: int) -> tuple[str, bool]:

@@ -77,7 +77,7 @@ class Threads:
         if job.lost:
             raise GivenUp
         if job.error is not None:
-            raise failed_by(job.error)
+            raise failed_by(job.error, arguments)
         return job.value
 
     def _take(self, job: _Job) -> None:

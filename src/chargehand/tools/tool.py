@@ -114,14 +114,14 @@ class Tool(Struct, frozen=True):
             async with limit:
                 return await value
         except TimeoutError as error:
-            raise self._late() if limit.expired() else failed_by(error) from error
+            raise self._late() if limit.expired() else failed_by(error, given) from error
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            raise failed_by(error) from error  # the tool's own, nobody has cancelled us
+            raise failed_by(error, given) from error  # the tool's own, nobody has cancelled us
         except (Exception, SystemExit) as error:  # whatever a foreign function raises
-            raise failed_by(error) from error
+            raise failed_by(error, given) from error
 
     def _late(self) -> ToolFailed:
         late = ToolFailed(f"{self.name} did not finish within {self.timeout:g} s", broken=True)

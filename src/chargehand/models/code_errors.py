@@ -1,0 +1,134 @@
+"""Exceptions of code that is not ours (tools, models, checks): a mistake in that code, an outage, or neither.
+
+- A **mistake** is one of `MISTAKES`: exceptions that Python raises for code that is wrong. No waiting, no other
+  arguments and no other words for the task would mend it.
+- An **outage** is an `OSError` or a `TimeoutError`, or an exception raised from one. Waiting may help.
+- Anything else (`ValueError` first of all) says something about what was asked, to whoever asked.
+"""
+
+import linecache
+import traceback
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+from chargehand.models.messages import Usage
+from chargehand.models.model import ModelFailed
+from chargehand.terms.failure import CodeError, Failure, Frame
+
+MISTAKES = (
+    AttributeError,
+    TypeError,
+    NameError,
+    KeyError,
+    IndexError,
+    ImportError,
+    SyntaxError,
+    AssertionError,
+    NotImplementedError,
+    RecursionError,
+    StopIteration,
+    StopAsyncIteration,
+    SystemError,
+)
+"""What Python raises for mistakes in code. A tool that raises one has a bug; it does not judge its arguments."""
+
+_ABOUT_THE_PATH = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
+_MOST_FRAMES = 5
+_LONGEST_MESSAGE = 500
+_LONGEST_SOURCE = 200
+_MOST_LINKS = 20
+
+
+def code_error(error: BaseException, arguments: Mapping[str, object] | None = None) -> CodeError | None:
+    """The mistake in code that an exception tells of; None where it tells of something else.
+
+    A `KeyError` about one of the `arguments` is no mistake: whoever sent them asked for something there is not.
+    """
+    for found in _leaves(error):
+        if isinstance(found, MISTAKES) and not _asked_for(found, arguments):
+            raised = found if found.__traceback__ is not None else error  # one of a group may never have been raised
+            return CodeError(type(found).__name__, message_of(found)[:_LONGEST_MESSAGE], _frames(raised))
+    return None
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether the world outside failed: a connection, a disk, a time limit."""
+    return any(_is_outage(link) for found in _leaves(error) for link in _chain(found))
+
+
+def message_of(error: BaseException) -> str:
+    """What an exception says, whatever its class does when it is asked."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a foreign __str__
+        return "(its message cannot be shown)"
+
+
+def failure_of(error: Exception) -> Failure:
+    """The failure of a piece of work that was ended by an exception."""
+    mistake = code_error(error)
+    if mistake is not None:
+        return mistake_failure(mistake)
+    words = f"{type(error).__name__}: {message_of(error)}"
+    if isinstance(error, TimeoutError):
+        return Failure("timeout", message_of(error) or "the worker timed out")
+    if isinstance(error, MemoryError):
+        return Failure("resource", "out of memory")
+    return Failure("network" if is_outage(error) else "logic", words)
+
+
+def mistake_failure(mistake: CodeError, where: str = "") -> Failure:
+    """The failure of work that met a mistake in code: for good, because the same code fails again."""
+    lead = f"{where}: " if where else ""
+    return Failure("logic", f"{lead}{mistake.describe()}", permanent=True, code_error=mistake)
+
+
+def model_failed(error: Exception, usage: Usage | None = None) -> ModelFailed:
+    """What a call of a model came to that raised this: its own failure, or that of the code behind it."""
+    if isinstance(error, ModelFailed):
+        return error
+    failed = ModelFailed(failure_of(error), usage)
+    failed.__cause__ = error
+    return failed
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An exception and those it was raised from or while handling."""
+    link: BaseException | None = error
+    for _ in range(_MOST_LINKS):
+        if link is None:
+            return
+        yield link
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+
+
+def _is_outage(error: BaseException) -> bool:
+    return isinstance(error, OSError) and not isinstance(error, _ABOUT_THE_PATH)  # a TimeoutError is an OSError
+
+
+def _asked_for(error: BaseException, arguments: Mapping[str, object] | None) -> bool:
+    if not isinstance(error, KeyError) or not arguments or not error.args:
+        return False
+    key = str(error.args[0]).strip().casefold()
+    return any(key == str(value).strip().casefold() for value in arguments.values())
+
+
+def _frames(error: BaseException) -> tuple[Frame, ...]:
+    """The innermost frames of a traceback, the innermost last."""
+    frames: list[Frame] = []
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        code = frame.f_code
+        frames.append(Frame(code.co_filename, line, code.co_qualname))
+    shown: list[Frame] = []
+    for frame in frames[-_MOST_FRAMES:]:
+        source = linecache.getline(frame.file, frame.line).strip()[:_LONGEST_SOURCE]
+        shown.append(Frame(frame.file, frame.line, frame.function, source))
+    return tuple(shown)
