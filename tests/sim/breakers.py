@@ -167,7 +167,7 @@ def outage(seed: int) -> Scenario:
 
 
 class Lines:
-    """What happened to each worker and each model, off the bare entries of a run."""
+    """What happened to each model, off the bare entries of a run: every worker here has one."""
 
     def __init__(self, plot: Scenario) -> None:
         self.found: dict[str, list[Happened]] = {}
@@ -178,8 +178,7 @@ class Lines:
         match entry.event:
             case ev.AttemptStarted(task=task, worker=worker):
                 self._open[task] = (entry.seq, worker)
-                for name in (f"worker:{worker}", f"model:{self._models[worker]}"):
-                    self.found.setdefault(name, []).append(Began(entry.at, entry.seq))
+                self.found.setdefault(self._models[worker], []).append(Began(entry.at, entry.seq))
             case ev.AttemptSucceeded(task=task):
                 self._over(task, entry.at, "good")
             case ev.AttemptFailed(task=task, failure=failure):
@@ -194,10 +193,12 @@ class Lines:
         if task not in self._open:
             return
         call, worker = self._open.pop(task)
-        counted = ((f"worker:{worker}", ("logic",)), (f"model:{self._models[worker]}", ("network", "timeout")))
-        for name, faults in counted:
-            outcome: Outcome = "good" if kind == "good" else "bad" if kind in faults else "other"
-            self.found[name].append(Ended(at, call, outcome))
+        outcome: Outcome = "other"
+        if kind == "good":
+            outcome = "good"
+        elif kind in ("network", "timeout"):
+            outcome = "bad"
+        self.found[self._models[worker]].append(Ended(at, call, outcome))
 
 
 # --- many seeds

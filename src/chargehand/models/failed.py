@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 
 from chargehand.models.messages import Usage
 from chargehand.models.model import ModelFailed
-from chargehand.terms.failure import Failure, FailureKind
+from chargehand.terms.failure import Failure, FailureKind, Refusal, RefusalCause
 
 LONGEST_WAIT = 7 * 86_400.0
 _LONGEST_WORDS = 300
@@ -40,6 +40,38 @@ class Party(Struct, frozen=True):
 
 class Unreadable(Exception):
     """Bytes that are not what they should be. Who knows whom they came from makes a failure of it."""
+
+
+_BY_STATUS: dict[int, RefusalCause] = {401: "key", 402: "credit", 403: "access", 404: "model"}
+_BY_CODE: tuple[tuple[RefusalCause, re.Pattern[str]], ...] = (
+    ("credit", re.compile(r"insufficient_quota|billing_not_active|credit balance is too low", re.IGNORECASE)),
+    ("key", re.compile(r"invalid_api_key|API_KEY_INVALID|API key not valid", re.IGNORECASE)),
+    ("model", re.compile(r"model_not_found", re.IGNORECASE)),
+)
+"""What a body says whatever the status: OpenAI's quota is a 429, Anthropic's credit and Google's key are a 400."""
+_ABOUT_ONE_REQUEST = re.compile(
+    r"context_length|maximum context|context window|too long|too large|too many tokens|max_length|content_policy"
+    r"|content.?filter|content management|invalid_prompt|safety|moderat|image",
+    re.IGNORECASE,
+)
+"""What a 400 or 422 says that is about this one request; any other is about how the model is called."""
+_HEADLINES: dict[RefusalCause, str] = {
+    "key": "{provider} refused the key ({status}). Check {variable}.",
+    "access": "{provider} does not let this key use {model} ({status}). Ask for access, or name another model.",
+    "model": "{provider} has no model {model!r} ({status}). Check the model's name and the base URL.",
+    "credit": "{provider} has no credit left for this key ({status}). Top up the account, or name another model.",
+    "address": "{provider} sends calls on to another address ({status}). Set the base URL to where it is now.",
+    "request": "{provider} rejects how {model} is called ({status}). Check its settings, or name another model.",
+}
+
+
+def headline(refusal: Refusal) -> str:
+    """A refusal in one line: who refused what, and what to do. Never to try again: that would be refused again."""
+    _, _, name = refusal.model.rpartition("#" if "://" in refusal.model else ":")
+    variable = refusal.variable or "the key it is given"
+    return _HEADLINES[refusal.cause].format(
+        provider=refusal.provider, model=name, status=refusal.status, variable=variable
+    )
 
 
 class CallFailed(ModelFailed):
@@ -94,14 +126,34 @@ def too_large(party: Party, most: int) -> CallFailed:
 
 def refused(party: Party, status: int, words: str, wait: float = 0.0) -> CallFailed:
     """An error the provider reports, by HTTP status or inside a 200."""
-    like = 402 if status == 429 and "insufficient_quota" in words else 300 if 300 <= status < 400 else status
+    cause = _cause_of(status, words)
+    like = {"credit": 402, "key": 401, "address": 300}.get(cause or "", status)
     kind, permanent = _class_of(like)
     step = _NEXT_STEP.get(like) or (_NEXT_STEP[400] if permanent else "try again later")
     step = step.format(variable=f" in {party.variable}" if party.variable else "")
     said = clean(party, words)
     answer = f"answered {status}" if status else "reported an error"
     message = f"{party.handle}: {party.place} {answer}{': ' + said if said else ''}; {step}"
-    return CallFailed(Failure(kind, message, wait, permanent), status=status)
+    refusal = None if cause is None else Refusal(_provider(party), party.handle, cause, status, party.variable)
+    return CallFailed(Failure(kind, message, wait, permanent, refusal=refusal), status=status)
+
+
+def _cause_of(status: int, words: str) -> RefusalCause | None:
+    """Why a provider would refuse whatever else is asked of this model; None where that is not so."""
+    if 300 <= status < 400:
+        return "address"
+    if not 400 <= status < 500:
+        return None
+    for cause, code in _BY_CODE:
+        if code.search(words):
+            return cause
+    if status in (400, 422) and not _ABOUT_ONE_REQUEST.search(words):
+        return "request"
+    return _BY_STATUS.get(status)
+
+
+def _provider(party: Party) -> str:
+    return party.place if "://" in party.handle else party.handle.partition(":")[0]
 
 
 def _class_of(status: int) -> tuple[FailureKind, bool]:

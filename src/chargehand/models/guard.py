@@ -5,6 +5,7 @@ above, by the run.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from math import ceil
@@ -14,17 +15,21 @@ from typing import Protocol
 
 from msgspec import Struct, structs
 
-from chargehand.models.failed import asked_too_much, opening
+from chargehand.models.failed import asked_too_much, headline, opening
 from chargehand.models.limits import Limiter, Refusals, Ticket, guessed
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
 from chargehand.models.prices import Price
 from chargehand.terms.breaker import Breaker, forget_probe, lease, next_change, note, stand
-from chargehand.terms.failure import Failure
+from chargehand.terms.failure import OUTAGES, Failure
 from chargehand.terms.policy import Breaking, Instant, Retry, Seconds
 
 RETRY = Retry()
 BREAKING = Breaking()
+_REFUSED_FOR: Seconds = 60.0
+_REJECTED_FOR_ALL = 2
+
+logger = logging.getLogger(__name__)
 
 
 class Prices(Protocol):
@@ -84,6 +89,9 @@ class Guarded:
         self._sleep = sleep
         self._random = random or Random()  # noqa: S311 - it spreads waits, it guards nothing
         self._why = ""
+        self._refusal: Failure | None = None
+        self._refused_until: Instant = 0.0
+        self._rejected = 0  # requests in a row that it would not take the way they were put
         self._label()
 
     @property
@@ -164,10 +172,33 @@ class Guarded:
 
     def _check(self, limiter: Limiter) -> None:
         """Do not queue for what is known to be shut."""
+        if self._refusal is not None:
+            self._check_refusal()
         if limiter.held() > self._retry.obey_retry_after:
             raise self._held()
         if stand(self.breaker, self._clock()) in ("open", "probing"):
             raise self._shut()
+
+    def _check_refusal(self) -> None:
+        """A provider that refuses the key or the model is not asked again until somebody may have put that right."""
+        if self._refusal is not None and self._clock() < self._refused_until:
+            raise ModelFailed(self._refusal)
+        self._refusal = None
+
+    def _stop_calls(self, failure: Failure) -> None:
+        """After a refusal: nobody else pays for a call that is refused as well.
+
+        One request may be rejected for what is in it; two in a row, with no reply between them, are taken for all.
+        """
+        if failure.refusal is None:
+            return
+        if failure.refusal.cause == "request":
+            self._rejected += 1
+            if self._rejected < _REJECTED_FOR_ALL:
+                return
+        self._refusal = failure
+        self._refused_until = self._clock() + _REFUSED_FOR
+        logger.warning("%s: not called for %d s: %s", self.card.handle, _REFUSED_FOR, headline(failure.refusal))
 
     def _held(self) -> ModelFailed:
         held = self.limiter.held()
@@ -176,6 +207,8 @@ class Guarded:
 
     def _pass(self) -> Instant:
         """Ask the breaker. Not 0: this call is the one probe, until then."""
+        if self._refusal is not None:
+            self._check_refusal()
         now = self._clock()
         where = stand(self.breaker, now)
         if where == "closed":
@@ -200,6 +233,7 @@ class Guarded:
 
     def _answered(self, reply: Reply) -> None:
         self._refusals.rounds = 0
+        self._rejected = 0
         if reply.finish == "refused":
             self._came_to_nothing(self._in_a_row)
         else:
@@ -211,7 +245,8 @@ class Guarded:
         self._why = f" (the last: {opening(failure.message, 160)})"
         if failure.permanent:
             self._forget(probing)  # it answers, if not as one would like: that says nothing either way
-        elif failure.kind in ("network", "timeout"):
+            self._stop_calls(failure)
+        elif failure.kind in OUTAGES:
             note(self.breaker, self._clock(), self._breaking, good=False)
         elif not asked_too_much(error):
             self._came_to_nothing(self._in_a_row)

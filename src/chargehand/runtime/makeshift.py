@@ -187,7 +187,7 @@ class Makeshift:
 
     def _reachable(self, name: str, failure: Failure) -> bool:
         """Not somebody who needs the very model that just could not be reached."""
-        if failure.kind not in _ON_THE_WAY:
+        if failure.kind not in _ON_THE_WAY and failure.refusal is None:
             return True
         usual, planner, _ = self._hiring.models
         worker = next((one for one in self._hiring.workers if one.name == name), None)

@@ -8,7 +8,7 @@ from chargehand.terms.plan import NO_TASK, TaskId
 from chargehand.terms.policy import Seconds
 
 FailureKind = Literal["network", "timeout", "resource", "logic", "uncertain", "budget", "deadline", "approval"]
-RefusalCause = Literal["key", "access", "model", "credit", "request"]
+RefusalCause = Literal["key", "access", "model", "credit", "address", "request"]
 OUTAGES: frozenset[FailureKind] = frozenset(("network", "timeout"))
 """The kinds of failure that waiting may mend, and so the only ones that a breaker counts."""
 

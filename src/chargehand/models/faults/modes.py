@@ -21,7 +21,11 @@ _TABLE: dict[str, tuple[str, Play]] = {
     "529": ("overloaded, a status that is not in the standard", status(529, "overloaded")),
     "400": ("the request is refused as malformed", status(400, "messages: at least one is needed")),
     "401": ("the key is refused", status(401, "invalid api key")),
+    "403": ("the key may not use this model", status(403, "you have no access to this model")),
     "404": ("there is no such model", status(404, "model not found")),
+    "422": ("the settings are refused", status(422, "temperature: unexpected value")),
+    "400-long": ("the request is longer than the model's window", status(400, "context_length_exceeded: 9 > 8 tokens")),
+    "429-quota": ("the account has no credit left", status(429, "You exceeded your quota (insufficient_quota)")),
     "redirect": ("sent on to another address, which must not get the key", transport.redirect),
     # the connection
     "reset-before": ("connection reset before the headers", transport.reset_before),

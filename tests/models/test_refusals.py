@@ -1,0 +1,182 @@
+"""A provider that refuses the key, the account or the model is not asked again; a single bad request stops nobody."""
+
+import asyncio
+
+import pytest
+
+from chargehand import Plan, ScriptedModel, Supervisor, Task, Worker
+from chargehand.models.failed import Party, headline, refused
+from chargehand.models.faults import FaultServer
+from chargehand.models.guard import Guarded
+from chargehand.models.limits import Limiter
+from chargehand.models.messages import Message, Reply, Request
+from chargehand.models.model import Hear, ModelCard, ModelFailed
+from chargehand.terms.failure import RefusalCause
+from chargehand.terms.plan import TaskId
+from chargehand.terms.policy import Limits, Policy
+from tests.sim.loop import VirtualLoop
+
+PARTY = Party("openai:gpt-5-mini", "api.openai.com", ("sk-secret-secret-secret",), "OPENAI_API_KEY")
+TASKS = 60
+FINE = ScriptedModel(["fine"], repeat=True)
+WIDE = Policy(limits=Limits(tasks=TASKS, fan_out=TASKS))
+PLAN = Plan(
+    tuple(Task(TaskId(f"t{n}"), f"Count the boats of harbour {n}.", "ann") for n in range(TASKS)), "none"
+)  # fmt: skip
+HELLO = Request((Message("user", "hello"),))
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "cause", "said"),
+    [
+        (401, "Incorrect API key", "key", "openai refused the key (401). Check OPENAI_API_KEY."),
+        (400, "API key not valid (API_KEY_INVALID)", "key", "openai refused the key (400). Check OPENAI_API_KEY."),
+        (403, "no access", "access", "openai does not let this key use gpt-5-mini (403). Ask for access, or name"),
+        (404, "no such model", "model", "openai has no model 'gpt-5-mini' (404). Check the model's name and the base"),
+        (402, "pay first", "credit", "openai has no credit left for this key (402). Top up the account, or name"),
+        (429, "quota (insufficient_quota)", "credit", "openai has no credit left for this key (429). Top up the"),
+        (400, "Your credit balance is too low", "credit", "openai has no credit left for this key (400). Top up"),
+        (301, "", "address", "openai sends calls on to another address (301). Set the base URL to where it is now."),
+        (400, "Unsupported parameter: 'max_tokens'", "request", "openai rejects how gpt-5-mini is called (400). Check"),
+        (422, "temperature: unexpected", "request", "openai rejects how gpt-5-mini is called (422). Check its set"),
+    ],
+)
+def test_each_refusal_says_who_refused_what_and_what_to_do(
+    status: int, words: str, cause: RefusalCause, said: str
+) -> None:  # fmt: skip
+    failure = refused(PARTY, status, words).failure
+    assert failure.refusal is not None
+    assert failure.permanent
+    assert failure.refusal.cause == cause
+    assert headline(failure.refusal).startswith(said)
+    assert "again" not in headline(failure.refusal)
+    assert "try again" not in failure.message
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (400, "This model's maximum context length is 8192 tokens (context_length_exceeded)"),
+        (400, "prompt is too long: 9 tokens > 8 maximum"),
+        (400, "The response was filtered (content_filter)"),
+        (413, "request too large"),
+        (429, "slow down"),
+        (500, "broke"),
+        (503, "restarting"),
+        (408, "late"),
+    ],
+)
+def test_what_is_about_one_request_or_about_this_moment_is_no_refusal(status: int, words: str) -> None:
+    assert refused(PARTY, status, words).failure.refusal is None
+
+
+def test_a_model_by_url_is_called_by_its_host() -> None:
+    party = Party("openai+http://127.0.0.1:8080/v1#tiny", "127.0.0.1:8080")
+    refusal = refused(party, 401, "no").failure.refusal
+    assert refusal is not None
+    assert headline(refusal) == "127.0.0.1:8080 refused the key (401). Check the key it is given."
+
+
+class Provider:
+    """Answers with what is in `line`: a status, or 200."""
+
+    def __init__(self) -> None:
+        self.card = ModelCard("openai:gpt-5-mini")
+        self.line: list[tuple[int, str]] = []
+        self.calls = 0
+
+    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        self.calls += 1
+        await asyncio.sleep(0.1)
+        status, words = self.line.pop(0) if len(self.line) > 1 else self.line[0]
+        if status != 200:
+            raise refused(PARTY, status, words)
+        return Reply("fine")
+
+
+class Street:
+    """A guarded provider on virtual time."""
+
+    def __init__(self, *line: tuple[int, str]) -> None:
+        self.loop = VirtualLoop(1000.0)
+        self.provider = Provider()
+        self.provider.line = list(line)
+        self.guard = Guarded(self.provider, limiter=Limiter(clock=self.loop.time), clock=self.loop.time)
+
+    def ask(self) -> Reply | ModelFailed:
+        async def once() -> Reply | ModelFailed:
+            try:
+                return await self.guard.reply(HELLO)
+            except ModelFailed as error:
+                return error
+
+        return self.loop.run_until_complete(once())
+
+
+@pytest.mark.parametrize("status", [401, 402, 403, 404, 301])
+def test_after_one_refusal_nobody_pays_for_another_until_a_minute_later(status: int) -> None:
+    street = Street((status, "no"))
+    said = {str(street.ask()) for _ in range(60)}
+    assert (street.provider.calls, len(said)) == (1, 1)
+    street.provider.line = [(200, "")]
+    street.loop.now += 61.0
+    assert isinstance(street.ask(), Reply)
+    assert isinstance(street.ask(), Reply)
+
+
+def test_one_rejected_request_stops_nobody_and_two_in_a_row_stop_the_model() -> None:
+    street = Street((422, "temperature: no"), (200, ""), (422, "temperature: no"), (200, ""), (422, "temperature: no"))
+    asked = [isinstance(street.ask(), Reply) for _ in range(5)]
+    assert asked == [False, True, False, True, False]
+    for _ in range(20):
+        street.ask()
+    assert street.provider.calls == 6
+
+
+def test_requests_that_are_too_long_never_stop_a_model() -> None:
+    street = Street((400, "context_length_exceeded"))
+    for _ in range(30):
+        street.ask()
+    assert street.provider.calls == 30
+
+
+@pytest.mark.parametrize("mode", ["401", "403", "404", "400", "422", "429-quota"])
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+async def test_sixty_tasks_do_not_pay_for_sixty_refused_calls(mode: str, protocol: str) -> None:
+    async with FaultServer() as server:
+        ann = Worker("ann", model=f"{protocol}+{server.url(mode)}#any")
+        team = Supervisor([ann], model=FINE, plan=PLAN, policy=WIDE, seconds=3600, lookup=lambda _: None)
+        found = await asyncio.wait_for(team.run("count"), 30)
+    assert (found.ending, len(found.gaps)) == ("failed", TASKS)
+    assert server.requests[mode] <= 16  # those that were under way when the first was refused
+    assert "try again" not in str(found.answer).lower()
+
+
+@pytest.mark.parametrize("mode", ["401", "404", "429-quota"])
+async def test_a_fallback_model_does_everything_and_the_refused_one_is_hardly_asked(mode: str) -> None:
+    async with FaultServer() as server:
+        ann = Worker("ann", model=f"openai+{server.url(mode)}#any", fallback_models=(FINE,))
+        team = Supervisor([ann], model=FINE, plan=PLAN, policy=WIDE, seconds=3600, lookup=lambda _: None)
+        found = await asyncio.wait_for(team.run("count"), 30)
+    assert found.ending == "complete"
+    assert server.requests[mode] <= 16
+
+
+async def test_a_request_that_is_too_long_fails_its_own_task_only() -> None:
+    async with FaultServer() as server:
+        workers = [Worker("ann", model=f"openai+{server.url('400-long')}#any"), Worker("bob", model=FINE)]
+        team = Supervisor(workers, model=FINE, plan=PLAN, policy=WIDE, seconds=3600, lookup=lambda _: None)
+        found = await asyncio.wait_for(team.run("count"), 30)
+    assert server.requests["400-long"] == TASKS
+    assert len(found.gaps) == TASKS
+
+
+@pytest.mark.parametrize("mode", ["401", "404", "422"])
+async def test_a_run_whose_only_model_is_refused_ends_at_once_with_the_cause(mode: str) -> None:
+    async with FaultServer() as server:
+        model = f"openai+{server.url(mode)}#any"
+        team = Supervisor([Worker("ann", "counts boats")], model=model, seconds=3600, lookup=lambda _: None)
+        found = await asyncio.wait_for(team.run("Count the boats."), 30)
+    assert found.ending == "failed"
+    assert server.requests[mode] <= 2
+    assert mode in str(found.answer)
