@@ -3,6 +3,7 @@
 A name is fetched from its room when it is first asked for, so that `import chargehand` costs next to nothing.
 """
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from chargehand.tools.tool import Costs, Tool, tool
 
 __version__ = "0.1.0"
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent until somebody configures logging
 
 _ROOMS = {
     "agents.acceptance": ("Reviewer", "Rule", "Verifier"),

@@ -10,6 +10,7 @@ from chargehand.models.messages import Message, Settings
 from chargehand.models.model import Model
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.events import Effect
+from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Task
 
 _Shape = TypeVar("_Shape")
@@ -58,5 +59,5 @@ class Desk:
 
     async def grow(self, tasks: Sequence[Task]) -> None: ...
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, failure: Failure | None = None) -> None:
         self.notes.append(text)

@@ -46,7 +46,7 @@ class Notes:
         self.noted: list[str] = []
         self.told: list[Sequence[Message]] = []
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, failure: Failure | None = None) -> None:
         self.noted.append(text)
 
     def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:

@@ -175,6 +175,7 @@ EVENT_FIELDS: dict[str, dict[str, str]] = {
         "text": "what there is to say",
         "task": "about which task; empty: about the run",
         "attempt": "about which attempt; 0: none",
+        "failure": "what was met where somebody else stood in: another model, or who plans without one",
     },
 }
 """By the type of the event, and the field in it."""

@@ -45,6 +45,8 @@ SHAPE_FIELDS: dict[str, dict[str, str]] = {
         "retry_after": "how many seconds the other side wants to be left alone",
         "permanent": "the same worker would fail again, so it is not tried again by it",
         "question": "what a person must decide before it goes on (kind `approval`)",
+        "code_error": "the mistake in the code of a tool, a model or a worker that it failed for",
+        "refusal": "what the provider refuses until a person changes something: the key, the account, the model",
     },
     "Question": {
         "what": "what is asked about: a call of a tool, a plan, or an effect whose outcome nobody knows",
@@ -57,6 +59,24 @@ SHAPE_FIELDS: dict[str, dict[str, str]] = {
         "task": "its task there",
         "number": "the number of the question in the run directly below",
         "plan": "the tasks of a team inside that are to be approved, a line each",
+    },
+    "CodeError": {
+        "exception": "the class of the exception, such as `AttributeError`",
+        "message": "what it says",
+        "frames": "the last frames of its traceback, the innermost last",
+    },
+    "Frame": {
+        "file": "the file",
+        "line": "the line in it",
+        "function": "the function",
+        "source": "the line itself, where the file can be read",
+    },
+    "Refusal": {
+        "provider": "who refused: the name before the colon of the model, else the host",
+        "model": "the model, as it is named in the team file",
+        "cause": "what is refused",
+        "status": "the HTTP status",
+        "variable": "the environment variable that the key was taken from",
     },
     "Finding": {
         "code": "what was found, in a word ([all codes](errors.md#findings-of-a-plan))",

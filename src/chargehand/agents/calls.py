@@ -126,8 +126,6 @@ class Calls:
         for number, planned in enumerate(plans):
             source = number if planned.same_as < 0 else planned.same_as
             returned = planned.earlier or done.get(source) or Returned(error=plans[source].problem)
-            if returned.code_error is not None:
-                _end_on_code_error(planned.call, returned.code_error)
             if planned.same_as >= 0 and planned.tool is not None and planned.tool.effect != "read":
                 self._tell_again(planned, returned)
                 continue
@@ -137,8 +135,6 @@ class Calls:
     async def _one(self, planned: _Planned, step: int) -> bool:
         if planned.is_made and planned.tool is not None:
             returned = await self._step(planned.call, planned.tool)
-            if returned.code_error is not None:
-                _end_on_code_error(planned.call, returned.code_error)
         else:
             returned = planned.earlier or Returned(error=planned.problem)
         return self._show(planned, returned, step)
@@ -251,6 +247,8 @@ class Calls:
     def _show(self, planned: _Planned, returned: Returned, step: int) -> bool:
         """Add a result to the history; whether it is new to the model."""
         call, tool = planned.call, planned.tool
+        if returned.code_error is not None:
+            _end_on_code_error(call, returned.code_error)
         if call.name == READ_MORE.name:
             text = shown = _piece(call, self._history)
         else:

@@ -137,8 +137,8 @@ class Hand(Protocol):
         """While planning: add tasks that may start before the plan is complete."""
         ...
 
-    def note(self, text: str) -> None:
-        """Say something worth showing that decides nothing."""
+    def note(self, text: str, failure: Failure | None = None) -> None:
+        """Say something worth showing that decides nothing; `failure` is what it is about, where somebody stood in."""
         ...
 
 

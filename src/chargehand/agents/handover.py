@@ -220,7 +220,10 @@ def _failure(
         return Failure("logic", f"{name}: no person answered in time in run {run!r}", permanent=True)
     kind, why, permanent, wait = _cause(state, entries)
     message = f"{name}: nothing came of it ({ended.reason}). {' '.join(missing) or why}".strip()
-    return Failure(kind, message, retry_after=wait, permanent=permanent)
+    causes = [failure for entry in entries if (failure := ev.failure_in(entry.event)) is not None]
+    mistake = next((failure.code_error for failure in causes if failure.code_error is not None), None)
+    refusal = next((failure.refusal for failure in causes if failure.refusal is not None), None)
+    return Failure(kind, message, wait, permanent, code_error=mistake, refusal=refusal)
 
 
 def _cause(state: RunState, entries: Sequence[ev.Entry]) -> tuple[FailureKind, str, bool, float]:

@@ -207,7 +207,8 @@ class _Attempt:
         lost = lost or []
         for model in self._equipped.models[len({id(one) for one, _ in lost}) :]:
             if lost:
-                self._hand.note(f"falls back to model {model.card.handle}: {lost[-1][1].failure.message}")
+                failure = lost[-1][1].failure
+                self._hand.note(f"falls back to model {model.card.handle}: {failure.message}", failure)
             try:
                 reply = await model.reply(request, hear)
                 used = self._kit.purse.used(reply, reserve)

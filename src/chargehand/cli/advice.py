@@ -36,8 +36,8 @@ class Advice(Struct, frozen=True):
         return clean(f"{program()} {shlex.join((*words, *where))}")
 
 
-def advise(console: Console, state: RunState, advice: Advice) -> None:
-    """What the run is called and what can be done with it."""
+def advise(console: Console, state: RunState, advice: Advice, *, mended: bool = False) -> None:
+    """What the run is called and what can be done with it; `mended`: something must be put right before that."""
     console.line(f"run: {clean(advice.run)} in {clean(str(advice.journal))}")
     console.line(f"  look again:  {advice.show()}")
     if state.ended is None:
@@ -45,7 +45,8 @@ def advise(console: Console, state: RunState, advice: Advice) -> None:
     elif state.ended.ending != "complete" or inner_gaps(state):
         more = _wider(state, state.ended.reason) if advice.again[:1] == ("run",) else ""
         kept = any(one.status is Status.DONE for one in state.tasks.values())
-        console.line(f"  once more:   {advice.once_more()}{more}{'  (finished work is taken over)' if kept else ''}")
+        label = "once mended:" if mended else "once more:  "
+        console.line(f"  {label} {advice.once_more()}{more}{'  (finished work is taken over)' if kept else ''}")
 
 
 def going_on(state: RunState, advice: Advice) -> str:

@@ -13,6 +13,10 @@ from chargehand.cli.lost import journal_words, kept
 from chargehand.cli.verbs import function_of, loading
 from chargehand.errors import ChargehandError, PlanInvalid, RunUnknown
 
+_TELLS_RUNS = ("run", "resume", "replay", "play", "message", "doctor")
+_TOLD_ANYWAY = ("chargehand.runtime.run_log", "chargehand.models.guard")
+"""Loggers whose warnings those verbs tell in words of their own."""
+
 
 class _Lines(logging.Handler):
     """One line a record, to whatever standard error is then: a view that moves may have taken its place."""
@@ -27,8 +31,11 @@ def perform(options: Namespace) -> int:
     if given.get("no_color"):
         os.environ["NO_COLOR"] = "1"
         os.environ.pop("FORCE_COLOR", None)
+    lines = _Lines()
+    if options.verb in _TELLS_RUNS and not given.get("verbose"):
+        lines.addFilter(lambda record: record.name not in _TOLD_ANYWAY)
     logging.basicConfig(
-        level=logging.INFO if given.get("verbose") else logging.WARNING, handlers=[_Lines()], format="%(message)s"
+        level=logging.INFO if given.get("verbose") else logging.WARNING, handlers=[lines], format="%(message)s"
     )
     try:
         with loading():

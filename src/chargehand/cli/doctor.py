@@ -18,6 +18,7 @@ def add_doctor(parser: ArgumentParser) -> None:
     words = "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)"
     parser.add_argument("--team", metavar="PATH", help=words)
     parser.add_argument("--workers", action="store_true", help="how workers, tools and models did in the latest runs")
+    parser.add_argument("--ask", metavar="MODEL", help="make one real call of a model and say what came of it")
     words = f"the SQLite file (default {USUAL_JOURNAL})"
     parser.add_argument("--journal", metavar="PATH", type=Path, default=Path(USUAL_JOURNAL), help=words)
     parser.add_argument("--json", action="store_true", help="one JSON document")
@@ -25,6 +26,10 @@ def add_doctor(parser: ArgumentParser) -> None:
 
 def doctor(options: Namespace) -> int:
     """0 when everything that is needed is there, 1 when something is not."""
+    if options.ask is not None:
+        from chargehand.cli.doctor_ask import doctor_ask  # noqa: PLC0415 - only this makes a call
+
+        return doctor_ask(options.ask, as_json=options.json)
     if options.workers:
         from chargehand.cli.doctor_workers import doctor_workers  # noqa: PLC0415 - only this needs the runtime
 

@@ -15,6 +15,7 @@ from chargehand.cli.console import clean, clean_lines
 from chargehand.cli.memory_words import QUIET, step_came_to
 from chargehand.cli.phrases import counted, dollars, gap, money
 from chargehand.cli.render import seconds, tree
+from chargehand.runtime.run_log import traceback_text
 from chargehand.runtime.traced import AttemptTrace, DutyTrace, Prompt, StepTrace, TaskTrace, Trace, calls_in
 from chargehand.terms.plan import Plan, Task
 
@@ -168,6 +169,9 @@ def _attempt(attempt: AttemptTrace, before: str) -> Iterator[str]:
     if attempt.failure is not None:
         yield f"Failed: {attempt.failure.kind}: {_text(attempt.failure.message)}"
         yield ""
+        if attempt.failure.code_error is not None:
+            yield from _fenced(traceback_text(attempt.failure.code_error))
+            yield ""
 
 
 def _difference(before: str, after: str) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """One run before its audience: told or shown as it goes, questions put to whoever is there, and the end of it."""
 
+import asyncio
 import io
 import os
 import sys
@@ -24,7 +25,9 @@ from chargehand.cli.question import question_lines
 from chargehand.cli.seats import Seats
 from chargehand.cli.tale import ending
 from chargehand.cli.terminated import Termination
+from chargehand.cli.trouble import Trouble, decides
 from chargehand.cli.verbs import TERMINATED, Terminated, exit_code
+from chargehand.core.state import Work
 from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
 from chargehand.runtime.assessed import assess
 from chargehand.runtime.driver import Outcome, outcome
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
     from chargehand.cli.compare import Compared
 
     Compare = Callable[[Sequence[ev.Entry], Trace, Callable[[str], None]], Compared]
+
+
+_FIRST_LINE, _FIRST_LINE_OF_A_FILE = 1.0, 10.0  # seconds that the first line waits for the first outcome
 
 
 class Stage:
@@ -60,6 +66,9 @@ class Stage:
         self._left_open: ev.InputRequested | None = None
         self._unsaid = notice
         self._begun = self._stopped = False
+        self._trouble = Trouble()
+        # what is told first should be whether the models answer at all
+        self._held: list[ev.Entry] | None = None if vars(options).get("jsonl") else []
 
     def put(self, asked: ev.InputRequested) -> None:
         """Ask what was left open, once the run is under way."""
@@ -86,10 +95,10 @@ class Stage:
                 journal=self._advice.journal,
                 durability=self._given["durability"],
                 listener=self._hear,
-                whisper=self._seats.whisper,
+                whisper=self._whisper,
                 warn=self._warn,
                 termination=termination,
-                beside=[*beside, self._seats.move],
+                beside=[*beside, self._seats.move, self._release_soon],
             )
         except Terminated:
             self._stopped = True
@@ -98,6 +107,7 @@ class Stage:
                 raise
             raise StoreUnavailable(f"{error}; then once more: {self._advice.once_more()}") from error
         finally:
+            self._release()
             self._seats.stop(keep=True)
         if self._stopped and not self._left():
             return TERMINATED
@@ -121,10 +131,34 @@ class Stage:
         return True
 
     def _hear(self, _run: str, entries: Sequence[ev.Entry]) -> None:
+        self._begun = True
+        if self._held is not None:
+            self._held.extend(entries)
+            if any(map(decides, entries)):
+                self._release()
+        else:
+            self._tell(entries)
+
+    def _whisper(self, run: str, work: Work, text: str) -> None:
+        self._release()  # a model that writes has not refused
+        self._seats.whisper(run, work, text)
+
+    async def _release_soon(self, *_: object) -> None:
+        """Nobody is kept waiting for the first line longer than this."""
+        await asyncio.sleep(_FIRST_LINE if self.console.terminal else _FIRST_LINE_OF_A_FILE)
+        self._release()
+
+    def _release(self) -> None:
+        """Tell what was held back until it was known whether the models answer."""
+        held, self._held = self._held, None
+        if held:
+            self._tell(held)
+
+    def _tell(self, entries: Sequence[ev.Entry]) -> None:
+        self._trouble.hear(entries, self._loud())
         if self._unsaid:  # quiet or not: nobody may take it for something else
             Console(sys.stderr).line(f"notice: {clean(self._unsaid)}", "warn")
             self._unsaid = ""
-        self._begun = True
         self._seats.hear(entries)
         if self._asker is not None:
             if self._left_open is not None:
@@ -160,7 +194,7 @@ class Stage:
         if self._given.get("quiet") and found.ending != "complete":  # what is wrong is said all the same
             self._say_what_is_wrong(found)
         gained = self._gained(entries, found)
-        advise(self.console, self.tale.state, self._advice)
+        advise(self.console, self.tale.state, self._advice, mended=self._trouble.any)
         if self._given.get("json"):
             team, notice = self._about
             told = document(found, self.tale.state, team=team, notice=notice, saved=saved)
@@ -171,9 +205,16 @@ class Stage:
             more |= {"question": asked} if asked is not None else {}
             body = msgspec.json.format(msgspec.json.encode({**told, **more, **gained}), indent=2)
             self._seats.data.line(clean_json(body.decode()))
+        self._trouble.close(self._loud(), self._advice.once_more())
+
+    def _loud(self) -> Console:
+        """Standard error, for what is said however quiet it is to be: above a picture that moves, if there is one."""
+        console = Console(sys.stderr)
+        console.pen = self.console.pen
+        return console
 
     def _say_what_is_wrong(self, found: Trace) -> None:
-        loud = Console(sys.stderr)
+        loud = self._loud()
         for one in found.gaps if found.ending else ():
             loud.line(f"gap: {gap(one)}", "bad")
         state = self.tale.state

@@ -9,6 +9,7 @@
 import linecache
 import traceback
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import cast
 
 from chargehand.models.messages import Usage
@@ -33,6 +34,7 @@ MISTAKES = (
 """What Python raises for mistakes in code. A tool that raises one has a bug; it does not judge its arguments."""
 
 _ABOUT_THE_PATH = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
+_OURS = str(Path(__file__).parents[1])
 _MOST_FRAMES = 5
 _LONGEST_MESSAGE = 500
 _LONGEST_SOURCE = 200
@@ -127,8 +129,9 @@ def _frames(error: BaseException) -> tuple[Frame, ...]:
     for frame, line in traceback.walk_tb(error.__traceback__):
         code = frame.f_code
         frames.append(Frame(code.co_filename, line, code.co_qualname))
+    theirs = next((at for at, frame in enumerate(frames) if not frame.file.startswith(_OURS)), 0)
     shown: list[Frame] = []
-    for frame in frames[-_MOST_FRAMES:]:
+    for frame in frames[theirs:][-_MOST_FRAMES:]:
         source = linecache.getline(frame.file, frame.line).strip()[:_LONGEST_SOURCE]
         shown.append(Frame(frame.file, frame.line, frame.function, source))
     return tuple(shown)

@@ -140,6 +140,7 @@ class Guarded:
                         raise
                     holding = not asked_too_much(error)
                 self.tally.retries += 1
+                logger.info("%s: called again in %.1f s", self.card.handle, wait)
                 await self._sleep(wait)
         finally:
             if holding:
@@ -241,7 +242,7 @@ class Guarded:
         self.limiter.speed_up()
 
     def _failed(self, error: ModelFailed, ticket: Ticket, *, probing: Instant) -> None:
-        failure = error.failure
+        failure, before = error.failure, self.breaker.opened
         self._why = f" (the last: {opening(failure.message, 160)})"
         if failure.permanent:
             self._forget(probing)  # it answers, if not as one would like: that says nothing either way
@@ -254,6 +255,9 @@ class Guarded:
             if self._refusals.again(ticket) or probing:
                 self._refused()
             self.limiter.slow_down(ticket)
+        if self.breaker.opened > before:
+            wait = ceil(max(0.0, next_change(self.breaker) - self._clock()))
+            logger.warning("%s: breaker open, not called for %d s%s", self.card.handle, wait, self._why)
         if failure.retry_after > 0:
             self.limiter.hold(failure.retry_after)
             if failure.retry_after > self._retry.obey_retry_after:

@@ -23,15 +23,19 @@ def stood(breakers: Mapping[str, Breaker]) -> dict[str, tuple[int, Instant]]:
     return {name: (one.opened, one.leased) for name, one in breakers.items()}
 
 
-def told(state: RunState, before: dict[str, tuple[int, Instant]], event: ev.Event) -> list[ev.Noted]:
-    """What an event changed, given how breakers stood `before` it, which is brought up to date."""
+def told(state: RunState, before: dict[str, tuple[int, Instant]], event: ev.Event) -> list[tuple[ev.Noted, bool]]:
+    """What an event changed, and whether a breaker opened. `before` is how they stood; it is brought up to date."""
     if not isinstance(event, _Attempted):
         return []
     now = stood(state.breakers)
     changed = [name for name, found in now.items() if found != before.get(name, (0, 0.0))]
-    words = [said for name in changed for said in _words(state, name, before.get(name, (0, 0.0)), event)]
+    notes: list[tuple[ev.Noted, bool]] = []
+    for name in changed:
+        was = before.get(name, (0, 0.0))
+        opened = now[name][0] > was[0]
+        notes += [(ev.Noted(said, event.task, event.attempt), opened) for said in _words(state, name, was, event)]
     before.update(now)
-    return [ev.Noted(said, event.task, event.attempt) for said in words]
+    return notes
 
 
 def _words(state: RunState, name: str, was: tuple[int, Instant], event: _Attempted) -> Iterator[str]:

@@ -15,7 +15,7 @@ from chargehand.models.messages import Message
 from chargehand.runtime.hand import calls_left
 from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING, Amount, Ledger
-from chargehand.terms.events import Effect
+from chargehand.terms.events import Effect, Failure
 from chargehand.terms.forecast import forecast
 from chargehand.terms.lint import lint
 from chargehand.terms.plan import NO_TASK, Finding, Plan, Task
@@ -121,7 +121,7 @@ class _Pencil:
     async def grow(self, tasks: Sequence[Task]) -> None:
         self.grown.extend(tasks)
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, failure: Failure | None = None) -> None:  # noqa: ARG002 - a draft keeps words only
         self.notes.append(text)
 
     def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:

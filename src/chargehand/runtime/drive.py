@@ -23,6 +23,7 @@ from chargehand.runtime.breaker_notes import stood, told
 from chargehand.runtime.clock import Clock
 from chargehand.runtime.hand import perform
 from chargehand.runtime.refunds import spending
+from chargehand.runtime.run_log import LOGGED, RunLog
 from chargehand.runtime.waiting import no_longer, refuse, release
 from chargehand.stores.codec import check
 from chargehand.stores.journal import Journal, Lease
@@ -68,6 +69,7 @@ class Drive:
         self._short: list[asyncio.Future[None]] = []
         self._told: dict[str, int] = {}
         self._stood = stood(state.breakers)
+        self._log = RunLog(lease.run)
         self._inbox: list[tuple[ev.Event, asyncio.Future[None] | None]] = []
         self._unwritten = list(unwritten)
         self._urgent = bool(unwritten)
@@ -238,8 +240,11 @@ class Drive:
             release(self._short)
         self._unwritten.append(entry)
         self._urgent = self._urgent or urgent
-        for noted in told(self.state, self._stood, event) if self.state.breakers else ():
+        if type(event) in LOGGED:
+            self._log.hear(self.state, event)
+        for noted, opened in told(self.state, self._stood, event) if self.state.breakers else ():
             self._record(noted, now)
+            self._log.breaker(noted.text, opened=opened)
 
     def _write_now(self) -> None:
         """Write without waiting, which some journals can; steps let nothing follow but what money they set free."""

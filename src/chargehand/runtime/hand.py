@@ -254,8 +254,8 @@ class _Hand:
         requested = self._line.state.requested
         return Where(self._line.run, self._work.task, f"{requested.seed:x}", planned=requested.plan is None)
 
-    def note(self, text: str) -> None:
-        self._line.note(ev.Noted(text, self._work.task, self._work.number))
+    def note(self, text: str, failure: ev.Failure | None = None) -> None:
+        self._line.note(ev.Noted(text, self._work.task, self._work.number, failure))
 
     def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
         work = self._work

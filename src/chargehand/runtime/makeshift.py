@@ -149,9 +149,10 @@ class Makeshift:
         who, alone = self._fitting(brief.goal, failure), len(self._hiring.cards()) == 1
         who = who or (spare if spare and self._reachable(spare, failure) else "")
         if not who:
-            hand.note(f"no plan could be made ({failure.message}), and the request can be handed to nobody as it is")
+            said = f"no plan could be made ({failure.message}), and the request can be handed to nobody as it is"
+            hand.note(said, failure)
             return Proposal((), used=used, unserved=(_lost(failure),))
-        hand.note(f"no plan could be made ({failure.message}): the whole request goes to {who}")
+        hand.note(f"no plan could be made ({failure.message}): the whole request goes to {who}", failure)
         said = (
             f"nobody could plan this ({failure.message}): {who} was given all of it, and parts may have been left out"
         )
@@ -160,7 +161,8 @@ class Makeshift:
 
     def _among(self, found: Shares, hand: Hand, failure: Failure, used: Amount | None) -> Proposal:
         who = " and ".join(found.workers)
-        hand.note(f"no plan could be made ({failure.message}): by the words of their cards its parts go to {who}")
+        words = f"no plan could be made ({failure.message}): by the words of their cards its parts go to {who}"
+        hand.note(words, failure)
         said = f"nobody could plan this ({failure.message}): {who} were given what their cards speak of; "
         said += "parts may have been left out"
         return Proposal(found.tasks, self._hiring.combine or "merge", used=used, unserved=(said, *found.unserved))

@@ -274,11 +274,15 @@ class PromptSent(_Fact, frozen=True, tag="prompt.sent"):
 
 
 class Noted(_Fact, frozen=True, tag="noted"):
-    """Something worth showing that decides nothing; it rides along with the next write."""
+    """Something worth showing that decides nothing; it rides along with the next write.
+
+    `failure` is what was met where somebody else stood in: another model, or who plans without one.
+    """
 
     text: str
     task: TaskId = NO_TASK
     attempt: int = 0
+    failure: Failure | None = None
 
 
 Event: TypeAlias = (
@@ -293,6 +297,14 @@ Paid: TypeAlias = (
     TasksAdded | SupervisionFailed | TaskRefined | AnswerWritten | AttemptSucceeded | AttemptFailed | StepFinished
 )  # fmt: skip
 """What says what something cost."""
+
+
+def failure_in(event: Event) -> Failure | None:
+    """The failure that an event tells of; None for most."""
+    if isinstance(event, AttemptFailed | SupervisionFailed | TaskFailed | Noted):
+        return event.failure
+    return None
+
 
 VERSIONS: dict[str, int] = {}
 """The current version of every event that is no longer at 1, by its tag."""

@@ -12,12 +12,13 @@ from chargehand.agents.relay import Relay
 from chargehand.models.messages import Message
 from chargehand.server.walls.redaction import Redactor
 from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.events import Effect
+from chargehand.terms.events import Effect, Failure
 from chargehand.terms.plan import Task
 from chargehand.terms.value import decode_value, encode_value
 
 _Shape = TypeVar("_Shape")
 _ENCODER = msgspec.json.Encoder()
+_FAILURES = msgspec.json.Decoder(Failure)
 _TASKS = msgspec.json.Decoder(tuple[Task, ...])
 _OPEN_END = re.compile(r"[!-~]{1,512}\Z")
 """The word at the end of what was said so far: it may go on, and then be a secret."""
@@ -88,5 +89,15 @@ class GuardedHand(Relay):
         cleaned = self._redactor.clean(body)
         await super().grow(tasks if cleaned is body else _TASKS.decode(cleaned))
 
-    def note(self, text: str) -> None:
-        super().note(self._redactor.text(text))
+    def note(self, text: str, failure: Failure | None = None) -> None:
+        super().note(self._redactor.text(text), None if failure is None else clean_failure(failure, self._redactor))
+
+
+def clean_failure(failure: Failure, redactor: Redactor) -> Failure:
+    """A failure without secrets, in its message and in the lines of its traceback; the very same one if it has none."""
+    try:
+        body = _ENCODER.encode(failure)
+    except (TypeError, ValueError):
+        return failure  # it cannot be written, and whoever tries will be told
+    cleaned = redactor.clean(body)
+    return failure if cleaned is body else _FAILURES.decode(cleaned)

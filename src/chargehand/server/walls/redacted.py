@@ -13,21 +13,20 @@ from msgspec import structs
 
 from chargehand.agents.crew import Crew, Done, Hand, Proposal, Refined, WorkFailed
 from chargehand.core.owed import Brief
+from chargehand.models.code_errors import failure_of
 from chargehand.models.find import Lookup
 from chargehand.models.known import OTHERS, OWN, key_variable
 from chargehand.server.settings import Settings
-from chargehand.server.walls.guarded_hand import GuardedHand, as_done
+from chargehand.server.walls.guarded_hand import GuardedHand, as_done, clean_failure
 from chargehand.server.walls.redaction import Redactor
 from chargehand.stores.journal import Lease
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.terms import events as ev
-from chargehand.terms.failure import Failure, FailureKind
 
 _Came = TypeVar("_Came", Done, Proposal, Refined)
 _ENCODER = msgspec.json.Encoder()
 _EVENTS: msgspec.json.Decoder[ev.Event] = msgspec.json.Decoder(ev.Event)
 _PROPOSALS = msgspec.json.Decoder(Proposal)
-_FAILURES = msgspec.json.Decoder(Failure)
 
 
 class RedactedJournal(SqliteJournal):
@@ -102,17 +101,14 @@ class _GuardedCrew:
         try:
             return await work
         except WorkFailed as error:
-            failure = _FAILURES.decode(self._redactor.clean(_ENCODER.encode(error.failure)))
+            failure = clean_failure(error.failure, self._redactor)
             findings = tuple(structs.replace(one, message=self._redactor.text(one.message)) for one in error.findings)
             raise WorkFailed(failure, error.used, findings) from error
         except Exception as error:
-            said = f"{type(error).__name__}: {error}"
-            if (cleaned := self._redactor.text(said)) != said:
-                raise WorkFailed(Failure(_kind(error), cleaned)) from None
+            failure = failure_of(error)
+            cleaned = clean_failure(failure, self._redactor)
+            if cleaned is not failure:
+                raise WorkFailed(cleaned) from None
             raise
         finally:
             hand.flush()
-
-
-def _kind(error: Exception) -> FailureKind:
-    return "timeout" if isinstance(error, TimeoutError) else "network" if isinstance(error, OSError) else "logic"
