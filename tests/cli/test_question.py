@@ -67,3 +67,36 @@ def test_a_question_is_whole_at_any_width(columns: int) -> None:
             assert part.strip('",{}[]') in joined
     assert "wantedbyin>clerkinrunmay/o/1/1/ab,taskbill" in joined
     assert "hasseentextfromoutside" in joined
+
+
+async def _asked_inside(journal: Path) -> str:
+    @tool(effect="effect", approval=True)
+    def pay(euros: int) -> str:
+        """Pay."""
+        return f"paid {euros}"
+
+    wants = Reply(calls=(ToolCall("1", "pay", '{"euros": 120}'),), finish="tools")
+    clerk = Worker("clerk", "pays", tools=[pay], model=ScriptedModel([wants, "Done."]))
+    bill = Plan((Task(TaskId("bill"), "Pay 120 euros.", "clerk"),), "forward")
+    inner = Supervisor([clerk], name="inner", plan=bill)
+    opened = await SqliteJournal.open(journal)
+    try:
+        plan = Plan((Task(TaskId("o"), "Have the bill paid.", "in"),), "forward")
+        found = await Supervisor([inner.as_worker("in", "pays")], plan=plan, journal=opened).run("Pay.", run="may")
+    finally:
+        await opened.close()
+    assert found.question is not None
+    assert found.question.question is not None
+    return found.question.question.run
+
+
+def test_what_a_run_inside_asks_is_shown_with_who_asks_and_answered_in_the_outer_run(tmp_path: Path) -> None:
+    (tmp_path / JOURNAL).parent.mkdir(parents=True, exist_ok=True)
+    inside = asyncio.run(_asked_inside(tmp_path / JOURNAL))
+    shown = [line.strip() for line in chargehand(tmp_path, "runs", "show", "may").stdout.splitlines()]
+    assert f"pay, wanted by in > clerk in run {inside}, task bill" in shown
+    assert "euros: 120" in shown
+    (tmp_path / "team.yaml").write_text("version: 1\nname: inner\nworkers: {clerk: {description: Pays bills.}}\n")
+    done = chargehand(tmp_path, "resume", inside, "--approve", "--team", "team.yaml")
+    assert done.returncode == 2, done.stderr
+    assert "works for run 'may'; answer that one: chargehand resume may" in done.stderr

@@ -78,4 +78,7 @@ def _replies(run: str, state: RunState, reply: _Reply | None, again: str) -> tup
         return going_on
     if state.input is None:
         raise Refused(f"run {run!r} asks nothing; resume it without an answer")
+    if (parent := state.requested.parent) is not None:  # that one may have ended, and nobody would hear what came of it
+        outer = shlex.quote(parent.run)
+        raise Refused(f"run {run!r} works for run {parent.run!r}; answer that one: chargehand resume {outer}")
     return (*going_on, reply(state.input.number))

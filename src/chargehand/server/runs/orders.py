@@ -133,7 +133,8 @@ async def answer(request: Request, house: House) -> Response:
     result = msgspec.Raw(msgspec.json.encode(wanted.result))
 
     def said(one: Seen) -> ev.Event:
-        number = _question(one).number if wanted.number is None else wanted.number
+        asked = _question(one)
+        number = asked.number if wanted.number is None else wanted.number
         return ev.InputAnswered(number, wanted.verdict, wanted.feedback, wanted.plan, result)
 
     return await _told(request, house, said)
@@ -146,6 +147,10 @@ def _check_plan(wanted: Verdict | Answer) -> None:
 
 
 def _question(one: Seen) -> ev.InputRequested:
+    if (parent := one.requested.parent) is not None:
+        raise Refused(
+            f"run {one.run!r} works for run {parent.run!r}; answer that one: POST /api/runs/{parent.run}/answer"
+        )
     if one.state.input is None:
         raise Refused(f"run {one.run!r} asks nothing just now")
     return one.state.input
