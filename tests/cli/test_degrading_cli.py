@@ -75,18 +75,21 @@ def asked(folder: Path, provider: Provider, mode: str, *words: str) -> Done:
 
 
 @pytest.mark.parametrize(
-    ("mode", "words"),
-    [("503", "Ask again when the model can be reached"), ("401", "check the key in OPENAI_API_KEY. Put that right")],
+    ("mode", "words", "again"),
+    [
+        ("503", "Ask again when the model can be reached", "once more:  "),
+        ("401", "check the key in OPENAI_API_KEY. Put that right", "once mended:"),
+    ],
 )
 def test_when_no_model_can_be_reached_it_is_said_once_with_what_to_do(
-    tmp_path: Path, provider: Provider, mode: str, words: str
+    tmp_path: Path, provider: Provider, mode: str, words: str, again: str
 ) -> None:
     done = asked(ferry(tmp_path, model=REMOTE), provider, mode)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.partition("\ngaps: ")[2].count("nothing was done, because nobody could plan it: ") == 1
     assert words in done.stderr
     assert "ending: failed (no_plan)" in done.stderr
-    assert "once more:   python -m chargehand run --reuse one\n" in done.stderr  # and nothing is taken over
+    assert f"{again} python -m chargehand run --reuse one\n" in done.stderr  # and nothing is taken over
 
 
 def test_to_programs_the_answer_says_what_is_missing(tmp_path: Path, provider: Provider) -> None:
