@@ -1,10 +1,12 @@
 """Workers that use memory: what they are shown, what others see of it, and what is there in the next run."""
 
+import json
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import cast
 
 import pytest
+from msgspec import structs
 
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
@@ -29,6 +31,7 @@ from tests.agents.crowd import call, calls, model, of_kind, plan, team
 
 GUIDE = Block("guidelines", "Write in the past tense.", "how we write", trusted=True)
 NOTES = Block("notes", "", "what was found", share="append")
+NOTING = Worker("ann", tools=["core_memory_append"])
 CELLAR = "Count the apples in the cellar."
 ATTIC = "Count the pears in the attic."
 
@@ -83,7 +86,7 @@ async def test_what_one_worker_writes_is_what_another_sees_in_its_next_step(tmp_
         return "counted"
 
     crew = team(
-        model(plans=[plan((CELLAR, "ann", ()), (ATTIC, "bob", ()))], work=work), Worker("ann"), Worker("bob"),
+        model(plans=[plan((CELLAR, "ann", ()), (ATTIC, "bob", ()))], work=work), NOTING, structs.replace(NOTING, name="bob"),
         memory=Memory(tmp_path / "memory.db", [NOTES]),
     )  # fmt: skip
     assert (await crew.run("Count")).ending == "complete"
@@ -248,10 +251,26 @@ async def test_planner_and_writer_see_what_the_team_shares_and_nothing_else() ->
     assert "ann's own words" in worker[1]
 
 
+async def test_the_names_of_blocks_and_archives_are_enums_of_the_tools() -> None:
+    memory = Memory(
+        blocks=[NOTES, GUIDE, Block("plan", share="write")],
+        archives=[Archive("old", embedding="words"), Archive("closed", embedding="words", share="read")],
+    )
+    script = model()
+    await team(script, Worker("ann", remembers=True), memory=memory).run("Count")
+    schemas = {one.name: json.loads(bytes(one.parameters))["properties"] for one in working(script.requests)[0].tools}
+    assert schemas["core_memory_append"]["label"]["enum"] == ["notes", "plan"]
+    assert schemas["memory_replace"]["label"]["enum"] == ["plan"]
+    assert schemas["archival_memory_search"]["archive"]["enum"] == ["old", "closed"]
+    assert schemas["archival_memory_insert"]["archive"]["enum"] == ["old"]
+
+
 @pytest.mark.parametrize(
     ("worker", "names"),
     [
-        (Worker("ann"), ["core_memory_append", "archival_memory_insert", "archival_memory_search"]),
+        (Worker("ann"), []),
+        (Worker("ann", archives=["old"]),
+         ["core_memory_append", "archival_memory_insert", "archival_memory_search"]),
         (Worker("ann", blocks={"notes": "read"}, archives=()), []),
         (Worker("ann", blocks={"notes": "write"}, archives={"old": "read"}),
          ["core_memory_append", "memory_insert", "memory_replace", "archival_memory_search"]),

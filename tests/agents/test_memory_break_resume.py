@@ -296,7 +296,13 @@ async def test_a_block_that_is_attached_or_detached_between_a_crash_and_its_end_
 
     def crew(said: ScriptedModel, journal: MemoryJournal | None = None) -> Supervisor:
         memory = Memory(tmp_path / "m.db", archives=[FINDINGS])
-        return team(said, Worker("ann"), memory=memory, journal=journal, plan=Plan((COUNT,), "none"))
+        return team(
+            said,
+            Worker("ann", tools=["core_memory_append"]),
+            memory=memory,
+            journal=journal,
+            plan=Plan((COUNT,), "none"),
+        )
 
     await attach(crew(model()), on=had)
     entries = (await crew(model(work=work)).run("Count", run="r")).entries

@@ -62,9 +62,16 @@ def own_archives(worker: Worker, archives: Sequence[Archive]) -> dict[str, Grant
     return {one.name: Grant(usual[one.name] if one.name in named else "none") for one in archives}
 
 
+def declares_memory(worker: Worker) -> bool:
+    """Whether a worker says that it uses memory: blocks, archives, its earlier tasks, or a memory tool by name."""
+    if worker.blocks or worker.archives or worker.remembers:
+        return True
+    return any(isinstance(one, str) and one in NAMES for one in worker.tools)
+
+
 def outfitted(worker: Worker, memory: Memory | None) -> Worker:
-    """The worker with the memory tools that it gets without asking; a tool of its own goes before one of ours."""
-    if memory is None:
+    """The worker with the memory tools that it gets without naming them, after its own. Most workers need none."""
+    if memory is None or not declares_memory(worker):
         return worker
     own, held = own_blocks(worker), own_archives(worker, memory.archives)
     blocks: list[Access] = [_bounded(one, own.get(one.label, Grant(one.share))) for one in memory.blocks]
@@ -86,11 +93,13 @@ async def furnished(memory: OpenMemory | None, worker: Worker) -> Furnished:
         return Furnished(worker)
     agent = memory.agents[worker.name]
     held = await memory.catalog.attached(agent)
-    blocks: list[Access] = [_bounded(one.thing, one.grant) for one in held if isinstance(one.thing, Block)]
-    archives: list[Access] = [one.grant.access for one in held if isinstance(one.thing, Archive)]
-    whole = _with(worker, usual_tools(blocks, archives, remembers=worker.remembers))
+    blocks = {one.thing.label: _bounded(one.thing, one.grant) for one in held if isinstance(one.thing, Block)}
+    archives = {one.thing.name: one.grant.access for one in held if isinstance(one.thing, Archive)}
+    whole = worker
+    if declares_memory(worker):
+        whole = _with(worker, usual_tools(blocks.values(), archives.values(), remembers=worker.remembers))
     desk = Desk(memory, agent, worker.remembers, shows=bool(blocks) or worker.remembers)
-    return Furnished(whole, memory_tools(memory, worker.name), desk)
+    return Furnished(whole, memory_tools(memory, worker.name, blocks, archives), desk)
 
 
 def _with(worker: Worker, usual: Sequence[str]) -> Worker:

@@ -19,7 +19,7 @@ from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.roster import Agent, Match
 from chargehand.terms.value import encode_value
 from chargehand.tools.calling import capped
-from chargehand.tools.tool import CallKey, Costs, Tool, ToolFailed, tool
+from chargehand.tools.tool import CallKey, Costs, Tool, ToolFailed, tool, with_names
 
 ONE = "send_message_to_agent_and_wait_for_reply"
 MATCHING = "send_message_to_agents_matching_tags"
@@ -181,7 +181,8 @@ def _told(made: Tool, sender: str, allowed: Sequence[Agent], reserve: Callable[.
     spec = made.spec
     if sender:  # whoever calls it need not guess
         spec = structs.replace(spec, description=f"{spec.description} {_may(allowed)}")
-    return structs.replace(made, spec=spec, reserve=reserve, share=True)
+    known = with_names(structs.replace(made, spec=spec), "worker", [one.name for one in allowed])
+    return structs.replace(known, reserve=reserve, share=True)
 
 
 def _may(allowed: Sequence[Agent]) -> str:

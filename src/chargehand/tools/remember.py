@@ -24,7 +24,7 @@ from chargehand.memory.blocks import (
 )
 from chargehand.memory.opened import OpenMemory
 from chargehand.tools.recollect import Recollection, origin_of
-from chargehand.tools.tool import Caller, Tool, ToolFailed, tool
+from chargehand.tools.tool import Caller, Tool, ToolFailed, tool, with_names
 
 Label: TypeAlias = Annotated[str, "The label of the block, as your memory shows it"]
 
@@ -33,6 +33,7 @@ NAMES = (
     "memory_rethink", "archival_memory_insert", "archival_memory_search", "conversation_search",
 )  # fmt: skip
 _FINDING = frozenset(("archival_memory_search", "conversation_search"))
+_NONE: Mapping[str, Access] = {}
 _CHANGING: frozenset[Access] = frozenset(("append", "write"))
 
 
@@ -121,10 +122,24 @@ def described() -> Mapping[str, Tool]:
     return made
 
 
-def memory_tools(memory: OpenMemory, worker: str) -> dict[str, Tool]:
-    """The nine tools of one worker of the team whose memory this is."""
+def memory_tools(
+    memory: OpenMemory, worker: str, blocks: Mapping[str, Access] = _NONE, archives: Mapping[str, Access] = _NONE
+) -> dict[str, Tool]:
+    """The nine tools of one worker of the team whose memory this is.
+
+    `blocks` and `archives` are those it may use: their names stand in the schemas of the tools.
+    """
     book = Notebook(memory, worker)
-    return {name: structs.replace(one, function=getattr(book, name)) for name, one in described().items()}
+    made = {name: structs.replace(one, function=getattr(book, name)) for name, one in described().items()}
+    changeable = [label for label, access in blocks.items() if access in _CHANGING]
+    writable = [label for label, access in blocks.items() if access == "write"]
+    searched = [name for name, access in archives.items() if access != "none"]
+    growing = [name for name, access in archives.items() if access in _CHANGING]
+    for name, one in made.items():
+        labels = changeable if name == "core_memory_append" else writable
+        names = growing if name == "archival_memory_insert" else searched
+        made[name] = with_names(with_names(one, "label", labels), "archive", names)
+    return made
 
 
 def usual_tools(blocks: Iterable[Access], archives: Iterable[Access], *, remembers: bool) -> list[str]:

@@ -138,6 +138,8 @@ def _nearest(kind: str, name: str, tables: tuple[Stored, ...]) -> str:
     wanted = name.rpartition(".")[2].strip("\"'`[]").lower()
     if kind == "function":
         return "; only SQLite's own functions can be used"
+    if kind == "column" and (holders := _holders(wanted, tables)):
+        return f"; {wanted} is a column of {' and of '.join(holders)}: join that table"
     names = [table.name for table in tables]
     if kind == "column":
         names = [column.name for table in tables for column in table.columns]
@@ -147,3 +149,12 @@ def _nearest(kind: str, name: str, tables: tuple[Stored, ...]) -> str:
     if kind == "table":
         return f"; the tables are {', '.join(map(quoted, names))}"
     return "; the columns are " + ", ".join(f"{quoted(t.name)}({', '.join(c.name for c in t.columns)})" for t in tables)
+
+
+def _holders(column: str, tables: tuple[Stored, ...]) -> list[str]:
+    """The tables that have a column of this name, with all their columns: what they can be joined on is among them."""
+    return [
+        f"{quoted(table.name)}({', '.join(each.name for each in table.columns)})"
+        for table in tables
+        if column in (each.name.lower() for each in table.columns)
+    ]

@@ -2,10 +2,11 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, overload
 
-from msgspec import Struct, structs
+import msgspec
+from msgspec import Raw, Struct, structs
 
 from chargehand.errors import Invalid
 from chargehand.models.messages import ToolSpec
@@ -18,9 +19,11 @@ from chargehand.tools.schema import Shape, shape_of
 from chargehand.tools.signature import Caller, CallKey, name_of, read_signature
 from chargehand.tools.threads import THREADS, GivenUp
 
-__all__ = ["CAP", "CallKey", "Caller", "Costs", "Tool", "ToolFailed", "as_tool", "tool"]
+__all__ = ["CAP", "CallKey", "Caller", "Costs", "Tool", "ToolFailed", "as_tool", "tool", "with_names"]
 
 CAP = 16 * 1024
+MOST_NAMES = 50
+"""Names that are listed in a schema; more would cost more than they help."""
 Reckon: TypeAlias = Callable[[dict[str, Any]], Amount]
 
 
@@ -127,6 +130,17 @@ class Tool(Struct, frozen=True):
         late = ToolFailed(f"{self.name} did not finish within {self.timeout:g} s", broken=True)
         late.unknown = True
         return late
+
+
+def with_names(made: Tool, parameter: str, names: Sequence[str]) -> Tool:
+    """The tool with the names that a parameter may take as an enum of its schema. Calls are checked as before."""
+    schema: dict[str, Any] = msgspec.json.decode(made.spec.parameters)
+    fields = schema.get("properties", {})
+    if parameter not in fields or not 0 < len(names) <= MOST_NAMES:
+        return made
+    fields[parameter]["enum"] = list(names)
+    spec = structs.replace(made.spec, parameters=Raw(msgspec.json.encode(schema)))
+    return structs.replace(made, spec=spec)
 
 
 def as_tool(function: Tool | Callable[..., Any]) -> Tool:
