@@ -60,14 +60,14 @@ class Supervisor(Messaging, Resting, Learning):
     """A team: its workers, who plans and answers, and within which bounds.
 
     `model` serves whoever names none of their own; `planner` plans and refines, `judge` writes the answer. `seconds` is
-    the time a run has. `combine` fixes how results become an answer, or is a function that makes it. With
-    `stream_plan` tasks start while the plan is still being written; with `review` the planner sees the results and may
-    add tasks. `journal` is where runs are kept: a file, a journal, or (left out) memory. `lookup` finds keys by name;
-    left out, the environment is asked. `memory` is what the team shares and keeps between runs. `way` is how it is led:
-    by one plan, a route, a loop, a talk (`agents.ways`). `cache` is for how many seconds a result may be used again by
-    another run of this journal, if nothing was changed for it; left out, never. `checks` are what results must pass,
-    by name: workers and tasks name them in `accept`. With `hedge`, calls of models that take unusually long are made
-    twice.
+    the time a run has, `timeout` the time for one plan, refined task or answer (left out: the policy's 120 seconds).
+    `combine` fixes how results become an answer, or is a function that makes it. With `stream_plan` tasks start while
+    the plan is still being written; with `review` the planner sees the results and may add tasks. `journal` is where
+    runs are kept: a file, a journal, or (left out) memory. `lookup` finds keys by name; left out, the environment is
+    asked. `memory` is what the team shares and keeps between runs. `way` is how it is led: by one plan, a route, a
+    loop, a talk (`agents.ways`). `cache` is for how many seconds a result may be used again by another run of this
+    journal, if nothing was changed for it; left out, never. `checks` are what results must pass, by name: workers and
+    tasks name them in `accept`. With `hedge`, calls of models that take unusually long are made twice.
     """
 
     def __init__(
@@ -81,6 +81,7 @@ class Supervisor(Messaging, Resting, Learning):
         judge: str | Model = "",
         settings: Settings = _NOTHING_SET,
         seconds: Seconds = 300.0,
+        timeout: Seconds | None = None,
         budget: Budget = _NO_CAPS,
         policy: Policy = _USUAL,
         combine: Combine | Callable[..., object] | None = None,
@@ -100,7 +101,7 @@ class Supervisor(Messaging, Resting, Learning):
     ) -> None:
         self.name = name
         self.examples = tuple(examples)
-        self.policy = policy
+        self.policy = policy if timeout is None else structs.replace(policy, supervision=timeout)
         self.budget = budget
         self.seconds = seconds
         check(memory, workers)

@@ -72,8 +72,24 @@ def steps(found: Result) -> list[str]:
 # --- what becomes of who does not pass
 
 
-async def test_what_is_not_accepted_is_done_again_with_what_was_wrong_in_view() -> None:
-    team, script = crew(Rule(at_least_words=5), ["12", LONG])
+async def test_a_result_that_is_not_accepted_costs_one_further_call() -> None:
+    """The worker has found everything already: it is told what is wrong, and nothing is looked up again."""
+    team, script = crew(Rule(at_least_words=5), [calls(call("give", 1)), "12", LONG])
+    found = await team.run("How many apples?")
+    assert (found.ending, found.answer) == ("complete", LONG)
+    assert len(script.requests) == 3
+    last = script.requests[-1].messages
+    assert "it has 1 words; at least 5 are wanted" in last[-1].text
+    assert last[:-2] == script.requests[-2].messages, "all that was said before, as it was"
+    assert len(found.trace().tasks[0].attempts) == 1
+    assert [one for one in notes(found) if "accepted" in one] == [
+        "not accepted by it: it has 1 words; at least 5 are wanted; sent back",
+        "accepted by it",
+    ]
+
+
+async def test_what_is_not_accepted_twice_is_done_again_with_what_was_wrong_in_view() -> None:
+    team, script = crew(Rule(at_least_words=5), ["12", "13", LONG])
     found = await team.run("How many apples?")
     assert (found.ending, found.answer) == ("complete", LONG)
     first, second = found.trace().tasks[0].attempts
@@ -83,6 +99,7 @@ async def test_what_is_not_accepted_is_done_again_with_what_was_wrong_in_view() 
     )
     assert second.instruction == "Do it, but better than before."
     assert [one for one in notes(found) if "accepted" in one] == [
+        "not accepted by it: it has 1 words; at least 5 are wanted; sent back",
         "not accepted by it: it has 1 words; at least 5 are wanted",
         "accepted by it",
     ]
@@ -152,7 +169,7 @@ async def test_a_type_is_held_against_typed_results_and_a_function_sees_plain_da
     checks: dict[str, Check] = {"typed": Count, "few": few}
     found = await Supervisor((ann,), model=script, plan=ONE, policy=QUICK, checks=checks).run("How many?")
     assert found.results == {"t1": {"apples": 3}}
-    assert "apples" in str(found.trace().tasks[0].attempts[0].failure)
+    assert "apples" in notes(found)[0]
     assert seen == [{"apples": "many"}, {"apples": 3}]
 
 
@@ -195,7 +212,7 @@ async def test_a_reviewer_is_asked_as_itself_without_tools_and_told_nothing_of_t
     team, script = crew({"look": Reviewer("bob")}, [calls(call("give", 1)), "11", "12"], bob)
     found = await team.run("How many?")
     assert (found.ending, found.answer) == ("complete", "12")
-    assert found.trace().tasks[0].attempts[0].failure == Failure("logic", "not accepted by look: Too few.")
+    assert "not accepted by look: Too few.; sent back" in notes(found)
     first = ruler.requests[0]
     assert first.tools == ()
     assert "You are bob. knows apples" in first.messages[0].text

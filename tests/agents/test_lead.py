@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -383,33 +384,35 @@ def test_no_json_breaks_the_reader(value: object) -> None:
 
 
 @given(st.integers(1, 12), st.randoms(use_true_random=False))
-def test_whatever_the_schema_allows_has_no_cycle(count: int, random: object) -> None:
-    from random import Random
-
-    assert isinstance(random, Random)
-    tasks: dict[str, object] = {}
+def test_a_plan_in_the_form_that_is_asked_for_can_run(count: int, random: Random) -> None:
+    tasks: list[dict[str, object]] = []
     for number in range(1, count + 1):
         earlier = [f"t{n}" for n in range(1, number)]
         after = random.sample(earlier, random.randint(0, len(earlier)))
-        tasks[f"t{number}"] = {
-            "instruction": f"Count the apples on shelf {number} of the cellar.",
-            "worker": "ann",
-            "after": after,
-        }
-    body: dict[str, object] = {"goal": "g", "tasks": tasks, "combine": "merge"}
+        instruction = f"Count the apples on shelf {number} of the cellar."
+        tasks.append({"id": f"t{number}", "worker": "ann", "instruction": instruction, "after": after, "optional": []})
+    body: dict[str, object] = {"tasks": tasks, "combine": "merge", "assumptions": [], "unserved": []}
     wanted = json.loads(bytes(schema(("ann",), 12)))
     assert list(problems(body, wanted)) == []
     found, _ = read(json.dumps(body))
     assert lint(found.tasks, Roster((Agent("ann"),)), Limits(depth=50, fan_out=50)).errors == ()
-    wrong = {**body, "tasks": {**tasks, "t1": {"instruction": "x", "worker": "ann", "after": ["t1"]}}}
-    assert list(problems(wrong, wanted)) != []
+    assert list(problems({**body, "tasks": [{**tasks[0], "worker": "eve"}]}, wanted)) != []
 
 
+def test_a_task_that_comes_after_itself_comes_after_nothing() -> None:
+    body = {"tasks": [{"id": "t1", "worker": "ann", "instruction": "Count.", "after": ["t1"], "optional": []}]}
+    assert read(json.dumps(body))[0].tasks[0].after == ()
+
+
+@pytest.mark.parametrize("listed", [True, False])
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=60), st.integers(0, 3))
-def test_a_plan_read_piece_by_piece_is_the_plan_read_whole(cuts: list[int], extra: int) -> None:
+def test_a_plan_read_piece_by_piece_is_the_plan_read_whole(listed: bool, cuts: list[int], extra: int) -> None:
     text = plan(
-        ('Count "all" the {apples} in the \\ cellar.', "ann", ()), *([PEARS] * extra), BOTH if extra else APPLES
+        ('Count "all" the {apples} in the [\\ cellar.', "ann", ()), *([PEARS] * extra), BOTH if extra else APPLES
     )
+    if listed:
+        body = json.loads(text)
+        text = json.dumps({**body, "tasks": [{"id": name, **one} for name, one in body["tasks"].items()]})
     stream, at = PlanStream(), 0
     found: list[Task] = []
     for cut in cuts * 60:

@@ -55,12 +55,12 @@ async def test_trusted_blocks_are_instructions_and_all_others_are_data() -> None
     crew = team(script, Worker("ann"), memory=Memory(blocks=[GUIDE, Block("notes", "Twelve apples.")]))
     assert (await crew.run("Count")).ending == "complete"
     system, user = said(working(script.requests)[0])
-    assert "guidelines: how we write (you may read it; 24 of 20,000 characters)" in system
+    assert "[guidelines: how we write]" in system
     assert "Write in the past tense." in system
     assert "Twelve apples." not in system
     envelope = user[user.index("<data ") : user.index("</data ") + len("</data 0123456789abcdef>")]
-    assert unwrap(envelope) == ("block notes (you may read it; 14 of 20,000 characters)", "Twelve apples.")
-    assert user.endswith(f"Task: {CELLAR}")
+    assert unwrap(envelope) == ("block notes", "Twelve apples.")
+    assert f"Task: {CELLAR}\n\nToday is " in user
 
 
 async def test_a_worker_without_memory_is_told_what_it_was_always_told_and_makes_no_step_for_it() -> None:
@@ -86,7 +86,8 @@ async def test_what_one_worker_writes_is_what_another_sees_in_its_next_step(tmp_
         return "counted"
 
     crew = team(
-        model(plans=[plan((CELLAR, "ann", ()), (ATTIC, "bob", ()))], work=work), NOTING, structs.replace(NOTING, name="bob"),
+        model(plans=[plan((CELLAR, "ann", ()), (ATTIC, "bob", ()))], work=work),
+        NOTING, structs.replace(NOTING, name="bob"),
         memory=Memory(tmp_path / "memory.db", [NOTES]),
     )  # fmt: skip
     assert (await crew.run("Count")).ending == "complete"
@@ -269,8 +270,8 @@ async def test_the_names_of_blocks_and_archives_are_enums_of_the_tools() -> None
     ("worker", "names"),
     [
         (Worker("ann"), []),
-        (Worker("ann", archives=["old"]),
-         ["core_memory_append", "archival_memory_insert", "archival_memory_search"]),
+        (Worker("ann", archives=["old"]), ["archival_memory_insert", "archival_memory_search"]),
+        (Worker("ann", tools=["core_memory_append"]), ["core_memory_append"]),
         (Worker("ann", blocks={"notes": "read"}, archives=()), []),
         (Worker("ann", blocks={"notes": "write"}, archives={"old": "read"}),
          ["core_memory_append", "memory_insert", "memory_replace", "archival_memory_search"]),

@@ -298,7 +298,7 @@ async def test_a_block_that_is_attached_or_detached_between_a_crash_and_its_end_
         memory = Memory(tmp_path / "m.db", archives=[FINDINGS])
         return team(
             said,
-            Worker("ann", tools=["core_memory_append"]),
+            Worker("ann", tools=["archival_memory_insert"]),
             memory=memory,
             journal=journal,
             plan=Plan((COUNT,), "none"),

@@ -24,6 +24,7 @@ supervisor:
   plan: {max_tasks: 8, max_depth: 4, approve: always}
   prompts: {answer: "Say it. {{manner}}"}
   uncertain: ask
+  timeout: 4m
 workers:
   ann: {description: Doubles numbers., tools: [twice], fallback: {workers: [bob]}, concurrency: 2, tags: [sums]}
   bob: Writes.
@@ -45,7 +46,9 @@ def test_a_team_is_what_its_file_says(tmp_path: Path) -> None:
     assert team.budget == Budget(tokens=200_000, micros=500_000, calls=9, seconds=120.0)
     retry = Retry(attempts=5, fallback_attempts=2, base=1.0, ceiling=20.0, obey_retry_after=5.0)
     limits = Limits(tasks=8, depth=4)
-    assert team.policy == Policy(retry=retry, limits=limits, refine=False, approve=True, uncertain="ask")
+    assert team.policy == Policy(
+        retry=retry, limits=limits, refine=False, approve=True, uncertain="ask", supervision=240.0
+    )
     ann, bob, factory = team.roster.agents
     assert (ann.name, ann.tools, ann.fallbacks, ann.capacity) == ("ann", ("twice",), ("bob",), 2)
     assert (bob.name, bob.does, bob.model) == ("bob", "Writes.", "offline")

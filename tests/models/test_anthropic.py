@@ -3,10 +3,12 @@
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import pytest
 from msgspec import Raw, structs
 
+from chargehand.agents.planform import schema
 from chargehand.models.anthropic import AnthropicMessages
 from chargehand.models.failed import CallFailed
 from chargehand.models.http import Timeouts
@@ -100,6 +102,44 @@ async def sent(request: Request) -> dict[str, object]:
     return server.asked[0].json
 
 
+CACHED = {"cache_control": {"type": "ephemeral"}}
+
+
+async def test_what_comes_first_is_the_same_bytes_in_every_turn_and_marked_for_the_cache() -> None:
+    history = [Message("system", "be brief"), Message("user", "what is 1 + 1?")]
+    tools = (TOOL,)
+    bodies: list[bytes] = []
+    for turn in range(3):
+        async with talking(whole(said())) as (model, server):
+            await model.reply(Request(tuple(history), tools))
+        bodies.append(server.asked[0].body)
+        history += [
+            Message("assistant", "", (ToolCall(f"c{turn}", "add", "{}"),)),
+            Message("tool", "2", call=f"c{turn}"),
+        ]
+    mark = b'"cache_control":{"type":"ephemeral"}'
+    for before, after in pairwise(bodies):
+        head = before.partition(b'"messages":')[0]
+        assert mark in head, "the system message and, before it, the tools"
+        assert after.startswith(head)
+        said_before = before.partition(b'"messages":')[2].partition(b"]}],")[0].replace(b"," + mark, b"")
+        assert said_before.rstrip(b"]}") in after.replace(b"," + mark, b"")
+        assert before.partition(b'"tools":')[2] == after.partition(b'"tools":')[2]
+    assert bodies[0].count(mark) == 1, "who is asked once writes no conversation to the cache"
+    assert bodies[2].count(mark) == 2
+
+
+async def test_tools_are_marked_where_there_is_no_system_message() -> None:
+    body = await sent(Request([Message("user", "x")], (TOOL,)))
+    assert '"cache_control": {"type": "ephemeral"}' in json.dumps(body["tools"])
+
+
+async def test_a_plan_is_asked_for_as_an_output_format_and_not_in_words() -> None:
+    body = await sent(Request([Message("system", "plan"), Message("user", "x")], schema=schema(("ann", "bob"), 50)))
+    assert '"format": {"type": "json_schema"' in json.dumps(body["output_config"])
+    assert body["system"] == [{"type": "text", "text": "plan", **CACHED}]
+
+
 async def test_a_conversation_goes_out_as_the_protocol_says() -> None:
     request = Request(
         [
@@ -121,7 +161,7 @@ async def test_a_conversation_goes_out_as_the_protocol_says() -> None:
     assert asked.json == {
         "model": "c",
         "max_tokens": 50,
-        "system": [{"type": "text", "text": "be brief"}],
+        "system": [{"type": "text", "text": "be brief", **CACHED}],
         "messages": [
             {"role": "user", "content": [{"type": "text", "text": "what is 1 + 1, and 2 + 2?"}]},
             {
@@ -137,7 +177,7 @@ async def test_a_conversation_goes_out_as_the_protocol_says() -> None:
                 "content": [
                     {"type": "tool_result", "tool_use_id": "c1", "content": "2"},
                     {"type": "tool_result", "tool_use_id": "c2", "content": ""},
-                    {"type": "text", "text": "go on"},
+                    {"type": "text", "text": "go on", **CACHED},
                 ],
             },
         ],
@@ -154,13 +194,13 @@ async def test_the_number_of_tokens_the_protocol_demands_is_always_sent() -> Non
 
 async def test_empty_texts_are_not_sent_because_they_are_errors_there() -> None:
     body = await sent(Request([Message("user", " "), Message("assistant", ""), Message("user", "hello")]))
-    content = [{"type": "text", "text": "(empty)"}, {"type": "text", "text": "hello"}]
+    content = [{"type": "text", "text": "(empty)"}, {"type": "text", "text": "hello", **CACHED}]
     assert body["messages"] == [{"role": "user", "content": content}]
 
 
 async def test_somebody_always_speaks_even_if_only_the_system_did() -> None:
     body = await sent(Request([Message("system", "one"), Message("system", "two")]))
-    assert body["system"] == [{"type": "text", "text": "one"}]
+    assert body["system"] == [{"type": "text", "text": "one", **CACHED}]
     assert body["messages"] == [{"role": "user", "content": [{"type": "text", "text": "two"}]}]
 
 
@@ -172,7 +212,7 @@ async def test_a_schema_the_strict_mode_takes_is_sent_as_the_output_format() -> 
 
 
 async def test_any_other_schema_is_asked_for_in_words() -> None:
-    schema = b'{"type":"object","properties":{"a":{"type":"string","maxLength":5}}}'
+    schema = b'{"type":"object","properties":{"a":{"type":"string","maxLength":5}}}'  # it may hold anything else
     body = await sent(Request([Message("system", "be brief"), Message("user", "x")], schema=Raw(schema)))
     assert "output_config" not in body
     words = json.dumps(body["system"])

@@ -12,13 +12,15 @@ from typing import TypedDict, Unpack
 import pytest
 from msgspec import Raw, structs
 
+from chargehand.agents import judging, ledgerform, planform, splitform
+from chargehand.agents.routers import by_model
 from chargehand.errors import Invalid
 from chargehand.models.failed import CallFailed
 from chargehand.models.http import Timeouts, Transport
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, ToolSpec, Usage
 from chargehand.models.model import ModelFailed
 from chargehand.models.openai import OpenAIChat
-from chargehand.models.shapes import strict
+from chargehand.models.shapes import strict_schema
 from chargehand.models.wire import Once
 from tests.models.loopback import Asked, Loopback, Move, Play, event, loopback, self_signed, streamed, whole
 
@@ -387,7 +389,8 @@ async def test_what_an_error_page_says_is_read_as_far_as_it_can_be(body: object,
         ('{"type":"object","properties":{},"required":[],"additionalProperties":false}', True),
         (holding('{"$ref":"#/$defs/b"}'), True),
         (holding('{"type":"array","items":{"anyOf":[{"type":"string"},{"type":"null"}]}}'), True),
-        (holding('{"anyOf":[{"type":"string","pattern":"x"}]}'), False),
+        (holding('{"anyOf":[{"type":"string","pattern":"x"}]}'), True),
+        (holding('{"oneOf":[{"type":"string"}]}'), False),
         (holding('{"type":"array","items":{"type":"object"}}'), False),
         (holding("true"), False),
         ('{"type":"array","items":{"type":"string"}}', False),
@@ -397,7 +400,34 @@ async def test_what_an_error_page_says_is_read_as_far_as_it_can_be(body: object,
     ],
 )
 def test_which_schemas_the_strict_mode_takes(schema: str, fits: bool) -> None:
-    assert strict(Raw(schema.encode()), optional=False) is fits
+    assert (strict_schema(Raw(schema.encode()), optional=False) is not None) is fits
+
+
+def test_bounds_that_strict_modes_refuse_are_left_out_and_names_of_fields_are_not() -> None:
+    schema = holding('{"type":"string","maxLength":9,"pattern":"x","description":"a name"}').replace('"a"', '"pattern"')
+    strict = strict_schema(Raw(schema.encode()), optional=False)
+    assert strict is not None
+    assert json.loads(bytes(strict))["properties"] == {"pattern": {"type": "string", "description": "a name"}}
+
+
+TEAM = ("ann", "bob")
+FORMS = {
+    "plan": planform.schema(TEAM, 50),
+    "route": by_model.schema(TEAM),
+    "judge": judging.schema(("t1", "t2"), "contradiction"),
+    "vote": judging.schema(("t1", "t2"), "vote"),
+    "split": splitform.schema(TEAM, 4),
+    "ledger": ledgerform.schema(TEAM, ("t1",)),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+async def test_every_form_the_supervisor_asks_for_is_sent_as_strict(name: str) -> None:
+    async with talking(whole(said("{}"))) as (model, server):
+        await model.reply(Request([Message("user", "x")], schema=FORMS[name]))
+    form = json.loads(server.asked[0].body)["response_format"]["json_schema"]
+    assert form["strict"] is True
+    assert len(json.dumps(form)) < 2_000
 
 
 async def test_a_key_is_not_shown_even_where_the_words_are_cut() -> None:

@@ -14,7 +14,7 @@ from msgspec import structs
 from chargehand.agents.asking import Bill, Writer
 from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.exhibit_text import shown
-from chargehand.agents.inputs import Told, by_id, gap_text, told
+from chargehand.agents.inputs import Told, by_id, gap_text, today, told
 from chargehand.agents.memory_text import instructions, material, shortened
 from chargehand.agents.money import covered, too_dear
 from chargehand.core.owed import Brief
@@ -136,7 +136,7 @@ def _request(writer: Writer, brief: Brief, results: Sequence[Given], text: str, 
     subject = Answering(brief.goal, tuple(results), brief.gaps, brief.combine)
     manner = _MANNER.get(brief.combine, "Bring the results together; do not just list them.")
     system = writer.prompts.text("answer", instructions=writer.instructions, manner=manner) + more
-    user = f"Request: {brief.goal}\n\n{text}".strip()
+    user = f"Request: {brief.goal}\n\n{today(brief)}\n\n{text}".strip()
     return Request((Message("system", system), Message("user", user)), settings=writer.settings, subject=subject)
 
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.equip import GIVE_UP, READ_MORE, Equipped
 from chargehand.agents.history import History, read_on
+from chargehand.agents.inputs import without_pictures
 from chargehand.agents.tool_breakers import ToolBreakers
 from chargehand.agents.tool_calls import Returned, made
 from chargehand.core.owed import Brief
@@ -252,7 +253,7 @@ class Calls:
         if call.name == READ_MORE.name:
             text = shown = _piece(call, self._history)
         else:
-            text = _text(returned)
+            text = _text(returned)  # without pictures, which are no use to a model
             shown, cut = capped(text, tool.cap if tool is not None else _PIECE)
             if cut:
                 handle = f"result-{len(self._history.kept) + 1}"
@@ -377,7 +378,8 @@ def _piece(call: ToolCall, history: History) -> str:
 def _text(returned: Returned) -> str:
     if returned.error:
         return msgspec.json.encode({"error": returned.error}).decode()
-    return bytes(encode_value(returned.value)).decode()
+    value = returned.value
+    return bytes(encode_value(without_pictures(value) if isinstance(value, dict) else value)).decode()
 
 
 def _identity(call: ToolCall) -> tuple[str, str]:

@@ -26,8 +26,7 @@ from chargehand.tools.tool import Tool, as_tool
 
 GIVE_UP = ToolSpec(
     "give_up",
-    "Say that the task cannot be done, and why. Name what was missing or what went wrong. "
-    "`final` says that no other wording of the task would help.",
+    "Say that the task cannot be done, and what was missing. `final`: no other wording would help.",
     Raw(
         b'{"type":"object","properties":{"reason":{"type":"string"},"final":{"type":"boolean"}},'
         b'"required":["reason"],"additionalProperties":false}'
@@ -95,7 +94,7 @@ def _named(owner: str, name: str, known: Mapping[str, Tool]) -> Tool:
 
 
 def skills(tools: Mapping[str, Tool]) -> tuple[Skill, ...]:
-    return tuple(Skill(one.name, one.spec.description, one.spec.parameters) for one in tools.values())
+    return tuple(Skill(one.name, one.spec.description, one.spec.parameters, one.summary) for one in tools.values())
 
 
 def equip(

@@ -1,6 +1,6 @@
 """What workers may do with the memory of their team, as it is declared and as they go to work. Others open it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import get_args
 
@@ -13,7 +13,7 @@ from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Access, Block, Grant
 from chargehand.memory.declared import Memory
 from chargehand.memory.opened import OpenMemory
-from chargehand.tools.remember import NAMES, memory_tools, usual_tools
+from chargehand.tools.remember import ARCHIVE_TOOLS, BLOCK_TOOLS, NAMES, memory_tools, usual_tools
 from chargehand.tools.tool import Tool
 
 _ACCESS: tuple[Access, ...] = get_args(Access)
@@ -62,21 +62,22 @@ def own_archives(worker: Worker, archives: Sequence[Archive]) -> dict[str, Grant
     return {one.name: Grant(usual[one.name] if one.name in named else "none") for one in archives}
 
 
-def declares_memory(worker: Worker) -> bool:
-    """Whether a worker says that it uses memory: blocks, archives, its earlier tasks, or a memory tool by name."""
-    if worker.blocks or worker.archives or worker.remembers:
-        return True
-    return any(isinstance(one, str) and one in NAMES for one in worker.tools)
+def _usual(worker: Worker, blocks: Iterable[Access], archives: Iterable[Access]) -> list[str]:
+    """The memory tools a worker gets without naming them: for what it declares, or for all if it remembers."""
+    named = {one for one in worker.tools if isinstance(one, str)}
+    uses_blocks = worker.remembers or bool(worker.blocks) or bool(named & set(BLOCK_TOOLS))
+    uses_archives = worker.remembers or bool(worker.archives) or bool(named & set(ARCHIVE_TOOLS))
+    return usual_tools(blocks if uses_blocks else (), archives if uses_archives else (), remembers=worker.remembers)
 
 
 def outfitted(worker: Worker, memory: Memory | None) -> Worker:
     """The worker with the memory tools that it gets without naming them, after its own. Most workers need none."""
-    if memory is None or not declares_memory(worker):
+    if memory is None:
         return worker
     own, held = own_blocks(worker), own_archives(worker, memory.archives)
     blocks: list[Access] = [_bounded(one, own.get(one.label, Grant(one.share))) for one in memory.blocks]
     archives: list[Access] = [held.get(one.name, Grant(one.share)).access for one in memory.archives]
-    return _with(worker, usual_tools(blocks, archives, remembers=worker.remembers))
+    return _with(worker, _usual(worker, blocks, archives))
 
 
 class Furnished(Struct, frozen=True):
@@ -93,11 +94,11 @@ async def furnished(memory: OpenMemory | None, worker: Worker) -> Furnished:
         return Furnished(worker)
     agent = memory.agents[worker.name]
     held = await memory.catalog.attached(agent)
-    blocks = {one.thing.label: _bounded(one.thing, one.grant) for one in held if isinstance(one.thing, Block)}
-    archives = {one.thing.name: one.grant.access for one in held if isinstance(one.thing, Archive)}
-    whole = worker
-    if declares_memory(worker):
-        whole = _with(worker, usual_tools(blocks.values(), archives.values(), remembers=worker.remembers))
+    blocks: dict[str, Access] = {
+        one.thing.label: _bounded(one.thing, one.grant) for one in held if isinstance(one.thing, Block)
+    }
+    archives: dict[str, Access] = {one.thing.name: one.grant.access for one in held if isinstance(one.thing, Archive)}
+    whole = _with(worker, _usual(worker, blocks.values(), archives.values()))
     desk = Desk(memory, agent, worker.remembers, shows=bool(blocks) or worker.remembers)
     return Furnished(whole, memory_tools(memory, worker.name, blocks, archives), desk)
 

@@ -1,6 +1,8 @@
 """Results as those who work from them see them: as data in envelopes, cut to size, and as plain values."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
@@ -26,6 +28,7 @@ class Told(Struct, frozen=True):
     kept: dict[str, str]
 
 
+DAY = 86400
 _NOTHING = Told("", (), (), {})
 
 
@@ -56,6 +59,21 @@ def told(
     return Told("\n\n".join(parts), tuple(given), tuple(gaps), kept)
 
 
+def today(brief: Brief) -> str:
+    """The day on which the run began, for the end of a user message. What comes before it can be cached."""
+    return day_text(brief.began // DAY)
+
+
+@lru_cache(maxsize=16)
+def day_text(day: float) -> str:
+    """A day, counted from 1970, in words."""
+    return f"Today is {datetime.fromtimestamp(day * DAY, UTC):%A, %d %B %Y}."
+
+
+SHORTEST_DAY = "Today is Friday, 01 May 2026."
+LONGEST_DAY = "Today is Wednesday, 30 September 2026."
+
+
 def gap_text(gap: Gap, nonce: str) -> str:
     """A gap, for a model. Why it is one may be what a stranger's server said, so it is data as well."""
     return f"Missing: {gap.task or 'part of the request'} ({gap.status})\n{wrap(nonce, 'failure', gap.message)}"
@@ -74,17 +92,18 @@ def _shown(value: object) -> str:
     """A result for a model: charts as what they show, not as drawing instructions."""
     if isinstance(value, str):
         return value
-    plain = _without_pictures(value)
+    plain = without_pictures(value)
     if isinstance(plain, dict) and "text" in plain:  # the worker's words first: what is cut is the end
         plain = {"text": plain["text"], **plain}  # pyright: ignore[reportUnknownVariableType] - any JSON
     return msgspec.json.encode(plain).decode()
 
 
-def _without_pictures(value: object) -> object:
+def without_pictures(value: object) -> object:
+    """A value without the drawing instructions of its charts; what they show stands beside them in words."""
     if isinstance(value, dict):
-        return {key: _without_pictures(item) for key, item in value.items() if key != "svg"}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType] - any JSON
+        return {key: without_pictures(item) for key, item in value.items() if key != "svg"}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType] - any JSON
     if isinstance(value, list):
-        return [_without_pictures(item) for item in value]  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType] - any JSON
+        return [without_pictures(item) for item in value]  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType] - any JSON
     return value
 
 

@@ -14,6 +14,7 @@ from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.equip import Equipped
 from chargehand.agents.handover import ONCE, Came, Partly
 from chargehand.agents.inputs import told
+from chargehand.agents.loop import Attempt
 from chargehand.agents.money import Purse
 from chargehand.agents.predicates import CheckFailed, Held, broken, held, misshapen, objections
 from chargehand.agents.prompts import Prompts
@@ -105,14 +106,34 @@ class Witness(Relay):
 
 
 async def inspected(
-    inspector: Inspector, doing: Coroutine[Any, Any, Done], names: Sequence[str], brief: Brief, hand: Witness
-) -> Done:
-    """Have it done, then looked at. WorkFailed says by whom it was not accepted, and why."""
+    inspector: Inspector, doing: Coroutine[Any, Any, Done], names: Sequence[str], brief: Brief, hand: Witness,
+    attempt: Attempt | None = None,
+) -> Done:  # fmt: skip
+    """Have it done, then looked at. WorkFailed says by whom it was not accepted, and why.
+
+    With an `attempt`, a result that is not accepted is first sent back to it: it has found everything already.
+    """
     if strange := next((one for one in names if one not in inspector.checks.by_name), None):
         doing.close()
         said = f"the task {unknown(strange, inspector.checks.by_name)}"
         raise WorkFailed(Failure("logic", said, permanent=True), NOTHING)
     done = await doing
+    wrong = await _objections(inspector, names, brief, hand, done)
+    if wrong and attempt is not None and attempt.can_go_on:
+        hand.note(f"{wrong}; sent back")
+        done = await attempt.mend(wrong)
+        wrong = await _objections(inspector, names, brief, hand, done)
+    if wrong:
+        hand.note(wrong)
+        failure = Failure("logic", f"{wrong} ({ONCE})", permanent=True) if hand.acted else Failure("logic", wrong)
+        raise WorkFailed(failure, done.used)
+    if hand.late is not None:
+        await hand.late()
+    return done
+
+
+async def _objections(inspector: Inspector, names: Sequence[str], brief: Brief, hand: Witness, done: Done) -> str:
+    """By whom a result is not accepted, and why; nothing if it is."""
     result = held(done.value)
     asked = [name for name in names if isinstance(inspector.checks.by_name[name], Reviewer | Verifier)]
     plain = [name for name in names if name not in asked]
@@ -123,14 +144,7 @@ async def inspected(
         if said := await _looked(inspector, name, Case(brief, result, _material(brief, hand, done.value)), hand):
             wrong.append(said)
             break
-    if wrong:
-        said = "; ".join(wrong)[:_LONGEST]
-        hand.note(said)
-        failure = Failure("logic", f"{said} ({ONCE})", permanent=True) if hand.acted else Failure("logic", said)
-        raise WorkFailed(failure, done.used)
-    if hand.late is not None:
-        await hand.late()
-    return done
+    return "; ".join(wrong)[:_LONGEST]
 
 
 async def _plainly(inspector: Inspector, name: str, result: Held, done: Done) -> str:

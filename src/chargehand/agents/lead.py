@@ -8,7 +8,7 @@ from weakref import WeakSet
 from msgspec import Struct
 
 from chargehand.agents.crew import Hand, Proposal, Refined, WorkFailed
-from chargehand.agents.inputs import by_id, gap_text, told
+from chargehand.agents.inputs import by_id, gap_text, today, told
 from chargehand.agents.instances import Instances
 from chargehand.agents.memory_text import Seen, instructions, material, shortened
 from chargehand.agents.money import covered, failed, reckoned, spent, too_dear
@@ -130,6 +130,7 @@ def _planning(lead: Lead, brief: Brief, blocks: Sequence[Seen]) -> Request:
             " new task may come after old ones, and names in `replaces` the one that failed whose place it takes. Do"
             " not repeat what failed; take another way."
         )
+    said.append(today(brief))
     system = lead.system()
     if more := instructions(blocks):
         system = Message("system", system.text + more)
@@ -146,7 +147,7 @@ def listing(cards: Sequence[WorkerCard]) -> str:
     for card in cards:
         tags = f" (tags: {', '.join(card.tags)})" if card.tags else ""
         lines.append(f"- {card.name}: {card.does or 'no description'}{tags}")
-        lines.extend(f"  - can {skill.name}: {skill.description.strip()[:600]}" for skill in card.skills)
+        lines.extend(f"  - {skill.name}: {skill.in_short}" for skill in card.skills)
     return "\n".join(lines)
 
 
@@ -191,7 +192,7 @@ async def refine(lead: Lead, brief: Brief, hand: Hand) -> Refined:
     card = next((one for one in lead.cards if one.name == brief.worker), WorkerCard(brief.worker, ""))
     subject = Refining(brief.instruction, brief.failure, card, given.inputs)
     system = lead.prompts.text("refine", worker=listing([card]))
-    user = f"Task: {brief.instruction}\n\n{wrap(nonce, 'error', brief.failure)}"
+    user = f"Task: {brief.instruction}\n\n{wrap(nonce, 'error', brief.failure)}\n\n{today(brief)}"
     request = Request((Message("system", system), Message("user", user)), settings=lead.settings, subject=subject)
     hand.prompt(lead.model.card.handle, request.messages)
     reply = await ask(lead.model, request, hand.say if hand.heard else None, lead.reserve)

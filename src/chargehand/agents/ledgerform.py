@@ -47,14 +47,13 @@ def schema(workers: Sequence[str], failed: Sequence[str]) -> Raw:
         "done": flag,
         "looping": flag,
         "progress": flag,
-        "next": {"type": "string", "enum": list(workers)},
+        "next": {"anyOf": [{"type": "string", "enum": list(workers)}, {"type": "null"}]},
         "instruction": {"type": "string", "maxLength": _LONGEST},
         "unserved": {"type": "array", "items": {"type": "string", "maxLength": 300}, "maxItems": 10},
     }
     if failed:
-        fields["replaces"] = {"type": "string", "enum": list(failed)}
-    required = ["why", "done", "looping", "progress"]
-    whole = {"type": "object", "properties": fields, "required": required, "additionalProperties": False}
+        fields["replaces"] = {"anyOf": [{"type": "string", "enum": list(failed)}, {"type": "null"}]}
+    whole = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
     return Raw(msgspec.json.encode(whole))
 
 

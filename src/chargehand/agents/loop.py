@@ -12,7 +12,7 @@ from chargehand.agents.crew import Done, Hand, Stake, WorkFailed
 from chargehand.agents.equip import GIVE_UP, READ_MORE, Equipped
 from chargehand.agents.hedging import Hedging, race
 from chargehand.agents.history import History
-from chargehand.agents.inputs import told
+from chargehand.agents.inputs import DAY, day_text, told
 from chargehand.agents.letters import OPENING, contents, written_by_worker
 from chargehand.agents.levels import part
 from chargehand.agents.memory_text import said, shown
@@ -25,6 +25,7 @@ from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.memory.conversation import Turn
 from chargehand.models.code_errors import model_failed
+from chargehand.models.envelope import wrap
 from chargehand.models.exhibits import Product
 from chargehand.models.left_out import HINT, SHOUTED
 from chargehand.models.messages import Message, Reply, Request, ToolSpec
@@ -59,13 +60,15 @@ class Kit:
 
 def work(equipped: Equipped, kit: Kit, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
     """Do the task of a brief; WorkFailed when it does not work out."""
-    return _Attempt(equipped, kit, brief, hand).run()  # not awaited here: thousands may wait, and each frame counts
+    return Attempt(equipped, kit, brief, hand).run()  # not awaited here: thousands may wait, and each frame counts
 
 
-class _Attempt:
+class Attempt:
+    """One attempt of a worker. A result that is not accepted can be sent back to it once it is there."""
+
     __slots__ = (
-        "_asked", "_brief", "_equipped", "_hand", "_history", "_kit", "_outside", "_recall", "_repairs", "_subject",
-        "_task", "_tried",
+        "_asked", "_brief", "_equipped", "_hand", "_history", "_kit", "_outside", "_recall", "_repairs", "_repeats",
+        "_steps", "_subject", "_task", "_tried",
     )  # fmt: skip
 
     def __init__(self, equipped: Equipped, kit: Kit, brief: Brief, hand: Hand) -> None:
@@ -75,7 +78,7 @@ class _Attempt:
         nonce = secrets.token_hex(8)
         given = told(brief, nonce, by_handle=True)
         task = kit.prompts.text("task", instruction=brief.instruction, inputs=given.text)
-        opening = (kit.system(equipped), Message("user", task))
+        opening = (kit.system(equipped), Message("user", f"{task}\n\n{day_text(brief.began // DAY)}"))
         self._task = opening[1]
         self._history = History(opening, equipped.window, nonce)
         for handle, text in given.kept.items():
@@ -89,6 +92,8 @@ class _Attempt:
         self._tried: Calls | None = None
         self._subject = Working(asked, equipped.card, given.inputs, given.gaps)
         self._repairs = 0
+        self._steps = 0
+        self._repeats = 0
         self._recall: Recall | None = None
         desk = equipped.desk
         if desk is not None and desk.looked(brief.steps):  # what it is told is not known before it has looked
@@ -107,10 +112,8 @@ class _Attempt:
 
     async def run(self) -> Done:
         most = self._equipped.worker.steps
-        steps = 0
-        repeats = 0
-        while steps < most:
-            number = steps + repeats + 1
+        while self._steps < most:
+            number = self._steps + self._repeats + 1
             if self._recall is not None:
                 await self._remind(self._recall, number)
             reply = await self._ask()
@@ -119,15 +122,15 @@ class _Attempt:
                 calls = self._calls
                 if calls.circle and all(call.name != GIVE_UP.name for call in reply.calls):
                     raise WorkFailed(Failure("logic", f"no progress: {calls.circle}"), NOTHING)
-                if await calls.make(reply.calls, number) or repeats == REPEATS:
-                    steps += 1
+                if await calls.make(reply.calls, number) or self._repeats == REPEATS:
+                    self._steps += 1
                 else:
-                    repeats += 1
+                    self._repeats += 1
                 if not must_exit(self._equipped.worker.rules, calls.made):
                     continue
                 found = Done(calls.last, NOTHING)
             else:
-                steps += 1
+                self._steps += 1
                 found = self._finished(reply)
             if found is not None:
                 if (recall := self._recall) is not None:
@@ -137,6 +140,18 @@ class _Attempt:
         raise WorkFailed(
             Failure("logic", f"there was no result after {most} steps; give it more, or a smaller task"), NOTHING
         )
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether it has a step left to mend its result."""
+        return self._steps < self._equipped.worker.steps
+
+    async def mend(self, problem: str) -> Done:
+        """The result once more. The model has before it what it found, and is told why that was not accepted."""
+        said = wrap(self._history.nonce, "check", problem)
+        order = "Your result was not accepted. Mend what is said here, and send the whole result again."
+        self._history.add(Message("user", f"{order}\n{said}"), f"{order}\n{problem}")
+        return await self.run()
 
     # --- the memory
 

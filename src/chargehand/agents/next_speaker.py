@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.agents.crew import Hand, WorkFailed
-from chargehand.agents.inputs import gap_text, told
+from chargehand.agents.inputs import gap_text, today, told
 from chargehand.agents.lead import Lead
 from chargehand.agents.memory_text import instructions, material, shortened
 from chargehand.agents.money import covered, failed, reckoned, spent, too_dear
@@ -91,6 +91,7 @@ async def _request(open_to: tuple[str, ...], left: int, lead: Lead, brief: Brief
     by_task = {one.task: one for one in heard.inputs}
     said = tuple(by_task.get(one.id) or Given(one.id, one.instruction, one.worker, None) for one in spoke.values())
     parts = [material(blocks, (), nonce, shortened(blocks, window // 4)).strip(), f"Request: {brief.goal}"]
+    parts.append(today(brief))
     if brief.findings:
         parts.append("Your last choice cannot stand:\n" + "\n".join(f"- {one.message}" for one in brief.findings))
     parts += ["What was said so far:" if spoke else "", heard.text, *(gap_text(one, nonce) for one in brief.gaps)]
@@ -113,7 +114,9 @@ def _line(card: WorkerCard) -> str:
 @lru_cache(maxsize=256)
 def _schema(names: tuple[str, ...], *, may_end: bool) -> Raw:
     """One of these names, or nobody where the talk may end."""
-    who = {"type": ["string", "null"], "enum": [*names, None]} if may_end else {"type": "string", "enum": [*names]}
+    who: dict[str, object] = {"type": "string", "enum": [*names]}
+    if may_end:
+        who = {"anyOf": [who, {"type": "null"}]}
     form = {
         "type": "object",
         "properties": {"next": who, "why": {"type": "string", "maxLength": 300}},

@@ -26,6 +26,7 @@ from chargehand.agents.call_prices import (
 from chargehand.agents.calls import AT_ONCE
 from chargehand.agents.contradictions import MOST as CONTRADICTIONS
 from chargehand.agents.equip import Equipped
+from chargehand.agents.inputs import LONGEST_DAY, SHORTEST_DAY
 from chargehand.agents.lead import LONGEST_TASK, Lead, listing
 from chargehand.agents.loop import Kit
 from chargehand.agents.outlook import Outlay, Share
@@ -181,12 +182,12 @@ def _attempt(means: Means, task: Task, name: str, policy: Policy) -> _Cost:
     specs = "".join(f"{one.name}{one.description}{bytes(one.parameters).decode()}" for one in equipped.specs)
     shape = "" if equipped.shape is None else bytes(equipped.shape.raw).decode()
     told, put = kit.system(equipped).text, kit.prompts.text("task", instruction=task.instruction, inputs="")
-    least = at_least(models, len(told) + (0 if worker.rules else len(specs)), len(put))
+    least = at_least(models, len(told) + (0 if worker.rules else len(specs)), len(put) + len(SHORTEST_DAY))
     read = len(told) + len(specs) + len(shape) + len(put)
     about = usually(models, read, given, out, tools=bool(equipped.tools))
     if least is None and estimate:
         least, about = 0, estimate
-    first = tokens(told, put) + asked + given * (RESULT + _ENVELOPE)
+    first = tokens(told, put, LONGEST_DAY) + asked + given * (RESULT + _ENVELOPE)
     if equipped.desk is not None:  # what it remembers takes what room there is
         first = max(first, reach(equipped.window))
     reads = CAP if given or equipped.tools else 0  # what was too long to show is read on in pieces
@@ -198,7 +199,7 @@ def _attempt(means: Means, task: Task, name: str, policy: Policy) -> _Cost:
         more.append(at_most(models, reach(equipped.window), REPLY, estimate))
     if equipped is means.made:
         more.append(at_most(models, first + _PERSONA * (1 + worker.most_replies), REPLY, estimate))
-    return _Cost(least, about, total([most, *more, *reviews]))
+    return _Cost(least, about, total([most, *more, *reviews, *reviews]))  # what is sent back is looked at again
 
 
 def _put(task: Task, policy: Policy) -> int:
@@ -216,7 +217,8 @@ def _reviews(means: Means, task: Task, name: str, material: int) -> list[int | N
         if isinstance(check, Reviewer) and check.worker in means.workers:
             by = means.workers[check.worker].worker
             told = by.does + by.prompt
-        read, out = material + tokens(task.instruction, told) + _FAILED, (by.settings.max_tokens if by else 0) or REPLY
+        read = material + tokens(task.instruction, told, LONGEST_DAY) + _FAILED
+        out = (by.settings.max_tokens if by else 0) or REPLY
         found.append(at_most(models, read, out, by.estimate.micros if by else 0))
     return found
 
@@ -235,7 +237,8 @@ def _refined(means: Means, task: Task, name: str) -> int | None:
     """What it costs once to have the task put better."""
     lead = means.lead
     cards = [one for one in lead.cards if one.name == name]
-    told = tokens(lead.prompts.text("refine", worker=listing(cards))) + max(tokens(task.instruction), LONGEST_TASK)
+    asked = max(tokens(task.instruction), LONGEST_TASK)
+    told = tokens(lead.prompts.text("refine", worker=listing(cards)), LONGEST_DAY) + asked
     return at_most([lead.model], told + _FAILED, lead.settings.max_tokens or REPLY)
 
 
@@ -254,7 +257,7 @@ def _answer(means: Means, plan: Plan, policy: Policy) -> _Cost:
     told = writer.prompts.text("answer", instructions=writer.instructions, manner="")
     results = asked + count * (RESULT * (_WHOLE if combine == "reduce" else 1) + _ENVELOPE)
     shared = model.card.window // 2 if writer.shared is not None else 0
-    parts = [at_most([model], tokens(told, goal) + _FAILED + results + shared, out)]
+    parts = [at_most([model], tokens(told, goal, LONGEST_DAY) + _FAILED + results + shared, out)]
     if results > model.card.window // 2:
         parts.append(_times(at_most([model], results, out), _ROUNDS * _PIECES))
     if combine in ("select", "vote"):  # those that agree need no judge; what nobody delivered is put into words

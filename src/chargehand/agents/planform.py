@@ -1,8 +1,9 @@
 """The form of a plan between us and a model: the schema it is asked for, and what its reply amounts to.
 
-A task names only earlier ones, so no reply of this form has a cycle. Whether the plan can run, `terms.lint` says.
+Whether the plan can run, `terms.lint` says.
 """
 
+import re
 from functools import lru_cache
 from typing import Any, cast
 
@@ -17,41 +18,38 @@ from chargehand.terms.plan import Combine, Edge, Task, TaskId
 MOST_IN_SCHEMA = 12
 _COMBINES = ("merge", "forward", "select", "vote", "reduce")
 _LONGEST = 1200
+_MOST_REMARKS = 4
 
 
 @lru_cache(maxsize=64)
 def schema(workers: tuple[str, ...], most: int) -> Raw:
-    """The schema for at most so many tasks: `t3` can come after `t1` and `t2`, and after nothing else."""
-    tasks: dict[str, Any] = {}
-    for number in range(1, min(most, MOST_IN_SCHEMA) + 1):
-        earlier = [f"t{one}" for one in range(1, number)]
-        names: dict[str, Any] = {"type": "array", "items": {"type": "string", "enum": earlier}}
-        none: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "maxItems": 0}
-        tasks[f"t{number}"] = {
-            "type": "object",
-            "properties": {
-                "instruction": {"type": "string", "minLength": 1, "maxLength": _LONGEST},
-                "worker": {"type": "string", "enum": list(workers)},
-                "after": names if earlier else none,
-                "optional": names if earlier else none,
-            },
-            "required": ["instruction", "worker", "after"],
-            "additionalProperties": False,
+    """The schema for at most so many tasks, in a list. Strict modes take it: every object needs all it names."""
+    most = min(most, MOST_IN_SCHEMA)
+    ids = [f"t{number}" for number in range(1, most + 1)]
+    earlier: dict[str, Any] = {"type": "array", "items": {"type": "string", "enum": ids}, "maxItems": most - 1}
+    task = _needing_all(
+        {
+            "id": {"type": "string", "enum": ids},
+            "worker": {"type": "string", "enum": list(workers)},
+            "instruction": {"type": "string", "minLength": 1, "maxLength": _LONGEST},
+            "after": earlier,
+            "optional": earlier,
         }
-    texts = {"type": "array", "items": {"type": "string", "maxLength": 300}, "maxItems": 10}
-    whole: dict[str, Any] = {
-        "type": "object",
-        "properties": {
-            "goal": {"type": "string", "maxLength": 500},
-            "tasks": {"type": "object", "properties": tasks, "additionalProperties": False},
+    )
+    texts = {"type": "array", "items": {"type": "string", "maxLength": 300}, "maxItems": _MOST_REMARKS}
+    plan = _needing_all(
+        {
+            "tasks": {"type": "array", "items": task, "maxItems": most},
             "combine": {"type": "string", "enum": list(_COMBINES)},
             "assumptions": texts,
             "unserved": texts,
-        },
-        "required": ["goal", "tasks", "combine"],
-        "additionalProperties": False,
-    }
-    return Raw(msgspec.json.encode(whole))
+        }
+    )
+    return Raw(msgspec.json.encode(plan))
+
+
+def _needing_all(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def read(text: str) -> tuple[Proposal, tuple[str, ...]]:
@@ -115,12 +113,15 @@ def _names(name: str, given: object) -> list[str]:
     items: list[object] = cast("list[object]", given) if isinstance(given, list) else [given]
     if strange := [one for one in items if not isinstance(one, str)]:
         raise Invalid(f"task {name!r} comes after {strange[0]!r}; name tasks by their ids")
-    return list(dict.fromkeys(cast("list[str]", items)))
+    return [one for one in dict.fromkeys(cast("list[str]", items)) if one != name]  # nothing waits for itself
 
 
 def _texts(given: object) -> tuple[str, ...]:
     items = cast("list[object]", given) if isinstance(given, list) else []
     return tuple(one.strip() for one in items if isinstance(one, str) and one.strip())
+
+
+_OPENING = re.compile(r"[\[{]")
 
 
 class PlanStream:
@@ -131,26 +132,36 @@ class PlanStream:
         self._at = -1  # where the next task may begin; -1: `tasks` has not come yet
         self._seen = 0  # up to here it was looked at, and is not again: a task may come in thousands of pieces
         self._depth, self._quoted, self._escaped = 0, False, False
+        self._listed = False
+        self._count = 0
 
     def feed(self, piece: str) -> list[Task]:
         """The tasks that are complete with this piece. What cannot be read is left for the end."""
         self._text += piece
         if self._at < 0:
             found = self._text.find('"tasks"', self._seen)
-            opening = self._text.find("{", found + 7) if found >= 0 else -1
-            if opening < 0:
+            opening = _OPENING.search(self._text, found + 7) if found >= 0 else None
+            if opening is None:
                 self._seen = found if found >= 0 else max(0, len(self._text) - 7)
                 return []
-            self._at = self._seen = opening + 1
+            self._listed = opening[0] == "["
+            self._at = self._seen = opening.end()
         tasks: list[Task] = []
         while (end := self._end()) > 0:
-            body, self._at = self._text[self._at : end], end
+            body, self._at = self._text[self._at : end].lstrip(" ,\n\r\t"), end
             try:
-                entry = msgspec.json.decode("{" + body.lstrip(" ,\n\r\t") + "}", type=dict[str, dict[str, object]])
-                tasks.extend(task(name, one) for name, one in entry.items())
+                tasks.extend(task(name, one) for name, one in self._entries(body))
             except (msgspec.DecodeError, Invalid):
                 break
         return tasks
+
+    def _entries(self, body: str) -> list[tuple[str, dict[str, object]]]:
+        """The task in a piece of the text: an item of a list, or a name with an object."""
+        if not self._listed:
+            return list(msgspec.json.decode("{" + body + "}", type=dict[str, dict[str, object]]).items())
+        self._count += 1
+        item = msgspec.json.decode(body, type=dict[str, object])
+        return [(_name(item, self._count), item)]
 
     def _end(self) -> int:
         """Just behind the task that begins here, or 0 while it is not complete (or there is none)."""
@@ -161,6 +172,9 @@ class PlanStream:
                 escaped, quoted = (sign == "\\" and not escaped), (sign != '"' or escaped)
             elif sign == '"':
                 quoted = True
+            elif sign == "]" and depth == 0 and self._listed:  # the list has ended: there are no more tasks
+                self._seen, self._depth, self._quoted, self._escaped = at, 0, False, False
+                return 0
             elif sign == "{":
                 depth += 1
             elif sign == "}" and depth <= 1:

@@ -44,7 +44,7 @@ def schema(workers: tuple[str, ...], breadth: int) -> Raw:
     }
     if breadth > 1:
         fields["subtasks"] = {"type": "array", "items": part, "maxItems": breadth}
-    whole = {"type": "object", "properties": fields, "required": ["why", "simple"], "additionalProperties": False}
+    whole = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
     return Raw(msgspec.json.encode(whole))
 
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from chargehand.agents import lead as leading
 from chargehand.agents.crew import Hand, Proposal, WorkFailed
+from chargehand.agents.inputs import today
 from chargehand.agents.lead import Lead
 from chargehand.agents.memory_text import Seen
 from chargehand.agents.money import total
@@ -178,7 +179,7 @@ class _Tree(Struct):
 
     async def put(self, node: _Node, findings: Sequence[Finding] = (), *, aloud: bool = True) -> Answered:
         names = tuple(card.name for card in self.lead.cards)
-        said = [f"Task: {node.instruction}"]
+        said = [f"Task: {node.instruction}", today(self.brief)]
         if node.above:
             said.append(f"It is a part of this request, whose other parts are done by others: {self.brief.goal}")
         if findings:

@@ -17,7 +17,7 @@ from chargehand.agents.factory import Factory
 from chargehand.agents.handover import inherited
 from chargehand.agents.history import tokens
 from chargehand.agents.lead import Lead
-from chargehand.agents.loop import Kit, work
+from chargehand.agents.loop import Attempt, Kit, work
 from chargehand.agents.mail import Carrier, Post
 from chargehand.agents.money import check_price, supervision
 from chargehand.agents.routers.decision import Watch
@@ -138,10 +138,10 @@ class Staff:
         )  # fmt: skip
         seen, names = Witness(hand), checks.of(brief.tasks[0] if brief.tasks else None, brief.worker)
         team, equipped = self._teams.get(brief.worker), self._workers.get(brief.worker)
-        if team is not None:
-            doing = team.attempt(brief, seen)
-        else:
-            doing = self._made(brief, seen) if equipped is None else work(equipped, kit, brief, seen)
+        if team is None and equipped is not None:
+            attempt = Attempt(equipped, kit, brief, seen)
+            return inspected(inspector, attempt.run(), names, brief, seen, attempt)
+        doing = self._made(brief, seen) if team is None else team.attempt(brief, seen)
         return inspected(inspector, doing, names, brief, seen)
 
     async def _made(self, brief: Brief, hand: Hand) -> Done:

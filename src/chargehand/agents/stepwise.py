@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from chargehand.agents.crew import Hand, Proposal, WorkFailed
-from chargehand.agents.inputs import by_id, gap_text, told
+from chargehand.agents.inputs import by_id, gap_text, today, told
 from chargehand.agents.lead import Lead
 from chargehand.agents.ledgerform import Said, read, schema
 from chargehand.agents.questions import Question, put, worded
@@ -91,7 +91,7 @@ def _asked(way: Loop, lead: Lead, brief: Brief, stand: _Stand, nonce: str) -> Qu
     planned = tuple(
         Planned(one.id, one.instruction, one.worker, tuple(name for name, _ in needs(one))) for one in brief.tasks
     )
-    said = [f"Request: {brief.goal}"]
+    said = [f"Request: {brief.goal}", today(brief)]
     if brief.tasks:
         lines = [f"- {one.id} ({one.worker}): {one.instruction}" for one in planned]
         said += ["The tasks so far:\n" + "\n".join(lines), given.text]

@@ -17,6 +17,7 @@ from chargehand.agents.claims import told as claimed
 from chargehand.agents.crew import Done, Hand
 from chargehand.agents.exhibit_text import shown
 from chargehand.agents.history import tokens
+from chargehand.agents.inputs import today
 from chargehand.agents.money import Purse, with_lost
 from chargehand.agents.predicates import Held
 from chargehand.agents.shape import find_json
@@ -120,7 +121,7 @@ def _request(panel: Panel, case: Case) -> Request:
     nonce = secrets.token_hex(8)
     room = min(CAP, panel.models[0].card.window * _SHARE // (len(case.material) + 1))
     hints = doubts(case)
-    parts = [f"Task: {case.brief.instruction}"]
+    parts = [f"Task: {case.brief.instruction}", today(case.brief)]
     parts += [wrap(nonce, _origin(one), capped(shown(one, whole=True), room)[0]) for one in case.material]
     parts.append("The result:\n" + wrap(nonce, "result", capped(_shown(case.result), room)[0]))
     if hints:

@@ -53,6 +53,7 @@ LEADING: dict[str, dict[str, str]] = {
         "stream_plan": "tasks start while the plan is still being written",
         "review": "the planner sees the results and may add tasks",
         "refine": "a task that failed is put better before it is tried again",
+        "timeout": "how long one plan, refined task or answer may take; left out, 120 seconds",
         "uncertain": "what becomes of an effect of which nobody knows whether it happened: the task fails, or a "
         "person is asked",
         "tainted_effects": "what becomes of an effect that a worker wants who has seen text from outside (results of "

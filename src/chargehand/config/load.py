@@ -68,6 +68,7 @@ def _supervisor(
         instructions=instructions,
         planner=parts.handle(shape.planner) if shape.planner else "",
         judge=parts.handle(shape.judge) if shape.judge else "",
+        timeout=None if shape.timeout is None else float(shape.timeout),
         settings=Settings(usual.temperature, None if usual.max_tokens is None else int(usual.max_tokens)),
         seconds=SECONDS if wall is None else float(wall),
         budget=_budget(team.budget),

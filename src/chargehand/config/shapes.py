@@ -88,6 +88,7 @@ class SupervisorShape(Struct, frozen=True, forbid_unknown_fields=True):
     stream_plan: bool = False
     review: bool = False
     refine: bool = True
+    timeout: Duration | None = None
     uncertain: Literal["fail", "ask"] = "fail"
     tainted_effects: Literal["ask", "allow"] = "ask"
     way: WayShape | WayName = "plan"

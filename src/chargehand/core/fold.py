@@ -23,7 +23,9 @@ def begin(entry: ev.Entry) -> RunState:
     # the answer gets its share of the time, but never more than a fifth of it
     kept = min(requested.policy.answer, max(0.0, requested.deadline - entry.at) / 5)
     agents = {agent.name: agent for agent in requested.roster.agents}
-    state = RunState(requested, Ledger(requested.budget), requested.deadline - kept, agents, entry.seq, entry.at)
+    state = RunState(
+        requested, Ledger(requested.budget), requested.deadline - kept, agents, entry.seq, entry.at, entry.at
+    )
     if requested.plan is None:
         state.planning.next = "first"
     else:

@@ -40,6 +40,7 @@ class Brief(Struct, frozen=True, gc=False):
     `work_until` is when no more tasks are begun: for planning, the last moment at which asking again could help.
     `handed_on` is a person's answer to a question of the run that this attempt began. `ask_if_tainted`: a person is
     asked before an effect once the attempt has seen text from outside.
+    `began` is when the run did: the day it is for everybody who works for it, also after a crash.
     """
 
     work: Work
@@ -61,6 +62,7 @@ class Brief(Struct, frozen=True, gc=False):
     work_until: Instant = 0.0
     handed_on: InputAnswered | None = None
     ask_if_tainted: bool = True
+    began: Instant = 0.0
 
 
 def brief(state: RunState, work: Work) -> Brief:
@@ -73,6 +75,7 @@ def brief(state: RunState, work: Work) -> Brief:
         return Brief(
             work, goal, desk.timer, inputs=results(state), tasks=tasks, findings=desk.feedback, gaps=missing,
             replan=state.replans > 0, combine=state.combine, work_until=state.work_until,
+            began=state.began,
         )  # fmt: skip
     progress = state.tasks[work.task]
     failure = progress.failure.message if progress.failure is not None else ""
@@ -82,5 +85,5 @@ def brief(state: RunState, work: Work) -> Brief:
         work, goal, progress.timer, progress.worker, instruction, inputs(state, progress), progress.steps,
         progress.effects, failure, progress.answers, tasks=(progress.task,),
         outside=bool(progress.instruction) or state.again or progress.round > first, handed_on=progress.handed_on,
-        ask_if_tainted=state.requested.policy.tainted_effects == "ask",
+        ask_if_tainted=state.requested.policy.tainted_effects == "ask", began=state.began,
     )  # fmt: skip

@@ -130,6 +130,7 @@ class RunState(Struct):
     agents: dict[str, Agent]
     seq: int = 0
     at: Instant = 0.0
+    began: Instant = 0.0
     tasks: dict[TaskId, Progress] = {}
     ordered: list[Progress] = []
     combine: Combine = "merge"

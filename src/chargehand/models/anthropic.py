@@ -14,7 +14,7 @@ from chargehand.models.failed import CallFailed, Party, asked_wait, error_words,
 from chargehand.models.http import MOST_BYTES, PATIENCE, Endpoint, Timeouts, Transport
 from chargehand.models.messages import Message, Reply, Request, ToolSpec
 from chargehand.models.model import Hear, ModelCard
-from chargehand.models.shapes import strict
+from chargehand.models.shapes import strict_schema
 from chargehand.models.wire import Once
 from chargehand.terms.failure import Failure
 
@@ -23,6 +23,8 @@ _MOST_TOKENS = 8_192  # the protocol demands a number; the request's settings ma
 _EMPTY = "(empty)"  # an empty text block is an error there
 _USER = b'{"role":"user","content":['
 _ASSISTANT = b'{"role":"assistant","content":['
+_CACHED = b',"cache_control":{"type":"ephemeral"}}'
+_ONE_TURN = 3  # pieces of a conversation in which nobody has answered yet: its head, one turn, its end
 _json = msgspec.json.encode
 _object = msgspec.json.Decoder(dict[str, Raw])
 
@@ -31,7 +33,8 @@ class AnthropicMessages:
     """One model behind one base URL (`https://host`). Without `key` no key is sent.
 
     With `hear` a reply is streamed, without it is not. A schema the strict mode takes is sent as the output format, any
-    other as an instruction.
+    other as an instruction. The tools and the system message, which are the same in every call of a worker, are marked
+    for the provider's cache, and so is what was said so far where the model is called again.
     """
 
     def __init__(
@@ -98,12 +101,16 @@ class AnthropicMessages:
                 system.append(form[1:])
                 form = b""
             if system:
+                system[-1] = _marked(system[-1])
                 parts += b',"system":[', b",".join(system), b"]"
+            if len(turns) > _ONE_TURN:  # called again: what was said before it is read from the cache the next time
+                turns[-2] = _marked(turns[-2])
             parts += [b',"messages":[', *turns, b"]"]  # joined once, with all the rest: it can be large
             if form:
                 parts += b',"output_config":', form
             if request.tools:
-                parts += b',"tools":', self._tools.of(request.tools)
+                tools = self._tools.of(request.tools)
+                parts += b',"tools":', (tools if system else _marked(tools[:-1]) + b"]")
         except ValueError as error:  # half a character, for example
             message = f"{self._party.handle}: the request cannot be written as JSON ({error}); change its text"
             raise CallFailed(Failure("logic", message, permanent=True)) from error
@@ -132,6 +139,11 @@ class AnthropicMessages:
         if pieces:
             pieces.append(b"]}")
         return system, pieces
+
+
+def _marked(blocks: bytes) -> bytes:
+    """The same blocks, the last of them marked as the end of what the provider is to keep."""
+    return blocks[:-1] + _CACHED
 
 
 def _blocks(message: Message) -> bytes:
@@ -164,7 +176,8 @@ def _tools(tools: tuple[ToolSpec, ...]) -> bytes:
 
 def _schema(schema: Raw) -> bytes:
     """The output format; or, after an exclamation mark, a system block that asks for the same in words."""
-    if strict(schema, optional=True):
-        return _json({"format": {"type": "json_schema", "schema": schema}})
+    strict = strict_schema(schema, optional=True)
+    if strict is not None:
+        return _json({"format": {"type": "json_schema", "schema": strict}})
     words = "Reply with one JSON document and nothing else. It must fit this JSON Schema: " + bytes(schema).decode()
     return b"!" + _json({"type": "text", "text": words})

@@ -12,7 +12,7 @@ from chargehand.models.http import MOST_BYTES, PATIENCE, Endpoint, Timeouts, Tra
 from chargehand.models.messages import Message, Reply, Request, ToolSpec
 from chargehand.models.model import Hear, ModelCard
 from chargehand.models.openai_reply import ChatStream, read_whole
-from chargehand.models.shapes import strict
+from chargehand.models.shapes import strict_schema
 from chargehand.models.wire import Once
 from chargehand.terms.failure import Failure
 
@@ -134,5 +134,6 @@ def _tools(tools: tuple[ToolSpec, ...]) -> bytes:
 
 
 def _schema(schema: msgspec.Raw) -> bytes:
-    shape = {"name": "reply", "schema": schema, "strict": strict(schema, optional=False)}
+    strict = strict_schema(schema, optional=False)
+    shape = {"name": "reply", "schema": strict or schema, "strict": strict is not None}
     return _json({"type": "json_schema", "json_schema": shape})

@@ -1,4 +1,4 @@
-"""Whether a JSON Schema is one that providers can hold a model to. One that is not is still shown to the model."""
+"""The part of a JSON Schema that providers can hold a model to. What they cannot is checked when the reply is there."""
 
 from typing import cast
 
@@ -11,20 +11,46 @@ _KNOWN = frozenset(
         *("enum", "items", "properties", "required", "title", "type"),
     )
 )
+_BOUNDS = frozenset(
+    (
+        *("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum", "pattern", "format", "default"),
+        *("exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems"),
+    )
+)
+"""Strict modes refuse lengths, ranges and patterns. Whoever asked for them checks them."""
 _MOST_DEPTH = 20
 
 
-def strict(schema: Raw, *, optional: bool) -> bool:
-    """Whether every object names all it may hold, and nothing is asked that strict modes refuse.
+def strict_schema(schema: Raw, *, optional: bool) -> Raw | None:
+    """The schema without its bounds, if a strict mode takes that; None if it does not.
 
-    They refuse lengths, ranges and patterns. Unless `optional`, an object must also need all it may hold.
+    Every object has to name all it may hold. Unless `optional`, it must also need all of it.
     """
     try:
-        found: object = msgspec.json.decode(schema)
+        decoded: object = msgspec.json.decode(schema)
+        plain = _without_bounds(decoded)
     except (ValueError, RecursionError):
-        return False
-    root = cast("dict[str, object]", found) if isinstance(found, dict) else {}
-    return root.get("type") == "object" and _fits(root, _MOST_DEPTH, optional=optional)
+        return None
+    root = cast("dict[str, object]", plain) if isinstance(plain, dict) else {}
+    if root.get("type") != "object" or not _fits(root, _MOST_DEPTH, optional=optional):
+        return None
+    return Raw(msgspec.json.encode(root))
+
+
+def _without_bounds(schema: object) -> object:
+    if isinstance(schema, list):
+        return [_without_bounds(part) for part in cast("list[object]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    kept: dict[str, object] = {}
+    for name, part in cast("dict[str, object]", schema).items():
+        if name in ("properties", "$defs"):  # what is in there are names, not keywords
+            kept[name] = {key: _without_bounds(value) for key, value in _mapping(part).items()}
+        elif name in ("enum", "const", "required"):
+            kept[name] = part
+        elif name not in _BOUNDS:
+            kept[name] = _without_bounds(part)
+    return kept
 
 
 def _fits(schema: object, depth: int, *, optional: bool) -> bool:

@@ -7,6 +7,8 @@ from msgspec import Raw, Struct
 from chargehand.terms.events import Gap
 from chargehand.terms.plan import Combine
 
+_LONGEST_PARAGRAPH = 600
+
 
 class Skill(Struct, frozen=True):
     """A tool as a planner sees it: what it is called, what it says of itself, and its JSON Schema."""
@@ -14,6 +16,12 @@ class Skill(Struct, frozen=True):
     name: str
     description: str
     parameters: Raw
+    summary: str = ""
+
+    @property
+    def in_short(self) -> str:
+        """What a planner needs to know of it: its summary, else the first paragraph of its description."""
+        return self.summary or " ".join(self.description.strip().partition("\n\n")[0].split())[:_LONGEST_PARAGRAPH]
 
 
 class WorkerCard(Struct, frozen=True):

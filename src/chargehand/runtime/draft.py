@@ -1,6 +1,7 @@
 """A plan that is not run: asked for, checked, sent back while it cannot run, and reckoned. No worker is called."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar, cast, runtime_checkable
 
@@ -43,8 +44,9 @@ async def draft(crew: Crew, request: ev.RunRequested) -> Draft:
     limits, hand = request.policy.limits, _Pencil(request)
     findings: tuple[Finding, ...] = ()
     tokens = micros = calls = 0
+    began = time.time()
     for number in range(1, limits.plans + 1):
-        brief = Brief(Work("plan", NO_TASK, number), request.goal, request.deadline, findings=findings)
+        brief = Brief(Work("plan", NO_TASK, number), request.goal, request.deadline, findings=findings, began=began)
         hand.grown.clear()
         try:
             found = await _proposed(crew, brief, hand, request.policy.supervision)

@@ -6,13 +6,14 @@ from chargehand.models.exhibits import Figure
 from chargehand.tools.arithmetic import NotComputable, compute, shown
 from chargehand.tools.tool import Tool, ToolFailed, tool
 
-_DESCRIPTION = """Work out a number exactly. Never guess a number that can be computed.
-Operators + - * / // % ** and brackets; functions sqrt round abs min max sum avg; 12% is 0.12 and "12% of 250" is 30.
-Halves are rounded up: round(2.345, 2) is 2.35. In a function commas separate numbers, elsewhere 1,234.5 is one."""
+_DESCRIPTION = """Work out a number exactly. Operators + - * / // % ** and brackets; functions sqrt round abs min max
+sum avg; "12% of 250" is 30. Halves are rounded up. In a function commas separate numbers, elsewhere 1,234.5 is one."""
 
 
 def calculator(name: str = "calculate") -> Tool:
-    return tool(name=name, description=_DESCRIPTION, quick=True, trusted=True, stable=True)(calculate)
+    return tool(
+        name=name, description=_DESCRIPTION, quick=True, trusted=True, stable=True, summary="computes a number exactly"
+    )(calculate)
 
 
 def calculate(

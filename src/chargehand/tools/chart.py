@@ -10,7 +10,7 @@ MOST, LARGEST, LONGEST = 50, 1e15, 200
 
 
 def chart(name: str = "draw_chart") -> Tool:
-    return tool(name=name, quick=True, cap=64 * 1024, stable=True)(draw_chart)
+    return tool(name=name, quick=True, stable=True)(draw_chart)
 
 
 def draw_chart(

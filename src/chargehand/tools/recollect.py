@@ -22,9 +22,9 @@ from chargehand.models.exhibits import Passages
 from chargehand.terms.policy import Instant
 from chargehand.tools.tool import Caller, ToolFailed
 
-Moment: TypeAlias = Annotated[str, "ISO 8601, for example 2026-05-17 or 2026-05-17T09:30:00+02:00; inclusive"]
+Moment: TypeAlias = Annotated[str, "A day or time in ISO 8601, inclusive"]
 Tags: TypeAlias = Annotated[list[str], "Short words to find it by"]
-_ARCHIVE = "The name of the archive; may be left out where there is only one"
+_ARCHIVE = "May be left out where there is only one"
 _LOOKED_AT = 200
 _SHOWN_TAGS = 20
 
@@ -81,11 +81,7 @@ class Recollection:
         tags: Tags = [],  # noqa: B006 - read as a schema, never changed
         archive: Annotated[str, _ARCHIVE] = "",
     ) -> str:
-        """Keep a text for later in an archive, where it is found by searching.
-
-        Use it for what is too long or too seldom needed for a block: facts, sources, results worth having again.
-        The same text is kept once.
-        """
+        """Keep a text for later in an archive, where it is found by searching: facts, sources, results."""
         one = await self.attached(Archive, archive)
         memory, agent = self.opened
         assert isinstance(one.thing, Archive), "that kind was asked for"
@@ -108,7 +104,7 @@ class Recollection:
         self,
         query: Annotated[str, "What to look for, in words"],
         tags: Annotated[list[str], "Only passages with these tags"] = [],  # noqa: B006 - as above
-        tag_match_mode: Annotated[TagMatch, "Whether any one of the tags is enough, or all are needed"] = "any",
+        tag_match_mode: Annotated[TagMatch, "Whether one of the tags is enough"] = "any",
         top_k: Annotated[int, Meta(ge=1, le=50, description="How many passages at most")] = 5,
         start_datetime: Moment = "",
         end_datetime: Moment = "",

@@ -28,10 +28,12 @@ from chargehand.tools.tool import Caller, Tool, ToolFailed, tool, with_names
 
 Label: TypeAlias = Annotated[str, "The label of the block, as your memory shows it"]
 
-NAMES = (
+BLOCK_TOOLS = (
     "core_memory_append", "core_memory_replace", "memory_insert", "memory_replace", "memory_apply_patch",
-    "memory_rethink", "archival_memory_insert", "archival_memory_search", "conversation_search",
+    "memory_rethink",
 )  # fmt: skip
+ARCHIVE_TOOLS = ("archival_memory_insert", "archival_memory_search")
+NAMES = (*BLOCK_TOOLS, *ARCHIVE_TOOLS, "conversation_search")
 _FINDING = frozenset(("archival_memory_search", "conversation_search"))
 _NONE: Mapping[str, Access] = {}
 _CHANGING: frozenset[Access] = frozenset(("append", "write"))
@@ -45,8 +47,7 @@ class Notebook(Recollection):
     ) -> str:
         """Add text as a new line at the end of a block of shared memory.
 
-        Use it for something others should know from now on: a finding, a decision, a step that is done. They see it
-        before their next step. Lines that others add at the same time are all kept.
+        Use it for what others should know from now on: a finding, a decision. They see it before their next step.
         """
         return await self._edit(label, Append(content), caller, "appended")
 

@@ -17,7 +17,7 @@ from chargehand.terms.policy import Seconds
 from chargehand.tools.csv_tables import csv_database
 from chargehand.tools.query_pool import GRACE_SECONDS, MEMORY, START_SECONDS, Failure, Query, Source
 from chargehand.tools.query_process import ROWS, TEMPORARY_FILE_BYTES, cut_text, open_file, open_image
-from chargehand.tools.tables import Stored, described, quoted, stored_tables
+from chargehand.tools.tables import Stored, described, outlined, quoted, stored_tables
 from chargehand.tools.threads import THREADS, GivenUp
 from chargehand.tools.tool import Tool, ToolFailed, tool
 
@@ -66,8 +66,11 @@ def sql(path: Path | str | Sequence[Path | str], name: str = "query", *, seconds
     description = (
         f"Ask {database.name} with SQL (SQLite, read-only, at most {ROWS} rows come back).\n{described(tables)}"
     )
+    summary = f"asks {database.name} with SQL, which holds {outlined(tables)}"
     copied = bool(database.source.image)  # others may write to a file; nobody writes to a copy of it
-    return tool(name=name, description=description, timeout=_most_seconds(seconds) + 1, stable=copied)(query)
+    return tool(name=name, description=description, timeout=_most_seconds(seconds) + 1, stable=copied, summary=summary)(
+        query
+    )
 
 
 def _most_seconds(seconds: Seconds) -> Seconds:

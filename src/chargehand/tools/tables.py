@@ -55,6 +55,13 @@ def described(tables: Sequence[Stored]) -> str:
     return "\n".join(lines)
 
 
+def outlined(tables: Sequence[Stored]) -> str:
+    """Every table with the names of its columns, for somebody who asks others to query them."""
+    names = [f"{table.name}({', '.join(column.name for column in table.columns)})" for table in tables[:MOST_TABLES]]
+    more = len(tables) - MOST_TABLES
+    return ", ".join([*names, f"{more} more"] if more > 0 else names)
+
+
 def quoted(name: str) -> str:
     """The name as SQL wants it."""
     if _PLAIN.fullmatch(name) and name.lower() not in _KEYWORDS:

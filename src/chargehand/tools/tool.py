@@ -45,6 +45,7 @@ class Tool(Struct, frozen=True):
     repeated call is answered with the earlier result, and the function is not called again.
     `trusted` says that nobody outside wrote what it returns: a worker that has seen it may still write to blocks that
     give instructions.
+    `summary` is what a planner reads of it; left out, the first paragraph of the description.
     `reserve` is what a call may cost at most, or a function that reckons it from the arguments; the result then is a
     `Costs`. With `share` less will do where less is left of the budget.
     """
@@ -62,6 +63,7 @@ class Tool(Struct, frozen=True):
     reserve: Amount | Reckon = NOTHING
     share: bool = False
     stable: bool = False
+    summary: str = ""
 
     def __post_init__(self) -> None:
         if not self.timeout > 0 or self.cap < 1:
@@ -164,6 +166,7 @@ def tool(
     trusted: bool = ...,
     reserve: Amount | Reckon = ...,
     stable: bool = ...,
+    summary: str = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -179,6 +182,7 @@ def tool(
     trusted: bool = False,
     reserve: Amount | Reckon = NOTHING,
     stable: bool = False,
+    summary: str = "",
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a typed function; its docstring is what the model reads."""
 
@@ -187,7 +191,10 @@ def tool(
         signature = read_signature(function, called)
         shape = shape_of(signature, called)
         spec = ToolSpec(called, description or signature.description, shape.schema)
-        return Tool(spec, function, effect, timeout, cap, approval, poll, quick, shape, trusted, reserve, stable=stable)
+        return Tool(
+            spec, function, effect, timeout, cap, approval, poll, quick, shape, trusted, reserve,
+            stable=stable, summary=summary,
+        )  # fmt: skip
 
     return made if function is None else made(function)
 

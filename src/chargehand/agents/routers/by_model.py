@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from chargehand.agents.crew import Hand, WorkFailed
+from chargehand.agents.inputs import today
 from chargehand.agents.lead import Lead, ask
 from chargehand.agents.money import covered, reckoned, spent, too_dear
 from chargehand.agents.routers.decision import Decision, nobody
@@ -30,6 +31,7 @@ async def by_model(lead: Lead, brief: Brief, hand: Hand, cards: Sequence[WorkerC
     user = f"Request: {brief.goal}"
     if brief.findings:
         user += "\n\nYour last reply was of no use:\n" + sent_back(brief.findings)
+    user += f"\n\n{today(brief)}"
     request = Request(
         (Message("system", system), Message("user", user)),
         schema=schema(names),
