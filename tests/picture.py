@@ -51,7 +51,7 @@ def chosen(lines: list[str]) -> Iterator[str]:
     first = next(number for number, line in enumerate(plain) if line.startswith("plan: "))
     shows, left_out = True, False
     for line, words in zip(lines[first:], plain[first:], strict=True):
-        if words.startswith(("Coverage: ", "gaps: ")):
+        if words.startswith(("Counted: ", "gaps: ")):
             return
         if any(words.startswith(heading) for heading in _HEADINGS):
             shows = words in _SHOWN

@@ -218,8 +218,7 @@ async def test_a_contradiction_is_ruled_on_and_shown_with_both_values() -> None:
     assert str(found.answer) == (
         "There are 14 apples [t2].\n\nThe results contradict each other:\n"
         "- apples in the cellar: 12 [t1] or 14 [t2]. Ruled for 14 [t2]: It counted twice.\n\n"
-        "Coverage: 2 of 2 parts; confidence medium because 1 contradiction is ruled on, though every number, address "
-        "and quotation stands in a result."
+        "Counted: 1 figure traced only to a worker's words; 1 contradiction ruled on; not used: t1."
     )
     subject = judges.requests[0].subject
     assert isinstance(subject, Judging)
@@ -242,7 +241,7 @@ async def test_without_a_usable_ruling_a_contradiction_stays_open(reply: Line, w
     found = await run(judge(reply, "There are 12 or 14 apples [t1, t2]."), CLASH, "merge")
     assert found.ending == "complete"
     assert f"12 [t1] or 14 [t2]. This is {why}" in str(found.answer)
-    assert "confidence low because 1 contradiction is open" in str(found.answer)
+    assert "; 1 contradiction open." in str(found.answer)
 
 
 async def test_no_more_than_five_contradictions_are_judged() -> None:
@@ -268,18 +267,18 @@ async def test_an_invented_number_is_named_below_the_answer_and_noted() -> None:
     found = await run(judge("never asked", "There are 21 apples [t1], see https://apples.example."), CLASH[:1], "merge")
     assert str(found.answer) == (
         "There are 21 apples [t1], see https://apples.example.\n\n"
-        "Not found in the results:\n- https://apples.example, cited from [t1]\n- 21, cited from [t1]\n\n"
-        "Coverage: 1 of 1 parts; confidence medium because 2 statements are not found in the results."
+        "Not traced to a tool:\n- https://apples.example, cited from [t1]\n- 21, cited from [t1]\n\n"
+        "Counted: 2 figures traced to nothing."
     )
-    assert "not found in the results: 21, cited from [t1]; it is said in: There are 21 apples" in notes(found)
+    assert (found.ending, [gap.status for gap in found.gaps]) == ("partial", ["untraced", "untraced"])
+    assert "not traced to a tool: 21, cited from [t1]; it is said in: There are 21 apples" in notes(found)
 
 
 async def test_gaps_lower_the_coverage_and_a_complete_answer_says_nothing_of_it() -> None:
     gone = calls(call("give_up", reason="dark"))
     found = await run(judge("never", "There are 12 apples [t1]."), [CLASH[0], CLASH[0], gone], "merge")
     assert str(found.answer).endswith(
-        "Coverage: 2 of 3 parts; confidence medium because 1 part is not answered, though every number, address and"
-        " quotation stands in a result."
+        "Counted: 1 figure traced only to a worker's words; 2 of 3 parts covered; not used: t2; not covered: t3."
     )
     found = await run(judge("never", "There are 12 apples [t1, t2]."), [CLASH[0], CLASH[0]], "merge")
     assert str(found.answer) == "There are 12 apples [t1, t2]."

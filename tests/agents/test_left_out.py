@@ -172,7 +172,8 @@ def sweep() -> str:
 async def test_once_more_the_part_is_asked_for_again_unless_something_was_changed(acts: bool) -> None:
     lines: list[Line] = [*([calls(call("sweep"))] if acts else []), PART, "12 apples, 7 pears."]
     journal = MemoryJournal()
-    crew = team(model(work=lines), Worker("ann", "counts", tools=[sweep]), journal=journal, plan=ONE)
+    ann = Worker("ann", "counts", "There are 12 apples and 7 pears.", tools=[sweep])
+    crew = team(model(work=lines), ann, journal=journal, plan=ONE)
     assert (await crew.run("Count", run="first")).ending == "partial"
     async with crew.crew() as staff:
         request = crew.request("Count", time.time())

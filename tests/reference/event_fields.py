@@ -90,6 +90,7 @@ EVENT_FIELDS: dict[str, dict[str, str]] = {
         "number": "which try at the answer",
         "answer": "text; or whatever a function of yours returned",
         "used": _USED,
+        "tracing": "what its figures rest on, if it was worded anew or chosen",
     },
     "attempt.started": {
         "task": _TASK,
@@ -122,12 +123,14 @@ EVENT_FIELDS: dict[str, dict[str, str]] = {
         "result": "what the task came to",
         "items": _ITEMS,
         "used": _USED,
+        "tracing": "what its figures rest on, if it has any",
     },
     "attempt.failed": {
         "task": _TASK,
         "attempt": _ATTEMPT,
         "failure": "why",
         "used": _USED,
+        "refused": "a hash of the result that a check did not accept",
     },
     "task.retry_scheduled": {
         "task": _TASK,

@@ -161,5 +161,19 @@ SHAPE_FIELDS: dict[str, dict[str, str]] = {
         "seconds": "a guess how long it takes; `null`: as its worker says",
         "accept": "names of checks its result must pass",
     },
+    "Tracing": {
+        "tools": "how many figures tools returned, or follow from what they returned",
+        "given": "how many stand in the request, the task, memory or a traced input",
+        "untraced": "those of neither kind",
+        "sent_back": "the result went back to its worker once",
+        "unread": "there was more material than is looked at: nothing was traced",
+    },
+    "Untraced": {
+        "kind": "what it is",
+        "text": "as it stands in the result",
+        "origin": "`words`: only a worker says so; empty: no tool returned it, though there are tools",
+        "conflict": "it stands in the sources, but in another row, in another unit, or of something else",
+        "sentence": "where it is said",
+    },
 }
 """By the name of the shape, and the field in it."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from chargehand.agents.coverage import Traced
 from chargehand.agents.judging import Ruling
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request
@@ -55,60 +56,66 @@ async def test_every_claim_says_what_it_cites_and_whether_that_bears_it_out() ->
     found = await ran(CLASH[:1], "There are 12 apples [t1] and 21 pears [t1], see https://pears.example.")
     assert [(one.kind, one.text, one.cited, one.supported) for one in found.claims] == [
         ("url", "https://pears.example", ("t1",), False),
-        ("number", "12", ("t1",), True),
+        ("number", "12", ("t1",), False),
         ("number", "21", ("t1",), False),
     ]
-    assert found.confidence == "medium"
-    assert found.coverage.why == "2 statements are not found in the results"
-    assert found.assessment.line == (
-        "coverage 1 of 1 parts; 2 of 3 statements not found in the results; confidence medium"
+    assert [(one.text, one.origin) for one in found.claims] == [
+        ("https://pears.example", ""),
+        ("12", "words"),
+        ("21", ""),
+    ]
+    assert found.traced == Traced(words=1, nowhere=2)
+    assert found.assessment.line == "1 figure traced only to a worker's words, 2 to nothing"
+    assert (found.ending, [gap.message for gap in found.gaps]) == (
+        "partial",
+        ["https://pears.example: no tool returned it", "21: no tool returned it"],
     )
 
 
 async def test_what_the_team_was_told_may_be_said_again() -> None:
     found = await ran(CLASH[:1], "There are 12 apples [t1]. A crate holds 40.", instructions="A crate holds 40 apples.")
-    assert [one.supported for one in found.claims] == [True, True]
-    assert found.confidence == "high"
+    assert [one.origin for one in found.claims] == ["words", "input"]
+    assert found.traced == Traced(given=1, words=1)
 
 
 @pytest.mark.parametrize(
-    ("ruling", "expected", "confidence"),
+    ("ruling", "expected", "counted"),
     [
-        ({"why": "It counted: twice.", "ruling": "14", "winner": "t2"}, Ruling("t2", "It counted: twice"), "medium"),
-        ({"why": "Neither shows it.", "ruling": "open", "winner": None}, Ruling("", "Neither shows it"), "low"),
-        ("no JSON", None, "low"),
+        ({"why": "It counted: twice.", "ruling": "14", "winner": "t2"}, Ruling("t2", "It counted: twice"), "ruled on"),
+        ({"why": "Neither shows it.", "ruling": "open", "winner": None}, Ruling("", "Neither shows it"), "open"),
+        ("no JSON", None, "open"),
     ],
 )
 async def test_a_contradiction_is_told_with_its_ruling_and_why(
-    ruling: object, expected: Ruling | None, confidence: str
+    ruling: object, expected: Ruling | None, counted: str
 ) -> None:
     said = ruling if isinstance(ruling, str) else json.dumps(ruling)
     found = await ran(CLASH, "There are 12 or 14 apples [t1, t2].", said)
     (one,) = found.contradictions
     assert one.contradiction.values == (("t1", "12"), ("t2", "14"))
     assert one.ruling == expected
-    assert found.confidence == confidence
-    assert found.coverage.line() in str(found.answer)  # the same that stands below the answer
+    assert f"1 contradiction {counted}" in found.assessment.line
+    assert found.assessment.line in str(found.answer)  # the same that stands below the answer
 
 
 async def test_what_is_missing_lowers_the_coverage() -> None:
     gone = calls(call("give_up", reason="dark"))
     found = await ran([CLASH[0], gone, gone], "There are 12 apples [t1].")
     assert (found.coverage.covered, found.coverage.missing) == (("t1",), ("t2", "t3"))
-    assert (found.confidence, found.ending) == ("low", "partial")
+    assert (found.coverage.share, found.ending) == (1 / 3, "partial")
 
 
 @pytest.mark.parametrize("combine", ["forward", "vote", "none"])
 async def test_what_is_handed_through_has_no_claims(combine: Combine) -> None:
     found = await ran((CLASH[0], CLASH[0]), "never asked", combine=combine)
-    assert (found.claims, found.contradictions, found.confidence) == ((), (), "high")
+    assert (found.claims, found.contradictions, found.ending) == ((), (), "complete")
     assert found.coverage.covered == ("t1", "t2")
-    assert not found.assessment.worth_saying
+    assert found.traced == Traced(words=1 if combine == "vote" else 2)
 
 
-async def test_a_run_without_a_result_has_no_confidence_to_give() -> None:
+async def test_a_run_without_a_result_has_nothing_to_count() -> None:
     found = await ran([calls(call("give_up", reason="dark"))], "never asked")
-    assert (found.ending, found.confidence, found.coverage.share) == ("failed", "low", 0.0)
+    assert (found.ending, found.traced, found.coverage.share) == ("failed", Traced(), 0.0)
 
 
 async def test_a_journal_that_was_written_and_read_again_says_the_same() -> None:
@@ -116,9 +123,9 @@ async def test_a_journal_that_was_written_and_read_again_says_the_same() -> None
     entries = msgspec.json.decode(msgspec.json.encode(found.entries), type=tuple[Entry, ...])
     assert assess(entries) == found.assessment
     told = found.assessment.lines()
-    assert told[1].startswith("  not found: 13, cited from [t1]; said in: There are 13 apples")
+    assert told[0] == "checked: 1 figure traced to nothing; 1 contradiction ruled on; not used: t2"
+    assert told[1].startswith("  not traced: 13; said in: There are 13 apples")
     assert told[2] == "  - apples in the cellar: 12 [t1] or 14 [t2]. Ruled for 12 [t1]: so."
-    assert told[3] == "  not cited: t2"
 
 
 def test_the_command_says_it_in_a_line_and_in_full_afterwards(tmp_path: Path) -> None:
@@ -134,13 +141,14 @@ def test_the_command_says_it_in_a_line_and_in_full_afterwards(tmp_path: Path) ->
     )
     done = chargehand(tmp_path, "run", "What is the level of the river?", "--run", "one")
     assert done.returncode == 0, done.stderr
-    line = "checked: coverage 2 of 2 parts; 2 figures found in the results; 1 contradiction between results;"
-    assert f"{line} confidence low" in done.stderr
+    line = "checked: 2 figures traced to tools; 1 contradiction open"
+    assert line in done.stderr
     shown = chargehand(tmp_path, "runs", "show", "one").stdout
     assert line in shown
     assert "212 cm [t1] or 150 cm [t2]. This is open: The results have the same behind them" in shown.partition(line)[2]
     told = json.loads(chargehand(tmp_path, "run", "What is the level of the river?", "--json", "-q").stdout)
-    assert told["confidence"] == "low"
+    assert told["traced"] == {"tools": 2, "given": 0, "words": 0, "nowhere": 0}
+    assert told["untraced"] == []
     assert told["contradictions"][0]["values"] == {"t1": "212 cm", "t2": "150 cm"}
-    assert [one["supported"] for one in told["claims"]] == [True, True]
+    assert [one["origin"] for one in told["claims"]] == ["tool", "tool"]
     assert told["coverage"]["share"] == 1.0

@@ -60,7 +60,7 @@ class Clerk(ScriptedModel):
         if self._tool and len(request.messages) == 2:
             return calls(call(self._tool, **({"count": 2} if self._tool == "order" else {})))
         self.worked += 1
-        return Reply(f"There are 7 apples, says answer {self.worked}.")
+        return Reply(f"There are apples, says answer {'a' * self.worked}.")
 
 
 def team(

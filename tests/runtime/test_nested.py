@@ -472,7 +472,7 @@ async def test_no_run_and_no_nested_run_spends_more_than_it_may(seed: int) -> No
 @tool
 def look() -> str:
     """Look at the shelf."""
-    return "full"
+    return "3 jars"
 
 
 async def test_a_second_message_waits_for_what_the_first_gives_back() -> None:

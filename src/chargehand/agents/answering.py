@@ -24,7 +24,8 @@ from chargehand.models.messages import Message, Request
 from chargehand.models.subject import Answering, Given
 from chargehand.terms.budget import NOTHING
 from chargehand.terms.failure import Failure, Gap
-from chargehand.terms.plan import Task, needs
+from chargehand.terms.plan import Task, TaskId, needs
+from chargehand.terms.tracing import Tracing
 from chargehand.tools.threads import THREADS
 from chargehand.tools.tool import CAP, ToolFailed
 
@@ -42,17 +43,26 @@ async def answer(writer: Writer, brief: Brief, hand: Hand) -> Done:
     if writer.own is not None:
         return Done(await _own(writer.own, brief, given), NOTHING)
     if brief.combine == "forward":
-        text = "\n\n".join(shown(one) for one in _last(given.inputs, brief.tasks))
-        return Done(with_gaps(text, brief.gaps), NOTHING)
+        return Done(_forwarded(brief, given), NOTHING)
     bill = Bill()
+    tracing: Tracing | None = None
     try:
         if brief.combine in ("select", "vote") and given.inputs:
-            text = await _chosen(writer, bill, brief, given, hand)
+            text, tracing = await _chosen(writer, bill, brief, given, hand)
         else:
-            text = await _written(writer, bill, brief, given, hand, nonce)
+            text, tracing = await _written(writer, bill, brief, given, hand, nonce)
     except WorkFailed as error:  # what the calls before it cost is not lost with it
         raise WorkFailed(error.failure, bill.total(), error.findings) from error
-    return Done(text, bill.total())
+    return Done(text, bill.total(), tracing=tracing)
+
+
+def _forwarded(brief: Brief, given: Told) -> str:
+    from chargehand.agents.checking import handed_on  # noqa: PLC0415 - a team pays only for the way it answers
+
+    last = _last(given.inputs, brief.tasks)
+    text = "\n\n".join(shown(one) for one in last)
+    doubts = handed_on(brief, last) if any(one.tracing is not None for one in brief.inputs) else []
+    return "\n\n".join((with_gaps(text, brief.gaps), *doubts))
 
 
 async def _own(function: Callable[..., object], brief: Brief, given: Told) -> object:
@@ -76,15 +86,25 @@ def _last(results: Sequence[Given], tasks: Sequence[Task]) -> list[Given]:
     return [one for one in results if one.task not in read] or list(results)
 
 
-async def _chosen(writer: Writer, bill: Bill, brief: Brief, given: Told, hand: Hand) -> str:
+async def _chosen(
+    writer: Writer, bill: Bill, brief: Brief, given: Told, hand: Hand
+) -> tuple[str, Tracing | None]:  # fmt: skip
+    """The result that is chosen, and what its figures rest on: what the others say, nobody gets to read."""
+    from chargehand.agents.checking import handed_on  # noqa: PLC0415 - a team pays only for the way it answers
     from chargehand.agents.choosing import select, vote  # noqa: PLC0415 - a team pays only for the way it answers
 
     choose = select if brief.combine == "select" else vote
-    text = await choose(writer, bill, hand, brief.goal, _last(given.inputs, brief.tasks))
-    return with_gaps(text, brief.gaps)
+    last = _last(given.inputs, brief.tasks)
+    text = await choose(writer, bill, hand, brief.goal, last)
+    chosen = [one for one in last if text.startswith(shown(one))][:1]
+    tracings = {one.task: one.tracing for one in brief.inputs}
+    tracing = tracings[TaskId(chosen[0].task)] if chosen else None
+    return "\n\n".join((with_gaps(text, brief.gaps), *handed_on(brief, chosen))), tracing or Tracing()
 
 
-async def _written(writer: Writer, bill: Bill, brief: Brief, given: Told, hand: Hand, nonce: str) -> str:
+async def _written(
+    writer: Writer, bill: Bill, brief: Brief, given: Told, hand: Hand, nonce: str
+) -> tuple[str, Tracing]:  # fmt: skip
     """What a model writes from the results, and below it what has to be said about that."""
     from chargehand.agents.checking import remarks, rulings  # noqa: PLC0415 - as above
     from chargehand.agents.judging import contradicted  # noqa: PLC0415 - as above
@@ -104,9 +124,9 @@ async def _written(writer: Writer, bill: Bill, brief: Brief, given: Told, hand: 
     reply = await bill.ask(writer, request, hand.say if hand.heard else None)
     written = reply.text.strip()
     known = [brief.goal, writer.instructions, *(one.text for one in blocks), *(gap.message for gap in brief.gaps)]
-    said = remarks(written, brief, given.inputs, known, settled, hand)
+    said = await remarks(written, brief, given.inputs, known, settled, hand)
     part = [f"{CUT}{'; '.join(lost)}."] if lost else []
-    return "\n\n".join((with_gaps(written, brief.gaps), *part, *said))
+    return "\n\n".join((with_gaps(written, brief.gaps), *part, *said.texts)), said.tracing
 
 
 async def _shorter(writer: Writer, hand: Hand, request: Request, lost: list[str]) -> Request:

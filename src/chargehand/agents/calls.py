@@ -12,6 +12,7 @@ from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.equip import GIVE_UP, READ_MORE, Equipped
 from chargehand.agents.history import History, read_on
 from chargehand.agents.inputs import without_pictures
+from chargehand.agents.levels import MAIL
 from chargehand.agents.tool_breakers import ToolBreakers
 from chargehand.agents.tool_calls import Returned, made
 from chargehand.core.owed import Brief
@@ -66,11 +67,14 @@ class Calls:
 
     `tainted`: what the model has seen so far came, in part, from outside. `seen` are versions of blocks, as shown.
     `circle` says what the model asks for again and again although it has it; it is empty as long as it does not.
+    `returned` is what tools returned, and what calls with an effect were given: that was done. `heard` is what other
+    workers wrote.
     """
 
     __slots__ = (
         "_acted", "_allowed", "_answers", "_ask_if_tainted", "_breakers", "_earlier", "_equipped", "_had", "_hand",
-        "_history", "_mistakes", "_repetition", "circle", "exhibits", "last", "made", "seen", "sources", "tainted",
+        "_history", "_mistakes", "_repetition", "circle", "exhibits", "heard", "last", "made", "returned", "seen",
+        "sources", "tainted",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +89,8 @@ class Calls:
         self.last: object = None
         self.circle = ""
         self._earlier: dict[tuple[str, str], Returned] = {}  # what stable tools returned, by name and arguments
+        self.returned: list[object] = []
+        self.heard: list[object] = []
         self._equipped = equipped
         self._hand = hand
         self._history = history
@@ -287,6 +293,8 @@ class Calls:
 
     def _note_result(self, planned: _Planned, returned: Returned, called: Called) -> None:
         tool = planned.tool
+        if tool is not None:
+            self._witness(planned.call, tool, returned)
         if tool is not None and tool.effect != "read":
             self._earlier.clear()  # what was read before may not hold any more
         if returned.error:
@@ -299,6 +307,13 @@ class Calls:
             self._acted[which] = self._acted.get(which, 0) + 1
         if tool is not None and tool.stable:
             self._earlier[tool.name, _plainly(planned.call.arguments)] = returned
+
+    def _witness(self, call: ToolCall, tool: Tool, returned: Returned) -> None:
+        """Keep what the result of the worker may rest on."""
+        kept = self.heard if call.name.startswith(MAIL) else self.returned
+        kept.append(returned.error or returned.value)
+        if tool.effect != "read" and not returned.error:
+            kept.append(call.arguments)
 
     def _wrap_again(self, call: ToolCall, shown: str, *, failed: bool) -> str:
         """What the model is shown when it asks for what it has: the result again if it is short, and what to do."""

@@ -1,21 +1,41 @@
-"""What has to be said below a written answer: contradictions with their rulings, what no result bears out, coverage.
+"""What has to be said below an answer: contradictions with their rulings, what no tool returned, what was counted.
 
 How each is found is the business of the modules named so. Nothing is taken out of an answer.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct, structs
+
 from chargehand.agents.asking import Bill, Writer
-from chargehand.agents.claims import claiming, section, told, unsupported
+from chargehand.agents.claims import claiming, size_of, told, too_much, trace_answer
 from chargehand.agents.contradictions import find
-from chargehand.agents.coverage import coverage
+from chargehand.agents.coverage import (
+    count_traced,
+    counted_line,
+    coverage,
+    trace_claims,
+    untraced_section,
+    worth_counting,
+)
 from chargehand.agents.crew import Hand
+from chargehand.agents.dates import day_of
 from chargehand.agents.judging import Settled, contradicted, settle
+from chargehand.agents.tracing import AT_ONCE
 from chargehand.core.owed import Brief
 from chargehand.models.subject import Given
 from chargehand.terms.plan import Task, in_order, needs
+from chargehand.terms.tracing import Tracing
 
 _NOTED = 5
+
+
+class Remarks(Struct, frozen=True):
+    """What is to stand below an answer, and what its figures rest on."""
+
+    texts: list[str]
+    tracing: Tracing
 
 
 async def rulings(writer: Writer, bill: Bill, brief: Brief, results: Sequence[Given], hand: Hand) -> Sequence[Settled]:
@@ -29,23 +49,48 @@ async def rulings(writer: Writer, bill: Bill, brief: Brief, results: Sequence[Gi
     return settled
 
 
-def remarks(
+async def remarks(
     text: str, brief: Brief, results: Sequence[Given], known: Sequence[str], settled: Sequence[Settled], hand: Hand
-) -> list[str]:
+) -> Remarks:
     """What is to stand below this answer; nothing, where there is nothing to be said. `known` it may rest on too."""
-    claims = unsupported(text, results, known, behind(brief.tasks)) if claiming(text) else ()
-    for one in claims[:_NOTED]:
-        hand.note(f"not found in the results: {told(one)}; it is said in: {one.sentence}")
-    found = coverage(text, results, brief.tasks, brief.gaps, claims, settled)
+    tracings = {one.task: one.tracing for one in brief.inputs if one.tracing is not None}
+    claims = ()
+    unread = False
+    if claiming(text):
+        words = {task: tracing.untraced for task, tracing in tracings.items()}
+        given = (text, results, known, behind(brief.tasks), words, day_of(brief.began))
+        size = size_of(results)
+        unread = too_much(results)
+        claims = trace_answer(*given) if size <= AT_ONCE else await asyncio.to_thread(trace_answer, *given)
+    tracing = structs.replace(trace_claims(claims, list(tracings.values())), unread=unread)
+    invented = {item.text for item in tracing.untraced if not item.origin}
+    doubted = [one for one in claims if not one.supported and one.text in invented]
+    for one in doubted[:_NOTED]:
+        hand.note(f"not traced to a tool: {told(one)}; it is said in: {one.sentence}")
+    found, traced = coverage(text, results, brief.tasks, brief.gaps), count_traced([tracing])
     if found.unused:
         hand.note(f"the answer does not cite {', '.join(found.unused)}")
-    if found.missing or claims or settled:
-        hand.note(found.line())
-    return [
-        *([contradicted(settled)] if settled else []),
-        *([section(claims)] if claims else []),
-        *([found.line()] if found.worth_saying else []),
-    ]
+    said = [contradicted(settled)] if settled else []
+    if doubted:
+        said.append(untraced_section(doubted))
+    if settled or worth_counting(found, traced):
+        line = counted_line(found, traced, settled)
+        hand.note(line)
+        said.append(line)
+    return Remarks(said, tracing)
+
+
+def handed_on(brief: Brief, results: Sequence[Given]) -> list[str]:
+    """What is to stand below results that are handed through as they are."""
+    shown = {one.task for one in results}
+    tracings = {one.task: one.tracing for one in brief.inputs if one.tracing is not None and one.task in shown}
+    untraced = [(task, item) for task, one in tracings.items() for item in one.untraced if not item.origin]
+    traced = count_traced(tracings.values())
+    found = coverage("", results, brief.tasks, brief.gaps)
+    said = [untraced_section((), untraced)] if untraced else []
+    if traced.nowhere or (traced.words and traced.tools):
+        said.append(counted_line(found, traced))
+    return said
 
 
 def behind(tasks: Sequence[Task]) -> Mapping[str, Sequence[str]]:

@@ -1,4 +1,4 @@
-"""Results that say different things of the same: another number for one quantity, yes and no to one question.
+"""Results that say different things of the same: another number, day or name for it, yes and no to one question.
 
 Pure, and rather blind than wrong: what might be about something else is not compared. Who is right is not known here.
 """
@@ -10,6 +10,7 @@ from typing import cast
 import msgspec
 from msgspec import Struct
 
+from chargehand.agents.dates import MONTH, find_days
 from chargehand.agents.quantities import Quantity, quantities, same
 from chargehand.models.exhibits import Figure, Product, Table
 from chargehand.models.subject import Given
@@ -45,6 +46,18 @@ _UNSURE = re.compile(
     r"|about|around|roughly|approximately|nearly|almost|instead|rather|should|than)\b",
     re.IGNORECASE,
 )
+_DAY = (
+    rf"(?:\d{{4}}-\d\d-\d\d|\d{{1,2}}\.? {MONTH}(?:,? \d{{4}})?|{MONTH} \d{{1,2}}(?:, \d{{4}})?"
+    rf"|(?:{MONTH} )?(?:1[5-9]|20)\d\d)"
+)
+_NAME = r"[A-Z][\w'\u2019-]+(?: (?:de|van|von|der|den|di|da|la|le|bin|al))?(?: (?:[A-Z]\.|[A-Z][\w'\u2019-]+)){0,3}"
+_WHEN = re.compile(rf"\b(?i:in|on|since|until|by|from|am|im|seit)\s(?:the\s)?(?P<day>(?i:{_DAY}))(?!\w)")
+_BY = re.compile(rf"\b(?:by|von|durch)\s(?P<name>{_NAME})(?=\s|[.,;:!?)]|$)")
+_IS = re.compile(rf"\b(?:is|was|ist|war)\s(?P<name>{_NAME})(?=\s*(?:\[[^\]]*\]\s*)?[.!;]?$)")
+_NAMING = re.compile(r"\b(?:by|von|durch|is|was|ist|war) [A-Z]")
+_LISTS = re.compile(
+    r"\b(?:are|were|sind|waren|among|including|also|one of|such as|e\.g|unter anderem|auch)\b", re.IGNORECASE
+)
 _WORD = re.compile(r"[^\W_]+")
 _DIGIT = re.compile(r"\d")
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
@@ -59,12 +72,26 @@ class Contradiction(Struct, frozen=True):
 
 
 class _Fact(Struct, frozen=True):
+    """What a result says of what its `key` words name: a number, or a day or a name as `text`."""
+
     given: Given
     key: frozenset[str]
     unit: str
     about: str
-    number: Quantity
+    number: Quantity | None = None
+    text: str = ""
     strict: bool = False
+
+    @property
+    def value(self) -> str:
+        return f"{self.number.text} {self.unit}".strip() if self.number is not None else self.text
+
+    def agrees(self, other: "_Fact") -> bool:
+        """Whether two facts about the same say the same."""
+        if self.number is not None and other.number is not None:
+            return same(self.number, other.number)
+        first, second = self.text.casefold(), other.text.casefold()
+        return first in second or second in first  # a year and a day of it, a name and its first part
 
 
 def find(
@@ -108,14 +135,14 @@ def _against(facts: Sequence[_Fact], links: Mapping[str, Sequence[str]]) -> Cont
     by_task: dict[str, list[_Fact]] = {}
     for fact in facts:
         by_task.setdefault(fact.given.task, []).append(fact)
-    sure = [held[0] for held in by_task.values() if all(same(held[0].number, one.number) for one in held)]
+    sure = [held[0] for held in by_task.values() if all(held[0].agrees(one) for one in held)]
     if len(sure) < 2:
         return None
     first, *others = sure
     others = [one for one in others if _comparable(first, one) and not _linked([first.given, one.given], links)]
-    if all(same(first.number, one.number) for one in others):
+    if all(first.agrees(one) for one in others):
         return None
-    values = ((one.given.task, f"{one.number.text} {one.unit}".strip()) for one in (first, *others))
+    values = ((one.given.task, one.value) for one in (first, *others))
     return Contradiction(first.about, tuple(values))
 
 
@@ -150,9 +177,11 @@ def _facts(given: Given, room: int) -> Iterator[_Fact]:
         elif isinstance(exhibit, Table):
             yield from _in_table(given, exhibit)
     text = _text(given.value)[:room]
-    for sentence in _SENTENCE.split(text) if _DIGIT.search(text) else ():
+    for sentence in _SENTENCE.split(text) if _DIGIT.search(text) or _NAMING.search(text) else ():
         if len(sentence) <= 240 and not sentence.lstrip().startswith(("|", ">")):
-            yield from _in_sentence(given, " ".join(sentence.split()))
+            plain = " ".join(sentence.split())
+            yield from _in_sentence(given, plain)
+            yield from _framed(given, plain)
 
 
 def _in_sentence(given: Given, sentence: str) -> Iterator[_Fact]:
@@ -162,6 +191,35 @@ def _in_sentence(given: Given, sentence: str) -> Iterator[_Fact]:
     before, after = sentence[: found[0].start], sentence[found[0].end :]
     if _SAYS.search(before):
         yield from _made(given, f"{_SAYS.sub(' ', before)} {after}", found[0])
+
+
+def _framed(given: Given, sentence: str) -> Iterator[_Fact]:
+    """When something happened and who did it: what is left of the sentence says what it is about."""
+    if _UNSURE.search(sentence) or _LISTS.search(sentence):
+        return
+    when = [match for match in _WHEN.finditer(sentence) if match["day"]]
+    who = [*_BY.finditer(sentence), *_IS.finditer(sentence)]
+    frame = sentence
+    for match in sorted((*when, *who), key=lambda one: one.start(), reverse=True):
+        frame = f"{frame[: match.start()]} {frame[match.end() :]}"
+    if len(when) == 1:
+        yield from _told(given, frame, "day", _spelled_day(when[0]["day"]))
+    if len(who) == 1:
+        yield from _told(given, frame, "name", who[0]["name"])
+
+
+def _spelled_day(text: str) -> str:
+    day = next(find_days(text), None)
+    if day is None:
+        return text
+    return "-".join(str(part) for part in (day.year, day.month, day.day) if part)
+
+
+def _told(given: Given, frame: str, unit: str, text: str) -> Iterator[_Fact]:
+    plain = re.sub(r"\[[^\]]*\]", " ", frame)
+    key = frozenset(word for word in _content(plain) if len(word) > 1)
+    if 1 < len(key) <= _KEY:
+        yield _Fact(given, key, unit, " ".join(_WORD.findall(plain)), text=text, strict=True)
 
 
 def _in_table(given: Given, table: Table) -> Iterator[_Fact]:
@@ -189,7 +247,7 @@ def _made(given: Given, about: str, number: Quantity, *, strict: bool = False) -
     key = frozenset(one for one in _content(plain) if one != unit)
     if 0 < len(key) <= _KEY:
         shown = " ".join(_WORD.findall(plain)).removeprefix("There ")
-        yield _Fact(given, key, unit, shown, number, strict)
+        yield _Fact(given, key, unit, shown, number, strict=strict)
 
 
 def _content(text: str) -> Iterator[str]:

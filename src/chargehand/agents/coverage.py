@@ -1,38 +1,35 @@
-"""How much of a request an answer covers, and how far it can be relied on. Pure.
+"""What was counted about an answer: which parts it covers, and what its figures rest on. Pure.
 
-Whether the results themselves are right is not known here: only what can be counted is.
+Whether the results themselves are right is not known here, and no grade is given: only what can be counted is.
 """
 
 import re
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
 from chargehand.agents.claims import Claim
+from chargehand.agents.claims import told as claim_text
 from chargehand.agents.judging import Settled
+from chargehand.core.state import RunState, Status
 from chargehand.models.subject import Given
 from chargehand.terms.failure import Gap
 from chargehand.terms.plan import Task, needs
+from chargehand.terms.tracing import Tracing, Untraced
 
-_MOST = 0.8  # of the parts: below, the confidence is not high
-_HALF = 0.5
 _FEW = 2  # parts or fewer: the gap itself says how much is missing
-_MANY = 3  # statements that are not borne out
-Confidence = Literal["high", "medium", "low"]
-
+_SHOWN = 8
 _WORD = re.compile(r"\w+")
+UNTRACED = "Not traced to a tool:"
+COUNTED = "Counted: "
 
 
 class Coverage(Struct, frozen=True):
-    """Which parts are covered, which are not, which results the answer does not cite, and what follows from it."""
+    """Which parts of the plan there are results of, which are missing, and which results the answer does not cite."""
 
-    covered: tuple[str, ...]
-    missing: tuple[str, ...]
-    unused: tuple[str, ...]
-    confidence: Confidence
-    why: str
-    worth_saying: bool
+    covered: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
 
     @property
     def parts(self) -> int:
@@ -42,64 +39,117 @@ class Coverage(Struct, frozen=True):
     def share(self) -> float:
         return len(self.covered) / self.parts if self.parts else 1.0
 
-    def line(self) -> str:
-        """To be read below the answer."""
-        what = f"{len(self.covered)} of {self.parts} parts"
-        return f"Coverage: {what}; confidence {self.confidence} because {self.why}."
+
+class Traced(Struct, frozen=True):
+    """How many figures of an answer (numbers, days, addresses, quotations) rest on what.
+
+    `tools`: a tool returned it, or it follows from what tools returned. `given`: it stands in the request, in a task
+    or in memory. `words`: only a worker without a tool for it says so. `nowhere`: no tool returned it, though there
+    are tools, or it stands in no result.
+    """
+
+    tools: int = 0
+    given: int = 0
+    words: int = 0
+    nowhere: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.tools + self.given + self.words + self.nowhere
+
+    def parts(self) -> list[str]:
+        """In words, what there is of each."""
+        counts = (
+            (self.tools, "to tools"),
+            (self.given, "to what was given"),
+            (self.words, "only to a worker's words"),
+            (self.nowhere, "to nothing"),
+        )
+        said = [(count, what) for count, what in counts if count]
+        if not said:
+            return []
+        first, where = said[0]
+        figures = "figure" if first == 1 else "figures"
+        return [", ".join([f"{first} {figures} traced {where}", *(f"{count} {what}" for count, what in said[1:])])]
 
 
-def coverage(
-    answer: str,
-    results: Sequence[Given],
-    tasks: Sequence[Task],
-    gaps: Sequence[Gap],
-    claims: Sequence[Claim] = (),
-    settled: Sequence[Settled] = (),
-) -> Coverage:
+def count_traced(tracings: Iterable[Tracing | None]) -> Traced:
+    """What some results rest on, counted."""
+    known = [one for one in tracings if one is not None]
+    untraced = [item for one in known for item in one.untraced]
+    words = sum(item.origin == "words" for item in untraced)
+    return Traced(sum(one.tools for one in known), sum(one.given for one in known), words, len(untraced) - words)
+
+
+def answer_tracings(state: RunState) -> dict[str, Tracing]:
+    """What the figures of the answer rest on, by task: those that nobody else works from; of a worded answer, by ''."""
+    if state.answer_tracing is not None:
+        return {"": state.answer_tracing}
+    done = [one for one in state.tasks.values() if one.status is Status.DONE]
+    read = {name for one in done for name, _ in needs(one.task)}
+    last = [one for one in done if one.task.id not in read] or done
+    return {one.task.id: one.tracing for one in last if one.tracing is not None}
+
+
+def coverage(answer: str, results: Sequence[Given], tasks: Sequence[Task], gaps: Sequence[Gap]) -> Coverage:
     """How an answer stands to the plan it is made from."""
     covered = tuple(one.task for one in results if one.value is not None)
-    missing = tuple(gap.task or gap.message for gap in gaps)
+    missing = tuple(gap.task or gap.message for gap in gaps if gap.status != "untraced")
     done, said = set(covered), set(_WORD.findall(answer))
     cited = {one for one in covered if one in said or (not one.isalnum() and _cited(one, answer))}
     read = {name for task in tasks if task.id in done for name, _ in needs(task)} if cited else done
     unused = tuple(one for one in covered if one not in read and one not in cited)
-    share = len(covered) / max(1, len(covered) + len(missing))
-    still_open = [one for one in settled if one.ruling is None or not one.ruling.winner]
-    return Coverage(
-        covered,
-        missing,
-        unused,
-        _confidence(share, len(claims), len(settled), len(still_open)),
-        _why(len(claims), len(settled), len(still_open), len(missing) if share < _MOST else 0),
-        bool(claims or settled) or (bool(missing) and len(covered) + len(missing) > _FEW),
-    )
+    return Coverage(covered, missing, unused)
 
 
-def _confidence(share: float, claims: int, settled: int, still_open: int) -> Confidence:
-    if claims >= _MANY or still_open or share < _HALF:
-        return "low"
-    return "medium" if claims or settled or share < _MOST else "high"
+def trace_claims(claims: Sequence[Claim], results: Sequence[Tracing | None]) -> Tracing:
+    """What the figures of a worded answer rest on. What a worker with tools made up is nowhere, whoever repeats it."""
+    invented = {item.text for one in results if one is not None for item in one.untraced if not item.origin}
+    untraced = [
+        Untraced(
+            one.kind,
+            one.text[:160],
+            "words" if one.origin == "words" and one.text not in invented else "",
+            one.conflict,
+            one.sentence[:160],
+        )
+        for one in claims
+        if not one.supported
+    ]
+    tools = sum(one.origin == "tool" for one in claims)
+    return Tracing(tools, sum(one.origin == "input" for one in claims), tuple(dict.fromkeys(untraced)))
 
 
-def _why(claims: int, settled: int, still_open: int, missing: int) -> str:
-    said: list[str] = []
-    if claims:
-        said.append(f"{_count(claims, 'statement')} not found in the results")
-    if ruled := settled - still_open:
-        said.append(f"{_count(ruled, 'contradiction')} ruled on")
-    if still_open:
-        said.append(f"{_count(still_open, 'contradiction')} open")
-    if missing:
-        said.append(f"{_count(missing, 'part')} not answered")
-    borne = "" if claims else "every number, address and quotation stands in a result"
-    if not said:
-        return borne
-    listed = ", ".join(said[:-1]) + (" and " if len(said) > 1 else "") + said[-1]
-    return f"{listed}, though {borne}" if borne else listed
+def counted_line(found: Coverage, traced: Traced, settled: Sequence[Settled] = ()) -> str:
+    """All that was counted, in a line to be read below the answer."""
+    said = traced.parts()
+    undecided = sum(one.ruling is None or not one.ruling.winner for one in settled)
+    if ruled := len(settled) - undecided:
+        said.append(f"{ruled} contradiction{'s'[: ruled != 1]} ruled on")
+    if undecided:
+        said.append(f"{undecided} contradiction{'s'[: undecided != 1]} open")
+    if found.missing or not said:
+        said.append(f"{len(found.covered)} of {found.parts} parts covered")
+    if found.unused:
+        said.append(f"not used: {', '.join(found.unused)}")
+    if found.missing:
+        said.append(f"not covered: {', '.join(found.missing[:_SHOWN])}")
+    return f"{COUNTED}{'; '.join(said)}."
 
 
-def _count(number: int, what: str) -> str:
-    return f"1 {what} is" if number == 1 else f"{number} {what}s are"
+def worth_counting(found: Coverage, traced: Traced) -> bool:
+    """Whether what was counted belongs below the answer: something is missing, or some figures are not like others."""
+    mixed = bool(traced.words and traced.tools)
+    return bool(traced.nowhere) or mixed or (bool(found.missing) and found.parts > _FEW)
+
+
+def untraced_section(claims: Sequence[Claim], untraced: Sequence[tuple[str, Untraced]] = ()) -> str:
+    """What no tool returned, to be read below the answer; what a result says is told with its task."""
+    lines = [f"- {claim_text(one)}" for one in claims]
+    for task, one in untraced:
+        lines.append(f"- {claim_text(Claim(one.kind, one.text, '', conflict=one.conflict))} [{task}]")
+    more = [f"- and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+    return "\n".join([UNTRACED, *lines[:_SHOWN], *more])
 
 
 def _cited(task: str, answer: str) -> bool:

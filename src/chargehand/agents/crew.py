@@ -13,14 +13,19 @@ from chargehand.models.messages import Message
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.events import Effect, Failure
 from chargehand.terms.plan import Combine, Finding, Task
+from chargehand.terms.tracing import Tracing
 
 
 class Done(Struct, frozen=True):
-    """A result. `used` left out means: unknown, charge what was reserved. A step that is not `good` had no effect."""
+    """A result. `used` left out means: unknown, charge what was reserved. A step that is not `good` had no effect.
+
+    `tracing` says what the figures of a result or an answer rest on.
+    """
 
     value: object
     used: Amount | None = None
     good: bool = True
+    tracing: Tracing | None = None
 
 
 class Stake(Amount, frozen=True):
@@ -64,13 +69,17 @@ class Refined(Struct, frozen=True, gc=False):
 class WorkFailed(Exception):
     """Raise it to fail a piece of work with a class and a reason; any other exception counts as a logic failure.
 
-    `findings` say what is wrong with a proposal: whoever plans next is told.
+    `findings` say what is wrong with a proposal: whoever plans next is told. `refused` identifies a result that a
+    check did not accept.
     """
 
-    def __init__(self, failure: Failure, used: Amount | None = None, findings: tuple[Finding, ...] = ()) -> None:
+    def __init__(
+        self, failure: Failure, used: Amount | None = None, findings: tuple[Finding, ...] = (), refused: str = ""
+    ) -> None:
         self.failure = failure
         self.used = used
         self.findings = findings
+        self.refused = refused
         super().__init__(failure.message)
 
 

@@ -29,6 +29,7 @@ from chargehand.models.subject import Given
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.events import Effect
 from chargehand.terms.failure import Failure
+from chargehand.terms.plan import digest
 from chargehand.terms.value import decode_value, encode_value
 
 _LONGEST = 1500  # characters of what is wrong
@@ -76,6 +77,7 @@ class Witness(Relay):
         super().__init__(hand)
         self._left = _LARGEST
         self.seen: list[Given] = []
+        self.called = False  # a tool was, in this attempt
         self.acted = False  # a team whose run changed something: another run of it would do so again
         self.late: Callable[[], Awaitable[object]] | None = None
 
@@ -98,6 +100,7 @@ class Witness(Relay):
         )
         self.acted = self.acted or (isinstance(found, Came) and found.acted)
         value: object = getattr(found, "value", None)
+        self.called = self.called or (name not in _OURS and " " not in name)
         if name not in _OURS and " " not in name and value is not None and len(self.seen) < _MOST:
             self._left -= len(bytes(encode_value(value)))
             if self._left >= 0:
@@ -118,28 +121,35 @@ async def inspected(
         said = f"the task {unknown(strange, inspector.checks.by_name)}"
         raise WorkFailed(Failure("logic", said, permanent=True), NOTHING)
     done = await doing
-    wrong = await _objections(inspector, names, brief, hand, done)
+    mark = digest(held(done.value).json)
+    wrong = await _objections(inspector, names, brief, hand, done, brief.refused)
     if wrong and attempt is not None and attempt.can_go_on:
         hand.note(f"{wrong}; sent back")
+        hand.called = False
         done = await attempt.mend(wrong)
-        wrong = await _objections(inspector, names, brief, hand, done)
+        wrong = await _objections(inspector, names, brief, hand, done, (*brief.refused, mark))
+        mark = digest(held(done.value).json)
     if wrong:
         hand.note(wrong)
         failure = Failure("logic", f"{wrong} ({ONCE})", permanent=True) if hand.acted else Failure("logic", wrong)
-        raise WorkFailed(failure, done.used)
+        raise WorkFailed(failure, done.used, refused=mark)
     if hand.late is not None:
         await hand.late()
     return done
 
 
-async def _objections(inspector: Inspector, names: Sequence[str], brief: Brief, hand: Witness, done: Done) -> str:
-    """By whom a result is not accepted, and why; nothing if it is."""
+async def _objections(
+    inspector: Inspector, names: Sequence[str], brief: Brief, hand: Witness, done: Done, refused: Sequence[str]
+) -> str:
+    """By whom a result is not accepted, and why; nothing if it is. One that was `refused` before is not looked at."""
     result = held(done.value)
     asked = [name for name in names if isinstance(inspector.checks.by_name[name], Reviewer | Verifier)]
     plain = [name for name in names if name not in asked]
     wrong = [said for name in plain if (said := await _plainly(inspector, name, result, done))]
     if plain and not wrong:
         hand.note(f"accepted by {', '.join(plain)}")
+    if not wrong and digest(result.json) in refused and not hand.called:  # whoever looks again may tire of it
+        wrong.append("not accepted: this result was refused before, and nothing was looked up since")
     for name in asked if not wrong else ():  # nobody is paid to look at what is wrong already
         if said := await _looked(inspector, name, Case(brief, result, _material(brief, hand, done.value)), hand):
             wrong.append(said)

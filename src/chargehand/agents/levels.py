@@ -23,8 +23,9 @@ from chargehand.terms.value import decode_value
 
 INWARDS = " > "
 MARK = b'"kind":"partly"'
+MAIL = "send_message_to_agent"
+"""How the names of all tools begin that wait for another worker's words."""
 _MOST = 20  # parts that one worker can leave, and that are looked for in what others were asked
-_MAIL = "send_message_to_agent"  # how the names of all tools begin that wait for another worker's words
 _WORD = re.compile(r"\w+")
 _SMALL = frozenset(_WORD.findall("a an and at by for from in is it its of on or the their this that to was were with"))
 
@@ -55,7 +56,7 @@ def part(product: Product, messages: Sequence[Message]) -> Product | Partly:
 
     What it quotes from a tool is not its own; what another worker wrote to it, it may well say again.
     """
-    mail = {call.id for one in messages for call in one.calls if call.name.startswith(_MAIL)}
+    mail = {call.id for one in messages for call in one.calls if call.name.startswith(MAIL)}
     seen = [one.text for one in messages if one.role == "tool" and one.call not in mail]
     missing = left(product.text, seen)[1][:_MOST]
     return Partly(product.text, missing, product.exhibits, product.sources) if missing else product

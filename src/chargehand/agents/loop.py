@@ -8,8 +8,10 @@ from typing import Any
 from msgspec import structs
 
 from chargehand.agents.calls import Calls
+from chargehand.agents.claims import CLAIMING
 from chargehand.agents.crew import Done, Hand, Stake, WorkFailed
-from chargehand.agents.equip import GIVE_UP, READ_MORE, Equipped
+from chargehand.agents.dates import day_of
+from chargehand.agents.equip import GIVE_UP, READ_MORE, Equipped, nameable
 from chargehand.agents.hedging import Hedging, race
 from chargehand.agents.history import History
 from chargehand.agents.inputs import DAY, day_text, told
@@ -20,6 +22,7 @@ from chargehand.agents.money import Lost, Purse, with_given_up, with_lost
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import Recall, Speaker
 from chargehand.agents.tool_breakers import Faulty, ToolBreakers
+from chargehand.agents.tracing import Material, describe, objection, trace_result
 from chargehand.agents.worker import REPEATS
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
@@ -67,14 +70,16 @@ class Attempt:
     """One attempt of a worker. A result that is not accepted can be sent back to it once it is there."""
 
     __slots__ = (
-        "_asked", "_brief", "_equipped", "_hand", "_history", "_kit", "_outside", "_recall", "_repairs", "_repeats",
-        "_steps", "_subject", "_task", "_tried",
+        "_asked", "_brief", "_doubted", "_equipped", "_hand", "_history", "_kit", "_outside", "_recall", "_repairs",
+        "_repeats", "_steps", "_subject", "_task", "_tried",
     )  # fmt: skip
 
     def __init__(self, equipped: Equipped, kit: Kit, brief: Brief, hand: Hand) -> None:
         self._equipped = equipped
         self._kit = kit
         self._hand = hand
+        self._brief = brief
+        self._doubted: Done | None = None  # a result that was sent back, for when no better one comes
         nonce = secrets.token_hex(8)
         given = told(brief, nonce, by_handle=True)
         task = kit.prompts.text("task", instruction=brief.instruction, inputs=given.text)
@@ -111,6 +116,19 @@ class Attempt:
         return self._tried
 
     async def run(self) -> Done:
+        try:
+            found = await self._result()
+        except WorkFailed as error:
+            if self._doubted is None or error.failure.kind in ("approval", "uncertain"):
+                raise
+            self._hand.note(f"no better result could be had: {error}")
+            found = self._doubted
+        if (recall := self._recall) is not None:
+            asked = Turn("user", self._asked, tainted=self._outside or recall.misled)
+            await recall.keep(asked, found.value, tainted=self._calls.tainted)
+        return found
+
+    async def _result(self) -> Done:
         most = self._equipped.worker.steps
         while self._steps < most:
             number = self._steps + self._repeats + 1
@@ -128,14 +146,12 @@ class Attempt:
                     self._repeats += 1
                 if not must_exit(self._equipped.worker.rules, calls.made):
                     continue
-                found = Done(calls.last, NOTHING)
-            else:
-                self._steps += 1
-                found = self._finished(reply)
+                return Done(calls.last, NOTHING)
+            self._steps += 1
+            found = self._finished(reply)
+            if found is not None and (self._calls.returned or CLAIMING.search(reply.text)):
+                found = await self._traced(found, last=self._steps >= most)
             if found is not None:
-                if (recall := self._recall) is not None:
-                    asked = Turn("user", self._asked, tainted=self._outside or recall.misled)
-                    await recall.keep(asked, found.value, tainted=self._calls.tainted)
                 return found
         raise WorkFailed(
             Failure("logic", f"there was no result after {most} steps; give it more, or a smaller task"), NOTHING
@@ -270,6 +286,43 @@ class Attempt:
         if HINT in made.text or SHOUTED in made.text:
             return Done(part(made, self._history.messages), NOTHING)
         return Done(made, NOTHING)
+
+    async def _traced(self, done: Done, *, last: bool) -> Done | None:
+        """The result with what its figures rest on; None where the worker is to look at them again, which it is once.
+
+        What is sent back is not lost: it is delivered with its doubts if nothing better comes.
+        """
+        calls = self._tried
+        tracing = await trace_result(done.value, self._material(), day_of(self._brief.began))
+        if tracing is None:
+            return done
+        sent_back = self._doubted is not None
+        done = structs.replace(done, tracing=structs.replace(tracing, sent_back=sent_back))
+        said = objection(tracing, called=calls is not None and bool(calls.returned))
+        # what makes no use of words would say the same again
+        if not said or sent_back or last or self._equipped.models[0].card.handle == "offline":
+            return done
+        self._doubted = done
+        self._hand.note(f"sent back once: {'; '.join(describe(one) for one in tracing.untraced if not one.origin)}")
+        self._history.add(Message("user", said))
+        return None
+
+    def _material(self) -> Material:
+        """What the result of this attempt may rest on."""
+        subject, worker, brief, calls = self._subject, self._equipped.worker, self._brief, self._tried
+        given: list[object] = [brief.instruction, brief.goal, worker.prompt, worker.does]
+        for one in subject.inputs:
+            given += [one.value, one.instruction]
+        given += [gap.message for gap in subject.gaps]
+        given += [block.text for block in subject.blocks]
+        given += [turn.text for turn in subject.earlier]
+        return Material(
+            tools=calls.returned if calls is not None else [],
+            given=given,
+            words=calls.heard if calls is not None else [],
+            untraced=[item for one in brief.inputs if one.tracing is not None for item in one.tracing.untraced],
+            has_tools=any(name not in nameable() for name in self._equipped.tools),
+        )
 
     def _again(self, said: str, problem: str) -> None:
         """Say to the model what it should do; after the last time, to people what was wrong."""

@@ -82,6 +82,7 @@ def attempt_succeeded(state: RunState, event: ev.AttemptSucceeded) -> None:
     progress = state.tasks[event.task]
     close_attempt(state, progress, event.used)
     progress.result, progress.items, progress.steps = event.result, event.items, None
+    progress.tracing = event.tracing
     if state.breakers:
         name = breaker_name(state.agents[progress.worker])
         if name in state.breakers:
@@ -98,6 +99,8 @@ def attempt_failed(state: RunState, event: ev.AttemptFailed) -> None:
         progress.steps = finished_steps(progress)
         state.judged[event.task] = None
         return
+    if event.refused:
+        progress.refused = (*progress.refused, event.refused)
     judge(state, progress, event.failure)
 
 

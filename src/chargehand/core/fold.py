@@ -123,6 +123,7 @@ def _tasks_added(state: RunState, event: ev.TasksAdded) -> None:
 def _answer_written(state: RunState, event: ev.AnswerWritten) -> None:
     _close_desk(state, "answer", event.used)
     state.answer = event.answer
+    state.answer_tracing = event.tracing
 
 
 # --- tasks, outside their attempts

@@ -41,6 +41,7 @@ class Brief(Struct, frozen=True, gc=False):
     `handed_on` is a person's answer to a question of the run that this attempt began. `ask_if_tainted`: a person is
     asked before an effect once the attempt has seen text from outside.
     `began` is when the run did: the day it is for everybody who works for it, also after a crash.
+    `refused` identifies results of earlier attempts that a check did not accept.
     """
 
     work: Work
@@ -63,6 +64,7 @@ class Brief(Struct, frozen=True, gc=False):
     handed_on: InputAnswered | None = None
     ask_if_tainted: bool = True
     began: Instant = 0.0
+    refused: tuple[str, ...] = ()
 
 
 def brief(state: RunState, work: Work) -> Brief:
@@ -86,4 +88,5 @@ def brief(state: RunState, work: Work) -> Brief:
         progress.effects, failure, progress.answers, tasks=(progress.task,),
         outside=bool(progress.instruction) or state.again or progress.round > first, handed_on=progress.handed_on,
         ask_if_tainted=state.requested.policy.tainted_effects == "ask", began=state.began,
+        refused=progress.refused,
     )  # fmt: skip

@@ -23,7 +23,14 @@ def key_of(state: RunState, progress: Progress) -> str:
     return digest(*parts)
 
 
+def is_traced(progress: Progress) -> bool:
+    """Whether a result says nothing that its worker's tools did not return; whoever asks next may get it right."""
+    tracing = progress.tracing
+    return tracing is None or all(one.origin for one in tracing.untraced)
+
+
 def offers(state: RunState) -> tuple[Offer, ...]:
-    """What a fork of this run may use again: every finished result, under its key."""
-    done = (one for one in state.tasks.values() if one.status is Status.DONE and one.result is not None)
+    """What a fork of this run may use again: every finished result whose figures were all traced, under its key."""
+    delivered = (one for one in state.tasks.values() if one.status is Status.DONE and one.result is not None)
+    done = (one for one in delivered if is_traced(one))
     return tuple(Offer(key_of(state, one), one.task.id, one.result or Raw(b"null"), one.items) for one in done)

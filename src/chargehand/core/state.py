@@ -16,6 +16,7 @@ from chargehand.terms.budget import NOTHING, Amount, Ledger
 from chargehand.terms.plan import NO_TASK, Combine, Need, Task, TaskId
 from chargehand.terms.policy import Instant
 from chargehand.terms.roster import Agent, Match, fits
+from chargehand.terms.tracing import Tracing
 from chargehand.terms.work import Work
 
 
@@ -90,6 +91,8 @@ class Progress(Struct):
     items_open: int = 0
     items_done: int = 0
     elements: list[Raw] | None = None
+    tracing: Tracing | None = None
+    refused: tuple[str, ...] = ()  # results that a check did not accept
 
     @property
     def settled(self) -> bool:
@@ -165,6 +168,7 @@ class RunState(Struct):
     time_up: bool = False
     starved: bool = False  # the budget was too small for something
     answer: Raw | None = None
+    answer_tracing: Tracing | None = None
     ended: ev.RunEnded | None = None
     owing: dict[Work, None] = {}
     touched: list[Work] = []  # owing changed here since the runtime last looked

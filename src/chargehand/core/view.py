@@ -1,5 +1,7 @@
 """What a task and a run look like to those who work on them: inputs, results and gaps, read off the state."""
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec import Raw
 
@@ -7,6 +9,7 @@ from chargehand.core.state import Progress, RunState, Status
 from chargehand.terms.events import Gap
 from chargehand.terms.plan import NO_TASK, TaskId, needs
 from chargehand.terms.policy import Instant
+from chargehand.terms.tracing import Tracing, Untraced
 from chargehand.terms.work import Input
 
 _LIST = msgspec.json.Decoder(list[Raw])
@@ -42,11 +45,23 @@ def delivered(state: RunState, progress: Progress) -> Input:
     if progress.status is not Status.DONE:
         return Input(task, None, (gap(state, progress),))
     if progress.result is not None:
-        return Input(task, progress.result)
+        return Input(task, progress.result, tracing=progress.tracing)
     items = [state.tasks[TaskId(f"{task}[{index}]")] for index in range(progress.items)]
     values = (bytes(item.result) if item.result is not None else b"null" for item in items)
     holes = tuple(gap(state, item) for item in items if item.status is not Status.DONE)
-    return Input(task, Raw(b"[" + b",".join(values) + b"]"), holes)
+    return Input(task, Raw(b"[" + b",".join(values) + b"]"), holes, _joined([item.tracing for item in items]))
+
+
+def _joined(parts: Sequence[Tracing | None]) -> Tracing | None:
+    """What was traced in the items of a list, together."""
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    untraced = dict.fromkeys(one for part in known for one in part.untraced)
+    return Tracing(
+        sum(part.tools for part in known), sum(part.given for part in known), tuple(untraced),
+        any(part.sent_back for part in known), any(part.unread for part in known),
+    )  # fmt: skip
 
 
 def _elements(state: RunState, source: Progress) -> list[Raw]:
@@ -82,6 +97,38 @@ def gaps(state: RunState) -> tuple[Gap, ...]:
         return unserved
     replaced = {one.task.replaces for one in state.tasks.values() if one.status is Status.DONE and one.task.replaces}
     return unserved + tuple(gap(state, one) for one in missing if one.task.id not in replaced)
+
+
+def untraced_gaps(state: RunState) -> tuple[Gap, ...]:
+    """What is said to whoever asked that no tool returned, though there are tools.
+
+    An answer that was worded anew speaks for itself; else every result does, unless another task replaces it.
+    """
+    if state.answer_tracing is not None:
+        return tuple(_untraced_gap(NO_TASK, one) for one in state.answer_tracing.untraced if not one.origin)
+    tasks = [one for one in state.tasks.values() if one.tracing is not None and one.status is Status.DONE]
+    if not tasks:
+        return ()
+    replaced = {one.task.replaces for one in state.tasks.values() if one.status is Status.DONE and one.task.replaces}
+    return tuple(
+        _untraced_gap(one.task.id, item)
+        for one in tasks
+        if one.tracing is not None and one.task.id not in replaced
+        for item in one.tracing.untraced
+        if not item.origin
+    )
+
+
+_CONFLICTS = {
+    "": "no tool returned it",
+    "row": "the tools have it in another row",
+    "unit": "the tools have it in another unit",
+    "label": "the tools say it of something else",
+}
+
+
+def _untraced_gap(task: TaskId, one: Untraced) -> Gap:
+    return Gap(task, "untraced", one.kind, f"{one.text}: {_CONFLICTS[one.conflict]}")
 
 
 def results(state: RunState) -> tuple[Input, ...]:

@@ -1,4 +1,4 @@
-"""How far an answer can be relied on, read off its run: what it covers, what it claims, where results contradict.
+"""What can be counted about an answer, read off its run: what it covers, what it rests on, where results contradict.
 
 No model is asked: what a judge ruled is read in the notes of the run, everything else is worked out again.
 """
@@ -7,26 +7,37 @@ import re
 from collections.abc import Sequence
 from typing import cast
 
+import msgspec
 from msgspec import Struct
 
 from chargehand.agents.checking import behind
-from chargehand.agents.claims import Claim, checked, claiming
-from chargehand.agents.claims import told as told_claim
+from chargehand.agents.claims import Claim, claiming, trace_answer
 from chargehand.agents.contradictions import Contradiction, find
-from chargehand.agents.coverage import Coverage, coverage
+from chargehand.agents.coverage import (
+    COUNTED,
+    Coverage,
+    Traced,
+    answer_tracings,
+    count_traced,
+    counted_line,
+    coverage,
+)
+from chargehand.agents.dates import day_of
 from chargehand.agents.judging import Ruling, Settled, contradicted
 from chargehand.agents.levels import inner_gaps
+from chargehand.agents.tracing import describe
 from chargehand.core.fold import replay
 from chargehand.core.state import RunState
 from chargehand.core.view import gaps, results
 from chargehand.models.subject import Given
 from chargehand.terms import events as ev
 from chargehand.terms.plan import Task
+from chargehand.terms.tracing import Untraced
 from chargehand.terms.value import decode_value
 
 _ADDED = re.compile(
     r"\n\n(?:Not answered:\n- |Not all of the results were read: |The results contradict each other:\n- "
-    r"|Not found in the results:\n- |Coverage: \d+ of )"
+    r"|Not traced to a tool:\n- |Counted: )"
 )
 _BLOCK = re.compile(r"<data ([0-9a-f]+) from \"block [^\"\n]*\">\n(.*?)\n</data \1>", re.DOTALL)
 _AS_IN = re.compile(r"\(as in entry (\d+)\)")
@@ -36,9 +47,15 @@ _NO_RULING = "there is no ruling"
 
 
 class Assessment(Struct, frozen=True):
-    """`claims` are the numbers, addresses and quotations of a written answer; what is handed through has none."""
+    """What was counted about an answer, and what is doubtful in it.
+
+    `traced` counts what its figures rest on; `untraced` are those that no tool returned and nobody gave, with the task
+    that says so (none: the answer itself). `claims` are the figures of an answer that was worded anew, one by one.
+    """
 
     coverage: Coverage
+    traced: Traced = Traced()
+    untraced: tuple[tuple[str, Untraced], ...] = ()
     claims: tuple[Claim, ...] = ()
     contradictions: tuple[Settled, ...] = ()
 
@@ -46,29 +63,19 @@ class Assessment(Struct, frozen=True):
     def worth_saying(self) -> bool:
         """Whether there is more to say than that all was done."""
         found = self.coverage
-        return bool(self.claims or self.contradictions or (found.covered and found.missing))
+        return bool(self.traced.total or self.contradictions or (found.covered and found.missing))
 
     @property
     def line(self) -> str:
         """All of it in a few words."""
-        found = self.coverage
-        said = [f"coverage {len(found.covered)} of {found.parts} parts"]
-        if self.claims:
-            wrong, all_of = sum(not one.supported for one in self.claims), len(self.claims)
-            what = "figure" if all(one.kind == "number" for one in self.claims) else "statement"
-            named = f"{all_of} {what}{'s'[: all_of != 1]}"
-            said.append(f"{wrong} of {named} not found in the results" if wrong else f"{named} found in the results")
-        if self.contradictions:
-            count = len(self.contradictions)
-            said.append(f"{count} contradiction{'s'[: count != 1]} between results")
-        return "; ".join([*said, f"confidence {found.confidence}"])
+        line = counted_line(self.coverage, self.traced, self.contradictions)
+        return line.removeprefix(COUNTED).removesuffix(".")
 
     def lines(self) -> list[str]:
-        """In full: what was not found, and every contradiction with its ruling."""
-        wrong = [f"not found: {told_claim(one)}; said in: {one.sentence}" for one in self.claims if not one.supported]
+        """In full: what was not traced, and every contradiction with its ruling."""
+        wrong = [f"not traced: {describe(one)}{_where(task)}; said in: {one.sentence}" for task, one in self.untraced]
         opposed = contradicted(self.contradictions).splitlines()[1:] if self.contradictions else []
-        unused = [f"not cited: {', '.join(self.coverage.unused)}"] if self.coverage.unused and self.claims else []
-        return [f"checked: {self.line}", *(f"  {one}" for one in (*wrong, *opposed, *unused))]
+        return [f"checked: {self.line}", *(f"  {one}" for one in (*wrong, *opposed))]
 
     def document(self) -> dict[str, object]:
         """As plain data, for programs."""
@@ -77,9 +84,19 @@ class Assessment(Struct, frozen=True):
             {"about": one.contradiction.about, "values": dict(one.contradiction.values), "ruling": one.ruling}
             for one in self.contradictions
         ]
-        named = {"covered": found.covered, "missing": found.missing, "unused": found.unused, "share": found.share}
-        whole = {**named, "why": found.why}
-        return {"confidence": found.confidence, "coverage": whole, "claims": self.claims, "contradictions": opposed}
+        whole = {"covered": found.covered, "missing": found.missing, "unused": found.unused, "share": found.share}
+        untraced = [{"task": task, **msgspec.to_builtins(one)} for task, one in self.untraced]
+        return {
+            "traced": self.traced,
+            "untraced": untraced,
+            "coverage": whole,
+            "claims": self.claims,
+            "contradictions": opposed,
+        }
+
+
+def _where(task: str) -> str:
+    return f" [{task}]" if task else ""
 
 
 def assess(entries: Sequence[ev.Entry]) -> Assessment:
@@ -89,18 +106,22 @@ def assess(entries: Sequence[ev.Entry]) -> Assessment:
     given, missing = _given(state), state.ended.gaps if state.ended is not None else gaps(state)
     # parts that workers left, below no task; a run that has not ended does not list them
     missing += tuple(gap for gap in inner_gaps(state) if not gap.task and gap not in missing)
+    tracings = answer_tracings(state)
+    traced = count_traced(tracings.values())
+    untraced = tuple((task, item) for task, one in tracings.items() for item in one.untraced)
     answer = decode_value(state.answer) if state.answer is not None else None
     if not isinstance(answer, str) or state.combine not in ("merge", "reduce"):
         # handed through, chosen, or made by a function: nothing in it was worded anew
-        return Assessment(coverage("", given, tasks, missing))
+        return Assessment(coverage("", given, tasks, missing), traced, untraced)
     written = _ADDED.split(answer, maxsplit=1)[0]
     links = behind(tasks)
-    known = [state.requested.goal, *(gap.message for gap in missing), *_known(entries)]
-    claims = checked(written, given, known, links) if claiming(written) else ()
+    known = [state.requested.goal, *(gap.message for gap in missing if gap.status != "untraced"), *_known(entries)]
+    words = {one.task: one.tracing.untraced for one in results(state) if one.tracing is not None}
+    today = day_of(entries[-1].at)
+    claims = trace_answer(written, given, known, links, words, today) if claiming(written) else ()
     opposed = find(given, links) if len(given) > 1 else ()
     settled = _settled(opposed, entries)
-    wrong = [one for one in claims if not one.supported]
-    return Assessment(coverage(written, given, tasks, missing, wrong, settled), claims, settled)
+    return Assessment(coverage(written, given, tasks, missing), traced, untraced, claims, settled)
 
 
 def _given(state: RunState) -> list[Given]:

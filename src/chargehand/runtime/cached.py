@@ -14,7 +14,7 @@ from chargehand.agents.levels import of_worker
 from chargehand.agents.subteam import plainly_put
 from chargehand.agents.worker import Worker
 from chargehand.core.fold import replay
-from chargehand.core.reuse import key_of
+from chargehand.core.reuse import is_traced, key_of
 from chargehand.core.state import Progress, RunState, Status, candidates
 from chargehand.errors import Invalid, StoreError
 from chargehand.stores.journal import Journal
@@ -96,7 +96,12 @@ def _offers(run: str, entries: Sequence[ev.Entry], oldest: Instant, present: Map
         if one is None or one.status is not Status.DONE or one.result is None or task in touched:
             continue
         # who asks next may get all of what was left out of this one
-        if not of_worker(one.result) and _plainly_done(state, one) and _by_the_same(state, one, present):
+        if (
+            not of_worker(one.result)
+            and is_traced(one)
+            and _plainly_done(state, one)
+            and _by_the_same(state, one, present)
+        ):
             yield ev.Offer(key_of(state, one), TaskId(f"{run}/{task}"), one.result or Raw(b"null"), one.items)
 
 

@@ -53,7 +53,7 @@ async def perform(line: Line, work: Work, brief: Brief) -> None:
     try:
         report = await _VERBS[work.kind](line, work, brief, _Hand(line, work, brief))
     except WorkFailed as error:
-        report = _failed(work, with_first(error.failure, brief), error.used, error.findings)
+        report = _failed(work, with_first(error.failure, brief), error.used, error.findings, error.refused)
     except asyncio.CancelledError:
         job = asyncio.current_task()
         if job is None or job.cancelling():
@@ -80,10 +80,14 @@ def _blame(error: Exception) -> ev.Failure:
 
 
 def _failed(
-    work: Work, failure: ev.Failure, used: Amount | None = None, findings: tuple[Finding, ...] = ()
+    work: Work,
+    failure: ev.Failure,
+    used: Amount | None = None,
+    findings: tuple[Finding, ...] = (),
+    refused: str = "",
 ) -> ev.Event:
     if work.kind == "attempt":
-        return ev.AttemptFailed(work.task, work.number, failure, used)
+        return ev.AttemptFailed(work.task, work.number, failure, used, refused)
     return ev.SupervisionFailed(work.kind, work.number, failure, work.task, findings, used)
 
 
@@ -97,7 +101,9 @@ def _proposal(found: Proposal) -> Proposal:
 async def _attempt(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Event:
     done = await line.crew.attempt(brief, hand)
     items = len(cast("list[object]", done.value)) if isinstance(done.value, list | tuple) else -1
-    return ev.AttemptSucceeded(work.task, work.number, encode_value(cast("object", done.value)), items, done.used)
+    return ev.AttemptSucceeded(
+        work.task, work.number, encode_value(cast("object", done.value)), items, done.used, done.tracing
+    )
 
 
 async def _plan(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Event:
@@ -115,7 +121,7 @@ async def _refine(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Eve
 
 async def _answer(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Event:
     done = await line.crew.answer(brief, hand)
-    return ev.AnswerWritten(work.number, encode_value(done.value), done.used)
+    return ev.AnswerWritten(work.number, encode_value(done.value), done.used, done.tracing)
 
 
 _VERBS = {"attempt": _attempt, "plan": _plan, "refine": _refine, "answer": _answer}

@@ -17,16 +17,17 @@ from chargehand.terms.plan import Plan, TaskId
 
 if TYPE_CHECKING:
     from chargehand.agents.claims import Claim
-    from chargehand.agents.coverage import Confidence, Coverage
+    from chargehand.agents.coverage import Coverage, Traced
     from chargehand.agents.judging import Settled
     from chargehand.runtime.assessed import Assessment
+    from chargehand.terms.tracing import Untraced
 
 
 class Result(Struct, frozen=True, dict=True):
     """What came of a run. `notice` says what people must know about the models behind it.
 
-    How far the answer can be relied on (`coverage`, `claims`, `contradictions`, `confidence`) is worked out from the
-    entries when it is first asked for.
+    What can be counted about the answer (`coverage`, `traced`, `untraced`, `claims`, `contradictions`) is worked out
+    from the entries when it is first asked for.
     """
 
     run: str
@@ -48,7 +49,7 @@ class Result(Struct, frozen=True, dict=True):
 
     @cached_property
     def assessment(self) -> "Assessment":
-        """How far the answer can be relied on: all of what follows."""
+        """What can be counted about the answer: all of what follows."""
         from chargehand.runtime.assessed import assess  # noqa: PLC0415 - nobody pays who does not ask
 
         return assess(self.entries)
@@ -59,13 +60,18 @@ class Result(Struct, frozen=True, dict=True):
         return self.assessment.coverage
 
     @property
-    def confidence(self) -> "Confidence":
-        """High, medium or low; `coverage.why` says why."""
-        return self.assessment.coverage.confidence
+    def traced(self) -> "Traced":
+        """How many figures of the answer tools returned, were given, are only a worker's words, or stand nowhere."""
+        return self.assessment.traced
+
+    @property
+    def untraced(self) -> "tuple[Untraced, ...]":
+        """The figures of the answer that no tool returned and nobody gave, each with its sentence."""
+        return tuple(one for _, one in self.assessment.untraced)
 
     @property
     def claims(self) -> "tuple[Claim, ...]":
-        """Numbers, addresses and quotations of a written answer: what each cites, and whether that bears it out."""
+        """Numbers, days, addresses and quotations of a written answer: what each cites, and what it rests on."""
         return self.assessment.claims
 
     @property

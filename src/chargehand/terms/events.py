@@ -12,6 +12,7 @@ from chargehand.terms.failure import Asked, Failure, Gap, Question
 from chargehand.terms.plan import NO_TASK, Combine, Finding, Plan, Task, TaskId
 from chargehand.terms.policy import Instant, Policy
 from chargehand.terms.roster import Roster
+from chargehand.terms.tracing import Tracing
 
 NULL = Raw(b"null")
 Effect = Literal["read", "idempotent", "effect"]
@@ -182,20 +183,27 @@ class StepFinished(_Fact, frozen=True, tag="step.finished"):
 
 
 class AttemptSucceeded(_Fact, frozen=True, tag="attempt.succeeded"):
-    """`items` is the length of a list result, which `for_each` needs without opening it."""
+    """`items` is the length of a list result, which `for_each` needs without opening it.
+
+    `tracing` says what the figures of the result rest on; left out where it has none.
+    """
 
     task: TaskId
     attempt: int
     result: Raw
     items: int = -1
     used: Amount | None = None
+    tracing: Tracing | None = None
 
 
 class AttemptFailed(_Fact, frozen=True, tag="attempt.failed"):
+    """`refused` identifies the result that a check did not accept."""
+
     task: TaskId
     attempt: int
     failure: Failure
     used: Amount | None = None
+    refused: str = ""
 
 
 class RetryScheduled(_Fact, frozen=True, tag="task.retry_scheduled"):
@@ -251,9 +259,12 @@ class TimeRanOut(_Fact, frozen=True, tag="run.time_ran_out"):
 
 
 class AnswerWritten(_Fact, frozen=True, tag="answer.written"):
+    """`tracing` says what the figures of an answer rest on that was worded anew."""
+
     number: int
     answer: Raw
     used: Amount | None = None
+    tracing: Tracing | None = None
 
 
 class RunEnded(_Fact, frozen=True, tag="run.ended"):

@@ -100,10 +100,13 @@ class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Gap(Struct, frozen=True, omit_defaults=True, gc=False):
-    """One task the answer has to do without, and why; or (without a task) a part of the request nobody took on."""
+    """One task the answer has to do without, and why; or (without a task) a part of the request nobody took on.
+
+    `untraced`: there is a result, but something in it that no tool returned and nobody gave its worker.
+    """
 
     task: TaskId
-    status: Literal["failed", "skipped", "unfinished", "unserved"]
+    status: Literal["failed", "skipped", "unfinished", "unserved", "untraced"]
     reason: str
     message: str
     because: TaskId = NO_TASK

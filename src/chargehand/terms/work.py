@@ -6,6 +6,7 @@ from msgspec import Raw, Struct
 
 from chargehand.terms.failure import Gap
 from chargehand.terms.plan import TaskId
+from chargehand.terms.tracing import Tracing
 
 
 class Work(Struct, frozen=True, gc=False, order=True, cache_hash=True):
@@ -22,3 +23,5 @@ class Input(Struct, frozen=True, gc=False):
     task: TaskId
     value: Raw | None
     gaps: tuple[Gap, ...] = ()
+    tracing: Tracing | None = None
+    """What the figures of the value rest on, where its worker was asked to show it."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
+from chargehand.agents.coverage import Traced, answer_tracings, count_traced
 from chargehand.agents.levels import end_of
 from chargehand.core.fold import replay
 from chargehand.core.state import RunState, Status
@@ -13,7 +14,7 @@ from chargehand.runtime.result import planned
 from chargehand.runtime.trace import trace
 from chargehand.runtime.traced import AttemptTrace, TaskTrace
 from chargehand.server.house import House
-from chargehand.server.runs.shapes import AttemptShown, RunLine, RunShown, Spent, State, TaskShown
+from chargehand.server.runs.shapes import AttemptShown, RunLine, RunShown, Spent, State, TaskShown, UntracedShown
 from chargehand.terms import events as ev
 from chargehand.terms.budget import Amount
 
@@ -94,8 +95,18 @@ def shown(house: House, one: Seen) -> RunShown:
     return RunShown(
         line(house, one), planned(state), tuple(map(_task, found.tasks)), found.gaps, found.answer,
         None if state.ended is not None else state.input, state.requested.deadline,
-        caps if state.ledger.capped else None, tuple(filter(_for_people, found.notes)),
+        caps if state.ledger.capped else None, tuple(filter(_for_people, found.notes)), *_traced(state),
     )  # fmt: skip
+
+
+def _traced(state: RunState) -> tuple[Traced, tuple[UntracedShown, ...]]:
+    tracings = answer_tracings(state)
+    untraced = tuple(
+        UntracedShown(task, item.kind, item.text, item.origin, item.conflict, item.sentence)
+        for task, one in tracings.items()
+        for item in one.untraced
+    )
+    return count_traced(tracings.values()), untraced
 
 
 def _for_people(note: str) -> bool:

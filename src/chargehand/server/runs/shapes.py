@@ -7,11 +7,13 @@ from typing import Annotated, Literal, TypeAlias, get_args
 
 from msgspec import Meta, Struct
 
+from chargehand.agents.coverage import Traced
 from chargehand.agents.outlook import Outlook
 from chargehand.terms import events as ev
 from chargehand.terms.failure import Failure, Gap
 from chargehand.terms.plan import Finding, Plan, TaskId
 from chargehand.terms.policy import Instant, Seconds
+from chargehand.terms.tracing import Conflict, Kind, Origin
 
 Goal: TypeAlias = Annotated[str, Meta(min_length=1, max_length=150_000, pattern=r"\S")]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -247,8 +249,19 @@ class TaskShown(Struct, frozen=True):
     spent: Spent
 
 
+class UntracedShown(Struct, frozen=True):
+    """A figure of the answer that no tool returned and nobody gave. `task` says it; empty: the answer itself does."""
+
+    task: str
+    kind: Kind
+    text: str
+    origin: Origin
+    conflict: Conflict
+    sentence: str
+
+
 class RunShown(Struct, frozen=True):
-    """A run as it stands, by what is on disk."""
+    """A run as it stands, by what is on disk. `traced` counts what the figures of its answer rest on."""
 
     line: RunLine
     plan: Plan
@@ -259,6 +272,8 @@ class RunShown(Struct, frozen=True):
     deadline: Instant
     limits: Spent | None
     notes: tuple[str, ...]
+    traced: Traced
+    untraced: tuple[UntracedShown, ...]
 
 
 class EntryShown(Struct, frozen=True):
