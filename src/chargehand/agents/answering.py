@@ -116,7 +116,8 @@ async def _written(
     ruled = [wrap(nonce, "judge", contradicted(settled))] if settled else []
     text = "\n\n".join((text, *(gap_text(gap, nonce) for gap in brief.gaps), *ruled))
     blocks = () if writer.shared is None else await writer.shared()
-    text = material(blocks, (), nonce, shortened(blocks, writer.model.card.window // 4)) + text
+    told_blocks = [one for one in blocks if one.text]
+    text = material(told_blocks, (), nonce, shortened(blocks, writer.model.card.window // 4)) + text
     request = _request(writer, brief, (*given.inputs, *_missing(brief)), text, instructions(blocks))
     if not await covered(hand, writer.model, request, writer.reserve):
         request = await _shorter(writer, hand, request, lost)

@@ -118,7 +118,7 @@ def _planning(lead: Lead, brief: Brief, blocks: Sequence[Seen]) -> Request:
     )
     subject = Planning(brief.goal, lead.cards, lead.most_tasks, findings, planned, given.inputs, brief.gaps)
     cut = shortened(blocks, lead.model.card.window // 4)
-    said = [material(blocks, (), nonce, cut).strip(), f"Request: {brief.goal}"]
+    said = [material(blocks, (), nonce, cut).strip(), today(brief), f"Request: {brief.goal}"]
     if findings:
         said.append("Your last plan cannot run. Mend this:\n" + sent_back(brief.findings, places=True))
     if planned:
@@ -130,7 +130,6 @@ def _planning(lead: Lead, brief: Brief, blocks: Sequence[Seen]) -> Request:
             " new task may come after old ones, and names in `replaces` the one that failed whose place it takes. Do"
             " not repeat what failed; take another way."
         )
-    said.append(today(brief))
     system = lead.system()
     if more := instructions(blocks):
         system = Message("system", system.text + more)
@@ -147,7 +146,7 @@ def listing(cards: Sequence[WorkerCard]) -> str:
     for card in cards:
         tags = f" (tags: {', '.join(card.tags)})" if card.tags else ""
         lines.append(f"- {card.name}: {card.does or 'no description'}{tags}")
-        lines.extend(f"  - {skill.name}: {skill.in_short}" for skill in card.skills)
+        lines.extend(f"  - tool {skill.name}: {skill.in_short}" for skill in card.skills)
     return "\n".join(lines)
 
 

@@ -110,7 +110,7 @@ def material(blocks: Iterable[Seen], turns: Sequence[Turn], nonce: str, cut: Map
 
     Of blocks that are `cut`, so many characters are shown.
     """
-    parts = [wrap(nonce, f"block {_head(one)}", _text(one, cut)) for one in blocks if not one.instructs and one.tells]
+    parts = [wrap(nonce, f"block {_head(one)}", _text(one, cut)) for one in blocks if not one.instructs]
     parts += [wrap(nonce, f"{_SAID[one.role]}{_when(one)}", one.text) for one in turns]
     return "\n\n".join([_DATA, *parts, ""]) if parts else ""
 

@@ -30,8 +30,8 @@ def schema(workers: tuple[str, ...], most: int) -> Raw:
     task = _needing_all(
         {
             "id": {"type": "string", "enum": ids},
+            "instruction": {"type": "string", "minLength": 1, "maxLength": _LONGEST},  # what, before who
             "worker": {"type": "string", "enum": list(workers)},
-            "instruction": {"type": "string", "minLength": 1, "maxLength": _LONGEST},
             "after": earlier,
             "optional": earlier,
         }

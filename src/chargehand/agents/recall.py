@@ -121,7 +121,7 @@ class Recall:
         cut = shortened(blocks, min(self._window // 2, int(self._window * _FULL) - taken))
         self.versions = {one.label: one.version for one in blocks if one.label not in cut}
         told = Message("system", system.text + more) if (more := instructions(blocks)) else system
-        return told, Message("user", material(blocks, self.turns, nonce, cut) + task)
+        return told, Message("user", material([one for one in blocks if one.tells], self.turns, nonce, cut) + task)
 
     async def keep(self, asked: Turn, value: object, *, tainted: bool) -> None:
         """Remember the task and its result, once however often it is repeated. A result is not lost for want of it."""

@@ -33,8 +33,15 @@ def dates(clock: Clock, zone: tzinfo = UTC) -> tuple[Tool, ...]:
         """Which day it is today, with weekday, quarter and week."""
         return _info(datetime.fromtimestamp(clock(), zone).date())
 
-    made = tool(quick=True, trusted=True, stable=True)
-    return tool(quick=True, trusted=True)(today), made(date_info), made(days_between), made(add_days)
+    def made(function: Callable[..., object], summary: str, *, stable: bool = True) -> Tool:
+        return tool(quick=True, trusted=True, stable=stable, summary=summary)(function)
+
+    return (
+        made(today, "which day it is", stable=False),
+        made(date_info, "weekday, quarter and week of a day"),
+        made(days_between, "days between two days"),
+        made(add_days, "the day some days later or earlier"),
+    )
 
 
 def date_info(day: Day) -> DayInfo:

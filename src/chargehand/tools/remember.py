@@ -34,6 +34,14 @@ BLOCK_TOOLS = (
 )  # fmt: skip
 ARCHIVE_TOOLS = ("archival_memory_insert", "archival_memory_search")
 NAMES = (*BLOCK_TOOLS, *ARCHIVE_TOOLS, "conversation_search")
+_SUMMARIES = {
+    "core_memory_append": "adds a line to a block of memory",
+    "memory_insert": "inserts a line into a block of memory",
+    "memory_replace": "corrects a place in a block of memory",
+    "archival_memory_insert": "keeps a text in an archive",
+    "archival_memory_search": "searches archives",
+    "conversation_search": "searches its earlier tasks",
+}
 _FINDING = frozenset(("archival_memory_search", "conversation_search"))
 _NONE: Mapping[str, Access] = {}
 _CHANGING: frozenset[Access] = frozenset(("append", "write"))
@@ -118,7 +126,7 @@ def described() -> Mapping[str, Tool]:
     book, made = Notebook(None, ""), dict[str, Tool]()
     for name in NAMES:
         reads = name in _FINDING
-        wanted = tool(effect="read" if reads else "idempotent", trusted=not reads)
+        wanted = tool(effect="read" if reads else "idempotent", trusted=not reads, summary=_SUMMARIES.get(name, ""))
         made[name] = wanted(getattr(book, name))
     return made
 
