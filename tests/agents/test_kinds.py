@@ -6,7 +6,7 @@ import pytest
 from chargehand.agents.routers import kinds as parting
 from chargehand.agents.routers.kinds import kinds
 from chargehand.agents.routers.regression import Floats, Whole, fit
-from chargehand.agents.routers.space import Learnt, unit
+from chargehand.agents.routers.space import learn_points, unit
 
 WIDE = 16
 
@@ -29,11 +29,11 @@ def test_who_does_two_things_is_told_from_who_does_two_others() -> None:
     points, owners = crossed(20, 1)
     asked, wanted = crossed(50, 2)
     straight = (fit(points, owners, 2).logits(asked).argmax(axis=1) == wanted).mean()
-    logits, near = Learnt(points, owners, 2).raw(asked)
+    logits, near = learn_points(points, owners, 2).raw(asked)
     assert straight < 0.8, "one border each must not be enough, or this shows nothing"
     assert (logits.argmax(axis=1) == wanted).mean() == 1.0
     assert near.min() > 0.6
-    alone = Learnt(points, owners, 2).raw(asked[:1])[0]
+    alone = learn_points(points, owners, 2).raw(asked[:1])[0]
     numpy.testing.assert_allclose(alone, logits[:1], rtol=1e-4)
 
 

@@ -19,7 +19,7 @@ from chargehand.models.model import Model
 from chargehand.models.offline.model import OfflineModel
 from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.runtime import turns
-from chargehand.stores.journal import Ends, RunRow
+from chargehand.stores.journal import DamagedRun, Ends, RunRow
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.reader import read_run, read_runs
 from chargehand.stores.sqlite import SqliteJournal
@@ -392,7 +392,7 @@ class Counting(MemoryJournal):
 
     looked = 0
 
-    async def latest(self, *, before: int, limit: int) -> list[Ends]:
+    async def latest(self, *, before: int, limit: int) -> list[Ends | DamagedRun]:
         found = await super().latest(before=before, limit=limit)
         self.looked += len(found)
         return found
@@ -427,7 +427,9 @@ async def test_a_file_is_looked_at_from_its_end(tmp_path: Path) -> None:
             assert [each.run for each in await one.latest(before=page[-1].number, limit=9)] == [
                 "turn-2", "turn-1", "turn-0",
             ]  # fmt: skip
-            assert isinstance(page[0].first.event, ev.RunRequested)
-            assert isinstance(page[0].last.event, ev.RunEnded)
+            latest = page[0]
+            assert isinstance(latest, Ends)
+            assert isinstance(latest.first.event, ev.RunRequested)
+            assert isinstance(latest.last.event, ev.RunEnded)
     finally:
         await journal.close()

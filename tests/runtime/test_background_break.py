@@ -10,7 +10,7 @@ from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request
 from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.runtime import turns
-from chargehand.stores.journal import Ends
+from chargehand.stores.journal import DamagedRun, Ends
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.terms import events as ev
@@ -83,7 +83,7 @@ async def test_one_damaged_run_keeps_nobody_from_looking_back_on_the_others(tmp_
 class Gone(MemoryJournal):
     """A journal that fails whoever looks back, in a way nobody foresaw."""
 
-    async def latest(self, *, before: int, limit: int) -> list[Ends]:
+    async def latest(self, *, before: int, limit: int) -> list[Ends | DamagedRun]:
         raise OSError(f"nothing before {before}, not even {limit}")
 
 

@@ -394,7 +394,9 @@ def _text(returned: Returned) -> str:
     if returned.error:
         return msgspec.json.encode({"error": returned.error}).decode()
     value = returned.value
-    return bytes(encode_value(without_pictures(value) if isinstance(value, dict) else value)).decode()
+    if isinstance(value, dict):
+        value = without_pictures(cast("dict[str, object]", value))
+    return bytes(encode_value(value)).decode()
 
 
 def _identity(call: ToolCall) -> tuple[str, str]:
