@@ -404,6 +404,14 @@ def test_a_task_that_comes_after_itself_comes_after_nothing() -> None:
     assert read(json.dumps(body))[0].tasks[0].after == ()
 
 
+def test_an_input_that_would_be_a_later_task_and_is_none_is_dropped_and_any_other_is_sent_back() -> None:
+    one = {"worker": "ann", "instruction": "Count.", "optional": []}
+    body = {"tasks": [{"id": "t1", **one, "after": ["t2", "t3"]}, {"id": "t2", **one, "after": ["t0", "t9"]}]}
+    first, second = read(json.dumps(body))[0].tasks
+    assert first.after == ("t2",), "it is in the plan: that this is a circle is for others to say"
+    assert second.after == ("t0",)
+
+
 @pytest.mark.parametrize("listed", [True, False])
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=60), st.integers(0, 3))
 def test_a_plan_read_piece_by_piece_is_the_plan_read_whole(listed: bool, cuts: list[int], extra: int) -> None:

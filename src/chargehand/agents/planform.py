@@ -19,6 +19,8 @@ MOST_IN_SCHEMA = 12
 _COMBINES = ("merge", "forward", "select", "vote", "reduce")
 _LONGEST = 1200
 _MOST_REMARKS = 4
+_OPENING = re.compile(r"[\[{]")
+_NUMBERED = re.compile(r"t(\d{1,4})")
 
 
 @lru_cache(maxsize=64)
@@ -58,7 +60,9 @@ def read(text: str) -> tuple[Proposal, tuple[str, ...]]:
     if not isinstance(found, dict):
         raise Invalid(f"the plan must be a JSON object with `tasks`, not a {type(found).__name__}")
     table = cast("dict[str, object]", found)
-    tasks = tuple(task(name, body) for name, body in _entries(table.get("tasks", {})))
+    entries = _entries(table.get("tasks", {}))
+    known = {name for name, _ in entries}
+    tasks = tuple(task(name, _without_later(name, body, known)) for name, body in entries)
     said = table.get("combine")
     combine = cast("Combine", said) if said in _COMBINES else "merge"
     return Proposal(tasks, combine, unserved=_texts(table.get("unserved"))), _texts(table.get("assumptions"))
@@ -79,6 +83,25 @@ def _entries(tasks: object) -> list[tuple[str, dict[str, object]]]:
             raise Invalid(f"task {name!r} must be an object with an instruction and a worker")
         entries.append((name, cast("dict[str, object]", body)))
     return entries
+
+
+def _without_later(name: str, body: dict[str, object], known: set[str]) -> dict[str, object]:
+    """The task without inputs that are numbered after it and are not in the plan: small models write such.
+
+    Any other name that is not in the plan is sent back: it may be one that is written wrongly.
+    """
+    kept = dict(body)
+    for field in ("after", "optional"):
+        given = body.get(field)
+        if isinstance(given, list):
+            items = cast("list[object]", given)
+            kept[field] = [one for one in items if one in known or not _is_later(one, name)]
+    return kept
+
+
+def _is_later(one: object, name: str) -> bool:
+    first, second = _NUMBERED.fullmatch(str(one)), _NUMBERED.fullmatch(name)
+    return first is not None and second is not None and int(first[1]) > int(second[1])
 
 
 def _name(task: object, number: int) -> str:
@@ -119,9 +142,6 @@ def _names(name: str, given: object) -> list[str]:
 def _texts(given: object) -> tuple[str, ...]:
     items = cast("list[object]", given) if isinstance(given, list) else []
     return tuple(one.strip() for one in items if isinstance(one, str) and one.strip())
-
-
-_OPENING = re.compile(r"[\[{]")
 
 
 class PlanStream:
