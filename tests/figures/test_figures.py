@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 import pytest
+from msgspec import structs
 
 from chargehand.agents.acceptance import Verifier
 from chargehand.agents.coverage import Traced
@@ -73,6 +74,14 @@ async def test_an_invention_goes_back_once_and_the_corrected_result_counts() -> 
     assert told.role == "user"
     assert "stand in no result of your tools" in told.text
     assert "- 9,875.00" in told.text
+
+
+async def test_a_worker_that_may_estimate_has_its_figures_counted_as_its_words() -> None:
+    worker, model = clerk("R-501 is over 8,412.50; next year it may be 9,875.00.")
+    found = await run(structs.replace(worker, may_estimate=True))
+    assert (found.ending, found.gaps) == ("complete", ())
+    assert (found.traced.tools, found.traced.words, found.traced.nowhere) == (2, 1, 0)
+    assert len(model.requests) == 2
 
 
 async def test_an_invention_that_stays_is_a_gap_and_is_named_below_the_answer() -> None:

@@ -321,7 +321,7 @@ class Attempt:
             given=given,
             words=calls.heard if calls is not None else [],
             untraced=[item for one in brief.inputs if one.tracing is not None for item in one.tracing.untraced],
-            has_tools=any(name not in nameable() for name in self._equipped.tools),
+            has_tools=not worker.may_estimate and any(name not in nameable() for name in self._equipped.tools),
         )
 
     def _again(self, said: str, problem: str) -> None:

@@ -35,6 +35,7 @@ class Worker(Struct, frozen=True):
     One with `every` does no tasks: it looks back on every so many turns of its team, to keep its memory in order.
     One that is there several times (`instances`: how many, or the model of each) gets one line in what a planner reads;
     each task goes to the idlest of them that is in order. `capacity` is that of each.
+    Figures of one that `may_estimate` count as its words where no tool returned them, and are no gap.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Worker(Struct, frozen=True):
     contacts: Contacts | Sequence[str] = ()
     every: int | None = None
     instances: int | Sequence[str | Model] = 1
+    may_estimate: bool = False
 
     @property
     def most_replies(self) -> int:

@@ -111,6 +111,7 @@ def _worker(parts: Parts, name: str, written: WorkerShape | str) -> Worker:
         blocks=own.blocks,
         archives=archives_of(parts, name),
         remembers=shape.remembers,
+        may_estimate=shape.may_estimate,
         every=shape.every,
         contacts=contacts_of(parts, path, name, shape),
     )

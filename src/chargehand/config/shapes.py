@@ -167,6 +167,7 @@ class WorkerShape(Struct, frozen=True, forbid_unknown_fields=True):
     temperature: Warmth | None = None
     max_tokens: Size | None = None
     remembers: bool = False
+    may_estimate: bool = False
     every: Count | None = None
     skills: tuple[Text, ...] = ()
     examples: tuple[Text, ...] = ()

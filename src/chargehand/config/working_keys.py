@@ -21,6 +21,7 @@ WORKING: dict[str, dict[str, str]] = {
         "temperature": "as in `defaults`",
         "max_tokens": "as in `defaults`",
         "remembers": "it has its earlier tasks before its eyes, across runs",
+        "may_estimate": "its figures may be its own: what no tool returned counts as its words, not as a gap",
         "every": "after how many turns of the team it works, in the background; it then gets no tasks. Left out: it "
         "works in the turns",
         "skills": "what it can do, in a few words each; a router compares requests with them",
