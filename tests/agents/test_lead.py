@@ -405,7 +405,7 @@ def test_a_task_that_comes_after_itself_comes_after_nothing() -> None:
 
 
 def test_an_input_that_would_be_a_later_task_and_is_none_is_dropped_and_any_other_is_sent_back() -> None:
-    one = {"worker": "ann", "instruction": "Count.", "optional": []}
+    one: dict[str, object] = {"worker": "ann", "instruction": "Count.", "optional": []}
     body = {"tasks": [{"id": "t1", **one, "after": ["t2", "t3"]}, {"id": "t2", **one, "after": ["t0", "t9"]}]}
     first, second = read(json.dumps(body))[0].tasks
     assert first.after == ("t2",), "it is in the plan: that this is a circle is for others to say"
