@@ -85,7 +85,7 @@ def test_a_worker_that_hangs_is_given_up_in_time() -> None:
 def test_a_failing_worker_is_left_alone_for_a_while() -> None:
     tasks = [task(f"t{number}") for number in range(6)]
     policy = Policy(retry=Retry(attempts=1), limits=Limits(width=1), breaking=Breaking(consecutive=3, open=30.0))
-    moves = {f"t{number}": (fails("logic", permanent=True),) for number in range(3)}
+    moves = {f"t{number}": (fails("network", permanent=True),) for number in range(3)}
     stage = Stage(ScriptedCrew(Script(moves)))
     found = stage.start(request(plan(*tasks), policy=policy))
     starts = {

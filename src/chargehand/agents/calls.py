@@ -68,7 +68,7 @@ class Calls:
     `tainted`: what the model has seen so far came, in part, from outside. `seen` are versions of blocks, as shown.
     `circle` says what the model asks for again and again although it has it; it is empty as long as it does not.
     `returned` is what tools returned, and what calls with an effect were given: that was done. `heard` is what other
-    workers wrote.
+    workers wrote, and why a person did not allow a call.
     """
 
     __slots__ = (
@@ -220,6 +220,7 @@ class Calls:
             question = Question("tool", call.name, arguments, because, (worker,))
             raise WorkFailed(Failure("approval", wanted, question=question), NOTHING)
         if refusal := self._answers[wanted]:
+            self.heard.append(refusal)
             return f"A person did not allow this call: {refusal}"
         self._allowed[said] = times
         return ""

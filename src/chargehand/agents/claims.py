@@ -30,7 +30,6 @@ _QUOTED = re.compile(r"“([^“”\n]{1,999})”|„([^„“”\n]{1,999})[“
 _BLOCK = re.compile(r"(?:^[ \t]*>[^\n]*(?:\n|\Z))+", re.MULTILINE)
 _NOT_SHOWN = re.compile(r"^… (?:and )?[\d,]+ more rows$", re.MULTILINE)  # says how long a table is, not what it holds
 _GAP = re.compile(r"…|\.\.\.|\[[^\]\n]{0,80}\]")
-_ESCAPED = re.compile(r"\\+[nrt'\"]")
 _LATE = re.compile(r"([.!?])[ \t]*((?:\[[^\]\n]{1,200}\][ \t]*)+)(?=\s|$)", re.MULTILINE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=\S)|\n+")
 CLAIMING = re.compile(
@@ -420,7 +419,7 @@ def _digits(one: Quantity) -> str:
 
 def _quotes(source: Evidence, quote: str) -> bool:
     """Whether a source holds a quotation, every piece of it where something was left out."""
-    pieces = [plain_words(one) for one in _GAP.split(_ESCAPED.sub(" ", quote))]
+    pieces = [plain_words(one) for one in _GAP.split(quote)]
     return all(source.says(piece) for piece in pieces if piece.strip())
 
 

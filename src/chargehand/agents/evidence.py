@@ -18,6 +18,7 @@ from chargehand.agents.units import convert, spell_unit, unit_behind, unit_of_ke
 
 URL = re.compile(r"\b(?:https?://|www\.)[^\s<>\"'`|\\\]]{1,2000}", re.IGNORECASE)
 EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}(?!\w)")
+_ESCAPED = re.compile(r"\\+[nrt'\"]")
 _WORD = re.compile(r"[^\W_]+")
 _PARTS = re.compile(r"[A-Z]?[^\W\d_A-Z]+\d?|[A-Z]+|\d+")
 _LONGEST = 8_000_000  # characters of all values; of more nothing can be said to be missing
@@ -42,7 +43,9 @@ def addresses(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def plain_words(text: str) -> str:
-    """The words of a text alone, with one space before and behind each."""
+    """The words of a text alone, with one space before and behind each. Escapes of quoted text are no words."""
+    if "\\" in text:
+        text = _ESCAPED.sub(" ", text)
     return f" {' '.join(_WORD.findall(text.casefold()))} "
 
 
