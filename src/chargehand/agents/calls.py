@@ -220,8 +220,9 @@ class Calls:
             question = Question("tool", call.name, arguments, because, (worker,))
             raise WorkFailed(Failure("approval", wanted, question=question), NOTHING)
         if refusal := self._answers[wanted]:
-            self.heard.append(refusal)
-            return f"A person did not allow this call: {refusal}"
+            problem = f"A person did not allow this call: {refusal}"
+            self.heard.append(problem)
+            return problem
         self._allowed[said] = times
         return ""
 
