@@ -60,7 +60,7 @@ def test_a_run_that_cannot_be_written_any_further_says_how_to_do_it_once_more(tm
     policy = {"grace": 0.2, "retry": {"base": 0.01}}
     file = script(tmp_path, task("a"), task("b", "a"), moves=moves, policy=policy, seconds=1)
     assert chargehand(tmp_path, "play", file, "--run", "made").returncode == 0  # the journal is there
-    words = ["bash", "-c", 'ulimit -f 48; exec "$@"', "bash", *COMMAND, "play", str(file), "--run", "full"]
+    words = ["bash", "-c", 'ulimit -f 80; exec "$@"', "bash", *COMMAND, "play", str(file), "--run", "full"]
     full = subprocess.run(
         words, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=30
     )

@@ -30,6 +30,8 @@ class Coverage(Struct, frozen=True):
     covered: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
+    unplanned: int = 0
+    """How many of the missing parts no task stands for; they are told in words."""
 
     @property
     def parts(self) -> int:
@@ -94,12 +96,14 @@ def answer_tracings(state: RunState) -> dict[str, Tracing]:
 def coverage(answer: str, results: Sequence[Given], tasks: Sequence[Task], gaps: Sequence[Gap]) -> Coverage:
     """How an answer stands to the plan it is made from."""
     covered = tuple(one.task for one in results if one.value is not None)
-    missing = tuple(gap.task or gap.message for gap in gaps if gap.status != "untraced")
+    open_gaps = [gap for gap in gaps if gap.status != "untraced"]
+    missing = tuple(gap.task or gap.message for gap in sorted(open_gaps, key=lambda gap: not gap.task))
+    unplanned = sum(not gap.task for gap in open_gaps)
     done, said = set(covered), set(_WORD.findall(answer))
     cited = {one for one in covered if one in said or (not one.isalnum() and _cited(one, answer))}
     read = {name for task in tasks if task.id in done for name, _ in needs(task)} if cited else done
     unused = tuple(one for one in covered if one not in read and one not in cited)
-    return Coverage(covered, missing, unused)
+    return Coverage(covered, missing, unused, unplanned)
 
 
 def trace_claims(claims: Sequence[Claim], results: Sequence[Tracing | None]) -> Tracing:
@@ -132,8 +136,8 @@ def counted_line(found: Coverage, traced: Traced, settled: Sequence[Settled] = (
         said.append(f"{len(found.covered)} of {found.parts} parts covered")
     if found.unused:
         said.append(f"not used: {', '.join(found.unused)}")
-    if found.missing:
-        said.append(f"not covered: {', '.join(found.missing[:_SHOWN])}")
+    if named := found.missing[: min(_SHOWN, len(found.missing) - found.unplanned)]:
+        said.append(f"not covered: {', '.join(named)}")
     return f"{COUNTED}{'; '.join(said)}."
 
 
