@@ -10,12 +10,13 @@ from random import Random
 from chargehand import Failure, ModelCard, Plan, Request, Result, ScriptedModel, Supervisor, Task, Worker
 
 STATIONS, LINES, WINDOW = 12, 375, 4000  # the window in tokens of four characters
+STATION = re.compile(r"Read the log of station (\d+)\.")
 GUST = re.compile(r"Station \d+ had a gust of \d+ km/h at \d\d:\d\d\.")
 
 
 def log(request: Request) -> str:
     """The log a worker returns: calm readings and, somewhere among them, one gust."""
-    number = int(request.messages[-1].text.split()[-1].rstrip("."))
+    number = int(STATION.findall(request.messages[-1].text)[0])
     chance = Random(number)  # noqa: S311 - weather, no secret
     lines = [f"Station {number}: wind {chance.randint(5, 60)} km/h, calm." for _ in range(LINES)]
     gust, hour, minute = chance.randint(101, 160), chance.randint(0, 23), chance.randint(0, 59)
