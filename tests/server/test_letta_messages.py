@@ -172,6 +172,21 @@ def test_a_model_that_refuses_is_an_answer_that_says_so(desk: Desk) -> None:
     answer = desk.say(agent, "Hello")
     assert answer.stop_reason.stop_reason in ("llm_api_error", "error")
     assert words(answer)[0].startswith("I could not do this")
+    asked = len(desk.model.questions)
+    again = desk.say(agent, "And now?")
+    assert again.stop_reason.stop_reason in ("llm_api_error", "error")
+    assert "401" in words(again)[0]
+    assert len(desk.model.questions) == asked, "a key that was refused is not tried again within the minute"
+    with fake_model(lambda _: "from the other") as other:
+        assert words(desk.say(agent, "Who can?", override_model=other.handle)) == ["from the other"]
+
+
+def test_a_message_after_one_that_was_rejected_is_answered(desk: Desk) -> None:
+    desk.model.think = lambda _: Answer(status=400)
+    agent = desk.agent()
+    answer = desk.say(agent, "Hello")
+    assert answer.stop_reason.stop_reason in ("llm_api_error", "error")
+    assert words(answer)[0].startswith("I could not do this")
     desk.model.think = lambda _: "better"
     assert words(desk.say(agent, "And now?")) == ["better"]
 

@@ -71,7 +71,7 @@ def desk(folder: Path, answer: Answer | str) -> Generator[tuple[Running, FakeMod
     def think(question: Question) -> Answer | str:
         if "Break the request into tasks" in question.system:
             return json.dumps(_PLAN)
-        return answer if "whose workers have finished" in question.system else "It is written."
+        return answer if "Your team has finished" in question.system else "It is written."
 
     with fake_model(think) as model:
         team = folder / "team.yaml"
@@ -218,7 +218,7 @@ def test_an_answer_begun_anew_is_not_mixed_with_the_one_that_was_broken_off(tmp_
     tries = iter([Answer("", status=500), Answer("The whole answer.")])
     with desk(tmp_path, "") as (server, fake):
         think = fake.think
-        fake.think = lambda one: next(tries) if "whose workers have finished" in one.system else think(one)
+        fake.think = lambda one: next(tries) if "Your team has finished" in one.system else think(one)
         chunks = client(server).chat.completions.create(model="desk", messages=said("Answer."), stream=True)
         text = "".join(one.choices[0].delta.content or "" for one in chunks if one.choices)
         assert text.count("The whole answer.") == 1
@@ -381,12 +381,14 @@ def test_a_server_that_is_full_says_when_to_come_again(tmp_path: Path) -> None:
         assert "48.00" in (first.result(20).choices[0].message.content or "")
 
 
-def test_a_run_that_comes_to_nothing_is_an_error_that_is_not_tried_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("status", [400, 401, 404])
+def test_a_run_that_comes_to_nothing_is_an_error_that_is_not_tried_again(tmp_path: Path, status: int) -> None:
     with desk(tmp_path, "") as (server, fake):
-        fake.think = lambda _: Answer(status=400)
+        fake.think = lambda _: Answer(status=status)
         with pytest.raises(openai.InternalServerError) as caught:
             client(server, max_retries=2).chat.completions.create(model="desk", messages=said("Do it."))
         assert caught.value.code == "run_failed"
+        assert f"answered {status}" in caught.value.message
         assert caught.value.response.headers["x-run-id"] in caught.value.message
         runs = httpx.get(f"{server.url}/api/runs", headers=server.headers).json()["runs"]
         assert len(runs) == 1

@@ -16,6 +16,7 @@ from chargehand.server.openai.order import ordered
 from chargehand.server.openai.problem import AboutRun
 from chargehand.server.runs.reading import Seen
 from chargehand.terms import events as ev
+from chargehand.terms.plan import NO_TASK
 
 _CUT_SHORT = ("budget", "deadline")
 _LISTED = 30
@@ -74,10 +75,17 @@ def told(one: Seen) -> Told:
 def _of_team(one: Seen) -> tuple[str, bool]:
     found = outcome(one.run, one.state)
     answer = _words(spoken(result_of(found, one.entries, "")).answer)
-    if found.reason == "no_plan" and found.gaps and all(gap.status == "unserved" for gap in found.gaps):
+    unserved = found.reason == "no_plan" and found.gaps and all(gap.status == "unserved" for gap in found.gaps)
+    if unserved and not _planner_failed(one.entries):
         return "\n\n".join((answer, *_assumed(one.entries))), True  # who says hello must be told what there is to ask
     good = found.ending in ("complete", "partial")
     return answer or ("There is nothing to say." if good else "There is no answer."), good
+
+
+def _planner_failed(entries: Sequence[ev.Entry]) -> bool:
+    """Whether nobody could plan: the model refused or could not be reached. The request itself may be a good one."""
+    notes = [entry.event for entry in entries if isinstance(entry.event, ev.Noted)]
+    return any(note.task == NO_TASK and note.failure is not None for note in notes)
 
 
 def _assumed(entries: Sequence[ev.Entry]) -> list[str]:
