@@ -199,7 +199,8 @@ async def test_a_refused_result_that_is_repeated_without_a_call_does_not_pass() 
     team = Supervisor([worker], plan=plan, policy=policy, checks={"sound": Verifier("Mind it.", lenient)})
     found = await team.run("Is it paid?")
     assert found.ending == "failed"
-    assert "this result was refused before" in found.gaps[0].message
+    assert found.gaps[0].message.count("this result was refused before") == 1
+    assert "not accepted by sound: it is not checked" in found.gaps[0].message
     assert len(lenient.requests) == 1, "nobody is paid to look at it again"
 
 

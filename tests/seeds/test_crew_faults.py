@@ -212,31 +212,47 @@ async def test_nothing_reaches_a_function_that_it_does_not_declare(arguments: st
     ("tasks", "said"),
     [
         ((("t1", "ann", "t2"), ("t2", "ann", "t1")), "in a circle"),
-        ((("t1", "ann", "t1"),), "t1"),
-        ((("t1", "ann", "t7"),), "'t7', which does not exist"),
+        ((("t1", "ann", "t0"),), "'t0', which does not exist"),
+        ((("t1", "ann", "prices"),), "'prices', which does not exist"),
         ((("t1", "ann", ""), ("t1", "bob", "")), "another task 't1'"),
         ((("t1", "wizard", ""),), "'wizard', who does not exist"),
     ],
-    ids=["cycle", "itself", "dependency", "id", "worker"],
+    ids=["cycle", "dependency", "name", "id", "worker"],
 )
 async def test_a_plan_a_model_wrote_is_checked_before_a_worker_sees_it(
     tasks: tuple[tuple[str, str, str], ...], said: str
 ) -> None:
     """Fault 8: nobody looked at the plan."""
-    listed = [
-        {
-            "id": name,
-            "instruction": f"Find the price of part {n} in the list.",
-            "worker": who,
-            "after": [after] if after else [],
-        }
-        for n, (name, who, after) in enumerate(tasks)
-    ]
-    script = model(plans=[json.dumps({"tasks": listed}), plan(PARTS[0])])
+    script = model(plans=[_listed(*tasks), plan(PARTS[0])])
     found = await team(script, *PAIR).run("Report")
     assert found.ending == "complete"
     assert said in script.requests[1].messages[1].text
     assert attempts(found.entries) == {"t1": 1}
+
+
+@pytest.mark.parametrize("after", ["t1", "t7"], ids=["itself", "a later task that is none"])
+async def test_an_input_that_no_task_can_have_is_dropped_without_another_plan(after: str) -> None:
+    """Fault 8 again: what a small model writes in vain costs no second call."""
+    script = model(plans=[_listed(("t1", "ann", after))])
+    found = await team(script, *PAIR).run("Report")
+    assert found.ending == "complete"
+    assert [task.after for entry in found.entries for task in getattr(entry.event, "tasks", ())] == [()]
+    assert attempts(found.entries) == {"t1": 1}
+    assert "Find the price of part 0" in script.requests[1].messages[1].text, "the worker is next, not the planner"
+
+
+def _listed(*tasks: tuple[str, str, str]) -> str:
+    """A plan as models write it: tasks in a list, each with its id, its worker and what it waits for."""
+    listed = [
+        {
+            "id": name,
+            "instruction": f"Find the price of part {number} in the list.",
+            "worker": worker,
+            "after": [after] if after else [],
+        }
+        for number, (name, worker, after) in enumerate(tasks)
+    ]
+    return json.dumps({"tasks": listed})
 
 
 async def test_no_result_is_read_by_position() -> None:

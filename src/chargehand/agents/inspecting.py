@@ -34,6 +34,7 @@ from chargehand.terms.value import decode_value, encode_value
 
 _LONGEST = 1500  # characters of what is wrong
 _MOST, _LARGEST = 24, 256 * 1024  # results of tools that are kept as material, and bytes of them
+_REPEATED = "this result was refused before, and nothing was looked up since"
 _OURS = frozenset(("model", "memory", "summary", "make worker"))
 _Shape = TypeVar("_Shape")
 
@@ -122,12 +123,12 @@ async def inspected(
         raise WorkFailed(Failure("logic", said, permanent=True), NOTHING)
     done = await doing
     mark = digest(held(done.value).json)
-    wrong = await _objections(inspector, names, brief, hand, done, brief.refused)
+    wrong = await _objections(inspector, names, brief, hand, done, brief.refused, brief.failure)
     if wrong and attempt is not None and attempt.can_go_on:
         hand.note(f"{wrong}; sent back")
         hand.called = False
         done = await attempt.mend(wrong)
-        wrong = await _objections(inspector, names, brief, hand, done, (*brief.refused, mark))
+        wrong = await _objections(inspector, names, brief, hand, done, (*brief.refused, mark), wrong)
         mark = digest(held(done.value).json)
     if wrong:
         hand.note(wrong)
@@ -139,9 +140,13 @@ async def inspected(
 
 
 async def _objections(
-    inspector: Inspector, names: Sequence[str], brief: Brief, hand: Witness, done: Done, refused: Sequence[str]
-) -> str:
-    """By whom a result is not accepted, and why; nothing if it is. One that was `refused` before is not looked at."""
+    inspector: Inspector, names: Sequence[str], brief: Brief, hand: Witness, done: Done, refused: Sequence[str],
+    before: str,
+) -> str:  # fmt: skip
+    """By whom a result is not accepted, and why; nothing if it is.
+
+    One that was `refused` before is not looked at: what was said then (`before`) still holds.
+    """
     result = held(done.value)
     asked = [name for name in names if isinstance(inspector.checks.by_name[name], Reviewer | Verifier)]
     plain = [name for name in names if name not in asked]
@@ -149,12 +154,19 @@ async def _objections(
     if plain and not wrong:
         hand.note(f"accepted by {', '.join(plain)}")
     if not wrong and digest(result.json) in refused and not hand.called:  # whoever looks again may tire of it
-        wrong.append("not accepted: this result was refused before, and nothing was looked up since")
+        wrong.append(_still_refused(before))
     for name in asked if not wrong else ():  # nobody is paid to look at what is wrong already
         if said := await _looked(inspector, name, Case(brief, result, _material(brief, hand, done.value)), hand):
             wrong.append(said)
             break
     return "; ".join(wrong)[:_LONGEST]
+
+
+def _still_refused(before: str) -> str:
+    """Why a result that came again is not accepted: for the same reason, which is not to be lost."""
+    if _REPEATED in before:
+        return before
+    return f"{before or 'not accepted'}; {_REPEATED}"
 
 
 async def _plainly(inspector: Inspector, name: str, result: Held, done: Done) -> str:
