@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 from urllib.parse import quote
 
 import httpx
@@ -26,6 +27,7 @@ from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
 from chargehand.terms import events as ev
 from chargehand.terms.plan import Plan, Task, TaskId
+from chargehand.terms.policy import Policy
 from chargehand.terms.work import Work
 from chargehand.tools.tool import tool
 from tests.server.running import running, settings_in
@@ -51,9 +53,9 @@ def everything_in(folder: Path) -> bytes:
 
 
 class World:
-    """A worker whose tools leak, and what they did."""
+    """A worker whose tools leak, and what they did. It may act on what it was told, unless a person is `asked`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, asked: bool = False) -> None:
         self.sent: list[str] = []
 
         @tool
@@ -89,18 +91,20 @@ class World:
 
         self.team = Supervisor(
             [Worker("ann", "finds things", f"You are Ann. Your key is {CANARIES[38]}.", tools=[find, fail, send])],
-            model=ScriptedModel(speak), plan=PLAN,
+            model=ScriptedModel(speak), plan=PLAN, policy=Policy(tainted_effects="ask" if asked else "allow"),
         )  # fmt: skip
 
 
 GOAL = f"Find out what {CANARIES[39]} opens."
 
 
-async def driven(house: House, world: World, run: str, *, resume: bool = False) -> None:
+async def driven(
+    house: House, world: World, run: str, *, resume: bool = False, answer: ev.InputAnswered | None = None
+) -> None:
     async with world.team.crew(house.finder) as crew:
         driver = Driver(house.journal, crew, listener=house.heard, whisper=house.whispered)
         if resume:
-            await driver.resume(run)
+            await driver.resume(run, *(() if answer is None else (answer,)))
         else:
             await driver.start(run, world.team.request(GOAL, time.time(), seed=7))
 
@@ -160,6 +164,29 @@ async def test_a_run_with_secrets_goes_on_from_every_entry_and_nothing_is_done_t
             if not begun <= length < finished:  # between the two nobody knows what was done, and a person is asked
                 assert _ending(read) == _ending(whole), length
     assert hits(everything_in(tmp_path)) == []
+
+
+@pytest.mark.parametrize(("verdict", "sent"), [("approve", [f"ann {MARK}"]), ("reject", [])])
+async def test_a_person_is_asked_about_a_call_without_its_secrets_and_the_answer_holds(
+    tmp_path: Path, verdict: Literal["approve", "reject"], sent: list[str]
+) -> None:
+    settings = Settings(tmp_path, secrets=CANARIES)
+    async with Houses(settings, NO_KEYS.get) as houses:
+        house, world = await houses.of("main"), World(asked=True)
+        await driven(house, world, "asked")
+        asked = (await house.journal.read("asked"))[-1].event
+        assert isinstance(asked, ev.InputRequested)
+        assert asked.question is not None
+        assert (asked.question.because, asked.question.arguments) == ("tainted", {"to": f"ann {MARK}"})
+        assert world.sent == []
+        feedback = "" if verdict == "approve" else f"Not with {CANARIES[42]}."
+        answer = ev.InputAnswered(asked.number, verdict, feedback)
+        await driven(house, world, "asked", resume=True, answer=answer)
+        entries = await house.journal.read("asked")
+        assert world.sent == sent
+        assert isinstance(entries[-1].event, ev.RunEnded)
+    assert hits(everything_in(tmp_path)) == []
+    assert hits(msgspec.json.encode(entries)) == []
 
 
 def _sent(entry: ev.Entry) -> bool:
