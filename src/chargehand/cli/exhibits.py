@@ -29,7 +29,7 @@ def save(trace: Trace, folder: Path | None, journal: Path) -> list[Path]:
     written: list[Path] = []
     try:
         for name, exhibit in found:
-            if isinstance(exhibit, Chart) and not _ACTIVE.search(exhibit.svg):
+            if isinstance(exhibit, Chart) and exhibit.svg and not _ACTIVE.search(exhibit.svg):
                 written.append(_write(place / f"{name}.svg", exhibit.svg))
             elif isinstance(exhibit, Table) and folder is not None:
                 written.append(_write_table(place / f"{name}.csv", exhibit))

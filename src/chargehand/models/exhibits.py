@@ -46,10 +46,10 @@ class Passages(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="p
 
 
 class Chart(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="chart"):
-    """A picture as SVG, and what it shows in words."""
+    """A picture as SVG, and what it shows in words. Models read it without `svg`."""
 
     title: str
-    svg: str
+    svg: str = ""
     summary: str = ""
     source: str = ""
 

@@ -1,6 +1,7 @@
 """The bundled team on the requests it names itself, from plan to answer; every number is worked out again here."""
 
 import csv
+import re
 from collections import Counter
 from decimal import Decimal
 from functools import cache
@@ -94,6 +95,10 @@ def test_there_is_a_chart_of_the_same_numbers(first: Result) -> None:
     charts = [one for value in first.results.values() for one in exhibits(value) if one.get("kind") == "chart"]
     (chart,) = charts
     assert all(name in str(chart["svg"]) for name in revenue("2026-05"))
+
+
+def test_a_chart_is_described_in_words_though_no_model_is_shown_its_drawing(first: Result) -> None:
+    assert re.search(r'The chart "[^"]+" shows: Bar chart, 6 values: highest', str(first.answer))
 
 
 def exhibits(value: object) -> list[dict[str, object]]:
