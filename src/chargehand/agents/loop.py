@@ -149,7 +149,8 @@ class Attempt:
                 return Done(calls.last, NOTHING)
             self._steps += 1
             found = self._finished(reply)
-            if found is not None and (self._calls.returned or CLAIMING.search(reply.text)):
+            has_returned = self._tried is not None and bool(self._tried.returned)
+            if found is not None and (has_returned or CLAIMING.search(reply.text)):
                 found = await self._traced(found, last=self._steps >= most)
             if found is not None:
                 return found
@@ -264,7 +265,8 @@ class Attempt:
 
     def _finished(self, reply: Reply) -> Done | None:
         """The result, if the reply is one; else the model is told what is wrong with it, a bounded number of times."""
-        if problem := may_exit(self._equipped.worker.rules, self._calls.made):
+        rules = self._equipped.worker.rules
+        if rules and (problem := may_exit(rules, self._calls.made)):
             return self._again(problem, problem)
         if reply.finish == "refused":
             raise WorkFailed(
@@ -281,8 +283,9 @@ class Attempt:
             except Invalid as error:
                 order = "Send the whole reply again: one JSON value and nothing else"
                 return self._again(f"That cannot be used: {error}. {order}.", str(error))
-        calls = self._calls
-        made = Product(reply.text.strip(), tuple(calls.exhibits), tuple(calls.sources))
+        made = Product(reply.text.strip())
+        if (calls := self._tried) is not None:
+            made = Product(made.text, tuple(calls.exhibits), tuple(calls.sources))
         if HINT in made.text or SHOUTED in made.text:
             return Done(part(made, self._history.messages), NOTHING)
         return Done(made, NOTHING)
