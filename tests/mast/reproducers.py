@@ -28,7 +28,7 @@ LETTER = "Dear baker, we have 412 apples for you, 230 of them from the left shel
 @tool
 def look(place: str) -> str:
     """Look into a place."""
-    return f"Nothing new on {place}."
+    return COUNTED if place == "cellar" else f"Nothing new on {place}."
 
 
 @tool(effect="effect")
@@ -67,7 +67,7 @@ async def disobeys_the_task() -> Result:
 
 
 async def disobeys_its_role() -> Result:
-    work = [calls(call("erase", what="cellar")), COUNTED]
+    work = [calls(call("erase", what="cellar")), calls(call("look", place="cellar")), COUNTED]
     return await team(model(work=work), Worker("ann", tools=[look]), policy=ONCE).run(GOAL)
 
 
@@ -103,12 +103,12 @@ async def does_not_know_when_to_stop() -> Result:
 async def starts_over() -> Result:
     """The process dies after the first call; whoever takes it up was told something else, and begins anew."""
     whole = await team(
-        model(work=[calls(call("look", place="shelf")), COUNTED]), Worker("ann", tools=[look]), policy=ONCE
+        model(work=[calls(call("look", place="cellar")), COUNTED]), Worker("ann", tools=[look]), policy=ONCE
     ).run(GOAL)
     done = [at for at, one in enumerate(whole.entries, 1) if isinstance(one.event, ev.StepFinished)]
     journal = await kept(whole, done[1])
     forgetful = Worker("ann", prompt="You are new here and know nothing.", tools=[look])
-    script = model(work=[COUNTED])
+    script = model(work=[calls(call("look", place="cellar")), COUNTED])
     return await team(script, forgetful, policy=ONCE, journal=journal).resume("again")
 
 

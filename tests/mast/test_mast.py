@@ -214,7 +214,7 @@ async def test_a_planner_that_never_comes_to_an_end_is_stopped() -> None:
 
 
 async def test_nobody_goes_on_from_a_journal_with_a_hole(tmp_path: Path) -> None:
-    script = model(work=[calls(call("look", place="shelf")), COUNTED])
+    script = model(work=[calls(call("look", place="cellar")), COUNTED])
     crew = team(script, Worker("ann", tools=[look]), journal=None)
     whole = await crew.run(GOAL)
     at = next(n for n, one in enumerate(whole.entries) if isinstance(one.event, ev.StepFinished))
@@ -248,7 +248,7 @@ async def test_entries_that_do_not_follow_from_one_another_are_named() -> None:
 
 
 async def test_a_run_that_goes_on_after_a_crash_goes_on_where_it_was() -> None:
-    work = [calls(call("look", place="shelf")), COUNTED]
+    work = [calls(call("look", place="cellar")), COUNTED]
     whole = await team(model(work=work), Worker("ann", tools=[look]), policy=ONCE).run(GOAL)
     done = [at for at, one in enumerate(whole.entries, 1) if isinstance(one.event, ev.StepFinished)]
     script = model(work=[COUNTED])
@@ -390,7 +390,7 @@ async def test_an_answer_that_claims_a_deed_nobody_did_is_noticed() -> None:
 
 
 async def test_a_worker_that_would_end_too_early_does_the_call_first() -> None:
-    script = model(work=[COUNTED, calls(call("look", place="shelf")), COUNTED])
+    script = model(work=[COUNTED, calls(call("look", place="cellar")), COUNTED])
     worker = Worker("ann", tools=[look], rules=[RequiredBeforeExit("look")])
     found = await team(script, worker, policy=ONCE).run(GOAL)
     assert found.ending == "complete"
