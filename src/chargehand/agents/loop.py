@@ -160,8 +160,13 @@ class Attempt:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether it has a step left to mend its result."""
-        return self._steps < self._equipped.worker.steps
+        """Whether it has a step left to mend its result, and a model that would not say the same again."""
+        return self._steps < self._equipped.worker.steps and self._uses_words
+
+    @property
+    def _uses_words(self) -> bool:
+        """Whether its model makes something of what it is told; the offline model would say the same again."""
+        return self._equipped.models[0].card.handle != "offline"
 
     async def mend(self, problem: str) -> Done:
         """The result once more. The model has before it what it found, and is told why that was not accepted."""
@@ -175,10 +180,9 @@ class Attempt:
     async def _remind(self, recall: Recall, step: int) -> None:
         """Show what memory holds now, before the model is asked."""
         equipped, kit, history = self._equipped, self._kit, self._history
-        speaks = equipped.models[0].card.handle != "offline"
         speaker = Speaker(
             kit.prompts,
-            speaks,
+            self._uses_words,
             lambda tokens: kit.purse.reserve(equipped.models, tokens, equipped.worker),
             partial(self._first_that_answers, aloud=False),
         )
@@ -302,8 +306,7 @@ class Attempt:
         sent_back = self._doubted is not None
         done = structs.replace(done, tracing=structs.replace(tracing, sent_back=sent_back))
         said = objection(tracing, called=calls is not None and bool(calls.returned))
-        # what makes no use of words would say the same again
-        if not said or sent_back or last or self._equipped.models[0].card.handle == "offline":
+        if not said or sent_back or last or not self._uses_words:
             return done
         self._doubted = done
         self._hand.note(f"sent back once: {'; '.join(describe(one) for one in tracing.untraced if not one.origin)}")
