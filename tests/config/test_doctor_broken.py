@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 import socket
 import sqlite3
 import tempfile
@@ -242,6 +243,25 @@ def spoil(file: Path) -> None:
     file.write_bytes(content)
 
 
+def remove_journal(file: Path) -> None:
+    """The file and whatever lies beside it that says it was a journal."""
+    for path in file.parent.glob(f"{file.name}*"):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def put_foreign_database(file: Path) -> None:
+    remove_journal(file)
+    changed(file, "PRAGMA application_id = 7", "CREATE TABLE songs (title TEXT)")
+
+
+def put_text(file: Path) -> None:
+    remove_journal(file)
+    file.write_text("not a database at all, " * 50)
+
+
 BREAK: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "damaged": (spoil, "is damaged", "restore it from a backup"),
     "newer": (
@@ -249,8 +269,18 @@ BREAK: dict[str, tuple[Callable[[Path], object], str, str]] = {
         "a newer version wrote it",
         "pip install --upgrade",
     ),
-    "foreign": (lambda file: changed(file, "PRAGMA application_id = 7"), "of another program", "--journal FILE"),
-    "no database": (lambda file: file.write_text("not a database at all, " * 50), "nor any SQLite", "--journal FILE"),
+    "foreign": (put_foreign_database, "of another program", "--journal FILE"),
+    "no database": (put_text, "nor any SQLite", "--journal FILE"),
+    "header changed": (
+        lambda file: changed(file, "PRAGMA application_id = 7"),
+        "is damaged: its header does not say that it is a journal",
+        "restore it from a backup",
+    ),
+    "header overwritten": (
+        lambda file: file.write_text("not a database at all, " * 50),
+        "is damaged: its header cannot be read",
+        "restore it from a backup",
+    ),
     "cut": (lambda file: os.truncate(file, 5000), "is damaged", "aside"),
 }
 
