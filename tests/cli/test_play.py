@@ -206,7 +206,7 @@ def test_a_run_under_way_can_be_looked_at_but_not_resumed_and_is_cancelled_by_ct
     busy = chargehand(tmp_path, "resume", "long", "--script", file)
     assert busy.returncode == 2
     assert busy.stderr.count("\n") == 1
-    assert f"is in use by process {playing.process.pid}" in busy.stderr
+    assert f"run 'long' is being driven by process {playing.process.pid}" in busy.stderr
     assert read_run(tmp_path / JOURNAL, "long") == before
     playing.interrupt()
     assert playing.end() == 130

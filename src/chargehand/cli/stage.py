@@ -67,8 +67,8 @@ class Stage:
         self._unsaid = notice
         self._begun = self._stopped = False
         self._trouble = Trouble()
-        # what is told first should be whether the models answer at all
-        self._held: list[ev.Entry] | None = None if vars(options).get("jsonl") else []
+        # what is told first should be whether the models answer at all; a script that is played has none
+        self._held: list[ev.Entry] | None = [] if team and not vars(options).get("jsonl") else None
 
     def put(self, asked: ev.InputRequested) -> None:
         """Ask what was left open, once the run is under way."""
