@@ -15,6 +15,7 @@ from bench.routing_board import Bench
 from bench.table import Row
 from chargehand.agents.crew import WorkFailed
 from chargehand.agents.lead import Lead
+from chargehand.agents.money import Purse
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.routers.by_model import by_model
 from chargehand.agents.routers.decision import MOST_SCORES
@@ -25,6 +26,7 @@ from chargehand.core.owed import Brief
 from chargehand.models.find import Finder
 from chargehand.models.messages import Message, Settings
 from chargehand.models.subject import WorkerCard
+from chargehand.terms.budget import Budget
 from chargehand.terms.plan import TaskId
 from chargehand.terms.work import Work
 
@@ -63,7 +65,9 @@ async def llm_rows(bench: Bench, handle: str, models: Path, seconds: float, shot
     drawn = Random(0).sample(unclear, len(unclear))
     finder = Finder(lambda name: str(models) if name == "CHARGEHAND_MODELS" else os.environ.get(name))
     try:
-        lead = Lead(finder.find(handle), Prompts(), tuple(cards.values()), "", Settings(temperature=0.0), 50)
+        lead = Lead(
+            finder.find(handle), Prompts(), tuple(cards.values()), "", Settings(temperature=0.0), 50, Purse(Budget())
+        )
         asked, hits, times = await _asked(lead, drawn, cards, seconds)
     finally:
         await finder.close()

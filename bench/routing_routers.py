@@ -20,6 +20,7 @@ from bench.routing_llm import Quiet
 from bench.routing_score import Judged, ranked
 from chargehand.agents.crew import WorkFailed
 from chargehand.agents.lead import Lead
+from chargehand.agents.money import Purse
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.routers.by_model import by_model
 from chargehand.agents.routers.decision import Decision, nobody
@@ -31,6 +32,7 @@ from chargehand.core.owed import Brief
 from chargehand.models.find import Finder
 from chargehand.models.messages import Settings
 from chargehand.models.subject import WorkerCard
+from chargehand.terms.budget import Budget
 from chargehand.terms.plan import TaskId
 from chargehand.terms.work import Work
 
@@ -104,7 +106,9 @@ async def asked_lines(bench: Bench, handle: str, models: Path, seconds: float) -
     known = await meaning(told, bench.embedding)
     try:
         model = finder.find(handle)
-        lead = Lead(model, Prompts(), tuple(told), "", Settings(temperature=0.0), 50, embedding=bench.embedding)
+        lead = Lead(
+            model, Prompts(), tuple(told), "", Settings(temperature=0.0), 50, Purse(Budget()), embedding=bench.embedding
+        )
 
         async def one(text: str) -> Decision:
             try:

@@ -4,11 +4,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from chargehand.agents.asking import Writer
-from chargehand.agents.crew import Done, Where
+from chargehand.agents.crew import Claim, Done, Where
+from chargehand.agents.money import Purse
 from chargehand.agents.prompts import Prompts
 from chargehand.models.messages import Message, Settings
 from chargehand.models.model import Model
-from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.budget import NOTHING, Amount, Budget
 from chargehand.terms.events import Effect
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Task
@@ -17,7 +18,7 @@ _Shape = TypeVar("_Shape")
 
 
 def writer(model: Model, **settings: object) -> Writer:
-    return Writer(model, Prompts(), "", Settings(**settings))  # pyright: ignore[reportArgumentType] - of one test
+    return Writer(model, Prompts(), "", Settings(**settings), Purse(Budget()))  # pyright: ignore[reportArgumentType] - of one test
 
 
 class Desk:
@@ -39,11 +40,16 @@ class Desk:
         *,
         request: str = "",
         effect: Effect = "read",
-        reserve: Amount = NOTHING,
+        reserve: Amount | Claim = NOTHING,
         share: bool = False,
         shape: type[_Shape] = object,
     ) -> _Shape:
         raise AssertionError(f"an answer takes no steps: {name}")
+
+    async def hold(self, claim: Claim, covered: Amount) -> bool:
+        return self.purse != 0
+
+    def release(self, amount: Amount) -> None: ...
 
     async def afford(self, one: Amount, most: int) -> int:
         covered = most if self.purse is None or one == NOTHING else min(most, self.purse)

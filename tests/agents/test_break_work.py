@@ -29,6 +29,7 @@ from chargehand.models.messages import Message, Reply, Request, ToolCall
 from chargehand.models.model import ModelCard
 from chargehand.models.scripted import Line
 from chargehand.models.subject import Answering, Working
+from chargehand.terms.budget import Budget
 from chargehand.terms.failure import Gap
 from chargehand.terms.plan import Edge, TaskId
 from chargehand.terms.policy import Policy, Retry
@@ -545,7 +546,7 @@ def test_a_shape_reads_what_msgspec_can_write() -> None:
 
 
 def test_workers_made_on_the_fly_are_forgotten() -> None:
-    kit = Kit(Prompts(), Purse(capped=False))
+    kit = Kit(Prompts(), Purse(Budget()))
     for number in range(100):
         made = equip(Worker("factory", f"Person {number}"), [])
         assert f"Person {number}" in kit.system(made).text

@@ -322,7 +322,7 @@ def test_where_the_budget_covers_only_one_call_there_is_only_one() -> None:
     entries = Playhouse().run(team(model, budget=Budget(micros=1_900)))
     assert (model.calls, model.cancelled, len(replies(entries))) == (3, 0, 3)
     model = Paced("one", 1.0, 1.0, 50.0, 1.0)
-    entries = Playhouse().run(team(model, budget=Budget(micros=3_900)))
+    entries = Playhouse().run(team(model, budget=Budget(micros=25_000)))
     assert (model.calls, model.cancelled, len(replies(entries))) == (4, 1, 3)
 
 

@@ -11,6 +11,7 @@ from chargehand.agents.asking import Bill
 from chargehand.agents.choosing import ballot, select
 from chargehand.agents.contradictions import Contradiction, find, verdict
 from chargehand.agents.judging import rule
+from chargehand.agents.money import Held
 from chargehand.agents.reducing import reduced
 from chargehand.agents.shape import problems
 from chargehand.agents.worker import Worker
@@ -286,9 +287,9 @@ async def test_gaps_lower_the_coverage_and_a_complete_answer_says_nothing_of_it(
 
 async def test_a_call_of_unknown_cost_makes_the_whole_cost_unknown() -> None:
     bill, clueless = Bill(), ScriptedModel([Reply("a", usage=Usage(1, 1), micros=1), Reply("b")])
-    await bill.ask(writer(clueless), Request(()))
+    await bill.ask(writer(clueless), Held(Request(())), Desk())
     assert bill.total() is not None
-    await bill.ask(writer(clueless), Request(()))
+    await bill.ask(writer(clueless), Held(Request(())), Desk())
     assert bill.total() is None
 
 
@@ -300,16 +301,14 @@ async def test_a_real_model_selects_rules_and_reduces() -> None:
     local = LocalModel("smollm2-135m", folder=MODELS)
     try:
         results = (given("t1", "I do not know."), given("t2", "There are 12 apples in the cellar."))
-        text = await select(writer(local, temperature=0.0, max_tokens=160), bill := Bill(), Desk(), COUNT, results)
+        text = await select(writer(local, temperature=0.0), bill := Bill(), Desk(), COUNT, results)
         assert any(text.startswith(f"{one.value}\n\nChosen from 2 results: [{one.task}]. Why: ") for one in results)
         total = bill.total()
         assert total is not None
         assert (total.calls, total.tokens > 100) == (1, True)
         clash = (given("t1", CLASH[0]), given("t2", CLASH[1]))
         claims = ("[t1] apples in the cellar: 12", "[t2] apples in the cellar: 14")
-        ruling = await rule(
-            writer(local, temperature=0.0, max_tokens=260), Bill(), Desk(), Judging(COUNT, claims, clash)
-        )
+        ruling = await rule(writer(local, temperature=0.0), Bill(), Desk(), Judging(COUNT, claims, clash))
         assert ruling is not None
         assert ruling.winner in ("t1", "t2", "")
         assert ruling.why

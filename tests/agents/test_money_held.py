@@ -100,12 +100,15 @@ async def test_a_failed_call_that_says_what_it_cost_is_charged_once() -> None:
     assert free.spent == Amount(300, 300, 1), "without caps it costs what the provider says"
 
 
-async def test_a_supervisor_that_may_write_much_is_held_much_for() -> None:
+async def test_a_supervisor_writes_no_more_than_the_budget_covers_and_nothing_where_that_is_too_little() -> None:
     dear = ModelCard("dear", micros_in=0.0, micros_out=1.0)
-    script = ScriptedModel(lambda _: "12", usage=Usage(10, 5000), micros=5000, card=dear)
-    one = team(script, *PAIR, settings=Settings(max_tokens=5000), budget=Budget(micros=4000))
-    assert one.roster.supervision == Amount(8000, 5000, 1)
-    found = await one.run("Count")
+    script = model(plans=[BOTH], work=["12"], card=dear)
+    found = await team(script, *PAIR, settings=Settings(max_tokens=5000), budget=Budget(micros=6000)).run("Count")
+    assert script.requests[0].settings.max_tokens == 1000 + (6000 - 1000 - 1000) // 2, "half of what is left"
+    assert found.ending != "failed"
+    kept_within(found.entries)
+    script = model(plans=[BOTH], work=["12"], card=dear)
+    found = await team(script, *PAIR, settings=Settings(max_tokens=5000), budget=Budget(micros=900)).run("Count")
     assert (found.ending, found.reason, script.requests) == ("failed", "budget", [])
 
 

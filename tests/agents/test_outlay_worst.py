@@ -25,7 +25,7 @@ from tests.agents.test_outlay import reckoned
 
 DEAR = ModelCard("dear", 16_000, micros_in=3.0, micros_out=15.0, micros_cached=0.3, micros_call=7)
 CHEAP = ModelCard("cheap", 8_000, micros_in=0.25, micros_out=2.0, dearer=((2_000, 1.0, 4.0), (4_000, 5.0, 9.0)))
-REPLY = 4096
+REPLY = 8192
 
 
 @tool(quick=True)

@@ -10,6 +10,7 @@ from msgspec import structs
 from chargehand.agents.asking import Bill
 from chargehand.agents.crew import WorkFailed
 from chargehand.agents.history import tokens
+from chargehand.agents.money import Purse
 from chargehand.agents.reducing import by_result, evenly, pieces, reduced
 from chargehand.agents.worker import Worker
 from chargehand.models.envelope import wrap
@@ -140,7 +141,7 @@ async def test_pieces_beyond_what_a_round_holds_are_named_in_the_answer() -> Non
 
 async def test_a_round_that_cannot_be_paid_for_is_not_begun_and_all_results_are_cut_alike() -> None:
     script = ScriptedModel(lambda _: "short", card=SMALL)
-    held = structs.replace(writer(script), reserve=Amount(4000, 0, 1))
+    held = structs.replace(writer(script), reserve=Amount(4000, 0, 1), purse=Purse(Budget(calls=1)))
     desk = Desk(purse=0)
     text = await reduced(held, Bill(), desk, "Count", results("apple " * 50, *["pear " * 900] * 4))
     assert script.requests == []

@@ -8,6 +8,7 @@ from msgspec import structs
 
 from chargehand.agents.crew import Proposal, WorkFailed
 from chargehand.agents.lead import Lead
+from chargehand.agents.money import Purse
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.routers.decision import Load
 from chargehand.agents.routing import check, route
@@ -24,7 +25,7 @@ from chargehand.models.subject import Answering, Routing, WorkerCard, Working
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
 from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.budget import NOTHING, Amount, Budget
 from chargehand.terms.failure import Failure, Gap
 from chargehand.terms.plan import Task, TaskId
 from chargehand.terms.policy import Policy, Retry
@@ -49,6 +50,8 @@ class Notes:
     def note(self, text: str, failure: Failure | None = None) -> None:
         self.noted.append(text)
 
+    def release(self, amount: Amount) -> None: ...
+
     def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
         self.told.append(messages)
 
@@ -71,7 +74,7 @@ async def routed(
     **more: object,
 ) -> tuple[Proposal, str]:
     cards = CARDS if way.generalist or way.rules else TEAM
-    lead = Lead(model or OfflineModel(), Prompts(), cards, "", Settings(), 50, embedding=embedding)
+    lead = Lead(model or OfflineModel(), Prompts(), cards, "", Settings(), 50, Purse(Budget()), embedding=embedding)
     brief = structs.replace(Brief(Work("plan", TaskId(""), 1), goal, 1e9), **more)
     hand = Notes()
     found = await route(way, lead, brief, hand, load)  # pyright: ignore[reportArgumentType] - all it needs of a hand

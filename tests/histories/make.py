@@ -283,9 +283,30 @@ def released() -> Stage:
     return stage
 
 
+class Refusing(ScriptedCrew):
+    """The first call of each task is refused by the provider: it costs nothing but itself."""
+
+    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+        async def call(_key: str) -> Done:
+            await asyncio.sleep(1.0)
+            if brief.work.number == 1:
+                raise WorkFailed(ev.Failure("resource", "too many calls", 2.0), Amount(calls=1))
+            return Done("found", CALL)
+
+        await hand.step("model", call, reserve=structs.replace(CALL, micros=900))
+        return await super().attempt(brief, hand)
+
+
+def refused() -> Stage:
+    stage = Stage(Refusing(Script(otherwise=Move())))
+    capped = structs.replace(request(Plan((task("a"), task("b", "a"))), ROSTER), budget=Budget(micros=9_000))
+    stage.start(structs.replace(capped, deadline=NOW + 600))
+    return stage
+
+
 HISTORIES: tuple[Callable[[], Stage], ...] = (
     asked, retries, cascade, approval, repeated, streamed, budget, deadline, crash, uncertain, cancelled, forked,
-    replanned, released,
+    replanned, released, refused,
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import socket
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -153,8 +154,67 @@ async def test_a_schema_is_strict_only_where_the_strict_mode_takes_it(schema: st
 
 async def test_openai_itself_has_another_word_for_the_most_tokens() -> None:
     model = OpenAIChat("openai:m", "https://api.openai.com/v1", "m", KEY)
-    body = model._body(Request([Message("user", "x")], settings=Settings(max_tokens=5)), streamed=False)
+    body = model._body(Request([Message("user", "x")], settings=Settings(max_tokens=5)), 5, streamed=False)
     assert json.loads(body)["max_completion_tokens"] == 5
+
+
+@pytest.mark.parametrize(
+    ("status", "billed"),
+    [(400, False), (401, False), (403, False), (404, False), (422, False), (429, False), (500, False), (503, False),
+     (529, False), (408, True), (502, True), (504, True)],
+)  # fmt: skip
+async def test_a_refused_call_is_not_billed_and_one_that_a_gateway_gave_up_on_may_be(status: int, billed: bool) -> None:
+    assert (await failure(whole({"error": {"message": "no"}}, status))).billed is billed
+
+
+async def test_a_call_that_was_never_sent_is_not_billed_and_a_stream_that_broke_may_be() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+    for gone in (url, "http://no-such-host.invalid/v1", url.replace("http:", "https:")):
+        model = OpenAIChat("openai:m", gone, "m", KEY, timeouts=PATIENT)
+        with pytest.raises(CallFailed) as caught:
+            await model.reply(HELLO)
+        await model.close()
+        assert caught.value.billed is False
+    assert (await failure(streamed(delta(content="hal")), stream=True)).billed
+    assert (await failure([30.0], timeouts=UNHEARD)).billed
+
+
+async def test_a_limit_is_always_sent_and_a_server_that_refuses_it_is_asked_for_less() -> None:
+    seen: list[dict[str, object]] = []
+
+    def play(asked: Asked) -> list[Move]:
+        seen.append(asked.json)
+        if int(str(seen[-1]["max_tokens"])) > 3_000:
+            return whole(
+                {"error": {"message": "max_tokens is too large: this model writes at most 3000"}},
+                400,
+                Connection="close",
+            )
+        return whole(said(), Connection="close")
+
+    async with talking(play) as (model, _):
+        assert (await model.reply(HELLO)).text == "hi"
+        assert [one["max_tokens"] for one in seen] == [8_192, 4_096, 2_048]
+        await model.reply(HELLO)
+        assert seen[-1]["max_tokens"] == 2_048, "it is remembered"
+
+
+async def test_a_server_that_wants_the_other_word_for_the_limit_gets_it() -> None:
+    seen: list[dict[str, object]] = []
+
+    def play(asked: Asked) -> list[Move]:
+        seen.append(asked.json)
+        if "max_tokens" in seen[-1]:
+            words = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
+            return whole({"error": {"message": words}}, 400, Connection="close")
+        return whole(said(), Connection="close")
+
+    async with talking(play) as (model, _):
+        await model.reply(HELLO)
+        await model.reply(HELLO)
+    assert [one.get("max_completion_tokens") for one in seen] == [None, 8_192, 8_192]
 
 
 async def test_a_whole_reply_comes_back_in_our_words() -> None:

@@ -81,7 +81,7 @@ def test_the_same_question_has_the_same_digest_however_it_is_laid_out() -> None:
         Request([Message("user", "a"), Message("user", "a")]),
         Request([Message("user", "a")], TOOLS),
         Request([Message("user", "a")], schema=Raw(b"{}")),
-        Request([Message("user", "a")], settings=Settings(max_tokens=1)),
+        Request([Message("user", "a")], settings=Settings(temperature=1.0)),
         Request([Message("assistant", "a", (ToolCall("1", "x"),))]),
     ],
 )

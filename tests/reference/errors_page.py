@@ -45,6 +45,7 @@ _OTHER_CODES = {
     "rejected_by_person": "A person rejected the plan; the sentence is what they said.",
     "not_a_plan": "What the planner wrote holds no plan.",
     "not_an_answer": "What the supervisor's model wrote is no JSON object.",
+    "cut_off": "The reply of the supervisor's model was longer than it may be, and cut off there.",
     "no_route": "A model that was asked who should do it named nobody on the team.",
     "no_next": "A model that was asked what comes next did not say who does what (`way: loop`).",
     "repeated": "It asked for the same task again (`way: loop`).",

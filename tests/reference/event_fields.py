@@ -117,6 +117,12 @@ EVENT_FIELDS: dict[str, dict[str, str]] = {
         "good": "`false`: the call failed, and may be made again in a later attempt even if it acts",
         "used": _USED,
     },
+    "step.failed": {
+        "task": _TASK,
+        "attempt": _ATTEMPT,
+        "step": "which step of the attempt",
+        "used": _USED,
+    },
     "attempt.succeeded": {
         "task": _TASK,
         "attempt": _ATTEMPT,

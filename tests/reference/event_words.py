@@ -19,6 +19,7 @@ SAYS = {
     "attempt.started": "a worker has begun a task; the same number again: taken up after a crash",
     "step.started": "a call inside an attempt is about to be made; money is reserved for it",
     "step.finished": "what the call returned; from now on it is not made again",
+    "step.failed": "the call failed, and its attempt with it; what it reserved and did not cost is given back",
     "attempt.succeeded": "the result of the task",
     "attempt.failed": "why it did not work, with a kind; `approval` when it waits for a person and keeps its steps",
     "task.retry_scheduled": "it is tried again, at a time, perhaps by another worker",

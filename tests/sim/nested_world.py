@@ -9,9 +9,12 @@ import random
 
 from msgspec import Struct
 
+from chargehand.agents.acceptance import Verifier
+from chargehand.agents.factory import Factory
+from chargehand.agents.hedging import Hedge
 from chargehand.agents.ways import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
 from chargehand.agents.worker import Worker
-from chargehand.models.messages import Reply, Request, Settings, Usage
+from chargehand.models.messages import Reply, Request, Settings, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.subject import (
     Answering,
@@ -30,9 +33,16 @@ from chargehand.terms.budget import NOTHING, Amount, Budget
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Combine, Plan, Task, TaskId
 from chargehand.terms.policy import Limits, Policy, Retry
+from chargehand.tools.tool import tool
 
 _PRICES = (0.0, 0.15, 1.0, 3.3, 10.0)
 _COMBINE: tuple[Combine | None, ...] = (None, None, "merge", "forward", "reduce", "select", "vote")
+
+
+@tool(quick=True)
+def look_up(word: str) -> str:
+    """Read all that is known of a word, however long that is."""
+    return f"{word}: " + "pears, and more pears; " * (len(word) * 20)
 
 
 class Bill(Struct):
@@ -52,6 +62,9 @@ class World:
         self.trouble = self.chance.choice((0.0, 0.05, 0.15, 0.4))
         self.silent = self.chance.choice((0.0, 0.0, 0.3, 1.0))  # replies that do not say what they used
         self.long = self.chance.random() < 0.2
+        self.verbose = self.chance.choice((0.0, 0.1, 0.5, 1.0))  # replies as long as they may be, thinking included
+        self.cut = self.chance.choice((0.0, 0.0, 0.2))  # of those, how many are cut off there
+        self.checked = self.chance.random() < 0.1
         self.made = 0
         window = self.chance.choice((128_000, 128_000, 2_000))
         self.models = [
@@ -81,8 +94,15 @@ class World:
             settings=Settings(max_tokens=chance.choice((None, 200, 1000, 2000))), seconds=chance.choice((30.0, 300.0)),
             budget=self.budget() if chance.random() < 0.3 else Budget(), policy=self.policy(),
             combine=chance.choice(_COMBINE), plan=self.plan(workers) if chance.random() < 0.3 else None,
-            review=chance.random() < 0.1, stream_plan=chance.random() < 0.1,
+            review=chance.random() < 0.1, stream_plan=chance.random() < 0.1, factory=self.factory(name),
+            hedge=Hedge(after=2.0, most_micros=10**9, share=0.5) if chance.random() < 0.2 else None,
+            checks={"sound": Verifier(model=chance.choice(self.models))} if self.checked else {},
         )  # fmt: skip
+
+    def factory(self, name: str) -> Factory | None:
+        if self.chance.random() < 0.9:
+            return None
+        return Factory([look_up], name=f"{name}f", model=self.chance.choice(self.models))
 
     def worker(self, name: str, number: int) -> Worker:
         chance = self.chance
@@ -90,6 +110,7 @@ class World:
             name, f"does part {number}", tags=["all"], steps=3, model=chance.choice(self.models),
             settings=Settings(max_tokens=chance.choice((None, 300, 1000))), timeout=chance.choice((20.0, 120.0)),
             fallback_models=[chance.choice(self.models)] if chance.random() < 0.2 else [],
+            tools=[look_up] if chance.random() < 0.4 else [], accept=["sound"] if self.checked else [],
         )  # fmt: skip
 
     def way(self, workers: list[Worker]) -> Way:
@@ -131,8 +152,10 @@ class World:
     async def called(self, card: ModelCard, request: Request, hear: Hear | None) -> Reply:
         """One call. It is on the bill from its first moment, unless the provider says that it was none."""
         chance = self.chance
-        read = sum(len(one.text) // 4 for one in request.messages)
-        wrote = chance.randint(1, request.settings.max_tokens or 1000)
+        most = request.settings.max_tokens
+        assert most, "every call says how long its reply may be"
+        read = _read(request)
+        wrote = most if chance.random() < self.verbose else chance.randint(1, min(most, 1000))
         micros = card.price(read, wrote) or 0
         bill = self.bill
         bill.tokens, bill.micros, bill.calls = bill.tokens + read + wrote, bill.micros + micros, bill.calls + 1
@@ -141,12 +164,16 @@ class World:
         usage = Usage(read, wrote)
         if chance.random() < self.trouble:
             await self.fails(usage, micros)
+        if request.tools and chance.random() < 0.4:
+            wanted = ToolCall(f"c{self.made}", "look_up", json.dumps({"word": f"pear {self.made}"}))
+            return Reply("", (wanted,), "tools", usage, micros, card.handle)
         text = "{garbage" if chance.random() < self.trouble / 2 else self.text(request)
         if hear is not None:
             hear(text)
+        finish = "length" if wrote == most and chance.random() < self.cut else "stop"
         if chance.random() < self.silent:
-            return Reply(text, usage=chance.choice((None, usage)), model=card.handle)
-        return Reply(text, usage=usage, micros=micros, model=card.handle)
+            return Reply(text, finish=finish, usage=chance.choice((None, usage)), model=card.handle)
+        return Reply(text, finish=finish, usage=usage, micros=micros, model=card.handle)
 
     async def fails(self, usage: Usage, micros: int) -> None:
         kind = self.chance.choice(("429", "500", "timeout", "hang", "bad", "billed"))
@@ -158,9 +185,12 @@ class World:
             raise ModelFailed(Failure("timeout", "no reply"))
         self.bill.tokens -= usage.input + usage.output  # a call that is refused costs nothing but itself
         self.bill.micros -= micros
+        said_so = self.chance.random() < 0.7  # models of one's own may not say that nothing was billed
         if kind == "429":
-            raise ModelFailed(Failure("resource", "too many calls", retry_after=self.chance.uniform(0, 5)))
-        raise ModelFailed(Failure("network" if kind == "500" else "logic", kind, permanent=kind == "bad"))
+            failure = Failure("resource", "too many calls", retry_after=self.chance.uniform(0, 5))
+            raise ModelFailed(failure, billed=not said_so)
+        failure = Failure("network" if kind == "500" else "logic", kind, permanent=kind == "bad")
+        raise ModelFailed(failure, billed=not said_so)
 
     def text(self, request: Request) -> str:
         chance = self.chance
@@ -187,8 +217,9 @@ class World:
                 return json.dumps({"why": "so", "ruling": "so", "agree": [], "winner": chance.choice(results).task})
             case Refining(instruction=instruction):
                 return f"{instruction} Better this time."
-            case _:
-                return "short"
+            case _:  # who shortens results, who makes workers, who reviews
+                accepted = chance.random() < 0.7
+                return json.dumps({"persona": "You count.", "tools": [], "problems": [], "accepted": accepted})
 
     def who(self, workers: tuple[WorkerCard, ...]) -> str:
         return "nobody there" if self.chance.random() < 0.05 else self.chance.choice(workers).name
@@ -210,6 +241,15 @@ class World:
             for at in range(self.chance.randint(1, 4))
         ]
         return json.dumps({"why": "much", "simple": False, "subtasks": parts})
+
+
+def _read(request: Request) -> int:
+    """Tokens as a provider counts them: three bytes each, tools and schema included."""
+    texts = [
+        f"{message.text}{''.join(call.name + call.arguments for call in message.calls)}" for message in request.messages
+    ]
+    texts += [f"{tool.name}{tool.description}{bytes(tool.parameters).decode()}" for tool in request.tools]
+    return sum(len(text.encode()) // 3 for text in texts) + len(bytes(request.schema or b"")) // 3
 
 
 class Provider:

@@ -218,6 +218,10 @@ class Shadow:
         del node.pending[event.step]
         self._settle(("step", event.task, event.step), event.used)
 
+    def _stepfailed(self, event: ev.StepFailed) -> None:
+        self.require(event.step in self.nodes[event.task].pending, f"step {event.step} of {event.task} is not open")
+        self._settle(("step", event.task, event.step), event.used)
+
     def _attemptsucceeded(self, event: ev.AttemptSucceeded) -> None:
         self._close(event.task, event.attempt, event.used)
         self.nodes[event.task].items = event.items

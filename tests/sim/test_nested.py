@@ -3,6 +3,7 @@
 import pytest
 
 from tests.sim.nested import trouble
+from tests.sim.planted import MONEY, ROOT, Bug, hunt
 
 SEEDS, BLOCKS = 400, 8
 
@@ -13,3 +14,16 @@ def test_no_run_of_a_tree_of_teams_spends_more_than_it_may(block: int) -> None:
     found = [trouble(seed) for seed in range(block * size, (block + 1) * size)]
     assert {seed: wrong for seed, _, wrong in found if wrong} == {}
     assert sum(runs for _, runs, _ in found) > size, "some of them have runs inside runs"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("bug", MONEY[::2], ids=lambda bug: bug.name)
+def test_bugs_planted_in_reservations_are_found(bug: Bug) -> None:
+    """Some of them here; `make planted` hunts all of them."""
+    caught, _, said = hunt(bug, 150, "tests.sim.nested", ("--jobs", "1", "--seeds"))
+    assert caught, said
+
+
+def test_the_text_of_every_bug_planted_in_reservations_is_still_there() -> None:
+    for bug in MONEY:
+        assert (ROOT / "src" / "chargehand" / bug.file).read_text().count(bug.before) == 1, bug.name

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
-from chargehand.agents.asking import Bill, Writer
+from chargehand.agents.asking import Bill, Writer, held_call
 from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.exhibit_text import shown
 from chargehand.agents.inputs import Told, by_id, gap_text, today, told
 from chargehand.agents.memory_text import instructions, material, shortened
-from chargehand.agents.money import covered, too_dear
+from chargehand.agents.money import Held, cut_off, too_dear
 from chargehand.core.owed import Brief
 from chargehand.models.code_errors import mistake_failure
 from chargehand.models.envelope import wrap
@@ -33,6 +33,7 @@ _LONGEST = 86400.0  # seconds; the run's own clock ends it long before
 _WHOLE = 16 * CAP  # bytes of each result where all of them are to be reduced
 MISSING = "Not answered:"
 CUT = "Not all of the results were read: "
+NOT_WHOLE = "This answer is not whole: "
 _MANNER = {"reduce": "Be brief: only the essentials."}
 
 
@@ -119,18 +120,18 @@ async def _written(
     told_blocks = [one for one in blocks if one.text]
     text = material(told_blocks, (), nonce, shortened(blocks, writer.model.card.window // 4)) + text
     request = _request(writer, brief, (*given.inputs, *_missing(brief)), text, instructions(blocks))
-    if not await covered(hand, writer.model, request, writer.reserve):
-        request = await _shorter(writer, hand, request, lost)
-    hand.prompt(writer.model.card.handle, request.messages)
-    reply = await bill.ask(writer, request, hand.say if hand.heard else None)
+    held = await held_call(writer, request, hand) or await _shorter(writer, hand, request, lost)
+    hand.prompt(writer.model.card.handle, held.request.messages)
+    reply = await bill.ask(writer, held, hand, hand.say if hand.heard else None)
     written = reply.text.strip()
+    cut = [f"{NOT_WHOLE}{cut_off(reply)}."] if reply.finish == "length" else []
     known = [brief.goal, writer.instructions, *(one.text for one in blocks), *(gap.message for gap in brief.gaps)]
     said = await remarks(written, brief, given.inputs, known, settled, hand)
     part = [f"{CUT}{'; '.join(lost)}."] if lost else []
-    return "\n\n".join((with_gaps(written, brief.gaps), *part, *said.texts)), said.tracing
+    return "\n\n".join((with_gaps(written, brief.gaps), *cut, *part, *said.texts)), said.tracing
 
 
-async def _shorter(writer: Writer, hand: Hand, request: Request, lost: list[str]) -> Request:
+async def _shorter(writer: Writer, hand: Hand, request: Request, lost: list[str]) -> Held:
     """The request with as much of the results as what is held for one call covers."""
     from chargehand.agents.reducing import by_result, evenly  # noqa: PLC0415 - money is seldom that short
 
@@ -141,8 +142,8 @@ async def _shorter(writer: Writer, hand: Hand, request: Request, lost: list[str]
     for size in (8_000, 4_000, 2_000, 1_000):  # bytes
         cut = Message("user", before + evenly(by_result(start + text), size))
         shorter = structs.replace(request, messages=(system, cut))
-        if await covered(hand, writer.model, shorter, writer.reserve):
-            return shorter
+        if (held := await held_call(writer, shorter, hand)) is not None:
+            return held
     raise too_dear("an answer", alone=True)
 
 

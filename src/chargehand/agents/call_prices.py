@@ -12,8 +12,6 @@ from chargehand.tools.tool import CAP
 
 DENSE, LOOSE = 3, 6
 """Bytes a token has at least, and characters at most, as a rule: code and numbers are dense, long words are loose."""
-REPLY = 4096
-"""Tokens of a reply at most, where no `max_tokens` is set."""
 RESULT = CAP // DENSE
 """Tokens of a result, or of what a tool returns, as far as a model is shown it."""
 USUAL = 500

@@ -3,6 +3,7 @@
 How a model or a tool is called is not known here.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -10,7 +11,7 @@ from msgspec import Struct
 
 from chargehand.core.owed import Brief
 from chargehand.models.messages import Message
-from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.budget import NOTHING, Amount, Budget
 from chargehand.terms.events import Effect, Failure
 from chargehand.terms.plan import Combine, Finding, Task
 from chargehand.terms.tracing import Tracing
@@ -28,23 +29,35 @@ class Done(Struct, frozen=True):
     tracing: Tracing | None = None
 
 
-class Stake(Amount, frozen=True):
-    """An amount to hold for a step, and what is held `besides` if the budget has room: `granted` is called if it has.
+class Claim(ABC):
+    """What a call reserves, where it can do with less if the budget has no more.
 
-    It is never waited for, and whoever is given no more than the amount is not told.
+    `extra` is held besides if there is room. It is never waited for; `extra_held` says whether it is.
     """
 
-    besides: Amount = NOTHING
-    granted: Callable[[], None] = lambda: None
+    __slots__ = ("extra", "extra_held")
+
+    def __init__(self) -> None:
+        self.extra = NOTHING
+        self.extra_held = False
 
     @property
-    def alone(self) -> Amount:
-        return Amount(self.tokens, self.micros, self.calls)
+    @abstractmethod
+    def amount(self) -> Amount:
+        """What it reserves now, without what is extra."""
 
     @property
-    def both(self) -> Amount:
-        more = self.besides
-        return Amount(self.tokens + more.tokens, self.micros + more.micros, self.calls + more.calls)
+    @abstractmethod
+    def ample(self) -> bool:
+        """Whether it has so much of what it wants that nothing need be waited for."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Reserve all that is wanted."""
+
+    @abstractmethod
+    def fit(self, room: Budget) -> bool:
+        """Reserve as much of it as there is room for; False, and nothing changes, where that is too little."""
 
 
 class Proposal(Struct, frozen=True, gc=False):
@@ -108,14 +121,15 @@ class Hand(Protocol):
         *,
         request: str = "",
         effect: Effect = "read",
-        reserve: Amount = NOTHING,
+        reserve: Amount | Claim = NOTHING,
         share: bool = False,
         shape: type[_Shape] = object,
     ) -> _Shape:
         """Make one call and journal its result before it is used; a recorded call is not made again.
 
         `call` is given a key that stays the same however often the call is repeated after a crash. What comes back is
-        read from what was written, as `shape`. With `share` less than `reserve` is held where the budget has no more.
+        read from what was written, as `shape`. With `share` less than `reserve` is held where the budget has no more;
+        a claim says itself how much less.
         """
         ...
 
@@ -124,6 +138,18 @@ class Hand(Protocol):
 
         What one answer costs, and the floor, are never touched; a plan leaves half of the rest to those who work.
         """
+        ...
+
+    async def hold(self, claim: Claim, covered: Amount) -> bool:
+        """While planning, refining or answering: hold what one call takes beyond what is held for it already.
+
+        The claim is made to fit what there is; False where that is too little. Who plans or refines leaves what the
+        answer takes and the floor, and who plans half of the rest.
+        """
+        ...
+
+    def release(self, amount: Amount) -> None:
+        """What was held for a call and not used: the next one of the same duty may use it."""
         ...
 
     @property

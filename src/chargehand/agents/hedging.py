@@ -55,17 +55,15 @@ class Bet(Struct):
     patience: Seconds | None
     held: bool = True
 
-    def grant(self) -> None:
-        self.held = True
-
 
 class Raced(Struct):
-    """What came of a bet: a reply, or none. `lost` failed, `given_up` is what others were taken to have used.
+    """What came of a bet: a reply and whose it is, or none. `lost` failed, `given_up` is what others may have used.
 
     `mistaken` raised what is no failure of a model: nobody knows what that used.
     """
 
     reply: Reply | None = None
+    winner: Model | None = None
     mistaken: Lost = field(default_factory=list[tuple[Model, ModelFailed]])
     lost: Lost = field(default_factory=list[tuple[Model, ModelFailed]])
     given_up: list[Amount] = field(default_factory=list[Amount])
@@ -211,7 +209,7 @@ async def _decide(raced: Raced, running: dict[asyncio.Task[_Came], Priced], hand
 
 def _take(raced: Raced, whom: Priced, came: _Came) -> None:
     if isinstance(came, Reply):
-        raced.reply = came
+        raced.reply, raced.winner = came, whom.model
     elif isinstance(came, ModelFailed):
         raced.lost.append((whom.model, came))
     else:
@@ -221,6 +219,8 @@ def _take(raced: Raced, whom: Priced, came: _Came) -> None:
 
 def _known(whom: Priced, came: _Came) -> Amount:
     """What a call used that came too late, where that is known; else what was held for it."""
+    if isinstance(came, ModelFailed) and came.usage is None and not came.billed:
+        return Amount(calls=1)
     if not isinstance(came, Reply | ModelFailed) or came.usage is None:
         return whom.use
     micros = came.micros if isinstance(came, Reply) else None

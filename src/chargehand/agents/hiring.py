@@ -38,7 +38,7 @@ from chargehand.models.find import Finder, Lookup
 from chargehand.models.messages import Settings
 from chargehand.models.model import Model
 from chargehand.models.subject import WorkerCard
-from chargehand.terms.budget import Amount, Budget, Ledger
+from chargehand.terms.budget import Amount, Budget
 from chargehand.terms.plan import Combine, Plan, digest
 from chargehand.terms.policy import Policy, Seconds
 from chargehand.terms.roster import Agent, Roster
@@ -163,8 +163,8 @@ class Hiring(Struct, frozen=True):
     ) -> Staff:  # fmt: skip
         """The crew, its models found."""
         usual, planner, judge = (_found(find, one) for one in self.models)
-        capped = Ledger(budget).capped
-        kit = Kit(self.prompts, Purse(capped=capped), ToolBreakers(policy.breaking, self.faulty), self.hedging)
+        purse = Purse(budget)
+        kit = Kit(self.prompts, purse, ToolBreakers(policy.breaking, self.faulty), self.hedging)
         models = {
             name: [_found(find, model) for model in (own or usual, *one.fallback_models)]
             for one in self.everybody
@@ -175,7 +175,7 @@ class Hiring(Struct, frozen=True):
         allowances = {
             one.name: allowance(one, [model for name, _ in copies(one) for model in models[name]])
             for one in self.workers
-            if capped
+            if purse.capped
         }
         post = Post(members, allowances, contracts)
         many = self.many
@@ -190,12 +190,14 @@ class Hiring(Struct, frozen=True):
         workers |= {kind: workers[names[0]] for kind, names in many.kinds.items() if names[0] in workers}
         shared = None if memory is None else partial(shared_blocks, memory)
         lead = Lead(
-            planner, self.prompts, self.cards(), self.instructions, self.settings, policy.limits.tasks,
+            planner, self.prompts, self.cards(), self.instructions, self.settings, policy.limits.tasks, purse,
             stream=self.stream, review=self.review, combine=self.combine, reserve=roster.supervision,
-            shared=shared, embedding=embedding and Once(embedding), sample=self._sample(models) if capped else None,
-            many=many,
+            shared=shared, embedding=embedding and Once(embedding), many=many,
+            sample=self._sample(models) if purse.capped else None,
         )  # fmt: skip
-        writer = Writer(judge, self.prompts, self.instructions, self.settings, self.own, roster.supervision, shared)
+        writer = Writer(
+            judge, self.prompts, self.instructions, self.settings, purse, self.own, roster.supervision, shared
+        )
         made = self.factory
         workshop = None if made is None else Workshop(made, _found(find, made.model) if made.model else usual)
         verifiers = {name: _found(find, model) for name, model in self._verifiers()}

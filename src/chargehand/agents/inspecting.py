@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 from msgspec import Struct
 
 from chargehand.agents.acceptance import Checks, Reviewer, Rule, Verifier, unknown
-from chargehand.agents.crew import Done, Hand, WorkFailed
+from chargehand.agents.crew import Claim, Done, Hand, WorkFailed
 from chargehand.agents.equip import Equipped
 from chargehand.agents.handover import ONCE, Came, Partly
 from chargehand.agents.inputs import told
@@ -89,7 +89,7 @@ class Witness(Relay):
         *,
         request: str = "",
         effect: Effect = "read",
-        reserve: Amount = NOTHING,
+        reserve: Amount | Claim = NOTHING,
         share: bool = False,
         shape: type[_Shape] = object,
     ) -> _Shape:

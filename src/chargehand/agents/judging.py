@@ -12,11 +12,10 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.agents.asking import Bill, Writer
+from chargehand.agents.asking import Bill, Writer, held_call
 from chargehand.agents.contradictions import Contradiction
 from chargehand.agents.crew import Hand, WorkFailed
 from chargehand.agents.exhibit_text import shown
-from chargehand.agents.money import covered
 from chargehand.agents.shape import find_json
 from chargehand.errors import Invalid
 from chargehand.models.envelope import wrap
@@ -61,11 +60,12 @@ async def rule(writer: Writer, bill: Bill, hand: Hand, subject: Judging) -> Ruli
     """One call; None where it is not covered or the reply cannot be used. A call that fails is one of the answer."""
     shape = schema([one.task for one in subject.results], subject.manner)
     request = Request(_messages(writer, subject), schema=shape, settings=writer.settings, subject=subject)
-    if not await covered(hand, writer.model, request, writer.reserve):
+    held = await held_call(writer, request, hand)
+    if held is None:
         hand.note("the budget does not cover a ruling on results this long")
         return None
     hand.prompt(writer.model.card.handle, request.messages)
-    reply = await bill.reply(writer, request)
+    reply = await bill.reply(writer, held, hand)
     return _read(reply.text, tuple(one.task for one in subject.results), subject.manner)
 
 

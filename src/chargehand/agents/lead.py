@@ -11,7 +11,7 @@ from chargehand.agents.crew import Hand, Proposal, Refined, WorkFailed
 from chargehand.agents.inputs import by_id, gap_text, today, told
 from chargehand.agents.instances import Instances
 from chargehand.agents.memory_text import Seen, instructions, material, shortened
-from chargehand.agents.money import covered, failed, reckoned, spent, too_dear
+from chargehand.agents.money import Called, Held, Purse, call_held, hold, too_dear
 from chargehand.agents.planform import PlanStream, read, schema
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.routers.decision import Watch
@@ -19,9 +19,8 @@ from chargehand.agents.shape import sent_back, useless
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid, PlanInvalid, Refused
 from chargehand.memory.embedding import Embedding
-from chargehand.models.code_errors import model_failed
 from chargehand.models.envelope import wrap
-from chargehand.models.messages import Message, Reply, Request, Settings
+from chargehand.models.messages import Message, Request, Settings
 from chargehand.models.model import Hear, Model
 from chargehand.models.subject import Planned, Planning, Refining, WorkerCard
 from chargehand.terms.budget import NOTHING, Amount
@@ -36,7 +35,7 @@ class Lead(Struct):
     """Who plans, with what, for whom. `shared` reads the blocks all see; with an `embedding` routes go by meaning.
 
     `watches` see how busy everybody is; `many` are those who are there several times. `sample` says what one task of a
-    worker costs at least.
+    worker costs at least. `reserve` is what is held for each call of the model at least.
     """
 
     model: Model
@@ -45,6 +44,7 @@ class Lead(Struct):
     instructions: str
     settings: Settings
     most_tasks: int
+    purse: Purse
     stream: bool = False
     review: bool = False
     combine: Combine | None = None
@@ -69,35 +69,43 @@ class Lead(Struct):
         return self.told
 
 
-async def ask(model: Model, request: Request, hear: Hear | None = None, reserve: Amount = NOTHING) -> Reply:
-    """One call for the supervisor; its failures are those of its duty."""
-    try:
-        reply = await model.reply(request, hear)
-    except Exception as error:
-        lost = model_failed(error)
-        raise WorkFailed(lost.failure, failed(model, lost)) from error
-    if not reply.text.strip():
-        raise WorkFailed(Failure("logic", f"{model.card.handle} answered with nothing"), spent(reply, reserve))
-    return reply
+async def held_call(lead: Lead, request: Request, hand: Hand) -> Held | None:
+    """A call of the supervisor's model as it may be made, with what it takes held; None where nothing covers it."""
+    return await hold(hand, lead.purse, lead.model, request, lead.reserve)
+
+
+async def ask(lead: Lead, held: Held, hand: Hand, hear: Hear | None = None) -> Called:
+    """One call for the supervisor, for which money is held; its failures are those of its duty."""
+    called = await call_held(hand, lead.purse, lead.model, held, lead.settings, hear)
+    handle = lead.model.card.handle
+    if not called.reply.text.strip():
+        raise WorkFailed(Failure("logic", f"{handle} answered with nothing"), called.used)
+    if called.cut:
+        finding = Finding(
+            "cut_off", "reply", "Your last reply was cut off because it was too long. Send a shorter one."
+        )
+        raise WorkFailed(Failure("logic", f"{handle}: {called.cut}"), called.used, (finding,))
+    return called
 
 
 async def plan(lead: Lead, brief: Brief, hand: Hand) -> Proposal:
     """The next part of the plan. What is wrong with a reply goes back to whoever is asked next, as findings."""
     request = _planning(lead, brief, () if lead.shared is None else await lead.shared())
     hand.prompt(lead.model.card.handle, request.messages)
-    if not await covered(hand, lead.model, request, lead.reserve):
+    held = await held_call(lead, request, hand)
+    if held is None:
         raise too_dear("a plan for a request this long", alone=not brief.tasks)
-    grown, held = set[str](), reckoned(lead.model, request, lead.reserve)
+    grown = set[str]()
     if lead.stream and not brief.tasks:
-        reply = await _streamed(lead, request, hand, grown)
+        called = await _streamed(lead, held, hand, grown)
     else:
-        reply = await ask(lead.model, request, hand.say if hand.heard else None, held)
+        called = await ask(lead, held, hand, hand.say if hand.heard else None)
     try:
-        found, assumed = read(reply.text)
+        found, assumed = read(called.reply.text)
     except Invalid as error:
         finding = Finding("not_a_plan", "plan", f"{str(error)[:1].upper()}{str(error)[1:]}.")
         failure = Failure("logic", useless(lead.model.card.handle, error))
-        raise WorkFailed(failure, spent(reply, held), (finding,)) from error
+        raise WorkFailed(failure, called.used, (finding,)) from error
     for text in assumed:
         hand.note(f"assumed: {text}")
     tasks = tuple(one for one in found.tasks if one.id not in grown)
@@ -105,9 +113,7 @@ async def plan(lead: Lead, brief: Brief, hand: Hand) -> Proposal:
         known = {one.id: fingerprint(one) for one in brief.tasks}
         tasks = tuple(one for one in tasks if known.get(one.id) != fingerprint(one))
     more = lead.review and bool(tasks or grown)
-    return Proposal(
-        tasks, lead.combine or found.combine, closed=not more, used=spent(reply, held), unserved=found.unserved
-    )
+    return Proposal(tasks, lead.combine or found.combine, closed=not more, used=called.used, unserved=found.unserved)
 
 
 def _planning(lead: Lead, brief: Brief, blocks: Sequence[Seen]) -> Request:
@@ -155,7 +161,7 @@ def _line(task: Task) -> str:
     return f"- {task.id} ({task.worker or 'anybody'}{f', after {after}' if after else ''}): {task.instruction}"
 
 
-async def _streamed(lead: Lead, request: Request, hand: Hand, grown: set[str]) -> Reply:
+async def _streamed(lead: Lead, held: Held, hand: Hand, grown: set[str]) -> Called:
     """Let tasks start while the rest is being written. A task that does not fit waits for the whole plan."""
     stream = PlanStream()
     line: asyncio.Queue[Task | None] = asyncio.Queue()
@@ -177,7 +183,7 @@ async def _streamed(lead: Lead, request: Request, hand: Hand, grown: set[str]) -
         async with asyncio.TaskGroup() as jobs:
             jobs.create_task(grow())
             try:
-                return await ask(lead.model, request, hear)
+                return await ask(lead, held, hand, hear)
             finally:
                 line.put_nowait(None)
     except BaseExceptionGroup as group:
@@ -194,5 +200,8 @@ async def refine(lead: Lead, brief: Brief, hand: Hand) -> Refined:
     user = f"Task: {brief.instruction}\n\n{wrap(nonce, 'error', brief.failure)}\n\n{today(brief)}"
     request = Request((Message("system", system), Message("user", user)), settings=lead.settings, subject=subject)
     hand.prompt(lead.model.card.handle, request.messages)
-    reply = await ask(lead.model, request, hand.say if hand.heard else None, lead.reserve)
-    return Refined(reply.text.strip()[:LONGEST_TASK], spent(reply, lead.reserve))
+    held = await held_call(lead, request, hand)
+    if held is None:
+        raise too_dear("putting the task better", alone=False)
+    called = await ask(lead, held, hand, hand.say if hand.heard else None)
+    return Refined(called.reply.text.strip()[:LONGEST_TASK], called.used)

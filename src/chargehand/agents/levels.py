@@ -188,7 +188,7 @@ def _counted(ended: ev.RunEnded, below: Sequence[Gap]) -> ev.RunEnded:
         return ended
     known = {one.reason for one in below}
     reason = ended.reason
-    if reason in ("done", "gaps"):  # what ended a run below ends those above for the same reason
+    if reason in ("done", "gaps", "overspent"):  # what ended a run below ends those above for the same reason
         reason = "deadline" if "deadline" in known else "budget" if "budget" in known else "gaps"
     more = tuple(one for one in below if one not in ended.gaps)
     return ev.RunEnded("partial", reason, (*ended.gaps, *more))

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from chargehand.agents.calls import Calls
 from chargehand.agents.claims import CLAIMING
-from chargehand.agents.crew import Done, Hand, Stake, WorkFailed
+from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.dates import day_of
 from chargehand.agents.equip import GIVE_UP, READ_MORE, Equipped, nameable
 from chargehand.agents.hedging import Hedging, race
@@ -18,9 +18,9 @@ from chargehand.agents.inputs import DAY, day_text, told
 from chargehand.agents.letters import OPENING, contents, written_by_worker
 from chargehand.agents.levels import part
 from chargehand.agents.memory_text import said, shown
-from chargehand.agents.money import Lost, Purse, with_given_up, with_lost
+from chargehand.agents.money import CallClaim, Lost, Purse, cut_off, with_given_up, with_lost
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.recall import Recall, Speaker
+from chargehand.agents.recall import SUMMARY_SETTINGS, Recall, Speaker
 from chargehand.agents.tool_breakers import Faulty, ToolBreakers
 from chargehand.agents.tracing import Material, describe, objection, trace_result
 from chargehand.agents.worker import REPEATS
@@ -32,8 +32,9 @@ from chargehand.models.envelope import wrap
 from chargehand.models.exhibits import Product
 from chargehand.models.left_out import HINT, SHOUTED
 from chargehand.models.messages import Message, Reply, Request, ToolSpec
+from chargehand.models.reply_limit import longer_limit, reply_limit
 from chargehand.models.subject import Working
-from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.budget import NOTHING
 from chargehand.terms.failure import Failure
 from chargehand.terms.policy import Breaking
 from chargehand.tools.rules import allowed, may_exit, must_exit
@@ -70,8 +71,8 @@ class Attempt:
     """One attempt of a worker. A result that is not accepted can be sent back to it once it is there."""
 
     __slots__ = (
-        "_asked", "_brief", "_doubted", "_equipped", "_hand", "_history", "_kit", "_outside", "_recall", "_repairs",
-        "_repeats", "_steps", "_subject", "_task", "_tried",
+        "_asked", "_brief", "_doubted", "_equipped", "_hand", "_history", "_kit", "_longer", "_outside", "_recall",
+        "_repairs", "_repeats", "_steps", "_subject", "_task", "_tried",
     )  # fmt: skip
 
     def __init__(self, equipped: Equipped, kit: Kit, brief: Brief, hand: Hand) -> None:
@@ -97,6 +98,7 @@ class Attempt:
         self._tried: Calls | None = None
         self._subject = Working(asked, equipped.card, given.inputs, given.gaps)
         self._repairs = 0
+        self._longer = 0  # tokens a reply is to have room for, since one was cut
         self._steps = 0
         self._repeats = 0
         self._recall: Recall | None = None
@@ -183,7 +185,10 @@ class Attempt:
         speaker = Speaker(
             kit.prompts,
             self._uses_words,
-            lambda tokens: kit.purse.reserve(equipped.models, tokens, equipped.worker),
+            lambda tokens: kit.purse.claim_for(
+                equipped.models, tokens, SUMMARY_SETTINGS, estimate=equipped.worker.estimate
+            ),
+            kit.purse.capped,
             partial(self._first_that_answers, aloud=False),
         )
         if await recall.look(speaker):
@@ -205,52 +210,84 @@ class Attempt:
         except Invalid as error:
             raise WorkFailed(Failure("resource", str(error), permanent=True), NOTHING) from error
         schema = equipped.shape.raw if equipped.shape is not None else None
-        request = Request(self._history.messages, self._tools(), schema, equipped.worker.settings, self._subject)
-        reserve = self._kit.purse.reserve(equipped.models, self._history.tokens, equipped.worker)
+        models, purse = equipped.models, self._kit.purse
+        settings = equipped.worker.settings
+        if not purse.capped and not self._longer:
+            settings = purse.settings(models[0], settings, self._history.tokens)
+        request = Request(self._history.messages, self._tools(), schema, settings, self._subject)
+        claim: CallClaim | None = None
+        if purse.capped or self._longer:
+            claim = purse.claim(models, request, estimate=equipped.worker.estimate, at_least=self._longer)
         if self._kit.hedging is not None:
-            return await self._ask_twice(self._kit.hedging, request, reserve)
+            return await self._ask_twice(self._kit.hedging, request, claim)
 
         def call(_key: str) -> Coroutine[Any, Any, Done]:
-            return self._first_that_answers(request, reserve)
+            return self._first_that_answers(request, claim)
 
+        reserve = claim if claim is not None and purse.capped else NOTHING
         return await self._hand.step("model", call, request=self._history.chain, reserve=reserve, shape=Reply)
 
-    async def _ask_twice(self, hedging: Hedging, request: Request, reserve: Amount) -> Reply:
+    async def _ask_twice(self, hedging: Hedging, request: Request, claim: CallClaim | None) -> Reply:
         """The same, with a second call where the first takes too long and there is money for both."""
-        equipped, tokens = self._equipped, self._history.tokens
-        bet = hedging.bet([self._kit.purse.priced(one, tokens, equipped.worker) for one in equipped.models[:2]])
-        stake = reserve
-        if reserve is not NOTHING and bet.patience is not None and bet.second.model is bet.first.model:
-            bet.held = False  # else there is money for each of the models already
-            stake = Stake(reserve.tokens, reserve.micros, reserve.calls, bet.second.use, bet.grant)
+        models, purse = self._equipped.models, self._kit.purse
+        priced = claim or purse.claim(models, request, estimate=self._equipped.worker.estimate)
+        bet = hedging.bet([purse.priced(model, priced) for model in models[:2]])
+        if purse.capped and bet.patience is not None and bet.second.model is bet.first.model:
+            priced.extra = bet.second.use  # else there is money for each of the models already
 
         async def call(_key: str) -> Done:
-            raced = await race(hedging, bet, request, self._hand.say if self._hand.heard else None, self._hand)
+            if priced.extra != NOTHING:
+                bet.held = priced.extra_held
+            bet.first, bet.second = (purse.priced(each.model, priced) for each in (bet.first, bet.second))
+            hear = self._hand.say if self._hand.heard else None
+            limited = purse.limited(bet.first.model, request, priced.limit)
+            limited = purse.limited(bet.second.model, limited, limited.settings.max_tokens or priced.limit)
+            raced = await race(hedging, bet, limited, hear, self._hand)
             if raced.reply is None:
-                return await self._first_that_answers(request, reserve, lost=raced.lost)
-            used = with_lost(self._kit.purse.used(raced.reply, reserve), raced.lost, reserve)
-            if raced.given_up and raced.reply.micros is None and reserve is not NOTHING:
+                return await self._first_that_answers(request, priced, lost=raced.lost)
+            reserve = priced.amount if purse.capped else NOTHING
+            winner = raced.winner or bet.first.model
+            purse.observe(winner, priced.read, priced.limit, raced.reply)
+            used = with_lost(purse.used(winner, raced.reply, reserve), raced.lost, reserve)
+            if raced.given_up and raced.reply.micros is None and purse.capped:
                 used = None  # all that is held is not too much
             return Done(raced.reply, with_given_up(used, raced.given_up))
 
-        return await self._hand.step("model", call, request=self._history.chain, reserve=stake, shape=Reply)
+        held = priced if purse.capped else NOTHING
+        return await self._hand.step("model", call, request=self._history.chain, reserve=held, shape=Reply)
 
     async def _first_that_answers(
-        self, request: Request, reserve: Amount, *, aloud: bool = True, lost: Lost | None = None
+        self, request: Request, claim: CallClaim | None, *, aloud: bool = True, lost: Lost | None = None
     ) -> Done:
         """A reply of the worker's models in turn; those that `lost` already are not asked again."""
         hear = self._hand.say if aloud and self._hand.heard else None
-        lost = lost or []
-        for model in self._equipped.models[len({id(one) for one, _ in lost}) :]:
+        purse = self._kit.purse
+        reserve = claim.amount if claim is not None and purse.capped else NOTHING
+        models = self._equipped.models
+        if lost:
+            models = models[len({id(model) for model, _ in lost}) :]
+        else:
+            lost = []
+        for model in models:
             if lost:
                 failure = lost[-1][1].failure
                 self._hand.note(f"falls back to model {model.card.handle}: {failure.message}", failure)
+            if claim is not None:
+                limited = purse.limited(model, request, claim.limit)
+            elif lost:
+                settings = purse.settings(model, self._equipped.worker.settings, self._history.tokens)
+                limited = structs.replace(request, settings=settings)
+            else:
+                limited = request
             try:
-                reply = await model.reply(request, hear)
-                used = self._kit.purse.used(reply, reserve)
-                return Done(reply, with_lost(used, lost, reserve) if lost else used)
+                reply = await model.reply(limited, hear)
             except Exception as error:  # noqa: BLE001 - a foreign model may raise anything; the next one may answer
                 lost.append((model, model_failed(error)))
+                continue
+            if claim is not None:
+                purse.observe(model, claim.read, claim.limit, reply)
+            used = purse.used(model, reply, reserve)
+            return Done(reply, with_lost(used, lost, reserve) if lost else used)
         assert lost, "a worker has at least one model"
         last = lost[-1][1]
         raise WorkFailed(last.failure, self._kit.purse.lost(lost)) from last
@@ -277,8 +314,7 @@ class Attempt:
                 Failure("logic", f"the model refused: {reply.text[:200] or 'it did not say why'}"), NOTHING
             )
         if reply.finish == "length":
-            said = "Your reply was cut off because it was too long. Send a shorter one."
-            return self._again(said, "it was cut off because it was too long")
+            return self._cut(reply)
         if not reply.text.strip():
             return self._again("Your reply was empty. Send the result, or call give_up and say why.", "it was empty")
         if self._equipped.shape is not None:
@@ -329,6 +365,16 @@ class Attempt:
             untraced=[item for one in brief.inputs if one.tracing is not None for item in one.tracing.untraced],
             has_tools=not worker.may_estimate and any(name not in nameable() for name in self._equipped.tools),
         )
+
+    def _cut(self, reply: Reply) -> None:
+        """A reply that is not whole: it is asked for again with more room, once; after that, for a shorter one."""
+        settings, card = self._equipped.worker.settings, self._equipped.models[0].card
+        limit = reply_limit(card, settings, self._history.tokens)
+        longer = longer_limit(card, settings, limit, self._history.tokens)
+        if not self._longer and longer > limit:
+            self._longer = longer
+            return self._again("Your reply was cut off. Send it again, whole.", cut_off(reply))
+        return self._again("Your reply was cut off because it was too long. Send a shorter one.", cut_off(reply))
 
     def _again(self, said: str, problem: str) -> None:
         """Say to the model what it should do; after the last time, to people what was wrong."""

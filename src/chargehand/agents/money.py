@@ -1,26 +1,34 @@
-"""What a call of a model is expected to cost before it is made, and what it cost after."""
+"""What a call of a model may cost before it is made, how long its reply may be, and what it cost after.
+
+What is reserved bounds what can be billed: the length of a reply that is reserved is sent as `max_tokens`.
+"""
 
 from collections.abc import Sequence
+from math import ceil
 from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from chargehand.agents.crew import Hand, WorkFailed
-from chargehand.agents.history import tokens
-from chargehand.agents.worker import Worker
+from chargehand.agents.crew import Claim, Hand, WorkFailed
 from chargehand.errors import Invalid
-from chargehand.models.messages import Reply, Request, Settings
-from chargehand.models.model import Model, ModelFailed
-from chargehand.terms.budget import NOTHING, Amount, Budget, Ledger
+from chargehand.models.code_errors import model_failed
+from chargehand.models.messages import Message, Reply, Request, Settings, ToolSpec, Usage
+from chargehand.models.model import Hear, Model, ModelFailed
+from chargehand.models.reply_limit import GENEROUS_LIMIT, USUAL_LIMIT, longer_limit, reply_limit
+from chargehand.terms.budget import NOTHING, Amount, Budget, Ledger, beyond
 from chargehand.terms.failure import Failure
 
 Lost: TypeAlias = list[tuple[Model, ModelFailed]]
 
-_REPLY = 1024  # tokens a reply is expected to have where nobody set a limit
+LEAST_REPLY = 1_000
+"""Tokens below which a reply is not asked for: where the budget covers fewer, the call is not made."""
+_DENSE = 3  # bytes a token has at least, as a rule
+_FRAME = 8  # tokens around a message, a call or a tool
 # what handles of models begin with that nobody charges for
 _FREE = ("offline", "local:", "ollama:", "vllm:", "llamacpp:")
-_SUPERVISION = (3000, 1000)  # tokens in and out
+_SUPERVISION = 3_000  # tokens that a call of the supervisor reads, as long as nobody knows better
 _NOTHING_SET = Settings()
+_NO_ESTIMATE = NOTHING
 
 
 class Priced(Struct, frozen=True):
@@ -31,72 +39,331 @@ class Priced(Struct, frozen=True):
     micros: int | None
 
 
+class Observed(Struct):
+    """What calls of one model took beyond what was reserved for them, at most: later ones reserve as much.
+
+    `output` is the longest reply that was longer than asked for, 0 while there was none. `input` and `price` are how
+    many times as many tokens were read, and as many dollars charged, as was reckoned.
+    """
+
+    output: int = 0
+    input: float = 1.0
+    price: float = 1.0
+
+
+class CallClaim(Claim):
+    """What one call reserves for a reply of `limit` tokens, if all of its models but the last fail.
+
+    The limit shrinks, down to `least`, where the budget has no more.
+    """
+
+    __slots__ = ("_estimate", "_least", "_models", "_most", "_observed", "_read", "limit")
+
+    def __init__(
+        self,
+        models: Sequence[Model],
+        observed: Sequence[Observed],
+        *,
+        read: int,
+        most: int,
+        estimate: Amount = _NO_ESTIMATE,
+    ) -> None:
+        super().__init__()
+        self._models = models
+        self._observed = observed
+        self._read = read
+        self._most = most
+        self._least = min(most, LEAST_REPLY)
+        self._estimate = estimate
+        self.limit = most
+
+    @property
+    def read(self) -> int:
+        return self._read
+
+    @property
+    def amount(self) -> Amount:
+        return self.cost(self.limit)
+
+    def cost(self, limit: int) -> Amount:
+        """What is reserved for a reply of so many tokens."""
+        found = NOTHING
+        for model, observed in zip(self._models, self._observed, strict=True):
+            use = self.use(model, observed, limit)
+            found = Amount(found.tokens + use.tokens, found.micros + use.micros, found.calls + use.calls)
+        return found
+
+    def use(self, model: Model, observed: Observed, limit: int) -> Amount:
+        """What one of the models may use."""
+        read = ceil(self._read * observed.input)
+        out = max(limit, observed.output)
+        price = model.card.price(read, out)
+        micros = self._estimate.micros if price is None else ceil(price * observed.price)
+        return Amount(read + out, micros, 1)
+
+    def reset(self) -> None:
+        self.limit = self._most
+
+    def fit(self, room: Budget) -> bool:
+        low, high = self._least, self._most
+        if not _fits(self.cost(low), room):
+            return False
+        while low < high:
+            middle = (low + high + 1) // 2
+            if _fits(self.cost(middle), room):
+                low = middle
+            else:
+                high = middle - 1
+        self.limit = low
+        return True
+
+    @property
+    def ample(self) -> bool:
+        return 2 * self.limit >= self._most
+
+
+def _fits(amount: Amount, room: Budget) -> bool:
+    """Whether an amount is within what is left; asking for nothing always is."""
+    pairs = ((amount.tokens, room.tokens), (amount.micros, room.micros), (amount.calls, room.calls))
+    return all(cap is None or wanted == 0 or wanted <= cap for wanted, cap in pairs)
+
+
+class Held(Struct, frozen=True):
+    """A request with the longest reply that may be asked for, and what is held for it: nothing without caps."""
+
+    request: Request
+    amount: Amount = NOTHING
+    read: int = 0
+    least: Amount = NOTHING
+
+
 class Purse:
-    """Estimates for one team. Without caps nothing is reserved, which saves the reckoning."""
+    """How long replies may be and what is reserved for them, for one team. Without caps nothing is reserved.
 
-    def __init__(self, *, capped: bool) -> None:
-        self._capped = capped
+    Models that wrote more than they were asked for are remembered, and reserved for as they are.
+    """
 
-    def reserve(self, models: Sequence[Model], tokens: int, worker: Worker) -> Amount:
-        """What a call may cost at most, if all models but the last fail, as far as that can be known."""
-        if not self._capped:
-            return NOTHING
-        out = worker.settings.max_tokens or _REPLY
-        prices = [model.card.price(tokens, out) for model in models]
-        micros = sum(worker.estimate.micros if one is None else one for one in prices)
-        return Amount((tokens + out) * len(models), micros, len(models))
+    def __init__(self, budget: Budget) -> None:
+        self.capped = Ledger(budget).capped
+        costly = budget.tokens is not None or budget.micros is not None
+        self._most = USUAL_LIMIT if costly else GENEROUS_LIMIT
+        self._observed: dict[str, Observed] = {}
+        self._settings: dict[tuple[str, Settings], Settings] = {}
 
-    def priced(self, model: Model, tokens: int, worker: Worker) -> Priced:
-        """What a call of this one model may cost, whether or not anything is capped."""
-        out = worker.settings.max_tokens or _REPLY
-        price = model.card.price(tokens, out)
-        micros = worker.estimate.micros or None if price is None else price
-        return Priced(model, Amount(tokens + out, micros or 0, 1), micros)
+    # --- before a call
 
-    def used(self, reply: Reply, reserve: Amount) -> Amount | None:
+    def settings(self, model: Model, settings: Settings, read: int) -> Settings:
+        """The settings of a call that reads so many tokens, where nothing has to be reserved for it."""
+        card = model.card
+        if read * 2 > card.window:  # else its size does not matter, and the same settings do for all such calls
+            return structs.replace(settings, max_tokens=reply_limit(card, settings, read, most=self._most))
+        key = (card.handle, settings)
+        if key not in self._settings:
+            limit = reply_limit(card, settings, most=self._most)
+            self._settings[key] = structs.replace(settings, max_tokens=limit)
+        return self._settings[key]
+
+    def claim(
+        self, models: Sequence[Model], request: Request, *, estimate: Amount = _NO_ESTIMATE, at_least: int = 0
+    ) -> CallClaim:
+        """What a call of these models in turn reserves: `at_least` so long a reply is wanted, if it may be."""
+        return self.claim_for(models, read_tokens(request), request.settings, estimate=estimate, at_least=at_least)
+
+    def claim_for(
+        self,
+        models: Sequence[Model],
+        read: int,
+        settings: Settings,
+        *,
+        estimate: Amount = _NO_ESTIMATE,
+        at_least: int = 0,
+    ) -> CallClaim:
+        """The same for a call of which only the size is known yet."""
+        most = max(reply_limit(models[0].card, settings, read, most=self._most), at_least)
+        observed = [self._seen(model) for model in models]
+        return CallClaim(models, observed, read=read, most=most, estimate=estimate)
+
+    def limits(self, model: Model, settings: Settings) -> tuple[int, int]:
+        """How long a reply may be at first, and where that one is cut."""
+        limit = reply_limit(model.card, settings, most=self._most)
+        return limit, longer_limit(model.card, settings, limit)
+
+    def limited(self, model: Model, request: Request, limit: int) -> Request:
+        """The request as it is sent to one model: with no longer a reply than was reserved, and than it can write."""
+        most = model.card.max_tokens
+        wanted = min(limit, most) if most else limit
+        if request.settings.max_tokens == wanted and request.pay_once == self.capped:
+            return request
+        settings = structs.replace(request.settings, max_tokens=wanted)
+        return structs.replace(request, settings=settings, pay_once=self.capped)
+
+    def priced(self, model: Model, claim: CallClaim) -> Priced:
+        """What a call of this one model is expected to cost; where something is capped, what it may use at most."""
+        usual = claim.use(model, self._seen(model), min(claim.limit, LEAST_REPLY))
+        use = claim.use(model, self._seen(model), claim.limit) if self.capped else usual
+        known = model.card.price(1, 1) is not None or usual.micros > 0
+        return Priced(model, use, usual.micros if known else None)
+
+    def _seen(self, model: Model) -> Observed:
+        return self._observed.setdefault(model.card.handle, Observed())
+
+    # --- after a call
+
+    def observe(self, model: Model, read: int, limit: int, reply: Reply) -> None:
+        """Remember what a call took that was more than was reserved for it."""
+        usage = reply.usage
+        if usage is None or not self.capped:
+            return
+        observed = self._seen(model)
+        if usage.output > limit:
+            observed.output = max(observed.output, usage.output)
+        if read and usage.input > read:
+            observed.input = max(observed.input, usage.input / read)
+        price = model.card.price(usage.input, usage.output)
+        if price and reply.micros is not None and reply.micros > price:
+            observed.price = max(observed.price, reply.micros / price)
+
+    def used(self, model: Model, reply: Reply, reserve: Amount) -> Amount | None:
         """What a call cost; None, or the reserve, for what nobody knows."""
         if reply.usage is None:
-            return Amount(calls=1) if reserve is NOTHING else None
-        micros = reserve.micros if reply.micros is None else reply.micros
-        return Amount(reply.usage.input + reply.usage.output, micros, 1)
+            return None if self.capped else Amount(calls=1)
+        if reply.micros is not None:
+            return Amount(reply.usage.input + reply.usage.output, reply.micros, 1)
+        return _billed(model, reply.usage, reply.micros, reserve)
 
     def lost(self, calls: Sequence[tuple[Model, ModelFailed]]) -> Amount | None:
-        """What failed calls cost, where the provider said so; in a run with caps their step keeps the reserve."""
-        known = [] if self._capped else [failed(model, error) for model, error in calls]
-        return total([one for one in known if one is not None])
+        """What failed calls cost; in a run with caps None where nobody knows that of one: what is held counts then."""
+        costs = [failed(model, error) for model, error in calls]
+        return total(costs if self.capped else [cost for cost in costs if cost is not None])
 
 
-def spent(reply: Reply, reserve: Amount) -> Amount | None:
-    """What a call of the supervisor cost; for what nobody knows, what was reserved for it counts."""
-    if reply.usage is None:
-        return None
-    micros = reserve.micros if reply.micros is None else reply.micros
-    return Amount(reply.usage.input + reply.usage.output, micros, 1)
+def read_tokens(request: Request) -> int:
+    """As many tokens as a call reads at most, as a rule: messages, tools and schema."""
+    size = sum([_message_bytes(message) for message in request.messages])
+    size += sum([_tool_bytes(tool) for tool in request.tools])
+    frames = len(request.messages) + len(request.tools)
+    if request.schema is not None:
+        size += len(bytes(request.schema))
+        frames += 1
+    return -(-size // _DENSE) + _FRAME * frames
+
+
+def _message_bytes(message: Message) -> int:
+    size = _bytes(message.text)
+    for call in message.calls:
+        size += _bytes(call.name) + _bytes(call.arguments) + _DENSE * _FRAME
+    return size
+
+
+def _tool_bytes(tool: ToolSpec) -> int:
+    return _bytes(tool.name) + _bytes(tool.description) + len(bytes(tool.parameters))
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))
+
+
+def _billed(model: Model, usage: Usage, micros: int | None, reserve: Amount) -> Amount:
+    if micros is None:
+        micros = model.card.price(usage.input, usage.output)
+    return Amount(usage.input + usage.output, reserve.micros if micros is None else micros, 1)
 
 
 def failed(model: Model, error: ModelFailed) -> Amount | None:
-    """What a failed call of the supervisor cost, where the provider said so."""
+    """What a failed call cost: nothing but itself where it was not billed, None where nobody knows."""
     if error.usage is None:
+        return None if error.billed else Amount(calls=1)
+    return _billed(model, error.usage, None, NOTHING)
+
+
+# --- calls of the supervisor
+
+
+async def hold(
+    hand: Hand,
+    purse: Purse,
+    model: Model,
+    request: Request,
+    least: Amount,
+    *,
+    covered: bool = True,
+    at_least: int = 0,
+    at_most: int = 0,
+) -> Held | None:
+    """The request as it may be made, once what it takes is held; None where the budget does not cover it.
+
+    `least` is what is held for a call of the supervisor in any case, and for this one already if it is `covered`. The
+    reply is to have room for `at_least` so many tokens, if it may, and for `at_most` so many unless the settings say.
+    """
+    if at_most and request.settings.max_tokens is None:
+        request = structs.replace(request, settings=structs.replace(request.settings, max_tokens=at_most))
+    if not purse.capped:
+        read = read_tokens(request) if at_least else sum([len(message.text) for message in request.messages]) // _DENSE
+        settings = purse.settings(model, request.settings, read)
+        if at_least > (settings.max_tokens or 0):
+            settings = structs.replace(settings, max_tokens=at_least)
+        return Held(structs.replace(request, settings=settings))
+    claim = purse.claim([model], request, estimate=least, at_least=at_least)
+    if not await hand.hold(claim, least if covered else NOTHING):
         return None
-    price = model.card.price(error.usage.input, error.usage.output)
-    return Amount(error.usage.input + error.usage.output, price or 0, 1)
+    return Held(purse.limited(model, request, claim.limit), claim.amount, claim.read, least)
 
 
-def reckoned(model: Model, request: Request, least: Amount) -> Amount:
-    """What a call of the supervisor may cost; `least` is what is held for one anyway (nothing: nothing is capped)."""
-    if least == NOTHING:
-        return NOTHING
-    read = sum(tokens(one.text) for one in request.messages)
-    out = request.settings.max_tokens or _SUPERVISION[1]
-    price = model.card.price(read, out)
-    return Amount(max(least.tokens, read + out), max(least.micros, price or 0), 1)
+class Called(Struct, frozen=True):
+    """A reply and what the calls for it cost: where nobody knows, what was held for them."""
+
+    reply: Reply
+    used: Amount | None
+
+    @property
+    def cut(self) -> str:
+        """Why the reply is not whole; nothing where it is."""
+        return cut_off(self.reply) if self.reply.finish == "length" else ""
 
 
-async def covered(hand: Hand, model: Model, request: Request, held: Amount) -> bool:
-    """Whether one call may be made for which this much is held: if it takes more, the rest is held now."""
-    need = reckoned(model, request, held)
-    more = Amount(need.tokens - held.tokens, need.micros - held.micros)
-    return more == NOTHING or await hand.afford(more, 1) == 1
+def cut_off(reply: Reply) -> str:
+    """That a reply is not whole, in words."""
+    after = f" after {reply.usage.output:,} tokens" if reply.usage is not None else ""
+    return f"the reply was cut off{after}; raise max_tokens or the budget, or ask for less"
+
+
+async def call_held(
+    hand: Hand, purse: Purse, model: Model, held: Held, settings: Settings, hear: Hear | None
+) -> Called:
+    """Make a call for which money is held. A reply that is cut is asked for once more with room for a longer one.
+
+    `settings` are those that were asked for: who sets a limit gets no longer replies.
+    """
+    reply, used = await _call(hand, purse, model, held, hear)
+    limit = held.request.settings.max_tokens or 0
+    longer = longer_limit(model.card, settings, limit, held.read)
+    if reply.finish != "length" or longer <= limit:
+        return Called(reply, used)
+    request = structs.replace(held.request, settings=settings)
+    again = await hold(hand, purse, model, request, held.least, covered=False, at_least=longer)
+    if again is None or (again.request.settings.max_tokens or 0) <= limit:
+        return Called(reply, used)
+    hand.note(f"{model.card.handle}: the reply was cut off at {limit:,} tokens and is asked for again with more")
+    try:
+        reply, more = await _call(hand, purse, model, again, hear)
+    except WorkFailed as error:
+        raise WorkFailed(error.failure, total([used, error.used]), error.findings) from error
+    return Called(reply, total([used, more]))
+
+
+async def _call(hand: Hand, purse: Purse, model: Model, held: Held, hear: Hear | None) -> tuple[Reply, Amount | None]:
+    unknown = held.amount if purse.capped else None
+    try:
+        reply = await model.reply(held.request, hear)
+    except Exception as error:
+        lost = model_failed(error)
+        raise WorkFailed(lost.failure, failed(model, lost) or unknown) from error
+    purse.observe(model, held.read, held.request.settings.max_tokens or 0, reply)
+    if reply.usage is None:
+        return reply, unknown
+    used = _billed(model, reply.usage, reply.micros, held.amount)
+    hand.release(beyond(held.amount, used))
+    return reply, used
 
 
 def too_dear(what: str, *, alone: bool) -> WorkFailed:
@@ -109,11 +376,10 @@ def with_lost(used: Amount | None, lost: Sequence[tuple[Model, ModelFailed]], re
 
     Where something was reserved for them, one of them that nobody knows the cost of makes it unknown.
     """
-    if used is None or (reserve != NOTHING and any(error.usage is None for _, error in lost)):
+    costs = [failed(model, error) for model, error in lost]
+    if used is None or (reserve != NOTHING and None in costs):
         return None
-    known = [failed(model, error) or Amount(calls=1) for model, error in lost]
-    tokens, micros = sum(one.tokens for one in known), sum(one.micros for one in known)
-    return Amount(used.tokens + tokens, used.micros + micros, used.calls + len(known))
+    return total([used, *(Amount(calls=1) if cost is None else cost for cost in costs)])
 
 
 def with_given_up(used: Amount | None, others: Sequence[Amount]) -> Amount | None:
@@ -122,19 +388,19 @@ def with_given_up(used: Amount | None, others: Sequence[Amount]) -> Amount | Non
 
 
 def supervision(budget: Budget, models: Sequence[str | Model], settings: Settings = _NOTHING_SET) -> Amount:
-    """What a call of the supervisor is taken to cost.
+    """What is held for a call of the supervisor at least: it is made with no less, and holds more where there is more.
 
     Never nothing where it may cost something: none is made once the money is spent, even if its price is not known yet.
     """
     if not Ledger(budget).capped:
         return NOTHING
-    read, out = _SUPERVISION[0], max(_SUPERVISION[1], settings.max_tokens or 0)
-    micros = 0 if budget.micros is None else max(_foreseen(one, budget.floor.micros, out) for one in models)
-    return Amount(read + out, micros, 1)
+    out = LEAST_REPLY if settings.max_tokens is None else min(LEAST_REPLY, settings.max_tokens)
+    micros = 0 if budget.micros is None else max(_foreseen(model, budget.floor.micros, out) for model in models)
+    return Amount(_SUPERVISION + out, micros, 1)
 
 
 def _foreseen(model: str | Model, kept: int, out: int) -> int:
-    price = None if isinstance(model, str) else model.card.price(_SUPERVISION[0], out)
+    price = None if isinstance(model, str) else model.card.price(_SUPERVISION, out)
     handle = model if isinstance(model, str) else model.card.handle
     return price if price is not None else 0 if handle.startswith(_FREE) else max(1, kept)
 

@@ -11,15 +11,14 @@ from typing import cast
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.agents.crew import Hand, WorkFailed
+from chargehand.agents.crew import Hand
 from chargehand.agents.inputs import gap_text, today, told
-from chargehand.agents.lead import Lead
+from chargehand.agents.lead import Lead, held_call
 from chargehand.agents.memory_text import instructions, material, shortened
-from chargehand.agents.money import covered, failed, reckoned, spent, too_dear
+from chargehand.agents.money import call_held, too_dear
 from chargehand.agents.shape import find_json
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
-from chargehand.models.code_errors import model_failed
 from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.subject import Given, Speaking, WorkerCard
 from chargehand.terms.budget import Amount
@@ -44,15 +43,12 @@ async def ask_who(
 ) -> tuple[Reply, Amount | None]:
     """One call of the supervisor's model, and what it cost. An empty reply is one: a talk does not stop for it."""
     request = await _request(open_to, left, lead, brief)
-    if not await covered(hand, lead.model, request, lead.reserve):
+    held = await held_call(lead, request, hand)
+    if held is None:
         raise too_dear("asking who speaks next", alone=not brief.tasks)
     hand.prompt(lead.model.card.handle, request.messages)
-    try:
-        reply = await lead.model.reply(request, hand.say if hand.heard else None)
-    except Exception as error:
-        lost = model_failed(error)
-        raise WorkFailed(lost.failure, failed(lead.model, lost)) from error
-    return reply, spent(reply, reckoned(lead.model, request, lead.reserve))
+    called = await call_held(hand, lead.purse, lead.model, held, lead.settings, hand.say if hand.heard else None)
+    return called.reply, called.used
 
 
 def named(text: str, names: Sequence[str]) -> Named:

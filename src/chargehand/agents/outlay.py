@@ -12,7 +12,6 @@ from chargehand.agents.acceptance import Checks, Reviewer, Verifier
 from chargehand.agents.asking import Writer
 from chargehand.agents.call_prices import (
     DENSE,
-    REPLY,
     RESULT,
     USUAL,
     Turns,
@@ -30,7 +29,9 @@ from chargehand.agents.inputs import LONGEST_DAY, SHORTEST_DAY
 from chargehand.agents.lead import LONGEST_TASK, Lead, listing
 from chargehand.agents.loop import Kit
 from chargehand.agents.outlook import Outlay, Share
+from chargehand.agents.recall import SUMMARY_SETTINGS
 from chargehand.agents.subteam import Subteam
+from chargehand.models.messages import Settings
 from chargehand.models.model import Model
 from chargehand.terms.budget import Budget
 from chargehand.terms.forecast import in_line
@@ -139,7 +140,7 @@ def _rests_on(policy: Policy) -> str:
     tries = policy.retry.attempts
     return (
         f"list prices and prompts; usually replies of {USUAL} tokens; at least one call a task, at most {tries} "
-        f"attempts with all steps, replies of {REPLY:,} tokens (or max_tokens) and {DENSE} bytes a token; "
+        f"attempts with all steps, replies as long as their max_tokens and {DENSE} bytes a token; "
         "replies that are billed, and then lost on the way, are not foreseen"
     )
 
@@ -178,7 +179,8 @@ def _attempt(means: Means, task: Task, name: str, policy: Policy) -> _Cost:
     if equipped is None:  # a team; if it costs anything, there is no telling how much
         return _Cost(0, 0, total(reviews))
     worker, models, estimate = equipped.worker, equipped.models, equipped.worker.estimate.micros
-    out = worker.settings.max_tokens or REPLY
+    limits = [kit.purse.limits(model, worker.settings) for model in models]
+    out = max(longer if worker.steps > 1 else limit for limit, longer in limits)
     specs = "".join(f"{one.name}{one.description}{bytes(one.parameters).decode()}" for one in equipped.specs)
     shape = "" if equipped.shape is None else bytes(equipped.shape.raw).decode()
     told, put = kit.system(equipped).text, kit.prompts.text("task", instruction=task.instruction, inputs="")
@@ -196,9 +198,9 @@ def _attempt(means: Means, task: Task, name: str, policy: Policy) -> _Cost:
     most = turns.at_most(models, estimate)
     more = [most] if kit.hedging is not None else []
     if equipped.desk is not None and equipped.desk.remembers:
-        more.append(at_most(models, reach(equipped.window), REPLY, estimate))
+        more.append(at_most(models, reach(equipped.window), SUMMARY_SETTINGS.max_tokens or 0, estimate))
     if equipped is means.made:
-        more.append(at_most(models, first + _PERSONA * (1 + worker.most_replies), REPLY, estimate))
+        more.append(at_most(models, first + _PERSONA * (1 + worker.most_replies), out, estimate))
     return _Cost(least, about, total([most, *more, *reviews, *reviews]))  # what is sent back is looked at again
 
 
@@ -218,7 +220,8 @@ def _reviews(means: Means, task: Task, name: str, material: int) -> list[int | N
             by = means.workers[check.worker].worker
             told = by.does + by.prompt
         read = material + tokens(task.instruction, told, LONGEST_DAY) + _FAILED
-        out = (by.settings.max_tokens if by else 0) or REPLY
+        settings = by.settings if by else Settings()
+        out = max((means.kit.purse.limits(model, settings)[0] for model in models), default=0)
         found.append(at_most(models, read, out, by.estimate.micros if by else 0))
     return found
 
@@ -239,7 +242,16 @@ def _refined(means: Means, task: Task, name: str) -> int | None:
     cards = [one for one in lead.cards if one.name == name]
     asked = max(tokens(task.instruction), LONGEST_TASK)
     told = tokens(lead.prompts.text("refine", worker=listing(cards)), LONGEST_DAY) + asked
-    return at_most([lead.model], told + _FAILED, lead.settings.max_tokens or REPLY)
+    return _asked(means, lead.model, told + _FAILED, lead.settings)
+
+
+def _asked(means: Means, model: Model, read: int, settings: Settings) -> int | None:
+    """A call of the supervisor, and another one where its reply is cut."""
+    limit, longer = means.kit.purse.limits(model, settings)
+    prices = [at_most([model], read, limit)]
+    if longer > limit:
+        prices.append(at_most([model], read, longer))
+    return total(prices)
 
 
 # --- the answer
@@ -249,17 +261,19 @@ def _answer(means: Means, plan: Plan, policy: Policy) -> _Cost:
     writer, combine = means.writer, plan.combine
     if combine in ("none", "forward") or writer.own is not None or not plan.tasks:
         return _Cost(0, 0, 0)
-    model, out, goal = writer.model, writer.settings.max_tokens or REPLY, plan.goal
+    model, goal = writer.model, plan.goal
+    out = means.kit.purse.limits(model, writer.settings)[1]
     each = [policy.limits.items if task.for_each else 1 for task in plan.tasks]
     count, asked = sum(each), sum(n * tokens(task.instruction) for n, task in zip(each, plan.tasks, strict=True))
     judged = writer.prompts.text("judge", instructions=writer.instructions, manner="", form="")
-    ruling = at_most([model], tokens(judged, goal) + _FAILED + asked + count * RESULT, out)
+    ruling = _asked(means, model, tokens(judged, goal) + _FAILED + asked + count * RESULT, writer.settings)
     told = writer.prompts.text("answer", instructions=writer.instructions, manner="")
     results = asked + count * (RESULT * (_WHOLE if combine == "reduce" else 1) + _ENVELOPE)
     shared = model.card.window // 2 if writer.shared is not None else 0
-    parts = [at_most([model], tokens(told, goal, LONGEST_DAY) + _FAILED + results + shared, out)]
+    read = tokens(told, goal, LONGEST_DAY) + _FAILED + results + shared
+    parts = [_asked(means, model, read, writer.settings)]
     if results > model.card.window // 2:
-        parts.append(_times(at_most([model], results, out), _ROUNDS * _PIECES))
+        parts.append(_times(_asked(means, model, results, writer.settings), _ROUNDS * _PIECES))
     if combine in ("select", "vote"):  # those that agree need no judge; what nobody delivered is put into words
         least, about = 0, usually([model], len(judged) + len(goal), len(plan.tasks), out, tools=False)
         parts.append(ruling)

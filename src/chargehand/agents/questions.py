@@ -9,14 +9,14 @@ from typing import cast
 from msgspec import Raw, Struct, field
 
 from chargehand.agents.crew import Hand, WorkFailed
-from chargehand.agents.lead import Lead, ask, listing
+from chargehand.agents.lead import Lead, ask, held_call, listing
 from chargehand.agents.memory_text import Seen, instructions, material, shortened
-from chargehand.agents.money import covered, reckoned, spent, too_dear
+from chargehand.agents.money import too_dear
 from chargehand.agents.shape import find_json, useless
 from chargehand.errors import Invalid
 from chargehand.models.messages import Message, Request
 from chargehand.models.subject import Subject
-from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.budget import Amount
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Finding
 
@@ -51,28 +51,22 @@ def worded(lead: Lead, asked: Question, nonce: str, blocks: Sequence[Seen] = ())
     return Request(messages, schema=asked.schema, settings=lead.settings, subject=asked.subject)
 
 
-async def put(
-    lead: Lead, request: Request, hand: Hand, reserve: Amount, *, aloud: bool = True, alone: bool = False
-) -> Answered:
+async def put(lead: Lead, request: Request, hand: Hand, *, aloud: bool = True, alone: bool = False) -> Answered:
     """The answer; WorkFailed, with a finding for whoever is asked next, where it is no JSON object.
 
     Who is `alone`, and cannot pay for it, need not ask again.
     """
-    if not await covered(hand, lead.model, request, reserve):
+    held = await held_call(lead, request, hand)
+    if held is None:
         raise too_dear("a question this long", alone=alone)
     hand.prompt(lead.model.card.handle, request.messages)
-    held = reckoned(lead.model, request, reserve) if reserve != NOTHING else None
+    called = await ask(lead, held, hand, hand.say if aloud and hand.heard else None)
     try:
-        reply = await ask(lead.model, request, hand.say if aloud and hand.heard else None, held or NOTHING)
-    except WorkFailed as error:
-        raise WorkFailed(error.failure, error.used or held, error.findings) from error
-    used = spent(reply, held or NOTHING) or held
-    try:
-        return Answered(_object(reply.text), used)
+        return Answered(_object(called.reply.text), called.used)
     except Invalid as error:
         said = str(error)
         finding = Finding("not_an_answer", "reply", f"{said[:1].upper()}{said[1:]}.")
-        raise WorkFailed(Failure("logic", useless(lead.model.card.handle, error)), used, (finding,)) from error
+        raise WorkFailed(Failure("logic", useless(lead.model.card.handle, error)), called.used, (finding,)) from error
 
 
 def _object(text: str) -> Mapping[str, object]:

@@ -14,6 +14,7 @@ from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.history import tokens
 from chargehand.agents.levels import Partly
 from chargehand.agents.memory_text import Seen, difference, instructions, material, seen, shortened, whole
+from chargehand.agents.money import CallClaim
 from chargehand.agents.prompts import Prompts
 from chargehand.core.state import Step
 from chargehand.errors import Invalid, Refused, StoreError
@@ -35,7 +36,8 @@ _MOST_TURNS = 200
 _SHARE = 0.15  # of the model's window that earlier turns may take
 _FULL = 0.7  # of it that all an attempt begins with may take, as far as blocks can be shown in part
 _ROOM = 8000  # tokens they take at most, however large the window is
-_SHORT = Settings(max_tokens=1024)
+_FRAME = 25  # tokens around each turn
+SUMMARY_SETTINGS = Settings(max_tokens=1024)
 
 
 class Desk(Struct, frozen=True):
@@ -53,12 +55,16 @@ class Desk(Struct, frozen=True):
 
 
 class Speaker(Struct, frozen=True):
-    """Who writes summaries: the worker's own model, paid like any call of it. One that `speaks` not: a plain rule."""
+    """Who writes summaries: the worker's own model, paid like any call of it. One that `speaks` not: a plain rule.
+
+    `claim` says what a call that reads so many tokens reserves, where something is `capped`.
+    """
 
     prompts: Prompts
     speaks: bool
-    reserve: Callable[[int], Amount]
-    ask: Callable[[Request, Amount], Awaitable[Done]]
+    claim: Callable[[int], CallClaim]
+    capped: bool
+    ask: Callable[[Request, CallClaim], Awaitable[Done]]
 
 
 class Look(Struct, frozen=True, omit_defaults=True):
@@ -167,6 +173,8 @@ class Recall:
         """Put old turns behind a summary. Another attempt may have done it meanwhile: then nothing is asked again."""
         desk, catalog = self._desk, self._desk.memory.catalog
 
+        claim = speaker.claim(self._room * 2 + _FRAME * _MOST_TURNS)
+
         async def call(_key: str) -> Done:
             try:
                 async with desk.memory.gate(desk.agent):
@@ -175,7 +183,7 @@ class Recall:
                     old = behind(turns, upto)
                     if made is not None or not old:
                         return Done(Compacted(made), NOTHING)
-                    text, used = await self._summary(old, speaker)
+                    text, used = await self._summary(old, speaker, claim)
                     summary = summary_turn(old, text, 0.0)  # the store says when
                     await catalog.summarise(desk.agent, summary)
                     return Done(Compacted(summary), used)
@@ -183,7 +191,7 @@ class Recall:
                 self._hand.note(f"earlier tasks could not be summarised: {error}")
                 return Done(Compacted(), None)
 
-        reserve = speaker.reserve(self._room * 2) if speaker.speaks else NOTHING
+        reserve = claim if speaker.speaks and speaker.capped else NOTHING
         try:
             found = await self._hand.step(
                 "summary", call, request=str(upto), effect="idempotent", reserve=reserve, shape=Compacted
@@ -197,26 +205,30 @@ class Recall:
             since = (turn for turn in self.turns if not turn.upto and turn.number > one.upto)
             self.turns = tuple(fitting((one, *since), self._room))
 
-    async def _summary(self, turns: Sequence[Turn], speaker: Speaker) -> tuple[str, Amount | None]:
+    async def _summary(self, turns: Sequence[Turn], speaker: Speaker, claim: CallClaim) -> tuple[str, Amount | None]:
         if not speaker.speaks:
             return plain_summary(turns), NOTHING
         request = _request(speaker, turns, self._room * 2 * 3)
         try:
-            done = await speaker.ask(request, speaker.reserve(self._room * 2))
+            done = await speaker.ask(request, claim)
         except WorkFailed as error:
             self._hand.note(f"earlier tasks are summarised without a model: {error}")
             return plain_summary(turns), error.used
         reply = done.value
-        text = reply.text.strip() if isinstance(reply, Reply) and reply.finish != "refused" else ""
+        text = reply.text.strip() if isinstance(reply, Reply) and reply.finish not in ("refused", "length") else ""
         return text[:_LONGEST] or plain_summary(turns), done.used
 
 
 def _request(speaker: Speaker, turns: Sequence[Turn], room: int) -> Request:
-    """The turns, oldest first, each cut to its share of so many characters."""
+    """The turns, oldest first, each cut to its share of so many bytes."""
     nonce, share = secrets.token_hex(8), max(1, room // len(turns))
-    told = [wrap(nonce, f"{one.role}, turn {one.number}", one.text[:share]) for one in turns]
+    told = [wrap(nonce, f"{one.role}, turn {one.number}", _opening(one.text, share)) for one in turns]
     messages = (Message("system", speaker.prompts.text("summary")), Message("user", "\n\n".join(told)))
-    return Request(messages, settings=_SHORT)
+    return Request(messages, settings=SUMMARY_SETTINGS)
+
+
+def _opening(text: str, size: int) -> str:
+    return text.encode(errors="replace")[:size].decode(errors="ignore")
 
 
 def _words(value: object) -> str:

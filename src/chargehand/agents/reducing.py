@@ -12,15 +12,15 @@ from typing import TypeAlias
 from chargehand.agents.asking import Bill, Writer
 from chargehand.agents.crew import Hand
 from chargehand.agents.history import tokens
-from chargehand.agents.money import reckoned, total
+from chargehand.agents.money import Held, hold
 from chargehand.models.messages import Message, Request
-from chargehand.terms.budget import NOTHING
 from chargehand.tools.calling import capped
 
 _SHARE = 0.5  # of the window that results may take before they are reduced first
 _ROUNDS = 4
 _ABREAST = 8
 _PIECES = 64  # a round
+_LONGEST_PIECE = 2_048  # tokens a piece is shortened to, as far as nothing else is set
 _CHARACTERS = 3  # a token of a piece, with room for the prompt around it
 _BREAKS = ("\n", "\\n", ". ", " ")  # where a slice may end, best first; in JSON a new line is a backslash and an n
 _OPENING = re.compile(r"^<data [0-9a-f]+ from \"task (?P<task>[^\",\s]+)[^\"\n]*\">\n", re.MULTILINE)
@@ -44,11 +44,12 @@ async def reduced(writer: Writer, bill: Bill, hand: Hand, goal: str, text: str, 
             lost.append(f"{len(wanted) - _PIECES} of {len(wanted)} pieces of the results are too much and left out")
             hand.note(lost[-1])
         requests = [_request(writer, goal, piece, tasks) for piece, tasks in wanted[:_PIECES]]
-        if not await _covered(writer, hand, requests):
+        calls = await _covered(writer, hand, requests)
+        if not calls:
             lost.append(f"the budget does not cover the {len(requests)} calls that takes: all results are cut instead")
             hand.note(lost[-1])
             return evenly(held, room * _CHARACTERS)
-        held = await _round(writer, bill, requests, wanted[:_PIECES])
+        held = await _round(writer, bill, hand, calls, wanted[:_PIECES], lost)
         before, text = len(text), "".join(short for short, _ in held).rstrip()
         if tokens(text) <= room:
             return text
@@ -124,25 +125,39 @@ def _request(writer: Writer, goal: str, piece: str, tasks: tuple[str, ...]) -> R
     return Request(messages, settings=writer.settings)
 
 
-async def _covered(writer: Writer, hand: Hand, requests: Sequence[Request]) -> bool:
-    """Whether a whole round can be paid for, which is held for it then."""
-    costs = total([reckoned(writer.model, one, writer.reserve) for one in requests])
-    return writer.reserve == NOTHING or (costs is not None and await hand.afford(costs, 1) == 1)
+async def _covered(writer: Writer, hand: Hand, requests: Sequence[Request]) -> list[Held]:
+    """The calls of a whole round as they may be made, with money held for all of them; none where it is too little."""
+    calls: list[Held] = []
+    for request in requests:
+        held = await hold(
+            hand, writer.purse, writer.model, request, writer.reserve, covered=False, at_most=_LONGEST_PIECE
+        )
+        if held is None:
+            for call in calls:
+                hand.release(call.amount)
+            return []
+        calls.append(held)
+    return calls
 
 
-async def _round(writer: Writer, bill: Bill, requests: Sequence[Request], held: Sequence[Piece]) -> list[Piece]:
+async def _round(
+    writer: Writer, bill: Bill, hand: Hand, calls: Sequence[Held], held: Sequence[Piece], lost: list[str]
+) -> list[Piece]:
     gate = asyncio.Semaphore(_ABREAST)
 
-    async def one(request: Request, tasks: tuple[str, ...]) -> Piece:
+    async def one(call: Held, tasks: tuple[str, ...]) -> Piece:
         async with gate:
-            reply = await bill.ask(writer, request)
+            reply = await bill.ask(writer, call, hand)
         short = reply.text.strip()
-        lost = [task for task in tasks if f"[{task}]" not in short]
-        return (f"[{', '.join(lost)}]: {short}" if lost else short) + "\n\n", tasks
+        if reply.finish == "length":
+            lost.append(f"what is left of {', '.join(tasks) or 'a piece'} was cut off while it was shortened")
+            hand.note(lost[-1])
+        unnamed = [task for task in tasks if f"[{task}]" not in short]
+        return (f"[{', '.join(unnamed)}]: {short}" if unnamed else short) + "\n\n", tasks
 
     try:
-        async with asyncio.TaskGroup() as calls:
-            made = [calls.create_task(one(request, two[1])) for request, two in zip(requests, held, strict=True)]
+        async with asyncio.TaskGroup() as jobs:
+            made = [jobs.create_task(one(call, piece[1])) for call, piece in zip(calls, held, strict=True)]
     except BaseExceptionGroup as group:
         raise group.exceptions[0] from group
     return [task.result() for task in made]

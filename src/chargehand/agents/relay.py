@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from chargehand.agents.crew import Done, Hand, Where
+from chargehand.agents.crew import Claim, Done, Hand, Where
 from chargehand.models.messages import Message
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.events import Effect, Failure
@@ -27,7 +27,7 @@ class Relay:
         *,
         request: str = "",
         effect: Effect = "read",
-        reserve: Amount = NOTHING,
+        reserve: Amount | Claim = NOTHING,
         share: bool = False,
         shape: type[_Shape] = object,
     ) -> _Shape:
@@ -37,6 +37,12 @@ class Relay:
 
     async def afford(self, one: Amount, most: int) -> int:
         return await self._hand.afford(one, most)
+
+    async def hold(self, claim: Claim, covered: Amount) -> bool:
+        return await self._hand.hold(claim, covered)
+
+    def release(self, amount: Amount) -> None:
+        self._hand.release(amount)
 
     @property
     def where(self) -> Where:

@@ -190,7 +190,7 @@ class _Tree(Struct):
         asked = Question("split", said, schema(names, self.breadth), subject, {"most": str(self.breadth)})
         request = worded(self.lead, asked, secrets.token_hex(8), self.blocks)
         alone = not node.above and not self.brief.tasks
-        return await put(self.lead, request, self.hand, self.lead.reserve, aloud=aloud, alone=alone)
+        return await put(self.lead, request, self.hand, aloud=aloud, alone=alone)
 
     def read(self, node: _Node, answered: Answered) -> _Judged:
         """How a reply splits a part. One that makes a single part of it, or the same twice, splits nothing."""

@@ -15,11 +15,10 @@ from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
 from chargehand.agents.equip import Equipped, equip, skills, toolset
 from chargehand.agents.factory import Factory
 from chargehand.agents.handover import inherited
-from chargehand.agents.history import tokens
 from chargehand.agents.lead import Lead
 from chargehand.agents.loop import Attempt, Kit, work
 from chargehand.agents.mail import Carrier, Post
-from chargehand.agents.money import check_price, supervision
+from chargehand.agents.money import check_price, cut_off, supervision
 from chargehand.agents.routers.decision import Watch
 from chargehand.agents.shape import find_json
 from chargehand.agents.subteam import Foreman, Subteam, aware, bare
@@ -31,7 +30,7 @@ from chargehand.models.code_errors import model_failed
 from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.model import Model
 from chargehand.models.subject import Making
-from chargehand.terms.budget import Amount, Budget
+from chargehand.terms.budget import NOTHING, Amount, Budget
 from chargehand.terms.events import RunRequested
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Plan
@@ -215,15 +214,19 @@ class Workshop:
     async def make(self, brief: Brief, hand: Hand, kit: Kit) -> Equipped:
         """A worker for the task of a brief. Who was made is journaled, so a resumed attempt has the same one."""
         request = self._request(brief, kit)
-        size = sum(tokens(one.text) for one in request.messages)
-        reserve = kit.purse.reserve([self.model], size, Worker(self.factory.name))
+        purse = kit.purse
+        claim = purse.claim([self.model], request)
+        reserve = claim if purse.capped else NOTHING
 
         async def call(_key: str) -> Done:
             try:
-                reply = await self.model.reply(request)
+                reply = await self.model.reply(purse.limited(self.model, request, claim.limit))
             except Exception as error:
-                raise WorkFailed(model_failed(error).failure) from error
-            return Done(self._read(reply), kit.purse.used(reply, reserve))
+                lost = model_failed(error)
+                raise WorkFailed(lost.failure, purse.lost([(self.model, lost)])) from error
+            purse.observe(self.model, claim.read, claim.limit, reply)
+            used = purse.used(self.model, reply, claim.amount if purse.capped else NOTHING)
+            return Done(self._read(reply, used), used)
 
         made = await hand.step("make worker", call, request=brief.instruction, reserve=reserve, shape=Made)
         worker = Worker(
@@ -237,10 +240,12 @@ class Workshop:
         messages = (Message("system", system), Message("user", f"Task: {brief.instruction}"))
         return Request(messages, subject=Making(brief.instruction, skills(self._tools)))
 
-    def _read(self, reply: Reply) -> Made:
+    def _read(self, reply: Reply, used: Amount | None) -> Made:
+        if reply.finish == "length":
+            raise WorkFailed(Failure("logic", f"no worker could be made: {cut_off(reply)}"), used)
         try:
             made = msgspec.convert(find_json(reply.text), Made)
         except (Invalid, msgspec.ValidationError) as error:
-            raise WorkFailed(Failure("logic", f"no worker could be made: {error}")) from error
+            raise WorkFailed(Failure("logic", f"no worker could be made: {error}"), used) from error
         tools = tuple(name for name in dict.fromkeys(made.tools) if name in self._tools)[: self.factory.most_tools]
         return structs.replace(made, persona=made.persona[:_LONGEST_PERSONA], tools=tools)

@@ -60,7 +60,7 @@ async def stepwise(way: Loop, lead: Lead, brief: Brief, hand: Hand) -> Proposal:
     nonce = secrets.token_hex(8)
     blocks = () if lead.shared is None else await lead.shared()
     request = worded(lead, _asked(way, lead, brief, stand, nonce), nonce, blocks)
-    answered = await put(lead, request, hand, lead.reserve, alone=not brief.tasks)
+    answered = await put(lead, request, hand, alone=not brief.tasks)
     said = read(answered.table, [card.name for card in lead.cards], _missing(brief))
     hand.note(f"turn {stand.number}{', a fresh start' if stand.afresh else ''}: {said.told()}")
     turn = _Turn(way, lead, brief, stand, said, answered.used)

@@ -16,9 +16,8 @@ from chargehand.agents.claims import claiming, unsupported
 from chargehand.agents.claims import told as claimed
 from chargehand.agents.crew import Done, Hand
 from chargehand.agents.exhibit_text import shown
-from chargehand.agents.history import tokens
 from chargehand.agents.inputs import today
-from chargehand.agents.money import Purse, with_lost
+from chargehand.agents.money import CallClaim, Purse, with_lost
 from chargehand.agents.predicates import Held
 from chargehand.agents.shape import find_json
 from chargehand.agents.worker import Worker
@@ -29,7 +28,7 @@ from chargehand.models.envelope import wrap
 from chargehand.models.messages import Message, Request
 from chargehand.models.model import Model, ModelFailed
 from chargehand.models.subject import Given, Reviewing
-from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.budget import NOTHING
 from chargehand.terms.plan import digest
 from chargehand.tools.calling import capped
 from chargehand.tools.tool import CAP
@@ -89,12 +88,12 @@ class Case(Struct, frozen=True):
 async def ruled(name: str, panel: Panel, case: Case, hand: Hand, purse: Purse) -> Verdict:
     """The verdict, as one journaled step: an attempt that is taken up again does not pay for it twice."""
     request = _request(panel, case)
-    size = sum(tokens(one.text) for one in request.messages)
-    reserve = purse.reserve(panel.models, size, panel.worker)
+    claim = purse.claim(panel.models, request, estimate=panel.worker.estimate)
+    reserve = claim if purse.capped else NOTHING
 
     async def call(_key: str) -> Done:
         hand.prompt(panel.models[0].card.handle, request.messages)
-        return await _first_that_answers(panel.models, request, purse, reserve)
+        return await _first_that_answers(panel.models, request, purse, claim)
 
     # envelopes hold a new number each time, so what is asked is told by its parts
     inputs = [bytes(one.value or b"").decode() for one in case.brief.inputs]
@@ -102,19 +101,21 @@ async def ruled(name: str, panel: Panel, case: Case, hand: Hand, purse: Purse) -
     return await hand.step(f"{STEP}{name}", call, request=asked, reserve=reserve, shape=Verdict)
 
 
-async def _first_that_answers(models: Sequence[Model], request: Request, purse: Purse, reserve: Amount) -> Done:
+async def _first_that_answers(models: Sequence[Model], request: Request, purse: Purse, claim: CallClaim) -> Done:
     """A call that fails leaves the result as it is: work that was done is not lost because nobody could look at it."""
+    reserve = claim.amount if purse.capped else NOTHING
     lost: list[tuple[Model, ModelFailed]] = []
     for model in models:
         try:
-            reply = await model.reply(request)
+            reply = await model.reply(purse.limited(model, request, claim.limit))
         except Exception as error:  # noqa: BLE001 - a foreign model may raise anything; the next one may answer
             lost.append((model, model_failed(error)))
             continue
-        used = purse.used(reply, reserve)
+        purse.observe(model, claim.read, claim.limit, reply)
+        used = purse.used(model, reply, reserve)
         return Done(read(reply.text), with_lost(used, lost, reserve) if lost else used)
     said = lost[-1][1].failure.message if lost else "there is no model to ask"
-    return Done(Verdict(unsaid=said[:_LONGEST]), purse.lost(lost) if reserve == NOTHING else None, good=False)
+    return Done(Verdict(unsaid=said[:_LONGEST]), purse.lost(lost), good=False)
 
 
 def _request(panel: Panel, case: Case) -> Request:

@@ -107,7 +107,7 @@ def _free(team: Supervisor, width: int) -> Supervisor:
 
 def _obstacles(again: Supervisor, entries: Sequence[ev.Entry], found: Trace) -> Iterator[str]:
     """Why the plan must not be done again, or why that would say nothing."""
-    ended = found.ending in ("complete", "partial") and found.reason in ("done", "gaps")
+    ended = found.ending in ("complete", "partial") and found.reason in ("done", "gaps", "overspent")
     grown = [entry for entry in entries if isinstance(entry.event, ev.TasksAdded) and entry.event.tasks]
     whys = {
         "the run did not come to its end": not ended,

@@ -20,7 +20,7 @@ from chargehand.cli.carry import Act, Beside, carry
 from chargehand.cli.console import Console, clean, clean_json, clean_lines
 from chargehand.cli.document import document
 from chargehand.cli.exhibits import save
-from chargehand.cli.phrases import gap
+from chargehand.cli.phrases import gap, money
 from chargehand.cli.question import question_lines
 from chargehand.cli.seats import Seats
 from chargehand.cli.tale import ending
@@ -36,6 +36,7 @@ from chargehand.runtime.trace import trace
 from chargehand.runtime.traced import Trace
 from chargehand.stores.reader import read_run
 from chargehand.terms import events as ev
+from chargehand.terms.budget import NOTHING
 
 if TYPE_CHECKING:
     from chargehand.cli.compare import Compared
@@ -174,6 +175,11 @@ class Stage:
 
     # --- its end
 
+    def _say_overspent(self, console: Console) -> None:
+        over = self.tale.state.ledger.overspent
+        if over != NOTHING:
+            console.line(f"overspent: {money(over)} beyond the budget; a model wrote more than it was asked for", "bad")
+
     def _close(self) -> None:
         """Everything after the run is read off its journal."""
         self._seats.close()
@@ -191,6 +197,7 @@ class Stage:
         assessed = assess(entries) if found.ending and found.ending != "cancelled" else None
         if assessed is not None and assessed.worth_saying:
             self.console.line(f"checked: {clean(assessed.line)}")
+        self._say_overspent(Console(sys.stderr))
         if self._given.get("quiet") and found.ending != "complete":  # what is wrong is said all the same
             self._say_what_is_wrong(found)
         gained = self._gained(entries, found)

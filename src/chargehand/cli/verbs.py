@@ -93,4 +93,4 @@ def loading() -> Generator[None]:
 
 
 def exit_code(ending: str, reason: str) -> int:
-    return 5 if reason in ("budget", "deadline") else _CODES[ending]
+    return 5 if reason in ("budget", "deadline", "overspent") else _CODES[ending]

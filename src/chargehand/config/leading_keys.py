@@ -25,7 +25,7 @@ LEADING: dict[str, dict[str, str]] = {
         "retry": "how often what failed is tried again",
         "steps": "how many times a worker may call its model in one attempt",
         "temperature": "how free the model is; left out, the provider decides",
-        "max_tokens": "the longest reply; left out, the provider decides",
+        "max_tokens": "the longest reply in tokens, thinking included; left out, it goes by the model and the budget",
     },
     "defaults.retry": {
         "attempts": "how often a task is tried by its worker",

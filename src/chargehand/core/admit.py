@@ -22,7 +22,7 @@ def admit(state: RunState, report: ev.Event) -> ev.Event:
             return _outcome(state, report)
         case ev.StepStarted():
             return _step(state, report)
-        case ev.StepFinished():
+        case ev.StepFinished() | ev.StepFailed():
             step = (_running(state, report.task, report.attempt).steps or {}).get(report.step)
             if step is None or step.result is not None:
                 raise Refused(f"step {report.step} of {report.task!r} is not open")
@@ -30,7 +30,7 @@ def admit(state: RunState, report: ev.Event) -> ev.Event:
         case ev.TasksAdded():
             return _proposal(state, report)
         case ev.SupervisionStarted() if state.ledger.covers(report.reserve or NOTHING):
-            _expect(state, report.duty, report.number)
+            _expect(state, report.duty, report.number, report.task)
             return report  # it is under way and needs more calls than one: they are held before they are made
         case ev.SupervisionFailed() | ev.TaskRefined():
             _expect(state, "refine" if isinstance(report, ev.TaskRefined) else report.duty, report.number, report.task)

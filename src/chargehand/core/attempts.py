@@ -78,6 +78,14 @@ def step_finished(state: RunState, event: ev.StepFinished) -> None:
     state.ledger.settle(step.held, event.used)
 
 
+def step_failed(state: RunState, event: ev.StepFailed) -> None:
+    steps = state.tasks[event.task].steps
+    assert steps is not None, "admit lets no step fail that did not start"
+    step = steps[event.step]
+    state.ledger.settle(step.held, event.used)
+    step.held = NOTHING  # it stays open: its attempt fails with it
+
+
 def attempt_succeeded(state: RunState, event: ev.AttemptSucceeded) -> None:
     progress = state.tasks[event.task]
     close_attempt(state, progress, event.used)

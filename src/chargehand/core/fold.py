@@ -11,7 +11,7 @@ from chargehand.core.growth import add, drop_round, settle, undelivered_item
 from chargehand.core.state import Desk, Progress, RunState, Status, Work, enqueue
 from chargehand.terms import events as ev
 from chargehand.terms.breaker import forget_probe
-from chargehand.terms.budget import NOTHING, Amount, Ledger
+from chargehand.terms.budget import NOTHING, Amount, Ledger, added
 from chargehand.terms.chance import backoff
 from chargehand.terms.plan import NO_TASK, Plan, TaskId
 
@@ -66,15 +66,18 @@ def _supervision_started(state: RunState, event: ev.SupervisionStarted) -> None:
     state.owe(Work(event.duty, event.task, event.number))
     if event.duty == "refine":
         progress = state.tasks[event.task]
+        if progress.status is Status.REFINING:  # it is under way and holds more
+            progress.held = added(progress.held, held)
+            return
         del state.judged[event.task]
         progress.status, progress.held = Status.REFINING, held
         attempts.set_timer(state, progress, event.until)
         return
     desk = _desk(state, event.duty)
-    again, had = desk.redo or desk.open, desk.held
+    again = desk.redo or desk.open
     desk.open, desk.redo, desk.next = True, False, event.why
     desk.number, desk.timer = event.number, event.until
-    desk.held = Amount(had.tokens + held.tokens, had.micros + held.micros, had.calls + held.calls)
+    desk.held = added(desk.held, held)
     if event.duty == "plan" and event.why != "failed" and not again:
         state.round, state.fresh = state.round + 1, 0
         if event.why == "replan":
@@ -292,6 +295,7 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     ev.AttemptFailed: attempts.attempt_failed,
     ev.StepStarted: attempts.step_started,
     ev.StepFinished: attempts.step_finished,
+    ev.StepFailed: attempts.step_failed,
     ev.RetryScheduled: attempts.retry_scheduled,
     ev.BackoffEnded: attempts.backoff_ended,
     ev.TaskRefined: attempts.task_refined,

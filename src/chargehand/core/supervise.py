@@ -86,4 +86,4 @@ def _ending(state: RunState, *, done: bool, broke: bool) -> ev.RunEnded:
         return ev.RunEnded("failed", cause or ("no_results" if state.tasks else "no_plan"), missing)
     if missing or (state.combine != "none" and state.answer is None):
         return ev.RunEnded("partial", cause or "gaps", missing)
-    return ev.RunEnded("complete", "done")
+    return ev.RunEnded("complete", "done" if state.ledger.overspent == NOTHING else "overspent")

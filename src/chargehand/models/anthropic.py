@@ -4,6 +4,7 @@ How a reply is read is in `anthropic_reply`; retries, limits and prices are the 
 """
 
 from collections.abc import Sequence
+from sys import maxsize
 from urllib.parse import urlsplit
 
 import msgspec
@@ -14,12 +15,12 @@ from chargehand.models.failed import CallFailed, Party, asked_wait, error_words,
 from chargehand.models.http import MOST_BYTES, PATIENCE, Endpoint, Timeouts, Transport
 from chargehand.models.messages import Message, Reply, Request, ToolSpec
 from chargehand.models.model import Hear, ModelCard
+from chargehand.models.reply_limit import depends_on_request, known_limit, reply_limit, smaller_limit
 from chargehand.models.shapes import strict_schema
 from chargehand.models.wire import Once
 from chargehand.terms.failure import Failure
 
 VERSION = "2023-06-01"
-_MOST_TOKENS = 8_192  # the protocol demands a number; the request's settings may name another
 _EMPTY = "(empty)"  # an empty text block is an error there
 _USER = b'{"role":"user","content":['
 _ASSISTANT = b'{"role":"assistant","content":['
@@ -48,13 +49,12 @@ class AnthropicMessages:
         timeouts: Timeouts = PATIENCE,
         window: int = 200_000,
         most_bytes: int = MOST_BYTES,
-        most_tokens: int = _MOST_TOKENS,
         native_tools: bool = True,
         schema: bool = True,
         variable: str = "",
         notice: str = "",
     ) -> None:
-        self._card = ModelCard(handle, window, native_tools, schema, notice)
+        self._card = ModelCard(handle, window, native_tools, schema, notice, max_tokens=known_limit(name))
         self._transport = transport or Transport()
         self._owned = transport is None
         self._party = Party(handle, urlsplit(base_url).netloc.rpartition("@")[2], (key,) if key else (), variable)
@@ -62,7 +62,7 @@ class AnthropicMessages:
         url = base_url.rstrip("/").removesuffix("/v1") + "/v1/messages"
         self._endpoint = Endpoint(self._party, url, headers, timeouts, most_bytes)
         self._opening = b'{"model":' + _json(name) + b',"max_tokens":'
-        self._most_tokens = most_tokens
+        self._most_tokens = maxsize
         self._blocks = Once(_blocks)
         self._tools = Once(_tools)
         self._schemas = Once(_schema)
@@ -72,16 +72,22 @@ class AnthropicMessages:
         return self._card
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
-        body = self._body(request, streamed=hear is not None)
-        if hear is None:
-            answer = await self._transport.post(self._endpoint, body)
-        else:
-            stream = MessageStream(self._party, hear)
+        limit = min(reply_limit(self._card, request.settings), self._most_tokens)
+        while True:
+            stream = None if hear is None else MessageStream(self._party, hear)
+            body = self._body(request, limit, streamed=stream is not None)
             answer = await self._transport.post(self._endpoint, body, stream)
-            if answer.streamed:
+            if stream is not None and answer.streamed:
                 return stream.reply()
-        if answer.status != 200:
-            raise refused(self._party, answer.status, error_words(answer.body), asked_wait(answer.headers))
+            if answer.status == 200:
+                break
+            words = error_words(answer.body)
+            smaller = smaller_limit(answer.status, words, limit)
+            if smaller is None:
+                raise refused(self._party, answer.status, words, asked_wait(answer.headers))
+            limit = smaller
+            if not depends_on_request(words):
+                self._most_tokens = limit
         reply = read_whole(self._party, answer.body)
         if hear is not None and reply.text:  # asked to stream, it did not: a reply all the same
             hear(reply.text)
@@ -91,9 +97,9 @@ class AnthropicMessages:
         if self._owned:
             await self._transport.close()
 
-    def _body(self, request: Request, *, streamed: bool) -> bytes:
+    def _body(self, request: Request, limit: int, *, streamed: bool) -> bytes:
         settings = request.settings
-        parts = [self._opening, b"%d" % (settings.max_tokens or self._most_tokens)]
+        parts = [self._opening, b"%d" % limit]
         try:
             system, turns = self._turns(request.messages)
             form = self._schemas.of(request.schema) if request.schema is not None else b""
@@ -113,7 +119,7 @@ class AnthropicMessages:
                 parts += b',"tools":', (tools if system else _marked(tools[:-1]) + b"]")
         except ValueError as error:  # half a character, for example
             message = f"{self._party.handle}: the request cannot be written as JSON ({error}); change its text"
-            raise CallFailed(Failure("logic", message, permanent=True)) from error
+            raise CallFailed(Failure("logic", message, permanent=True), billed=False) from error
         if settings.temperature is not None:
             parts += b',"temperature":', _json(settings.temperature)
         parts.append(b',"stream":true}' if streamed else b"}")

@@ -77,9 +77,9 @@ def headline(refusal: Refusal) -> str:
 class CallFailed(ModelFailed):
     """`status` is what HTTP (or an error inside a 200) said; 0 when there was no answer that could be read."""
 
-    def __init__(self, failure: Failure, usage: Usage | None = None, *, status: int = 0) -> None:
+    def __init__(self, failure: Failure, usage: Usage | None = None, *, status: int = 0, billed: bool = True) -> None:
         self.status = status
-        super().__init__(failure, usage)
+        super().__init__(failure, usage, billed=billed)
 
 
 def clean(party: Party, words: str) -> str:
@@ -99,9 +99,10 @@ def opening(words: str, most: int) -> str:
     return words if len(words) <= most else f"{re.sub(r'[^ ]*$', '', words[:most])}..."
 
 
-def lost(party: Party, what: str) -> CallFailed:
-    """No connection, or not to the end."""
-    return _failed(party, "network", f"{what}; check that {party.place} can be reached, then try again")
+def lost(party: Party, what: str, *, billed: bool = True) -> CallFailed:
+    """No connection, or not to the end. It was not billed if the request was never sent."""
+    message = f"{what}; check that {party.place} can be reached, then try again"
+    return _failed(party, "network", message, billed=billed)
 
 
 def late(party: Party, what: str) -> CallFailed:
@@ -124,8 +125,11 @@ def too_large(party: Party, most: int) -> CallFailed:
     return CallFailed(Failure("resource", f"{party.handle}: {message}"))
 
 
-def refused(party: Party, status: int, words: str, wait: float = 0.0) -> CallFailed:
-    """An error the provider reports, by HTTP status or inside a 200."""
+def refused(party: Party, status: int, words: str, wait: float = 0.0, *, billed: bool | None = None) -> CallFailed:
+    """An error the provider reports, by HTTP status or inside a 200.
+
+    Unless it is said whether it was `billed`, that goes by the status.
+    """
     cause = _cause_of(status, words)
     like = {"credit": 402, "key": 401, "address": 300}.get(cause or "", status)
     kind, permanent = _class_of(like)
@@ -135,7 +139,8 @@ def refused(party: Party, status: int, words: str, wait: float = 0.0) -> CallFai
     answer = f"answered {status}" if status else "reported an error"
     message = f"{party.handle}: {party.place} {answer}{': ' + said if said else ''}; {step}"
     refusal = None if cause is None else Refusal(_provider(party), party.handle, cause, status, party.variable)
-    return CallFailed(Failure(kind, message, wait, permanent, refusal=refusal), status=status)
+    billed = may_be_billed(status) if billed is None else billed
+    return CallFailed(Failure(kind, message, wait, permanent, refusal=refusal), status=status, billed=billed)
 
 
 def _cause_of(status: int, words: str) -> RefusalCause | None:
@@ -154,6 +159,15 @@ def _cause_of(status: int, words: str) -> RefusalCause | None:
 
 def _provider(party: Party) -> str:
     return party.place if "://" in party.handle else party.handle.partition(":")[0]
+
+
+def may_be_billed(status: int) -> bool:
+    """Whether a call that was answered with this status may cost something.
+
+    A provider that answers with an error charges nothing. A gateway that gave up waiting does not know whether the
+    provider behind it went on.
+    """
+    return status < 300 or status in (408, 499, 502, 504) or 520 <= status <= 527
 
 
 def _class_of(status: int) -> tuple[FailureKind, bool]:
@@ -176,11 +190,13 @@ def asked_too_much(error: ModelFailed) -> bool:
 def reported(party: Party, error: Raw) -> CallFailed:
     """An `error` field where a reply was due."""
     status, words = read_error(error)
-    return refused(party, status, words)
+    return refused(party, status, words, billed=True)
 
 
-def _failed(party: Party, kind: FailureKind, message: str, usage: Usage | None = None) -> CallFailed:
-    return CallFailed(Failure(kind, f"{party.handle}: {message}"), usage)
+def _failed(
+    party: Party, kind: FailureKind, message: str, usage: Usage | None = None, *, billed: bool = True
+) -> CallFailed:
+    return CallFailed(Failure(kind, f"{party.handle}: {message}"), usage, billed=billed)
 
 
 NOTHING = Raw(b"")  # a field that was left out: `Raw | None` does not take an object

@@ -57,8 +57,8 @@ class Guarded:
     """A model behind a limiter and a breaker, whose calls are tried again where that can help.
 
     Tried again (`retry.attempts` in all) is what failed on the way or was refused for asking too much, and only as long
-    as nobody heard a word of it. Share `limiter` among the models of one credential, and `breaker` among guards of the
-    same model of it.
+    as nobody heard a word of it; of a request to `pay_once` only what was not billed. Share `limiter`
+    among the models of one credential, and `breaker` among guards of the same model of it.
     """
 
     def __init__(
@@ -134,7 +134,8 @@ class Guarded:
                         self.limiter.retries.give_back()
                         holding = False
                     error.usage = spent = _sum(spent, error.usage)
-                    wait = None if told is not None and told.any else self._wait(error, tries)
+                    final = (told is not None and told.any) or (request.pay_once and error.billed)
+                    wait = None if final else self._wait(error, tries)
                     if wait is None:
                         self.tally.failures += 1
                         raise
@@ -183,7 +184,7 @@ class Guarded:
     def _check_refusal(self) -> None:
         """A provider that refuses the key or the model is not asked again until somebody may have put that right."""
         if self._refusal is not None and self._clock() < self._refused_until:
-            raise ModelFailed(self._refusal)
+            raise ModelFailed(self._refusal, billed=False)
         self._refusal = None
 
     def _stop_calls(self, failure: Failure) -> None:
@@ -204,7 +205,7 @@ class Guarded:
     def _held(self) -> ModelFailed:
         held = self.limiter.held()
         message = f"{self.card.handle}: the provider wants no calls for another {ceil(held)} s; wait, or use another"
-        return ModelFailed(Failure("resource", message, held))
+        return ModelFailed(Failure("resource", message, held), billed=False)
 
     def _pass(self) -> Instant:
         """Ask the breaker. Not 0: this call is the one probe, until then."""
@@ -230,7 +231,7 @@ class Guarded:
             f"{self.card.handle}: not called, because its last calls failed{self._why}; "
             f"it is tried again in {ceil(wait)} s, or use another model"
         )
-        return ModelFailed(Failure("resource", message, wait))
+        return ModelFailed(Failure("resource", message, wait), billed=False)
 
     def _answered(self, reply: Reply) -> None:
         self._refusals.rounds = 0

@@ -115,7 +115,7 @@ class Transport:
                 return arrival.streamed()
             if arrival.watch.expired():
                 raise arrival.too_late() from None
-            raise lost(party, f"no connection to {party.place} within {times.connect:g} s") from error
+            raise lost(party, f"no connection to {party.place} within {times.connect:g} s", billed=False) from error
         except Unreadable as error:
             raise garbled(party, str(error)) from None
         except (ClientError, OSError) as error:
@@ -229,7 +229,14 @@ class _Arrival:
         name = type(error).__name__
         if self._answer.status:
             return lost(party, f"the connection broke in the middle of the reply ({name})")
-        return lost(party, f"the call did not get through ({name})")
+        return lost(party, f"the call did not get through ({name})", billed=_was_sent(error))
+
+
+def _was_sent(error: Exception) -> bool:
+    """Whether any of a request may have reached the other side: not while the connection was still being made."""
+    from aiohttp import ClientConnectorError, InvalidURL  # noqa: PLC0415 - loaded already
+
+    return not isinstance(error, ClientConnectorError | InvalidURL)
 
 
 def _is_stream(headers: Mapping[str, str]) -> bool:

@@ -264,4 +264,4 @@ class Retries:
 def guessed(request: Request) -> int:
     """Tokens of a call that was not made yet; what it really took is booked afterwards."""
     read = sum([len(message.text) for message in request.messages]) // _CHARACTERS_PER_TOKEN
-    return read + (request.settings.max_tokens or _GUESSED_OUTPUT)
+    return read + min(request.settings.max_tokens or _GUESSED_OUTPUT, _GUESSED_OUTPUT)

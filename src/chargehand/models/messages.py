@@ -59,7 +59,10 @@ class ToolSpec(Struct, frozen=True, gc=False):
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
-    """How to sample. What is left out is the provider's choice."""
+    """How to sample. A temperature that is left out is the provider's choice.
+
+    `max_tokens` is how long a reply may be, thinking included; left out, it goes by the model.
+    """
 
     temperature: float | None = None
     max_tokens: int | None = None
@@ -69,7 +72,8 @@ class Request(Struct, frozen=True):
     """One call of a model. `messages` may grow once it is over: copy them to keep them.
 
     With `schema` (a JSON Schema) the text of the reply is to be JSON of that shape. `subject` says in plain data what
-    the messages say in prose; models that read prose ignore it.
+    the messages say in prose; models that read prose ignore it. `pay_once`: money was reserved for one call, so one
+    that was billed, or may have been, is not tried again on the way.
     """
 
     messages: Sequence[Message]
@@ -77,3 +81,4 @@ class Request(Struct, frozen=True):
     schema: Raw | None = None
     settings: Settings = Settings()
     subject: Subject | None = None
+    pay_once: bool = False

@@ -20,6 +20,7 @@ class ModelCard(Struct, frozen=True):
     answers, for example that no language model was asked. `micros_in`, `micros_out` and `micros_cached` (read again
     from the provider's cache) are millionths of a dollar a token; left out, nobody knows. `micros_call` is what each
     call costs besides. `dearer`: what a token costs, in and out, in calls that read more than so many tokens.
+    `max_tokens` is how many tokens it writes at most, thinking included (0: nobody knows).
     """
 
     handle: str
@@ -32,6 +33,7 @@ class ModelCard(Struct, frozen=True):
     micros_cached: float | None = None
     micros_call: int = 0
     dearer: tuple[tuple[int, float, float], ...] = ()
+    max_tokens: int = 0
 
     def price(self, tokens_in: int, tokens_out: int) -> int | None:
         """Millionths of a dollar for so many tokens, rounded up; None when nobody knows."""
@@ -54,9 +56,13 @@ class Model(Protocol):
 
 
 class ModelFailed(Exception):
-    """A call that did not work out: what kind of failure it is, and what it cost as far as anybody knows."""
+    """A call that did not work out: what kind of failure it is, and what it cost as far as anybody knows.
 
-    def __init__(self, failure: Failure, usage: Usage | None = None) -> None:
+    Without `usage` nobody knows what it cost, unless it was not `billed`: it never got through, or was refused.
+    """
+
+    def __init__(self, failure: Failure, usage: Usage | None = None, *, billed: bool = True) -> None:
         self.failure = failure
         self.usage = usage
+        self.billed = billed
         super().__init__(failure.message)

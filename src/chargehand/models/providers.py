@@ -21,6 +21,7 @@ from chargehand.models.failed import CallFailed, Party, garbled, late, lost, ref
 from chargehand.models.http import PATIENCE, Timeouts
 from chargehand.models.messages import Finish, Message, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard
+from chargehand.models.reply_limit import known_limit, reply_limit
 from chargehand.models.wire import checked_reply
 from chargehand.terms.failure import Failure
 
@@ -45,7 +46,10 @@ class ProviderModel:
         self._party = Party(handle, model.system, (key,) if key else (), variable)
         profile = model.profile
         self._native_schema = bool(profile.get("supports_json_schema_output", False))
-        self._card = ModelCard(handle, window, bool(profile.get("supports_tools", True)), self._native_schema)
+        self._card = ModelCard(
+            handle, window, bool(profile.get("supports_tools", True)), self._native_schema,
+            max_tokens=known_limit(model.model_name),
+        )  # fmt: skip
         self._entered = False
 
     @property
@@ -95,8 +99,7 @@ class ProviderModel:
             settings["max_retries"] = 0
         if request.settings.temperature is not None:
             settings["temperature"] = request.settings.temperature
-        if request.settings.max_tokens is not None:
-            settings["max_tokens"] = request.settings.max_tokens
+        settings["max_tokens"] = reply_limit(self._card, request.settings)
         return settings
 
     def _parameters(self, request: Request) -> models.ModelRequestParameters:
@@ -147,7 +150,8 @@ class ProviderModel:
             case exceptions.UnexpectedModelBehavior():
                 return garbled(party, type(error).__name__)
             case _:
-                return CallFailed(Failure("logic", refused(party, 400, words).failure.message, permanent=True))
+                failure = Failure("logic", refused(party, 400, words).failure.message, permanent=True)
+                return CallFailed(failure, billed=False)
 
 
 class _Watch:

@@ -27,6 +27,7 @@ class Pair(Struct, frozen=True, omit_defaults=True):
     reply: Reply | None = None
     failure: Failure | None = None
     usage: Usage | None = None
+    billed: bool = True
 
 
 _PAIR = msgspec.json.Decoder(Pair)
@@ -42,7 +43,7 @@ def digest(request: Request) -> str:
         ],
         "tools": sorted((tool.name, tool.description, _plain(tool.parameters)) for tool in request.tools),
         "schema": None if request.schema is None else _plain(request.schema),
-        "settings": request.settings,
+        "temperature": request.settings.temperature,  # how long a reply may be goes by what is left of a budget
     }
     return hashlib.sha256(_json(asked, order="deterministic")).hexdigest()
 
@@ -70,15 +71,21 @@ class Recorder:
         try:
             reply = await self._model.reply(request, hear)
         except ModelFailed as error:
-            self._write(request, failure=error.failure, usage=error.usage)
+            self._write(request, failure=error.failure, usage=error.usage, billed=error.billed)
             raise
         self._write(request, reply)
         return reply
 
     def _write(
-        self, request: Request, reply: Reply | None = None, failure: Failure | None = None, usage: Usage | None = None
+        self,
+        request: Request,
+        reply: Reply | None = None,
+        failure: Failure | None = None,
+        usage: Usage | None = None,
+        *,
+        billed: bool = True,
     ) -> None:
-        pair = Pair(digest(request), self.card, Raw(_json(request)), reply, failure, usage)
+        pair = Pair(digest(request), self.card, Raw(_json(request)), reply, failure, usage, billed)
         line = _json(pair)
         for secret in self._secrets:
             line = line.replace(secret, b"[secret]")
@@ -117,10 +124,11 @@ class Replayer:
         if pairs is None:
             last = request.messages[-1].text[:80] if request.messages else ""
             message = f"{self._path} holds no answer to this request (it ends in {last!r}); record it again"
-            raise ModelFailed(Failure("logic", message, permanent=True))
+            raise ModelFailed(Failure("logic", message, permanent=True), billed=False)
         pair = pairs.pop(0) if len(pairs) > 1 else pairs[0]
         if pair.reply is None:
-            raise ModelFailed(pair.failure or Failure("logic", "the recording says only that it failed"), pair.usage)
+            failure = pair.failure or Failure("logic", "the recording says only that it failed")
+            raise ModelFailed(failure, pair.usage, billed=pair.billed)
         if hear is not None:
             for word in _WORDS.findall(pair.reply.text):
                 hear(word)

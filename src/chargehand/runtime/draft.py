@@ -7,15 +7,15 @@ from typing import Protocol, TypeVar, cast, runtime_checkable
 
 from msgspec import Struct, structs
 
-from chargehand.agents.crew import Crew, Done, Proposal, Where, WorkFailed
+from chargehand.agents.crew import Claim, Crew, Done, Proposal, Where, WorkFailed
 from chargehand.agents.outlook import Outlay, Outlook
 from chargehand.core.owed import Brief
 from chargehand.core.state import Work
 from chargehand.errors import PlanInvalid
 from chargehand.models.messages import Message
-from chargehand.runtime.hand import calls_left
+from chargehand.runtime.hand import calls_left, room_left, widened
 from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount, Ledger
+from chargehand.terms.budget import NOTHING, Amount, Ledger, beyond, larger
 from chargehand.terms.events import Effect, Failure
 from chargehand.terms.forecast import forecast
 from chargehand.terms.lint import lint
@@ -109,7 +109,7 @@ class _Pencil:
         *,
         request: str = "",  # noqa: ARG002
         effect: Effect = "read",  # noqa: ARG002
-        reserve: Amount = NOTHING,  # noqa: ARG002
+        reserve: Amount | Claim = NOTHING,  # noqa: ARG002
         share: bool = False,  # noqa: ARG002
         shape: type[_Shape] = object,  # noqa: ARG002
     ) -> _Shape:
@@ -119,6 +119,18 @@ class _Pencil:
         count = min(most, calls_left(self._ledger, self._answer, one, planning=True)) if self._ledger.capped else most
         self._ledger.reserve(Amount(one.tokens * count, one.micros * count, one.calls * count))
         return count
+
+    async def hold(self, claim: Claim, covered: Amount) -> bool:
+        if not self._ledger.capped:
+            return True
+        keep = larger(self._answer, self._ledger.budget.floor)
+        if not claim.fit(widened(room_left(self._ledger, keep, planning=True), covered)):
+            return False
+        self._ledger.reserve(beyond(claim.amount, covered))
+        return True
+
+    def release(self, amount: Amount) -> None:
+        self._ledger.settle(amount, NOTHING)
 
     async def grow(self, tasks: Sequence[Task]) -> None:
         self.grown.extend(tasks)

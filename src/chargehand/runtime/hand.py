@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar, cast
 import msgspec
 from msgspec import Raw, structs
 
-from chargehand.agents.crew import Crew, Done, Proposal, Stake, Where, WorkFailed
+from chargehand.agents.crew import Claim, Crew, Done, Proposal, Where, WorkFailed
 from chargehand.core.owed import Brief
 from chargehand.core.state import RunState, Work
 from chargehand.errors import NotJson, Refused
@@ -17,7 +17,7 @@ from chargehand.models.messages import Message
 from chargehand.runtime.earlier import with_first
 from chargehand.stores.codec import check
 from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount, Ledger, carve
+from chargehand.terms.budget import NOTHING, Amount, Budget, Ledger, added, beyond, carve, larger
 from chargehand.terms.events import Effect
 from chargehand.terms.plan import Finding, Task, digest
 from chargehand.terms.value import decode_value, encode_or_text, encode_value
@@ -135,7 +135,7 @@ def _shaped(result: Raw, shape: type[_Shape]) -> _Shape:
 
 
 class _Hand:
-    __slots__ = ("_effects", "_line", "_number", "_recorded", "_work")
+    __slots__ = ("_effects", "_line", "_number", "_recorded", "_spare", "_work")
 
     def __init__(self, line: Line, work: Work, brief: Brief) -> None:
         self._line = line
@@ -143,6 +143,7 @@ class _Hand:
         self._recorded = brief.steps or {}
         self._effects = brief.effects or {}
         self._number = 0
+        self._spare = NOTHING  # held for calls that took less
 
     async def step(
         self,
@@ -151,7 +152,7 @@ class _Hand:
         *,
         request: str = "",
         effect: Effect = "read",
-        reserve: Amount = NOTHING,
+        reserve: Amount | Claim = NOTHING,
         share: bool = False,
         shape: type[_Shape] = object,
     ) -> _Shape:
@@ -171,13 +172,15 @@ class _Hand:
                 name, call, request=request, effect=effect, reserve=reserve, share=share, shape=shape
             )
         number = self._number
-        held = None if reserve == NOTHING else reserve
-        started = ev.StepStarted(task, attempt, number, name, effect, asked, held)
-        if effect == "read" and held is None:  # neither acts nor costs: nobody need wait until it is on disk
-            self._line.put(started)
-        else:
-            await (self._stake(started, reserve) if isinstance(reserve, Stake) else self._begin(started, share=share))
-        done = await call(f"{self._line.run}/{task}/{attempt}/{number}")
+        started = ev.StepStarted(task, attempt, number, name, effect, asked)
+        held = await self._start(started, reserve, share=share)
+        try:
+            done = await call(f"{self._line.run}/{task}/{attempt}/{number}")
+        except WorkFailed as error:
+            if held is not None and error.used is not None and effect != "effect":
+                await self._line.ask(ev.StepFailed(task, attempt, number, error.used))
+                error.used = NOTHING
+            raise
         if effect == "read":
             result = encode_value(done.value)
             await self._line.ask(ev.StepFinished(task, attempt, number, result, done.good, done.used))
@@ -193,13 +196,51 @@ class _Hand:
         except NotJson:
             await self._line.ask(structs.replace(finished, used=None))
 
-    async def _stake(self, started: ev.StepStarted, stake: Stake) -> None:
-        try:
-            await self._line.ask(structs.replace(started, reserve=stake.both))
-        except Refused:
-            await self._begin(structs.replace(started, reserve=stake.alone))
-        else:
-            stake.granted()
+    async def _start(self, started: ev.StepStarted, reserve: Amount | Claim, *, share: bool) -> Amount | None:
+        """Record a step before it is made; what is held for it."""
+        if reserve is NOTHING or reserve == NOTHING:
+            if started.effect == "read":  # neither acts nor costs: nobody need wait until it is on disk
+                self._line.put(started)
+            else:
+                await self._begin(started, share=share)
+            return None
+        if isinstance(reserve, Claim):
+            await self._claim(started, reserve)
+            return reserve.amount
+        await self._begin(structs.replace(started, reserve=reserve), share=share)
+        return reserve
+
+    async def _claim(self, started: ev.StepStarted, claim: Claim) -> None:
+        """Record a step before it is made, with as much of what it claims as the budget has.
+
+        Where that is little, what others give back is waited for; where nobody will, little must do.
+        """
+        claim.reset()
+        claim.extra_held = claim.extra != NOTHING
+        if started.effect != "read":
+            await self._line.planned()
+        while True:
+            amount = added(claim.amount, claim.extra) if claim.extra_held else claim.amount
+            try:
+                return await self._line.ask(structs.replace(started, reserve=amount))
+            except Refused as error:
+                if claim.extra_held:
+                    claim.extra_held = False
+                    continue
+                fits = claim.fit(self._room(started))
+                if fits and claim.ample:
+                    continue
+                if await self._line.refunded():
+                    claim.reset()
+                elif not fits:
+                    raise WorkFailed(ev.Failure("budget", str(error)), NOTHING) from error
+
+    def _room(self, started: ev.StepStarted) -> Budget:
+        """What a step may take that does not get all it wants: what is left for the answer stays untouched."""
+        state = self._line.state
+        answer = NOTHING if state.combine == "none" else state.requested.roster.supervision
+        room = room_left(state.ledger, larger(answer, state.requested.budget.floor))
+        return widened(room, state.tasks[started.task].held)
 
     async def _begin(self, started: ev.StepStarted, *, share: bool = False) -> None:
         """Record a step before it is made. Where the money does not reach, what others give back is waited for.
@@ -255,6 +296,39 @@ class _Hand:
             return 0
         return count
 
+    async def hold(self, claim: Claim, covered: Amount) -> bool:
+        state, work = self._line.state, self._work
+        if not state.ledger.capped:
+            return True
+        if work.kind == "attempt":
+            raise Refused("attempts reserve step by step")
+        desk = state.planning if work.kind == "plan" else state.answering
+        until = state.tasks[work.task].timer if work.kind == "refine" else desk.timer
+        answers = work.kind == "answer"
+        keep = NOTHING if answers else larger(state.requested.roster.supervision, state.requested.budget.floor)
+        while True:
+            held = added(covered, self._spare)
+            room = room_left(state.ledger, keep, planning=work.kind == "plan")
+            if not claim.fit(widened(room, held)):
+                return False
+            more = _capped_part(beyond(claim.amount, held), state.ledger.budget)
+            rest = beyond(self._spare, beyond(claim.amount, covered))
+            taken, self._spare = beyond(self._spare, rest), rest
+            if more == NOTHING:
+                return True
+            why = desk.next or "first"
+            try:
+                await self._line.ask(ev.SupervisionStarted(work.kind, work.number, until, work.task, why, reserve=more))
+            except Refused:  # somebody else was faster, or nobody waits for this any more
+                self.release(taken)
+                if work not in state.owing:
+                    return False
+            else:
+                return True
+
+    def release(self, amount: Amount) -> None:
+        self._spare = added(self._spare, amount)
+
     @property
     def where(self) -> Where:
         requested = self._line.state.requested
@@ -289,6 +363,41 @@ def calls_left(ledger: Ledger, answer: Amount, one: Amount, *, planning: bool) -
     ]
     left = min(counts, default=maxsize)  # what they cost is not capped
     return left // 2 if planning else left
+
+
+def room_left(ledger: Ledger, keep: Amount, *, planning: bool = False) -> Budget:
+    """What one call may take beyond what is to be kept; of that, a plan leaves half to others."""
+    budget = ledger.budget
+
+    def left(cap: int | None, taken: int, kept: int) -> int | None:
+        if cap is None:
+            return None
+        rest = max(0, cap - taken - kept)
+        return rest // 2 if planning else rest
+
+    return Budget(
+        left(budget.tokens, ledger.tokens + ledger.held_tokens, keep.tokens),
+        left(budget.micros, ledger.micros + ledger.held_micros, keep.micros),
+        left(budget.calls, ledger.calls + ledger.held_calls, keep.calls),
+    )
+
+
+def _capped_part(amount: Amount, budget: Budget) -> Amount:
+    """What counts of an amount."""
+    return Amount(
+        0 if budget.tokens is None else amount.tokens,
+        0 if budget.micros is None else amount.micros,
+        0 if budget.calls is None else amount.calls,
+    )
+
+
+def widened(room: Budget, amount: Amount) -> Budget:
+    """The room there is if this amount, which is held, is used for it."""
+    return Budget(
+        None if room.tokens is None else room.tokens + amount.tokens,
+        None if room.micros is None else room.micros + amount.micros,
+        None if room.calls is None else room.calls + amount.calls,
+    )
 
 
 def portion(ledger: Ledger, wanted: Amount) -> Amount:

@@ -48,6 +48,11 @@ class Result(Struct, frozen=True, dict=True):
         return self.spent.micros / 1_000_000
 
     @cached_property
+    def overspent(self) -> Amount:
+        """What was spent beyond the caps of the budget: nothing, unless a model did not keep to its `max_tokens`."""
+        return replay(self.entries).ledger.overspent
+
+    @cached_property
     def assessment(self) -> "Assessment":
         """What can be counted about the answer: all of what follows."""
         from chargehand.runtime.assessed import assess  # noqa: PLC0415 - nobody pays who does not ask

@@ -190,6 +190,15 @@ class _Tracer:
             found.used = _sum(found.used, used)
             self._tasks[event.task].used = _sum(self._tasks[event.task].used, used)
 
+    def step_failed(self, event: ev.StepFailed, at: Seconds, used: Amount) -> None:
+        found = self._open.get(("attempt", event.task))
+        for step in found.steps if isinstance(found, AttemptTrace) else ():
+            if step.step == event.step:
+                step.seconds, step.good, step.used = at - step.began, False, used
+        if found is not None:
+            found.used = _sum(found.used, used)
+            self._tasks[event.task].used = _sum(self._tasks[event.task].used, used)
+
     # --- what becomes of a task
 
     def retried(self, event: ev.RetryScheduled, at: Seconds, _used: Amount) -> None:
@@ -265,6 +274,7 @@ _HEARS: dict[type, Callable[[_Tracer, Any, Seconds, Amount], None]] = {
     ev.AttemptFailed: _Tracer.attempt_failed,
     ev.StepStarted: _Tracer.step_started,
     ev.StepFinished: _Tracer.step_finished,
+    ev.StepFailed: _Tracer.step_failed,
     ev.RetryScheduled: _Tracer.retried,
     ev.ResultReused: _Tracer.reused,
     ev.TaskExpanded: _Tracer.expanded,

@@ -21,6 +21,25 @@ class Amount(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_f
 NOTHING = Amount()
 
 
+def added(one: Amount, other: Amount) -> Amount:
+    """Both amounts together."""
+    return Amount(one.tokens + other.tokens, one.micros + other.micros, one.calls + other.calls)
+
+
+def larger(one: Amount, other: Amount) -> Amount:
+    """What covers either of two amounts."""
+    return Amount(max(one.tokens, other.tokens), max(one.micros, other.micros), max(one.calls, other.calls))
+
+
+def beyond(amount: Amount, covered: Amount) -> Amount:
+    """What an amount takes that is not covered."""
+    return Amount(
+        max(0, amount.tokens - covered.tokens),
+        max(0, amount.micros - covered.micros),
+        max(0, amount.calls - covered.calls),
+    )
+
+
 class Budget(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The caps of one run; None is no cap. `floor` is kept back for writing the answer."""
 
@@ -91,6 +110,16 @@ class Ledger(Struct):
     @property
     def spent(self) -> Amount:
         return Amount(self.tokens, self.micros, self.calls)
+
+    @property
+    def overspent(self) -> Amount:
+        """What was spent beyond the caps: by a model that wrote more than it was asked for, or charged more."""
+        budget, spent = self.budget, self.spent
+        return Amount(
+            0 if budget.tokens is None else max(0, spent.tokens - budget.tokens),
+            0 if budget.micros is None else max(0, spent.micros - budget.micros),
+            0 if budget.calls is None else max(0, spent.calls - budget.calls),
+        )
 
     @property
     def reserved(self) -> Amount:

@@ -17,7 +17,9 @@ from chargehand.terms.tracing import Tracing
 NULL = Raw(b"null")
 Effect = Literal["read", "idempotent", "effect"]
 Ending = Literal["complete", "partial", "failed", "cancelled", "needs_input"]
-EndReason = Literal["done", "gaps", "deadline", "budget", "cancelled", "no_plan", "no_results", "no_input"]
+EndReason = Literal[
+    "done", "gaps", "deadline", "budget", "overspent", "cancelled", "no_plan", "no_results", "no_input"
+]  # fmt: skip
 Duty = Literal["plan", "refine", "answer"]
 Why = Literal["first", "more", "rejected", "failed", "replan"]
 SkipReason = Literal["input", "budget", "deadline", "person"]
@@ -182,6 +184,15 @@ class StepFinished(_Fact, frozen=True, tag="step.finished"):
     used: Amount | None = None
 
 
+class StepFailed(_Fact, frozen=True, tag="step.failed"):
+    """A call with which its attempt fails, where it is known what it cost: the rest of its reserve is given back."""
+
+    task: TaskId
+    attempt: int
+    step: int
+    used: Amount | None = None
+
+
 class AttemptSucceeded(_Fact, frozen=True, tag="attempt.succeeded"):
     """`items` is the length of a list result, which `for_each` needs without opening it.
 
@@ -300,12 +311,13 @@ Event: TypeAlias = (
     RunRequested | ResultsOffered | RunResumed | RunReleased | PauseSet | CancelRequested | TimeRanOut | RunEnded
     | Noted | PromptSent
     | SupervisionStarted | SupervisionFailed | TasksAdded | InputRequested | InputAnswered | AnswerWritten
-    | AttemptStarted | StepStarted | StepFinished | AttemptSucceeded | AttemptFailed
+    | AttemptStarted | StepStarted | StepFinished | StepFailed | AttemptSucceeded | AttemptFailed
     | RetryScheduled | BackoffEnded | TaskRefined | TaskExpanded | TaskJoined | ResultReused | TaskFailed | TaskSkipped
 )  # fmt: skip
 
 Paid: TypeAlias = (
     TasksAdded | SupervisionFailed | TaskRefined | AnswerWritten | AttemptSucceeded | AttemptFailed | StepFinished
+    | StepFailed
 )  # fmt: skip
 """What says what something cost."""
 

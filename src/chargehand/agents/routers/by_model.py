@@ -9,8 +9,8 @@ from msgspec import Raw
 
 from chargehand.agents.crew import Hand, WorkFailed
 from chargehand.agents.inputs import today
-from chargehand.agents.lead import Lead, ask
-from chargehand.agents.money import covered, reckoned, spent, too_dear
+from chargehand.agents.lead import Lead, ask, held_call
+from chargehand.agents.money import too_dear
 from chargehand.agents.routers.decision import Decision, nobody
 from chargehand.agents.shape import find_json, sent_back, useless
 from chargehand.core.owed import Brief
@@ -38,17 +38,16 @@ async def by_model(lead: Lead, brief: Brief, hand: Hand, cards: Sequence[WorkerC
         settings=lead.settings,
         subject=Routing(brief.goal, tuple(cards)),
     )
-    if not await covered(hand, lead.model, request, lead.reserve):
+    held = await held_call(lead, request, hand)
+    if held is None:
         raise too_dear("asking a model who should do it", alone=not brief.tasks)
     hand.prompt(lead.model.card.handle, request.messages)
-    held = reckoned(lead.model, request, lead.reserve)
-    reply = await ask(lead.model, request, None, held)
-    used = spent(reply, held)
+    called = await ask(lead, held, hand)
     try:
-        return read(reply.text, names), used
+        return read(called.reply.text, names), called.used
     except Invalid as error:
         finding = Finding("no_route", "route", f"{str(error)[:1].upper()}{str(error)[1:]}.")
-        raise WorkFailed(Failure("logic", useless(lead.model.card.handle, error)), used, (finding,)) from error
+        raise WorkFailed(Failure("logic", useless(lead.model.card.handle, error)), called.used, (finding,)) from error
 
 
 @lru_cache(maxsize=64)

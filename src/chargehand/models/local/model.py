@@ -20,10 +20,11 @@ from chargehand.models.local.engine import Engine, EngineMissing, grammar, open_
 from chargehand.models.local.pull import installed
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
+from chargehand.models.reply_limit import reply_limit
 from chargehand.terms.failure import Failure
 
 NOTICE = "answered by a small language model on this machine: check what it says"
-_MOST_TOKENS = 512  # for free text, when nobody says otherwise
+_LONGEST_TEXT = 1024  # tokens of free text: a small model that has no end writes on for ever
 _SPARE = 32
 
 
@@ -73,7 +74,14 @@ class LocalModel:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="local-model")
         handle = f"local:{name_or_path}"
         self.card = ModelCard(
-            handle, window=context, native_tools=False, schema=True, notice=NOTICE, micros_in=0.0, micros_out=0.0
+            handle,
+            window=context,
+            native_tools=False,
+            schema=True,
+            notice=NOTICE,
+            micros_in=0.0,
+            micros_out=0.0,
+            max_tokens=context // 2,
         )
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
@@ -110,7 +118,7 @@ class LocalModel:
             try:
                 self._engine = open_engine(self._path, self._threads, self.card.window)
             except EngineMissing as error:
-                raise ModelFailed(Failure("logic", str(error), permanent=True)) from error
+                raise ModelFailed(Failure("logic", str(error), permanent=True), billed=False) from error
 
         def take(event: Json) -> bool:
             words = told.take(event)
@@ -125,7 +133,8 @@ class LocalModel:
         messages = turns(request.messages, request.tools)
         body: Json = {"messages": [{"role": message.role, "content": message.text} for message in messages]}
         body["temperature"] = request.settings.temperature or 0.0
-        body["max_tokens"] = request.settings.max_tokens or _MOST_TOKENS
+        most = reply_limit(self.card, request.settings)
+        body["max_tokens"] = min(most, _LONGEST_TEXT)
         body["stream_options"] = {"include_usage": True}
         schema: Json | None = None
         if request.tools:
@@ -133,8 +142,8 @@ class LocalModel:
         elif request.schema is not None:
             schema = bound(msgspec.json.decode(request.schema, type=Json))
         if schema is not None:
-            # an object that is cut off is worth nothing, so the longest one has to fit, whatever the settings say
-            body["max_tokens"] = longest(schema) + _SPARE
+            # an object that is cut off is worth nothing, so the longest one has to fit where that is allowed
+            body["max_tokens"] = min(most, longest(schema) + _SPARE)
             body["grammar"] = grammar(schema)
         return body
 

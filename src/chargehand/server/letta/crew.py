@@ -32,6 +32,7 @@ from chargehand.server.letta.custom import custom_tools
 from chargehand.server.letta.holdings import archive_of
 from chargehand.server.letta.mail import MAIL, MATCHING, Post
 from chargehand.server.letta.rules import Rules, rules_of
+from chargehand.terms.budget import Budget
 from chargehand.terms.failure import Failure
 from chargehand.terms.roster import Agent
 from chargehand.tools.remember import NAMES
@@ -81,7 +82,7 @@ class AgentCrew:
 
     def __init__(self, house: House) -> None:
         self._house = house
-        self._kit = Kit(Prompts({"work": _WORK}), Purse(capped=False))
+        self._kit = Kit(Prompts({"work": _WORK}), Purse(Budget()))
         self.post = Post(house.memory.catalog, self.agent)
         self.asked: Callable[[str], Asked | None] = lambda _run: None
         """What a person asked for in a run, where it is not as usual."""

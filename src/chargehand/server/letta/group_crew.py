@@ -12,6 +12,7 @@ from msgspec import structs
 from chargehand.agents.crew import Done, Hand, Proposal, Refined
 from chargehand.agents.lead import Lead
 from chargehand.agents.mail import Carrier
+from chargehand.agents.money import Purse
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.talking import dynamic, round_robin
 from chargehand.agents.ways import Dynamic, RoundRobin
@@ -21,6 +22,7 @@ from chargehand.models.messages import Settings
 from chargehand.models.subject import WorkerCard
 from chargehand.server.house import House
 from chargehand.server.letta.crew import AgentCrew
+from chargehand.terms.budget import Budget
 from chargehand.terms.plan import Edge, Plan, Task, TaskId
 
 MOST_TURNS = 50
@@ -74,7 +76,7 @@ class GroupCrew:
         cards = tuple(WorkerCard(one.id, f"{one.name}. {one.does}".strip(), one.tags, ()) for one in members)
         model = self._agents.model(leader or members[0])
         said = "" if leader is None else leader.prompt
-        return Lead(model, Prompts(), cards, said, Settings(), MOST_TURNS, combine="none")
+        return Lead(model, Prompts(), cards, said, Settings(), MOST_TURNS, Purse(Budget()), combine="none")
 
     def refine(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Refined]:
         raise NotImplementedError

@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw, structs
 
-from chargehand.agents.crew import Done, Hand
+from chargehand.agents.crew import Claim, Done, Hand
 from chargehand.agents.relay import Relay
 from chargehand.models.messages import Message
 from chargehand.server.walls.redaction import Redactor
@@ -48,7 +48,7 @@ class GuardedHand(Relay):
         *,
         request: str = "",
         effect: Effect = "read",
-        reserve: Amount = NOTHING,
+        reserve: Amount | Claim = NOTHING,
         share: bool = False,
         shape: type[_Shape] = object,
     ) -> _Shape:

@@ -1,0 +1,232 @@
+"""How long replies may be: what is sent with every call, what is reserved for it, and what becomes of a cut one."""
+
+import asyncio
+import socket
+
+import pytest
+
+from chargehand.agents.answering import NOT_WHOLE
+from chargehand.agents.factory import Factory
+from chargehand.agents.worker import Worker
+from chargehand.models.find import Finder
+from chargehand.models.messages import Reply, Request, Settings, Usage
+from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
+from chargehand.models.prices import flat
+from chargehand.models.reply_limit import GENEROUS_LIMIT, USUAL_LIMIT, known_limit
+from chargehand.models.scripted import Line, ScriptedModel
+from chargehand.models.subject import Answering, Planning, Refining, Working
+from chargehand.team import Supervisor
+from chargehand.terms import events as ev
+from chargehand.terms.budget import Amount, Budget
+from chargehand.terms.failure import Failure
+from chargehand.terms.plan import Plan, Task, TaskId
+from chargehand.terms.policy import Policy, Retry
+from tests.agents.crowd import FREE, model, of_kind, plan, team
+from tests.runtime.test_nesting import kept_within
+
+DEAR = ModelCard("dear", micros_in=2.0, micros_out=10.0)
+ONCE = Policy(retry=Retry(attempts=1), refine=False)
+ALONE = Plan((Task(TaskId("t1"), "Count the apples.", "ann"),), "forward")
+
+
+class Wordy:
+    """A model of one's own that writes as much as it likes, whatever it is asked for, and keeps its own bill."""
+
+    def __init__(self, output: int, card: ModelCard = DEAR) -> None:
+        self.card = card
+        self.bill = 0
+        self.limits: list[int | None] = []
+        self._output = output
+
+    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        self.limits.append(request.settings.max_tokens)
+        await asyncio.sleep(0.001)  # others are under way meanwhile
+        micros = self.card.price(200, self._output) or 0
+        self.bill += micros
+        return Reply("fine", usage=Usage(200, self._output), micros=micros)
+
+
+def chapters(model: Model, budget: Budget, count: int = 16) -> Supervisor:
+    tasks = tuple(Task(TaskId(f"t{at}"), f"Read chapter number {at} of it.", "ann") for at in range(count))
+    return Supervisor([Worker("ann", model=model)], model=model, plan=Plan(tasks, "none"), budget=budget)
+
+
+@pytest.mark.parametrize("output", [900, 8_000, 20_000])
+async def test_a_model_that_ignores_its_limit_passes_the_cap_by_the_calls_under_way_at_most(output: int) -> None:
+    wordy = Wordy(output)
+    found = await chapters(wordy, Budget(micros=200_000)).run("go")
+    reply = wordy.card.price(200, output) or 0
+    under_way = 1 if output <= USUAL_LIMIT else 3  # until the first reply nobody knows what it writes
+    assert wordy.bill <= 200_000 + under_way * reply
+    assert found.spent.micros == wordy.bill
+    assert found.overspent.micros == max(0, wordy.bill - 200_000)
+    if wordy.bill > 200_000:
+        assert found.ending != "complete"
+
+
+async def test_what_a_model_was_seen_to_write_is_reserved_from_then_on() -> None:
+    wordy = Wordy(10_000)
+    found = await chapters(wordy, Budget(micros=2_000_000), count=30).run("go")
+    steps = [one for one in of_kind(found.entries, ev.StepStarted) if isinstance(one, ev.StepStarted)]
+    assert steps[-1].reserve is not None
+    assert steps[-1].reserve.tokens >= 10_000
+
+
+async def test_a_run_that_spent_more_than_its_cap_and_did_all_its_work_says_so() -> None:
+    wordy = Wordy(20_000)
+    found = await chapters(wordy, Budget(micros=150_000), count=1).run("go")
+    assert (found.ending, found.reason) == ("complete", "overspent")
+    assert found.overspent == Amount(micros=wordy.bill - 150_000)
+
+
+async def test_every_call_says_how_long_its_reply_may_be() -> None:
+    tasks = (("Add 1 and 2 and return the sum.", "factory", ()), ("Count the apples in the cellar.", "ann", ()))
+    failing = iter([Failure("logic", "wrong shelf")])
+
+    def work(_: Request) -> Line:
+        return next(failing, "It is done.")
+
+    for budget in (Budget(), Budget(micros=10**9), Budget(tokens=10**7), Budget(calls=50)):
+        script = model(plans=[plan(*tasks)], work=work)
+        found = await team(script, factory=Factory([]), budget=budget, policy=Policy(retry=Retry(base=0.001))).run("Go")
+        assert found.ending == "complete"
+        assert all(one.settings.max_tokens == USUAL_LIMIT for one in script.requests)
+    asked = {type(one.subject) for one in script.requests}
+    assert asked >= {Planning, Working, Answering}
+
+
+@pytest.mark.parametrize(
+    ("card", "capped", "sent"),
+    [
+        (ModelCard("m", micros_in=0.0, micros_out=0.0), False, USUAL_LIMIT),
+        (ModelCard("m", micros_in=0.0, micros_out=0.0, max_tokens=128_000), False, GENEROUS_LIMIT),
+        (ModelCard("m", micros_in=0.0, micros_out=0.0, max_tokens=128_000), True, USUAL_LIMIT),
+        (ModelCard("m", micros_in=0.0, micros_out=0.0, max_tokens=4_096), False, 4_096),
+    ],
+)
+async def test_without_a_setting_it_goes_by_the_model_and_the_budget(card: ModelCard, capped: bool, sent: int) -> None:
+    script = model(card=card)
+    budget = Budget(micros=10**9) if capped else Budget()
+    await team(script, plan=ALONE, budget=budget).run("Count")
+    assert [one.settings.max_tokens for one in script.requests] == [sent]
+    set_by_hand = model(card=card)
+    ann = Worker("ann", settings=Settings(max_tokens=77))
+    await team(set_by_hand, ann, plan=ALONE, budget=budget).run("Count")
+    assert [one.settings.max_tokens for one in set_by_hand.requests] == [77]
+
+
+async def test_where_little_is_left_less_is_asked_for_and_below_a_floor_nothing() -> None:
+    for cap, asked in ((200_000, USUAL_LIMIT), (50_000, None), (9_000, 0)):
+        script = ScriptedModel(lambda _: "done", usage=Usage(100, 50), micros=700, card=DEAR)
+        found = await team(script, plan=ALONE, budget=Budget(micros=cap), policy=ONCE).run("Count")
+        limits = [one.settings.max_tokens or 0 for one in script.requests]
+        if asked is None:
+            assert 1_000 <= limits[0] < USUAL_LIMIT
+            assert (DEAR.price(0, limits[0]) or 0) <= cap
+        elif asked:
+            assert limits == [asked]
+        else:
+            assert (limits, found.ending, found.reason) == ([], "failed", "budget")
+        kept_within(found.entries)
+
+
+# --- replies that are cut
+
+
+def cutting(*lines: str, card: ModelCard = FREE) -> ScriptedModel:
+    """Each of these is cut off; after them a worker's work is whole."""
+    left = list(lines)
+
+    def line(request: Request) -> Line:
+        if isinstance(request.subject, Working | Answering | Refining | Planning) and left:
+            return Reply(left.pop(0), finish="length")
+        return plan(("Count.", "ann", [])) if isinstance(request.subject, Planning) else "There are 12 [t1]."
+
+    return ScriptedModel(line, usage=Usage(10, 5), micros=0, card=card)
+
+
+async def test_a_workers_cut_reply_is_asked_for_again_with_more_room_and_never_taken_as_whole() -> None:
+    script = cutting("There are tw")
+    found = await team(script, plan=ALONE).run("Count")
+    assert found.ending == "complete"
+    assert "There are 12" in str(found.answer)
+    assert [one.settings.max_tokens for one in script.requests] == [USUAL_LIMIT, 2 * USUAL_LIMIT]
+    always = cutting(*["There are tw"] * 9)
+    found = await team(always, plan=ALONE, policy=ONCE).run("Count")
+    assert found.ending == "failed"
+    assert "cut off" in found.gaps[0].message
+
+
+async def test_a_cut_plan_is_asked_for_again_with_more_room() -> None:
+    script = cutting('{"goal": "g", "tasks"')
+    found = await team(script).run("Count")
+    assert found.ending == "complete"
+    assert [one.settings.max_tokens for one in script.requests][:2] == [USUAL_LIMIT, 2 * USUAL_LIMIT]
+
+
+async def test_an_answer_that_stays_cut_says_that_it_is_not_whole() -> None:
+    def line(request: Request) -> Line:
+        if isinstance(request.subject, Answering):
+            return Reply("There are 12 apples and", finish="length")
+        return "There are 12."
+
+    judge = ScriptedModel(line, usage=Usage(10, 5), micros=0, card=FREE)
+    merged = Plan(ALONE.tasks, "merge")
+    found = await team(judge, plan=merged).run("Count")
+    assert str(found.answer).startswith("There are 12 apples and")
+    assert NOT_WHOLE in str(found.answer)
+
+
+# --- calls that never got through
+
+
+async def test_a_host_that_cannot_be_reached_costs_nothing() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    finder = Finder(lambda _: None)
+    try:
+        gone = finder.find(f"openai+http://127.0.0.1:{port}/v1#m", price=flat(2.0, 10.0))
+        await finder.prepare()
+        budget = Budget(micros=500_000, tokens=50_000)
+        found = await team(gone, plan=ALONE, budget=budget, policy=ONCE).run("Count")  # pyright: ignore[reportArgumentType]
+        assert (found.ending, found.spent.tokens, found.spent.micros) == ("failed", 0, 0)
+        planned = await team(gone, budget=budget, policy=ONCE).run("Count")  # pyright: ignore[reportArgumentType]
+        assert (planned.ending, planned.spent.tokens, planned.spent.micros) == ("failed", 0, 0)
+    finally:
+        await finder.close()
+
+
+@pytest.mark.parametrize("billed", [False, True])
+async def test_a_failed_call_of_unknown_cost_is_charged_what_was_reserved_unless_it_was_not_billed(
+    billed: bool,
+) -> None:
+    dead = ModelFailed(Failure("network", "gone"), billed=billed)
+    script = ScriptedModel(lambda _: dead, card=DEAR)
+    found = await team(script, plan=ALONE, budget=Budget(micros=500_000), policy=ONCE).run("Count")
+    (started,) = [one for one in of_kind(found.entries, ev.StepStarted) if isinstance(one, ev.StepStarted)]
+    assert started.reserve is not None
+    assert found.spent == (started.reserve if billed else Amount(calls=1))
+    kept_within(found.entries)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [
+        ("gpt-4o-mini", 16_384),
+        ("gpt-4o-2024-05-13", 4_096),
+        ("gpt-4.1", 32_768),
+        ("gpt-4", 4_096),
+        ("gpt-5-mini", 128_000),
+        ("openai/o3-mini", 100_000),
+        ("claude-3-5-sonnet-20241022", 8_192),
+        ("claude-sonnet-4-5", 64_000),
+        ("claude-opus-4-1", 32_000),
+        ("claude-opus-4-5", 64_000),
+        ("gemini-2.5-pro", 65_536),
+        ("llama3", 0),
+        ("phi4", 0),
+    ],
+)
+def test_what_models_write_at_most_is_known_by_their_names(name: str, limit: int) -> None:
+    assert known_limit(name) == limit
