@@ -21,6 +21,7 @@ from chargehand.terms.events import Noted
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Combine, Plan, Task, TaskId
 from chargehand.terms.policy import Policy, Retry
+from chargehand.tools.calculator import calculator
 from tests.agents.crowd import call, calls
 from tests.figures import held_out, tuned
 from tests.figures.desk import ONCE, returning, run_case
@@ -74,6 +75,15 @@ async def test_an_invention_goes_back_once_and_the_corrected_result_counts() -> 
     assert told.role == "user"
     assert "stand in no result of your tools" in told.text
     assert "- 9,875.00" in told.text
+
+
+async def test_a_number_that_a_worker_puts_into_the_calculator_is_its_own_words() -> None:
+    said = "R-501 is over 9,875, twice that is 19,750."
+    model = ScriptedModel([calls(call("invoice")), calls(call("calculate", 2, expression="9875 * 2")), said])
+    worker = Worker("clerk", tools=[returning("invoice", INVOICE), calculator()], model=model)
+    found = await run(worker)
+    assert (found.traced.tools, found.traced.words, found.traced.nowhere) == (2, 1, 0)
+    assert [(one.text, one.origin) for one in found.untraced] == [("9,875", "words")]
 
 
 async def test_a_worker_that_may_estimate_has_its_figures_counted_as_its_words() -> None:

@@ -313,9 +313,19 @@ class Calls:
     def _witness(self, call: ToolCall, tool: Tool, returned: Returned) -> None:
         """Keep what the result of the worker may rest on."""
         kept = self.heard if call.name.startswith(MAIL) else self.returned
-        kept.append(returned.error or returned.value)
+        kept.append(returned.error or self._without_expression(returned.value))
         if tool.effect != "read" and not returned.error:
             kept.append(call.arguments)
+
+    def _without_expression(self, value: object) -> object:
+        """A figure without what the worker had computed for it: that is the worker's own words."""
+        if not isinstance(value, dict):
+            return value
+        table = cast("dict[str, object]", value)
+        if "expression" not in table:
+            return table
+        self.heard.append(table["expression"])
+        return {key: item for key, item in table.items() if key != "expression"}
 
     def _wrap_again(self, call: ToolCall, shown: str, *, failed: bool) -> str:
         """What the model is shown when it asks for what it has: the result again if it is short, and what to do."""
