@@ -109,6 +109,32 @@ async def test_deleting_beside_a_writer_loses_nothing_of_his(path: Path) -> None
     await journal.close()
 
 
+async def test_a_run_that_is_read_while_it_is_written_is_never_damaged(path: Path) -> None:
+    journal = await SqliteJournal.open(path, durability="process")
+    lease = await journal.claim("r", new=True)
+    await journal.append(lease, entries(1))
+    done = asyncio.Event()
+
+    async def pour() -> None:
+        for seq in range(2, 400):
+            await journal.append(lease, [noted(seq)])
+        done.set()
+
+    async def look() -> int:
+        looks = 0
+        while not done.is_set():
+            stored = numbers(await journal.read("r", after=looks % 3))
+            assert stored == list(range(1 + looks % 3, stored[-1] + 1)) if stored else True
+            looks += 1
+        return looks
+
+    async with asyncio.TaskGroup() as jobs:
+        jobs.create_task(pour())
+        looking = [jobs.create_task(look()) for _ in range(3)]
+    assert sum(job.result() for job in looking) > 10
+    await journal.close()
+
+
 async def test_a_backup_made_while_somebody_writes_is_whole_and_can_be_restored(path: Path) -> None:
     journal = await SqliteJournal.open(path, durability="process")
     await write(journal, "large", LARGE)

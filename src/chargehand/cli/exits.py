@@ -8,7 +8,7 @@ EXITS = {
     2: "usage or invalid input; nothing is written",
     3: "partial: there is an answer, with gaps",
     4: "a person is asked; resume with an answer goes on",
-    5: "the budget or the deadline ended it, or more was spent than the budget",
+    5: "the budget or the deadline ended it, or the budget was overspent",
     6: "a gate of eval was not reached",
     130: "cancelled",
     143: "stopped by SIGTERM",

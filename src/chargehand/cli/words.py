@@ -177,6 +177,10 @@ def _step_finished(state: RunState, event: ev.StepFinished, _at: Instant) -> Sai
     return _by(state, event.task, of_memory or f"step {event.step} returned {value(event.result)}", "dim")
 
 
+def _step_failed(state: RunState, event: ev.StepFailed, _at: Instant) -> Said:
+    return _by(state, event.task, f"step {event.step} failed", "dim")
+
+
 def _verdict(event: ev.StepFinished) -> Verdict | None:
     try:
         return msgspec.convert(decode_value(event.result), Verdict)
@@ -261,6 +265,7 @@ WORDS: dict[type, Callable[[RunState, Any, Instant], Said]] = {
     ev.AttemptStarted: _started,
     ev.StepStarted: _step_started,
     ev.StepFinished: _step_finished,
+    ev.StepFailed: _step_failed,
     ev.AttemptSucceeded: _succeeded,
     ev.AttemptFailed: _failed,
     ev.RetryScheduled: _retry_scheduled,

@@ -185,9 +185,9 @@ def read_readable(connection: sqlite3.Connection, blobs: Blobs, run: str, after:
                 entries.append(_verified(blobs, run, expected, row))
                 highest = max(highest, row[2])
         if entries and (expected > last or highest > epoch):  # written meanwhile, or the row of the run is damaged
-            _, epoch, last, _, _ = _stand(connection, run) or _NO_RUN
-            if expected > last or highest > epoch:
-                return Readable(entries, _contradicted_run(run, last, expected))
+            _, epoch_now, last_now, _, _ = _stand(connection, run) or _NO_RUN
+            if expected > last_now or highest > epoch_now:
+                return Readable(entries, _contradicted_run(run, last_now, expected))
     except Corrupt as error:
         return Readable(entries, error)
     except FILE_ERRORS as error:
