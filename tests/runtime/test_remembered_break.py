@@ -53,6 +53,12 @@ def test_event_loops_in_several_threads_have_one_memory() -> None:
 
 async def test_whoever_is_cancelled_at_any_moment_leaves_nothing_behind(tmp_path: Path) -> None:
     shared = SharedMemory(Memory(tmp_path / "memory.db", [NOTES]), "team", [ANN], nothing)
+    before = set(threading.enumerate())
+
+    def writers() -> list[threading.Thread]:
+        return [
+            thread for thread in threading.enumerate() if thread.name == "chargehand-writer" and thread not in before
+        ]
 
     async def use() -> None:
         async with shared.opened() as memory:
@@ -67,10 +73,10 @@ async def test_whoever_is_cancelled_at_any_moment_leaves_nothing_behind(tmp_path
         assert not shared._uses
     await use()
     for _ in range(1000):
-        if not [one for one in threading.enumerate() if one.name == "chargehand-writer"]:
+        if not writers():
             break
         await asyncio.sleep(0.01)
-    assert not [one for one in threading.enumerate() if one.name == "chargehand-writer"]
+    assert not writers()
 
 
 async def test_a_text_that_two_files_have_stays_until_neither_has_it(tmp_path: Path) -> None:

@@ -3,13 +3,16 @@
 import asyncio
 import os
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from chargehand.errors import Corrupt, Refused, RunUnknown
+from chargehand.stores import rows
 from chargehand.stores.blobs import FileBlobs
+from chargehand.stores.codec import encode
 from chargehand.stores.journal import Lease
 from chargehand.stores.maintenance import back_up, prune_runs, restore
 from chargehand.stores.reader import read_run, read_runs
@@ -133,6 +136,33 @@ async def test_a_run_that_is_read_while_it_is_written_is_never_damaged(path: Pat
         jobs.create_task(pour())
         looking = [jobs.create_task(look()) for _ in range(3)]
     assert sum(job.result() for job in looking) > 10
+    await journal.close()
+
+
+@pytest.mark.parametrize("statement", range(1, 5))
+async def test_a_run_that_begins_between_two_statements_of_its_reader_is_not_damaged(
+    path: Path, statement: int
+) -> None:
+    journal = await SqliteJournal.open(path, durability="process")
+    lease = await journal.claim("r", new=True)
+    written = [rows.made(lease, entry, encode(entry.event)) for entry in (noted(1), noted(2))]
+    statements = 0
+
+    class Reader(sqlite3.Connection):
+        def execute(self, sql: str, parameters: Sequence[object] = (), /) -> sqlite3.Cursor:  # pyright: ignore[reportIncompatibleMethodOverride]
+            nonlocal statements
+            statements += 1
+            if statements == statement:
+                with closing(sqlite3.connect(path)) as writer, writer:
+                    rows.append(writer, lease, written)
+            return super().execute(sql, tuple(parameters))
+
+    with closing(sqlite3.connect(path, isolation_level=None, factory=Reader)) as reader:
+        try:
+            seen = numbers(rows.read(reader, FileBlobs.beside(path), "r", 0))
+        except RunUnknown:
+            seen = []
+    assert seen in ([], [1, 2])
     await journal.close()
 
 

@@ -7,8 +7,8 @@ import shlex
 import sqlite3
 import struct
 import zlib
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 
@@ -174,6 +174,11 @@ def read(connection: sqlite3.Connection, blobs: Blobs, run: str, after: int) -> 
 
 def read_readable(connection: sqlite3.Connection, blobs: Blobs, run: str, after: int) -> Readable:
     """The entries that follow number `after`, up to the first that cannot be read."""
+    with _one_moment(connection):  # a run that grows while it is read would look damaged
+        return _read_readable(connection, blobs, run, after)
+
+
+def _read_readable(connection: sqlite3.Connection, blobs: Blobs, run: str, after: int) -> Readable:
     number, epoch, last = _known(connection, run)
     entries: list[Entry] = []
     expected = max(after, 0)
@@ -184,10 +189,8 @@ def read_readable(connection: sqlite3.Connection, blobs: Blobs, run: str, after:
                 expected += 1
                 entries.append(_verified(blobs, run, expected, row))
                 highest = max(highest, row[2])
-        if entries and (expected > last or highest > epoch):  # written meanwhile, or the row of the run is damaged
-            _, epoch_now, last_now, _, _ = _stand(connection, run) or _NO_RUN
-            if expected > last_now or highest > epoch_now:
-                return Readable(entries, _contradicted_run(run, last_now, expected))
+        if entries and (expected > last or highest > epoch):
+            return Readable(entries, _contradicted_run(run, last, expected))
     except Corrupt as error:
         return Readable(entries, error)
     except FILE_ERRORS as error:
@@ -242,9 +245,16 @@ def listing(connection: sqlite3.Connection, locks: Path) -> list[RunRow]:
 
     Which of their owners live is seen by the files in `locks`.
     """
-    connection.execute("BEGIN")  # all of it as of one moment
-    try:
+    with _one_moment(connection):
         return _listing(connection, locks)
+
+
+@contextmanager
+def _one_moment(connection: sqlite3.Connection) -> Generator[None]:
+    """What is read in here is the file as it was at one moment, whoever writes meanwhile."""
+    connection.execute("BEGIN")
+    try:
+        yield
     finally:
         undo(connection)
 
