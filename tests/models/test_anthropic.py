@@ -151,7 +151,7 @@ async def test_a_conversation_goes_out_as_the_protocol_says() -> None:
             Message("user", "go on"),
         ],
         (TOOL,),
-        settings=Settings(temperature=0.5, max_tokens=50),
+        settings=Settings(temperature=0.5, max_tokens=50, parallel_tool_calls=False),
     )
     async with talking(whole(said())) as (model, server):
         await model.reply(request)
@@ -185,6 +185,7 @@ async def test_a_conversation_goes_out_as_the_protocol_says() -> None:
             {"name": "add", "description": "adds two numbers", "input_schema": json.loads(bytes(TOOL.parameters))}
         ],
         "temperature": 0.5,
+        "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
     }
 
 

@@ -107,7 +107,7 @@ async def test_a_conversation_goes_out_as_the_protocol_says() -> None:
             Message("tool", "2", call="c1"),
         ],
         (TOOL,),
-        settings=Settings(temperature=0.0, max_tokens=50),
+        settings=Settings(temperature=0.0, max_tokens=50, parallel_tool_calls=False),
     )
     async with talking(whole(said())) as (model, server):
         await model.reply(request)
@@ -127,6 +127,7 @@ async def test_a_conversation_goes_out_as_the_protocol_says() -> None:
         "tools": [{"type": "function", "function": function}],
         "temperature": 0.0,
         "max_tokens": 50,
+        "parallel_tool_calls": False,
     }
 
 

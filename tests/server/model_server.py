@@ -16,6 +16,8 @@ class Question:
 
     messages: list[dict[str, Any]]
     tools: list[str]
+    body: dict[str, Any] = field(default_factory=dict[str, Any])
+    """All of the request, as it was sent."""
 
     @property
     def system(self) -> str:
@@ -72,7 +74,7 @@ class _Served(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         given: list[dict[str, Any]] = body.get("tools") or []
         tools = [str(one["function"]["name"]) for one in given]
-        question = Question(body["messages"], tools)
+        question = Question(body["messages"], tools, body)
         self.model.questions.append(question)
         said = self.model.think(question)
         answer = Answer(said) if isinstance(said, str) else said

@@ -122,6 +122,8 @@ class AnthropicMessages:
             raise CallFailed(Failure("logic", message, permanent=True), billed=False) from error
         if settings.temperature is not None:
             parts += b',"temperature":', _json(settings.temperature)
+        if settings.parallel_tool_calls is False and request.tools:
+            parts.append(b',"tool_choice":{"type":"auto","disable_parallel_tool_use":true}')
         parts.append(b',"stream":true}' if streamed else b"}")
         return b"".join(parts)
 

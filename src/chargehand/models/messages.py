@@ -61,11 +61,13 @@ class ToolSpec(Struct, frozen=True, gc=False):
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """How to sample. A temperature that is left out is the provider's choice.
 
-    `max_tokens` is how long a reply may be, thinking included; left out, it goes by the model.
+    `max_tokens` is how long a reply may be, thinking included; left out, it goes by the model. Whether a reply may
+    hold several calls of tools is `parallel_tool_calls`.
     """
 
     temperature: float | None = None
     max_tokens: int | None = None
+    parallel_tool_calls: bool | None = None
 
 
 class Request(Struct, frozen=True):

@@ -128,6 +128,8 @@ class OpenAIChat:
         settings = request.settings
         if settings.temperature is not None:
             parts += b',"temperature":', _json(settings.temperature)
+        if settings.parallel_tool_calls is False and request.tools:  # without tools it would be refused
+            parts.append(b',"parallel_tool_calls":false')
         parts.append(f',"{self._tokens_field}":{limit}'.encode())
         parts.append(b',"stream":true,"stream_options":{"include_usage":true}}' if streamed else b"}")
         return b"".join(parts)

@@ -99,6 +99,8 @@ class ProviderModel:
             settings["max_retries"] = 0
         if request.settings.temperature is not None:
             settings["temperature"] = request.settings.temperature
+        if request.settings.parallel_tool_calls is not None and request.tools:
+            settings["parallel_tool_calls"] = request.settings.parallel_tool_calls
         settings["max_tokens"] = reply_limit(self._card, request.settings)
         return settings
 

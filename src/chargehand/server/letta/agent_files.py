@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import Profile
 from chargehand.memory.conversation import Turn
-from chargehand.server.letta.agent_shapes import KEPT, AgentSent, ToolTold
+from chargehand.server.letta.agent_shapes import KEPT, WITH_MODEL, AgentSent, ToolTold
 from chargehand.server.letta.shapes import moment
 from chargehand.server.problem import Problem
 from chargehand.server.wire import read
@@ -116,7 +116,8 @@ def turns_of(agent: AgentFiled) -> list[Turn]:
 
 def written(profile: Profile, blocks: list[Block], tools: list[ToolTold], turns: list[Turn], version: str) -> bytes:
     """A file with one agent, as people can read it."""
-    settings = {name: profile.settings[name] for name in KEPT if name in profile.settings and name not in _RUNS}
+    kept = [name for name in (*KEPT, *WITH_MODEL) if name in profile.settings and name not in _RUNS]
+    settings = {name: profile.settings[name] for name in kept}
     said = [
         {"id": f"message-{number}", "role": "user" if one.role == "user" else "assistant",
          "content": [{"type": "text", "text": one.text}], "agent_id": "agent-0", "created_at": moment(one.when)}
@@ -135,7 +136,7 @@ def written(profile: Profile, blocks: list[Block], tools: list[ToolTold], turns:
          "limit": one.limit, "read_only": one.read_only, "tags": one.tags, "metadata": one.metadata}
         for number, one in enumerate(blocks)
     ]  # fmt: skip
-    kept = [{**msgspec.to_builtins(one), "id": f"tool-{number}"} for number, one in enumerate(tools)]
+    filed = [{**msgspec.to_builtins(one), "id": f"tool-{number}"} for number, one in enumerate(tools)]
     whole: dict[str, object] = {name: [] for name in PARTS}
-    whole |= {"agents": [agent], "blocks": held, "tools": kept, "metadata": {"written_by": f"chargehand {version}"}}
+    whole |= {"agents": [agent], "blocks": held, "tools": filed, "metadata": {"written_by": f"chargehand {version}"}}
     return msgspec.json.format(msgspec.json.encode(whole), indent=2)

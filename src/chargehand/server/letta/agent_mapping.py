@@ -9,8 +9,17 @@ from msgspec import UNSET, structs
 from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import Profile
 from chargehand.models.model import ModelCard
+from chargehand.server.letta.agent_settings import (
+    ModelConfig,
+    check_agent_type,
+    check_timezone,
+    merged_settings,
+    options_of,
+    window_of,
+)
 from chargehand.server.letta.agent_shapes import (
     KEPT,
+    WITH_MODEL,
     AgentChange,
     AgentSent,
     AgentTold,
@@ -43,17 +52,25 @@ def check_name(name: str) -> None:
 
 def agent_made(sent: AgentSent, which: str, tools: tuple[str, ...]) -> Profile:
     """A new agent, with a name of ours if it was given none."""
-    config = sent.llm_config
-    model = sent.model or (config.handle or config.model if config is not None else "")
+    model = sent.model or _handle(sent.llm_config)
     settings = {name: value for name in KEPT if (value := getattr(sent, name, None)) is not None}
+    settings |= merged_settings({}, sent)
+    check_agent_type(sent.agent_type)
+    check_timezone(sent.timezone)
     return Profile(
         sent.name or pleasant_name(which), sent.description or "", sent.system or "", model or "",
         tuple(dict.fromkeys(sent.tags or ())), tools, dict(sent.metadata or {}), settings, which,
     )  # fmt: skip
 
 
+def _handle(config: ModelConfig | None) -> str:
+    return (config.handle or config.model) if config is not None else ""
+
+
 def agent_changed(profile: Profile, sent: AgentChange, tools: tuple[str, ...] | None) -> Profile:
-    settings = dict(profile.settings)
+    settings = {name: value for name, value in profile.settings.items() if name not in WITH_MODEL}
+    settings |= merged_settings(profile.settings, sent)
+    check_timezone(given(sent.timezone, ""))
     for name in KEPT:
         value = getattr(sent, name, UNSET)
         if value is None:
@@ -65,7 +82,7 @@ def agent_changed(profile: Profile, sent: AgentChange, tools: tuple[str, ...] | 
         name=given(sent.name, profile.name),
         does=given(sent.description, profile.does),
         prompt=given(sent.system, profile.prompt),
-        model=given(sent.model, profile.model),
+        model=given(sent.model, _handle(given(sent.llm_config, None)) or profile.model),
         tags=tuple(dict.fromkeys(given(sent.tags, profile.tags))),
         tools=profile.tools if tools is None else tools,
         metadata=dict(given(sent.metadata, profile.metadata)),
@@ -77,7 +94,10 @@ def agent_told(profile: Profile, blocks: Sequence[Block], tools: list[ToolTold],
     kept = profile.settings
     shown = [block_told(one) for one in blocks]
     kind = str(kept.get("agent_type") or _TYPE)
+    options = options_of(kept)
     extra = cast("dict[str, Any]", {name: kept[name] for name in KEPT if name in kept and name in _AS_THEY_ARE})
+    extra |= {name: kept[name] for name in WITH_MODEL if name in kept}
+    extra |= {"response_format": options.response_format, "parallel_tool_calls": options.parallel_tool_calls}
     return AgentTold(
         profile.id, profile.name, kind, profile.prompt, profile.does or None, profile.model or card.handle,
         _model(profile, card), shown, MemoryTold(shown, agent_type=kind), tools, profile.tags,
@@ -94,11 +114,11 @@ _AS_THEY_ARE = frozenset(KEPT) & frozenset(AgentTold.__struct_fields__) - {
 
 def _model(profile: Profile, card: ModelCard) -> ModelTold:
     provider = profile.model.partition("/")[0] if "/" in profile.model else card.handle.partition(":")[0]
-    most = profile.settings.get("max_tokens")
-    window = profile.settings.get("context_window_limit")
+    options, window = options_of(profile.settings), window_of(profile.settings)
     return ModelTold(
         profile.model.partition("/")[2] or profile.model or card.handle,
         provider if provider in _ENDPOINTS else "openai",
-        window if isinstance(window, int) else card.window, card.handle, provider_name=provider or None,
-        max_tokens=most if isinstance(most, int) else None,
+        card.window if window is None else min(window, card.window), card.handle, provider_name=provider or None,
+        max_tokens=options.max_output_tokens, temperature=options.temperature,
+        parallel_tool_calls=options.parallel_tool_calls, response_format=options.response_format,
     )  # fmt: skip

@@ -4,20 +4,10 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
+from chargehand.server.letta.agent_settings import ModelConfig
 from chargehand.server.letta.group_shapes import GroupTold
-from chargehand.server.letta.message_shapes import MessageTold
+from chargehand.server.letta.message_shapes import MessageSent, MessageTold
 from chargehand.server.letta.shapes import BlockSent, BlockTold
-
-
-class ModelConfig(Struct):
-    """What an older client sends in place of a handle."""
-
-    model: str = ""
-    handle: str | None = None
-    model_endpoint_type: str = ""
-    context_window: int | None = None
-    max_tokens: int | None = None
-    temperature: float | None = None
 
 
 class AgentSent(Struct):
@@ -39,20 +29,19 @@ class AgentSent(Struct):
     include_multi_agent_tools: bool | None = None
     agent_type: str | None = None
     metadata: dict[str, Any] | None = None
-    context_window_limit: int | None = None
-    max_tokens: int | None = None
-    response_format: dict[str, Any] | None = None
-    model_settings: dict[str, Any] | None = None
+    context_window_limit: int | UnsetType | None = UNSET
+    max_tokens: int | UnsetType | None = UNSET
+    response_format: dict[str, Any] | UnsetType | None = UNSET
+    model_settings: dict[str, Any] | UnsetType | None = UNSET
+    initial_message_sequence: list[MessageSent] | None = None
     message_buffer_autoclear: bool | None = None
-    enable_sleeptime: bool | None = None
     timezone: str | None = None
     hidden: bool | None = None
-    parallel_tool_calls: bool | None = None
+    parallel_tool_calls: bool | UnsetType | None = UNSET
     identity_ids: list[str] | None = None
     project_id: str | None = None
     template_id: str | None = None
     base_template_id: str | None = None
-    compaction_settings: dict[str, Any] | None = None
 
 
 class AgentChange(Struct):
@@ -60,6 +49,7 @@ class AgentChange(Struct):
     description: str | UnsetType | None = UNSET
     system: str | UnsetType | None = UNSET
     model: str | UnsetType | None = UNSET
+    llm_config: ModelConfig | UnsetType | None = UNSET
     embedding: str | UnsetType | None = UNSET
     block_ids: tuple[str, ...] | UnsetType | None = UNSET
     tags: tuple[str, ...] | UnsetType | None = UNSET
@@ -78,19 +68,18 @@ class AgentChange(Struct):
     project_id: str | UnsetType | None = UNSET
     template_id: str | UnsetType | None = UNSET
     base_template_id: str | UnsetType | None = UNSET
-    compaction_settings: dict[str, Any] | UnsetType | None = UNSET
     last_stop_reason: str | UnsetType | None = UNSET
     last_run_completion: str | UnsetType | None = UNSET
     last_run_duration_ms: int | UnsetType | None = UNSET
 
 
 KEPT = (
-    "embedding", "tool_rules", "agent_type", "context_window_limit", "max_tokens", "response_format", "model_settings",
-    "message_buffer_autoclear", "enable_sleeptime", "timezone", "hidden", "parallel_tool_calls", "identity_ids",
-    "project_id", "template_id", "base_template_id", "compaction_settings", "last_stop_reason", "last_run_completion",
-    "last_run_duration_ms",
+    "embedding", "tool_rules", "agent_type", "message_buffer_autoclear", "timezone", "hidden", "identity_ids",
+    "project_id", "template_id", "base_template_id", "last_stop_reason", "last_run_completion", "last_run_duration_ms",
 )  # fmt: skip
 """What is kept of an agent as it was sent, in its settings."""
+WITH_MODEL = ("model_settings", "context_window_limit")
+"""What is kept besides, under one name each: `agent_settings` says what of it means what."""
 
 
 class ToolTold(Struct, omit_defaults=True):
@@ -126,6 +115,8 @@ class ModelTold(Struct, omit_defaults=True):
     provider_name: str | None = None
     max_tokens: int | None = None
     temperature: float | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: dict[str, Any] | None = None
 
 
 class AgentTold(Struct, omit_defaults=True):
@@ -160,11 +151,10 @@ class AgentTold(Struct, omit_defaults=True):
     embedding_config: dict[str, Any] | None = None
     model_settings: dict[str, Any] | None = None
     response_format: dict[str, Any] | None = None
-    enable_sleeptime: bool | None = None
+    context_window_limit: int | None = None
     timezone: str | None = None
     hidden: bool | None = None
     parallel_tool_calls: bool | None = None
-    compaction_settings: dict[str, Any] | None = None
     multi_agent_group: GroupTold | None = None
     managed_group: GroupTold | None = None
     pending_approval: MessageTold | None = None

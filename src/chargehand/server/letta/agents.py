@@ -16,8 +16,10 @@ from chargehand.server.doors import Door
 from chargehand.server.house import House
 from chargehand.server.letta import tools
 from chargehand.server.letta.agent_mapping import agent_changed, agent_made, agent_told, check_name
+from chargehand.server.letta.agent_settings import check_agent_fields
 from chargehand.server.letta.agent_shapes import AgentChange, AgentSent, AgentTold
 from chargehand.server.letta.approvals import pending
+from chargehand.server.letta.asked import turns_to_begin_with
 from chargehand.server.letta.blocks import found as found_block
 from chargehand.server.letta.crew import leads
 from chargehand.server.letta.group_shapes import group_told
@@ -30,7 +32,7 @@ from chargehand.server.letta.office import Office
 from chargehand.server.letta.rules import checked
 from chargehand.server.letta.writers import changing
 from chargehand.server.problem import Problem, unknown
-from chargehand.server.wire import body, part, reply
+from chargehand.server.wire import body, part, raw_body, reply
 from chargehand.terms.value import encode_value
 
 BASE = ("conversation_search", "memory_insert", "memory_replace")
@@ -88,7 +90,9 @@ async def all_told(house: House, profiles: Sequence[Profile], include: Sequence[
 
 
 async def create(request: Request, house: House) -> Response:
-    return reply(await made(house, await body(request, AgentSent)))
+    sent = await body(request, AgentSent)
+    check_agent_fields(await raw_body(request), AgentSent)
+    return reply(await made(house, sent))
 
 
 async def made(house: House, sent: AgentSent) -> AgentTold:
@@ -109,7 +113,11 @@ async def made(house: House, sent: AgentSent) -> AgentTold:
     own = [structs.replace(block_made(one), id=f"block-{uuid.uuid4()}") for one in sent.memory_blocks or ()]
     for block in own:
         blocks.created(block, PERSON)
-    return await _kept(house, profile, own, sorted(shared, key=lambda one: one.created))
+    first_turns = turns_to_begin_with(sent.initial_message_sequence or ())
+    told = await _kept(house, profile, own, sorted(shared, key=lambda one: one.created))
+    if first_turns:
+        await catalog.say(profile.id, first_turns)
+    return told
 
 
 def _equipped(sent: AgentSent, profile: Profile) -> tuple[str, ...]:
@@ -149,6 +157,7 @@ async def retrieve(request: Request, house: House) -> Response:
 
 async def update(request: Request, house: House) -> Response:
     which, sent = part(request, "agent"), await body(request, AgentChange)
+    check_agent_fields(await raw_body(request), AgentChange)
     async with changing(house, which):
         profile, catalog = await found(house, which), house.memory.catalog
         ids = None if sent.tool_ids is UNSET or sent.tool_ids is None else sent.tool_ids

@@ -5,20 +5,39 @@ it is not known here.
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
+from chargehand.memory.conversation import Turn
 from chargehand.runtime.front import checked_goal
+from chargehand.server.letta.agent_settings import Unsupported, refuse_unsupported
 from chargehand.server.letta.message_shapes import MessageSent, TalkSent
 from chargehand.server.problem import Problem
 from chargehand.terms import events as ev
 
 MOST_STEPS = 50
 """Calls of its model that an agent may make for one request, as Letta has it."""
+_STEPS_AT_MOST = 500
+_LOG_PROBABILITIES = "log probabilities and token ids are not returned"
+_TALK: Mapping[str, Unsupported] = {
+    "client_skills": Unsupported("write what the agent shall know of them into a block, or into override_system"),
+    "enable_thinking": Unsupported("how a model reasons is left to the model", (False, "false", "False")),
+    "include_compaction_messages": Unsupported("summaries are not sent as messages", (False,)),
+    "return_logprobs": Unsupported(_LOG_PROBABILITIES, (False,)),
+    "return_token_ids": Unsupported(_LOG_PROBABILITIES, (False,)),
+    "top_logprobs": Unsupported(_LOG_PROBABILITIES),
+}
+_SAME_HERE = (  # they are about agents that speak through a tool, of which there are none
+    "use_assistant_message", "assistant_message_tool_name", "assistant_message_tool_kwarg",
+)  # fmt: skip
+_MESSAGE: Mapping[str, Unsupported] = {
+    "group_id": Unsupported("send it to the group itself: /v1/groups/{group}/messages"),
+    "batch_item_id": Unsupported("there are no batches here"),
+}
 _MARK = "asked "
 _SPACE = uuid.UUID("5c3ab7d2-8d0e-4b0a-9d5b-6a1f4a7c0e21")
 _ROLES = ("user", "system", "assistant")
@@ -79,7 +98,7 @@ def noted(event: ev.Event) -> Asked | None:
 
 def asked_of(agent: str, sent: TalkSent, raw: bytes) -> Asked:
     """What a client sent, checked; Problem where there is nothing to say, or nothing that can be said."""
-    sent_by = (*sent.messages, *(() if sent.input is None else (MessageSent(content=sent.input),)))
+    sent_by = (*(sent.messages or ()), *(() if sent.input is None else (MessageSent(content=sent.input),)))
     said = tuple(_said(one) for one in sent_by)
     found = Asked(
         agent, tuple(one for one in said if one.text.strip()), _steps(sent.max_steps), sent.override_model or "",
@@ -91,13 +110,21 @@ def asked_of(agent: str, sent: TalkSent, raw: bytes) -> Asked:
     return found
 
 
+def check_talk_fields(raw: bytes) -> None:
+    """Raise a problem for the first field of a call, as it was sent, that would have no effect."""
+    sent = cast("dict[str, Any]", msgspec.json.decode(raw.strip() or b"{}"))
+    refuse_unsupported(sent, (*TalkSent.__struct_fields__, *_SAME_HERE), _TALK)
+    for number, message in enumerate(cast("list[dict[str, object]]", sent.get("messages") or ())):
+        refuse_unsupported(message, MessageSent.__struct_fields__, _MESSAGE, f"messages[{number}].")
+
+
 def mark_of(agent: str, raw: bytes) -> str:
     return blake2b(agent.encode() + b" " + raw, digest_size=12).hexdigest()
 
 
 def approval_in(sent: TalkSent) -> MessageSent | None:
     """The message that allows a call or does not, if one does."""
-    return next((one for one in sent.messages if one.type == "approval" or one.role == "approval"), None)
+    return next((one for one in sent.messages or () if one.type == "approval" or one.role == "approval"), None)
 
 
 def _said(message: MessageSent) -> Said:
@@ -106,6 +133,17 @@ def _said(message: MessageSent) -> Said:
     return Said(
         text_of(message.content), message.role, message.otid or "", message.name or "", message.sender_id or ""
     )  # fmt: skip
+
+
+def turns_to_begin_with(messages: Sequence[MessageSent]) -> list[Turn]:
+    """A conversation that an agent begins with, as it remembers it."""
+    turns: list[Turn] = []
+    for number, message in enumerate(messages):
+        if message.role not in ("user", "assistant"):
+            said = f"initial_message_sequence[{number}].role is {message.role[:40]!r}; it must be user or assistant"
+            raise Problem(422, "invalid", f"{said}: what an agent is to be told beforehand goes into system")
+        turns.append(Turn("user" if message.role == "user" else "assistant", text_of(message.content)))
+    return [turn for turn in turns if turn.text.strip()]
 
 
 def text_of(content: str | Sequence[dict[str, Any]] | None) -> str:
@@ -118,7 +156,9 @@ def text_of(content: str | Sequence[dict[str, Any]] | None) -> str:
 def _steps(wanted: int | None) -> int:
     if wanted is not None and wanted < 1:
         raise Problem(422, "invalid", f"max_steps is {wanted}; it must be 1 or more")
-    return min(wanted or MOST_STEPS, 500)
+    if wanted is not None and wanted > _STEPS_AT_MOST:
+        raise Problem(422, "invalid", f"max_steps is {wanted}; {_STEPS_AT_MOST} are the most for one message")
+    return wanted or MOST_STEPS
 
 
 def _with_role(said: Said) -> str:

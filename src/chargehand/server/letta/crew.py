@@ -23,9 +23,9 @@ from chargehand.core.owed import Brief
 from chargehand.core.state import Step
 from chargehand.errors import Invalid
 from chargehand.memory.catalog import Profile
-from chargehand.models.messages import Settings
 from chargehand.models.model import Model
 from chargehand.server.house import House
+from chargehand.server.letta.agent_settings import JsonReply, bounded, options_of
 from chargehand.server.letta.asked import MOST_STEPS, Asked
 from chargehand.server.letta.counted import counted
 from chargehand.server.letta.custom import custom_tools
@@ -155,7 +155,9 @@ class AgentCrew:
         worker = structs.replace(worker, steps=most)
         ready = await furnished(self._house.memory, worker)
         named = counted({**ready.named, **self.post.tools, **custom}, rules.counts, steps)
-        return equip(ready.worker, [self.model(profile)], named, ready.desk)
+        equipped = equip(ready.worker, [bounded(self.model(profile), profile.settings)], named, ready.desk)
+        schema = options_of(profile.settings).schema
+        return equipped if schema is None else structs.replace(equipped, shape=JsonReply(schema))
 
     async def system(self, profile: Profile) -> str:
         """What an agent would be told about itself now, with its blocks."""
@@ -169,11 +171,12 @@ class AgentCrew:
             names.append(MATCHING)
         said = profile.prompt or f"You are {profile.name}. {profile.does}".strip()
         settings = profile.settings
-        most = settings.get("max_tokens")
+        if timezone := settings.get("timezone"):
+            said += f"\n\nYour time zone is {timezone}."
         rules = rules_of(settings.get("tool_rules"), names)
         worker = Worker(
             profile.id, profile.does, said, tools=names, tags=profile.tags, timeout=TIMEOUT,
-            rules=rules.order, remembers=True, settings=Settings(max_tokens=most if isinstance(most, int) else None),
+            rules=rules.order, remembers=True, settings=options_of(settings).sampling,
         )  # fmt: skip
         return worker, rules
 

@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from chargehand.errors import RunUnknown
 from chargehand.server.doors import Door
 from chargehand.server.house import House
-from chargehand.server.letta.asked import asked_of
+from chargehand.server.letta.asked import asked_of, check_talk_fields
 from chargehand.server.letta.group_talk import Begun, GroupOffice, runs_of
 from chargehand.server.letta.groups import found
 from chargehand.server.letta.message_shapes import FailureTold, MessageTold, StopTold, TalkSent, TalkTold, UsageTold
@@ -40,7 +40,9 @@ def add(door: Door) -> None:
 
 async def _begun(request: Request, house: House) -> tuple[Begun, TalkSent]:
     group, sent = await found(house, part(request, "group")), await body(request, TalkSent)
-    asked = asked_of(group.id, house.cleaned(sent), await raw_body(request))
+    raw = await raw_body(request)
+    check_talk_fields(raw)
+    asked = asked_of(group.id, house.cleaned(sent), raw)
     return await house.part(GroupOffice).begin(group, asked, repeated=again(request)), sent
 
 

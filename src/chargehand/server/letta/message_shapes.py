@@ -23,7 +23,7 @@ class MessageSent(Struct):
 class TalkSent(Struct):
     """What an agent is to be told, and how the answer is wanted."""
 
-    messages: tuple[MessageSent, ...] = ()
+    messages: tuple[MessageSent, ...] | None = ()
     input: str | list[dict[str, Any]] | None = None
     max_steps: int | None = None
     streaming: bool | None = None
@@ -38,6 +38,14 @@ class TalkSent(Struct):
 
 class CancelSent(Struct):
     run_ids: tuple[str, ...] | None = None
+
+
+class ResetSent(Struct):
+    add_default_initial_messages: bool | None = None
+
+
+class CompactSent(Struct):
+    compaction_settings: dict[str, Any] | None = None
 
 
 class StreamSent(Struct):

@@ -11,14 +11,14 @@ from chargehand.server.doors import Door
 from chargehand.server.house import House
 from chargehand.server.letta.agents import found, told
 from chargehand.server.letta.approvals import approved
-from chargehand.server.letta.asked import approval_in, asked_of
+from chargehand.server.letta.asked import approval_in, asked_of, check_talk_fields
 from chargehand.server.letta.book_rows import run_told
-from chargehand.server.letta.message_shapes import CancelSent, TalkSent
+from chargehand.server.letta.message_shapes import CancelSent, CompactSent, ResetSent, TalkSent
 from chargehand.server.letta.office import RESET, Office
 from chargehand.server.letta.sending import View, events, refuse_callback, whole
 from chargehand.server.letta.talk import Talk
 from chargehand.server.letta.writers import changing
-from chargehand.server.problem import unknown
+from chargehand.server.problem import Problem, unknown
 from chargehand.server.wire import body, part, raw_body, read, reply
 
 _MOST_TURNS = 1000
@@ -37,7 +37,6 @@ async def create(request: Request, house: House) -> Response:
     sent = await body(request, TalkSent)
     if sent.streaming:
         return await stream(request, house)
-    refuse_callback(sent.callback_url)
     talk = await begun(request, house, sent)
     return await whole(talk, sent.include_return_message_types, house.settings.pulse)
 
@@ -58,7 +57,6 @@ async def stream(request: Request, house: House) -> Response:
 async def later(request: Request, house: House) -> Response:
     """Begin and do not wait: what came of it is read off the run."""
     sent = await body(request, TalkSent)
-    refuse_callback(sent.callback_url)
     talk = await begun(request, house, structs.replace(sent, background=True))
     return reply(run_told(talk.speech))
 
@@ -69,6 +67,8 @@ async def begun(request: Request, house: House, sent: TalkSent, *, aloud: bool =
     if not repeated:  # who comes again may have a run under way, which needs no place
         house.floor.check()
     profile, raw = await found(house, part(request, "agent")), await raw_body(request)
+    check_talk_fields(raw)
+    refuse_callback(sent.callback_url)
     verdict = approval_in(sent)
     if verdict is not None:
         return await approved(house, profile, verdict, repeated=repeated)
@@ -99,6 +99,9 @@ async def cancel(request: Request, house: House) -> Response:
 async def reset(request: Request, house: House) -> Response:
     """Forget a conversation: the agent no longer remembers it, and lists no longer show it. Runs stay."""
     which, catalog, office = part(request, "agent"), house.memory.catalog, house.part(Office)
+    if (await body(request, ResetSent)).add_default_initial_messages:
+        said = "add_default_initial_messages is not supported: an agent begins without messages here; leave it out"
+        raise Problem(422, "unsupported", said)
     async with changing(house, which):
         profile = await found(house, which)
         now = office.resets[which] = time.time()
@@ -112,6 +115,9 @@ async def reset(request: Request, house: House) -> Response:
 async def summarize(request: Request, house: House) -> Response:
     """Put what was said before behind a summary: it is found by searching, but no longer shown to the agent."""
     profile, catalog = await found(house, part(request, "agent")), house.memory.catalog
+    if (await body(request, CompactSent)).compaction_settings:
+        said = "compaction_settings is not supported: the oldest messages are summarised by a plain rule; leave it out"
+        raise Problem(422, "unsupported", said)
     async with house.memory.gate(profile.id):
         turns = await catalog.turns(profile.id, limit=_MOST_TURNS)
         old = turns[: max(0, len(turns) - LEAST_KEPT)]

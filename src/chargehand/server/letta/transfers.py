@@ -153,6 +153,7 @@ async def _agent(
     sent = structs.replace(
         sent, name=f"{name}_copy" if wishes.suffix and name else name, model=wishes.model or sent.model,
         block_ids=tuple(kept.blocks[one] for one in filed.block_ids or ()), tool_ids=None, include_base_tools=False,
+        initial_message_sequence=None,
         tools=tuple(dict.fromkeys(names[one] for one in filed.tool_ids or () if one in names)),
     )  # fmt: skip
     made_one = await made(house, sent)
