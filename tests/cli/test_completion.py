@@ -37,7 +37,7 @@ def test_the_verbs_are_offered_and_narrowed_down(tmp_path: Path) -> None:
     assert {"run", "memory", "fault-server", "completion"} <= set(offered(tmp_path, ""))
     assert offered(tmp_path, "re") == ["resume", "replay"]
     assert offered(tmp_path, "memory", "pa") == ["patch", "passages"]
-    assert offered(tmp_path, "runs", "") == ["list", "show", "export", "diff", "prune", "backup", "restore"]
+    assert offered(tmp_path, "runs", "") == ["list", "show", "export", "diff", "cancel", "prune", "backup", "restore"]
 
 
 def test_the_options_of_the_verb_at_hand_are_offered(tmp_path: Path) -> None:

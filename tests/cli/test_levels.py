@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import JOURNAL, Underway, chargehand
+from tests.cli.commands import Underway, chargehand
 from tests.config.files import write
 
 TOOLS = '''
@@ -135,7 +135,9 @@ def test_every_format_of_the_export_holds_the_runs_inside_under_their_task(house
     assert page.rstrip().splitlines()[-1] != "```", "it ends with the answer of the outermost"
 
 
-def test_ctrl_c_ends_every_level_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_stops_every_level_at_once_and_one_cancel_ends_them_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started = tmp_path / "pid.txt"
     monkeypatch.setenv("STARTED", str(started))
     folder = teams(tmp_path, BOTTOM.replace("tools: [orders]", "tools: [wait]"))
@@ -156,8 +158,11 @@ def test_ctrl_c_ends_every_level_at_once(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     listed = json.loads(chargehand(folder, "runs", "--json").stdout)
-    assert [one["ending"] for one in listed] == ["cancelled"] * 3
-    assert (folder / JOURNAL).exists()
+    assert [run["ending"] for run in listed] == [None] * 3
+    assert [run["type"] for run in listed] == ["run.released"] * 3
+    assert chargehand(folder, "runs", "cancel", "r").returncode == 0
+    listed = json.loads(chargehand(folder, "runs", "--json").stdout)
+    assert [run["ending"] for run in listed] == ["cancelled"] * 3
 
 
 def test_too_little_money_inside_gives_the_exit_code_of_a_budget(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from chargehand.cli.live import LiveView
 from chargehand.cli.tale import Tale
 from chargehand.core.state import Work
 from chargehand.stores.reader import read_run
-from chargehand.terms.events import AttemptStarted, Entry, InputAnswered, RunEnded
+from chargehand.terms.events import AttemptStarted, Entry, InputAnswered, InputRequested, RunReleased
 from tests.cli.commands import EXAMPLES, JOURNAL, chargehand, script, task
 from tests.cli.terminal import Terminal
 
@@ -154,14 +154,13 @@ def test_nobody_is_asked_who_does_not_want_to_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_ctrl_c_ends_a_run_cleanly_also_in_the_middle_of_a_question(tmp_path: Path, asked: bool) -> None:
+def test_ctrl_c_leaves_a_run_to_be_resumed_also_in_the_middle_of_a_question(tmp_path: Path, asked: bool) -> None:
     slow = script(tmp_path, task("a"), policy={"approve": asked}, otherwise={"seconds": 30})
     terminal = Terminal(tmp_path, "play", slow, "--run", "long")
     terminal.until("May this plan run?" if asked else "● works")
     terminal.interrupt()
     assert terminal.end() == 130
-    assert "cancelling the run; Ctrl-C once more" in terminal.shown
-    assert "--reuse long" in terminal.shown
+    assert "stopping; Ctrl-C once more" in terminal.shown
+    assert "chargehand resume long --script" in terminal.shown.splitlines()[-1]
     last = read_run(tmp_path / JOURNAL, "long")[-1].event
-    assert isinstance(last, RunEnded)
-    assert last.ending == "cancelled"
+    assert isinstance(last, InputRequested if asked else RunReleased)

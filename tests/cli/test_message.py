@@ -1,6 +1,7 @@
 """`chargehand message`: who gets it, what each replies, and the exit code."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -100,13 +101,19 @@ def test_what_cannot_be_sent_is_refused_and_nothing_is_written(here: Path, words
     assert not (here / ".chargehand" / "runs.db").exists()
 
 
-def test_the_first_ctrl_c_cancels_it_and_says_who_had_answered(here: Path) -> None:
+def test_the_first_ctrl_c_stops_it_and_says_who_has_not_answered_and_how_to_go_on(here: Path) -> None:
     words = ["How many anvils are in stock? What is 3 * 4?", "--worker", "cid", "--worker", "ann"]
     seen = Terminal(here, "message", *words)
     seen.until("ann: answered")
     seen.interrupt()
     assert seen.end() == 130
-    assert "cid: " in seen.shown
+    assert "no reply yet: cid" in seen.shown
+    go_on = re.search(r"  go on:  python -m chargehand (resume \S+)\n", seen.shown)
+    assert go_on is not None, seen.shown
+    run = go_on[1].split()[1]
+    shown = chargehand(here, "runs", "show", run).stdout
+    assert "left by its process, which was stopped; it can go on" in shown
+    assert chargehand(here, "runs", "cancel", run).returncode == 0
 
 
 def test_sigterm_leaves_it_where_it_stands_and_says_how_to_go_on(here: Path) -> None:
@@ -114,7 +121,7 @@ def test_sigterm_leaves_it_where_it_stands_and_says_how_to_go_on(here: Path) -> 
     sent.until("to 1 worker: cid")
     sent.process.terminate()
     assert sent.end() == 143
-    assert "to go on, if it had begun: python -m chargehand resume desk-" in sent.heard.read_text()
+    assert "  go on:  python -m chargehand resume desk-" in sent.heard.read_text()
     assert "interrupted: resume it" in chargehand(here, "runs").stdout
 
 

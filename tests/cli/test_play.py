@@ -5,13 +5,14 @@ import os
 import re
 import sqlite3
 import subprocess
+import time
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from chargehand.stores.reader import read_run
-from chargehand.terms.events import Entry
+from chargehand.terms.events import Entry, RunReleased
 from tests.cli.commands import COMMAND, EXAMPLES, JOURNAL, Done, Underway, chargehand, environment, run_of, script, task
 
 
@@ -197,7 +198,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert not re.search(r"a  ann +started", done.stderr)
 
 
-def test_a_run_under_way_can_be_looked_at_but_not_resumed_and_is_cancelled_by_ctrl_c(tmp_path: Path) -> None:
+def test_a_run_under_way_can_be_looked_at_but_not_resumed_and_ctrl_c_leaves_it_to_be_resumed(tmp_path: Path) -> None:
     file = script(tmp_path, task("a"), task("b", "a"), moves={"b": [{"seconds": 30}]})
     playing = Underway(tmp_path, "play", file, "--run", "long")
     playing.until("b  ann         started")
@@ -207,31 +208,54 @@ def test_a_run_under_way_can_be_looked_at_but_not_resumed_and_is_cancelled_by_ct
     assert busy.returncode == 2
     assert busy.stderr.count("\n") == 1
     assert f"run 'long' is being driven by process {playing.process.pid}" in busy.stderr
+    refused = chargehand(tmp_path, "runs", "cancel", "long")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert f"is being driven by process {playing.process.pid}" in refused.stderr
     assert read_run(tmp_path / JOURNAL, "long") == before
     playing.interrupt()
     assert playing.end() == 130
     told = playing.heard.read_text()
-    assert "cancelling the run; Ctrl-C once more ends this process at once" in told
-    assert "asked to cancel: Ctrl-C" in told
-    assert "ending: cancelled\n" in told
-    assert "--reuse long" in told
-    shown = chargehand(tmp_path, "runs", "show", "long")
-    assert shown.returncode == 0
-    assert "b unfinished" in shown.stdout
-    again = chargehand(tmp_path, "play", script(tmp_path, task("a"), task("b", "a")), "--reuse", "long")
-    assert again.returncode == 0
-    assert "taken over from a of run long" in again.stderr
+    assert "stopping; Ctrl-C once more ends this process at once" in told
+    assert "stopped by Ctrl-C; the run is left where it stands, and can go on" in told
+    assert told.splitlines()[-1] == f"  go on:       python -m chargehand resume long --script {file}"
+    assert read_run(tmp_path / JOURNAL, "long")[-1].event == RunReleased()
+    script(tmp_path, task("a"), task("b", "a"))
+    done = chargehand(tmp_path, "resume", "long", "--script", file)
+    assert done.returncode == 0
+    assert "a  ann         started" not in done.stderr
+    assert "crash" not in done.stderr
+
+
+def test_a_run_that_was_stopped_can_be_cancelled_for_good(tmp_path: Path) -> None:
+    file = script(tmp_path, task("a"), task("b", "a"), moves={"b": [{"seconds": 30}]})
+    playing = Underway(tmp_path, "play", file, "--run", "long")
+    playing.until("b  ann         started")
+    playing.interrupt()
+    assert playing.end() == 130
+    assert "  give up:     python -m chargehand runs cancel long" in playing.heard.read_text()
+    done = chargehand(tmp_path, "runs", "cancel", "long", "--reason", "not needed")
+    assert (done.returncode, done.stdout) == (0, "cancelled: long\n")
+    shown = chargehand(tmp_path, "runs", "show", "long").stdout
+    assert "asked to cancel: not needed" in shown
+    assert "b unfinished" in shown
+    again = chargehand(tmp_path, "runs", "cancel", "long")
+    assert again.returncode == 2
+    assert "run 'long' has ended (cancelled)" in again.stderr
+    reused = chargehand(tmp_path, "play", script(tmp_path, task("a"), task("b", "a")), "--reuse", "long")
+    assert reused.returncode == 0
+    assert "taken over from a of run long" in reused.stderr
 
 
 def test_a_second_ctrl_c_ends_the_process_and_the_run_can_go_on(tmp_path: Path) -> None:
     file = script(tmp_path, task("a"), moves={"a": [{"seconds": 30}]})
     playing = Underway(tmp_path, "play", file, "--run", "long")
     playing.until("started")
-    # another program has locked the journal, so the wish to cancel cannot be written
+    # another program has locked the journal, so that it was stopped in order cannot be written
     lock = sqlite3.connect(tmp_path / JOURNAL, isolation_level=None)
     lock.execute("BEGIN IMMEDIATE")
     playing.interrupt()
-    playing.until("cancelling the run")
+    playing.until("stopping")
+    time.sleep(0.25)  # sooner it would count as the same
     playing.interrupt()
     assert playing.end() == -2
     lock.close()

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,7 @@ import pytest
 from chargehand.cli.main import main
 from chargehand.config.discover import TEMPLATES
 from chargehand.stores.reader import read_run
-from chargehand.terms.events import AttemptStarted, Entry, InputAnswered, ResultReused, RunRequested
+from chargehand.terms.events import AttemptStarted, Entry, InputAnswered, ResultReused, RunRequested, StepStarted
 from tests.cli.commands import JOURNAL, Done, Underway, chargehand, fed
 
 ASKED = "What do 40 tomato seedlings cost?"
@@ -213,14 +214,29 @@ def test_what_nobody_can_do_is_said(tmp_path: Path) -> None:
     assert "nobody here can: " in plan.stdout
 
 
-def test_ctrl_c_cancels_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_stops_at_once_and_what_was_paid_for_is_not_done_again(tmp_path: Path) -> None:
     tools = garden(tmp_path) / "tools.py"
     tools.write_text(tools.read_text().replace("    each =", "    import time; time.sleep(60)\n    each ="))
     running = Underway(tmp_path, "run", ASKED, "--run", "long")
     running.until("calls seedling_price")
+    before = time.monotonic()
     running.interrupt()
     assert running.end() == 130
-    assert "chargehand run --reuse long" in running.heard.read_text()
+    assert time.monotonic() - before < 10, "it waited for a tool that sleeps for a minute"
+    assert running.heard.read_text().splitlines()[-1] == "  go on:       python -m chargehand resume long"
+    calls_before = model_calls(tmp_path, "long")
+    tools.write_text(tools.read_text().replace("import time; time.sleep(60)", "pass"))
+    resumed = chargehand(tmp_path, "resume", "long")
+    assert resumed.returncode == 0, resumed.stderr
+    fresh = chargehand(tmp_path, "run", ASKED, "--run", "fresh")
+    assert resumed.stdout == fresh.stdout
+    assert 0 < calls_before < model_calls(tmp_path, "long") == model_calls(tmp_path, "fresh")
+
+
+def model_calls(folder: Path, run: str) -> int:
+    """How often workers called a model."""
+    events = [entry.event for entry in read_run(folder / JOURNAL, run)]
+    return sum(isinstance(event, StepStarted) and event.name == "model" for event in events)
 
 
 def refused(done: Done, *words: str) -> None:

@@ -4,7 +4,7 @@ SAYS = {
     "run.requested": "a run was asked for: goal, roster, policy, budget, deadline, seed, perhaps a plan; always first",
     "run.offered": "the finished results of another run may be used again here",
     "run.resumed": "a new process took over; what was under way ended with the old one",
-    "run.released": "its process was stopped in an orderly way with work under way; to resume it is no crash",
+    "run.released": "its process was stopped in an orderly way; the time until it is resumed does not count",
     "run.pause_set": "new tasks may start, or may not",
     "run.cancel_requested": "somebody wants it to stop",
     "run.time_ran_out": "no more tasks: what is left of the time belongs to the answer",

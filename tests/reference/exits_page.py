@@ -19,8 +19,8 @@ _MORE = {
     5: "There may still be an answer, made from what there was. A `run --plan` whose least cost is above the budget "
     "ends so before anybody is asked: there is no run then.",
     6: "Only `eval` with `--gate`.",
-    130: "Ctrl-C: what was under way is stopped, and the ending is written. A second Ctrl-C ends the process at once, "
-    "and the run can be resumed.",
+    130: "A run is left where it stands, and the last line is the command that goes on. A second Ctrl-C ends the "
+    "process at once; the run can be resumed all the same. `runs cancel` ends it for good.",
     143: "A run is left where it stands, and the last line is the command that goes on. `eval` keeps what was tried. "
     "`serve` is meant to be stopped so, and ends with 0.",
 }

@@ -517,6 +517,26 @@ def test_orderly_stops_do_not_use_up_an_attempt(times: int) -> None:
     assert {one.attempt for one in stage.events(ev.AttemptStarted)} == {1}
 
 
+@pytest.mark.parametrize("waits_to_retry", [False, True])
+def test_the_time_between_an_orderly_stop_and_the_resume_does_not_count(waits_to_retry: bool) -> None:
+    stage = Stage(ScriptedCrew(Script({"a": (Move(fail="network", retry_after=40.0), Move("a")), "b": (Move("b"),)})))
+    if not waits_to_retry:
+        stage = Stage(ScriptedCrew(Script({"a": (Move("a", seconds=40.0),), "b": (Move("b"),)})))
+    asked = structs.replace(request(plan(task("a"), task("b", "a"))), deadline=NOW + 100)
+
+    async def story() -> None:
+        job = asyncio.get_running_loop().create_task(stage.driver.start("run", asked))
+        await asyncio.sleep(20.0)
+        job.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await job
+        await asyncio.sleep(86_400.0)
+
+    stage.play(story)
+    outcome = stage.resume()
+    assert (outcome.ending, outcome.results) == ("complete", {"a": "a", "b": "b"})
+
+
 def test_an_attempt_that_its_process_dies_of_is_given_up_in_the_end() -> None:
     crew = Patient()
     stage = Stage(crew)

@@ -210,13 +210,15 @@ class Play:
             main.cancel()
 
     def _stopped(self) -> None:
-        """Oracle 14: a process that stops in an orderly way says so, if there is work under way."""
+        """Oracle 14: a process that stops in an orderly way says so, unless all there is to do is a person's."""
         self._stopping = False
         assert self.handle is not None
         if not self.entries or self.handle.dead or self.handle.trouble or "zombie" in self.plot.faults:
             return  # it could not, or another has the run by now
         said = isinstance(self.entries[-1].event, ev.RunReleased)
-        self._require(said or not self.state().owing, "14: an orderly stop was not written down")
+        state = self.state()
+        persons_turn = state.input is not None and not state.owing
+        self._require(said or persons_turn or state.ended is not None, "14: an orderly stop was not written down")
 
     def _request(self) -> ev.RunRequested:
         plot = self.plot
@@ -457,7 +459,8 @@ def snapshot(state: RunState) -> list[object]:
     ledger, desks = state.ledger, (state.planning, state.answering)
     flat: list[object] = [
         state.seq, state.closed, state.round, state.replans, state.approved, state.running, state.unsettled,
-        state.fresh, state.asked, state.paused, state.released, state.time_up, state.starved, state.combine, state.wake,
+        state.fresh, state.asked, state.paused, state.released_at, state.time_up, state.starved, state.combine,
+        state.wake,
         ledger.tokens, ledger.micros, ledger.calls, ledger.held_tokens, ledger.held_micros, ledger.held_calls,
         sorted(state.owing), sorted(state.judged), sorted(state.doomed.items()), sorted(state.expandable),
         sorted(state.joinable), [(one.next, one.number, one.failures, one.open, one.redo, one.timer) for one in desks],

@@ -62,7 +62,7 @@ class Shadow:
         self.round: list[TaskId] = []
         self.asked_effect = TaskId("")
         self.paused = False
-        self.released = False
+        self.released_at: float | None = None
         self.time_up = False
         self.question: ev.InputRequested | None = None
         self.answered: set[str] = set()  # calls a person has been asked about
@@ -119,9 +119,7 @@ class Shadow:
     def _inputanswered(self, event: ev.InputAnswered) -> None:
         self.require(not self.time_up, "12: a question was answered after the deadline")
         asked, self.question = self.question, None
-        assert self.requested is not None
-        later = self.requested.deadline + (self.at - self.asked_at)
-        self.requested = structs.replace(self.requested, deadline=later)
+        self._give_time(self.at - self.asked_at)
         if asked is not None and asked.what == "tool":
             self.require(event.verdict in ("approve", "reject"), f"{event.verdict} does not answer this")
             self.answered.add(asked.text)
@@ -366,7 +364,7 @@ class Shadow:
         for task, node in self.nodes.items():
             if node.status == "running":
                 self._close(task, node.attempt, None)
-                node.resumes += not self.released
+                node.resumes += self.released_at is None
                 given_up = "effect" in node.pending.values() or node.resumes > self.plot.policy.limits.resumes
                 node.status = "failed attempt" if given_up else "ready"
                 node.steps, node.pending = node.steps - node.pending.keys(), {}
@@ -376,10 +374,17 @@ class Shadow:
             self._settle(key, None)
         for gauge in self.gauges.values():
             gauge.probe = 0.0
-        self.released = False
+        if self.released_at is not None:
+            self._give_time(self.at - self.released_at)
+            self.asked_at += self.at - self.released_at
+        self.released_at = None
+
+    def _give_time(self, seconds: float) -> None:
+        assert self.requested is not None
+        self.requested = structs.replace(self.requested, deadline=self.requested.deadline + seconds)
 
     def _runreleased(self, _event: ev.RunReleased) -> None:
-        self.released = True
+        self.released_at = self.at
 
     def _timeranout(self, _event: ev.TimeRanOut) -> None:
         self.time_up = True

@@ -31,6 +31,9 @@ class Advice(Struct, frozen=True):
     def show(self) -> str:
         return self._command("runs", "show", self.run)
 
+    def cancel(self) -> str:
+        return self._command("runs", "cancel", self.run)
+
     def _command(self, *words: str) -> str:
         where = () if str(self.journal) == USUAL_JOURNAL else ("--journal", str(self.journal))
         return clean(f"{program()} {shlex.join((*words, *where))}")
@@ -41,6 +44,7 @@ def advise(console: Console, state: RunState, advice: Advice, *, mended: bool = 
     console.line(f"run: {clean(advice.run)} in {clean(str(advice.journal))}")
     console.line(f"  look again:  {advice.show()}")
     if state.ended is None:
+        console.line(f"  give up:     {advice.cancel()}")
         console.line(f"  go on:       {going_on(state, advice)}")
     elif state.ended.ending != "complete" or inner_gaps(state):
         more = _wider(state, state.ended.reason) if advice.again[:1] == ("run",) else ""
@@ -73,12 +77,9 @@ def _answers(what: str) -> tuple[str, str]:
     return "--effect WHAT", "done: it happened; again: it did not; fail: do without"
 
 
-def warn(console: Console, advice: Advice, pressed: int) -> None:
-    """After a Ctrl-C: the first cancels, the second ends the process."""
-    if pressed == 1:
-        console.line("cancelling the run; Ctrl-C once more ends this process at once", "warn")
-    else:
-        console.line(f"ended at once; to go on: {advice.resume()}", "warn")
+def farewell(advice: Advice) -> str:
+    """The last words of a process that a second Ctrl-C ends at once."""
+    return f"ended at once; to go on: {advice.resume()}"
 
 
 def program() -> str:

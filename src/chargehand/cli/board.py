@@ -174,5 +174,5 @@ class Foot:
             parts.append(dollars(spent) + (f" of {dollars(cap)}" if cap is not None else ""))
         parts += _shut(state, now)
         if state.ended is None:
-            parts.append("^C cancel")
+            parts.append("^C stop")
         return " · ".join(parts)

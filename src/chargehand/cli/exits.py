@@ -10,7 +10,7 @@ EXITS = {
     4: "a person is asked; resume with an answer goes on",
     5: "the budget or the deadline ended it, or the budget was overspent",
     6: "a gate of eval was not reached",
-    130: "cancelled",
+    130: "stopped by Ctrl-C, or cancelled",
     143: "stopped by SIGTERM",
 }
 """What each code means."""

@@ -18,6 +18,7 @@ _CHANGES = {
     ),
     "models": ("pull", "rm"),
     "tokens": ("revoke",),
+    "runs": ("cancel", "prune", "backup", "restore"),
 }  # what is done before anything is printed
 _DONE = "it was done all the same; only its output is missing"
 _AGAIN = "nothing was changed; make room, or send the output elsewhere, and do it again"

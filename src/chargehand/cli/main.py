@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from chargehand import __version__
 from chargehand.cli.console import clean
 from chargehand.cli.exits import told
-from chargehand.cli.verbs import TERMINATED, WORDS, Terminated, loading, options_of
+from chargehand.cli.verbs import INTERRUPTED, TERMINATED, WORDS, Terminated, loading, options_of
 
 _DASHED = re.compile(r"-[^-]")  # an option of one letter, or a text
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _main(list(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt as stop:  # it may come while the command is still read
-        return TERMINATED if isinstance(stop, Terminated) else 130
+        return TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
 
 
 def _main(words: list[str]) -> int:

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from chargehand.agents.instances import meant
 from chargehand.agents.letters import PERSON, Letter, Replies, WorkerReply, addressed
-from chargehand.cli.advice import Advice, warn
+from chargehand.cli.advice import Advice, farewell
 from chargehand.cli.carry import carry
 from chargehand.cli.console import Console, Tone, clean, clean_json, clean_lines, short
 from chargehand.cli.phrases import counted
@@ -20,7 +20,7 @@ from chargehand.cli.render import seconds
 from chargehand.cli.request import read_request
 from chargehand.cli.run import team_of, team_words
 from chargehand.cli.stage import Claim
-from chargehand.cli.terminated import Termination
+from chargehand.cli.terminated import Interruption, Termination
 from chargehand.cli.verbs import Terminated, exit_code
 from chargehand.config.findings import among, near
 from chargehand.errors import Invalid
@@ -50,22 +50,27 @@ def message(options: Namespace) -> int:
     request = checked(as_message(team.request(text, now), letter), now)
     advice = Advice(name, options.journal, team_words(options), ())
     claim = Claim()
+    audience = _Audience(name, request, Console(claim.stream, patient=True), team.notice, json=options.json)
     try:
-        audience = _Audience(name, request, Console(claim.stream, patient=True), team.notice, json=options.json)
 
         async def act(driver: Driver, _journal: SqliteJournal) -> Outcome:
             return await driver.start(name, request)
 
         with Termination() as termination:
-            found = carry(
-                name, act, crew=team.crew, journal=options.journal, durability="machine", listener=audience.hear,
-                whisper=lambda _run, _work, _text: None, warn=lambda pressed: warn(audience.aside, advice, pressed),
+            outcome = carry(
+                act,
+                crew=team.crew,
+                journal=options.journal,
+                durability="machine",
+                listener=audience.hear,
+                whisper=lambda _run, _work, _text: None,
+                interruption=Interruption(audience.announce_stop, farewell(advice)),
                 termination=termination,
-            )  # fmt: skip
-            assert found is not None, "nothing beside a message leaves it"
-            return audience.close(found, team, advice)
-    except Terminated:
-        Console(sys.stderr).line(f"stopped by SIGTERM; to go on, if it had begun: {advice.resume()}", "warn")
+            )
+            assert outcome is not None, "nothing beside a message leaves it"
+            return audience.close(outcome, team, advice)
+    except KeyboardInterrupt as stop:
+        audience.close_stopped("SIGTERM" if isinstance(stop, Terminated) else "Ctrl-C", team, advice)
         raise
     finally:
         claim.give_back()
@@ -154,6 +159,26 @@ class _Audience:
         self._data.complain()
         return _code(found, replies)
 
+    def announce_stop(self) -> None:
+        self._line.end()
+        self.aside.line("stopping; Ctrl-C once more ends this process at once", "warn")
+
+    def close_stopped(self, stopped_by: str, team: Supervisor, advice: Advice) -> None:
+        """Who has not replied when a signal stopped it, and how to go on."""
+        self._line.end()
+        if not self._entries:
+            self.aside.line(f"stopped by {stopped_by} before anything was written", "warn")
+            return
+        waiting = [worker for worker in self._who.values() if worker not in self._shown]
+        if self._json:
+            replies = replies_of(self._run, self._entries)
+            there = tuple(reply for reply in replies.replies if reply.worker in self._shown)
+            body = _document(structs.replace(replies, replies=there), team, advice, waiting=waiting)
+            self._data.line(clean_json(body))
+        self.aside.line(f"no reply yet: {short(', '.join(waiting), 200)}", "warn")
+        self.aside.line(f"stopped by {stopped_by}; the run is left where it stands, and can go on", "warn")
+        self.aside.line(f"  go on:  {advice.resume()}")
+
 
 def words_of(reply: WorkerReply) -> str:
     """What a worker says, or why it says nothing. What is no text is shown as JSON."""
@@ -162,17 +187,22 @@ def words_of(reply: WorkerReply) -> str:
     return reply.text or msgspec.json.format(msgspec.json.encode(reply.value), indent=2).decode()
 
 
-def _document(replies: Replies, team: Supervisor, advice: Advice) -> str:
+def _document(replies: Replies, team: Supervisor, advice: Advice, *, waiting: Sequence[str] = ()) -> str:
+    """`waiting` are those who had not replied when it was stopped."""
     told: dict[str, object] = {
         "run": replies.run,
         "team": team.name,
         "notice": team.notice,
-        "replies": [structs.asdict(one) for one in replies.replies],
+        "replies": [structs.asdict(reply) for reply in replies.replies],
         "usage": {"tokens": replies.spent.tokens, "calls": replies.spent.calls},
         "cost_usd": replies.spent.micros / 1_000_000,
     }
     if replies.question is not None:
-        told |= {"question": replies.question, "resume": advice.resume()}
+        told["question"] = replies.question
+    if waiting:
+        told["waiting"] = waiting
+    if waiting or replies.question is not None:
+        told["resume"] = advice.resume()
     return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
 
 

@@ -56,7 +56,7 @@ def add_plan(parser: ArgumentParser) -> None:
 def add_runs(parser: ArgumentParser) -> None:
     _journal(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document")
-    what = parser.add_subparsers(dest="what", metavar="list|show|export|diff|prune|backup|restore")
+    what = parser.add_subparsers(dest="what", metavar="list|show|export|diff|cancel|prune|backup|restore")
     listed = _part(what, "list", "every run, the latest first")
     listed.add_argument("--json", action="store_true", default=SUPPRESS, help="one JSON document")
     show = _part(what, "show", "what happened in a run, and why")
@@ -70,6 +70,9 @@ def add_runs(parser: ArgumentParser) -> None:
     diff.add_argument("name", metavar="RUN", help=_RUN)
     diff.add_argument("other", metavar="OTHER", help="the run it is compared with")
     diff.add_argument("--json", action="store_true", default=SUPPRESS, help="one JSON document")
+    cancel = _part(what, "cancel", "end a run for good; finished work stays in the journal")
+    cancel.add_argument("name", metavar="RUN", help=_RUN)
+    cancel.add_argument("--reason", metavar="TEXT", default="", help="why, for the journal")
     prune = _part(what, "prune", "delete old runs; safe while a server runs")
     prune.add_argument("--older-than", metavar="TIME", type=duration, help="runs that changed last before: 12h, 30d")
     prune.add_argument("--keep", metavar="N", type=count, help="all but the latest N of these")
@@ -83,7 +86,7 @@ def add_runs(parser: ArgumentParser) -> None:
     backup.add_argument("file", metavar="FILE", help="the copy, which must not exist yet; large results lie beside it")
     restore = _part(what, "restore", "put a backup where there is no journal yet")
     restore.add_argument("file", metavar="FILE", help="the backup")
-    for verb in (listed, show, export, diff, prune, backup, restore):
+    for verb in (listed, show, export, diff, cancel, prune, backup, restore):
         _journal(verb, nested=True)
         _plain(verb)
 

@@ -186,7 +186,12 @@ def _diff(options: Namespace) -> int:
 def _upkeep(options: Namespace) -> int:
     from chargehand.cli import runs_upkeep  # noqa: PLC0415 - only this needs it
 
-    verbs = {"prune": runs_upkeep.prune, "backup": runs_upkeep.backup, "restore": runs_upkeep.restore}
+    verbs = {
+        "cancel": runs_upkeep.cancel,
+        "prune": runs_upkeep.prune,
+        "backup": runs_upkeep.backup,
+        "restore": runs_upkeep.restore,
+    }
     return verbs[options.what](options)
 
 
@@ -195,6 +200,7 @@ _WHAT: dict[str, Callable[[Namespace], int]] = {
     "show": _show,
     "export": _export,
     "diff": _diff,
+    "cancel": _upkeep,
     "prune": _upkeep,
     "backup": _upkeep,
     "restore": _upkeep,

@@ -1,5 +1,6 @@
-"""`chargehand runs prune`, `backup` and `restore`: upkeep of a journal, safe while other processes use it."""
+"""`chargehand runs cancel`, `prune`, `backup` and `restore`: upkeep of a journal, safe while other processes use it."""
 
+import asyncio
 import sys
 import time
 from argparse import Namespace
@@ -9,11 +10,16 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from chargehand.agents.scripted import Script, ScriptedCrew
 from chargehand.cli.console import Console, clean, clean_json
-from chargehand.errors import Invalid
+from chargehand.core.fold import replay
+from chargehand.errors import Invalid, Refused
+from chargehand.runtime.driver import Driver
 from chargehand.stores.maintenance import back_up, prune_runs
 from chargehand.stores.maintenance import restore as restore_journal
-from chargehand.stores.reader import Found, read_runs
+from chargehand.stores.reader import Found, read_run, read_runs
+from chargehand.stores.sqlite import SqliteJournal
+from chargehand.terms.events import CancelRequested
 
 RunStatus: TypeAlias = Literal["complete", "partial", "failed", "cancelled", "running", "waiting", "interrupted"]
 ENDED: tuple[RunStatus, ...] = ("complete", "partial", "failed", "cancelled")
@@ -51,6 +57,33 @@ def prune(options: Namespace) -> int:
     for name in pruned.held:
         console.line(f"kept, because a process drives it: {clean(name)}", "warn")
     return 0
+
+
+def cancel(options: Namespace) -> int:
+    """End a run that nobody drives, with the runs inside it."""
+    journal = Path(options.journal)
+    state = replay(read_run(journal, options.name))
+    if state.ended is not None:
+        raise Refused(f"run {options.name!r} has ended ({state.ended.ending}); there is nothing to cancel")
+    if (parent := state.requested.parent) is not None:
+        raise Refused(f"run {options.name!r} works for run {parent.run!r}; cancel that one")
+    unfinished = [run.row.run for run in read_runs(journal) if run.ended is None]
+    names = [options.name, *(name for name in unfinished if _is_nested(name, {options.name}))]
+    asyncio.run(_cancel(journal, names, options.reason))
+    console = Console(sys.stdout)
+    for name in names:
+        console.line(f"cancelled: {clean(name)}")
+    return 0
+
+
+async def _cancel(journal: Path, names: Sequence[str], reason: str) -> None:
+    opened = await SqliteJournal.open(journal)
+    try:
+        driver = Driver(opened, ScriptedCrew(Script()))  # nobody is asked to do anything
+        for name in names:
+            await driver.resume(name, CancelRequested(reason))
+    finally:
+        await opened.close()
 
 
 def _chosen(found: Sequence[Found], *, states: Sequence[str], before: float | None, keep: int) -> list[Found]:

@@ -8,13 +8,13 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
 
 import msgspec
 
 from chargehand.agents.answering import MISSING
 from chargehand.agents.crew import Crew
-from chargehand.cli.advice import Advice, advise, going_on, warn
+from chargehand.cli.advice import Advice, advise, farewell, going_on
 from chargehand.cli.asking import Asker, may_ask
 from chargehand.cli.carry import Act, Beside, carry
 from chargehand.cli.console import Console, clean, clean_json, clean_lines
@@ -24,9 +24,9 @@ from chargehand.cli.phrases import gap, money
 from chargehand.cli.question import question_lines
 from chargehand.cli.seats import Seats
 from chargehand.cli.tale import ending
-from chargehand.cli.terminated import Termination
+from chargehand.cli.terminated import Interruption, Termination
 from chargehand.cli.trouble import Trouble, decides
-from chargehand.cli.verbs import TERMINATED, Terminated, exit_code
+from chargehand.cli.verbs import INTERRUPTED, TERMINATED, Terminated, exit_code
 from chargehand.core.state import Work
 from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
 from chargehand.runtime.assessed import assess
@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 
 
 _FIRST_LINE, _FIRST_LINE_OF_A_FILE = 1.0, 10.0  # seconds that the first line waits for the first outcome
+
+
+StopSignal: TypeAlias = Literal["Ctrl-C", "SIGTERM"]
+EXIT_CODES: dict[StopSignal, int] = {"Ctrl-C": INTERRUPTED, "SIGTERM": TERMINATED}
 
 
 class Stage:
@@ -66,7 +70,8 @@ class Stage:
         self._asker = Asker(self.console, advice.run, self._seats.stop, self._seats.start) if self.asks else None
         self._left_open: ev.InputRequested | None = None
         self._unsaid = notice
-        self._begun = self._stopped = False
+        self._begun = False
+        self._stopped_by: StopSignal | None = None
         self._trouble = Trouble()
         # what is told first should be whether the models answer at all; a script that is played has none
         self._held: list[ev.Entry] | None = [] if team and not vars(options).get("jsonl") else None
@@ -90,19 +95,18 @@ class Stage:
         found: Outcome | None = None
         try:
             found = carry(
-                self._advice.run,
                 act,
                 crew=crew,
                 journal=self._advice.journal,
                 durability=self._given["durability"],
                 listener=self._hear,
                 whisper=self._whisper,
-                warn=self._warn,
+                interruption=Interruption(self._announce_stop, farewell(self._advice)),
                 termination=termination,
                 beside=[*beside, self._seats.move, self._release_soon],
             )
-        except Terminated:
-            self._stopped = True
+        except KeyboardInterrupt as stop:
+            self._stopped_by = "SIGTERM" if isinstance(stop, Terminated) else "Ctrl-C"
         except StoreUnavailable as error:
             if not self._begun:
                 raise
@@ -110,26 +114,33 @@ class Stage:
         finally:
             self._release()
             self._seats.stop(keep=True)
-        if self._stopped and not self._left():
-            return TERMINATED
+        if self._stopped_by is not None and not self._is_left(self._stopped_by):
+            return EXIT_CODES[self._stopped_by]
         found = found or outcome(self._advice.run, self.tale.state)
         self._close()
         self._seats.data.complain()
-        return TERMINATED if self._stopped else exit_code(found.ending, found.reason)
+        return exit_code(found.ending, found.reason) if self._stopped_by is None else EXIT_CODES[self._stopped_by]
 
-    def _left(self) -> bool:
-        """Whether there is a run to go on with after SIGTERM, or one that had just ended; say which it is."""
+    def _is_left(self, stopped_by: StopSignal) -> bool:
+        """Whether there is a run to go on with after a signal, or one that had just ended; say which it is."""
         try:
             entries = read_run(self._advice.journal, self._advice.run)
         except RunUnknown:
-            Console(sys.stderr).line("stopped by SIGTERM before anything was written", "warn")
+            Console(sys.stderr).line(f"stopped by {stopped_by} before anything was written", "warn")
             return False
         known = self.tale.state.seq if self.tale.begun else 0
         self._seats.hear(entries[known:])  # the last of it may be written, and not have been told
-        self._stopped = self.tale.state.ended is None
-        if self._stopped:
-            Console(sys.stderr).line("stopped by SIGTERM; the run is left where it stands, and can go on", "warn")
+        if self.tale.state.ended is not None:
+            self._stopped_by = None
+        else:
+            Console(sys.stderr).line(f"stopped by {stopped_by}; the run is left where it stands, and can go on", "warn")
         return True
+
+    def _announce_stop(self) -> None:
+        """After the first Ctrl-C: no picture moves any more."""
+        self._release()
+        self._seats.stop(keep=True)
+        self._loud().line("stopping; Ctrl-C once more ends this process at once", "warn")
 
     def _hear(self, _run: str, entries: Sequence[ev.Entry]) -> None:
         self._begun = True
@@ -167,11 +178,6 @@ class Stage:
                 self._left_open = None
             for entry in entries:
                 self._asker.hear(entry)
-
-    def _warn(self, pressed: int) -> None:
-        if pressed > 1:
-            self._seats.stop(keep=True)
-        warn(self.console, self._advice, pressed)
 
     # --- its end
 
@@ -239,7 +245,8 @@ class Stage:
         if self.compare is None:
             return {}
         compared = self.compare(entries, found, self.console.line)
-        self._stopped = compared.stopped
+        if compared.stopped:
+            self._stopped_by = "SIGTERM"
         Console(sys.stderr).line(compared.line, "bold")
         return {"compared": compared.document()}
 

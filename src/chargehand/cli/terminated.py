@@ -1,6 +1,6 @@
-"""SIGTERM ends a command as Ctrl-C does: what it has by then is kept and said. Which code follows is not known here.
+"""SIGTERM and Ctrl-C stop a command in order: what it has by then is kept. Which exit code follows is not known here.
 
-It works also where Ctrl-C is ignored, as in the background jobs of a script.
+SIGTERM works also where Ctrl-C is ignored, as in the background jobs of a script.
 """
 
 import asyncio
@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import TypeVar
 
@@ -15,6 +16,7 @@ from chargehand.cli.verbs import Terminated
 
 _T = TypeVar("_T")
 _ONE = 1.0  # seconds within which several count as one: `timeout` sends it to the process and to its group
+_ONE_PRESS = 0.2  # the same for Ctrl-C, which an impatient person presses twice
 
 
 class Termination:
@@ -77,3 +79,60 @@ class Termination:
             self._cancel()
         elif not self._ran:
             raise Terminated
+
+
+class Interruption:
+    """What Ctrl-C does while the block lasts: the first stops what is bound, a later one ends the process at once.
+
+    `announce` is called in the event loop after the first one. `farewell` is written to standard error before the
+    process ends; it must be safe to show. Where Ctrl-C is ignored, it stays so.
+    """
+
+    def __init__(
+        self, announce: Callable[[], None], farewell: str, ticks: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._announce = announce
+        self._farewell = farewell
+        self._ticks = ticks
+        self._first: float | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: Callable[[], object] = lambda: None
+        self._before: Callable[[int, FrameType | None], object] | int | None = None
+
+    @property
+    def pressed(self) -> bool:
+        return self._first is not None
+
+    def __enter__(self) -> "Interruption":
+        self._before = signal.getsignal(signal.SIGINT)
+        if self._before is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, self._press)
+        return self
+
+    def __exit__(self, _kind: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def bind(self, stop: Callable[[], object]) -> None:
+        """From now on the first Ctrl-C calls `stop` in the running event loop; one that came before does so now."""
+        self._loop = asyncio.get_running_loop()
+        self._stop = stop
+        if self.pressed:
+            self._stop_bound()
+
+    def _stop_bound(self) -> None:
+        self._announce()
+        self._stop()
+
+    def _press(self, _number: int, _frame: FrameType | None) -> None:
+        # a signal may come in the middle of a write: nothing is printed here but with the system's own call
+        now = self._ticks()
+        if self._first is None:
+            self._first = now
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._stop_bound)
+        elif now - self._first > _ONE_PRESS:
+            cursor = "\x1b[?25h" if os.isatty(2) else ""  # a picture that moves may have hidden it
+            with suppress(OSError):
+                os.write(2, f"{cursor}{self._farewell}\n".encode(errors="backslashreplace"))
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)

@@ -12,6 +12,12 @@ from typing import cast
 _CODES = {"complete": 0, "partial": 3, "failed": 1, "cancelled": 130, "needs_input": 4}
 TERMINATED = 143
 """What a shell says of whatever SIGTERM ended: also of us, where something had to be said first."""
+INTERRUPTED = 130
+"""The same of Ctrl-C."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C came, and what was under way was stopped in order."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -21,9 +27,9 @@ class Terminated(KeyboardInterrupt):
 WORDS = {
     "run": "plan a request, carry it out and answer it",
     "plan": "plan a request, or check a plan, and say what it will take; nothing is done",
-    "runs": "the runs of a journal: list, show, export, diff, prune, backup, restore",
+    "runs": "the runs of a journal: list, show, export, diff, cancel, prune, backup, restore",
     "watch": "look on while another process drives a run",
-    "resume": "go on with a run after a crash or a question",
+    "resume": "go on with a run after a stop, a crash or a question",
     "replay": "tell a run again, or do it again from one task on",
     "play": "play a script: a plan and what everybody does, without any model",
     "message": "ask workers directly, by tag or by name, and show what each replies",

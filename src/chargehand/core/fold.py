@@ -14,6 +14,7 @@ from chargehand.terms.breaker import forget_probe
 from chargehand.terms.budget import NOTHING, Amount, Ledger, added
 from chargehand.terms.chance import backoff
 from chargehand.terms.plan import NO_TASK, Plan, TaskId
+from chargehand.terms.policy import Seconds
 
 
 def begin(entry: ev.Entry) -> RunState:
@@ -183,12 +184,22 @@ def _task_skipped(state: RunState, event: ev.TaskSkipped) -> None:
 # --- the run as a whole
 
 
+def _give_time(state: RunState, seconds: Seconds) -> None:
+    state.work_until += seconds
+    state.requested = structs.replace(state.requested, deadline=state.requested.deadline + seconds)
+
+
 def _run_released(state: RunState, _event: ev.RunReleased) -> None:
-    state.released = True
+    state.released_at = state.at
 
 
 def _run_resumed(state: RunState, _event: ev.RunResumed) -> None:
-    crashed, state.released = not state.released, False
+    crashed = state.released_at is None
+    if state.released_at is not None:
+        stood_still = state.at - state.released_at
+        _give_time(state, stood_still)
+        state.asked_at += stood_still  # or an open question would give the same time back once more
+        state.released_at = None
     for work in list(state.owing):
         if work.kind == "attempt":
             attempts.interrupt(state, state.tasks[work.task], crashed=crashed)
@@ -251,8 +262,7 @@ def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
     asked = state.input
     assert asked is not None, "admit lets nobody answer what was not asked"
     state.input, waited = None, state.at - state.asked_at
-    state.work_until += waited  # the time a person takes is not the run's
-    state.requested = structs.replace(state.requested, deadline=state.requested.deadline + waited)
+    _give_time(state, waited)  # the time a person takes is not the run's
     if asked.task:
         progress = state.tasks[asked.task]
         if asked.question is not None and asked.question.run:

@@ -163,7 +163,7 @@ class RunState(Struct):
     asked_at: Instant = 0.0
     input: ev.InputRequested | None = None
     paused: bool = False
-    released: bool = False  # the process that drove it stopped in an orderly way
+    released_at: Instant | None = None  # when the process that drove it stopped in an orderly way
     cancel: ev.CancelRequested | None = None
     time_up: bool = False
     starved: bool = False  # the budget was too small for something

@@ -181,8 +181,10 @@ class Drive:
 
         Where that cannot be written in time, it will look like a crash.
         """
-        if self.state.ended is None and self.state.owing and not self.state.released:
-            self._record(ev.RunReleased(), max(self._clock(), self.state.at))
+        state = self.state
+        waits_for_person = state.input is not None and not state.owing
+        if state.ended is None and state.released_at is None and not waits_for_person:
+            self._record(ev.RunReleased(), max(self._clock(), state.at))
         try:
             async with asyncio.timeout(_FAREWELL):
                 # what was being written is perhaps; appended again by itself it is written once

@@ -80,7 +80,7 @@ class RunResumed(_Fact, frozen=True, tag="run.resumed"):
 
 
 class RunReleased(_Fact, frozen=True, tag="run.released"):
-    """The process stopped in an orderly way with work under way. Being taken up again is no crash then."""
+    """The process stopped in an orderly way. To resume is no crash then, and the time in between does not count."""
 
 
 class PauseSet(_Fact, frozen=True, tag="run.pause_set"):
