@@ -122,6 +122,15 @@ def test_one_worker_answers_alone(home: Garden) -> None:
     assert shown["line"]["team"] == "garden"
 
 
+def test_one_worker_is_told_each_earlier_turn_once(tmp_path: Path) -> None:
+    with desk(tmp_path, "unused") as (server, model):
+        client(server).chat.completions.create(
+            model="team/desk:writer", messages=said("My cat is Tigger.", "A fine name.", "What is my cat called?")
+        )
+    told = str(model.questions[-1].messages)
+    assert [told.count(one) for one in ("My cat is Tigger.", "A fine name.", "What is my cat called?")] == [1, 1, 1]
+
+
 async def test_the_async_client_is_answered_too(home: Garden) -> None:
     async with openai.AsyncOpenAI(base_url=f"{home.server.url}/v1", api_key=home.server.token) as calling:
         whole = await calling.chat.completions.create(model="garden", messages=said(GOAL))

@@ -1,8 +1,10 @@
 """What a worker's model is shown: it grows by what happens, and shrinks before it outgrows the model's window.
 
-The brief (the first two messages) is never cut. What is cut is kept by handle for as long as the attempt lasts.
+The brief is never cut: the system message and the task, with earlier turns of a chat between them, of which the oldest
+go first. What is cut is kept by handle for as long as the attempt lasts.
 """
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
 from chargehand.errors import Invalid
@@ -10,7 +12,7 @@ from chargehand.models.messages import Message
 
 _CHARACTERS = 4  # a token has about so many
 _FULL = 0.8
-_PINNED = 2
+_LEAST_TURNS = 2
 _RECENT = 6
 _EXCERPT = 300
 
@@ -30,11 +32,12 @@ def read_on(handle: str, text: str, shown: str) -> str:
 class History:
     """The messages of one attempt. `chain` identifies all that was said so far at the cost of what is new."""
 
-    __slots__ = ("_chain", "_end", "_size", "_window", "kept", "messages", "nonce")
+    __slots__ = ("_chain", "_end", "_pinned", "_size", "_window", "kept", "messages", "nonce")
 
     def __init__(self, brief: tuple[Message, Message], window: int, nonce: str = "") -> None:
         """`nonce` is the number of the envelopes: it differs each time and changes nothing that is said."""
         self.messages: list[Message] = list(brief)
+        self._pinned = 2  # messages of the brief
         self.kept: dict[str, str] = {}
         self._window = window
         self.nonce = nonce
@@ -59,10 +62,19 @@ class History:
         for call in message.calls:
             self._chain.update(f"{call.id}\0{call.name}\0{call.arguments}".encode())
 
-    def reopen(self, brief: tuple[Message, Message]) -> None:
-        """Put another brief in the place of the first two messages: what they show has changed."""
-        for at, message in enumerate(brief):
-            self._replace(at, message)
+    @property
+    def brief(self) -> tuple[Message, Message]:
+        """What the model is told about itself, and its task."""
+        return self.messages[0], self.messages[self._pinned - 1]
+
+    def reopen(self, brief: Sequence[Message]) -> None:
+        """Put another brief in the place of the first: what it shows has changed. Earlier turns stand in its middle."""
+        for message in self.messages[: self._pinned]:
+            self._size -= _size(message)
+        self.messages[: self._pinned] = brief
+        self._pinned = len(brief)
+        for message in brief:
+            self._size += _size(message)
             self._chain.update(message.text.replace(self.nonce, "").encode() if self.nonce else message.text.encode())
 
     def keep(self, handle: str, text: str) -> None:
@@ -76,6 +88,8 @@ class History:
             return False
         self._shorten(room, _RECENT)
         if self._size > room:
+            self._drop_turns(room)
+        if self._size > room:
             self._drop(room)
         if self._size > room:
             self._shorten(room, 0)
@@ -88,7 +102,7 @@ class History:
 
     def _shorten(self, room: int, recent: int) -> None:
         """Results become their beginning, old ones first; the rest can be read again by handle."""
-        for at in range(_PINNED, len(self.messages) - recent):
+        for at in range(self._pinned, len(self.messages) - recent):
             message = self.messages[at]
             if message.role == "tool" and len(message.text) > 2 * _EXCERPT:
                 handle = f"earlier-{len(self.kept) + 1}"  # not its place, which another message may take
@@ -101,14 +115,23 @@ class History:
             if self._size <= room:
                 return
 
+    def _drop_turns(self, room: int) -> None:
+        """Earlier turns go, the oldest first: what this attempt found counts for more."""
+        while self._size > room and self._pinned - 2 > _LEAST_TURNS:
+            self._size -= _size(self.messages[1])
+            del self.messages[1]
+            self._pinned -= 1
+
     def _drop(self, room: int) -> None:
         """Whole exchanges go, oldest first: a call and its results stay or leave together."""
         while self._size > room:
-            end = next((at for at in range(_PINNED + 1, len(self.messages)) if self.messages[at].role != "tool"), 0)
+            end = next(
+                (at for at in range(self._pinned + 1, len(self.messages)) if self.messages[at].role != "tool"), 0
+            )
             if not end or end >= len(self.messages) - 1:
                 return
-            self._size -= sum(_size(one) for one in self.messages[_PINNED:end])
-            del self.messages[_PINNED:end]
+            self._size -= sum(_size(one) for one in self.messages[self._pinned : end])
+            del self.messages[self._pinned : end]
 
     def _replace(self, at: int, message: Message) -> None:
         self._size += _size(message) - _size(self.messages[at])

@@ -13,7 +13,7 @@ from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.dates import day_of
 from chargehand.agents.equip import GIVE_UP, READ_MORE, Equipped, nameable
 from chargehand.agents.hedging import Hedging, race
-from chargehand.agents.history import History
+from chargehand.agents.history import History, tokens
 from chargehand.agents.inputs import DAY, day_text, told
 from chargehand.agents.letters import OPENING, contents, written_by_worker
 from chargehand.agents.levels import part
@@ -191,14 +191,15 @@ class Attempt:
             kit.purse.capped,
             partial(self._first_that_answers, aloud=False),
         )
-        if await recall.look(speaker):
-            history.reopen(recall.opening(kit.system(equipped), self._task.text, history.nonce))
+        system = kit.system(equipped)
+        if await recall.look(speaker, tokens(system.text) + tokens(self._task.text)):
+            history.reopen(recall.opening(system, self._task.text, history.nonce))
             blocks = shown(recall.blocks.values())
             self._subject = structs.replace(self._subject, blocks=blocks, earlier=said(recall.turns))
             self._calls.seen = recall.versions
             self._calls.tainted = self._calls.tainted or recall.tainted
         if step == 1:
-            self._hand.prompt(equipped.models[0].card.handle, history.messages[:2], equipped.names)
+            self._hand.prompt(equipped.models[0].card.handle, history.brief, equipped.names)
 
     # --- the model
 

@@ -6,6 +6,7 @@ put into words is `memory_text`'s business.
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Literal, TypeAlias
 from uuid import UUID, uuid5
 
 from msgspec import Struct, structs
@@ -13,12 +14,12 @@ from msgspec import Struct, structs
 from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.history import tokens
 from chargehand.agents.levels import Partly
-from chargehand.agents.memory_text import Seen, difference, instructions, material, seen, shortened, whole
+from chargehand.agents.memory_text import Seen, chat, difference, instructions, material, seen, shortened, whole
 from chargehand.agents.money import CallClaim
 from chargehand.agents.prompts import Prompts
 from chargehand.core.state import Step
 from chargehand.errors import Invalid, Refused, StoreError
-from chargehand.memory.compaction import behind, due, fitting, plain_summary, summary_turn
+from chargehand.memory.compaction import behind, chat_due, due, fitting, plain_summary, summary_turn
 from chargehand.memory.conversation import Turn
 from chargehand.memory.opened import OpenMemory
 from chargehand.models.envelope import wrap
@@ -37,16 +38,32 @@ _SHARE = 0.15  # of the model's window that earlier turns may take
 _FULL = 0.7  # of it that all an attempt begins with may take, as far as blocks can be shown in part
 _ROOM = 8000  # tokens they take at most, however large the window is
 _FRAME = 25  # tokens around each turn
+_MOST_CHAT_TURNS = 2000
+_LONGEST_CHAT_TURN = 100_000  # characters
+_CHAT_FRAME = 16  # characters around each turn of a chat
+EarlierTurns: TypeAlias = Literal["material", "chat", "hidden"]
+"""How a worker that remembers is shown earlier turns: an excerpt as data, as many as its window holds as the chat they
+were, or not at all."""
 SUMMARY_SETTINGS = Settings(max_tokens=1024)
 
 
 class Desk(Struct, frozen=True):
-    """One worker's place in its team's memory. It `shows` something if the worker has blocks, or remembers."""
+    """One worker's place in its team's memory. It `shows` something if the worker has blocks, or remembers.
+
+    `conversation` is the id of the conversation its turns belong to; left out, it is the worker's own.
+    """
 
     memory: OpenMemory
     agent: str
     remembers: bool = False
     shows: bool = True
+    earlier: EarlierTurns = "material"
+    conversation: str = ""
+
+    @property
+    def turns_of(self) -> str:
+        """Under which id turns are kept."""
+        return self.conversation or self.agent
 
     def looked(self, steps: Mapping[int, Step] | None) -> bool:
         """Whether an attempt that recorded these steps looks at memory: as it began, whatever was attached since."""
@@ -67,6 +84,15 @@ class Speaker(Struct, frozen=True):
     ask: Callable[[Request, CallClaim], Awaitable[Done]]
 
 
+class ChatSpan(Struct, frozen=True, omit_defaults=True):
+    """Which turns a worker was shown as a chat: they are kept already, so a journal need not hold them again."""
+
+    first: int = 0
+    last: int = 0
+    summary: int = 0
+    room: int = 0
+
+
 class Look(Struct, frozen=True, omit_defaults=True):
     """What a worker was not shown yet. `upto` is the turn up to which a summary is due.
 
@@ -78,6 +104,7 @@ class Look(Struct, frozen=True, omit_defaults=True):
     turns: tuple[Turn, ...] = ()
     upto: int = 0
     misled: bool = False
+    chat: ChatSpan | None = None
 
 
 class Compacted(Struct, frozen=True, omit_defaults=True):
@@ -90,7 +117,10 @@ class Recall:
     Those of which a part was left out are not among them: nobody can write anew what it has not seen.
     """
 
-    __slots__ = ("_desk", "_hand", "_looked", "_window", "blocks", "misled", "tainted", "turns", "versions")
+    __slots__ = (
+        "_chat", "_chat_room", "_desk", "_hand", "_looked", "_window", "blocks", "misled", "tainted", "turns",
+        "versions",
+    )  # fmt: skip
 
     def __init__(self, desk: Desk, hand: Hand, window: int) -> None:
         self.blocks: dict[str, Seen] = {}
@@ -101,9 +131,12 @@ class Recall:
         self._hand = hand
         self._window = window
         self._looked = False
+        self._chat: list[Turn] = []  # turns as they were just read
+        self._chat_room = 0
 
-    async def look(self, speaker: Speaker) -> bool:
-        """Read what is there now; whether anything is to be shown anew."""
+    async def look(self, speaker: Speaker, taken: int) -> bool:
+        """Read what is there now; whether anything is to be shown anew. The rest of the brief has `taken` tokens."""
+        self._chat_room = max(0, int(self._window * _FULL) - taken)
         found = await self._hand.step(_LOOK, self._read, shape=Look)
         self._looked = True
         for one in found.blocks:
@@ -111,23 +144,28 @@ class Recall:
         for label in found.gone:
             self.blocks.pop(label, None)
         self.turns = found.turns or self.turns
+        if found.chat is not None:
+            self.turns = await self._chat_turns(found.chat)
         if found.upto:
             await self._compact(found.upto, speaker)
         self.misled = self.misled or found.misled
-        new = bool(found.blocks or found.gone or found.turns or found.misled)
+        new = bool(found.blocks or found.gone or found.turns or found.misled or found.chat)
         if new:
             tainted = self.misled or any(one.tainted for one in (*found.blocks, *self.turns))
             self.tainted = self.tainted or tainted
         return new
 
-    def opening(self, system: Message, task: str, nonce: str) -> tuple[Message, Message]:
-        """The two messages an attempt begins with, around what memory holds now."""
+    def opening(self, system: Message, task: str, nonce: str) -> list[Message]:
+        """The messages an attempt begins with, around what memory holds now."""
         blocks = self.blocks.values()
         taken = tokens(system.text) + tokens(task) + sum(tokens(one.text) for one in self.turns)
         cut = shortened(blocks, min(self._window // 2, int(self._window * _FULL) - taken))
         self.versions = {one.label: one.version for one in blocks if one.label not in cut}
         told = Message("system", system.text + more) if (more := instructions(blocks)) else system
-        return told, Message("user", material([one for one in blocks if one.tells], self.turns, nonce, cut) + task)
+        as_chat = self._desk.earlier == "chat"
+        data = material([one for one in blocks if one.tells], () if as_chat else self.turns, nonce, cut)
+        earlier = chat(self.turns, nonce) if as_chat else []
+        return [told, *earlier, Message("user", data + task)]
 
     async def keep(self, asked: Turn, value: object, *, tainted: bool) -> None:
         """Remember the task and its result, once however often it is repeated. A result is not lost for want of it."""
@@ -137,11 +175,12 @@ class Recall:
 
         async def call(_key: str) -> Done:
             at = hand.where
-            first = structs.replace(asked, text=asked.text[:_LONGEST], run=at.run, task=at.task)
-            came = Turn("assistant", _words(value)[:_LONGEST], run=at.run, task=at.task, tainted=tainted)
+            longest = _LONGEST_CHAT_TURN if desk.earlier == "chat" else _LONGEST
+            first = structs.replace(asked, text=asked.text[:longest], run=at.run, task=at.task)
+            came = Turn("assistant", _words(value)[:longest], run=at.run, task=at.task, tainted=tainted)
             once = f"{at.run}/{at.task}#{at.mark}"
             try:
-                kept = await desk.memory.catalog.say(desk.agent, (first, came), key=once)
+                kept = await desk.memory.catalog.say(desk.turns_of, (first, came), key=once)
             except (StoreError, Refused, Invalid) as error:
                 hand.note(f"what was done is not remembered: {error}")
                 kept = False
@@ -156,36 +195,77 @@ class Recall:
         try:
             there = seen(await catalog.attached(desk.agent))
             first = not self._looked
-            turns = await catalog.turns(desk.agent, limit=_MOST_TURNS) if first and desk.remembers else []
+            wanted = first and desk.remembers and desk.earlier != "hidden"
+            limit = 2 * _MOST_CHAT_TURNS if desk.earlier == "chat" else _MOST_TURNS
+            turns = await catalog.turns(desk.turns_of, limit=limit) if wanted else []
             misled = first and self._hand.where.planned and await _poisoned(desk.memory)
         except (StoreError, Refused) as error:
             raise WorkFailed(Failure("resource", f"memory cannot be read: {error}"), NOTHING) from error
         new = [(was, one) for one in there.values() if (was := self.blocks.get(one.label)) != one]
         gone = tuple(label for label in self.blocks if label not in there)
+        blocks = tuple(difference(*one) for one in new)
+        if desk.earlier == "chat":
+            return Done(self._chat_look(turns, Look(blocks, gone, misled=misled)), NOTHING)
         shown, upto = tuple(fitting(turns, self._room)), due(turns, self._room)
-        return Done(Look(tuple(difference(*one) for one in new), gone, shown, upto, misled), NOTHING)
+        return Done(Look(blocks, gone, shown, upto, misled), NOTHING)
+
+    def _chat_look(self, turns: list[Turn], look: Look) -> Look:
+        """The same, with as many turns as fit beside the blocks that are there now."""
+        if not turns:
+            return look
+        beside = min(self._window // 2, sum(tokens(one.text) for one in look.blocks))
+        room = max(0, self._chat_room - beside)
+        self._chat = turns
+        shown = fitting(turns, room, _CHAT_FRAME)
+        numbers = [turn.number for turn in shown if turn.role != "summary"]
+        summary = next((turn.number for turn in shown if turn.role == "summary"), 0)
+        span = ChatSpan(min(numbers, default=0), max(numbers, default=0), summary, room)
+        upto = chat_due(turns, room, _MOST_CHAT_TURNS, _CHAT_FRAME)
+        return structs.replace(look, chat=span, upto=upto)
+
+    async def _chat_turns(self, span: ChatSpan) -> tuple[Turn, ...]:
+        """The turns of a span; after a crash they are read again."""
+        turns, limit = self._chat, 4 * _MOST_CHAT_TURNS
+        if not turns:
+            before = max(span.last, span.summary) + 1
+            turns = await self._desk.memory.catalog.turns(self._desk.turns_of, limit=limit, before=before, old=True)
+        self._chat = []
+        meant = [
+            turn
+            for turn in turns
+            if turn.number == span.summary or (turn.role != "summary" and span.first <= turn.number <= span.last)
+        ]
+        return tuple(fitting(meant, span.room, _CHAT_FRAME))
 
     @property
     def _room(self) -> int:
+        if self._desk.earlier == "chat":
+            return self._chat_room
         return min(_ROOM, int(self._window * _SHARE))
+
+    @property
+    def _summary_room(self) -> int:
+        """Tokens of earlier turns from which a summary is made."""
+        return min(self._room * 2, self._window // 2)
 
     async def _compact(self, upto: int, speaker: Speaker) -> None:
         """Put old turns behind a summary. Another attempt may have done it meanwhile: then nothing is asked again."""
         desk, catalog = self._desk, self._desk.memory.catalog
 
-        claim = speaker.claim(self._room * 2 + _FRAME * _MOST_TURNS)
+        claim = speaker.claim(self._summary_room + _FRAME * _MOST_TURNS)
 
         async def call(_key: str) -> Done:
             try:
-                async with desk.memory.gate(desk.agent):
-                    turns = await catalog.turns(desk.agent, limit=_MOST_TURNS)
+                async with desk.memory.gate(desk.turns_of):
+                    limit = 2 * _MOST_CHAT_TURNS if desk.earlier == "chat" else _MOST_TURNS
+                    turns = await catalog.turns(desk.turns_of, limit=limit)
                     made = next((one for one in turns if one.role == "summary" and one.upto >= upto), None)
                     old = behind(turns, upto)
                     if made is not None or not old:
                         return Done(Compacted(made), NOTHING)
                     text, used = await self._summary(old, speaker, claim)
                     summary = summary_turn(old, text, 0.0)  # the store says when
-                    await catalog.summarise(desk.agent, summary)
+                    await catalog.summarise(desk.turns_of, summary)
                     return Done(Compacted(summary), used)
             except (StoreError, Refused) as error:
                 self._hand.note(f"earlier tasks could not be summarised: {error}")
@@ -203,12 +283,16 @@ class Recall:
             return
         if (one := found.summary) is not None:
             since = (turn for turn in self.turns if not turn.upto and turn.number > one.upto)
-            self.turns = tuple(fitting((one, *since), self._room))
+            frame = _CHAT_FRAME if desk.earlier == "chat" else 0
+            self.turns = tuple(fitting((one, *since), self._room, frame))
 
     async def _summary(self, turns: Sequence[Turn], speaker: Speaker, claim: CallClaim) -> tuple[str, Amount | None]:
         if not speaker.speaks:
             return plain_summary(turns), NOTHING
-        request = _request(speaker, turns, self._room * 2 * 3)
+        quoted = turns
+        if self._desk.earlier == "chat":  # thousands of short turns would be more frames than text
+            quoted = turns[-max(1, self._summary_room // (2 * _FRAME)) :]
+        request = _request(speaker, quoted, self._summary_room * 3)
         try:
             done = await speaker.ask(request, claim)
         except WorkFailed as error:

@@ -22,10 +22,11 @@ _SAID = {"user": "asked", "assistant": "answered", "summary": "before"}
 _LEFT_OUT = re.compile(r"\(([0-9]{1,6}) earlier lines left out\)")
 
 
-def fitting(turns: Sequence[Turn], room: int) -> list[Turn]:
+def fitting(turns: Sequence[Turn], room: int, frame: int = 0) -> list[Turn]:
     """What to show of these turns (the newest last) in so many tokens: the summary, then the newest that fit.
 
-    A summary longer than half the room is shortened, and so is the newest turn where it does not fit.
+    A summary longer than half the room is shortened, and so is the newest turn where it does not fit. `frame` is how
+    many characters each turn takes besides its text.
     """
     left = room * CHARACTERS
     if left <= 0:
@@ -35,11 +36,11 @@ def fitting(turns: Sequence[Turn], room: int) -> list[Turn]:
     left -= sum(len(turn.text) for turn in first)
     shown: list[Turn] = []
     for turn in reversed(said):
-        one = turn if shown else _shortened(turn, left)
-        if len(one.text) > left:
+        one = turn if shown else _shortened(turn, left - frame)
+        if len(one.text) + frame > left:
             break
         shown.append(one)
-        left -= len(one.text)
+        left -= len(one.text) + frame
     return [*first, *reversed(shown)]
 
 
@@ -58,6 +59,22 @@ def due(turns: Sequence[Turn], room: int) -> int:
     for turn in reversed(said):
         left += len(turn.text)
         if kept >= LEAST_KEPT and (kept >= KEPT_TURNS or left * 2 > space):
+            break
+        kept += 1
+    return said[-kept - 1].number if kept < len(said) else 0
+
+
+def chat_due(turns: Sequence[Turn], room: int, most_turns: int, frame: int) -> int:
+    """The same for turns that are shown as a chat: all of them are shown until they do not fit any more."""
+    _, said = _split(turns)
+    space = max(0, room) * CHARACTERS
+    size = sum(len(turn.text) + frame for turn in said)
+    if len(said) <= most_turns and size <= space:
+        return 0
+    kept = left = 0
+    for turn in reversed(said):
+        left += len(turn.text) + frame
+        if kept >= LEAST_KEPT and (kept * 2 >= most_turns or left * 2 > space):
             break
         kept += 1
     return said[-kept - 1].number if kept < len(said) else 0

@@ -18,6 +18,7 @@ from chargehand.agents.mail import Carrier
 from chargehand.agents.memory_text import instructions, material, seen
 from chargehand.agents.money import Purse
 from chargehand.agents.prompts import Prompts
+from chargehand.agents.recall import EarlierTurns
 from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief
 from chargehand.core.state import Step
@@ -49,6 +50,9 @@ When you are done, reply in plain words: the findings first, with their numbers 
 """  # noqa: E501 - a prompt has one line a paragraph
 
 
+_TASK = "{{instruction}}\n\n{{inputs}}"  # people talk to an agent: what they say is not put as a task
+
+
 class _Everybody(dict[str, str]):
     """The ids of agents by the names they work under, which are their ids."""
 
@@ -73,6 +77,10 @@ def _as_asked(profile: Profile, asked: Asked | None) -> tuple[Profile, int]:
     return structs.replace(profile, model=model, prompt=system), asked.steps
 
 
+def _earlier_turns(profile: Profile) -> EarlierTurns:
+    return "hidden" if profile.settings.get("message_buffer_autoclear") else "chat"
+
+
 async def _at_once(_agent: str, _run: str) -> None:
     """Nobody stands in line."""
 
@@ -82,7 +90,7 @@ class AgentCrew:
 
     def __init__(self, house: House) -> None:
         self._house = house
-        self._kit = Kit(Prompts({"work": _WORK}), Purse(Budget()))
+        self._kit = Kit(Prompts({"work": _WORK, "task": _TASK}), Purse(Budget()))
         self.post = Post(house.memory.catalog, self.agent)
         self.asked: Callable[[str], Asked | None] = lambda _run: None
         """What a person asked for in a run, where it is not as usual."""
@@ -155,7 +163,8 @@ class AgentCrew:
         worker = structs.replace(worker, steps=most)
         ready = await furnished(self._house.memory, worker)
         named = counted({**ready.named, **self.post.tools, **custom}, rules.counts, steps)
-        equipped = equip(ready.worker, [bounded(self.model(profile), profile.settings)], named, ready.desk)
+        desk = None if ready.desk is None else structs.replace(ready.desk, earlier=_earlier_turns(profile))
+        equipped = equip(ready.worker, [bounded(self.model(profile), profile.settings)], named, desk)
         schema = options_of(profile.settings).schema
         return equipped if schema is None else structs.replace(equipped, shape=JsonReply(schema))
 

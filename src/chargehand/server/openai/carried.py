@@ -72,7 +72,9 @@ async def _begun(house: House, wanted: Wanted, ear: Ear | None, key: Key | None)
     asked = goal(wanted.conversation, heeds=not called.offline)
     request = called.team.request(asked, now, seed=None if key is None else key.seed)
     if called.worker:
-        letter = addressed(called.team.members, request.goal, Match(), (called.worker,), PERSON, None)
+        # earlier turns reach the worker as material of the goal: its letter must not hold them once more
+        latest = goal(structs.replace(wanted.conversation, earlier=()), heeds=not called.offline)
+        letter = addressed(called.team.members, latest, Match(), (called.worker,), PERSON, None)
         # with the name of its team it goes on after a restart, and can be spoken to, like any other run
         request = structs.replace(as_message(request, letter), team=called.team.name)
     request = checked(request, now)
