@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -101,15 +102,26 @@ def test_what_cannot_be_said_is_refused_in_words(desk: Desk, sent: dict[str, obj
     assert desk.listed(agent) == []
 
 
-def test_a_list_gives_the_newest_first_in_pages_and_ends(desk: Desk) -> None:
+@pytest.mark.parametrize("order", [{}, {"order": "asc"}, {"order": "desc"}])
+def test_after_means_newer_and_before_older_whatever_the_order(desk: Desk, order: dict[str, Any]) -> None:
+    agent, messages = desk.agent(), desk.client.agents.messages
+    for number in range(4):
+        desk.say(agent, f"number {number}")
+    everything = [one.id for one in messages.list(agent, order="asc", limit=3)]
+    assert len(everything) == 8
+    assert [one.id for one in messages.list(agent, after=everything[2], limit=2, **order)] == everything[3:]
+    assert messages.list(agent, after=everything[-1], **order).items == []
+    page = messages.list(agent, before=everything[4], limit=3, **order)
+    assert [one.id for one in page.items] == everything[1:4]
+    assert sorted(one.id for one in page) == sorted(everything[:4])
+    newest = messages.list(agent, limit=3, **order)
+    assert [one.id for one in newest.items] == (everything[:3] if order == {"order": "asc"} else everything[-3:])
+
+
+def test_a_list_can_be_of_certain_types(desk: Desk) -> None:
     agent = desk.agent()
     for number in range(4):
         desk.say(agent, f"number {number}")
-    everything = [one.id for one in desk.client.agents.messages.list(agent, order="asc")]
-    assert len(everything) == 8
-    assert [one.id for one in desk.client.agents.messages.list(agent, limit=3)] == everything[::-1]
-    page = desk.client.agents.messages.list(agent, limit=3, before=everything[4], order="asc")
-    assert [one.id for one in page.items] == everything[1:4]
     asked = desk.client.agents.messages.list(agent, include_return_message_types=["user_message"])
     assert [one.message_type for one in asked] == ["user_message"] * 4
 
@@ -280,7 +292,7 @@ def test_words_are_streamed_as_they_come(desk: Desk) -> None:
     assert len(pieces) >= 4
     assert len({which for which, _ in pieces}) == 1
     assert times[-1] - times[0] > 0.2
-    assert desk.client.agents.messages.list(agent).items[0].id == pieces[0][0]
+    assert desk.client.agents.messages.list(agent).items[-1].id == pieces[0][0]
 
 
 def test_a_reader_that_goes_away_stops_nothing(desk: Desk) -> None:

@@ -148,7 +148,7 @@ class Book:
     # --- messages
 
     async def messages(self, wanted: Conditions, page: Page) -> list[bytes]:
-        return [one[0] for one in await self._read(lambda db: rows.page(db, "messages", wanted, page, "body"))]
+        return [one[0] for one in await self._read(lambda db: rows.message_page(db, wanted, page, "body"))]
 
     async def message(self, which: str) -> tuple[bytes, str, str] | None:
         """The body, the run and the agent of a message."""

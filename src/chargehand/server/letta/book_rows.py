@@ -104,16 +104,42 @@ def page(
     db: sqlite3.Connection, table: Table, wanted: Conditions, asked: Page, columns: str
 ) -> list[tuple[bytes, ...]]:
     """The page of a table that is asked for; `columns` and the tests are ours, never a client's."""
-    tests, values, keys = list(wanted.tests), list(wanted.values), _KEYS[table]
     falling = asked.order == "desc"
-    for cursor, sign in ((asked.after, "<" if falling else ">"), (asked.before, ">" if falling else "<")):
+    backwards = bool(asked.before) and not asked.after  # those nearest to it
+    rows = _cut(db, table, wanted, asked, columns, cursors_fall=falling, descending=falling != backwards)
+    return rows[::-1] if backwards else rows
+
+
+def message_page(db: sqlite3.Connection, wanted: Conditions, asked: Page, columns: str) -> list[tuple[bytes, ...]]:
+    """A page of messages, from the oldest to the newest: `after` means newer and `before` older, whatever the order.
+
+    The order only says at which end a list without a cursor begins. So Letta has it: a client that follows the pages
+    goes on from the last message with `after`.
+    """
+    newest_first = not asked.after and (bool(asked.before) or asked.order == "desc")
+    rows = _cut(db, "messages", wanted, asked, columns, cursors_fall=False, descending=newest_first)
+    return rows[::-1] if newest_first else rows
+
+
+def _cut(
+    db: sqlite3.Connection,
+    table: Table,
+    wanted: Conditions,
+    asked: Page,
+    columns: str,
+    *,
+    cursors_fall: bool,
+    descending: bool,
+) -> list[tuple[bytes, ...]]:
+    """Rows between the cursors; where these fall, what comes after one is what is older than it."""
+    tests, values, keys = list(wanted.tests), list(wanted.values), _KEYS[table]
+    signs = ("<", ">") if cursors_fall else (">", "<")
+    for cursor, sign in zip((asked.after, asked.before), signs, strict=True):
         if cursor:
             tests.append(f"({keys}) {sign} (SELECT {keys} FROM {table} WHERE id = ?)")  # noqa: S608 - as below
             values.append(cursor)
-    backwards = bool(asked.before) and not asked.after  # those nearest to it
-    order = "DESC" if falling != backwards else "ASC"
-    ordered = ", ".join(f"{key} {order}" for key in keys.split(", "))
+    direction = "DESC" if descending else "ASC"
+    ordered = ", ".join(f"{key} {direction}" for key in keys.split(", "))
     where = f"WHERE {' AND '.join(tests)}" if tests else ""
     query = f"SELECT {columns} FROM {table} {where} ORDER BY {ordered} LIMIT ?"  # noqa: S608 - every piece is ours
-    found: list[tuple[bytes, ...]] = db.execute(query, (*values, asked.limit)).fetchall()
-    return found[::-1] if backwards else found
+    return db.execute(query, (*values, asked.limit)).fetchall()

@@ -18,7 +18,7 @@ from chargehand.server.letta.group_talk import Begun, GroupOffice, runs_of
 from chargehand.server.letta.groups import found
 from chargehand.server.letta.message_shapes import FailureTold, MessageTold, StopTold, TalkSent, TalkTold, UsageTold
 from chargehand.server.letta.messages import again
-from chargehand.server.letta.pages import cut, page_of
+from chargehand.server.letta.pages import cut_messages, page_of
 from chargehand.server.letta.sending import DONE
 from chargehand.server.letta.shapes import moment
 from chargehand.server.letta.writers import changing
@@ -101,7 +101,7 @@ async def listing(request: Request, house: House) -> Response:
             said += (await office.told(run)).messages
         except RunUnknown:
             continue
-    return reply(cut([(one.id, one) for one in said], page_of(request, 100, "desc")))
+    return reply(cut_messages([(one.id, one) for one in said], page_of(request, 100, "desc")))
 
 
 async def reset(request: Request, house: House) -> Response:

@@ -58,8 +58,9 @@ def add(door: Door) -> None:
     for name in _LISTS:
         door.add("GET", f"/v1/{name}", _empty, "read")
         door.add("GET", f"/v1/{name}/{{which}}", _missing(name.replace("-", " ").removesuffix("s")), "read")
-    for name in ("folders", "sources", "files", "identities"):
+    for name in ("folders", "sources", "identities"):
         door.add("GET", f"/v1/agents/{{agent}}/{name}", _none, "read")
+    door.add("GET", "/v1/agents/{agent}/files", _no_files, "read")
 
 
 async def listing(request: Request, house: House) -> Response:
@@ -117,6 +118,12 @@ async def _none(request: Request, house: House) -> Response:
     """Nothing, for an agent that is there."""
     await found(house, part(request, "agent"))
     return reply([])
+
+
+async def _no_files(request: Request, house: House) -> Response:
+    """The same, as a page of files is told."""
+    await found(house, part(request, "agent"))
+    return reply({"files": [], "next_cursor": None, "has_more": False})
 
 
 async def _empty(_request: Request, _house: House) -> Response:

@@ -50,7 +50,7 @@ async def delete(request: Request, house: House) -> Response:
 
 
 async def search(request: Request, house: House) -> Response:
-    """In one archive, in those of an agent, or in all."""
+    """In one archive, in those of an agent, or in all. Without a query: the latest passages that fit the filters."""
     sent, catalog = await body(request, PassageQuery), house.memory.catalog
     if sent.archive_id:
         archives = [await found(house, sent.archive_id)]
@@ -60,11 +60,22 @@ async def search(request: Request, house: House) -> Response:
         archives = await catalog.find(Archive, limit=1000)
     within = filtered(tuple(sent.tags or ()), sent.tag_match_mode, sent.start_date, sent.end_date)
     limit = min(_MOST_FOUND, max(1, sent.limit or 10))
+    if not (sent.query or "").strip():
+        latest = await _latest(house, archives, within, limit)
+        return reply([{"passage": passage_told(one), "score": 0.0, "metadata": None} for one in latest])
     hits = await house.memory.search(archives, sent.query or "", within=within, limit=limit)
     told = [
         {"passage": passage_told(one.passage), "score": one.score, "metadata": hit_told(one).relevance} for one in hits
     ]
     return reply(told)
+
+
+async def _latest(house: House, archives: Sequence[Archive], within: Filter, limit: int) -> list[Passage]:
+    passages: list[Passage] = []
+    for archive in archives:
+        passages += await house.memory.catalog.passages(archive.id, within=within, limit=limit, order="desc")
+    passages.sort(key=lambda passage: passage.created, reverse=True)
+    return passages[:limit]
 
 
 def filtered(tags: tuple[str, ...], mode: str | None, start: str | None, end: str | None) -> Filter:
