@@ -130,7 +130,10 @@ def test_a_person_approves_once(tmp_path: Path) -> None:
     assert "waits for a person" in chargehand(tmp_path, "runs").stdout
     still = chargehand(tmp_path, "resume", "asked", "--script", file)
     assert still.returncode == 4
-    done = chargehand(tmp_path, "resume", "asked", "--script", file, "--approve")
+    other = chargehand(tmp_path, "resume", "asked", "--script", file, "--approve", "--question", "2")
+    assert other.returncode == 2
+    assert "asks question 1, not 2" in other.stderr
+    done = chargehand(tmp_path, "resume", "asked", "--script", file, "--approve", "--question", "1")
     assert done.returncode == 0
     assert "a person answered: approve" in done.stderr
     again = chargehand(tmp_path, "resume", "asked", "--script", file, "--approve")

@@ -85,6 +85,7 @@ EVENT_FIELDS: dict[str, dict[str, str]] = {
         "feedback": "why it is rejected; the planner or the worker reads it",
         "plan": "the plan in its place, with `edit`",
         "result": "what the effect came to, with `done`",
+        "also": "verdicts on other calls of the same reply, those that the question names under `also`",
     },
     "answer.written": {
         "number": "which try at the answer",

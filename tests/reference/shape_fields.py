@@ -59,6 +59,20 @@ SHAPE_FIELDS: dict[str, dict[str, str]] = {
         "task": "its task there",
         "number": "the number of the question in the run directly below",
         "plan": "the tasks of a team inside that are to be approved, a line each",
+        "call": "the place of the call among those of the model's reply, from 1",
+        "also": "the other calls of that reply that need leave; a person may decide on them, too",
+    },
+    "PendingCall": {
+        "call": "its place among the calls of the reply, from 1",
+        "text": "the call in one line; what a person says of it is kept under this",
+        "tool": "the tool that is to be called",
+        "arguments": "its arguments, whole",
+        "because": "as for the question itself",
+    },
+    "CallVerdict": {
+        "call": "the place of the call among those of the reply, as the question names it",
+        "verdict": "whether it may be made",
+        "feedback": "why not, for the model",
     },
     "CodeError": {
         "exception": "the class of the exception, such as `AttributeError`",

@@ -168,7 +168,7 @@ def test_a_server_that_stops_ends_its_streams_in_order_and_the_next_one_goes_on_
         assert served.process.wait(10) == 0
     seen = events(text)[-1]["id"]
     with garden(tmp_path) as home:
-        home.client.post(f"/api/runs/{run}/plan", json={"verdict": "approve"})
+        home.client.post(f"/api/runs/{run}/plan", json={"number": 1, "verdict": "approve"})
         found = events(stream(home, f"/api/runs/{run}/events", seen).text)
         assert int(found[0]["id"]) == int(seen) + 1
         assert found[-1]["event"] == "run.ended"

@@ -42,30 +42,34 @@ def types(home: Garden, run: str) -> list[str]:
 def test_an_approved_plan_is_carried_out(home: Garden) -> None:
     run = asking(home)
     assert "attempt.started" not in types(home, run)
-    assert tell(home, run, "plan", verdict="approve").status_code == 200
+    assert tell(home, run, "plan", number=1, verdict="approve").status_code == 200
     assert home.wait(run, "complete")["question"] is None
 
 
 def test_an_edited_plan_is_carried_out_in_the_place_of_the_first(home: Garden) -> None:
     run = asking(home)
     plan = {"tasks": [{"id": "only", "instruction": "What do 3 tomato seedlings cost?", "worker": "buyer"}]}
-    assert tell(home, run, "plan", verdict="edit", plan=plan).status_code == 200
+    assert tell(home, run, "plan", number=1, verdict="edit", plan=plan).status_code == 200
     shown: Any = home.wait(run, "complete")
     assert [one["id"] for one in shown["tasks"]] == ["only"]
 
 
 def test_a_rejected_plan_is_made_anew_and_asked_about_again(home: Garden) -> None:
     run = asking(home)
-    assert tell(home, run, "plan", verdict="reject", feedback="ask the clerk").status_code == 200
+    assert tell(home, run, "plan", number=1, verdict="reject", feedback="ask the clerk").status_code == 200
     shown: Any = home.wait(run, "needs_input")
     assert shown["question"]["number"] == 2
     assert types(home, run).count("plan.grown") == 2
+    for path in ("plan", "answer"):  # neither a late answer nor one for no question in particular is taken for this one
+        assert tell(home, run, path, number=1, verdict="approve").status_code == 409
+        assert tell(home, run, path, verdict="approve").status_code == 422
+    assert home.state(run) == "needs_input"
 
 
 def test_an_edit_that_cannot_run_changes_nothing_and_the_question_stays_open(home: Garden) -> None:
     run = asking(home)
     plan = {"tasks": [{"id": "only", "instruction": "x", "worker": "nobody"}]}
-    refused = tell(home, run, "plan", verdict="edit", plan=plan)
+    refused = tell(home, run, "plan", number=1, verdict="edit", plan=plan)
     assert (refused.status_code, refused.json()["code"], refused.json()["run_id"]) == (422, "plan_invalid", run)
     assert home.state(run) == "needs_input"
 
@@ -73,10 +77,10 @@ def test_an_edit_that_cannot_run_changes_nothing_and_the_question_stays_open(hom
 def test_a_question_is_answered_by_its_number_and_once(home: Garden) -> None:
     run = asking(home)
     assert tell(home, run, "answer", verdict="approve", number=9).status_code == 409
-    assert tell(home, run, "answer", verdict="done").status_code == 409
+    assert tell(home, run, "answer", number=1, verdict="done").status_code == 409
     assert tell(home, run, "answer", verdict="approve", number=1).status_code == 200
     home.wait(run, "complete")
-    assert tell(home, run, "answer", verdict="approve").json()["code"] == "refused"
+    assert tell(home, run, "answer", number=1, verdict="approve").json()["code"] == "refused"
 
 
 def test_an_open_question_outlives_the_server(tmp_path: Path) -> None:
@@ -84,7 +88,7 @@ def test_an_open_question_outlives_the_server(tmp_path: Path) -> None:
         run = asking(before)
     with garden(tmp_path) as after:
         assert after.state(run) == "needs_input"
-        tell(after, run, "plan", verdict="approve")
+        tell(after, run, "plan", number=1, verdict="approve")
         after.wait(run, "complete")
 
 
@@ -94,7 +98,7 @@ def test_a_plan_comes_with_an_edit_and_with_nothing_else(
     home: Garden, path: str, verdict: str, plan: dict[str, Any] | None
 ) -> None:
     run = asking(home)
-    refused = tell(home, run, path, verdict=verdict, plan=plan)
+    refused = tell(home, run, path, number=1, verdict=verdict, plan=plan)
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
     assert home.state(run) == "needs_input"
 

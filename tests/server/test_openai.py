@@ -431,7 +431,8 @@ def test_a_person_who_is_asked_is_told_how_to_answer(home: Garden, tmp_path: Pat
         run = found.id.removeprefix("resp_")
         assert "- t1 (buyer): What do 40 tomato seedlings cost?" in found.output_text
         assert f"POST /api/runs/{run}/answer" in found.output_text
-        answer = {"verdict": "approve"}
+        assert '"number": 1' in found.output_text
+        answer = {"number": 1, "verdict": "approve"}
         told = httpx.post(f"{server.url}/api/runs/{run}/answer", json=answer, headers=server.headers)
         assert told.status_code == 200, told.text
         _until(lambda: "48.00 euros" in calling.responses.retrieve(found.id).output_text)

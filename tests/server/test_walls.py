@@ -205,8 +205,8 @@ BODIES: dict[str, dict[str, object]] = {
     "/api/teams/{team}/plan": {"goal": "Mine."},
     "/api/teams/{team}/search": {"query": "hidden"},
     "/api/teams/{team}/blocks/{block}": {"value": "changed by a stranger", "version": 1},
-    "/api/runs/{run:run}/plan": {"verdict": "approve"},
-    "/api/runs/{run:run}/answer": {"verdict": "approve"},
+    "/api/runs/{run:run}/plan": {"number": 1, "verdict": "approve"},
+    "/api/runs/{run:run}/answer": {"number": 1, "verdict": "approve"},
     "/api/runs/{run:run}/feedback": {"good": 1},
     "/api/runs/{run:run}/tasks/{task}/reassign": {"worker": "bob"},
 }

@@ -301,12 +301,20 @@ class Play:
             result = encode_value("a person says so") if verdict == "done" else ev.NULL
             return [ev.InputAnswered(number, verdict, result=result)]
         if state.input.what == "tool":
-            return [ev.InputAnswered(number, rng.choice(("approve", "reject")))]
+            return [self._leave(state.input, rng)]
         if rng.random() < 0.3 and self.plot.style == "whole" and number < 3:
             return [ev.InputAnswered(number, "reject", "not like this")]
         if rng.random() < 0.3 and self.plot.style in ("whole", "fixed") and state.round <= 1 and not state.replans:
             return [ev.InputAnswered(number, "edit", plan=self.plot.plan)]
         return [ev.InputAnswered(number, "approve")]
+
+    def _leave(self, asked: ev.InputRequested, rng: random.Random) -> ev.InputAnswered:
+        """A verdict on the call, and on some of those that wait behind it, in any order."""
+        others = [] if asked.question is None else [one.call for one in asked.question.also if rng.random() < 0.7]
+        rng.shuffle(others)
+        words: tuple[ev.CallWord, ...] = ("approve", "reject")
+        also = tuple(ev.CallVerdict(call, rng.choice(words)) for call in others)
+        return ev.InputAnswered(asked.number, rng.choice(words), also=also)
 
     # --- oracles
 

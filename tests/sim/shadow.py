@@ -65,7 +65,7 @@ class Shadow:
         self.released_at: float | None = None
         self.time_up = False
         self.question: ev.InputRequested | None = None
-        self.answered: set[str] = set()  # calls a person has been asked about
+        self.answered: dict[str, str] = {}  # verdicts of a person, by call
         self.asked_at = 0.0
         self.planner_at_work = False
         self.replanned = False
@@ -122,7 +122,10 @@ class Shadow:
         self._give_time(self.at - self.asked_at)
         if asked is not None and asked.what == "tool":
             self.require(event.verdict in ("approve", "reject"), f"{event.verdict} does not answer this")
-            self.answered.add(asked.text)
+            self.answered[asked.text] = event.verdict
+            texts = {} if asked.question is None else {one.call: one.text for one in asked.question.also}
+            for verdict in event.also:
+                self.answered[texts[verdict.call]] = verdict.verdict
             self.nodes[asked.task].status = "ready"
         elif event.verdict in ("edit", "reject"):
             for task in self.round:

@@ -10,7 +10,7 @@ from collections import Counter
 from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
 from chargehand.core.owed import Brief
 from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.failure import Failure, FailureKind, Refusal
+from chargehand.terms.failure import Failure, FailureKind, PendingCall, Question, Refusal
 from chargehand.terms.plan import NO_TASK, Edge, Plan, Task, TaskId
 from chargehand.terms.value import decode_value
 from tests.sim.scenario import Scenario
@@ -70,14 +70,18 @@ class World:
         task, number = brief.work.task, brief.work.number
         if not self.asks or self.rng("leave", task, number).random() < 0.7:
             return
-        for wish in range(self.rng("wishes", task, number).randint(1, 2)):
-            text = f"{task}/{number}/{wish}"
-            if text in (brief.answers or {}):
-                continue
-            if text in self.shadow.answered:
+        wishes = [f"{task}/{number}/{wish}" for wish in range(self.rng("wishes", task, number).randint(1, 3))]
+        answers = brief.answers or {}
+        for text, verdict in self.shadow.answered.items():
+            if text in wishes and text not in answers:
                 self.problems.append(f"what was said about {text} was forgotten")
-            else:
-                raise WorkFailed(Failure("approval", text), NOTHING)
+            elif text in wishes and bool(answers[text]) != (verdict == "reject"):
+                self.problems.append(f"the verdict on {text} was {verdict}, and another was taken for it")
+        known = {*answers, *self.shadow.answered}
+        waiting = [PendingCall(place, text, "pay") for place, text in enumerate(wishes, 1) if text not in known]
+        if waiting:
+            question = Question("tool", "pay", call=waiting[0].call, also=tuple(waiting[1:]))
+            raise WorkFailed(Failure("approval", waiting[0].text, question=question), NOTHING)
 
     def fate(self, task: TaskId, number: int) -> str:
         """How this attempt goes, whoever makes it: nothing else decides it."""

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Any, NoReturn, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.equip import GIVE_UP, READ_MORE, Equipped
@@ -22,7 +22,7 @@ from chargehand.models.envelope import wrap
 from chargehand.models.exhibits import Exhibit, Passages
 from chargehand.models.messages import Message, ToolCall
 from chargehand.terms.budget import NOTHING
-from chargehand.terms.failure import AskedBecause, CodeError, Failure, Question
+from chargehand.terms.failure import AskedBecause, CodeError, Failure, PendingCall, Question
 from chargehand.terms.plan import digest
 from chargehand.terms.value import encode_value
 from chargehand.tools.calling import ToolFailed, capped
@@ -132,8 +132,8 @@ class Calls:
         is_new = False
         for number, planned in enumerate(plans):
             source = number if planned.same_as < 0 else planned.same_as
-            returned = planned.earlier or done.get(source) or Returned(error=plans[source].problem)
-            if planned.same_as >= 0 and planned.tool is not None and planned.tool.effect != "read":
+            returned = plans[source].earlier or done.get(source) or Returned(error=plans[source].problem)
+            if planned.same_as >= 0 and planned.tool is not None and not planned.tool.stable:
                 self._tell_again(planned, returned)
                 continue
             is_new = self._show(planned, returned, step) or is_new
@@ -149,7 +149,7 @@ class Calls:
     def _plans(self, calls: tuple[ToolCall, ...], step: int) -> list[_Planned]:
         """What becomes of each call of a step. One that is made counts for those after it.
 
-        Of equal calls that change something only the first is looked at, and made if it may be.
+        Of equal calls that change something, or need leave, only the first is looked at, and made if it may be.
         """
         plans: list[_Planned] = []
         asked = self.made if len(calls) == 1 else list(self.made)
@@ -157,12 +157,19 @@ class Calls:
         acting: dict[tuple[str, str], int] = {}
         for number, call in enumerate(calls):
             known = self._equipped.tools.get(call.name) if len(calls) > 1 else None
-            if known is not None and known.effect != "read":
+            if known is not None and (known.effect != "read" or self._asks_first(known)):
                 first = acting.setdefault(_identity(call), number)
                 if first != number:
                     plans.append(_Planned(call, known, same_as=first))
                     continue
-            tool, problem = self._plan(call, step, asked) if number < AT_ONCE else (None, _TOO_MANY)
+            try:
+                tool, problem = self._plan(call, step, asked) if number < AT_ONCE else (None, _TOO_MANY)
+            except WorkFailed as error:
+                if error.failure.question is None:
+                    raise
+                also = self._also_waiting(calls, number, step, asked)
+                question = structs.replace(error.failure.question, call=number + 1, also=also)
+                raise WorkFailed(structs.replace(error.failure, question=question), error.used) from error
             planned = _Planned(call, tool, problem)
             if tool is not None and not problem and tool.stable:
                 same = (call.name, _plainly(call.arguments))
@@ -188,9 +195,13 @@ class Calls:
         because = self._needs_leave(call, tool)
         return tool, "" if because is None else self._refusal(call, tool, because)
 
+    def _asks_first(self, tool: Tool) -> bool:
+        """Whether every call of this tool needs leave, by its declaration or by a rule."""
+        return tool.approval or needs_approval(self._equipped.worker.rules, tool.name)
+
     def _needs_leave(self, call: ToolCall, tool: Tool) -> AskedBecause | None:
         """Why a person is asked before this call; None: nobody is."""
-        if tool.approval or needs_approval(self._equipped.worker.rules, call.name):
+        if self._asks_first(tool):
             return "declared"
         if tool.effect != "effect":
             return None
@@ -206,25 +217,59 @@ class Calls:
 
         Leave is for one call: the same a second time is asked for again.
         """
-        said = f"{call.name}({call.arguments})"
-        times = max(self._allowed.get(said, 0), self._acted.get(_identity(call), 0)) + 1
-        wanted = said if times == 1 else f"{said}, for time number {times}"
+        wanted, times = self._wish(call)
         if wanted not in self._answers:
-            assert tool.shape is not None
             try:
-                tool.shape.read(call.arguments)
+                tool.check(call.arguments)
             except ToolFailed as error:  # nobody is asked about a call that cannot be made
                 return str(error)
-            arguments = msgspec.json.decode(call.arguments or "{}", type=dict[str, object])
             worker = self._equipped.worker.name
-            question = Question("tool", call.name, arguments, because, (worker,))
+            question = Question("tool", call.name, _arguments(call), because, (worker,))
             raise WorkFailed(Failure("approval", wanted, question=question), NOTHING)
         if refusal := self._answers[wanted]:
             problem = f"A person did not allow this call: {refusal}"
             self.heard.append(problem)
             return problem
-        self._allowed[said] = times
+        self._allowed[_line(call)] = times
         return ""
+
+    def _wish(self, call: ToolCall) -> tuple[str, int]:
+        """The text under which a person's answer to this call is kept, and the how manieth time it is wanted."""
+        said = _line(call)
+        times = max(self._allowed.get(said, 0), self._acted.get(_identity(call), 0)) + 1
+        return (said if times == 1 else f"{said}, for time number {times}"), times
+
+    def _also_waiting(
+        self, calls: tuple[ToolCall, ...], number: int, step: int, asked: Sequence[Called]
+    ) -> tuple[PendingCall, ...]:
+        """The calls after one that needs leave which need it, too: a person may decide on all of them at once."""
+        made = [*asked, Called(step, calls[number].name)]
+        seen = {_identity(calls[number])}
+        others: list[PendingCall] = []
+        for place, call in enumerate(calls[number + 1 : AT_ONCE], number + 2):
+            if _identity(call) in seen:
+                continue
+            seen.add(_identity(call))
+            pending = self._pending(call, place, step, made)
+            if pending is not None:
+                others.append(pending)
+                made.append(Called(step, call.name))
+        return tuple(others)
+
+    def _pending(self, call: ToolCall, place: int, step: int, made: Sequence[Called]) -> PendingCall | None:
+        """A call that waits for leave behind another one; None where it can be made, or cannot, without asking."""
+        tool = self._equipped.tools.get(call.name)
+        if tool is None or objection(self._equipped.worker.rules, made, call.name, step):
+            return None
+        because = self._needs_leave(call, tool)
+        wanted, _ = self._wish(call)
+        if because is None or wanted in self._answers:
+            return None
+        try:
+            tool.check(call.arguments)
+        except ToolFailed:
+            return None
+        return PendingCall(place, wanted, call.name, _arguments(call), because)
 
     def _mistaken(self, problem: str) -> str:
         self._mistakes += 1
@@ -409,6 +454,15 @@ def _text(returned: Returned) -> str:
     if isinstance(value, dict):
         value = without_pictures(cast("dict[str, object]", value))
     return bytes(encode_value(value)).decode()
+
+
+def _line(call: ToolCall) -> str:
+    """A call in one line."""
+    return f"{call.name}({call.arguments})"
+
+
+def _arguments(call: ToolCall) -> dict[str, object]:
+    return msgspec.json.decode(call.arguments or "{}", type=dict[str, object])
 
 
 def _identity(call: ToolCall) -> tuple[str, str]:

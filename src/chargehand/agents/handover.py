@@ -247,13 +247,17 @@ def _cause(state: RunState, entries: Sequence[ev.Entry]) -> tuple[FailureKind, s
     return kind, why or "it could not make a plan", permanent, wait
 
 
+def _rejects(answer: ev.InputAnswered) -> bool:
+    return answer.verdict == "reject" or any(one.verdict == "reject" for one in answer.also)
+
+
 def refused_by_person(entries: Sequence[ev.Entry]) -> bool:
     """Whether a person did not allow a call in a run, or in one inside it: what is asked there is asked here, too."""
     calls: set[int] = set()
     for event in (one.event for one in entries):
         if isinstance(event, ev.InputRequested) and event.what == "tool":
             calls.add(event.number)
-        elif isinstance(event, ev.InputAnswered) and event.verdict == "reject" and event.number in calls:
+        elif isinstance(event, ev.InputAnswered) and event.number in calls and _rejects(event):
             return True
     return False
 

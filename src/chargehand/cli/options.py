@@ -116,6 +116,9 @@ def add_resume(parser: ArgumentParser) -> None:
         "--effect", choices=("done", "again", "fail"), help="what became of an effect nobody is sure of"
     )
     parser.add_argument("--result", metavar="JSON", default="null", help="with --effect done: what the task returns")
+    parser.add_argument(
+        "--question", metavar="N", type=int, help="answer question N, and no other that is asked by now"
+    )
     _background(parser)
     _carrying(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on standard output")

@@ -16,7 +16,16 @@ from chargehand.cli.memory_words import QUIET, step_came_to
 from chargehand.cli.phrases import counted, dollars, gap, money
 from chargehand.cli.render import seconds, tree
 from chargehand.runtime.run_log import traceback_text
-from chargehand.runtime.traced import AttemptTrace, DutyTrace, Prompt, StepTrace, TaskTrace, Trace, calls_in
+from chargehand.runtime.traced import (
+    AttemptTrace,
+    DutyTrace,
+    Prompt,
+    QuestionTrace,
+    StepTrace,
+    TaskTrace,
+    Trace,
+    calls_in,
+)
 from chargehand.terms.plan import Plan, Task
 
 _MOST = 1500  # characters of a prompt or a result
@@ -235,6 +244,16 @@ def _supervision(found: Trace) -> Iterator[str]:
             yield f"The call was {_text(one.question.tool)}, wanted by {_text(' > '.join(one.question.workers))}, with:"
             yield from _json(one.question.arguments)
             yield ""
+        yield from _other_calls(one)
+
+
+def _other_calls(asked: QuestionTrace) -> Iterator[str]:
+    """The verdicts on calls that were asked about along with the first."""
+    texts = {} if asked.question is None else {call.call: call.text for call in asked.question.also}
+    for verdict in asked.also:
+        feedback = f": {_text(verdict.feedback)}" if verdict.feedback else ""
+        yield f"And of {_text(texts[verdict.call])}: {verdict.verdict}{feedback}"
+        yield ""
 
 
 def _duty(duty: DutyTrace) -> Iterator[str]:

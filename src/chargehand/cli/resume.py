@@ -33,17 +33,18 @@ def resume(options: Namespace) -> int:
     hired = hire(options, run, lambda: replay(read_run(journal, run)))
     advice = Advice(run, journal, hired.words, (*hired.again, "--reuse", run))
     stage = Stage(options, advice, hired.team, hired.notice)
-    code = stage.carry(_going_on(stage, run, reply, "play FILE" if options.script else "run"), hired.crew)
+    act = _going_on(stage, run, reply, "play FILE" if options.script else "run", options.question)
+    code = stage.carry(act, hired.crew)
     hired.leave(code)
     return code
 
 
-def _going_on(stage: Stage, run: str, reply: _Reply | None, again: str) -> Act:
+def _going_on(stage: Stage, run: str, reply: _Reply | None, again: str, question: int | None) -> Act:
     async def act(driver: Driver, journal: SqliteJournal) -> Outcome:
         entries = await journal.read(run)
         stage.tale.catch_up(entries)
         state = stage.tale.state
-        replies = _replies(run, state, reply, again)
+        replies = _replies(run, state, reply, again, question)
         if reply is None and state.input is not None:
             stage.put(state.input)
         return await driver.resume(run, *replies, wait_for_input=stage.asks)
@@ -68,17 +69,23 @@ def _reply(options: Namespace) -> _Reply | None:
     return None
 
 
-def _replies(run: str, state: RunState, reply: _Reply | None, again: str) -> tuple[ev.Event, ...]:
+def _replies(run: str, state: RunState, reply: _Reply | None, again: str, question: int | None) -> tuple[ev.Event, ...]:
     """The reply to what is being asked; whether it fits, the driver says."""
     if state.ended is not None:
         said = f"run {run!r} has ended ({state.ended.ending})"
         raise Refused(f"{said}; to do some of it again: chargehand {again} --reuse {shlex.quote(run)}")
     going_on = (ev.PauseSet(paused=False),) if state.paused else ()
     if reply is None:
+        if question is not None:
+            raise Refused(f"--question {question} says which question is answered; add --approve or --reject TEXT")
         return going_on
     if state.input is None:
         raise Refused(f"run {run!r} asks nothing; resume it without an answer")
     if (parent := state.requested.parent) is not None:  # that one may have ended, and nobody would hear what came of it
         outer = shlex.quote(parent.run)
         raise Refused(f"run {run!r} works for run {parent.run!r}; answer that one: chargehand resume {outer}")
+    if question not in (None, state.input.number):
+        outer = shlex.quote(run)
+        said = f"run {run!r} asks question {state.input.number}, not {question}"
+        raise Refused(f"{said}; read it first: chargehand runs show {outer}")
     return (*going_on, reply(state.input.number))

@@ -144,7 +144,8 @@ def _input_requested(state: RunState, event: ev.InputRequested, _at: Instant) ->
 
 
 def _input_answered(_state: RunState, event: ev.InputAnswered, _at: Instant) -> Said:
-    return Said(f"a person answered: {event.verdict}{_because(event.feedback)}", tone="warn")
+    others = "".join(f"; call {one.call}: {one.verdict}{_because(one.feedback)}" for one in event.also)
+    return Said(f"a person answered: {event.verdict}{_because(event.feedback)}{others}", tone="warn")
 
 
 # --- tasks and attempts

@@ -107,6 +107,16 @@ def _proposal(state: RunState, report: ev.TasksAdded) -> ev.Event:
     return structs.replace(_sane(report), tasks=linted.tasks, warnings=linted.warnings)
 
 
+def _check_calls(asked: ev.InputRequested, verdicts: tuple[ev.CallVerdict, ...]) -> None:
+    """Refused for a verdict on a call that nobody asks about, and for two on the same one."""
+    waiting = [] if asked.question is None else [one.call for one in asked.question.also]
+    for verdict in verdicts:
+        if verdict.call not in waiting:
+            known = ", ".join(map(str, waiting)) or "none"
+            raise Refused(f"call {verdict.call} does not wait for a verdict; besides the first, those that do: {known}")
+        waiting.remove(verdict.call)
+
+
 def _reply(state: RunState, report: ev.InputAnswered) -> ev.Event:
     asked = state.input
     if asked is None or asked.number != report.number:
@@ -116,6 +126,7 @@ def _reply(state: RunState, report: ev.InputAnswered) -> ev.Event:
     fitting = plan if own_plan else plan[::2] if asked.what != "effect" else ("done", "again", "fail")
     if report.verdict not in fitting:
         raise Refused(f"{report.verdict!r} does not answer this question; say one of {', '.join(fitting)}")
+    _check_calls(asked, report.also)
     if report.verdict != "edit":
         return report
     if report.plan is None:

@@ -203,12 +203,21 @@ def finished_steps(progress: Progress) -> dict[int, Step]:
 
 
 def call_judged(state: RunState, progress: Progress, event: ev.InputAnswered) -> None:
-    """A person allowed a call or did not: the attempt goes on where it was, knowing which."""
+    """A person allowed calls or did not: the attempt goes on where it was, knowing which."""
     assert progress.failure is not None, "it said what it wants to call"
-    refusal = "" if event.verdict == "approve" else event.feedback or "a person did not allow it"
-    progress.answers = {**(progress.answers or {}), progress.failure.message: refusal}
+    question = progress.failure.question
+    texts = {} if question is None else {one.call: one.text for one in question.also}
+    answers = {**(progress.answers or {}), progress.failure.message: _refusal(event)}
+    for verdict in event.also:
+        answers[texts[verdict.call]] = _refusal(verdict)
+    progress.answers = answers
     progress.failure, progress.redo = None, True
     enqueue(state, progress)
+
+
+def _refusal(answer: ev.InputAnswered | ev.CallVerdict) -> str:
+    """Why a call may not be made; empty when it may."""
+    return "" if answer.verdict == "approve" else answer.feedback or "a person did not allow it"
 
 
 def answered_inside(state: RunState, progress: Progress, event: ev.InputAnswered, question: ev.Question) -> None:

@@ -224,6 +224,7 @@ class _Tracer:
         for one in self._trace.questions:
             if one.number == event.number:
                 one.verdict, one.feedback, one.answered = event.verdict, event.feedback, at
+                one.also = event.also
 
     def noted(self, event: ev.Noted, at: Seconds, _used: Amount) -> None:
         where = f"{event.task}: " if event.task else ""

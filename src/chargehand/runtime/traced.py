@@ -4,7 +4,7 @@ import msgspec
 from msgspec import Struct
 
 from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.events import Failure, Finding, Gap, Question
+from chargehand.terms.events import CallVerdict, Failure, Finding, Gap, Question
 from chargehand.terms.plan import NO_TASK, TaskId
 from chargehand.terms.policy import Instant, Seconds
 
@@ -106,6 +106,8 @@ class QuestionTrace(Struct, omit_defaults=True):
     verdict: str = ""
     feedback: str = ""
     answered: Seconds | None = None
+    also: tuple[CallVerdict, ...] = ()
+    """Verdicts on the other calls that `question` names."""
 
 
 class Trace(Struct, omit_defaults=True):

@@ -23,6 +23,7 @@ EndReason = Literal[
 Duty = Literal["plan", "refine", "answer"]
 Why = Literal["first", "more", "rejected", "failed", "replan"]
 SkipReason = Literal["input", "budget", "deadline", "person"]
+CallWord = Literal["approve", "reject"]
 
 
 class Parent(Struct, frozen=True, omit_defaults=True):
@@ -122,14 +123,27 @@ class InputRequested(_Fact, frozen=True, tag="input.requested"):
     question: Question | None = None
 
 
+class CallVerdict(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a person says of one of the calls that a question names under `also`."""
+
+    call: int
+    verdict: CallWord
+    feedback: str = ""
+
+
 class InputAnswered(_Fact, frozen=True, tag="input.answered"):
-    """Plans: approve, edit (with a plan), reject. Calls: approve, reject. Effects: done (with result), again, fail."""
+    """Plans: approve, edit (with a plan), reject. Calls: approve, reject. Effects: done (with result), again, fail.
+
+    `verdict` is about the call that is asked about, `also` about others of the same reply. Those that are not answered
+    are asked about next.
+    """
 
     number: int
     verdict: Literal["approve", "edit", "reject", "done", "again", "fail"]
     feedback: str = ""
     plan: Plan | None = None
     result: Raw = NULL
+    also: tuple[CallVerdict, ...] = ()
 
 
 class SupervisionStarted(_Fact, frozen=True, tag="supervision.started"):

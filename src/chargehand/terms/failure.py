@@ -62,6 +62,18 @@ Asked = Literal["plan", "effect", "tool"]
 AskedBecause = Literal["declared", "repeated", "tainted"]
 
 
+class PendingCall(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Another call of the same reply that needs leave, too."""
+
+    call: int
+    """Its place among the calls of the reply, from 1."""
+    text: str
+    """The call in one line; what a person says of it is kept under this."""
+    tool: str
+    arguments: dict[str, object] = {}
+    because: AskedBecause = "declared"
+
+
 class Question(Struct, frozen=True, omit_defaults=True, gc=False):
     """What a person is asked about, in fields: a call, whole, and who wants it.
 
@@ -69,7 +81,8 @@ class Question(Struct, frozen=True, omit_defaults=True, gc=False):
     the same arguments, or is an effect and the worker has seen text from outside. `workers` want it: where a team works
     for another, the worker that is the team, and so on inwards. `run` is the run inside this one that asks, and `task`
     its task there (empty: this run asks itself). `number` is that of the question in the run directly below. `plan` are
-    the tasks of a team inside that are to be approved, one in each line.
+    the tasks of a team inside that are to be approved, one in each line. `call` is the place of the call among those of
+    the model's reply, from 1, and `also` are the other calls of that reply that need leave.
     """
 
     what: Asked = "tool"
@@ -81,6 +94,8 @@ class Question(Struct, frozen=True, omit_defaults=True, gc=False):
     task: TaskId = NO_TASK
     number: int = 0
     plan: tuple[str, ...] = ()
+    call: int = 0
+    also: tuple[PendingCall, ...] = ()
 
 
 class Failure(Struct, frozen=True, omit_defaults=True, gc=False):

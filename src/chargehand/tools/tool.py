@@ -89,6 +89,11 @@ class Tool(Struct, frozen=True):
         except ToolFailed:
             return NOTHING
 
+    def check(self, arguments: str) -> None:
+        """ToolFailed, in words for the model, for arguments that the tool cannot be called with."""
+        assert self.shape is not None
+        self.shape.read(arguments)
+
     async def call(self, arguments: str, key: str, caller: Caller | None = None) -> object:
         """Check the arguments and call; ToolFailed, in words for the model, when it does not work out."""
         assert self.shape is not None

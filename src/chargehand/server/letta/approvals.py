@@ -1,80 +1,165 @@
-"""Leave for a call: an agent that must ask first waits, and a message of its client says yes or no."""
+"""Leave for calls: an agent that must ask first waits, and its client says yes or no to each call, by its id."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
 
 from chargehand.errors import Refused
 from chargehand.memory.catalog import Profile
 from chargehand.server.house import House
-from chargehand.server.letta.message_shapes import MessageSent, MessageTold
+from chargehand.server.letta.book_rows import Conditions
+from chargehand.server.letta.message_shapes import MessageSent, MessageTold, VerdictTold
 from chargehand.server.letta.office import Office
+from chargehand.server.letta.pages import Page
 from chargehand.server.letta.speech import Speech
 from chargehand.server.letta.talk import Talk
 from chargehand.server.problem import Problem
 from chargehand.terms import events as ev
 
-_NOTHING = "nothing waits for approval: it was answered already, or withdrawn by another message"
+_NOTHING_WAITS = "nothing waits for approval: it was answered already, or withdrawn by another message"
+_LATEST = Page("", "", 20, "desc")
+
+
+class _Response(Struct):
+    """An answer to an approval request, as the book keeps it."""
+
+    run_id: str
+    approval_request_id: str = ""
+    approvals: tuple[VerdictTold, ...] = ()
+
+
+class _Verdict(Struct, frozen=True):
+    """What a client says of a call."""
+
+    approve: bool
+    reason: str = ""
 
 
 async def pending(house: House, agent: str) -> MessageTold | None:
     """The question an agent waits with."""
-    office = house.part(Office)
-    await office.ready()
-    run = office.waiting.get(agent, "")
-    standing = await office.standing(run) if run else None
-    if standing is None or standing.question is None:
+    standing = await _waiting(house, agent)
+    if standing is None:
         return None
     return next((one for one in reversed(standing.messages) if one.message_type == "approval_request_message"), None)
 
 
-async def approved(house: House, profile: Profile, sent: MessageSent, *, repeated: bool) -> Talk:
-    """The talk that goes on after a verdict. One that is sent again joins what the first began."""
+async def _waiting(house: House, agent: str) -> Speech | None:
+    """The talk in which this agent waits for a person."""
     office = house.part(Office)
     await office.ready()
-    run = office.waiting.get(profile.id, "")
+    run = office.waiting.get(agent, "")
     standing = await office.standing(run) if run else None
-    if standing is None or standing.question is None or not _meant(standing, sent):
-        return await _answered(office, profile, sent, repeated=repeated)
-    allowed, reason = _verdict(sent)
-    report = ev.InputAnswered(standing.question.number, "approve" if allowed else "reject", reason)
+    return standing if standing is not None and standing.question is not None else None
+
+
+async def approved(house: House, profile: Profile, sent: Sequence[MessageSent], *, repeated: bool) -> Talk:
+    """The talk that goes on after verdicts. What is sent again joins what the first began."""
+    office = house.part(Office)
+    standing = await _waiting(house, profile.id)
+    if repeated and (talk := await _answered_before(office, profile, sent)) is not None:
+        return talk
+    if standing is None or standing.question is None:
+        raise Problem(422, "not_waiting", _NOTHING_WAITS)
+    report = _report(standing, standing.question, sent)
     try:
-        return await office.go_on(run, report)
+        return await office.go_on(standing.run, report)
     except Refused as error:  # somebody was faster: perhaps whoever sends this again
-        if not repeated:
-            raise Problem(422, "not_waiting", _NOTHING) from error
-        return await _answered(office, profile, sent, repeated=True)
+        talk = await _answered_before(office, profile, sent) if repeated else None
+        if talk is None:
+            raise Problem(422, "not_waiting", _NOTHING_WAITS) from error
+        return talk
 
 
-async def _answered(office: Office, profile: Profile, sent: MessageSent, *, repeated: bool) -> Talk:
-    """What came of a question that was answered already."""
-    row = await office.book.message(sent.approval_request_id) if sent.approval_request_id else None
-    if not repeated or row is None or row[2] != profile.id:
-        raise Problem(422, "not_waiting", _NOTHING)
-    run = row[1]
-    talk = office.talks.get(run)
+# --- which verdict is about which call
+
+
+def _report(standing: Speech, question: ev.InputRequested, sent: Sequence[MessageSent]) -> ev.InputAnswered:
+    """The answer to a question: a verdict on each call that waits, and on no other. Else nothing is done: 422."""
+    calls = standing.pending
+    request = standing.request_id(question.number)
+    verdicts: dict[str, _Verdict] = {}
+    for message in sent:
+        if message.approval_request_id not in (None, "", request):
+            raise _unfit(f"approval_request_id is {message.approval_request_id!r}, and {request!r} waits", calls)
+        for call, verdict in _verdicts(message, calls):
+            if verdicts.setdefault(call, verdict).approve != verdict.approve:
+                raise _unfit(f"there are two verdicts on {call!r}, and they contradict each other", calls)
+    if unknown := [call for call in verdicts if call not in calls]:
+        raise _unfit(f"no call with the id {_listed(unknown)} waits", calls)
+    if missing := [call for call in calls if call not in verdicts]:
+        raise _unfit(f"there is no verdict on {_listed(missing)}", calls)
+    answers = {calls[call]: verdict for call, verdict in verdicts.items()}
+    first = answers.pop(min(answers))
+    also = tuple(ev.CallVerdict(place, _word(verdict), verdict.reason) for place, verdict in sorted(answers.items()))
+    return ev.InputAnswered(question.number, _word(first), first.reason, also=also)
+
+
+def _verdicts(message: MessageSent, calls: Mapping[str, int]) -> list[tuple[str, _Verdict]]:
+    """What one message says of which call. Without `approvals`, its `approve` is about every call of the request."""
+    if not message.approvals:
+        if message.approve is None:
+            raise _unfit("there is no verdict: send `approvals`, with tool_call_id and approve of each call", calls)
+        return [(call, _Verdict(message.approve, message.reason or "")) for call in calls]
+    found: list[tuple[str, _Verdict]] = []
+    for entry in message.approvals:
+        call, approve = entry.get("tool_call_id"), entry.get("approve")
+        if not isinstance(call, str) or not isinstance(approve, bool):
+            raise _unfit("each of `approvals` needs a tool_call_id, and approve: true or false", calls)
+        if message.approve is not None and message.approve != approve:
+            raise _unfit(f"`approve` and the verdict on {call!r} in `approvals` contradict each other", calls)
+        found.append((call, _Verdict(approve, str(entry.get("reason") or message.reason or ""))))
+    return found
+
+
+def _word(verdict: _Verdict) -> ev.CallWord:
+    return "approve" if verdict.approve else "reject"
+
+
+def _unfit(why: str, calls: Mapping[str, int]) -> Problem:
+    waiting = f"send one verdict on each call that waits: {_listed(calls)}"
+    return Problem(422, "invalid", f"{why}; {waiting}. Nothing was done.")
+
+
+def _listed(calls: Sequence[str] | Mapping[str, int]) -> str:
+    return ", ".join(call[:100] for call in calls)
+
+
+# --- sent again
+
+
+async def _answered_before(office: Office, profile: Profile, sent: Sequence[MessageSent]) -> Talk | None:
+    """The talk that went on after these very verdicts; None where they were not given yet."""
+    await office.settle(profile.id)
+    wanted = Conditions()
+    wanted.equal("agent", profile.id)
+    wanted.equal("type", "approval_response_message")
+    for body in await office.book.messages(wanted, _LATEST):
+        response = msgspec.json.decode(body, type=_Response)
+        if all(_is_answer(message, response) for message in sent):
+            return await _joined(office, response)
+    return None
+
+
+def _is_answer(message: MessageSent, response: _Response) -> bool:
+    """Whether a message says what was answered then."""
+    if message.approval_request_id not in (None, "", response.approval_request_id):
+        return False
+    if not message.approvals:
+        return bool(message.approval_request_id) and all(one.approve == message.approve for one in response.approvals)
+    given = {one.tool_call_id: one.approve for one in response.approvals}
+    return all(given.get(str(entry.get("tool_call_id"))) == entry.get("approve") for entry in message.approvals)
+
+
+async def _joined(office: Office, response: _Response) -> Talk | None:
+    """The talk of an answer, from after its question on."""
+    talk = office.talks.get(response.run_id)
     if talk is None:
-        standing = await office.standing(run)
+        standing = await office.standing(response.run_id)
         if standing is None:
-            raise Problem(422, "not_waiting", _NOTHING)
+            return None
         talk = Talk(standing)
         talk.finish()
-    asked = (at for at, one in enumerate(talk.speech.messages, 1) if one.id == sent.approval_request_id)
+    asked = (place for place, one in enumerate(talk.speech.messages, 1) if one.id == response.approval_request_id)
     talk.since = next(asked, 0)
     return talk
-
-
-def _meant(standing: Speech, sent: MessageSent) -> bool:
-    """Whether a verdict is about what is asked now. One that names nothing is about whatever that is."""
-    asked = next((one for one in reversed(standing.messages) if one.message_type == "approval_request_message"), None)
-    if asked is None:
-        return False
-    named = {str(one.get("tool_call_id", "")) for one in sent.approvals or ()} - {""}
-    call = asked.tool_call.tool_call_id if asked.tool_call is not None else ""
-    by_id = sent.approval_request_id in (None, "", asked.id)
-    return by_id and (not named or call in named)
-
-
-def _verdict(sent: MessageSent) -> tuple[bool, str]:
-    if sent.approve is not None:
-        return sent.approve, sent.reason or ""
-    first = next(iter(sent.approvals or ()), None)
-    if first is None or not isinstance(first.get("approve"), bool):
-        raise Problem(422, "invalid", "say `approve`: true or false, or send `approvals` with one for the call")
-    return bool(first["approve"]), str(first.get("reason") or sent.reason or "")

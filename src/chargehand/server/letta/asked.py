@@ -122,9 +122,13 @@ def mark_of(agent: str, raw: bytes) -> str:
     return blake2b(agent.encode() + b" " + raw, digest_size=12).hexdigest()
 
 
-def approval_in(sent: TalkSent) -> MessageSent | None:
-    """The message that allows a call or does not, if one does."""
-    return next((one for one in sent.messages or () if one.type == "approval" or one.role == "approval"), None)
+def approvals_in(sent: TalkSent) -> tuple[MessageSent, ...]:
+    """The messages that allow calls or do not. They come alone: what is said beside them would not be heard."""
+    approvals = tuple(one for one in sent.messages or () if one.type == "approval" or one.role == "approval")
+    if approvals and (len(approvals) < len(sent.messages or ()) or sent.input is not None):
+        said = "a verdict on calls that wait comes alone; send what else there is to say once it is answered"
+        raise Problem(422, "invalid", f"{said}. Nothing was done.")
+    return approvals
 
 
 def _said(message: MessageSent) -> Said:

@@ -1,12 +1,13 @@
 """Calls of tools in an attempt, as they are told: which step made which, and which were never made. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import Struct, field
 
 from chargehand.models.messages import ToolCall
 from chargehand.server.letta.message_shapes import CallTold
+from chargehand.terms.failure import Question
 from chargehand.terms.plan import digest
 from chargehand.terms.value import decode_value, encode_value
 
@@ -21,7 +22,9 @@ class Return(Struct, frozen=True):
 
 
 class Called(Struct):
-    """One call. `told`: its client has heard of it; `step` made it; `done`: so has its result."""
+    """One call. `number` is its place in the reply, from 1. `told`: its client has heard of it; `step` made it; `done`:
+    so has its result.
+    """  # noqa: D205 - one sentence
 
     call: CallTold
     number: int
@@ -29,20 +32,19 @@ class Called(Struct):
     step: int = 0
     done: bool = False
 
-    @property
-    def said(self) -> str:
-        """The call as a person is asked about it."""
-        return f"{self.call.name}({self.call.arguments})"
-
 
 class Calls(Struct):
     """The calls of one reply of a model."""
 
     calls: list[Called] = field(default_factory=list[Called])
 
-    def take(self, calls: Sequence[ToolCall]) -> None:
-        seen = [CallTold(one.name, one.arguments, one.id) for one in calls if one.name not in _OURS]
-        self.calls = [Called(one, number) for number, one in enumerate(seen, 1)]
+    def take(self, calls: Sequence[ToolCall], call_id: Callable[[int], str]) -> None:
+        """Take in the calls of a new reply. Clients know them by ids of ours: those of models need not be unique."""
+        self.calls = [
+            Called(CallTold(call.name, call.arguments, call_id(number)), number)
+            for number, call in enumerate(calls, 1)
+            if call.name not in _OURS
+        ]
 
     def untold(self) -> list[Called]:
         """Those that are to be told now."""
@@ -51,13 +53,15 @@ class Calls(Struct):
             one.told = True
         return found
 
-    def wanted(self, said: str) -> Called | None:
-        """The call that a person is asked about; it is told as a question."""
-        for one in self.calls:
-            if said.startswith(one.said) and not one.done:
-                one.told = True
-                return one
-        return None
+    def pending(self, question: Question | None) -> list[Called]:
+        """The calls that a person is asked about; they are told as a question."""
+        if question is None:
+            return []
+        places = {question.call, *(one.call for one in question.also)}
+        pending = [call for call in self.calls if call.number in places and not call.done]
+        for call in pending:
+            call.told = True
+        return pending
 
     def begun(self, name: str, request: str, step: int) -> None:
         """A step was begun: find the call that it makes. Of several alike it is the first that has no result yet."""

@@ -11,7 +11,7 @@ from chargehand.server.doors import Door
 from chargehand.server.house import House
 from chargehand.server.letta.agents import found, told
 from chargehand.server.letta.approvals import approved
-from chargehand.server.letta.asked import approval_in, asked_of, check_talk_fields
+from chargehand.server.letta.asked import approvals_in, asked_of, check_talk_fields
 from chargehand.server.letta.book_rows import run_told
 from chargehand.server.letta.message_shapes import CancelSent, CompactSent, ResetSent, TalkSent
 from chargehand.server.letta.office import RESET, Office
@@ -69,9 +69,9 @@ async def begun(request: Request, house: House, sent: TalkSent, *, aloud: bool =
     profile, raw = await found(house, part(request, "agent")), await raw_body(request)
     check_talk_fields(raw)
     refuse_callback(sent.callback_url)
-    verdict = approval_in(sent)
-    if verdict is not None:
-        return await approved(house, profile, verdict, repeated=repeated)
+    approvals = approvals_in(sent)
+    if approvals:
+        return await approved(house, profile, approvals, repeated=repeated)
     asked = asked_of(profile.id, house.cleaned(sent), raw)
     return await house.part(Office).say(profile, asked, repeated=repeated, aloud=aloud)
 

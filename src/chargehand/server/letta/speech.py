@@ -4,7 +4,7 @@ Pure: the same entries, the same messages, with the same ids. Where entries come
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -53,6 +53,7 @@ class Speech:
         self._model = ""
         self._names: dict[int, str] = {}
         self._calls = Calls()
+        self._pending: list[Called] = []
         self._failure: Failure | None = None
         self._thought = False  # the words of the last reply were told as its reasoning
         self._theirs: set[str] = set()
@@ -142,7 +143,7 @@ class Speech:
             return  # the words of the result come with it
         if self._thought:
             self._add("reasoning_message", self._words, entry.at, reasoning=reply.text.strip(), source=_MODEL_WORDS)
-        self._calls.take(reply.calls)
+        self._calls.take(reply.calls, lambda number: f"call-{self._uuid(f'{self._words} call id {number}')}")
 
     def _count(self, reply: Reply, at: Instant) -> None:
         used, step = self.usage, self.steps[-1]
@@ -161,7 +162,7 @@ class Speech:
 
     def _failed(self, entry: ev.Entry, failure: Failure) -> None:
         if failure.kind == "approval":  # asked in the next entry
-            self._calls.wanted(failure.message)
+            self._calls.pending(failure.question)
             self._tell_calls(entry.at)
             return
         self._tell_calls(entry.at)
@@ -176,28 +177,48 @@ class Speech:
 
     def _ask(self, entry: ev.Entry, event: ev.InputRequested) -> None:
         self.question, self.stop = event, "requires_approval"
-        wanted = self._calls.wanted(event.text)
-        if wanted is not None:
-            call = wanted.call
-            self._add("approval_request_message", f"ask {event.number}", entry.at, tool_call=call, tool_calls=(call,))
+        self._pending = self._calls.pending(event.question)
+        if self._pending:
+            calls = tuple(one.call for one in self._pending)
+            self._add("approval_request_message", f"ask {event.number}", entry.at, tool_call=calls[0], tool_calls=calls)
 
     def _answered(self, entry: ev.Entry, event: ev.InputAnswered) -> None:
         asked, self.question, self.stop = self.question, None, ""
-        wanted = self._calls.wanted(asked.text) if asked is not None else None
-        if wanted is None:
+        if asked is None or asked.question is None or not self._pending:
             return
-        allowed, reason = event.verdict == "approve", event.feedback or None
-        verdict = VerdictTold(allowed, wanted.call.tool_call_id, reason)
+        answers: dict[int, ev.InputAnswered | ev.CallVerdict] = {asked.question.call: event}
+        answers |= {one.call: one for one in event.also}
+        answered = [(call, answers[call.number]) for call in self._pending if call.number in answers]
+        verdicts = tuple(
+            VerdictTold(answer.verdict == "approve", call.call.tool_call_id, answer.feedback or None)
+            for call, answer in answered
+        )
         told = self._add(
-            "approval_response_message", f"answer {event.number}", entry.at, approve=allowed, reason=reason,
-            approval_request_id=f"message-{self._uuid(f'ask {event.number}')}", approvals=(verdict,),
-        )  # fmt: skip
+            "approval_response_message",
+            f"answer {event.number}",
+            entry.at,
+            approve=all(one.approve for one in verdicts),
+            reason=event.feedback or None,
+            approval_request_id=self.request_id(event.number),
+            approvals=verdicts,
+        )
         self._theirs.add(told.id)
-        if not allowed:
-            wanted.done = True
-            self._return(
-                wanted, entry.at, f"A person did not allow this call: {reason or 'no reason given'}", good=False
-            )
+        for call, answer in answered:
+            if answer.verdict != "approve":
+                call.done = True
+                why = answer.feedback or "no reason given"
+                self._return(call, entry.at, f"A person did not allow this call: {why}", good=False)
+
+    def request_id(self, number: int) -> str:
+        """The id of the message in which a person was asked this question."""
+        return f"message-{self._uuid(f'ask {number}')}"
+
+    @property
+    def pending(self) -> Mapping[str, int]:
+        """The calls that wait for a person's leave: their place in the model's reply, by the id clients know."""
+        if self.question is None:
+            return {}
+        return {one.call.tool_call_id: one.number for one in self._pending}
 
     # --- the end
 

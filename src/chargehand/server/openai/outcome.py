@@ -22,9 +22,9 @@ _CUT_SHORT = ("budget", "deadline")
 _LISTED = 30
 _ASSUMED = "assumed: "
 _ANSWERS = {
-    "plan": '{"verdict": "approve"}, or "reject" with "feedback"',
-    "tool": '{"verdict": "approve"} or {"verdict": "reject"}',
-    "effect": '{"verdict": "done", "result": ...}, {"verdict": "again"} or {"verdict": "fail"}',
+    "plan": '"approve", or "reject" with "feedback"',
+    "tool": '"approve" or "reject"',
+    "effect": '"done" with a "result", "again" or "fail"',
 }
 
 
@@ -118,7 +118,8 @@ def _question(one: Seen) -> str:
         "effect": f"Nobody knows what became of this call; a person must say so:\n{asked.text}",
     }[asked.what]
     return (
-        f"{what}\n\nThe run is {run}. To answer: POST /api/runs/{run}/answer with {_ANSWERS[asked.what]}. "
+        f"{what}\n\nThe run is {run}. To answer: POST /api/runs/{run}/answer with "
+        f'{{"number": {asked.number}, "verdict": ...}}; the verdict is {_ANSWERS[asked.what]}. '
         f"What comes of it then: GET /api/runs/{run}."
     )
 

@@ -122,7 +122,7 @@ async def judge(request: Request, house: House) -> Response:
         asked = _question(one)
         if asked.what != "plan":
             raise Refused(f"run {one.run!r} asks about a {asked.what}, not about its plan; answer that")
-        return ev.InputAnswered(asked.number, wanted.verdict, wanted.feedback, wanted.plan)
+        return ev.InputAnswered(wanted.number, wanted.verdict, wanted.feedback, wanted.plan)
 
     return await _told(request, house, said)
 
@@ -133,9 +133,8 @@ async def answer(request: Request, house: House) -> Response:
     result = msgspec.Raw(msgspec.json.encode(wanted.result))
 
     def said(one: Seen) -> ev.Event:
-        asked = _question(one)
-        number = asked.number if wanted.number is None else wanted.number
-        return ev.InputAnswered(number, wanted.verdict, wanted.feedback, wanted.plan, result)
+        _question(one)
+        return ev.InputAnswered(wanted.number, wanted.verdict, wanted.feedback, wanted.plan, result)
 
     return await _told(request, house, said)
 

@@ -20,6 +20,7 @@ Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
 Words: TypeAlias = Annotated[str, Meta(max_length=20_000)]
 Time: TypeAlias = Annotated[float, Meta(gt=0, le=31_536_000)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
+QuestionNumber: TypeAlias = Annotated[int, Meta(ge=1, le=2**53)]
 Money: TypeAlias = Annotated[float, Meta(ge=0, le=1_000_000)]
 State: TypeAlias = Literal[
     "running", "paused", "needs_input", "interrupted", "complete", "partial", "failed", "cancelled", "damaged"
@@ -73,8 +74,12 @@ class Reason(Asked, frozen=True):
 
 
 class Verdict(Asked, frozen=True):
-    """What a person says to a plan. `edit` comes with the edited plan, `reject` may come with feedback."""
+    """What a person says to a plan. `number` is that of the question, which asks about one plan and no other.
 
+    `edit` comes with the edited plan, `reject` may come with feedback.
+    """
+
+    number: QuestionNumber
     verdict: Literal["approve", "edit", "reject"]
     feedback: Words = ""
     plan: Plan | None = None
@@ -82,11 +87,11 @@ class Verdict(Asked, frozen=True):
 
 class Answer(Asked, frozen=True):
     """An answer to the question a run asks: to plans approve, edit, reject; to calls approve, reject; to effects whose
-    outcome nobody knows done (with a result), again, fail. `number` left out means the question that is open.
+    outcome nobody knows done (with a result), again, fail. `number` is that of the question.
     """  # noqa: D205 - one sentence
 
+    number: QuestionNumber
     verdict: Literal["approve", "edit", "reject", "done", "again", "fail"]
-    number: Annotated[int, Meta(ge=1, le=2**53)] | None = None
     feedback: Words = ""
     plan: Plan | None = None
     result: object = None
