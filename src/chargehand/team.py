@@ -205,7 +205,7 @@ class Supervisor(Messaging, Resting, Learning):
             if embedding is not None:
                 stack.push_async_callback(embedding.close)
             bounds = self.roster, self.budget, self.policy
-            staff = self.hiring.staff(finder.find, *bounds, memory, crowd, teams, embedding)
+            staff = self.hiring.staff(finder, *bounds, memory, crowd, teams, embedding)
             await finder.prepare()  # prices must be known before the first call is paid for
             if self.budget.micros is not None:
                 staff.check_prices(self.budget.floor)

@@ -37,7 +37,7 @@ class Paced:
     def __init__(
         self, handle: str, *lines: float | tuple[float, Failure], price: float | None = 1.0, speaks: bool = False
     ) -> None:
-        self.card = ModelCard(handle, micros_in=price, micros_out=price)
+        self.card = ModelCard(handle, micros_in=price, micros_out=price, keeps_limit=True)
         self.calls = 0
         self.cancelled = 0
         self._lines = lines

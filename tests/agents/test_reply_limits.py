@@ -4,6 +4,7 @@ import asyncio
 import socket
 
 import pytest
+from msgspec import structs
 
 from chargehand.agents.answering import NOT_WHOLE
 from chargehand.agents.factory import Factory
@@ -36,14 +37,27 @@ class Wordy:
         self.card = card
         self.bill = 0
         self.limits: list[int | None] = []
+        self.outputs: list[int] = []  # of the next replies, before all others
+        self.first: Model | None = None  # says what the first reply says
+        self.replied: list[int] = []
+        self.under_way_then: list[int] = []  # as many as were under way when each call began
+        self._under_way = 0
         self._output = output
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
         self.limits.append(request.settings.max_tokens)
+        self._under_way += 1
+        self.under_way_then.append(self._under_way)
         await asyncio.sleep(0.001)  # others are under way meanwhile
-        micros = self.card.price(200, self._output) or 0
+        self._under_way -= 1
+        text, output = "fine", self.outputs.pop(0) if self.outputs else self._output
+        if self.first is not None:
+            text, output = (await self.first.reply(request)).text, 100
+            self.first = None
+        self.replied.append(output)
+        micros = self.card.price(200, output) or 0
         self.bill += micros
-        return Reply("fine", usage=Usage(200, self._output), micros=micros)
+        return Reply(text, usage=Usage(200, output), micros=micros)
 
 
 def chapters(model: Model, budget: Budget, count: int = 16) -> Supervisor:
@@ -52,16 +66,84 @@ def chapters(model: Model, budget: Budget, count: int = 16) -> Supervisor:
 
 
 @pytest.mark.parametrize("output", [900, 8_000, 20_000])
-async def test_a_model_that_ignores_its_limit_passes_the_cap_by_the_calls_under_way_at_most(output: int) -> None:
+@pytest.mark.parametrize("cap", [200_000, 1_000_000])
+async def test_a_model_that_ignores_its_limit_passes_the_cap_by_its_first_reply_at_most(output: int, cap: int) -> None:
     wordy = Wordy(output)
-    found = await chapters(wordy, Budget(micros=200_000)).run("go")
-    reply = wordy.card.price(200, output) or 0
-    under_way = 1 if output <= USUAL_LIMIT else 3  # until the first reply nobody knows what it writes
-    assert wordy.bill <= 200_000 + under_way * reply
+    found = await chapters(wordy, Budget(micros=cap)).run("go")
+    first = wordy.card.price(200, output) or 0
+    assert wordy.bill <= max(cap, first)
     assert found.spent.micros == wordy.bill
-    assert found.overspent.micros == max(0, wordy.bill - 200_000)
-    if wordy.bill > 200_000:
+    assert found.overspent.micros == max(0, wordy.bill - cap)
+    if wordy.bill > cap:
         assert found.ending != "complete"
+
+
+async def test_the_same_where_several_teams_inside_share_the_model_and_the_cap() -> None:
+    wordy = Wordy(20_000)
+    below = [
+        Supervisor([Worker("ann")], model=wordy, name=f"team{at}", plan=ALONE).as_worker(does="reads")
+        for at in range(5)
+    ]
+    tasks = tuple(Task(TaskId(f"t{at}"), f"Read chapter number {at} of it.", f"team{at}") for at in range(5))
+    top = Supervisor(below, model=wordy, plan=Plan(tasks, "none"), budget=Budget(micros=500_000), policy=ONCE)
+    found = await top.run("go")
+    assert 0 < wordy.bill <= 500_000
+    assert found.spent.micros == wordy.bill
+
+
+async def test_calls_of_a_model_not_known_to_keep_its_limit_start_slowly_under_a_cap() -> None:
+    for budget, card, first in (
+        (Budget(micros=10**9), DEAR, [1, 1, 2]),
+        (Budget(micros=10**9), structs.replace(DEAR, keeps_limit=True), [1, 2, 3]),
+        (Budget(), DEAR, [1, 2, 3]),
+    ):
+        wordy = Wordy(900, card)
+        found = await chapters(wordy, budget, count=40).run("go")
+        assert found.ending == "complete"
+        assert wordy.under_way_then[:3] == first
+        assert max(wordy.under_way_then) > 5
+
+
+async def test_a_model_that_writes_more_than_ever_is_called_alone_again() -> None:
+    wordy = Wordy(900)
+    supervisor = chapters(wordy, Budget(micros=10**9), count=40)
+    wordy.outputs = [*[900] * 20, 20_000]
+    found = await supervisor.run("go")
+    assert found.ending == "complete"
+    surprised = wordy.replied.index(20_000)
+    assert 1 in wordy.under_way_then[surprised + 1 :]
+
+
+async def test_a_supervisor_that_wrote_a_short_plan_is_no_leave_for_long_replies_of_many() -> None:
+    """One short reply lets two calls in, and not all of them."""
+    tasks = [(f"Read chapter number {at} of it.", "ann", ()) for at in range(12)]
+    script = model(plans=[plan(*tasks)], card=DEAR)
+    wordy = Wordy(20_000)
+    wordy.first = script
+    found = await Supervisor([Worker("ann")], model=wordy, budget=Budget(micros=1_000_000), combine="none").run("go")
+    assert found.spent.micros <= 1_000_000
+    assert wordy.under_way_then[:3] == [1, 1, 2]
+
+
+@pytest.mark.parametrize("cap", [300_000, 2_000_000])
+async def test_a_supervisor_that_waited_for_the_first_reply_holds_what_was_learned_from_it(cap: int) -> None:
+    """The refinement is asked for while the first call of the same model is under way."""
+    wordy = Wordy(20_000)
+    failing = ScriptedModel([Failure("logic", "wrong shelf"), "It is done."], card=FREE)
+    tasks = (
+        Task(TaskId("t1"), "Count the apples in the cellar.", "ann"),
+        Task(TaskId("t2"), "Read all of the chapter.", "bob"),
+    )
+    workers = [Worker("ann", model=failing), Worker("bob", model=wordy)]
+    policy = Policy(retry=Retry(attempts=2, base=0.0001))
+    top = Supervisor(workers, model=wordy, plan=Plan(tasks, "none"), budget=Budget(micros=cap), policy=policy)
+    found = await top.run("go")
+    held = [
+        one.reserve for one in of_kind(found.entries, ev.SupervisionStarted) if isinstance(one, ev.SupervisionStarted)
+    ]
+    assert wordy.bill == found.spent.micros <= cap
+    assert wordy.under_way_then == ([1, 1] if cap > 400_000 else [1])
+    assert max(one.micros for one in held if one) > 100_000 or cap < 400_000
 
 
 async def test_what_a_model_was_seen_to_write_is_reserved_from_then_on() -> None:

@@ -66,10 +66,17 @@ class World:
         self.cut = self.chance.choice((0.0, 0.0, 0.2))  # of those, how many are cut off there
         self.checked = self.chance.random() < 0.1
         self.made = 0
+        self.wordy = 20_000 if self.chance.random() < 0.25 else 0  # tokens of any reply of a model that ignores limits
+        self.unheard: list[ModelCard] = []  # whose replies were too long, and given up
+        if self.wordy:
+            self.trouble = self.silent = 0.0  # of a call that is lost nobody learns how long its reply was
         window = self.chance.choice((128_000, 128_000, 2_000))
         self.models = [
-            Provider(self, ModelCard(f"m{number}", window, micros_in=self.price(), micros_out=self.price()))
-            for number in range(3)
+            Provider(
+                self,
+                ModelCard(f"m{number}", window, micros_in=self.price(), micros_out=self.price(), keeps_limit=known),
+            )
+            for number, known in enumerate((True, self.chance.random() < 0.5, False))
         ]
 
     def price(self) -> float:
@@ -147,6 +154,14 @@ class World:
             floor = Amount((tokens or 0) // 4, (micros or 0) // 4, (calls or 0) // 4)
         return Budget(tokens, micros, calls, floor=floor)
 
+    def ignores_limits(self, card: ModelCard) -> bool:
+        return bool(self.wordy) and not card.keeps_limit
+
+    def surprise(self, lives: int) -> Amount:
+        """What overlong replies cost that nobody can know of: the first of each process, and those given up."""
+        wordy = lives * [one.card for one in self.models if self.ignores_limits(one.card)] + self.unheard
+        return Amount(len(wordy) * self.wordy, sum(card.price(0, self.wordy) or 0 for card in wordy), 0)
+
     # --- what models say
 
     async def called(self, card: ModelCard, request: Request, hear: Hear | None) -> Reply:
@@ -156,11 +171,18 @@ class World:
         assert most, "every call says how long its reply may be"
         read = _read(request)
         wrote = most if chance.random() < self.verbose else chance.randint(1, min(most, 1000))
+        if self.ignores_limits(card):
+            wrote = self.wordy
         micros = card.price(read, wrote) or 0
         bill = self.bill
         bill.tokens, bill.micros, bill.calls = bill.tokens + read + wrote, bill.micros + micros, bill.calls + 1
         self.made += 1
-        await asyncio.sleep(chance.choice((0.0, chance.uniform(0, 1), chance.uniform(0, 9))))
+        try:
+            await asyncio.sleep(chance.choice((0.0, chance.uniform(0, 1), chance.uniform(0, 9))))
+        except asyncio.CancelledError:
+            if wrote > most:
+                self.unheard.append(card)
+            raise
         usage = Usage(read, wrote)
         if chance.random() < self.trouble:
             await self.fails(usage, micros)

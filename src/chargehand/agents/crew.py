@@ -59,6 +59,14 @@ class Claim(ABC):
     def fit(self, room: Budget) -> bool:
         """Reserve as much of it as there is room for; False, and nothing changes, where that is too little."""
 
+    @abstractmethod
+    async def enter(self) -> None:
+        """Wait, before anything is reserved, until one more such call may be under way."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """A call that was let in is over, or is not made."""
+
 
 class Proposal(Struct, frozen=True, gc=False):
     """What a planner adds. An open plan is asked for more when all (or any) of what it has is settled.

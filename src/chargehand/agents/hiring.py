@@ -158,12 +158,13 @@ class Hiring(Struct, frozen=True):
             yield found
 
     def staff(
-        self, find: Find, roster: Roster, budget: Budget, policy: Policy, memory: OpenMemory | None,
+        self, finder: Finder, roster: Roster, budget: Budget, policy: Policy, memory: OpenMemory | None,
         crowd: Sequence[Furnished], teams: Mapping[str, Subteam], embedding: Embedding | None = None,
     ) -> Staff:  # fmt: skip
         """The crew, its models found."""
+        find = finder.find
         usual, planner, judge = (_found(find, one) for one in self.models)
-        purse = Purse(budget)
+        purse = Purse(budget, finder.observations)
         kit = Kit(self.prompts, purse, ToolBreakers(policy.breaking, self.faulty), self.hedging)
         models = {
             name: [_found(find, model) for model in (own or usual, *one.fallback_models)]

@@ -233,6 +233,8 @@ class Attempt:
         models, purse = self._equipped.models, self._kit.purse
         priced = claim or purse.claim(models, request, estimate=self._equipped.worker.estimate)
         bet = hedging.bet([purse.priced(model, priced) for model in models[:2]])
+        if purse.capped and not purse.trusts(bet.second.model):
+            bet.patience = None  # nobody knows yet what a second call might write
         if purse.capped and bet.patience is not None and bet.second.model is bet.first.model:
             priced.extra = bet.second.use  # else there is money for each of the models already
 

@@ -14,6 +14,7 @@ from chargehand.errors import Invalid
 from chargehand.models.code_errors import model_failed
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolSpec, Usage
 from chargehand.models.model import Hear, Model, ModelFailed
+from chargehand.models.observed import Observations
 from chargehand.models.reply_limit import GENEROUS_LIMIT, USUAL_LIMIT, longer_limit, reply_limit
 from chargehand.terms.budget import NOTHING, Amount, Budget, Ledger, beyond
 from chargehand.terms.failure import Failure
@@ -39,30 +40,18 @@ class Priced(Struct, frozen=True):
     micros: int | None
 
 
-class Observed(Struct):
-    """What calls of one model took beyond what was reserved for them, at most: later ones reserve as much.
-
-    `output` is the longest reply that was longer than asked for, 0 while there was none. `input` and `price` are how
-    many times as many tokens were read, and as many dollars charged, as was reckoned.
-    """
-
-    output: int = 0
-    input: float = 1.0
-    price: float = 1.0
-
-
 class CallClaim(Claim):
     """What one call reserves for a reply of `limit` tokens, if all of its models but the last fail.
 
     The limit shrinks, down to `least`, where the budget has no more.
     """
 
-    __slots__ = ("_estimate", "_least", "_models", "_most", "_observed", "_read", "limit")
+    __slots__ = ("_estimate", "_least", "_models", "_most", "_observations", "_read", "limit")
 
     def __init__(
         self,
         models: Sequence[Model],
-        observed: Sequence[Observed],
+        observations: Observations,
         *,
         read: int,
         most: int,
@@ -70,7 +59,7 @@ class CallClaim(Claim):
     ) -> None:
         super().__init__()
         self._models = models
-        self._observed = observed
+        self._observations = observations
         self._read = read
         self._most = most
         self._least = min(most, LEAST_REPLY)
@@ -88,15 +77,16 @@ class CallClaim(Claim):
     def cost(self, limit: int) -> Amount:
         """What is reserved for a reply of so many tokens."""
         found = NOTHING
-        for model, observed in zip(self._models, self._observed, strict=True):
-            use = self.use(model, observed, limit)
+        for model in self._models:
+            use = self.use(model, limit)
             found = Amount(found.tokens + use.tokens, found.micros + use.micros, found.calls + use.calls)
         return found
 
-    def use(self, model: Model, observed: Observed, limit: int) -> Amount:
+    def use(self, model: Model, limit: int) -> Amount:
         """What one of the models may use."""
+        observed = self._observations.of(model)
         read = ceil(self._read * observed.input)
-        out = max(limit, observed.output)
+        out = observed.length(model.card, limit)
         price = model.card.price(read, out)
         micros = self._estimate.micros if price is None else ceil(price * observed.price)
         return Amount(read + out, micros, 1)
@@ -121,6 +111,12 @@ class CallClaim(Claim):
     def ample(self) -> bool:
         return 2 * self.limit >= self._most
 
+    async def enter(self) -> None:
+        await self._observations.enter(self._models)
+
+    def leave(self) -> None:
+        self._observations.leave(self._models)
+
 
 def _fits(amount: Amount, room: Budget) -> bool:
     """Whether an amount is within what is left; asking for nothing always is."""
@@ -133,21 +129,25 @@ class Held(Struct, frozen=True):
 
     request: Request
     amount: Amount = NOTHING
-    read: int = 0
+    claim: CallClaim | None = None
     least: Amount = NOTHING
+
+    @property
+    def read(self) -> int:
+        return self.claim.read if self.claim is not None else 0
 
 
 class Purse:
     """How long replies may be and what is reserved for them, for one team. Without caps nothing is reserved.
 
-    Models that wrote more than they were asked for are remembered, and reserved for as they are.
+    Models that wrote more than they were asked for are remembered, in `observations`, and reserved for as they are.
     """
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: Budget, observations: Observations | None = None) -> None:
         self.capped = Ledger(budget).capped
         costly = budget.tokens is not None or budget.micros is not None
         self._most = USUAL_LIMIT if costly else GENEROUS_LIMIT
-        self._observed: dict[str, Observed] = {}
+        self._observations = Observations() if observations is None else observations
         self._settings: dict[tuple[str, Settings], Settings] = {}
 
     # --- before a call
@@ -180,8 +180,7 @@ class Purse:
     ) -> CallClaim:
         """The same for a call of which only the size is known yet."""
         most = max(reply_limit(models[0].card, settings, read, most=self._most), at_least)
-        observed = [self._seen(model) for model in models]
-        return CallClaim(models, observed, read=read, most=most, estimate=estimate)
+        return CallClaim(models, self._observations, read=read, most=most, estimate=estimate)
 
     def limits(self, model: Model, settings: Settings) -> tuple[int, int]:
         """How long a reply may be at first, and where that one is cut."""
@@ -199,29 +198,21 @@ class Purse:
 
     def priced(self, model: Model, claim: CallClaim) -> Priced:
         """What a call of this one model is expected to cost; where something is capped, what it may use at most."""
-        usual = claim.use(model, self._seen(model), min(claim.limit, LEAST_REPLY))
-        use = claim.use(model, self._seen(model), claim.limit) if self.capped else usual
+        usual = claim.use(model, min(claim.limit, LEAST_REPLY))
+        use = claim.use(model, claim.limit) if self.capped else usual
         known = model.card.price(1, 1) is not None or usual.micros > 0
         return Priced(model, use, usual.micros if known else None)
 
-    def _seen(self, model: Model) -> Observed:
-        return self._observed.setdefault(model.card.handle, Observed())
+    def trusts(self, model: Model) -> bool:
+        """Whether replies of a model are taken to keep to what is reserved for them."""
+        return self._observations.of(model).is_trusted(model.card)
 
     # --- after a call
 
     def observe(self, model: Model, read: int, limit: int, reply: Reply) -> None:
-        """Remember what a call took that was more than was reserved for it."""
-        usage = reply.usage
-        if usage is None or not self.capped:
-            return
-        observed = self._seen(model)
-        if usage.output > limit:
-            observed.output = max(observed.output, usage.output)
-        if read and usage.input > read:
-            observed.input = max(observed.input, usage.input / read)
-        price = model.card.price(usage.input, usage.output)
-        if price and reply.micros is not None and reply.micros > price:
-            observed.price = max(observed.price, reply.micros / price)
+        """Remember whether a reply kept to what was reserved for it."""
+        if self.capped:
+            self._observations.of(model).add_reply(model.card, read=read, limit=limit, reply=reply)
 
     def used(self, model: Model, reply: Reply, reserve: Amount) -> Amount | None:
         """What a call cost; None, or the reserve, for what nobody knows."""
@@ -306,7 +297,7 @@ async def hold(
     claim = purse.claim([model], request, estimate=least, at_least=at_least)
     if not await hand.hold(claim, least if covered else NOTHING):
         return None
-    return Held(purse.limited(model, request, claim.limit), claim.amount, claim.read, least)
+    return Held(purse.limited(model, request, claim.limit), claim.amount, claim, least)
 
 
 class Called(Struct, frozen=True):
@@ -352,6 +343,27 @@ async def call_held(
 
 
 async def _call(hand: Hand, purse: Purse, model: Model, held: Held, hear: Hear | None) -> tuple[Reply, Amount | None]:
+    if held.claim is None:
+        return await _call_now(hand, purse, model, held, hear)
+    await held.claim.enter()
+    try:
+        return await _call_now(hand, purse, model, await _held_anew(hand, purse, model, held, held.claim), hear)
+    finally:
+        held.claim.leave()
+
+
+async def _held_anew(hand: Hand, purse: Purse, model: Model, held: Held, claim: CallClaim) -> Held:
+    """What is held, with more where the model wrote more than it was asked for since it was held."""
+    if beyond(claim.amount, held.amount) == NOTHING:
+        return held
+    if not await hand.hold(claim, held.amount):
+        raise WorkFailed(Failure("budget", f"the budget does not cover a reply of {model.card.handle}"), NOTHING)
+    return Held(purse.limited(model, held.request, claim.limit), claim.amount, claim, held.least)
+
+
+async def _call_now(
+    hand: Hand, purse: Purse, model: Model, held: Held, hear: Hear | None
+) -> tuple[Reply, Amount | None]:
     unknown = held.amount if purse.capped else None
     try:
         reply = await model.reply(held.request, hear)

@@ -54,7 +54,9 @@ class AnthropicMessages:
         variable: str = "",
         notice: str = "",
     ) -> None:
-        self._card = ModelCard(handle, window, native_tools, schema, notice, max_tokens=known_limit(name))
+        self._card = ModelCard(
+            handle, window, native_tools, schema, notice, max_tokens=known_limit(name), keeps_limit=True
+        )
         self._transport = transport or Transport()
         self._owned = transport is None
         self._party = Party(handle, urlsplit(base_url).netloc.rpartition("@")[2], (key,) if key else (), variable)

@@ -30,6 +30,7 @@ from chargehand.models.http import MOST_BYTES, PATIENCE, Timeouts, Transport
 from chargehand.models.known import OTHERS, OWN, Place, key_variable, without_secrets
 from chargehand.models.limits import Limiter, Pace
 from chargehand.models.model import Model
+from chargehand.models.observed import Observations
 from chargehand.models.openai import OpenAIChat
 from chargehand.models.prices import FREE, Price, PriceTag
 from chargehand.terms.breaker import Breaker
@@ -82,6 +83,8 @@ class _Closes(Protocol):
 class Finder:
     """Finds models, and holds what they share: connections, and one limiter for each credential of each provider.
 
+    It also holds what was observed of their replies, for all teams that find their models here.
+
     The same handle with the same options is the same model. `paces` are limits by name of the provider, `folder`
     is where local models were pulled to. Unless `shared`, every model has connections of its own and is closed on its
     own.
@@ -107,6 +110,7 @@ class Finder:
         self._breakers: dict[tuple[str, str], Breaker] = {}
         self._found: list[tuple[str, Options, Model]] = []
         self._lent = False
+        self.observations = Observations()
 
     def asking(self, lookup: Lookup) -> "Finder":
         """One that asks another lookup for keys and shares connections and limits with this one, which closes them."""

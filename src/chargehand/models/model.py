@@ -20,7 +20,8 @@ class ModelCard(Struct, frozen=True):
     answers, for example that no language model was asked. `micros_in`, `micros_out` and `micros_cached` (read again
     from the provider's cache) are millionths of a dollar a token; left out, nobody knows. `micros_call` is what each
     call costs besides. `dearer`: what a token costs, in and out, in calls that read more than so many tokens.
-    `max_tokens` is how many tokens it writes at most, thinking included (0: nobody knows).
+    `max_tokens` is how many tokens it writes at most, thinking included (0: nobody knows). `keeps_limit`: it never
+    writes more than a request's `max_tokens`; where that is not known, calls under a cap start slowly.
     """
 
     handle: str
@@ -34,6 +35,7 @@ class ModelCard(Struct, frozen=True):
     micros_call: int = 0
     dearer: tuple[tuple[int, float, float], ...] = ()
     max_tokens: int = 0
+    keeps_limit: bool = False
 
     def price(self, tokens_in: int, tokens_out: int) -> int | None:
         """Millionths of a dollar for so many tokens, rounded up; None when nobody knows."""

@@ -53,7 +53,9 @@ class OpenAIChat:
         tokens_field: str = "",
         notice: str = "",
     ) -> None:
-        self._card = ModelCard(handle, window, native_tools, schema, notice, max_tokens=known_limit(name))
+        self._card = ModelCard(
+            handle, window, native_tools, schema, notice, max_tokens=known_limit(name), keeps_limit=True
+        )
         self._transport = transport or Transport()
         self._owned = transport is None
         host = urlsplit(base_url).netloc.rpartition("@")[2]

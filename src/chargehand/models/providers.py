@@ -49,6 +49,7 @@ class ProviderModel:
         self._card = ModelCard(
             handle, window, bool(profile.get("supports_tools", True)), self._native_schema,
             max_tokens=known_limit(model.model_name),
+            keeps_limit=True,
         )  # fmt: skip
         self._entered = False
 

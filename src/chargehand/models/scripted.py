@@ -46,7 +46,7 @@ class ScriptedModel:
         card: ModelCard | None = None,
     ) -> None:
         self._script = script
-        self._card = card or ModelCard(handle)
+        self._card = card or ModelCard(handle, keeps_limit=True)
         self._latency = latency
         self._micros = micros
         self._usage = usage

@@ -181,6 +181,9 @@ class _Hand:
                 await self._line.ask(ev.StepFailed(task, attempt, number, error.used))
                 error.used = NOTHING
             raise
+        finally:
+            if isinstance(reserve, Claim):
+                reserve.leave()
         if effect == "read":
             result = encode_value(done.value)
             await self._line.ask(ev.StepFinished(task, attempt, number, result, done.good, done.used))
@@ -220,9 +223,8 @@ class _Hand:
         if started.effect != "read":
             await self._line.planned()
         while True:
-            amount = added(claim.amount, claim.extra) if claim.extra_held else claim.amount
             try:
-                return await self._line.ask(structs.replace(started, reserve=amount))
+                return await self._claim_in_turn(started, claim)
             except Refused as error:
                 if claim.extra_held:
                     claim.extra_held = False
@@ -234,6 +236,16 @@ class _Hand:
                     claim.reset()
                 elif not fits:
                     raise WorkFailed(ev.Failure("budget", str(error)), NOTHING) from error
+
+    async def _claim_in_turn(self, started: ev.StepStarted, claim: Claim) -> None:
+        """Record a step with what it claims, once such a call may be under way; it is no longer if that is refused."""
+        await claim.enter()
+        try:
+            amount = added(claim.amount, claim.extra) if claim.extra_held else claim.amount
+            await self._line.ask(structs.replace(started, reserve=amount))
+        except BaseException:
+            claim.leave()
+            raise
 
     def _room(self, started: ev.StepStarted) -> Budget:
         """What a step may take that does not get all it wants: what is left for the answer stays untouched."""

@@ -82,6 +82,7 @@ class LocalModel:
             micros_in=0.0,
             micros_out=0.0,
             max_tokens=context // 2,
+            keeps_limit=True,
         )
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:

@@ -43,7 +43,9 @@ class OfflineModel:
     def __init__(self, embedder: Embedder | None = None, folder: Path | None = None) -> None:
         self._embedder = embedder
         self._folder = folder
-        self._card = ModelCard("offline", window=1_000_000, notice=NOTICE, micros_in=0.0, micros_out=0.0)
+        self._card = ModelCard(
+            "offline", window=1_000_000, notice=NOTICE, micros_in=0.0, micros_out=0.0, keeps_limit=True
+        )
 
     @property
     def card(self) -> ModelCard:
