@@ -57,7 +57,7 @@ def test_the_numbers_of_the_guard_are_those_of_the_code() -> None:
         f"obeyed up to {RETRY.obey_retry_after:g} s",
         f"{pace.concurrency} calls at once (ollama and llamacpp: {OWN['ollama'].pace.concurrency})",
         f"one more every {pace.recover:g} s",
-        f"After {BREAKING.consecutive} calls in a row that came to nothing",
+        f"After {BREAKING.consecutive} failures in a row (`network` or `timeout`)",
         f"half of at least {BREAKING.sample} calls within {BREAKING.window:g} s",
         f"not called for {BREAKING.open:g} s",
         f"up to {BREAKING.open_ceiling:g} s",

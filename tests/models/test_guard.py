@@ -75,12 +75,12 @@ class Stage:
 
         return self.loop.run_until_complete(told())
 
-    def ask(self, hear: Hear | None = None) -> Reply | Failure:
-        return self.play(lambda: self.outcome(hear))
+    def ask(self, hear: Hear | None = None, request: Request = HELLO) -> Reply | Failure:
+        return self.play(lambda: self.outcome(hear, request))
 
-    async def outcome(self, hear: Hear | None = None) -> Reply | Failure:
+    async def outcome(self, hear: Hear | None = None, request: Request = HELLO) -> Reply | Failure:
         try:
-            return await self.guard.reply(HELLO, hear)
+            return await self.guard.reply(request, hear)
         except ModelFailed as error:
             return error.failure
 
@@ -111,8 +111,6 @@ def test_no_call_is_made_more_than_three_times() -> None:
         http(401, "resource", permanent=True),
         http(404, "logic", permanent=True),
         CallFailed(Failure("timeout", "too late")),
-        CallFailed(Failure("logic", "nothing was said")),
-        CallFailed(Failure("resource", "too large")),
         too_much(wait=61.0),
         http(503, wait=86_400.0),
     ],
@@ -215,24 +213,40 @@ FILTERED = Reply("no", finish="refused")
 
 
 @pytest.mark.parametrize("line", [NOTHING_SAID, http(0, "resource"), FILTERED], ids=["empty", "too large", "refused"])
-def test_five_replies_in_a_row_that_are_none_open_the_breaker(line: Line) -> None:
+def test_replies_of_no_use_open_no_breaker_and_a_tenth_of_them_are_asked_for_again(line: Line) -> None:
     stage = Stage([line], repeat=True)
-    for _ in range(9):
-        stage.ask()
-    assert stage.calls == 5
-    stage.wait(30.0)
-    stage.ask()
-    came = stage.ask()
-    assert isinstance(came, Failure)
-    assert (stage.calls, came.retry_after) == (6, 60.0)  # and the probe tells the same
+    came = [stage.ask() for _ in range(100)]
+    assert (stage.guard.breaker.opened, stage.guard.breaker.row, stage.seconds) == (0, 0, 0.0)
+    if line is FILTERED:  # which is a reply
+        assert stage.calls == 100
+        return
+    assert stage.calls == 110
+    assert all(isinstance(one, Failure) and one.permanent and not one.retry_after for one in came)
+
+
+@pytest.mark.parametrize("line", [NOTHING_SAID, http(0, "resource")], ids=["empty", "too large"])
+def test_a_reply_of_no_use_now_and_then_is_asked_for_again_at_once(line: Line) -> None:
+    stage = Stage(lambda _: "fine" if stage.calls % 30 else line)
+    assert all(isinstance(stage.ask(), Reply) for _ in range(100))
+    assert stage.calls == 103
+
+
+def test_a_task_that_pays_for_a_call_once_may_make_it_again_where_retries_are_left() -> None:
+    stage = Stage([NOTHING_SAID], repeat=True)
+    came = [stage.ask(request=Request((), pay_once=True)) for _ in range(9)]
+    assert stage.calls == 9
+    assert [isinstance(one, Failure) and one.permanent for one in came] == [False] * 3 + [True] * 6
 
 
 @pytest.mark.parametrize("line", [NOTHING_SAID, FILTERED], ids=["empty", "refused"])
-def test_one_good_reply_in_five_keeps_the_breaker_closed_however_many_came_to_nothing(line: Line) -> None:
-    stage = Stage(lambda _: line if stage.calls % 5 else "fine")
-    for _ in range(100):
+def test_a_probe_that_is_answered_closes_the_breaker_whatever_the_answer(line: Line) -> None:
+    stage = Stage([*[http(500)] * 5, line], repeat=True, retry=Retry(attempts=1))
+    for _ in range(6):
         stage.ask()
-    assert stage.calls == 100
+    assert (stage.calls, stage.guard.breaker.opened) == (5, 1)
+    stage.wait(30.0)
+    stage.ask()
+    assert stage.guard.breaker.opened == 0
 
 
 def test_who_only_refuses_is_left_alone_ever_longer_and_shut_after_a_minute() -> None:

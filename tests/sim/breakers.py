@@ -34,6 +34,7 @@ _REQUEST = Request((Message("user", "How many?"),))
 _BREAKER, _GUARD = "terms/breaker.py", "models/guard.py"
 _ROW, _PROBE, _WAIT = "breaker.row >= numbers.consecutive", "# the probe failed", "numbers.open * breaker.opened"
 _COUNTED = "            note(self.breaker, self._clock(), self._breaking, good=False)\n"
+_ANSWERED = "rest\n            note(self.breaker, self._clock(), self._breaking, good=True)"
 _HALF_OPEN = '"half-open" if now >= breaker.until else "open"'
 _LEASE = "breaker.leased = now + numbers.lease"
 _FORGETS = "if probing and self.breaker.leased == probing:"
@@ -49,6 +50,7 @@ BUGS = (
     Bug("a success does not end the row", _BREAKER, "        breaker.row = 0\n", ""),
     Bug("half-open lets everybody in", _GUARD, "probing = self._pass()", "probing = 0.0"),
     Bug("a cut line is not counted", _GUARD, _COUNTED, "            pass\n"),
+    Bug("a reply of no use is counted", _GUARD, _ANSWERED, _ANSWERED.replace("True", "False")),
     Bug("an old probe takes a new one along", _GUARD, _FORGETS, "if probing:"),
 )
 
@@ -79,10 +81,13 @@ class Moody:
         try:
             reply = await self._said(mood)
         except ModelFailed as error:
-            outcome = "bad" if error.failure.kind in ("network", "timeout") else "other"
+            if error.failure.kind in ("network", "timeout"):
+                outcome = "bad"
+            elif error.failure.kind == "logic" and not error.failure.permanent:  # it answers, if with nothing of use
+                outcome = "good"
             raise
         else:
-            outcome = "other" if reply.finish == "refused" else "good"
+            outcome = "good"
             return reply
         finally:
             self.happened.append(Ended(self._loop.time(), number, outcome))

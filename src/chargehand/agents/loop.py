@@ -313,9 +313,8 @@ class Attempt:
         if rules and (problem := may_exit(rules, self._calls.made)):
             return self._again(problem, problem)
         if reply.finish == "refused":
-            raise WorkFailed(
-                Failure("logic", f"the model refused: {reply.text[:200] or 'it did not say why'}"), NOTHING
-            )
+            words = f"the model refused: {reply.text[:200] or 'it did not say why'}"
+            raise WorkFailed(Failure("logic", words, permanent=True), NOTHING)
         if reply.finish == "length":
             return self._cut(reply)
         if not reply.text.strip():

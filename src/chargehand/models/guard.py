@@ -15,7 +15,7 @@ from typing import Protocol
 
 from msgspec import Struct, structs
 
-from chargehand.models.failed import asked_too_much, headline, opening
+from chargehand.models.failed import CallFailed, asked_too_much, headline, opening
 from chargehand.models.limits import Limiter, Refusals, Ticket, guessed
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
@@ -28,6 +28,7 @@ RETRY = Retry()
 BREAKING = Breaking()
 _REFUSED_FOR: Seconds = 60.0
 _REJECTED_FOR_ALL = 2
+_TRIES_OF_ANSWERED = 2  # calls that may be made in all where the first was answered with nothing of use
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +58,8 @@ class Guarded:
     """A model behind a limiter and a breaker, whose calls are tried again where that can help.
 
     Tried again (`retry.attempts` in all) is what failed on the way or was refused for asking too much, and only as long
-    as nobody heard a word of it; of a request to `pay_once` only what was not billed. Share `limiter`
+    as nobody heard a word of it; of a request to `pay_once` only what was not billed. A provider that answers, if with
+    nothing of use, is no outage: such a call is made once more where retries are left. Share `limiter`
     among the models of one credential, and `breaker` among guards of the same model of it.
     """
 
@@ -135,11 +137,14 @@ class Guarded:
                         holding = False
                     error.usage = spent = _sum(spent, error.usage)
                     final = (told is not None and told.any) or (request.pay_once and error.billed)
+                    if _is_answer(error) and not self._may_repeat(tries):
+                        self.tally.failures += 1
+                        raise _permanent(error) from error
                     wait = None if final else self._wait(error, tries)
                     if wait is None:
                         self.tally.failures += 1
                         raise
-                    holding = not asked_too_much(error)
+                    holding = error.failure.kind in OUTAGES
                 self.tally.retries += 1
                 logger.info("%s: called again in %.1f s", self.card.handle, wait)
                 await self._sleep(wait)
@@ -166,7 +171,7 @@ class Guarded:
             except BaseException:  # cancelled: nothing is known of the provider
                 self._forget(probing)
                 raise
-            self._answered(reply)
+            self._answered()
             used = _tokens(reply.usage)
             return reply
         finally:
@@ -233,13 +238,10 @@ class Guarded:
         )
         return ModelFailed(Failure("resource", message, wait), billed=False)
 
-    def _answered(self, reply: Reply) -> None:
+    def _answered(self) -> None:
         self._refusals.rounds = 0
         self._rejected = 0
-        if reply.finish == "refused":
-            self._came_to_nothing(self._in_a_row)
-        else:
-            note(self.breaker, self._clock(), self._breaking, good=True)
+        note(self.breaker, self._clock(), self._breaking, good=True)
         self.limiter.speed_up()
 
     def _failed(self, error: ModelFailed, ticket: Ticket, *, probing: Instant) -> None:
@@ -250,8 +252,9 @@ class Guarded:
             self._stop_calls(failure)
         elif failure.kind in OUTAGES:
             note(self.breaker, self._clock(), self._breaking, good=False)
-        elif not asked_too_much(error):
-            self._came_to_nothing(self._in_a_row)
+        elif _is_answer(error):
+            # the line holds, and no waiting mends the rest
+            note(self.breaker, self._clock(), self._breaking, good=True)
         else:
             if self._refusals.again(ticket) or probing:
                 self._refused()
@@ -265,18 +268,19 @@ class Guarded:
                 self.limiter.turn_away(self._held)
 
     def _refused(self) -> None:
-        """It is left alone for longer each time. Who serves so many a minute is shut only after a minute of nothing."""
+        """It is left alone for longer each time. Who serves so many a minute is shut only after a minute of nothing.
+
+        An unbroken row of refusals tells, a share of them never would: one that is used to its limit refuses many.
+        """
         most = self._refusals.pause(self._retry.base, self._retry.ceiling)
         self.limiter.hold(self._random.uniform(most / 2, most))
-        self._came_to_nothing(self._in_a_row if self._refusals.lasted() >= self._breaking.window else self._never)
-
-    def _came_to_nothing(self, numbers: Breaking) -> None:
-        """The line holds, but nothing came of the call. An unbroken row of these tells, a share of them never would.
-
-        One worker's odd requests may be half of a minute's calls, and so may refusals of who is used to its limit.
-        """
+        numbers = self._in_a_row if self._refusals.lasted() >= self._breaking.window else self._never
         note(self.breaker, self._clock(), numbers, good=False)
         self.breaker.recent.pop()
+
+    def _may_repeat(self, tries: int) -> bool:
+        """Whether what was answered with nothing of use is asked once more, here or by the next attempt of its task."""
+        return tries < _TRIES_OF_ANSWERED and self.limiter.retries.take_one()
 
     def _wait(self, error: ModelFailed, tries: int) -> Seconds | None:
         """How long to wait before this is tried again, one of the provider's retries then being taken; else None.
@@ -284,6 +288,8 @@ class Guarded:
         A refusal takes none: how many are let in after one is up to the limiter, however many wait.
         """
         failure, numbers = error.failure, self._retry
+        if _is_answer(error) and tries < numbers.attempts:
+            return 0.0
         if tries >= numbers.attempts or failure.permanent or failure.retry_after > numbers.obey_retry_after:
             return None
         refused = asked_too_much(error)
@@ -311,6 +317,19 @@ class Guarded:
         if usage is reply.usage and micros is reply.micros:
             return reply
         return structs.replace(reply, usage=usage, micros=micros)
+
+
+def _is_answer(error: ModelFailed) -> bool:
+    """Whether the provider answered, if with nothing of use: no outage, and not too many calls."""
+    return not error.failure.permanent and error.failure.kind not in OUTAGES and not asked_too_much(error)
+
+
+def _permanent(error: ModelFailed) -> ModelFailed:
+    """The same failure, which nobody is to try again."""
+    failure: Failure = structs.replace(error.failure, permanent=True)
+    if isinstance(error, CallFailed):
+        return CallFailed(failure, error.usage, status=error.status, billed=error.billed)
+    return ModelFailed(failure, error.usage, billed=error.billed)
 
 
 class _Told:
