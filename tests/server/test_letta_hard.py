@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from letta_client import APIStatusError, ConflictError, Letta, NotFoundError
+from letta_client import ConflictError, Letta
 
 from chargehand.server.settings import Limits
 from tests.server.model_server import Answer, Call, Question, fake_model
@@ -246,10 +246,3 @@ def test_words_before_a_call_end_as_what_lists_have_them_as(desk: Desk) -> None:
 
 
 # --- what there is not
-
-
-def test_conversations_beside_an_agents_own_are_refused_in_words(desk: Desk) -> None:
-    with pytest.raises(APIStatusError) as caught:
-        desk.client.conversations.create(agent_id=desk.agent())
-    assert isinstance(caught.value, NotFoundError)
-    assert "agents.messages" in str(caught.value)

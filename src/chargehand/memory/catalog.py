@@ -65,10 +65,24 @@ class KeptTool(Struct, frozen=True):
     updated: Instant = 0.0
 
 
-Thing: TypeAlias = Profile | Group | KeptTool | Block | Archive
+class KeptConversation(Struct, frozen=True):
+    """A conversation with an agent beside the agent's own. `tags` holds the agent's id, so that it is found by it."""
+
+    name: str = ""
+    agent: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, object] = field(default_factory=dict[str, object])
+    settings: dict[str, object] = field(default_factory=dict[str, object])
+    id: str = ""
+    created: Instant = 0.0
+    updated: Instant = 0.0
+
+
+Thing: TypeAlias = Profile | Group | KeptTool | KeptConversation | Block | Archive
 Kept = TypeVar("Kept", bound=Thing)
 PREFIXES: dict[type[Thing], str] = {
-    Profile: "agent", Group: "group", KeptTool: "tool", Block: "block", Archive: "archive",
+    Profile: "agent", Group: "group", KeptTool: "tool", KeptConversation: "conv", Block: "block", Archive: "archive",
 }  # fmt: skip
 """Ids are `prefix-uuid4`, given by the catalog unless the caller brings one of that form."""
 
@@ -235,7 +249,7 @@ class Catalog(Protocol):
         """Give passages their vectors, by id; how many took one."""
         ...
 
-    # --- conversations
+    # --- conversations; `agent` is the id of an agent, or of a conversation beside its own
 
     async def say(self, agent: str, turns: Sequence[Turn], *, key: str = "") -> bool:
         """Add turns at the end. False, and nothing is added, if that was done under this key already."""

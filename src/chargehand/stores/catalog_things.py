@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from chargehand.errors import Corrupt, Invalid, Refused, Unknown
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block
-from chargehand.memory.catalog import PREFIXES, Group, KeptTool, Order, Profile, Thing
+from chargehand.memory.catalog import PREFIXES, Group, KeptConversation, KeptTool, Order, Profile, Thing
 from chargehand.terms.policy import Instant
 from chargehand.terms.roster import Match
 from chargehand.terms.value import encode_value
@@ -214,5 +214,5 @@ def _words(thing: Thing) -> Sequence[str]:
             return thing.label, thing.description, thing.value
         case Profile():
             return thing.name, thing.does
-        case Group() | KeptTool() | Archive():
+        case Group() | KeptTool() | KeptConversation() | Archive():
             return thing.name, thing.description

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from chargehand.errors import Invalid, Refused
-from chargehand.memory.catalog import Profile
+from chargehand.memory.catalog import PREFIXES, KeptConversation, Profile
 from chargehand.memory.conversation import Role, Turn
 from chargehand.stores.catalog_things import need_number
 from chargehand.terms.policy import Instant
@@ -40,11 +40,17 @@ class Question(Struct, frozen=True):
     limit: int = 5
 
 
+def _speaker(db: sqlite3.Connection, space: str, which: str) -> int:
+    """The number under which turns are kept: an agent's own, or that of a conversation beside it."""
+    beside = which.startswith(f"{PREFIXES[KeptConversation]}-")
+    return need_number(db, space, KeptConversation if beside else Profile, which)
+
+
 def say(db: sqlite3.Connection, space: str, which: str, turns: Sequence[Turn], key: str, now: Instant) -> bool:
     for turn in turns:
         if turn.role == "summary":
             raise Invalid("a summary is not said; it is put in its place with `summarise`")
-    agent = need_number(db, space, Profile, which)
+    agent = _speaker(db, space, which)
     if not db.execute("INSERT OR IGNORE INTO said (agent, key) VALUES (?, ?)", (agent, key)).rowcount:
         return False
     db.executemany(_SAY, [_row(agent, turn, now) for turn in turns])
@@ -52,7 +58,7 @@ def say(db: sqlite3.Connection, space: str, which: str, turns: Sequence[Turn], k
 
 
 def turns(db: sqlite3.Connection, space: str, which: str, limit: int, before: int | None, *, old: bool) -> list[Turn]:
-    agent = need_number(db, space, Profile, which)
+    agent = _speaker(db, space, which)
     question, values = _IN_ORDER, [agent]
     if not old:
         question += " AND turns.old = 0"
@@ -66,7 +72,7 @@ def turns(db: sqlite3.Connection, space: str, which: str, limit: int, before: in
 
 def recall(db: sqlite3.Connection, space: str, which: str, asked: Question) -> list[Turn]:
     """Without any word to look for: the latest ones that fit."""
-    agent = need_number(db, space, Profile, which)
+    agent = _speaker(db, space, which)
     words = _WORD.findall(asked.words)[:_MOST_WORDS]
     values: list[object] = [agent]
     if words:
@@ -87,7 +93,7 @@ def recall(db: sqlite3.Connection, space: str, which: str, asked: Question) -> l
 
 
 def summarise(db: sqlite3.Connection, space: str, which: str, summary: Turn, now: Instant) -> bool:
-    agent = need_number(db, space, Profile, which)
+    agent = _speaker(db, space, which)
     last, reached = db.execute(_FURTHEST, (agent,)).fetchone()
     if summary.role != "summary" or summary.upto < 1:
         raise Invalid("a summary has the role `summary` and says up to which turn it goes (`upto`)")
@@ -101,7 +107,7 @@ def summarise(db: sqlite3.Connection, space: str, which: str, summary: Turn, now
 
 
 def reset(db: sqlite3.Connection, space: str, which: str) -> int:
-    agent = need_number(db, space, Profile, which)
+    agent = _speaker(db, space, which)
     return db.execute("DELETE FROM turns WHERE agent = ?", (agent,)).rowcount
 
 

@@ -213,6 +213,13 @@ def merged_settings(before: Mapping[str, object], sent: Struct) -> dict[str, obj
     return kept
 
 
+def merged_options(settings: Mapping[str, object], others: Mapping[str, object]) -> dict[str, object]:
+    """`model_settings` and `context_window_limit` where those of `others` count before those of an agent."""
+    options = {**_table(settings.get("model_settings")), **_table(others.get("model_settings"))}
+    window = others.get("context_window_limit", settings.get("context_window_limit"))
+    return {"model_settings": options, "context_window_limit": window}
+
+
 _OWN_FIELDS = {
     "max_tokens": "max_output_tokens",
     "parallel_tool_calls": "parallel_tool_calls",

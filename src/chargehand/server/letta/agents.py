@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from chargehand.memory import blocks
 from chargehand.memory.blocks import Block
-from chargehand.memory.catalog import Attached, Profile
+from chargehand.memory.catalog import Attached, KeptConversation, Profile
 from chargehand.memory.origin import PERSON
 from chargehand.server.doors import Door
 from chargehand.server.house import House
@@ -33,8 +33,10 @@ from chargehand.server.letta.rules import checked
 from chargehand.server.letta.writers import changing
 from chargehand.server.problem import Problem, unknown
 from chargehand.server.wire import body, part, raw_body, reply
+from chargehand.terms.roster import Match
 from chargehand.terms.value import encode_value
 
+_MOST_CONVERSATIONS = 100_000
 BASE = ("conversation_search", "memory_insert", "memory_replace")
 
 
@@ -190,10 +192,14 @@ async def _holds(house: House, which: str, ids: Sequence[str]) -> None:
 async def delete(request: Request, house: House) -> Response:
     """With its conversation and what was attached; blocks and archives stay, others may have them too."""
     which = part(request, "agent")
+    catalog, office = house.memory.catalog, house.part(Office)
     async with changing(house, which):
-        if not await house.memory.catalog.delete(Profile, which):
+        if not await catalog.delete(Profile, which):
             raise unknown("agent", which)
-    await house.part(Office).forget(which)
+    for conversation in await catalog.find(KeptConversation, tags=Match((which,), ()), limit=_MOST_CONVERSATIONS):
+        await office.cancel(await office.under_way(conversation.id), "the agent was deleted")
+        await catalog.delete(KeptConversation, conversation.id)
+    await office.forget(which)
     return reply({"message": f"agent {which} was deleted"})
 
 

@@ -44,19 +44,21 @@ async def pending(house: House, agent: str) -> MessageTold | None:
     return next((one for one in reversed(standing.messages) if one.message_type == "approval_request_message"), None)
 
 
-async def _waiting(house: House, agent: str) -> Speech | None:
-    """The talk in which this agent waits for a person."""
+async def _waiting(house: House, lane: str) -> Speech | None:
+    """The talk of a conversation (or of an agent's own) that waits for a person."""
     office = house.part(Office)
     await office.ready()
-    run = office.waiting.get(agent, "")
+    run = office.waiting.get(lane, "")
     standing = await office.standing(run) if run else None
     return standing if standing is not None and standing.question is not None else None
 
 
-async def approved(house: House, profile: Profile, sent: Sequence[MessageSent], *, repeated: bool) -> Talk:
+async def approved(
+    house: House, profile: Profile, sent: Sequence[MessageSent], conversation: str = "", *, repeated: bool
+) -> Talk:
     """The talk that goes on after verdicts. What is sent again joins what the first began."""
     office = house.part(Office)
-    standing = await _waiting(house, profile.id)
+    standing = await _waiting(house, conversation or profile.id)
     if repeated and (talk := await _answered_before(office, profile, sent)) is not None:
         return talk
     if standing is None or standing.question is None:
@@ -134,7 +136,7 @@ async def _answered_before(office: Office, profile: Profile, sent: Sequence[Mess
     wanted = Conditions()
     wanted.equal("agent", profile.id)
     wanted.equal("type", "approval_response_message")
-    for body in await office.book.messages(wanted, _LATEST):
+    for body in reversed(await office.book.messages(wanted, _LATEST)):
         response = msgspec.json.decode(body, type=_Response)
         if all(_is_answer(message, response) for message in sent):
             return await _joined(office, response)

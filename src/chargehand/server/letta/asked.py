@@ -55,7 +55,10 @@ class Said(Struct, frozen=True, omit_defaults=True):
 
 
 class Asked(Struct, frozen=True, omit_defaults=True):
-    """A whole call. `mark` is what its repetition is known by; `model` and `system` stand in for the agent's own."""
+    """A whole call. `mark` is what its repetition is known by; `model` and `system` stand in for the agent's own.
+
+    `conversation` is the one it belongs to; without one it belongs to the agent's own.
+    """
 
     agent: str
     said: tuple[Said, ...]
@@ -64,6 +67,12 @@ class Asked(Struct, frozen=True, omit_defaults=True):
     system: str = ""
     background: bool = False
     mark: str = ""
+    conversation: str = ""
+
+    @property
+    def lane(self) -> str:
+        """Where calls are heard one after the other: in a conversation, or before the agent."""
+        return self.conversation or self.agent
 
     @property
     def text(self) -> str:
@@ -75,7 +84,7 @@ class Asked(Struct, frozen=True, omit_defaults=True):
     def run(self) -> str:
         """The run that answers it: the same for a call that is repeated, where the caller marked its messages."""
         marks = [one.otid for one in self.said if one.otid]
-        made = uuid.uuid5(_SPACE, " ".join((self.agent, *marks))) if marks else uuid.uuid4()
+        made = uuid.uuid5(_SPACE, " ".join((self.lane, *marks))) if marks else uuid.uuid4()
         return f"run-{made}"
 
     @property
@@ -96,13 +105,13 @@ def noted(event: ev.Event) -> Asked | None:
         return None
 
 
-def asked_of(agent: str, sent: TalkSent, raw: bytes) -> Asked:
+def asked_of(agent: str, sent: TalkSent, raw: bytes, conversation: str = "") -> Asked:
     """What a client sent, checked; Problem where there is nothing to say, or nothing that can be said."""
     sent_by = (*(sent.messages or ()), *(() if sent.input is None else (MessageSent(content=sent.input),)))
     said = tuple(_said(one) for one in sent_by)
     found = Asked(
         agent, tuple(one for one in said if one.text.strip()), _steps(sent.max_steps), sent.override_model or "",
-        sent.override_system or "", bool(sent.background), mark_of(agent, raw),
+        sent.override_system or "", bool(sent.background), mark_of(conversation or agent, raw), conversation,
     )  # fmt: skip
     if not found.said:
         raise Problem(422, "invalid", "there is nothing to say: send `messages` with a content, or `input`")
@@ -110,10 +119,10 @@ def asked_of(agent: str, sent: TalkSent, raw: bytes) -> Asked:
     return found
 
 
-def check_talk_fields(raw: bytes) -> None:
+def check_talk_fields(raw: bytes, shape: type[TalkSent] = TalkSent) -> None:
     """Raise a problem for the first field of a call, as it was sent, that would have no effect."""
     sent = cast("dict[str, Any]", msgspec.json.decode(raw.strip() or b"{}"))
-    refuse_unsupported(sent, (*TalkSent.__struct_fields__, *_SAME_HERE), _TALK)
+    refuse_unsupported(sent, (*shape.__struct_fields__, *_SAME_HERE), _TALK)
     for number, message in enumerate(cast("list[dict[str, object]]", sent.get("messages") or ())):
         refuse_unsupported(message, MessageSent.__struct_fields__, _MESSAGE, f"messages[{number}].")
 

@@ -78,16 +78,31 @@ class Book:
         self._changed()
 
     async def forget(self, agent: str, *, runs: bool) -> None:
-        """Drop the messages of an agent; with `runs` everything that is known of it."""
+        """Drop the messages of an agent's own conversation; with `runs` everything that is known of it."""
 
         def work(db: "sqlite3.Connection") -> None:
-            db.execute("DELETE FROM messages WHERE agent = ?", (agent,))
+            db.execute("DELETE FROM messages WHERE agent = ? AND (conversation = '' OR ?)", (agent, runs))
             if runs:
                 db.execute("DELETE FROM steps WHERE agent = ?", (agent,))
                 db.execute("UPDATE runs SET agent = '', mark = '' WHERE agent = ?", (agent,))
 
         await self._write(work)
         self._changed()
+
+    async def forget_conversation(self, which: str) -> None:
+        """Drop the messages of a conversation; its runs stay, as runs of its agent."""
+        await self._write(lambda db: db.execute("DELETE FROM messages WHERE conversation = ?", (which,)))
+        self._changed()
+
+    async def last_messages(self, conversations: Sequence[str]) -> dict[str, Instant]:
+        """When something was last said in these conversations."""
+        query = "SELECT max(created) FROM runs WHERE conversation = ?"
+
+        def work(db: "sqlite3.Connection") -> dict[str, Instant]:
+            found = {which: db.execute(query, (which,)).fetchone()[0] for which in conversations}
+            return {which: moment for which, moment in found.items() if moment is not None}
+
+        return await self._read(work)
 
     def _changed(self) -> None:
         """What was read before, or while something was written, need not be so any more."""
@@ -136,8 +151,11 @@ class Book:
         return {one: known[one] for one in agents if known[one]}
 
     async def waiting(self) -> dict[str, str]:
-        """The runs that wait for a person's leave, by agent."""
-        query = "SELECT agent, id FROM runs WHERE open = 1 AND stop = 'requires_approval' AND agent <> ''"
+        """The runs that wait for a person's leave, by conversation; those of an agent's own by the agent."""
+        query = """
+            SELECT iif(conversation <> '', conversation, agent), id FROM runs
+            WHERE open = 1 AND stop = 'requires_approval' AND agent <> ''
+        """
         return await self._read(lambda db: dict(db.execute(query).fetchall()))
 
     async def known(self) -> dict[str, bool]:

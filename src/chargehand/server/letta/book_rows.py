@@ -20,13 +20,14 @@ Clean: TypeAlias = Callable[[bytes], bytes]
 Table: TypeAlias = Literal["runs", "messages", "steps"]
 _ENCODER = msgspec.json.Encoder()
 _RUN = """
-    INSERT INTO runs (id, name, agent, created, status, stop, open, background, mark, usage, body)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO runs (id, name, agent, conversation, created, status, stop, open, background, mark, usage, body)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET status = excluded.status, stop = excluded.stop, open = excluded.open,
     usage = excluded.usage, body = excluded.body
 """
 _MESSAGE = """
-    INSERT INTO messages (id, agent, run, step, type, at, words, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO messages (id, agent, conversation, run, step, type, at, words, body)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO NOTHING
 """
 _STEP = """
@@ -63,7 +64,7 @@ def run_told(speech: Speech) -> RunTold:
         speech.run, speech.agent, speech.status, moment(speech.began), moment(speech.ended) if speech.over else None,
         speech.stop if over else None, speech.asked.background if speech.asked is not None else False,
         total_duration_ns=_nanoseconds(speech.began, speech.ended) if speech.over else None,
-        ttft_ns=_nanoseconds(speech.began, first) if first else None,
+        ttft_ns=_nanoseconds(speech.began, first) if first else None, conversation_id=speech.conversation or None,
     )  # fmt: skip
 
 
@@ -79,14 +80,14 @@ def keep(db: sqlite3.Connection, speeches: Sequence[Speech], resets: Mapping[str
     for one in speeches:
         asked, told = one.asked, run_told(one)
         row = (
-            one.run, one.name, one.agent, one.began, told.status, told.stop_reason or "", int(not one.over),
-            int(bool(told.background)), asked.mark if asked is not None else "", _ENCODER.encode(one.usage),
-            _ENCODER.encode(told),
+            one.run, one.name, one.agent, one.conversation, one.began, told.status, told.stop_reason or "",
+            int(not one.over), int(bool(told.background)), asked.mark if asked is not None else "",
+            _ENCODER.encode(one.usage), _ENCODER.encode(told),
         )  # fmt: skip
         db.execute(_RUN, row)
         # who waits in line is not heard yet: a reader who goes on from there would miss what comes before it
         heard = one.over or one.steps or one.question is not None
-        if heard and one.began >= resets.get(one.agent, 0.0):
+        if heard and one.began >= resets.get(one.lane, 0.0):
             db.executemany(_MESSAGE, [_message(one, message, clean) for message in one.messages])
         steps = [(s.id, one.agent, one.run, s.started, s.model, clean(_ENCODER.encode(s))) for s in one.steps]
         db.executemany(_STEP, steps)
@@ -95,7 +96,7 @@ def keep(db: sqlite3.Connection, speeches: Sequence[Speech], resets: Mapping[str
 def _message(speech: Speech, one: MessageTold, clean: Clean) -> tuple[object, ...]:
     words = (one.content or one.reasoning or "") if one.message_type in _FOUND else ""
     return (
-        one.id, speech.agent, one.run_id, one.step_id or "", one.message_type, speech.began,
+        one.id, speech.agent, speech.conversation, one.run_id, one.step_id or "", one.message_type, speech.began,
         clean(words.encode()).decode(), clean(_ENCODER.encode(one)),
     )  # fmt: skip
 

@@ -1,25 +1,325 @@
-"""Conversations beside an agent's own, which clients since 1.6.5 ask for. There are none here, and it is said so."""
+"""Conversations with an agent beside its own: each remembers for itself, and several go on at once.
 
+An agent's own conversation is called `default` here, with the agent's id, or by the agent's id alone.
+"""
+
+import time
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType, structs
 from starlette.requests import Request
 from starlette.responses import Response
 
+from chargehand.memory.catalog import KeptConversation, Profile
+from chargehand.memory.conversation import Turn
 from chargehand.server.doors import Door
 from chargehand.server.house import House
-from chargehand.server.problem import Problem
+from chargehand.server.letta.agent_settings import check_model_settings, merged_settings, refuse_unsupported
+from chargehand.server.letta.agents import found as found_agent
+from chargehand.server.letta.asked import check_talk_fields
+from chargehand.server.letta.book_rows import Conditions
+from chargehand.server.letta.crew import in_conversation
+from chargehand.server.letta.message_lists import listed
+from chargehand.server.letta.message_shapes import CompactSent, ConversationTalkSent, StreamSent
+from chargehand.server.letta.messages import compacted, stop_runs, streamed_talk, whole_talk
+from chargehand.server.letta.office import Office
+from chargehand.server.letta.pages import cut, page_of
+from chargehand.server.letta.runs import followed
+from chargehand.server.letta.shapes import moment
+from chargehand.server.letta.writers import changing
+from chargehand.server.problem import Problem, unknown
+from chargehand.server.wire import body, flag, part, raw_body, reply
+from chargehand.terms.roster import Match
 
-_SAID = (
-    "this server has no conversations beside an agent's own: use agents.messages, and for a second conversation "
-    "another agent, which may share blocks and archives with the first"
-)
+_OWN = "default"
+_MOST = 100_000
+_MOST_TURNS = 10_000
+_ORDERS = ("created_at", "last_run_completion", "last_message_at")
+
+
+class ConversationSent(Struct):
+    """A conversation that is to be made; its agent is named in the query."""
+
+    summary: str | None = None
+    description: str | None = None
+    hidden: bool | None = None
+    model: str | None = None
+    model_settings: dict[str, Any] | UnsetType | None = UNSET
+    context_window_limit: int | UnsetType | None = UNSET
+
+
+class ConversationChange(Struct):
+    summary: str | UnsetType | None = UNSET
+    description: str | UnsetType | None = UNSET
+    archived: bool | UnsetType | None = UNSET
+    model: str | UnsetType | None = UNSET
+    model_settings: dict[str, Any] | UnsetType | None = UNSET
+    context_window_limit: int | UnsetType | None = UNSET
+
+
+class ConversationTold(Struct):
+    id: str
+    agent_id: str
+    summary: str | None
+    description: str | None
+    archived: bool
+    archived_at: str | None
+    model: str | None
+    model_settings: object
+    context_window_limit: object
+    last_message_at: str | None
+    created_at: str
+    updated_at: str
+    in_context_message_ids: None = None
+
+
+class Meant(Struct, frozen=True):
+    """A conversation that is asked for: of whom, and which; None is the agent's own."""
+
+    profile: Profile
+    conversation: KeptConversation | None = None
+
+    @property
+    def id(self) -> str:
+        return "" if self.conversation is None else self.conversation.id
+
+    @property
+    def lane(self) -> str:
+        return self.id or self.profile.id
 
 
 def add(door: Door) -> None:
-    for path in ("/v1/conversations", "/v1/conversations/{conversation}", "/v1/conversations/{conversation}/{verb}"):
-        door.add("GET", path, refused, "read")
-        door.add("POST", path, refused)
-        door.add("PATCH", path, refused)
-        door.add("DELETE", path, refused)
+    door.add("POST", "/v1/conversations", create)
+    door.add("GET", "/v1/conversations", listing, "read")
+    path = "/v1/conversations/{conversation}"
+    door.add("GET", path, retrieve, "read")
+    door.add("PATCH", path, update)
+    door.add("DELETE", path, delete)
+    door.add("POST", f"{path}/cancel", cancel)
+    door.add("POST", f"{path}/fork", fork)
+    door.add("POST", f"{path}/recompile", recompile, "read")
+    door.add("POST", f"{path}/messages", send)
+    door.add("GET", f"{path}/messages", messages, "read")
+    door.add("POST", f"{path}/stream", stream, "read")
+    door.add("POST", f"{path}/compact", compact)
 
 
-async def refused(_request: Request, _house: House) -> Response:
-    raise Problem(404, "not_served", _SAID)
+async def found(house: House, which: str) -> KeptConversation:
+    conversation = await house.memory.catalog.get(KeptConversation, which)
+    if conversation is None:
+        raise unknown("conversation", which)
+    return conversation
+
+
+async def meant(request: Request, house: House, agent: str | None = None) -> Meant:
+    """The conversation of a call: by its id, or an agent's own."""
+    which = part(request, "conversation")
+    agent = agent or request.query_params.get("agent_id")
+    if which == _OWN and not agent:
+        raise Problem(422, "invalid", "say whose own conversation is meant: `default` needs an agent_id")
+    if which == _OWN or which.startswith("agent-"):
+        return Meant(await found_agent(house, which if which != _OWN else agent or ""))
+    conversation = await found(house, which)
+    if agent and agent != conversation.agent:
+        raise Problem(
+            422, "invalid", f"conversation {which} belongs to agent {conversation.agent}, not to {agent[:100]}"
+        )
+    return Meant(await found_agent(house, conversation.agent), conversation)
+
+
+async def told(house: House, conversations: list[KeptConversation]) -> list[ConversationTold]:
+    office = house.part(Office)
+    last = await office.book.last_messages([one.id for one in conversations])
+    for talk in office.talks.values():  # those that are not in the book yet
+        if talk.speech.conversation and talk.speech.began:
+            last[talk.speech.conversation] = max(talk.speech.began, last.get(talk.speech.conversation, 0.0))
+    return [_told(one, last.get(one.id)) for one in conversations]
+
+
+def _told(one: KeptConversation, last: float | None) -> ConversationTold:
+    kept = one.settings
+    archived = kept.get("archived_at")
+    return ConversationTold(
+        one.id, one.agent, one.name or None, one.description or None,
+        archived=isinstance(archived, float), archived_at=moment(archived) if isinstance(archived, float) else None,
+        model=str(kept["model"]) if kept.get("model") else None, model_settings=kept.get("model_settings"),
+        context_window_limit=kept.get("context_window_limit"),
+        last_message_at=None if last is None else moment(last), created_at=moment(one.created),
+        updated_at=moment(one.updated),
+    )  # fmt: skip
+
+
+# --- by id
+
+
+async def create(request: Request, house: House) -> Response:
+    sent = await body(request, ConversationSent)
+    _check_fields(await raw_body(request), ConversationSent)
+    agent = request.query_params.get("agent_id")
+    if not agent:
+        raise Problem(422, "invalid", "agent_id is missing: say in the query with whom the conversation is")
+    profile = await found_agent(house, agent)
+    settings = merged_settings({}, sent)
+    if sent.model:
+        settings["model"] = sent.model
+    if sent.hidden:
+        settings["hidden"] = True
+    made = KeptConversation(sent.summary or "", profile.id, sent.description or "", (profile.id,), settings=settings)
+    return reply((await told(house, [await house.memory.catalog.add(made)]))[0])
+
+
+def _check_fields(raw: bytes, shape: type[Struct]) -> None:
+    sent = _table(raw)
+    refuse_unsupported(sent, shape.__struct_fields__, {})
+    check_model_settings(sent.get("model_settings"))
+
+
+def _table(raw: bytes) -> dict[str, Any]:
+    return msgspec.json.decode(raw.strip() or b"{}", type=dict[str, Any])
+
+
+async def retrieve(request: Request, house: House) -> Response:
+    return reply((await told(house, [await found(house, part(request, "conversation"))]))[0])
+
+
+async def update(request: Request, house: House) -> Response:
+    which, sent = part(request, "conversation"), await body(request, ConversationChange)
+    _check_fields(await raw_body(request), ConversationChange)
+    async with changing(house, which):
+        before = await found(house, which)
+        settings = {**before.settings}
+        for name in ("model_settings", "context_window_limit"):
+            settings.pop(name, None)
+        settings |= merged_settings(before.settings, sent)
+        if sent.model is not UNSET:
+            settings["model"] = sent.model or ""
+        if sent.archived is not UNSET:
+            settings["archived_at"] = time.time() if sent.archived else None
+        wanted = structs.replace(
+            before,
+            name=before.name if sent.summary is UNSET else sent.summary or "",
+            description=before.description if sent.description is UNSET else sent.description or "",
+            settings=settings,
+        )
+        changed = await house.memory.catalog.change(wanted)
+    return reply((await told(house, [changed]))[0])
+
+
+async def delete(request: Request, house: House) -> Response:
+    """With what was said in it; its runs stay."""
+    which, office = part(request, "conversation"), house.part(Office)
+    async with changing(house, which):
+        await found(house, which)
+        await office.cancel(await office.under_way(which), "the conversation was deleted")
+        await house.memory.catalog.delete(KeptConversation, which)
+        office.resets[which] = time.time()
+        await office.book.forget_conversation(which)
+    return reply(None)
+
+
+async def listing(request: Request, house: House) -> Response:
+    """All, or those of an agent; the newest first unless it is said otherwise."""
+    asked, page = request.query_params, page_of(request, 50, "desc")
+    order = asked.get("order_by") or "created_at"
+    if order not in _ORDERS:
+        raise Problem(422, "invalid", f"order_by is {order[:40]!r}; it must be one of {', '.join(_ORDERS)}")
+    status = _archive_status(asked.get("archive_status") or "unarchived")
+    agent, words = asked.get("agent_id"), asked.get("summary_search", "").casefold()
+    match = Match((agent,), ()) if agent else Match()
+    kept = await house.memory.catalog.find(KeptConversation, tags=match, limit=_MOST)
+    shown = await told(house, [one for one in kept if not one.settings.get("hidden")])
+    if status != "all":
+        shown = [one for one in shown if one.archived == (status == "archived")]
+    if words:
+        shown = [one for one in shown if words in (one.summary or "").casefold()]
+    if order != "created_at":
+        shown.sort(key=lambda one: one.last_message_at or "")
+    return reply(cut([(one.id, one) for one in shown], page))
+
+
+def _archive_status(said: str) -> Literal["unarchived", "archived", "all"]:
+    if said in ("unarchived", "archived", "all"):
+        return said
+    raise Problem(422, "invalid", f"archive_status is {said[:40]!r}; it must be unarchived, archived or all")
+
+
+async def cancel(request: Request, house: House) -> Response:
+    """Stop what goes on in a conversation."""
+    office, lane = house.part(Office), (await meant(request, house)).lane
+    return reply(await stop_runs(office, await office.under_way(lane)))
+
+
+async def fork(request: Request, house: House) -> Response:
+    """A new conversation that begins with what was said in this one, up to a message if one is named."""
+    origin, catalog = await meant(request, house), house.memory.catalog
+    turns = await catalog.turns(origin.lane, limit=_MOST_TURNS, old=True)
+    said = [one for one in turns if one.role != "summary"]
+    if message := request.query_params.get("message_id"):
+        said = await _up_to(house, said, message)
+    before = KeptConversation() if origin.conversation is None else origin.conversation
+    settings = {**before.settings, "hidden": flag(request, "hidden"), "archived_at": None}
+    made = await catalog.add(
+        KeptConversation(before.name, origin.profile.id, before.description, (origin.profile.id,), settings=settings)
+    )
+    if said:
+        await catalog.say(made.id, said)
+    return reply((await told(house, [made]))[0])
+
+
+async def _up_to(house: House, turns: list[Turn], message: str) -> list[Turn]:
+    """The turns up to a message, with the answer it belongs to."""
+    row = await house.part(Office).book.message(message)
+    places = [place for place, turn in enumerate(turns) if row is not None and turn.run == row[1]]
+    if not places:
+        raise unknown("message", message)
+    return turns[: places[-1] + 1]
+
+
+async def recompile(request: Request, house: House) -> Response:
+    """What the agent would be told at this moment: blocks are read before each step, so nothing is compiled."""
+    sent = await body(request, CompactSent)
+    wanted = await meant(request, house, sent.agent_id)
+    profile = wanted.profile
+    if wanted.conversation is not None:
+        profile = in_conversation(profile, wanted.conversation)
+    return reply(await house.part(Office).crew.system(profile))
+
+
+# --- messages
+
+
+async def send(request: Request, house: House) -> Response:
+    """Say something; what comes of it is streamed unless it is said otherwise."""
+    sent = await body(request, ConversationTalkSent)
+    check_talk_fields(await raw_body(request), ConversationTalkSent)
+    wanted = await meant(request, house, sent.agent_id)
+    begin = whole_talk if sent.streaming is False else streamed_talk
+    return await begin(request, house, sent, wanted.profile, wanted.id)
+
+
+async def messages(request: Request, house: House) -> Response:
+    wanted, conditions = await meant(request, house), Conditions()
+    conditions.equal("agent", wanted.profile.id)
+    conditions.add("conversation = ?", wanted.id)
+    return await listed(request, house, conditions, wanted.profile.id)
+
+
+async def stream(request: Request, house: House) -> Response:
+    """Follow the run that goes on in a conversation, or the latest one; or a run that is named."""
+    sent, office = await body(request, StreamSent), house.part(Office)
+    if sent.otid:
+        raise Problem(
+            422, "unsupported", "otid is not supported: send the message again with its otid, and it is joined"
+        )
+    wanted = await meant(request, house, sent.agent_id)
+    run = sent.run_id or next(iter(reversed(await office.under_way(wanted.lane))), "")
+    standing = await office.standing(run) if run else None
+    if standing is None or standing.lane != wanted.lane:
+        raise unknown("run", run) if run else Problem(404, "unknown", "no run goes on in this conversation")
+    return await followed(house, run, sent)
+
+
+async def compact(request: Request, house: House) -> Response:
+    sent = await body(request, CompactSent)
+    return await compacted(request, house, (await meant(request, house, sent.agent_id)).lane)

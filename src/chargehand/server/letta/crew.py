@@ -23,10 +23,10 @@ from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief
 from chargehand.core.state import Step
 from chargehand.errors import Invalid
-from chargehand.memory.catalog import Profile
+from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.models.model import Model
 from chargehand.server.house import House
-from chargehand.server.letta.agent_settings import JsonReply, bounded, options_of
+from chargehand.server.letta.agent_settings import JsonReply, bounded, merged_options, options_of
 from chargehand.server.letta.asked import MOST_STEPS, Asked
 from chargehand.server.letta.counted import counted
 from chargehand.server.letta.custom import custom_tools
@@ -77,6 +77,13 @@ def _as_asked(profile: Profile, asked: Asked | None) -> tuple[Profile, int]:
     return structs.replace(profile, model=model, prompt=system), asked.steps
 
 
+def in_conversation(profile: Profile, conversation: KeptConversation) -> Profile:
+    """An agent as it is in a conversation that has a model or settings of its own."""
+    own = conversation.settings
+    settings = {**profile.settings, **merged_options(profile.settings, own)}
+    return structs.replace(profile, model=str(own.get("model") or profile.model), settings=settings)
+
+
 def _earlier_turns(profile: Profile) -> EarlierTurns:
     return "hidden" if profile.settings.get("message_buffer_autoclear") else "chat"
 
@@ -117,12 +124,21 @@ class AgentCrew:
         profile = await self._house.memory.catalog.get(Profile, brief.worker)
         if profile is None:
             raise WorkFailed(Failure("logic", f"there is no agent {brief.worker} any more", permanent=True))
+        asked = self.asked(run)
+        if asked is not None and asked.conversation:
+            conversation = await self._house.memory.catalog.get(KeptConversation, asked.conversation)
+            if conversation is None:
+                said = f"there is no conversation {asked.conversation} any more"
+                raise WorkFailed(Failure("logic", said, permanent=True))
+            profile = in_conversation(profile, conversation)
         if INSERT in profile.tools:
             await archive_of(self._house, profile)  # somewhere to keep what it finds
         try:
-            equipped = await self.equipped(*_as_asked(profile, self.asked(run)), brief.steps)
+            equipped = await self.equipped(*_as_asked(profile, asked), brief.steps)
         except Invalid as error:
             raise WorkFailed(Failure("logic", str(error), permanent=True)) from error
+        if asked is not None and equipped.desk is not None:
+            equipped = structs.replace(equipped, desk=structs.replace(equipped.desk, conversation=asked.conversation))
         kit = Kit(self._kit.prompts, self._kit.purse, self._kit.breakers)  # one keeps what every agent was ever told
         return await work(equipped, kit, brief, hand)
 

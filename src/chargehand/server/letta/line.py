@@ -25,7 +25,7 @@ class Line:
         length = len(self._lines.get(agent, ()))
         behind = sum(len(line) - 1 for line in self._lines.values()) if length else 0
         if length and (length > self._most // 2 or behind >= self._most):
-            said = f"{length} messages to agent {agent} are under way already; nothing was begun: try again soon"
+            said = f"{length} messages to {agent} are under way already; nothing was begun: try again soon"
             raise Problem(429, "busy", said, after=1.0)
 
     def join(self, agent: str, run: str) -> None:

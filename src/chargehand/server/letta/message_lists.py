@@ -13,7 +13,7 @@ from chargehand.server.letta.mapping import instant
 from chargehand.server.letta.message_shapes import MessageTold, SearchSent
 from chargehand.server.letta.office import Office
 from chargehand.server.letta.pages import page_of
-from chargehand.server.problem import unknown
+from chargehand.server.problem import Problem, unknown
 from chargehand.server.wire import body, part, reply
 
 _MESSAGES = msgspec.json.Decoder(MessageTold)
@@ -35,18 +35,29 @@ def joined(bodies: list[bytes]) -> Response:
 async def of_agent(request: Request, house: House) -> Response:
     profile, wanted = await found(house, part(request, "agent")), Conditions()
     wanted.equal("agent", profile.id)
-    return await _listed(request, house, wanted, profile.id)
+    return await listed(request, house, wanted, profile.id)
 
 
 async def of_all(request: Request, house: House) -> Response:
-    return await _listed(request, house, Conditions(), "")
+    return await listed(request, house, Conditions(), "")
 
 
-async def _listed(request: Request, house: House, wanted: Conditions, agent: str) -> Response:
+async def listed(request: Request, house: House, wanted: Conditions, agent: str) -> Response:
     page = page_of(request, 100, "desc")
+    if request.query_params.get("group_id"):
+        raise Problem(422, "unsupported", "group_id is not supported: list the messages of the group itself")
+    narrow_to_conversation(wanted, request.query_params.get("conversation_id"))
     wanted.among("type", request.query_params.getlist("include_return_message_types"))
     await house.part(Office).settle(agent)
     return joined(await house.part(Book).messages(wanted, page))
+
+
+def narrow_to_conversation(wanted: Conditions, conversation: str | None) -> None:
+    """Only what belongs to a conversation; `default` is an agent's own."""
+    if conversation == "default":
+        wanted.add("conversation = ''")
+    else:
+        wanted.equal("conversation", conversation)
 
 
 async def retrieve(request: Request, house: House) -> Response:

@@ -36,6 +36,12 @@ class TalkSent(Struct):
     callback_url: str | None = None
 
 
+class ConversationTalkSent(TalkSent):
+    """The same in a conversation. `agent_id` says whose, where the conversation is called `default`."""
+
+    agent_id: str | None = None
+
+
 class CancelSent(Struct):
     run_ids: tuple[str, ...] | None = None
 
@@ -46,11 +52,15 @@ class ResetSent(Struct):
 
 class CompactSent(Struct):
     compaction_settings: dict[str, Any] | None = None
+    agent_id: str | None = None
 
 
 class StreamSent(Struct):
     starting_after: int | None = None
     include_pings: bool | None = None
+    agent_id: str | None = None
+    run_id: str | None = None
+    otid: str | None = None
 
 
 class SearchSent(Struct):

@@ -1,11 +1,13 @@
 """Messages to an agent: a run is begun, and waited for, streamed or left to itself. Lists are `message_lists`'."""
 
 import time
+from collections.abc import Sequence
 
 from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
+from chargehand.memory.catalog import Profile
 from chargehand.memory.compaction import LEAST_KEPT, plain_summary, summary_turn
 from chargehand.server.doors import Door
 from chargehand.server.house import House
@@ -35,18 +37,35 @@ def add(door: Door) -> None:
 
 async def create(request: Request, house: House) -> Response:
     sent = await body(request, TalkSent)
+    check_talk_fields(await raw_body(request))
+    profile = await found(house, part(request, "agent"))
     if sent.streaming:
-        return await stream(request, house)
-    talk = await begun(request, house, sent)
-    return await whole(talk, sent.include_return_message_types, house.settings.pulse)
+        return await streamed_talk(request, house, sent, profile)
+    return await whole_talk(request, house, sent, profile)
 
 
 async def stream(request: Request, house: House) -> Response:
     sent = await body(request, TalkSent)
+    check_talk_fields(await raw_body(request))
+    return await streamed_talk(request, house, sent, await found(house, part(request, "agent")))
+
+
+async def whole_talk(
+    request: Request, house: House, sent: TalkSent, profile: Profile, conversation: str = ""
+) -> Response:
+    """Begin a talk and answer with all that came of it."""
+    talk = await begun(request, house, sent, profile, conversation)
+    return await whole(talk, sent.include_return_message_types, house.settings.pulse)
+
+
+async def streamed_talk(
+    request: Request, house: House, sent: TalkSent, profile: Profile, conversation: str = ""
+) -> Response:
+    """Begin a talk and stream what comes of it."""
     tokens = bool(sent.stream_tokens)
     seat = house.floor.seat()
     try:
-        talk = await begun(request, house, sent, aloud=tokens)
+        talk = await begun(request, house, sent, profile, conversation, aloud=tokens)
     except BaseException:
         seat.leave()
         raise
@@ -57,22 +76,24 @@ async def stream(request: Request, house: House) -> Response:
 async def later(request: Request, house: House) -> Response:
     """Begin and do not wait: what came of it is read off the run."""
     sent = await body(request, TalkSent)
-    talk = await begun(request, house, structs.replace(sent, background=True))
+    check_talk_fields(await raw_body(request))
+    profile = await found(house, part(request, "agent"))
+    talk = await begun(request, house, structs.replace(sent, background=True), profile)
     return reply(run_told(talk.speech))
 
 
-async def begun(request: Request, house: House, sent: TalkSent, *, aloud: bool = False) -> Talk:
+async def begun(
+    request: Request, house: House, sent: TalkSent, profile: Profile, conversation: str = "", *, aloud: bool = False
+) -> Talk:
     """The talk that answers a call: a new one, or that which this very call began before."""
     repeated = again(request)
     if not repeated:  # who comes again may have a run under way, which needs no place
         house.floor.check()
-    profile, raw = await found(house, part(request, "agent")), await raw_body(request)
-    check_talk_fields(raw)
     refuse_callback(sent.callback_url)
     approvals = approvals_in(sent)
     if approvals:
-        return await approved(house, profile, approvals, repeated=repeated)
-    asked = asked_of(profile.id, house.cleaned(sent), raw)
+        return await approved(house, profile, approvals, conversation, repeated=repeated)
+    asked = asked_of(profile.id, house.cleaned(sent), await raw_body(request), conversation)
     return await house.part(Office).say(profile, asked, repeated=repeated, aloud=aloud)
 
 
@@ -86,14 +107,19 @@ async def cancel(request: Request, house: House) -> Response:
     """Stop what an agent does, with all it had others do; of runs that are not named, all of it."""
     profile, sent = await found(house, part(request, "agent")), read(await raw_body(request), CancelSent)
     office = house.part(Office)
-    runs = list(sent.run_ids or await office.under_way(profile.id))
+    runs = list(sent.run_ids or await office.all_under_way(profile.id))
     for run in runs:
         standing = await office.standing(run)
         if standing is None or standing.agent != profile.id:
             raise unknown("run", run)
+    return reply(await stop_runs(office, runs))
+
+
+async def stop_runs(office: Office, runs: Sequence[str]) -> dict[str, str]:
+    """Cancel runs, and say how they stand."""
     await office.cancel(runs, "cancelled by its client")
     stood = [(run, await office.standing(run)) for run in runs]
-    return reply({run: one.status for run, one in stood if one is not None})
+    return {run: one.status for run, one in stood if one is not None}
 
 
 async def reset(request: Request, house: House) -> Response:
@@ -113,16 +139,21 @@ async def reset(request: Request, house: House) -> Response:
 
 
 async def summarize(request: Request, house: House) -> Response:
+    profile = await found(house, part(request, "agent"))
+    return await compacted(request, house, profile.id)
+
+
+async def compacted(request: Request, house: House, lane: str) -> Response:
     """Put what was said before behind a summary: it is found by searching, but no longer shown to the agent."""
-    profile, catalog = await found(house, part(request, "agent")), house.memory.catalog
+    catalog = house.memory.catalog
     if (await body(request, CompactSent)).compaction_settings:
         said = "compaction_settings is not supported: the oldest messages are summarised by a plain rule; leave it out"
         raise Problem(422, "unsupported", said)
-    async with house.memory.gate(profile.id):
-        turns = await catalog.turns(profile.id, limit=_MOST_TURNS)
+    async with house.memory.gate(lane):
+        turns = await catalog.turns(lane, limit=_MOST_TURNS)
         old = turns[: max(0, len(turns) - LEAST_KEPT)]
         text = plain_summary(old) if old else ""
         if any(one.role != "summary" for one in old):
-            await catalog.summarise(profile.id, summary_turn(old, text, 0.0))
-        left = await catalog.turns(profile.id, limit=_MOST_TURNS)
+            await catalog.summarise(lane, summary_turn(old, text, 0.0))
+        left = await catalog.turns(lane, limit=_MOST_TURNS)
     return reply({"summary": text, "num_messages_before": len(turns), "num_messages_after": len(left)})

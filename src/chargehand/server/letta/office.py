@@ -62,11 +62,11 @@ class Office:
         """Set once the book knows of every run that was there when the house was opened."""
         self.talks: dict[str, Talk] = {}
         self.waiting: dict[str, str] = {}
-        """The runs that wait for a person's leave, by agent."""
+        """The runs that wait for a person's leave, by conversation; those of an agent's own by the agent."""
         self.resets: dict[str, Instant] = {}
         """When messages of agents were forgotten: those of talks that were under way then do not come back."""
         self.crew.asked = self._asked
-        self.crew.turn = self.line.turn
+        self.crew.turn = self._turn
         self.crew.post.carried = self._inside
 
     # --- talks
@@ -93,9 +93,9 @@ class Office:
             found = await self._read(run) if repeated or asked.marked else None
             if found is not None:
                 return (await self._joined(talk, found)).joined_by(asked)
-            self.line.check(profile.id)
-            if profile.id in self.waiting:
-                await self._withdraw(profile.id)
+            self.line.check(asked.lane)
+            if asked.lane in self.waiting:
+                await self._withdraw(asked.lane)
             request = self._request(profile, asked)
             await self._begin(talk, lambda driver: driver.start(run, request, also=[asked.note()]))
         return talk
@@ -134,15 +134,20 @@ class Office:
         if stopped:
             await asyncio.wait([one.done for one in stopped], timeout=_SOON)
 
-    async def under_way(self, agent: str) -> list[str]:
-        """The runs of an agent that have not ended, those that wait for a person among them."""
+    async def under_way(self, lane: str) -> list[str]:
+        """The runs of a conversation (or of an agent's own) that have not ended, also those that wait for a person."""
         await self.ready()
+        runs = {run: None for run, talk in self.talks.items() if talk.lane == lane and not talk.speech.over}
+        return list({**runs, self.waiting[lane]: None} if lane in self.waiting else runs)
+
+    async def all_under_way(self, agent: str) -> list[str]:
+        """The same of all conversations of an agent."""
         runs = {run: None for run, talk in self.talks.items() if talk.agent == agent and not talk.speech.over}
-        return list({**runs, self.waiting[agent]: None} if agent in self.waiting else runs)
+        return list({**dict.fromkeys(await self.under_way(agent)), **runs})
 
     async def forget(self, agent: str) -> None:
         """An agent is gone: nothing goes on in its name, and nothing of it is listed any more."""
-        await self.cancel(await self.under_way(agent), "the agent was deleted")
+        await self.cancel(await self.all_under_way(agent), "the agent was deleted")
         for run in [run for run, talk in self.talks.items() if talk.agent == agent]:
             del self.talks[run]  # what is not in here is not written up
         self.resets.pop(agent, None)
@@ -166,9 +171,9 @@ class Office:
     async def kept(self, found: Speech) -> None:
         """Write up what a talk has come to for now."""
         if found.question is not None:
-            self.waiting[found.agent] = found.run
-        elif self.waiting.get(found.agent) == found.run:
-            del self.waiting[found.agent]
+            self.waiting[found.lane] = found.run
+        elif self.waiting.get(found.lane) == found.run:
+            del self.waiting[found.lane]
         await self.book.keep([found], self.resets)
 
     # --- inside
@@ -194,7 +199,7 @@ class Office:
         except BaseException as error:
             if not self._house.floor.carries(talk.run):
                 self.talks.pop(talk.run, None)
-                self.line.leave(talk.agent, talk.run)
+                self.line.leave(talk.lane, talk.run)
             talk.started(error if isinstance(error, Exception) else _cut())
             raise
         talk.started()
@@ -210,14 +215,14 @@ class Office:
         return talk
 
     async def _begin(self, talk: Talk, carry: _Carry) -> None:
-        self.line.join(talk.agent, talk.run)
+        self.line.join(talk.lane, talk.run)
         await self._house.floor.begin(talk.run, lambda: self._carried(talk, carry))
 
     async def _carried(self, talk: Talk, carry: _Carry) -> Outcome:
         try:
             outcome = await carry(self._driver(talk))
             talk.close()
-            self.line.leave(talk.agent, talk.run)
+            self.line.leave(talk.lane, talk.run)
             try:
                 if self.talks.get(talk.run) is talk:
                     await self.kept(talk.speech)
@@ -227,7 +232,7 @@ class Office:
                 self.talks.pop(talk.run, None)
         except BaseException as error:
             self.talks.pop(talk.run, None)
-            self.line.leave(talk.agent, talk.run)
+            self.line.leave(talk.lane, talk.run)
             talk.finish(error if isinstance(error, Exception) else _cut())
             raise
         talk.finish()
@@ -239,9 +244,14 @@ class Office:
         roster = Roster((agent,))
         return ev.RunRequested(asked.text, roster, _POLICY, Budget(), time.time() + _PATIENCE, seed, plan)
 
-    async def _withdraw(self, agent: str) -> None:
+    async def _turn(self, agent: str, run: str) -> None:
+        """Wait until a run is the next of its conversation."""
+        talk = self.talks.get(run)
+        await self.line.turn(agent if talk is None else talk.lane, run)
+
+    async def _withdraw(self, lane: str) -> None:
         """Nobody answers a question any more once something else is said: the agent must not be stuck over it."""
-        await self.cancel([self.waiting.pop(agent)], "something else was said before it was answered")
+        await self.cancel([self.waiting.pop(lane)], "something else was said before it was answered")
 
     async def _read(self, run: str) -> Speech | None:
         try:
@@ -262,7 +272,7 @@ class Office:
         if (talk := self.talks.get(run)) is not None:
             talk.hear(entries)
             if talk.speech.over:  # it is on disk: nobody need wait until all of it is written up as well
-                self.line.leave(talk.agent, run)
+                self.line.leave(talk.lane, run)
                 talk.finish()
         self._house.heard(run, entries)
 

@@ -8,7 +8,7 @@ from chargehand.server.doors import Door
 from chargehand.server.house import House
 from chargehand.server.letta.book import Book
 from chargehand.server.letta.book_rows import Conditions, run_told
-from chargehand.server.letta.message_lists import joined
+from chargehand.server.letta.message_lists import joined, narrow_to_conversation
 from chargehand.server.letta.message_shapes import StreamSent, UsageTold
 from chargehand.server.letta.office import Office
 from chargehand.server.letta.pages import page_of
@@ -35,6 +35,7 @@ async def listing(request: Request, house: House) -> Response:
     asked, wanted = request.query_params, Conditions()
     wanted.among("agent", [*asked.getlist("agent_id"), *asked.getlist("agent_ids")])
     wanted.among("status", asked.getlist("statuses"))
+    narrow_to_conversation(wanted, asked.get("conversation_id"))
     wanted.equal("stop", asked.get("stop_reason"))
     if asked.get("background") is not None:
         wanted.add("background = ?", int(flag(request, "background")))
@@ -111,11 +112,17 @@ def _span(run: str, first: ev.Entry, last: ev.Entry, event: ev.StepFinished) -> 
 
 
 async def stream(request: Request, house: House) -> Response:
+    sent, run = await body(request, StreamSent), part(request, "run")
+    if run not in house.part(Office).talks:
+        await _kept(request, house)
+    return await followed(house, run, sent)
+
+
+async def followed(house: House, run: str, sent: StreamSent) -> Response:
     """Follow a run from a message on, or read again what came of it. One that nobody carries is taken up."""
-    sent, office, run = await body(request, StreamSent), house.part(Office), part(request, "run")
+    office = house.part(Office)
     talk = office.talks.get(run)
     if talk is None:
-        await _kept(request, house)
         standing = await office.standing(run)
         if standing is None:
             raise unknown("run", run)

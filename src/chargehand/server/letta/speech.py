@@ -58,6 +58,15 @@ class Speech:
         self._thought = False  # the words of the last reply were told as its reasoning
         self._theirs: set[str] = set()
 
+    @property
+    def conversation(self) -> str:
+        """The conversation it belongs to; empty: the agent's own."""
+        return self.asked.conversation if self.asked is not None else ""
+
+    @property
+    def lane(self) -> str:
+        return self.conversation or self.agent
+
     # --- listening
 
     def hear(self, entry: ev.Entry) -> None:

@@ -45,6 +45,11 @@ class Talk:
     def agent(self) -> str:
         return self.speech.agent
 
+    @property
+    def lane(self) -> str:
+        """Where calls are heard one after the other: a conversation, or the agent."""
+        return self.asked.lane if self.asked is not None else self.speech.lane
+
     def joined_by(self, asked: Asked) -> "Talk":
         """For one whose marks are those of this talk. Other words under them must not get lost in silence: 409."""
         if self.asked is not None and self.asked.said != asked.said:

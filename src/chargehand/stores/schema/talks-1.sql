@@ -1,11 +1,13 @@
 -- Runs, messages and steps as clients of agents read them. All of it is derived: the journal is the truth, and this file
 -- can be made again from it. Bodies are what is sent, as JSON.
+-- A conversation is one beside the agent's own, or nothing.
 -- A run is open until its journal ends. The name is that of the journal: a run inside another has an id of its own.
 CREATE TABLE runs (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
     name TEXT NOT NULL,
     agent TEXT NOT NULL,
+    conversation TEXT NOT NULL,
     created REAL NOT NULL,
     status TEXT NOT NULL,
     stop TEXT NOT NULL,
@@ -20,6 +22,8 @@ CREATE INDEX runs_in_order ON runs (created, number);
 
 CREATE INDEX runs_of_agent ON runs (agent, created, number);
 
+CREATE INDEX runs_of_conversation ON runs (conversation, created) WHERE conversation <> '';
+
 CREATE INDEX runs_by_name ON runs (name);
 
 CREATE INDEX runs_open ON runs (number) WHERE open = 1;
@@ -29,6 +33,7 @@ CREATE TABLE messages (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
     agent TEXT NOT NULL,
+    conversation TEXT NOT NULL,
     run TEXT NOT NULL,
     step TEXT NOT NULL,
     type TEXT NOT NULL,
@@ -40,6 +45,8 @@ CREATE TABLE messages (
 CREATE INDEX messages_in_order ON messages (at, number);
 
 CREATE INDEX messages_of_agent ON messages (agent, at, number);
+
+CREATE INDEX messages_of_conversation ON messages (conversation, at, number) WHERE conversation <> '';
 
 CREATE INDEX messages_of_run ON messages (run, number);
 

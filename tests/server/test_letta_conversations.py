@@ -1,0 +1,220 @@
+"""Conversations beside an agent's own, with the real client: each remembers for itself, and several go on at once."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from letta_client import Letta, NotFoundError, UnprocessableEntityError
+
+from tests.server.model_server import Answer, Call, FakeModel, fake_model
+from tests.server.running import running, settings_in
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Letta, FakeModel]]:
+    folder: Path = tmp_path_factory.mktemp("conversations")
+    with (
+        fake_model(lambda _: "yes") as model,
+        running(settings_in(folder, pulse=0.3)) as one,
+        Letta(base_url=one.url, api_key=one.token) as client,
+    ):
+        yield client, model
+
+
+@pytest.fixture
+def client(served: tuple[Letta, FakeModel]) -> Letta:
+    return served[0]
+
+
+@pytest.fixture
+def model(served: tuple[Letta, FakeModel]) -> FakeModel:
+    served[1].think = lambda _: "yes"
+    served[1].questions.clear()
+    return served[1]
+
+
+def say(client: Letta, conversation: str, text: str, **more: Any) -> list[str]:
+    """What is streamed in a conversation: the types of its messages."""
+    with client.conversations.messages.create(conversation, input=text, **more) as stream:
+        return [str(one.message_type) for one in stream]
+
+
+def words(client: Letta, conversation: str, **more: Any) -> list[str]:
+    said = client.conversations.messages.list(conversation, order="asc", **more)
+    return [str(getattr(one, "content", "")) for one in said]
+
+
+def test_conversations_remember_each_for_itself(client: Letta, model: FakeModel) -> None:
+    agent = client.agents.create(model=model.handle).id
+    first, second = (client.conversations.create(agent_id=agent, summary=name) for name in ("one", "two"))
+    kinds = say(client, first.id, "My name is Grace.")
+    assert kinds == ["assistant_message", "stop_reason", "usage_statistics"]
+    say(client, second.id, "My name is Ada.")
+    client.agents.messages.create(agent, input="My name is nobody.")
+    say(client, first.id, "Who am I?")
+    shown = model.questions[-1].user
+    assert "Grace" in shown
+    assert "Ada" not in shown
+    assert "nobody" not in shown
+    assert words(client, first.id) == ["My name is Grace.", "yes", "Who am I?", "yes"]
+    assert words(client, second.id) == ["My name is Ada.", "yes"]
+    assert words(client, "default", agent_id=agent) == ["My name is nobody.", "yes"]
+    assert len(list(client.agents.messages.list(agent, order="asc"))) == 8
+    assert len(list(client.agents.messages.list(agent, conversation_id=second.id))) == 2
+    runs = client.runs.list(agent_id=agent, conversation_id=first.id).items
+    assert [run.conversation_id for run in runs] == [first.id] * 2
+
+
+def test_a_conversation_is_made_listed_changed_archived_and_deleted(client: Letta, model: FakeModel) -> None:
+    agent = client.agents.create(model=model.handle).id
+    made = [client.conversations.create(agent_id=agent, summary=f"talk {number}") for number in range(3)]
+    hidden = client.conversations.create(agent_id=agent, hidden=True)
+    assert made[0].agent_id == agent
+    assert [one.id for one in client.conversations.list(agent_id=agent)] == [one.id for one in made[::-1]]
+    assert [one.id for one in client.conversations.list(agent_id=agent, order="asc", limit=1, after=made[0].id)] == [
+        made[1].id
+    ]
+    assert [one.id for one in client.conversations.list(agent_id=agent, summary_search="TALK 2")] == [made[2].id]
+    assert client.conversations.retrieve(hidden.id).id == hidden.id
+    say(client, made[0].id, "Hello")
+    assert client.conversations.retrieve(made[0].id).last_message_at is not None
+    latest = client.conversations.list(agent_id=agent, order_by="last_message_at")
+    assert latest[0].id == made[0].id
+    changed = client.conversations.update(made[1].id, summary="other", archived=True)
+    assert (changed.summary, changed.archived) == ("other", True)
+    assert made[1].id not in [one.id for one in client.conversations.list(agent_id=agent)]
+    assert [one.id for one in client.conversations.list(agent_id=agent, archive_status="archived")] == [made[1].id]
+    client.conversations.delete(made[0].id)
+    with pytest.raises(NotFoundError):
+        client.conversations.retrieve(made[0].id)
+    assert list(client.agents.messages.list(agent)) == []
+    client.agents.delete(agent)
+    with pytest.raises(NotFoundError):
+        client.conversations.retrieve(made[2].id)
+
+
+def test_a_conversation_has_settings_of_its_own(client: Letta, model: FakeModel) -> None:
+    agent = client.agents.create(
+        model="offline", model_settings={"provider_type": "openai", "temperature": 0.1, "max_output_tokens": 50}
+    ).id
+    settings: Any = {"provider_type": "openai", "temperature": 0.9}
+    one = client.conversations.create(agent_id=agent, model=model.handle, model_settings=settings)
+    say(client, one.id, "Go")
+    body = model.questions[-1].body
+    assert (body["temperature"], body["max_tokens"]) == (0.9, 50)
+    client.conversations.update(one.id, model_settings={"provider_type": "openai", "temperature": 0.4})
+    say(client, one.id, "Go on")
+    assert model.questions[-1].body["temperature"] == 0.4
+    with pytest.raises(UnprocessableEntityError, match="reasoning"):
+        client.conversations.create(
+            agent_id=agent, model_settings={"provider_type": "openai", "reasoning": {"reasoning_effort": "low"}}
+        )
+    with pytest.raises(UnprocessableEntityError, match="context_window_limit"):
+        client.conversations.update(one.id, context_window_limit=3)
+
+
+def test_conversations_of_one_agent_go_on_at_once_and_are_cancelled_one_by_one(client: Letta, model: FakeModel) -> None:
+    both, go_on = threading.Barrier(3, timeout=20), threading.Event()
+
+    def think(_: object) -> Answer:
+        both.wait()
+        go_on.wait(20)
+        return Answer("done")
+
+    model.think = think
+    agent = client.agents.create(model=model.handle).id
+    first, second = (client.conversations.create(agent_id=agent).id for _ in range(2))
+    heard: dict[str, list[str]] = {}
+
+    def hear(which: str) -> None:
+        heard[which] = say(client, which, "Go")
+
+    jobs = [threading.Thread(target=hear, args=(which,)) for which in (first, second)]
+    for job in jobs:
+        job.start()
+    both.wait()  # both are asked at the same time
+    stopped = client.conversations.cancel(first)
+    assert list(stopped.values()) == ["cancelled"]
+    with client.conversations.messages.stream(second) as following:
+        go_on.set()
+        kinds = [str(getattr(one, "message_type", "")) for one in following]
+    assert "assistant_message" in kinds
+    for job in jobs:
+        job.join(20)
+    assert "assistant_message" not in heard[first]
+    assert heard[second][0] == "assistant_message"
+    with pytest.raises(NotFoundError):
+        client.conversations.messages.stream(second)
+
+
+def test_a_conversation_is_forked_compacted_and_told_to_its_agent(client: Letta, model: FakeModel) -> None:
+    agent = client.agents.create(model=model.handle, system="You are Ada.").id
+    one = client.conversations.create(agent_id=agent, summary="first")
+    for number in range(3):
+        say(client, one.id, f"fact {number}")
+    message = next(each for each in client.conversations.messages.list(one.id) if "fact 1" in str(each))
+    fork = client.conversations.fork(one.id, message_id=message.id)
+    assert (fork.agent_id, fork.summary) == (agent, "first")
+    say(client, fork.id, "What do you know?")
+    shown = model.questions[-1].user
+    assert [f"fact {number}" in shown for number in range(3)] == [True, True, False]
+    told = client.conversations.messages.compact(one.id)
+    assert (told.num_messages_before, told.num_messages_after) == (6, 3)
+    assert "You are Ada." in client.conversations.recompile(one.id)
+    assert client.conversations.messages.compact(agent).num_messages_before == 0
+
+
+def test_an_unknown_conversation_and_one_of_another_agent_are_refused(client: Letta, model: FakeModel) -> None:
+    ann, bob = (client.agents.create(model=model.handle).id for _ in range(2))
+    one = client.conversations.create(agent_id=ann).id
+    with pytest.raises(NotFoundError):
+        client.conversations.create(agent_id="agent-00000000-0000-4000-8000-000000000000")
+    with pytest.raises(NotFoundError):
+        say(client, "conv-00000000-0000-4000-8000-000000000000", "x")
+    with pytest.raises(UnprocessableEntityError, match="belongs to agent"):
+        say(client, one, "x", agent_id=bob)
+    with pytest.raises(UnprocessableEntityError, match="agent_id"):
+        say(client, "default", "x")
+    with pytest.raises(UnprocessableEntityError, match="client_skills"):
+        say(client, one, "x", client_skills=[{"name": "a", "description": "b", "location": "c"}])
+
+
+def test_a_person_is_asked_in_the_conversation_in_which_the_call_is_to_be_made(client: Letta, model: FakeModel) -> None:
+    call = Answer("", (Call("conversation_search", {"query": "x"}),))
+    model.think = lambda asked: call if not asked.results and "Search" in asked.user else "done"
+    rules: Any = [{"type": "requires_approval", "tool_name": "conversation_search"}]
+    agent = client.agents.create(model=model.handle, tool_rules=rules).id
+    one = client.conversations.create(agent_id=agent).id
+    assert "approval_request_message" in say(client, one, "Search for it")
+    client.agents.messages.create(agent, input="Something else")  # withdraws nothing elsewhere
+    approval: Any = {"type": "approval", "approve": True}
+    with pytest.raises(UnprocessableEntityError, match="nothing waits"):
+        client.agents.messages.create(agent, messages=[approval])
+    with client.conversations.messages.create(one, messages=[approval]) as stream:
+        assert [each.message_type for each in stream][:2] == ["tool_return_message", "assistant_message"]
+
+
+def test_a_reset_of_the_agent_leaves_its_conversations_alone(client: Letta, model: FakeModel) -> None:
+    agent = client.agents.create(model=model.handle).id
+    one = client.conversations.create(agent_id=agent).id
+    say(client, one, "My name is Grace.")
+    client.agents.messages.create(agent, input="I am nobody.")
+    client.agents.messages.reset(agent)
+    assert words(client, one) == ["My name is Grace.", "yes"]
+    assert words(client, "default", agent_id=agent) == []
+    say(client, one, "Who am I?")
+    assert "My name is Grace." in model.questions[-1].user
+
+
+def test_a_conversation_goes_on_after_a_restart(tmp_path: Path, model: FakeModel) -> None:
+    with running(settings_in(tmp_path)) as server, Letta(base_url=server.url, api_key=server.token) as client:
+        agent = client.agents.create(model=model.handle).id
+        one = client.conversations.create(agent_id=agent, summary="kept").id
+        say(client, one, "My name is Grace.")
+    with running(settings_in(tmp_path)) as server, Letta(base_url=server.url, api_key=server.token) as client:
+        assert client.conversations.retrieve(one).summary == "kept"
+        assert words(client, one) == ["My name is Grace.", "yes"]
+        say(client, one, "Who am I?")
+        assert "My name is Grace." in model.questions[-1].user
