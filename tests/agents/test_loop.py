@@ -19,7 +19,14 @@ from chargehand.runtime.result import Result
 from chargehand.terms import events as ev
 from chargehand.terms.failure import Failure
 from chargehand.terms.policy import Policy, Retry
-from chargehand.tools.rules import ConstrainChildTools, ExitLoop, RequiredBeforeExit, RequiresApproval, RunFirst
+from chargehand.tools.rules import (
+    Conditional,
+    ConstrainChildTools,
+    ExitLoop,
+    RequiredBeforeExit,
+    RequiresApproval,
+    RunFirst,
+)
 from chargehand.tools.tool import ToolFailed, tool
 from tests.agents.crowd import call, calls, model, of_kind, team
 
@@ -282,6 +289,21 @@ async def test_an_attempt_ends_where_a_rule_says_and_not_before() -> None:
     worker = Worker("ann", tools=[add, look], rules=[ExitLoop("add"), RequiredBeforeExit("look")])
     found = await worked("too early", calls(call("look", place="x")), calls(call("add", a=2, b=2)), worker=worker)
     assert found.results == {"t1": 4}
+    ends = [one for one in of_kind(found.entries, ev.AttemptSucceeded) if isinstance(one, ev.AttemptSucceeded)]
+    assert [one.exit_tool for one in ends] == ["add"]
+
+
+async def test_what_must_follow_goes_by_the_text_that_a_tool_returned() -> None:
+    @tool
+    def weigh(what: str) -> str:
+        """Weigh something."""
+        return what
+
+    worker = Worker("ann", tools=[add, look, weigh], rules=[Conditional("weigh", {"heavy": "add"})])
+    script = model(work=[calls(call("weigh", what="heavy")), calls(call("add", a=2, b=2)), "Four."])
+    await team(script, worker, policy=ONCE).run("Weigh it")
+    offered = [{one.name for one in request.tools} & {"add", "look", "weigh"} for request in script.requests]
+    assert offered[-2:] == [{"add"}, {"add", "look", "weigh"}]
 
 
 async def test_rules_about_tools_nobody_has_are_refused_at_once() -> None:

@@ -131,6 +131,7 @@ EVENT_FIELDS: dict[str, dict[str, str]] = {
         "items": _ITEMS,
         "used": _USED,
         "tracing": "what its figures rest on, if it has any",
+        "exit_tool": "the tool after which a rule `exit_loop` ended the attempt",
     },
     "attempt.failed": {
         "task": _TASK,

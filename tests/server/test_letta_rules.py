@@ -79,10 +79,16 @@ def test_what_runs_first_is_all_that_is_offered_at_first(tmp_path: Path) -> None
 
 
 def test_after_the_tool_that_ends_the_loop_the_model_is_not_asked_again(tmp_path: Path) -> None:
-    think = script(Answer(calls=(INSERT,)), "Never said.")
+    think = script(Answer(calls=(RECALL,)), Answer(calls=(INSERT,)), "Said only later.")
     with agent_with(tmp_path, think, {"type": "exit_loop", "tool_name": INSERT.name}) as (client, agent, model):
-        assert asked(client, agent) == [f"{INSERT.name} success"]
-        assert len(model.questions) == 1
+        told = client.agents.messages.create(agent.id, input="Look after the bridge.")
+        assert told.stop_reason.stop_reason == "tool_rule"
+        assert len(model.questions) == 2
+        run = client.runs.retrieve((told.usage.run_ids or [""])[0])
+        assert (run.status, run.stop_reason) == ("completed", "tool_rule")
+        assert client.agents.retrieve(agent.id).last_stop_reason == "tool_rule"
+        told = client.agents.messages.create(agent.id, input="Thank you.")
+        assert told.stop_reason.stop_reason == "end_turn"
 
 
 def test_children_are_all_that_is_offered_right_after_their_parent(tmp_path: Path) -> None:

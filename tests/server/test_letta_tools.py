@@ -105,6 +105,110 @@ def test_a_source_that_is_no_tool_is_refused_in_words(client: Letta, source: str
         client.tools.create(source_code=source)
 
 
+def offered(question: Question) -> set[str]:
+    """The tools that a model was offered; `give_up` every agent has."""
+    return set(question.tools) - {"give_up"}
+
+
+def test_the_model_is_offered_the_tools_that_the_agent_is_said_to_have(client: Letta) -> None:
+    archive = client.archives.create(name="findings")
+    block = client.blocks.create(label="lead", value="Ask others with match_all.")
+    insert = client.tools.list(name="memory_insert").items[0].id
+    with fake_model(lambda _: "yes") as model:
+
+        def check(agent: str) -> set[str]:
+            client.agents.messages.create(agent, input="Hello")
+            named = {str(one.name) for one in client.agents.retrieve(agent).tools}
+            assert offered(model.questions[-1]) == named
+            return named
+
+        plain = client.agents.create(model=model.handle, memory_blocks=[{"label": "notes", "value": "x"}]).id
+        assert check(plain) == {"conversation_search", "memory_insert", "memory_replace"}
+        client.agents.tools.detach(insert, agent_id=plain)
+        assert check(plain) == {"conversation_search", "memory_replace"}
+        client.agents.tools.attach(insert, agent_id=plain)
+        client.agents.archives.attach(archive.id, agent_id=plain)
+        archival = {"archival_memory_insert", "archival_memory_search"}
+        assert check(plain) == {"conversation_search", "memory_insert", "memory_replace"} | archival
+
+        bare = client.agents.create(model=model.handle, include_base_tools=False).id
+        client.agents.blocks.attach(block.id, agent_id=bare)
+        client.agents.archives.attach(archive.id, agent_id=bare)
+        assert check(bare) == set()
+        client.agents.tools.attach(insert, agent_id=bare)
+        assert check(bare) == {"memory_insert"}
+
+        lead = client.agents.create(model=model.handle, block_ids=[block.id], include_base_tools=False).id
+        matching = check(lead)
+        assert matching == {"send_message_to_agents_matching_tags"}
+        client.agents.tools.detach(client.tools.list(name=matching.pop()).items[0].id, agent_id=lead)
+        assert check(lead) == set()
+        client.agents.update(lead, tags=["supervisor"])
+        assert check(lead) == {"send_message_to_agents_matching_tags"}
+
+
+def test_tools_of_clients_are_no_tools_of_agents_where_they_are_allowed_no_more(tmp_path: Path) -> None:
+    with running(settings_in(tmp_path, custom_tools=True)) as one, Letta(base_url=one.url, api_key=one.token) as client:
+        client.tools.create(source_code=LENGTH)
+        agent = client.agents.create(tools=["length"], include_base_tools=False).id
+    with running(settings_in(tmp_path)) as one, Letta(base_url=one.url, api_key=one.token) as client:
+        assert client.agents.retrieve(agent).tools == []
+        assert client.agents.tools.list(agent).items == []
+
+
+INSPECT = """
+def inspect(place: str, level: int = 1):
+    "Inspect a place."
+    return {"bridge": "closed", "mill": True, "dam": 3}.get(place, f"{place} {level}")
+"""
+
+
+def test_a_custom_tool_gets_its_arguments_whatever_rules_there_are_for_it(client: Letta) -> None:
+    client.tools.create(source_code=INSPECT)
+    rules: Any = [
+        {"type": "max_count_per_step", "tool_name": "inspect", "max_count_limit": 1},
+        {"type": "requires_approval", "tool_name": "inspect"},
+    ]
+    answers = iter(
+        [
+            Answer(calls=(Call("inspect", {"place": "tower", "level": 7}),)),
+            Answer(calls=(Call("inspect", {"place": "mill"}),)),
+            Answer("Done."),
+        ]
+    )
+    returned: list[tuple[object, object]] = []
+    with fake_model(lambda _: next(answers)) as model:
+        agent = client.agents.create(
+            model=model.handle, tools=["inspect"], include_base_tools=False, tool_rules=rules
+        ).id
+        told = client.agents.messages.create(agent, input="Inspect it.")
+        while told.stop_reason.stop_reason == "requires_approval":
+            told = client.agents.messages.create(agent, messages=[{"type": "approval", "approve": True}])
+            returned += [
+                (one.status, one.tool_return) for one in told.messages if one.message_type == "tool_return_message"
+            ]
+    assert returned[0] == ("success", "tower 7")
+    assert returned[1][0] == "error"
+    assert "which is the most" in str(returned[1][1])
+
+
+def test_what_must_follow_a_tool_goes_by_what_it_returned_text_or_not(client: Letta) -> None:
+    client.tools.create(source_code=INSPECT)
+    mapping = {"closed": "memory_insert", "True": "memory_replace", "3": "conversation_search"}
+    rules: Any = [{"type": "conditional", "tool_name": "inspect", "child_output_mapping": mapping}]
+    places = iter(["bridge", "mill", "dam", "hut"])
+
+    def think(asked: Question) -> Answer:
+        give_up = Call("give_up", {"reason": "that is all", "final": True})
+        return Answer(calls=(give_up if asked.results else Call("inspect", {"place": next(places)}),))
+
+    with fake_model(think) as model:
+        agent = client.agents.create(model=model.handle, tools=["inspect"], tool_rules=rules).id
+        for follows in ({"memory_insert"}, {"memory_replace"}, {"conversation_search"}, {"inspect", *mapping.values()}):
+            client.agents.messages.create(agent, input="Inspect it.")
+            assert offered(model.questions[-1]) == follows
+
+
 def test_packages_and_other_languages_are_refused(client: Letta) -> None:
     with pytest.raises(Unfit, match="standard library"):
         client.tools.create(source_code=LENGTH, pip_requirements=[{"name": "numpy"}])

@@ -313,7 +313,8 @@ class Calls:
                 self._history.keep(handle, text)
                 shown += read_on(handle, text, shown)
             if planned.is_made:
-                self._note_result(planned, returned, Called(step, call.name, text[:_PIECE]))
+                result = returned.value if isinstance(returned.value, str) else text  # a text without its quotes
+                self._note_result(planned, returned, Called(step, call.name, result[:_PIECE]))
         if tool is not None and not tool.trusted:
             self.tainted = True
         seen = NOT_SEEN if tool is None else self._repetition.feed(call.name, call.arguments, text, poll=tool.poll)

@@ -20,13 +20,15 @@ from chargehand.terms.tracing import Tracing
 class Done(Struct, frozen=True):
     """A result. `used` left out means: unknown, charge what was reserved. A step that is not `good` had no effect.
 
-    `tracing` says what the figures of a result or an answer rest on.
+    `tracing` says what the figures of a result or an answer rest on. `exit_tool` is the tool after which an attempt
+    ended, by a rule `exit_loop`.
     """
 
     value: object
     used: Amount | None = None
     good: bool = True
     tracing: Tracing | None = None
+    exit_tool: str = ""
 
 
 class Claim(ABC):

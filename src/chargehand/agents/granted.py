@@ -88,8 +88,11 @@ class Furnished(Struct, frozen=True):
     desk: Desk | None = None
 
 
-async def furnished(memory: OpenMemory | None, worker: Worker) -> Furnished:
-    """A worker as it goes to work with an open memory. People may have attached more to it than is declared."""
+async def furnished(memory: OpenMemory | None, worker: Worker, *, with_usual_tools: bool = True) -> Furnished:
+    """A worker as it goes to work with an open memory. People may have attached more to it than is declared.
+
+    Without the usual tools it has those that it names, and no others.
+    """
     if memory is None:
         return Furnished(worker)
     agent = memory.agents[worker.name]
@@ -98,7 +101,9 @@ async def furnished(memory: OpenMemory | None, worker: Worker) -> Furnished:
         one.thing.label: _bounded(one.thing, one.grant) for one in held if isinstance(one.thing, Block)
     }
     archives: dict[str, Access] = {one.thing.name: one.grant.access for one in held if isinstance(one.thing, Archive)}
-    whole = _with(worker, _usual(worker, blocks.values(), archives.values()))
+    whole = worker
+    if with_usual_tools:
+        whole = _with(worker, _usual(worker, blocks.values(), archives.values()))
     desk = Desk(memory, agent, worker.remembers, shows=bool(blocks) or worker.remembers)
     return Furnished(whole, memory_tools(memory, worker.name, blocks, archives), desk)
 

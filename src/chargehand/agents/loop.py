@@ -148,7 +148,7 @@ class Attempt:
                     self._repeats += 1
                 if not must_exit(self._equipped.worker.rules, calls.made):
                     continue
-                return Done(calls.last, NOTHING)
+                return Done(calls.last, NOTHING, exit_tool=calls.made[-1].tool)
             self._steps += 1
             found = self._finished(reply)
             has_returned = self._tried is not None and bool(self._tried.returned)

@@ -101,9 +101,8 @@ def _proposal(found: Proposal) -> Proposal:
 async def _attempt(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Event:
     done = await line.crew.attempt(brief, hand)
     items = len(cast("list[object]", done.value)) if isinstance(done.value, list | tuple) else -1
-    return ev.AttemptSucceeded(
-        work.task, work.number, encode_value(cast("object", done.value)), items, done.used, done.tracing
-    )
+    result = encode_value(cast("object", done.value))
+    return ev.AttemptSucceeded(work.task, work.number, result, items, done.used, done.tracing, done.exit_tool)
 
 
 async def _plan(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Event:

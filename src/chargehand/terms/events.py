@@ -210,7 +210,8 @@ class StepFailed(_Fact, frozen=True, tag="step.failed"):
 class AttemptSucceeded(_Fact, frozen=True, tag="attempt.succeeded"):
     """`items` is the length of a list result, which `for_each` needs without opening it.
 
-    `tracing` says what the figures of the result rest on; left out where it has none.
+    `tracing` says what the figures of the result rest on; left out where it has none. `exit_tool` is the tool after
+    which a rule `exit_loop` ended the attempt: the result is what it returned.
     """
 
     task: TaskId
@@ -219,6 +220,7 @@ class AttemptSucceeded(_Fact, frozen=True, tag="attempt.succeeded"):
     items: int = -1
     used: Amount | None = None
     tracing: Tracing | None = None
+    exit_tool: str = ""
 
 
 class AttemptFailed(_Fact, frozen=True, tag="attempt.failed"):

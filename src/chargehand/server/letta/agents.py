@@ -23,7 +23,7 @@ from chargehand.server.letta.asked import turns_to_begin_with
 from chargehand.server.letta.blocks import found as found_block
 from chargehand.server.letta.crew import leads
 from chargehand.server.letta.group_shapes import group_told
-from chargehand.server.letta.holdings import ANYTHING
+from chargehand.server.letta.holdings import ANYTHING, BASE_TOOLS
 from chargehand.server.letta.last_runs import with_last_runs
 from chargehand.server.letta.leading import Leading
 from chargehand.server.letta.mail import MATCHING
@@ -69,7 +69,7 @@ async def all_told(house: House, profiles: Sequence[Profile], include: Sequence[
     held: dict[str, list[Attached]] = {}
     if not include or "agent.blocks" in include:
         held = await catalog.attached_to([one.id for one in profiles])
-    known = await tools.of_agents(catalog, profiles) if not include or "agent.tools" in include else {}
+    known = await tools.of_agents(house, profiles) if not include or "agent.tools" in include else {}
     cards = {handle: office.crew.model(one).card for handle, one in {one.model: one for one in profiles}.items()}
     told = [
         agent_told(
@@ -108,7 +108,10 @@ async def made(house: House, sent: AgentSent) -> AgentTold:
         raise Problem(422, "invalid", f"a block of block_ids is called {twice!r} as a memory block is; rename one")
     names = await tools.named(catalog, sent.tools or (), sent.tool_ids or ())
     profile = agent_made(sent, f"agent-{uuid.uuid4()}", names)
-    profile = structs.replace(profile, tools=_equipped(sent, profile))
+    personas = [one.value for one in (*shared, *(sent.memory_blocks or ()))]
+    profile = structs.replace(profile, tools=_equipped(sent, profile, personas))
+    if sent.include_base_tools is False:
+        profile = structs.replace(profile, settings={**profile.settings, BASE_TOOLS: False})
     check_name(profile.name)
     encode_value(profile)
     checked(profile.settings.get("tool_rules"), profile.tools)
@@ -122,10 +125,10 @@ async def made(house: House, sent: AgentSent) -> AgentTold:
     return told
 
 
-def _equipped(sent: AgentSent, profile: Profile) -> tuple[str, ...]:
+def _equipped(sent: AgentSent, profile: Profile, personas: Sequence[str]) -> tuple[str, ...]:
     """The tools of a new agent: those it was given, the usual ones, and one to write to others if it leads them."""
     wanted = [*profile.tools, *(() if sent.include_base_tools is False else BASE)]
-    if leads(profile, "\n".join(one.value for one in sent.memory_blocks or ())) or sent.include_multi_agent_tools:
+    if leads(profile, "\n".join(personas)) or sent.include_multi_agent_tools:
         wanted.append(MATCHING)
     return tuple(dict.fromkeys(wanted))
 
@@ -143,11 +146,10 @@ async def _kept(house: House, profile: Profile, own: Sequence[Block], shared: Se
         for kind, which in ((Profile, profile.id), *((Block, one.id) for one in own)):
             await catalog.delete(kind, which)
         raise group.exceptions[0] from group
-    known = await tools.of_agents(catalog, [profile])
+    known = await tools.of_agents(house, [profile])
     held = [*shared, *(one.result() for one in fresh)]
-    return agent_told(
-        made.result(), held, [known[name] for name in profile.tools], house.part(Office).crew.model(profile).card
-    )
+    there = [known[name] for name in profile.tools if name in known]
+    return agent_told(made.result(), held, there, house.part(Office).crew.model(profile).card)
 
 
 # --- one agent
@@ -165,6 +167,8 @@ async def update(request: Request, house: House) -> Response:
         ids = None if sent.tool_ids is UNSET or sent.tool_ids is None else sent.tool_ids
         names = None if ids is None else await tools.named(catalog, (), ids)
         wanted = agent_changed(profile, sent, names)
+        if names is None and leads(wanted) and not leads(profile) and MATCHING not in wanted.tools:
+            wanted = structs.replace(wanted, tools=(*wanted.tools, MATCHING))
         check_name(wanted.name)
         encode_value(wanted)
         if sent.tool_rules is not UNSET:

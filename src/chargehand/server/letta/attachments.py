@@ -13,7 +13,7 @@ from chargehand.server.letta.archives import found as found_archive
 from chargehand.server.letta.blocks import changed
 from chargehand.server.letta.blocks import found as found_block
 from chargehand.server.letta.blocks import told as block_told_with_version
-from chargehand.server.letta.holdings import ANYTHING
+from chargehand.server.letta.holdings import ANYTHING, give_archive
 from chargehand.server.letta.mapping import block_told
 from chargehand.server.letta.pages import cut, page_of
 from chargehand.server.letta.writers import changing
@@ -37,7 +37,7 @@ def add(door: Door) -> None:
 
 async def attach_archive(request: Request, house: House) -> Response:
     profile, archive = await found(house, part(request, "agent")), await found_archive(house, part(request, "archive"))
-    await house.memory.catalog.attach(profile.id, archive.id, ANYTHING)
+    await give_archive(house, profile.id, archive.id)
     return reply(None)
 
 
@@ -86,7 +86,7 @@ async def change_block(request: Request, house: House) -> Response:
 
 
 async def tools_of(request: Request, house: House) -> Response:
-    held = await tools.tools_told(house.memory.catalog, await found(house, part(request, "agent")))
+    held = await tools.tools_told(house, await found(house, part(request, "agent")))
     return reply(cut([(one.id, one) for one in held], page_of(request, 10, "desc")))
 
 

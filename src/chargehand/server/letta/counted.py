@@ -8,9 +8,10 @@ from chargehand.core.state import Step
 from chargehand.tools.tool import Caller, Tool, ToolFailed
 
 
-class Counted(Tool, frozen=True):
-    """A tool with a number of calls. It is made for one attempt: `made` holds a mark for each call."""
+class Counted(Tool, frozen=True, kw_only=True):
+    """A tool with a number of calls. It is made for one attempt: `made` holds a mark for each call of `inner`."""
 
+    inner: Tool
     most: int = 1
     made: list[str] = field(default_factory=list[str])
 
@@ -20,7 +21,10 @@ class Counted(Tool, frozen=True):
                 f"{self.name} was called {self.most} times for this message, which is the most; go on without it"
             )
         self.made.append(key)
-        return await super().call(arguments, key, caller)
+        return await self.inner.call(arguments, key, caller)
+
+    def check(self, arguments: str) -> None:
+        self.inner.check(arguments)
 
 
 def counted(
@@ -33,5 +37,5 @@ def counted(
             continue
         fields = {each: getattr(tool, each) for each in Tool.__struct_fields__}
         earlier = [step.name for step in (steps or {}).values() if step.name == name and step.result is not None]
-        found[name] = Counted(**fields, most=most, made=earlier)
+        found[name] = Counted(**fields, inner=tool, most=most, made=earlier)
     return found

@@ -88,12 +88,17 @@ class Custom(Tool, frozen=True):
     source: str = ""
     most: int = 50_000
 
-    async def call(self, arguments: str, key: str, caller: Caller | None = None) -> object:  # noqa: ARG002 - it has no use for them
+    def check(self, arguments: str) -> None:
+        self._read(arguments)
+
+    def _read(self, arguments: str) -> dict[str, object]:
         try:
-            given = msgspec.json.decode(arguments or "{}", type=dict[str, object])
+            return msgspec.json.decode(arguments or "{}", type=dict[str, object])
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise ToolFailed(f"the arguments of {self.name} must be one JSON object: {error}") from error
-        told = await executed(self.source, self.name, given, self.most)
+
+    async def call(self, arguments: str, key: str, caller: Caller | None = None) -> object:  # noqa: ARG002 - it has no use for them
+        told = await executed(self.source, self.name, self._read(arguments), self.most)
         if told.status == "error":
             raise ToolFailed(f"{self.name} failed: {told.func_return}")
         return told.func_return

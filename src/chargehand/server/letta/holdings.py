@@ -1,13 +1,18 @@
 """What agents hold: which archives an agent has, and the one it gets when it needs one."""
 
+from msgspec import structs
+
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Grant
 from chargehand.memory.catalog import Profile
 from chargehand.server.house import House
 from chargehand.server.letta.writers import changing
+from chargehand.tools.remember import ARCHIVE_TOOLS
 
 ANYTHING = Grant("write", tainted=True)
 """What an agent may do with what is attached to it: as its client would expect, everything."""
+BASE_TOOLS = "base_tools"
+"""What an agent's settings say if its client wants it to have no tools but those that are named."""
 
 
 async def archives_of(house: House, which: str) -> list[Archive]:
@@ -22,5 +27,19 @@ async def archive_of(house: House, profile: Profile) -> Archive:
             return held[0]
         catalog = house.memory.catalog
         made = await catalog.add(Archive(f"{profile.name}'s archive", f"what {profile.name} keeps"))
-        await catalog.attach(profile.id, made.id, ANYTHING)
+        await give_archive(house, profile.id, made.id)
         return made
+
+
+async def give_archive(house: House, which: str, archive: str) -> None:
+    """Attach an archive to an agent. With its first one it gets the tools for archives, unless it has no base tools."""
+    catalog = house.memory.catalog
+    async with changing(house, which):
+        is_first = not await archives_of(house, which)
+        await catalog.attach(which, archive, ANYTHING)
+        profile = await catalog.get(Profile, which)
+        if profile is None or not is_first or profile.settings.get(BASE_TOOLS) is False:
+            return
+        tools = tuple(dict.fromkeys((*profile.tools, *ARCHIVE_TOOLS)))
+        if tools != profile.tools:
+            await catalog.change(structs.replace(profile, tools=tools))

@@ -23,6 +23,7 @@ TASK = TaskId("reply")
 _SPACE = uuid.UUID("0b9f0d0e-5a7c-4f39-8a26-0c1f6f6d1d55")
 _MODEL, _UNSEEN = "model", frozenset(("memory", "remember", "summary"))  # steps that nobody said anything in
 _STOPS = {"complete": "end_turn", "partial": "end_turn", "cancelled": "cancelled"}
+_STATUSES = {"end_turn": "completed", "tool_rule": "completed", "cancelled": "cancelled"}
 _NOT_MADE = "this call was not made: it does not fit the agent's tools or rules"
 _MODEL_WORDS = "non_reasoner_model"
 _CUT = "this call was not finished: the run was stopped"
@@ -54,6 +55,7 @@ class Speech:
         self._names: dict[int, str] = {}
         self._calls = Calls()
         self._pending: list[Called] = []
+        self._exit_tool = ""
         self._failure: Failure | None = None
         self._thought = False  # the words of the last reply were told as its reasoning
         self._theirs: set[str] = set()
@@ -105,6 +107,7 @@ class Speech:
             self._finished(entry, event)
         elif isinstance(event, ev.AttemptSucceeded):
             self._tell_calls(entry.at)
+            self._exit_tool = event.exit_tool
             tail = f"{self._words} result" if self._thought else self._words
             self._add("assistant_message", tail, entry.at, content=words(event.result))
         elif isinstance(event, ev.AttemptFailed):
@@ -236,6 +239,8 @@ class Speech:
         self._close_calls(entry.at, _CUT)
         self.over, self.ended, self.question = True, entry.at, None
         self.stop = _STOPS.get(event.ending) or self._why()
+        if self.stop == "end_turn" and self._exit_tool:
+            self.stop = "tool_rule"
         for step in self.steps[-1:]:
             step.stop_reason, step.finished = self.stop, entry.at
             if step.status == "pending":
@@ -256,7 +261,7 @@ class Speech:
         """How the run stands, in Letta's words. One that waits for a person counts as completed there."""
         if not self.over:
             return "completed" if self.question is not None else "running" if self.steps else "created"
-        return {"end_turn": "completed", "cancelled": "cancelled"}.get(self.stop, "failed")
+        return _STATUSES.get(self.stop, "failed")
 
     def told(self, since: int = 0, types: Sequence[str] | None = None) -> TalkTold:
         """All an agent said; what it was told is known to whoever told it."""

@@ -12,6 +12,7 @@ import msgspec
 
 from chargehand.memory.catalog import Catalog, KeptTool, Profile
 from chargehand.models.messages import ToolSpec
+from chargehand.server.house import House
 from chargehand.server.letta.agent_shapes import ToolTold
 from chargehand.server.letta.mail import MAIL, Post
 from chargehand.server.problem import Problem, unknown
@@ -79,19 +80,22 @@ async def named(catalog: Catalog, names: Sequence[str], ids: Sequence[str]) -> t
     return tuple(found)
 
 
-async def of_agents(catalog: Catalog, profiles: Iterable[Profile]) -> dict[str, ToolTold]:
-    """The tools that these agents name, as a client reads them, each looked up once; what is gone is left out."""
+async def of_agents(house: House, profiles: Iterable[Profile]) -> dict[str, ToolTold]:
+    """The tools that these agents have, as a client reads them, each looked up once.
+
+    What is gone is left out, and so is what clients brought where the operator allows that no more.
+    """
     known = built_in()
     found: dict[str, ToolTold] = {}
     for name in dict.fromkeys(name for one in profiles for name in one.tools):
         if name in known:
             found[name] = known[name]
-        elif kept := await catalog.find(KeptTool, name=name, limit=1):
+        elif house.settings.custom_tools and (kept := await house.memory.catalog.find(KeptTool, name=name, limit=1)):
             found[name] = kept_told(kept[0])
     return found
 
 
-async def tools_told(catalog: Catalog, profile: Profile) -> list[ToolTold]:
+async def tools_told(house: House, profile: Profile) -> list[ToolTold]:
     """The tools of an agent, as its client reads them."""
-    known = await of_agents(catalog, [profile])
+    known = await of_agents(house, [profile])
     return [known[name] for name in profile.tools if name in known]

@@ -59,7 +59,7 @@ async def send_out(request: Request, house: House) -> Response:
         raise Problem(422, "unsupported", "the old format is not written any more; leave use_legacy_format out")
     blocks = [one.thing for one in await catalog.attached(profile.id) if not isinstance(one.thing, Archive)]
     turns = [] if flag(request, "scrub_messages") else await catalog.turns(profile.id, limit=_MOST_TURNS, old=True)
-    told = await tools_told(catalog, profile)
+    told = await tools_told(house, profile)
     said = [one for one in turns if one.role != "summary"]
     return Response(written(profile, blocks, told, said, version("chargehand")), media_type="application/json")
 
