@@ -3,7 +3,6 @@
 How each is found is the business of the modules named so. Nothing is taken out of an answer.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, structs
@@ -22,7 +21,7 @@ from chargehand.agents.coverage import (
 from chargehand.agents.crew import Hand
 from chargehand.agents.dates import day_of
 from chargehand.agents.judging import Settled, contradicted, settle
-from chargehand.agents.tracing import AT_ONCE
+from chargehand.agents.off_loop import look_through
 from chargehand.core.owed import Brief
 from chargehand.models.subject import Given
 from chargehand.terms.plan import Task, in_order, needs
@@ -40,8 +39,10 @@ class Remarks(Struct, frozen=True):
 
 async def rulings(writer: Writer, bill: Bill, brief: Brief, results: Sequence[Given], hand: Hand) -> Sequence[Settled]:
     """Where the results contradict each other, and what a judge says of it, as far as the budget covers asking one."""
-    found = find(results) if len(results) > 1 else ()
-    found = find(results, behind(brief.tasks)) if found else ()  # most results contradict nobody
+    size = size_of(results)
+    found = await look_through(size, find, results) if len(results) > 1 else ()
+    if found:  # most results contradict nobody
+        found = await look_through(size, find, results, behind(brief.tasks))
     if not found:
         return ()
     settled = await settle(writer, bill, hand, brief.goal, found, results)
@@ -59,9 +60,9 @@ async def remarks(
     if claiming(text):
         words = {task: tracing.untraced for task, tracing in tracings.items()}
         given = (text, results, known, behind(brief.tasks), words, day_of(brief.began))
-        size = size_of(results)
+        size = len(text) + size_of(results) + sum(map(len, known))
         unread = too_much(results)
-        claims = trace_answer(*given) if size <= AT_ONCE else await asyncio.to_thread(trace_answer, *given)
+        claims = await look_through(size, trace_answer, *given)
     tracing = structs.replace(trace_claims(claims, list(tracings.values())), unread=unread)
     invented = {item.text for item in tracing.untraced if not item.origin}
     doubted = [one for one in claims if not one.supported and one.text in invented]

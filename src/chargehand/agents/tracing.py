@@ -1,6 +1,5 @@
 """What the figures of a worker's result rest on: its tools, what it was given, or its own words. No model is asked."""
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import cast
@@ -10,13 +9,12 @@ from msgspec import Struct
 from chargehand.agents.claims import Claim, Source, told, trace_text
 from chargehand.agents.evidence import Evidence
 from chargehand.agents.levels import Partly
+from chargehand.agents.off_loop import look_through
 from chargehand.models.exhibits import Product
 from chargehand.terms.tracing import Tracing, Untraced
 from chargehand.terms.value import decode_value, encode_value
 
 _MOST = 20  # of what could not be traced is kept
-AT_ONCE = 50_000
-"""Characters of material that are gone through without letting others run."""
 _LONGEST = 160  # characters of a text and of its sentence that are kept
 _JUDGED = frozenset((
     "score", "scores", "rating", "confidence", "priority", "rank", "index", "order", "probability", "grade",
@@ -42,9 +40,7 @@ class Material(Struct):
 async def trace_result(value: object, material: Material, today: date) -> Tracing | None:
     """What the figures of a result rest on; None where there are none. Much material is gone through in a thread."""
     text = claimed_text(value)
-    if len(text) + material.size <= AT_ONCE:
-        return _trace(text, material, today)
-    return await asyncio.to_thread(_trace, text, material, today)
+    return await look_through(len(text) + material.size, _trace, text, material, today)
 
 
 def _trace(text: str, material: Material, today: date) -> Tracing | None:

@@ -12,12 +12,13 @@ from typing import cast
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.agents.claims import claiming, unsupported
+from chargehand.agents.claims import claiming, size_of, unsupported
 from chargehand.agents.claims import told as claimed
 from chargehand.agents.crew import Done, Hand
 from chargehand.agents.exhibit_text import shown
 from chargehand.agents.inputs import today
 from chargehand.agents.money import CallClaim, Purse, with_lost
+from chargehand.agents.off_loop import look_through
 from chargehand.agents.predicates import Held
 from chargehand.agents.shape import find_json
 from chargehand.agents.worker import Worker
@@ -87,7 +88,9 @@ class Case(Struct, frozen=True):
 
 async def ruled(name: str, panel: Panel, case: Case, hand: Hand, purse: Purse) -> Verdict:
     """The verdict, as one journaled step: an attempt that is taken up again does not pay for it twice."""
-    request = _request(panel, case)
+    size = len(case.result.text) + size_of(case.material) + len(case.brief.instruction)
+    hints = await look_through(size, doubts, case)
+    request = _request(panel, case, hints)
     claim = purse.claim(panel.models, request, estimate=panel.worker.estimate)
     reserve = claim if purse.capped else NOTHING
 
@@ -118,10 +121,9 @@ async def _first_that_answers(models: Sequence[Model], request: Request, purse: 
     return Done(Verdict(unsaid=said[:_LONGEST]), purse.lost(lost), good=False)
 
 
-def _request(panel: Panel, case: Case) -> Request:
+def _request(panel: Panel, case: Case, hints: Sequence[str]) -> Request:
     nonce = secrets.token_hex(8)
     room = min(CAP, panel.models[0].card.window * _SHARE // (len(case.material) + 1))
-    hints = doubts(case)
     parts = [f"Task: {case.brief.instruction}", today(case.brief)]
     parts += [wrap(nonce, _origin(one), capped(shown(one, whole=True), room)[0]) for one in case.material]
     parts.append("The result:\n" + wrap(nonce, "result", capped(_shown(case.result), room)[0]))
@@ -129,7 +131,7 @@ def _request(panel: Panel, case: Case) -> Request:
         said = "\n".join(f"- {one}" for one in hints)
         parts.append(f"Word for word, this does not stand in the material (it may follow from it):\n{said}")
     parts.append(f"Is the result acceptable? Reply with {FORM}")
-    subject = Reviewing(case.brief.instruction, case.result.value, case.result.text, case.material, hints)
+    subject = Reviewing(case.brief.instruction, case.result.value, case.result.text, case.material, tuple(hints))
     messages = (Message("system", panel.system), Message("user", "\n\n".join(parts)))
     return Request(messages, schema=_SCHEMA, settings=panel.worker.settings, subject=subject)
 

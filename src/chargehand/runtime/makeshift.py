@@ -6,7 +6,7 @@ the words of the team's own cards: no model is asked.
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from msgspec import structs
@@ -33,7 +33,9 @@ from chargehand.terms.roster import Roster
 _KEPT, _SHARE = 10.0, 0.2  # of the planner's time: seconds, but at most this share, that are kept for who steps in
 _FITS = 0.34  # of what the request is about, that somebody's card must speak of
 _ON_THE_WAY = ("network", "timeout", "resource")
-_Shape = TypeVar("_Shape")
+_AT_ONCE = 500
+"""Characters of a request for which a stand-in is looked for without letting others run."""
+_Found = TypeVar("_Found")
 
 
 class Makeshift:
@@ -104,7 +106,7 @@ class Makeshift:
             too_long = 0 < brief.work_until - self._clock() <= failure.retry_after  # it cannot be asked again in time
             if watched.grown or not (last or isinstance(error, _Late) or failure.permanent or too_long):
                 raise
-            found = self._instead(brief, hand, error.failure, error.used)
+            found = await self._instead(brief, hand, error.failure, error.used)
             if error.failure.permanent and error.failure.kind == "budget" and not found.tasks:
                 raise  # the run itself ends for want of money, and says so
             return found
@@ -112,7 +114,7 @@ class Makeshift:
             errors = lint(found.tasks, self._roster, self._limits).errors
             if errors:
                 failure = Failure("logic", f"the plan cannot run: {errors[0].message}")
-                return self._instead(brief, hand, failure, found.used)
+                return await self._instead(brief, hand, failure, found.used)
         return found
 
     async def _in_time(self, brief: Brief, hand: Hand) -> Proposal:
@@ -122,12 +124,20 @@ class Makeshift:
             return await self._crew.plan(brief, hand)
         failure = Failure("timeout", "the planner did not answer in time")
 
-        def over() -> None:
-            if self._shared(brief.goal, failure) or self._fitting(brief.goal, failure):
+        def look_for_stand_in() -> None:
+            if len(brief.goal) <= _AT_ONCE:
+                end_planning(has_stand_in=self._has_stand_in(brief.goal, failure))
+                return
+            looking = loop.run_in_executor(None, self._has_stand_in, brief.goal, failure)
+            looking.add_done_callback(lambda looked: end_planning(has_stand_in=looked.result()))
+
+        def end_planning(*, has_stand_in: bool) -> None:
+            if has_stand_in and not answered:
                 limit.reschedule(loop.time())  # else what is missing is time, and the run itself says so
 
-        timer = loop.call_later(left - min(_KEPT, _SHARE * left), over)
+        timer = loop.call_later(left - min(_KEPT, _SHARE * left), look_for_stand_in)
         limit = asyncio.timeout(None)
+        answered = False
         try:
             async with limit:
                 return await self._crew.plan(brief, hand)
@@ -136,17 +146,23 @@ class Makeshift:
                 raise
             raise _Late(failure) from error
         finally:
+            answered = True
             timer.cancel()
 
-    def _instead(self, brief: Brief, hand: Hand, failure: Failure, used: Amount | None) -> Proposal:
+    def _has_stand_in(self, goal: str, failure: Failure) -> bool:
+        return self._shared(goal, failure) is not None or bool(self._fitting(goal, failure))
+
+    async def _instead(self, brief: Brief, hand: Hand, failure: Failure, used: Amount | None) -> Proposal:
         spare = self._hiring.way.generalist if isinstance(self._hiring.way, Route) else ""
         if spare and failure.kind == "logic" and not failure.permanent:  # who was named is nobody: it is not clear who
             hand.note(f"route to {spare}: the generalist gets it: {failure.message}")
             tasks = self._hiring.many.spread([Task(TaskId("t1"), brief.goal, spare)])
             return Proposal(tasks, self._hiring.combine or "forward", used=used)
-        if (found := self._shared(brief.goal, failure)) is not None:
+        found = await _without_blocking(self._shared, brief.goal, failure)
+        if found is not None:
             return self._among(found, hand, failure, used)
-        who, alone = self._fitting(brief.goal, failure), len(self._hiring.cards()) == 1
+        who = await _without_blocking(self._fitting, brief.goal, failure)
+        alone = len(self._hiring.cards()) == 1
         who = who or (spare if spare and self._reachable(spare, failure) else "")
         if not who:
             said = f"no plan could be made ({failure.message}), and the request can be handed to nobody as it is"
@@ -179,12 +195,13 @@ class Makeshift:
     def _fitting(self, goal: str, failure: Failure) -> str:
         """Who is given the whole request: the only one there is, or the one whose card fits it. Empty: nobody."""
         from chargehand.models.offline.matching import Bench  # noqa: PLC0415 - most planners never fail
+        from chargehand.models.offline.reading import read_text  # noqa: PLC0415 - as above
 
         cards = self._hiring.cards()
         reachable = [card for card in cards if self._reachable(card.name, failure)]
         if len(cards) == 1:
             return reachable[0].name if reachable else ""
-        best = Bench(reachable).best(goal) if reachable else None
+        best = Bench(reachable).best(read_text(goal)) if reachable else None
         return best.profile.name if best is not None and best.content >= _FITS else ""
 
     def _reachable(self, name: str, failure: Failure) -> bool:
@@ -203,6 +220,13 @@ class Makeshift:
 
 class _Late(WorkFailed):
     """The planner's time is over, and so may be the run's."""
+
+
+async def _without_blocking(look: Callable[[str, Failure], _Found], goal: str, failure: Failure) -> _Found:
+    """What is found for a goal: a long one takes some tenths of a second, and is looked at in a thread."""
+    if len(goal) <= _AT_ONCE:
+        return look(goal, failure)
+    return await asyncio.to_thread(look, goal, failure)
 
 
 def _handle(model: str | Model) -> str:

@@ -21,7 +21,10 @@ class Shares(Struct, frozen=True):
 
 
 def shares(goal: str, cards: Sequence[WorkerCard], most: int) -> Shares | None:
-    """A request with parts for at least two of these workers, as tasks; None for any other."""
+    """A request with parts for at least two of these workers, as tasks; None for any other.
+
+    Takes some tenths of a second where the request is long: call it in a thread.
+    """
     from chargehand.models.offline.ledger import Steps  # noqa: PLC0415 - most planners never fail
     from chargehand.models.offline.planning import plan  # noqa: PLC0415 - as above
 

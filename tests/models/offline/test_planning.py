@@ -226,4 +226,4 @@ def test_every_plan_is_sound_and_the_same_each_time(goal: str, name: str) -> Non
 def test_a_megabyte_of_request_is_planned_from_its_beginning() -> None:
     proposed = planned("What was revenue in May 2026? " * 40_000, RETAIL)
     assert shape(proposed) == [("analyst", [])]
-    assert "first 20,000 characters" in " ".join(proposed["unserved"])
+    assert "first 4,000 characters" in " ".join(proposed["unserved"])

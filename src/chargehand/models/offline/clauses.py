@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 
 from chargehand.models.offline.axes import drawn
 from chargehand.models.offline.elided import bare_period, goes_on, period_behind, with_noun
+from chargehand.models.offline.reading import read_text
 from chargehand.models.offline.respects import in_respects, sides
 from chargehand.models.offline.vocabulary import (
     AFTER_VERB,
@@ -24,7 +25,6 @@ from chargehand.models.offline.vocabulary import (
 )
 from chargehand.models.offline.words import dates, terms
 
-MOST = 20_000  # characters that are read
 LONGEST = 1_000  # characters of one clause
 _NOW = re.compile(r",?\s+(?:at the moment|at present|right now|as of now)(?=\s*(?:[?.!,;]|$))", re.IGNORECASE)
 
@@ -69,7 +69,9 @@ _POLITE = re.compile(
     re.IGNORECASE,
 )
 _FOR_ME = re.compile(r"^(show|give|tell|get|find|send|make|draw|list|write)\s+(?:me|us)\s+(?!about)", re.IGNORECASE)
-_HIDDEN = re.compile(r"\"[^\"\n]*\"|\u201c[^\u201d\n]*\u201d|(?<!\w)'[^'\n]*'(?!\w)|https?://\S+|\([^()\n]*\)")
+_HIDDEN = re.compile(
+    r"\"[^\"\n]{0,1000}\"|\u201c[^\u201d\n]{0,1000}\u201d|(?<!\w)'[^'\n]{0,1000}'(?!\w)|https?://\S+|\([^()\n]{0,1000}\)"
+)
 _ABBREVIATION = re.compile(
     r"(?:\b(?:dr|mr|mrs|ms|st|no|vs|e\.g|i\.e|etc|approx|prof|inc|ltd|co|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)"
     r"|\b[A-Z])\.$",
@@ -111,7 +113,7 @@ _OWN = re.compile(r"(?:i|we|my|our)\s", re.IGNORECASE)
 def split(request: str) -> list[Clause]:
     """The things asked for, in order. A text that asks for nothing is taken as one thing asked for."""
     reading = _Reading()
-    said = (one for sentence in _sentences(_NOW.sub("", request[:MOST])) for one in in_respects(sentence))
+    said = (one for sentence in _sentences(_NOW.sub("", read_text(request))) for one in in_respects(sentence))
     for at, sentence in enumerate(said):
         reading.sentence(at, sentence)
     reading.late()
@@ -191,7 +193,8 @@ def _masked(text: str) -> str:
 
 def _sentences(text: str) -> list[str]:
     masked = _masked(text)
-    cuts = [found.span() for found in _MARKER.finditer(masked) if found[1] is None or _counts(masked)]
+    counts = _counts(masked)
+    cuts = [found.span() for found in _MARKER.finditer(masked) if found[1] is None or counts]
     marked = {at for start, end in cuts for at in range(start, end)}
     for found in _STOPS.finditer(masked):
         before = masked[max(0, found.start() - 12) : found.start() + 1]

@@ -1,5 +1,6 @@
 """The offline model: what a request is about decides which rules answer it. No language model is asked."""
 
+import asyncio
 import re
 from pathlib import Path
 from typing import cast
@@ -9,6 +10,7 @@ import msgspec
 from chargehand.models.messages import Message, Reply, Request, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.offline.matching import Embedder
+from chargehand.models.offline.reading import read_subject, text_of
 from chargehand.models.subject import (
     Answering,
     Judging,
@@ -20,6 +22,7 @@ from chargehand.models.subject import (
     Routing,
     Speaking,
     Splitting,
+    Subject,
     WorkerCard,
     Working,
 )
@@ -30,6 +33,10 @@ NOTICE = (
     "they returned."
 )
 
+_AT_ONCE = 10_000
+"""Characters of all messages that are worked on without letting others run; more are worked on in a thread."""
+_SHORT = 500
+"""Characters of a request or a task for which the same holds."""
 _MAIL = "send_message_to_agents_"
 
 
@@ -52,8 +59,12 @@ class OfflineModel:
         return self._card
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        asked = sum(len(message.text) for message in request.messages)
         try:
-            made = self._made(request)
+            if asked <= _AT_ONCE and _is_short(request.subject):
+                made = self._made(request)
+            else:
+                made = await asyncio.to_thread(self._made, request)
         except ModelFailed:
             raise
         except Exception as error:
@@ -62,7 +73,6 @@ class OfflineModel:
         if hear is not None:
             for piece in re.findall(r"\s*\S+\s*", made.text):
                 hear(piece)
-        asked = sum(len(message.text) for message in request.messages)
         written = len(made.text) + sum(len(call.arguments) for call in made.calls)
         usage = Usage(input=asked // 4, output=written // 4)
         return msgspec.structs.replace(made, usage=usage, micros=0, model="offline")
@@ -76,11 +86,12 @@ class OfflineModel:
         return self._embedder
 
     def _made(self, request: Request) -> Reply:
-        match request.subject:
-            case Planning() as subject:
-                from chargehand.models.offline.planning import plan  # noqa: PLC0415 - a worker needs no planner
+        if isinstance(request.subject, Planning):
+            from chargehand.models.offline.planning import plan  # noqa: PLC0415 - a worker needs no planner
 
-                return Reply(plan(subject, self._matcher()))
+            return Reply(plan(request.subject, self._matcher()))
+        subject = _guessed(request) if request.subject is None else request.subject
+        match read_subject(subject):
             case Refining() as subject:
                 from chargehand.models.offline.refining import refine  # noqa: PLC0415 - seldom needed
 
@@ -105,8 +116,6 @@ class OfflineModel:
                 return Reply(review(subject))
             case Working() as subject:
                 return _worked(subject, request)
-            case None:
-                return _worked(_guessed(request), request)
 
 
 def _led(subject: Routing | Speaking | Ledger | Splitting, embedder: Embedder | None) -> str:
@@ -158,6 +167,10 @@ def _guessed(request: Request) -> Working:
     if not said.strip():
         raise ModelFailed(Failure("logic", "the offline model was asked nothing: give it a task", permanent=True))
     return Working(said, WorkerCard("worker", ""))
+
+
+def _is_short(subject: Subject | None) -> bool:
+    return subject is not None and len(text_of(subject)) <= _SHORT
 
 
 def _from_user(message: Message) -> bool:

@@ -6,7 +6,7 @@ What to do after some of a plan has failed is in `replanning`.
 import re
 
 from chargehand.models.offline.ability import able, apart, instead, of_rows, put_together
-from chargehand.models.offline.clauses import MOST, Clause, split
+from chargehand.models.offline.clauses import Clause, split
 from chargehand.models.offline.currencies import without_currencies
 from chargehand.models.offline.drafts import Draft, Proposed, combination
 from chargehand.models.offline.forms import ABLE, unknown_form
@@ -14,6 +14,7 @@ from chargehand.models.offline.inheriting import inherited
 from chargehand.models.offline.kinds import asked
 from chargehand.models.offline.matching import Bench, Embedder, Profile, Score, content
 from chargehand.models.offline.mistyped import planned
+from chargehand.models.offline.reading import LONGEST, read_subject, unread_length
 from chargehand.models.offline.references import Pointer, growth_of, object_of, pointers, subject_of
 from chargehand.models.offline.remembering.plans import Remembering
 from chargehand.models.offline.replanning import replan
@@ -42,6 +43,8 @@ _WHOLE = frozenset(("total", "sum", "average", "mean"))
 
 def plan(subject: Planning, embedder: Embedder | None = None) -> str:
     """The plan as JSON: goal, tasks (each `after` earlier ones only), combine, assumptions, unserved."""
+    unread = unread_length(subject.goal)
+    subject = read_subject(subject)
     if subject.tasks:
         return replan(subject, Bench(subject.workers, embedder))
     subject, read = planned(subject)
@@ -61,8 +64,8 @@ def plan(subject: Planning, embedder: Embedder | None = None) -> str:
         proposed.unserved.append(
             f"{len(clauses) - most} more things are asked for: a plan may hold {subject.most_tasks}."
         )
-    if len(subject.goal) > MOST:
-        proposed.unserved.append(f"What follows the first {MOST:,} characters of the request: it was not read.")
+    if unread:
+        proposed.unserved.append(f"What follows the first {LONGEST:,} characters of the request: it was not read.")
     if not proposed.drafts and not proposed.unserved:
         proposed.unserved.append("The request does not say what is wanted.")
     if not proposed.drafts and subject.workers:

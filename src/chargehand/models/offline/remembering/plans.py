@@ -9,7 +9,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from chargehand.models.offline.clauses import MOST, Clause, split
+from chargehand.models.offline.clauses import Clause, split
 from chargehand.models.offline.drafts import Draft, Proposed, listed
 from chargehand.models.offline.matching import Bench
 from chargehand.models.offline.remembering.asks import ask
@@ -60,7 +60,7 @@ class Remembering:
     def __init__(self, goal: str, cards: Sequence[WorkerCard]) -> None:
         self._cards = cards
         self._filed = any(speaks_of_archives(one) for card in cards for one in ordinary(card.skills))
-        plain = tidy(goal[:MOST])
+        plain = tidy(goal)
         parts = [one for one in wishes(plain, _GUESS) if self._meant(one)]
         self.rest = without(plain, parts) if parts else goal
         self.orders = [self._order(plain, parts, at) for at in range(len(parts))]

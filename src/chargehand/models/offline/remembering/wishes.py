@@ -16,7 +16,7 @@ from chargehand.models.offline.words import quoted
 _BEGIN = re.compile(
     r"(?P<joint>\A\s*|(?<=[.!?;:\n])\s+|\s*[,;]\s*|\s+-\s+|\s+(?=(?:and|then|also|but)\b))"
     r"(?:(?:and|then|also|but|please|finally|afterwards|i want you to|(?:can|could|would|will) you(?: please)?|"
-    r"make sure (?:to|you)|be sure to|remember to|you should|let us|let's)\b[\s,]*)*"
+    r"make sure (?:to|you)|be sure to|remember to|you should|let us|let's)\b[\s,]*){0,6}"
     r"\b(?P<verb>remember|memori[sz]e|keep|note(?:\s+down)?|store|file|record|save|archive|add|put|log|insert|append|enter|"
     r"write(?:\s+down)?|jot(?:\s+down)?|replace|change|correct|rewrite|rethink|overwrite)\b",
     re.IGNORECASE,
