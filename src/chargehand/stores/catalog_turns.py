@@ -14,6 +14,7 @@ from chargehand.terms.policy import Instant
 
 _WORD = re.compile(r"\w*[^\W_]\w*")
 _MOST_WORDS = 64
+_READ = 4_000  # characters of a question
 _SAY = """
     INSERT INTO turns (agent, role, text, moment, run, task, tainted, upto, old) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)
 """
@@ -73,7 +74,7 @@ def turns(db: sqlite3.Connection, space: str, which: str, limit: int, before: in
 def recall(db: sqlite3.Connection, space: str, which: str, asked: Question) -> list[Turn]:
     """Without any word to look for: the latest ones that fit."""
     agent = _speaker(db, space, which)
-    words = _WORD.findall(asked.words)[:_MOST_WORDS]
+    words = _WORD.findall(asked.words[:_READ])[:_MOST_WORDS]
     values: list[object] = [agent]
     if words:
         either = " OR ".join(f'"{word}"' for word in words)

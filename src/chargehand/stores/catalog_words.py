@@ -19,11 +19,12 @@ from chargehand.stores.passage_rows import Holding, Value, conditions, listed
 BUDGET = 4_000  # rows to rank: a microsecond each
 _READ = 4_000  # characters of a question
 _WEIGHED = 48  # terms of it whose rarity is looked up
-_LONGEST = 32  # words of a phrase
+_LONGEST = 32  # words of a phrase, and parts of a word such as a-b.c: the index takes seconds to find thousands
 
 _QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]{2,200})[\"”“»]")
 _BREAK = re.compile(r"[\s,;!?()\[\]{}<>|\"“”„«»]+")
 _ENDS = re.compile(r"^[^\w]+|(?:['\u2019]s)?[^\w]+$|['\u2019]s$")
+_PARTS = re.compile(rf"\W*\w+(?:\W+\w+){{0,{_LONGEST - 1}}}")
 _APOSTROPHES = str.maketrans("", "", "'\u2019")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _STOP = """
@@ -78,7 +79,8 @@ def terms(query: str) -> tuple[str, ...]:
 
 
 def _spoken(texts: Iterable[str]) -> list[str]:
-    return [text for text in texts if any(sign.isalnum() for sign in text)]
+    parts = [match[0] for text in texts if (match := _PARTS.match(text)) is not None]
+    return [part for part in parts if any(sign.isalnum() for sign in part)]
 
 
 @cache

@@ -14,7 +14,7 @@ from chargehand.memory.fusion import MOST_HOLDERS, RARE
 LONGEST = 800
 _K1, _B = 1.5, 0.75
 _WORD = re.compile(r"\w+(?:'\w+)?")
-_QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”')
+_QUOTED = re.compile(r'"([^"]{1,400})"|“([^”]{1,400})”')
 _COMMON_WORDS = (
     "a about an and are as at be been but by can could did do does for from had has have how i if in into is it its "
     "me my no not of on or our please so than that the their them then there these they this to was we were what when "

@@ -36,7 +36,7 @@ class Caller(Struct, frozen=True):
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _SECTION = re.compile(r"\s*(?:Args|Arguments|Parameters):\s*")
-_ENTRY = re.compile(r"(\s+)\*{0,2}(\w+)(?:\s*\([^)]*\))?\s*:\s*(.*)")
+_ENTRY = re.compile(r"(\s+)\*{0,2}(\w+)\s*(?:\([^)]*\)\s*)?:\s*(.*)")
 
 
 class Parameter(Struct, frozen=True):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 TALKS = FileKind(0x43686754, (("talks-1.sql",),), "book of talks")
 _PATIENCE = 5.0
 _MOST_KNOWN = 10_000
+_MOST_TERMS = 64
 _NEVER: Mapping[str, Instant] = {}
 _STEPS = msgspec.json.Decoder(StepTold)
 _SEARCH = """
@@ -175,7 +176,7 @@ class Book:
 
     async def search(self, query: str, wanted: Conditions, limit: int) -> list[tuple[bytes, str]]:
         """Messages with these words, best first, each with its agent. No text of a client's is query syntax."""
-        words = " OR ".join('"' + term.replace('"', '""') + '"' for term in terms(query))
+        words = " OR ".join('"' + term.replace('"', '""') + '"' for term in terms(query)[:_MOST_TERMS])
         if not words:
             return []
         where = "".join(f" AND {test}" for test in wanted.tests)

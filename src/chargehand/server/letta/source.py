@@ -17,7 +17,7 @@ _PLAIN: Mapping[str, str] = {
     "set": "array", "Set": "array", "None": "null", "NoneType": "null", "bytes": "string",
 }  # fmt: skip
 _FILLED_IN = frozenset(("agent_state", "self"))  # parameters that a model does not know of
-_ARGUMENT = re.compile(r"\s+(\w+)\s*(?:\([^)]*\))?\s*:\s*(.+)")
+_ARGUMENT = re.compile(r"\s+(\w+)\s*(?:\([^)]*\)\s*)?:\s*(.+)")
 _HEADING = re.compile(r"\s*(Args|Arguments|Parameters|Returns?|Raises|Yields|Examples?)\s*:\s*$")
 
 

@@ -18,7 +18,9 @@ TAGGED = (
 )
 _PLAIN = frozenset(("long-term", "archival", "shared", "team", "common", "whole", "entire", "same", "company"))
 _USUAL = ("notes", "status", "log", "guidelines", "scratchpad", "decisions", "progress", "todo", "persona")
-_HIDDEN = re.compile(r"\"[^\"\n]{0,1000}\"|\u201c[^\u201d\n]{0,1000}\u201d|`[^`\n]{0,1000}`|(?<!\w)'[^'\n]{0,1000}'(?!\w)")
+_HIDDEN = re.compile(
+    r"\"[^\"\n]{0,1000}\"|\u201c[^\u201d\n]{0,1000}\u201d|`[^`\n]{0,1000}`|(?<!\w)'[^'\n]{0,1000}'(?!\w)"
+)
 _BLANKS, _LINES = re.compile(r"[^\S\n]+"), re.compile(r"\n[ \n]*")
 
 

@@ -1,0 +1,158 @@
+"""Texts of 100 kB that are made to take long, wherever a client can send one: others are served meanwhile."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from chargehand.server.settings import Limits
+from tests.server.api import BOTH, team_in
+from tests.server.hostile import KINDS, hostile_text
+from tests.server.model_server import Answer, FakeModel, Question, fake_model
+from tests.server.running import running, settings_in
+
+LENGTH = 100_000
+LONGEST_WAIT = 0.5
+"""Seconds until `/healthz` answers, whatever else is asked."""
+_ECHO = 4_000
+_LED = {
+    "garden": "",
+    "routed": "supervisor: {way: {route: {router: words}}}",
+    "stepwise": "supervisor: {way: {loop: {}}}",
+    "split": "supervisor: {way: {recursive: {}}}",
+}
+
+
+class Health:
+    """Asks `/healthz` all the time, and keeps how long the slowest answer took."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._asked = time.monotonic()
+        self._slowest = 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self._thread.start()
+
+    def take_slowest(self) -> float:
+        """The slowest answer since this was called last."""
+        slowest = max(self._slowest, time.monotonic() - self._asked)
+        self._slowest = 0.0
+        return slowest
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join(10)
+
+    def _ask(self) -> None:
+        with httpx.Client(base_url=self._url, timeout=60) as client:
+            while not self._over.wait(0.01):
+                self._asked = time.monotonic()
+                client.get("/healthz")
+                self._slowest = max(self._slowest, time.monotonic() - self._asked)
+                self._asked = time.monotonic()
+
+
+class Place:
+    """A server with teams, agents and an archive, somebody who sends texts to it, and who looks after its health."""
+
+    def __init__(self, client: httpx.Client, model: FakeModel, health: Health) -> None:
+        self.client = client
+        self.health = health
+        self.agents = {
+            name: self._make_agent(name, handle) for name, handle in (("rules", "offline"), ("model", model.handle))
+        }
+        self.archive = client.post("/v1/archives/", json={"name": "finds"}).json()["id"]
+
+    def _make_agent(self, name: str, model: str) -> str:
+        return self.client.post("/v1/agents/", json={"name": name, "model": model}).json()["id"]
+
+    def post(self, path: str, **body: object) -> httpx.Response:
+        return self.client.post(path, json=body)
+
+    def run(self, team: str, text: str) -> httpx.Response:
+        """Begin a run and wait for its end."""
+        begun = self.post("/api/runs", team=team, goal=text)
+        assert begun.status_code == 201, begun.text
+        while True:
+            shown = self.client.get(f"/api/runs/{begun.json()['run']}")
+            if shown.json()["line"]["state"] != "running":
+                return shown
+            time.sleep(0.01)
+
+    def chat(self, model: str, *texts: str) -> httpx.Response:
+        messages = [{"role": "user", "content": text} for text in texts]
+        return self.post("/v1/chat/completions", model=model, messages=messages)
+
+    def say(self, agent: str, text: str) -> httpx.Response:
+        messages = [{"role": "user", "content": text}]
+        return self.post(f"/v1/agents/{self.agents[agent]}/messages", messages=messages)
+
+
+def _think(question: Question) -> Answer | str:
+    """No plan that could be read, so that the rules make one; from workers what they were sent."""
+    if "Break the request into tasks" in question.system:
+        return "no plan"
+    return question.user.replace(" ", "_")[-_ECHO:]  # a word at a time is streamed: not a hundred thousand of them
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("hostile")
+    with fake_model(_think) as model:
+        led = {**_LED, "modelled": f'defaults: {{model: "{model.handle}"}}'}
+        files: list[Path] = []
+        for name, lines in led.items():
+            file = team_in(folder / name)
+            file.write_text(file.read_text().replace("name: garden", f"name: {name}\n{lines}"))
+            files.append(file)
+        settings = settings_in(folder / "data", teams=tuple(files), limits=Limits(calls=1_000_000))
+        with (
+            running(settings) as server,
+            httpx.Client(base_url=server.url, headers=server.headers, timeout=60) as client,
+        ):
+            health = Health(server.url)
+            yield Place(client, model, health)
+            health.stop()
+
+
+Send = Callable[[Place, str], httpx.Response]
+_SENT_ALL: dict[str, Send] = {
+    "a plan": lambda place, text: place.post("/api/teams/garden/plan", goal=text),
+    "a message to an agent": lambda place, text: place.say("model", text),
+    "a passage": lambda place, text: place.post(f"/v1/archives/{place.archive}/passages", text=text[:20_000]),
+    "a search in passages": lambda place, text: place.post("/v1/passages/search", query=text),
+    "a search in messages": lambda place, text: place.post("/v1/messages/search", query=text),
+    "a block": lambda place, text: place.post("/v1/blocks/", label="notes", value=text, limit=200_000),
+}
+_SENT_SOME: dict[str, Send] = {
+    "a run led by rules": lambda place, text: place.run("garden", text),
+    "a run whose model makes no plan": lambda place, text: place.run("modelled", text),
+    "a routed run": lambda place, text: place.run("routed", text),
+    "a run led step by step": lambda place, text: place.run("stepwise", text),
+    "a run split in parts": lambda place, text: place.run("split", text),
+    "a chat with a team": lambda place, text: place.chat("garden", text),
+    "a chat about what was said before": lambda place, text: place.chat("garden", text, BOTH),
+    "a chat with a team that has a model": lambda place, text: place.chat("modelled", text),
+    "a chat with a worker": lambda place, text: place.chat("team/modelled:buyer", text),
+    "a response": lambda place, text: place.post("/v1/responses", model="garden", input=text),
+    "a message to an agent of rules": lambda place, text: place.say("rules", text),
+}
+
+
+@pytest.mark.parametrize("entry", [*_SENT_ALL, *_SENT_SOME])
+def test_hostile_texts_do_not_keep_others_waiting(place: Place, entry: str) -> None:
+    """Some ways into the same planner get every fourth kind, each others."""
+    kinds = KINDS
+    if entry in _SENT_SOME:
+        kinds = KINDS[list(_SENT_SOME).index(entry) % 4 :: 4]
+    send = _SENT_ALL.get(entry) or _SENT_SOME[entry]
+    place.health.take_slowest()
+    for kind in kinds:
+        response = send(place, f"{BOTH} {hostile_text(kind, LENGTH)} x?")
+        assert response.status_code == 200, (kind, response.text[:300])
+        waited = place.health.take_slowest()
+        assert waited < LONGEST_WAIT, f"{kind}: /healthz answered after {waited:.2f} s"
