@@ -20,8 +20,8 @@ from tests.cli.terminal import Terminal
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "pictures" / "run.svg"
 COLUMNS = 112
-_SHOWN = ("answer:", "Kept", "Not answered")
-_HEADINGS = (*_SHOWN, "Revenue per country in May 2026", "Notes", "Sources")
+_SHOWN = ("chart:", "answer:", "Kept", "Not answered")
+_HEADINGS = (*_SHOWN, "gaps:", "Revenue per country in May 2026", "Notes", "Sources")
 _PIECES = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\n|\r|[^\x1b\r\n]+")
 _FONT = "ui-monospace, DejaVu Sans Mono, monospace"  # no font is fetched from anywhere
 
@@ -51,10 +51,10 @@ def chosen(lines: list[str]) -> Iterator[str]:
     first = next(number for number, line in enumerate(plain) if line.startswith("plan: "))
     shows, left_out = True, False
     for line, words in zip(lines[first:], plain[first:], strict=True):
-        if words.startswith(("Counted: ", "gaps: ")):
+        if words.startswith("Counted: "):
             return
         if any(words.startswith(heading) for heading in _HEADINGS):
-            shows = words in _SHOWN
+            shows = words.startswith(_SHOWN)
         if shows:
             yield line
         elif not left_out:

@@ -13,7 +13,7 @@ from chargehand.cli.live import LiveView
 from chargehand.cli.tale import Tale
 from chargehand.core.state import Work
 from chargehand.stores.reader import read_run
-from chargehand.terms.events import AttemptStarted, Entry, InputAnswered, InputRequested, RunReleased
+from chargehand.terms.events import AttemptStarted, Entry, InputAnswered, InputRequested, RetryScheduled, RunReleased
 from tests.cli.commands import EXAMPLES, JOURNAL, chargehand, script, task
 from tests.cli.terminal import Terminal
 
@@ -62,6 +62,30 @@ def test_finished_tasks_are_counted_when_there_are_many(tmp_path: Path) -> None:
         ("✔ done", "39 tasks, 1 not done"),
         ("✔ done", "(answer)"),
     ]
+
+
+def told_until(entries: list[Entry], event: type[object]) -> Tale:
+    """A run as it stands after the first event of this kind."""
+    console = Console(io.StringIO(), quiet=True)
+    tale = Tale(console, console, jsonl=False)
+    at = next(number for number, entry in enumerate(entries, 1) if isinstance(entry.event, event))
+    tale.hear("a run", entries[:at])
+    return tale
+
+
+def test_a_task_says_why_it_is_not_worked_on(tmp_path: Path) -> None:
+    moves = {"a": [{"fail": "resource", "message": "429 slow down", "retry_after": 0.2}, {"result": 1}]}
+    roster = {"agents": [{"name": "ann", "capacity": 1, "estimate": {"calls": 1}}]}
+    file = script(tmp_path, task("a"), task("b"), moves=moves, roster=roster, seed=1)
+    assert chargehand(tmp_path, "play", file, "--run", "held").returncode == 0
+    entries = read_run(tmp_path / JOURNAL, "held")
+    busy = told_until(entries, AttemptStarted)
+    assert "ann is busy" in [row.note for row in rows(busy.state, busy.measures, {})]
+    retry = told_until(entries, RetryScheduled)
+    (note,) = [row.note for row in rows(retry.state, retry.measures, {}, now=retry.state.at) if row.name == "a"]
+    assert re.fullmatch(r"↻ again in \d+ s: resource: 429 slow down", note)
+    retry.state.paused = True
+    assert "the run is paused" in [row.note for row in rows(retry.state, retry.measures, {})]
 
 
 def test_what_a_model_is_writing_is_shown_and_steers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ def test_what_a_file_leaves_out_is_as_in_python(tmp_path: Path) -> None:
     team = load_team(write(tmp_path, "version: 1\nworkers: {ann: Reads.}\n"))
     assert (team.budget, team.policy, team.seconds) == (Budget(), Policy(), 300.0)
     (ann,) = team.roster.agents
-    assert (ann.model, ann.timeout, ann.seconds) == ("offline", 300.0, 0.1)
+    assert (ann.model, ann.timeout, ann.seconds) == ("offline", 300.0, None)
 
 
 def test_a_folder_and_toml_will_do(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.forecast import Forecast, forecast
 from chargehand.terms.plan import Combine, Edge, Plan, Task, TaskId, in_order, needs
 from chargehand.terms.policy import Limits, Policy, Retry
-from chargehand.terms.roster import Agent, Match, Roster
+from chargehand.terms.roster import USUAL_SECONDS, Agent, Match, Roster
 
 ROSTER = Roster(
     (
@@ -65,7 +65,12 @@ def test_a_task_takes_what_it_says_or_else_what_its_worker_says() -> None:
     assert foreseen(task("a", seconds=0.5)).critical == 0.5
     assert foreseen(task("a", worker="", match=Match(all=("prose",)))).critical == 2.0
     assert foreseen(task("a", worker="", match=Match(some=("web",)))).critical == 4.0
-    assert foreseen(task("a", worker="stranger")).critical == Agent("stranger").seconds
+    assert foreseen(task("a", worker="stranger")).critical == USUAL_SECONDS
+
+
+def test_a_forecast_says_whether_anybody_said_how_long_each_task_takes() -> None:
+    assert foreseen(task("a"), task("b", seconds=0.5)).timed
+    assert not foreseen(task("a"), task("b", worker="stranger")).timed
 
 
 def test_time_below_nothing_counts_as_nothing() -> None:

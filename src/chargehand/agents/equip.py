@@ -40,7 +40,6 @@ READ_MORE = ToolSpec(
         b'"required":["handle","start"],"additionalProperties":false}'
     ),
 )
-_PACE, _PACES = 10.0, {"offline": 0.1}  # seconds a task takes, usually
 OURS = frozenset((GIVE_UP.name, READ_MORE.name))
 
 
@@ -144,10 +143,9 @@ def listed(worker: Worker, model: str) -> Agent:
         made = contract(worker.contacts)
         says.append(f"{tuple(made.to)} {made.most}")
     output = "" if worker.output is None else msgspec.json.encode(Shape(worker.output).schema).decode()
-    pace = worker.seconds if worker.seconds is not None else _PACES.get(model, _PACE)
     return Agent(
         worker.name, worker.does, tuple(worker.tags), tuple(tools), model, tuple(worker.fallbacks), worker.capacity,
-        worker.estimate, pace, worker.timeout, digest(*says, output),
+        worker.estimate, worker.seconds, worker.timeout, digest(*says, output),
     )  # fmt: skip
 
 
@@ -156,9 +154,7 @@ def _team_listed(worker: Worker, team: Team) -> Agent:
 
     What it may use is reserved by its only step: an attempt that is taken up after a crash has been charged already.
     """
-    slowest = max((one.seconds for one in team.roster.agents), default=_PACE)
-    pace = worker.seconds if worker.seconds is not None else 3 * slowest  # it plans, works and answers
     return Agent(
         worker.name, worker.does, tuple(worker.tags), (), "", tuple(worker.fallbacks), worker.capacity, NOTHING,
-        pace, worker.timeout, digest(team.name, msgspec.json.encode(team.roster).decode()),
+        worker.seconds, worker.timeout, digest(team.name, msgspec.json.encode(team.roster).decode()),
     )  # fmt: skip

@@ -15,6 +15,7 @@ from chargehand.agents.dates import Days
 from chargehand.agents.numerals import find_numerals
 from chargehand.agents.quantities import Numbers, Quantity
 from chargehand.agents.units import convert, spell_unit, unit_behind, unit_of_key
+from chargehand.models.exhibits import PICTURES
 
 URL = re.compile(r"\b(?:https?://|www\.)[^\s<>\"'`|\\\]]{1,2000}", re.IGNORECASE)
 EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}(?!\w)")
@@ -212,7 +213,7 @@ class Evidence:
                 self._counts.add(len(cast("Sequence[object]", rows)) + more)
             names = [str(name) for name in cast("Sequence[object]", columns)]
             yield from self._table(names, cast("Sequence[object]", rows), place)
-            yield from ((item, place) for key, item in table.items() if key not in ("columns", "rows", "svg"))
+            yield from ((item, place) for key, item in table.items() if key not in ("columns", "rows", *PICTURES))
             self._parts.extend(names)
             return
         self._parts.extend(map(str, table))
@@ -221,7 +222,7 @@ class Evidence:
             self._total(numeric)
         keyed = len(numeric) > 1 and len(numeric) == len(table) and place.row < 0
         for key, item in table.items():
-            if key == "svg":
+            if key in PICTURES:
                 continue
             words = tuple(stem(part) for part in _PARTS.findall(str(key)))
             if isinstance(item, list | tuple) and item:

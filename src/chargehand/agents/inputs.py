@@ -11,6 +11,7 @@ from chargehand.agents.history import read_on
 from chargehand.core.owed import Brief
 from chargehand.core.view import Input
 from chargehand.models.envelope import wrap
+from chargehand.models.exhibits import PICTURES
 from chargehand.models.subject import Given
 from chargehand.terms.failure import Gap
 from chargehand.terms.plan import Task, TaskId
@@ -101,7 +102,7 @@ def _shown(value: object) -> str:
 def without_pictures(value: object) -> object:
     """A value without the drawing instructions of its charts; what they show stands beside them in words."""
     if isinstance(value, dict):
-        return {key: without_pictures(item) for key, item in value.items() if key != "svg"}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType] - any JSON
+        return {key: without_pictures(item) for key, item in value.items() if key not in PICTURES}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType] - any JSON
     if isinstance(value, list):
         return [without_pictures(item) for item in value]  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType] - any JSON
     return value

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from chargehand.agents.levels import inner_gaps
 from chargehand.cli import USUAL_JOURNAL
-from chargehand.cli.console import Console, clean
+from chargehand.cli.console import Console, cells, clean
 from chargehand.core.state import RunState, Status
 
 
@@ -50,7 +50,13 @@ def advise(console: Console, state: RunState, advice: Advice, *, mended: bool = 
         more = _wider(state, state.ended.reason) if advice.again[:1] == ("run",) else ""
         kept = any(one.status is Status.DONE for one in state.tasks.values())
         label = "once mended:" if mended else "once more:  "
-        console.line(f"  {label} {advice.once_more()}{more}{'  (finished work is taken over)' if kept else ''}")
+        command = f"  {label} {advice.once_more()}{more}"
+        note = "(finished work is taken over)" if kept else ""
+        if note and console.terminal and cells(f"{command}  {note}") > console.columns:
+            console.line(command)  # whole, so that it can be copied
+            console.line(f"{' ' * (len(label) + 3)}{note}")
+        else:
+            console.line(f"{command}  {note}".rstrip())
 
 
 def going_on(state: RunState, advice: Advice) -> str:

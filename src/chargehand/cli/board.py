@@ -11,6 +11,7 @@ from chargehand.cli.measures import Measures
 from chargehand.cli.phrases import dollars
 from chargehand.cli.render import seconds
 from chargehand.cli.words import SUPERVISOR
+from chargehand.core.attempts import breaker_name
 from chargehand.core.state import Progress, RunState, Status
 from chargehand.terms.breaker import stand
 from chargehand.terms.budget import NOTHING, Amount
@@ -19,11 +20,10 @@ from chargehand.terms.policy import Instant
 
 MOST = 20
 """How many rows there are before finished ones are only counted."""
-_LONG = 200  # with more tasks than this the critical path is not worked out anew for every picture
 
 
 class Row(Struct, frozen=True):
-    """`name` is what the timeline calls it."""
+    """`name` is what the timeline calls it, `words` the latest that its model has written."""
 
     name: str
     state: str
@@ -34,6 +34,7 @@ class Row(Struct, frozen=True):
     dollars: str = ""
     note: str = ""
     tone: Tone = "plain"
+    words: str = ""
 
 
 _STATES: dict[Status, tuple[str, Tone]] = {
@@ -53,9 +54,12 @@ _STATES: dict[Status, tuple[str, Tone]] = {
 _FIRST = {Status.ASKING: 0, Status.RUNNING: 1, Status.REFINING: 1, Status.JUDGED: 1, Status.BACKING_OFF: 2}
 
 
-def rows(state: RunState, measures: Measures, said: Mapping[str, str], most: int = MOST) -> list[Row]:
+def rows(
+    state: RunState, measures: Measures, words: Mapping[str, str], most: int = MOST, now: Instant | None = None
+) -> list[Row]:
     """At most `most` rows: where there are more tasks, finished ones are counted, then those that wait."""
-    desk = [_desk(state, measures, duty) for duty in ("plan", "answer")]
+    now = state.at if now is None else now
+    desk = [_desk(state, measures, duty, now) for duty in ("plan", "answer")]
     tasks = sorted(state.tasks.values(), key=_place)
     tail: list[Row] = []
     if len(tasks) > most:
@@ -66,7 +70,7 @@ def rows(state: RunState, measures: Measures, said: Mapping[str, str], most: int
         if len(tasks) > most:
             tail.append(Row("", "", f"… and {len(tasks) - most} more"))
             tasks = tasks[:most]
-    shown = [_row(one, measures.costs.get(one.task.id, NOTHING), said) for one in tasks]
+    shown = [_row(state, one, measures.costs.get(one.task.id, NOTHING), words, now) for one in tasks]
     return [*(row for row in desk[:1] if row), *tail[:1], *shown, *tail[1:], *(row for row in desk[1:] if row)]
 
 
@@ -81,7 +85,7 @@ def _count(settled: Sequence[Progress]) -> Row:
     return Row("", "✔ done", f"{done} tasks{failed}", tone="warn" if failed else "good")
 
 
-def _desk(state: RunState, measures: Measures, duty: str) -> Row | None:
+def _desk(state: RunState, measures: Measures, duty: str, now: Instant) -> Row | None:
     """The supervisor's own work, once there was any."""
     desk, name = (state.planning if duty == "plan" else state.answering), f"({duty})"
     if measures.timeline.begun(name) is None:
@@ -90,17 +94,20 @@ def _desk(state: RunState, measures: Measures, duty: str) -> Row | None:
     shown, tone = _STATES[Status.DONE if over else Status.RUNNING if desk.open else Status.WAITING]
     cost = measures.costs.get(name, NOTHING)
     note = f"↻ {short(desk.feedback[0].message, 60)}" if desk.feedback else ""
+    if not desk.open and not over and desk.timer > now:
+        note = f"↻ again in {desk.timer - now:.0f} s"
     return Row(name, shown, name, SUPERVISOR, str(desk.number), *_spent(cost), note, tone)
 
 
-def _row(progress: Progress, cost: Amount, said: Mapping[str, str]) -> Row:
+def _row(state: RunState, progress: Progress, cost: Amount, words: Mapping[str, str], now: Instant) -> Row:
     task = progress.task
     shown, tone = _STATES[progress.status]
     label = f"{short(task.id, 16)} {short(progress.instruction or task.instruction, 60)}"
     tries = str(progress.attempt) if progress.attempt else ""
     worker = progress.worker or meant(task) or "anybody"
-    note = _note(progress, said.get(task.id, ""))
-    return Row(task.id, shown, label, short(worker, 14), tries, *_spent(cost), note, tone)
+    note = _note(state, progress, now)
+    latest = words.get(task.id, "") if progress.status is Status.RUNNING else ""
+    return Row(task.id, shown, label, short(worker, 14), tries, *_spent(cost), note, tone, latest)
 
 
 def _spent(cost: Amount) -> tuple[str, str]:
@@ -108,15 +115,18 @@ def _spent(cost: Amount) -> tuple[str, str]:
     return tokens, f"{cost.micros / 1_000_000:.3f}" if cost.micros else ""
 
 
-def _note(progress: Progress, said: str) -> str:
+def _note(state: RunState, progress: Progress, now: Instant) -> str:
     failure = f"{progress.failure.kind}: {clean(progress.failure.message)}" if progress.failure else ""
     match progress.status:
         case Status.RUNNING:
             under_way = [one.name for one in (progress.steps or {}).values() if one.result is None]
-            words = ", ".join(map(clean, under_way)) or (f"↻ {failure}" if failure else "")
-            return f"{words} {said}".strip()
+            return ", ".join(map(clean, under_way)) or (f"↻ {failure}" if failure else "")
+        case Status.READY:
+            return _why_not_started(state, progress, now)
         case Status.WAITING:
             return f"waits for {', '.join(clean(name) for name, _ in needs(progress.task))}"
+        case Status.BACKING_OFF if progress.timer > now:
+            return f"↻ again in {progress.timer - now:.0f} s: {failure}"
         case Status.BACKING_OFF | Status.REFINING | Status.JUDGED:
             return f"↻ {failure}"
         case Status.EXPANDED:
@@ -129,6 +139,27 @@ def _note(progress: Progress, said: str) -> str:
             return f"{progress.skipped}: {clean(progress.because)}" if progress.because else str(progress.skipped)
         case _:
             return failure
+
+
+def _why_not_started(state: RunState, progress: Progress, now: Instant) -> str:
+    """What a task waits for that has all of its inputs."""
+    if state.paused:
+        return "the run is paused"
+    if not state.approved:
+        return "waits for approval of the plan"
+    if state.running >= state.requested.policy.limits.width:
+        return f"{state.running} tasks at once are the most"
+    agent = state.agents.get(progress.worker or meant(progress.task))
+    if agent is None:
+        return ""
+    breaker = state.breakers.get(breaker_name(agent))
+    if breaker is not None and stand(breaker, now) in ("open", "probing"):
+        return f"{short(agent.name, 24)} is out of order for another {max(0.0, breaker.until - now):.0f} s"
+    if agent.capacity and state.load.get(agent.name, 0) >= agent.capacity:
+        return f"{short(agent.name, 24)} is busy"
+    if not state.ledger.covers(agent.estimate, keep=state.requested.budget.floor):
+        return "the budget is reserved for calls under way"
+    return ""
 
 
 def title(run: str, state: RunState) -> str:
@@ -154,7 +185,7 @@ def _shut(state: RunState, now: Instant) -> list[str]:
 
 
 class Foot:
-    """The line about the whole; it remembers the critical path of plans too long to work it out for every picture."""
+    """The line about the whole; it remembers the critical path of a run that has ended."""
 
     def __init__(self) -> None:
         self._path: tuple[TaskId, ...] = ()
@@ -162,7 +193,7 @@ class Foot:
     def line(self, state: RunState, measures: Measures, now: Instant) -> str:
         tasks = [one for one in state.tasks.values() if one.mother is None]
         done = sum(one.status is Status.DONE for one in tasks)
-        if len(tasks) <= _LONG or not self._path:
+        if state.ended is not None and not self._path:  # before that it would be a guess
             self._path = measures.critical(state, now)
         end = state.at if state.ended is not None else max(now, state.at)
         parts = [seconds(end - measures.began), f"{done}/{len(tasks)} done"]

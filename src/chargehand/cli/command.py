@@ -22,7 +22,7 @@ class _Lines(logging.Handler):
     """One line a record, to whatever standard error is then: a view that moves may have taken its place."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        Console(sys.stderr).line(clean(f"chargehand: {record.levelname.lower()}: {self.format(record)}"), "warn")
+        Console(sys.stderr).prose(clean(f"chargehand: {record.levelname.lower()}: {self.format(record)}"), "warn")
 
 
 def perform(options: Namespace) -> int:
@@ -42,7 +42,7 @@ def perform(options: Namespace) -> int:
             verb = function_of(options.verb)
         return verb(options)
     except ChargehandError as error:
-        Console(sys.stderr).line(f"chargehand: {clean(_sentence(error, options))}", "bad")
+        Console(sys.stderr).prose(f"chargehand: {clean(_sentence(error, options))}", "bad")
         return exit_of(type(error))
     except FileNotFoundError:
         if _somewhere():

@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from typing import Literal, TextIO
+from unicodedata import combining, east_asian_width
 
 from chargehand.errors import StoreUnavailable
 
@@ -55,6 +56,33 @@ def short(text: str, room: int) -> str:
     return said if len(said) <= room else said[: max(1, room - 1)] + "…"
 
 
+def cells(text: str) -> int:
+    """How many columns of a terminal a cleaned text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(sign) else 2 if east_asian_width(sign) in "WF" else 1 for sign in text)
+
+
+def wrap_words(text: str, columns: int) -> list[str]:
+    """The lines of one line that is too wide, cut between words; all but the first are indented further.
+
+    A word that is wider than that stays whole, so that it can be copied.
+    """
+    if cells(text) <= columns:
+        return [text]
+    indent = text[: len(text) - len(text.lstrip(" "))]
+    hanging = f"{indent}  " if len(indent) < columns // 2 else ""
+    lines: list[str] = []
+    line = ""
+    for part in re.findall(r" +|[^ ]+", text):
+        if line.strip() and cells(line + part) > columns:
+            lines.append(line.rstrip(" "))
+            line = hanging + part.lstrip(" ")
+        else:
+            line += part
+    return [*lines, line] if line.strip() else lines
+
+
 class Console:
     """Lines to one stream. A reader who goes away is not an error: a run goes on without being watched.
 
@@ -81,10 +109,16 @@ class Console:
         said = self.paint(text, tone) if self.draws else self.paint(text.translate(_ASCII), tone)
         self.write(said + "\n")
 
+    def prose(self, text: str, tone: Tone = "plain") -> None:
+        """Write one line; on a terminal that is too narrow for it as several, cut between words."""
+        for line in wrap_words(text, self.columns) if self.terminal else (text,):
+            self.line(line, tone)
+
     def markdown(self, text: str) -> None:
         """Text for a reader: laid out where there is a terminal, else as it is. It is clean already."""
         if not (self.terminal and self.draws and self.coloured):
-            self.line(text)
+            for line in text.split("\n"):
+                self.prose(line)
             return
         from rich.console import Console as Page  # noqa: PLC0415 - a quarter of a second that few commands need
         from rich.markdown import Markdown  # noqa: PLC0415 - as above

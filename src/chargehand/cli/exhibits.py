@@ -24,7 +24,7 @@ class _Shown(msgspec.Struct):
 
 def save(trace: Trace, folder: Path | None, journal: Path) -> list[Path]:
     """Write the charts, and with a folder of one's own also the tables and the answer; where they lie."""
-    found = list(_exhibits(trace))
+    found = list(exhibits_of(trace))
     place = folder or journal.parent / "exhibits" / _file_name(trace.run)
     written: list[Path] = []
     try:
@@ -49,7 +49,7 @@ def make_folder(folder: Path) -> None:
         raise Invalid(f"{folder} cannot be made: {error.strerror}; name another folder with --save") from error
 
 
-def _exhibits(trace: Trace) -> Iterator[tuple[str, Exhibit]]:
+def exhibits_of(trace: Trace) -> Iterator[tuple[str, Exhibit]]:
     for task in trace.tasks:
         results = cast("list[object]", task.result) if isinstance(task.result, list) else [task.result]
         number = 0

@@ -1,42 +1,68 @@
 """A view of a run that moves, on a terminal. What it shows is worked out in `board`; it changes nothing."""
 
 import asyncio
+import sys
+import termios
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console as Page
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
 from chargehand.cli.board import MOST, Foot, Row, rows, title
-from chargehand.cli.console import Console, Tone, clean
+from chargehand.cli.console import Console, Tone, clean, clean_lines, short, wrap_words
 from chargehand.cli.tale import Tale
 from chargehand.core.state import Work
-from chargehand.terms.events import Entry
+from chargehand.models.waits import Wait
+from chargehand.terms import events as ev
 from chargehand.terms.policy import Instant
 
 _PICTURES = 8  # a second
 _STYLES: dict[Tone, str] = {"good": "green", "bad": "red", "warn": "yellow", "dim": "dim", "bold": "bold", "plain": ""}
 _AROUND = 6  # lines of a terminal that are no rows
-_HEARD = 24  # of the text a model is writing, this much is shown
+_WIDE = 100  # columns from which notes stand beside a task, not below it
+_KEPT_WORDS = 400  # characters of what a worker's model is writing
+_KEPT_ANSWER = 8000
+_MOST_WAITS = 3  # lines
+_WRITTEN = (
+    ev.AttemptSucceeded,
+    ev.AttemptFailed,
+    ev.StepFinished,
+    ev.StepFailed,
+    ev.TaskFailed,
+    ev.TaskSkipped,
+)
 
 
 class LiveView:
-    """`clock` tells the time in the entries: that of the wall, unless a run is told again."""
+    """`clock` tells the time in the entries: the wall's, unless a run is told again. `waits` is what waits now."""
 
-    def __init__(self, console: Console, tale: Tale, run: str, clock: Callable[[], Instant] = time.time) -> None:
+    def __init__(
+        self,
+        console: Console,
+        tale: Tale,
+        run: str,
+        clock: Callable[[], Instant] = time.time,
+        waits: Callable[[], Sequence[Wait]] = tuple,
+    ) -> None:
         self._console = console
         self._tale = tale
         self._run = run
         self._clock = clock
+        self._waits = waits
         self._foot = Foot()
-        self._said: dict[str, str] = {}
+        self._words: dict[str, str] = {}
+        self._answer = ""
+        self._answering: Work | None = None
         colours = "auto" if console.coloured else None
         self._page = Page(file=console.stream, force_terminal=True, color_system=colours, highlight=False, markup=False)
         self._live: Live | None = None
+        self._echo = KeyEcho()
 
     # --- while it goes on
 
@@ -44,6 +70,7 @@ class LiveView:
         if self._live is None:
             kept = Live(console=self._page, auto_refresh=False, transient=False)
             self._live = kept
+            self._echo.hide()
             kept.start()
             self._console.pen = lambda text: self._page.print(Text.from_ansi(text.rstrip("\n")), soft_wrap=True)
             self.draw()
@@ -51,11 +78,13 @@ class LiveView:
     def stop(self, *, keep: bool = True) -> None:
         """End it; the last picture stays, unless it is to go on after a question."""
         if self._live is not None:
+            self._answer = ""  # it is printed whole
             self.draw()
             self._live.transient = not keep
             self._live.stop()
             self._console.pen = None
             self._live = None
+            self._echo.show()
 
     async def move(self) -> None:
         """A new picture several times a second, until cancelled."""
@@ -70,42 +99,151 @@ class LiveView:
     def hear(self, _run: str, work: Work, text: str) -> None:
         """Text that a model is writing."""
         if work.task:
-            self._said[work.task] = (self._said.get(work.task, "") + clean(text))[-_HEARD:]
+            self._words[work.task] = (self._words.get(work.task, "") + clean(text))[-_KEPT_WORDS:]
+        elif work.kind == "answer":
+            written = self._answer if work == self._answering else ""
+            self._answering = work
+            self._answer = (written + clean_lines(text))[-_KEPT_ANSWER:]
 
-    def forget(self, entries: Sequence[Entry]) -> None:
+    def forget(self, entries: Sequence[ev.Entry]) -> None:
         """What was being written is written."""
         for entry in entries:
-            self._said.pop(getattr(entry.event, "task", ""), None)
+            match entry.event:
+                case ev.AnswerWritten() | ev.SupervisionFailed(duty="answer"):
+                    self._answer = ""
+                case event if isinstance(event, _WRITTEN):
+                    self._words.pop(event.task, None)
+                case _:
+                    pass
 
     # --- one picture
 
     def _picture(self) -> RenderableType:
         if not self._tale.begun:
             return Text("")
-        state, measures, now = self._tale.state, self._tale.measures, self._clock()
-        most = max(3, min(MOST, self._page.height - _AROUND))
-        found = rows(state, measures, self._said, most)
-        now = state.at if state.ended is not None else now
-        foot = Text(self._foot.line(state, measures, now), no_wrap=True, overflow="ellipsis")
-        body = Group(self._table(found, now), foot) if found else foot
-        return Panel(body, title=Text(title(self._run, state)), padding=(0, 1))
+        state, measures = self._tale.state, self._tale.measures
+        now = state.at if state.ended is not None else self._clock()
+        width = self._page.width - 4  # within the frame
+        room = max(3, self._page.height - _AROUND)
+        most = max(3, room // 3) if self._answer else room
+        board = rows(state, measures, self._words, min(MOST, most), now)
+        lines = list(self._table(board, width, room, now)) if board else []
+        lines += self._answer_lines(width, room - len(lines))
+        lines += self._wait_lines(width)
+        lines.append(Text(self._foot.line(state, measures, now), no_wrap=True, overflow="ellipsis"))
+        return Panel(Group(*lines), title=Text(title(self._run, state)), padding=(0, 1))
 
-    def _table(self, found: list[Row], now: Instant) -> Table:
-        table = Table(box=None, padding=(0, 1, 0, 0), expand=True, show_edge=False, header_style="dim")
-        room = max(10, self._page.width // 4)
-        took = f"timeline 0..{max(now - self._tale.measures.began, 0.0):.1f} s"
-        table.add_column("", no_wrap=True, width=9)
-        table.add_column("task", no_wrap=True, overflow="ellipsis", ratio=5)
-        table.add_column("worker", no_wrap=True, overflow="ellipsis", max_width=14)
-        table.add_column(took, no_wrap=True, overflow="ellipsis", width=room)
-        table.add_column("try", no_wrap=True, justify="right")
-        table.add_column("tok", no_wrap=True, justify="right")
-        table.add_column("$", no_wrap=True, justify="right")
-        table.add_column("", no_wrap=True, overflow="ellipsis", ratio=4)
-        for row in found:
-            bar = self._tale.measures.timeline.bar(row.name, room, now)
-            style = _STYLES[row.tone]
-            bar, note = (bar, row.note) if bar else (row.note, "")  # what did not begin has room there
-            cells = (row.state, row.task, row.worker, bar, row.tries, row.tokens, row.dollars, note)
-            table.add_row(*(Text(cell, style=style if at in (0, 7) else "") for at, cell in enumerate(cells)))
-        return table
+    def _table(self, board: Sequence[Row], width: int, room: int, now: Instant) -> Iterator[Text]:
+        """A header and a line a row; below it, while there is room, the latest words, or a note without a column."""
+        table = _Columns(board, width, beside=self._page.width >= _WIDE)
+        took = max(now - self._tale.measures.began, 0.0)
+        yield table.header(f"0..{took:.1f} s")
+        spare = room - len(board)
+        for row in board:
+            bar = self._tale.measures.timeline.bar(row.name, table.bar, now)
+            yield table.line(row, bar)
+            below = row.words or ("" if table.note or not bar or row.state.endswith("done") else row.note)
+            if below and spare > 0:
+                spare -= 1
+                yield Text(f"    {_tail(below, width - 4) if row.words else short(below, width - 4)}", style="dim")
+
+    def _answer_lines(self, width: int, room: int) -> list[Text]:
+        """The end of the answer that is being written, as much as there is room for."""
+        if not self._answer or room < 2:
+            return []
+        wrapped = [line for text in self._answer.splitlines() for line in wrap_words(text, width)]
+        shown = [Text(line, no_wrap=True, overflow="ellipsis") for line in wrapped[1 - room :]]
+        return [Text("answer, as it is written:", style="dim"), *shown]
+
+    def _wait_lines(self, width: int) -> list[Text]:
+        now = time.time()
+        lines: list[Text] = []
+        for wait in dict.fromkeys(self._waits()):
+            left = f", {max(0.0, wait.until - now):.0f} s more" if wait.until is not None else ""
+            words = wrap_words(f"waits: {short(wait.who, 30)}{left}: {clean(wait.why)}", width)
+            lines += [Text(line, style=_STYLES["warn"], no_wrap=True, overflow="ellipsis") for line in words]
+        return lines[:_MOST_WAITS]
+
+
+def _tail(text: str, room: int) -> str:
+    """The end of a text, from the beginning of a word."""
+    words = " ".join(text.split())
+    if cell_len(words) <= room:
+        return words
+    cut = words
+    while cell_len(cut) > room - 2:
+        cut = cut[1:]
+    _, space, rest = cut.partition(" ")
+    return f"… {rest if space and rest else cut}"
+
+
+class _Columns:
+    """How wide each column is. Dollars have one only where something was paid."""
+
+    def __init__(self, board: Sequence[Row], width: int, *, beside: bool) -> None:
+        self.state = 9
+        self.worker = max(6, *(cell_len(row.worker) for row in board))
+        self.bar = max(8, width // 4)
+        self.tries = 3
+        self.tokens = max(3, *(len(row.tokens) for row in board))
+        self.dollars = max(len(row.dollars) for row in board)
+        fixed = self.state + self.worker + self.bar + self.tries + self.tokens + self.dollars
+        rest = width - fixed - (7 if self.dollars else 6)
+        self.note = max(0, rest * 4 // 9) if beside else 0
+        self.task = max(8, rest - self.note)
+
+    def header(self, took: str) -> Text:
+        bar = f"timeline {took}" if self.bar > len(took) + 9 else took
+        cells = ("", "task", "worker", bar, "try", "tok", "$" if self.dollars else "", "")
+        return Text(self._joined(cells), style="dim", no_wrap=True, overflow="crop")
+
+    def line(self, row: Row, bar: str) -> Text:
+        note = row.note
+        if not bar:  # what did not begin has room there
+            bar, note = note, ""
+        line = Text(self._joined((row.state, row.task, row.worker, bar, row.tries, row.tokens, row.dollars, note)))
+        line.no_wrap = True
+        line.overflow = "crop"
+        style = _STYLES[row.tone]
+        line.stylize(style, 0, self.state)
+        if note and self.note:
+            line.stylize(style, len(line.plain) - self.note)
+        return line
+
+    def _joined(self, cells: Sequence[str]) -> str:
+        state, task, worker, bar, tries, tokens, dollars, note = cells
+        left = [_fitted(state, self.state), _fitted(task, self.task), _fitted(worker, self.worker)]
+        right = [_fitted(bar, self.bar), tries.rjust(self.tries), tokens.rjust(self.tokens)]
+        money = [dollars.rjust(self.dollars)] if self.dollars else []
+        return " ".join([*left, *right, *money, _fitted(note, self.note)])
+
+
+def _fitted(text: str, room: int) -> str:
+    """The text in so many cells: padded, or cut with a sign that it was."""
+    if cell_len(text) > room > 1:
+        return set_cell_size(text, room - 1) + "…"
+    return set_cell_size(text, room)
+
+
+class KeyEcho:
+    """Whether the terminal shows what is typed: a ^C at the end of a picture would move the next one down."""
+
+    def __init__(self) -> None:
+        self._restore: Callable[[], None] | None = None
+
+    def hide(self) -> None:
+        try:
+            keyboard = sys.stdin.fileno()
+            before = termios.tcgetattr(keyboard)
+            quiet = termios.tcgetattr(keyboard)
+            quiet[3] &= ~termios.ECHO
+            termios.tcsetattr(keyboard, termios.TCSANOW, quiet)
+        except (OSError, ValueError, termios.error):  # nobody types here
+            return
+        self._restore = lambda: termios.tcsetattr(keyboard, termios.TCSANOW, before)
+
+    def show(self) -> None:
+        if self._restore is not None:
+            with suppress(OSError, termios.error):
+                self._restore()
+            self._restore = None

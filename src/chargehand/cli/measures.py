@@ -9,6 +9,7 @@ from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.plan import Task, TaskId, in_order, needs
 from chargehand.terms.policy import Instant, Seconds
+from chargehand.terms.roster import USUAL_SECONDS
 
 
 class Measures:
@@ -59,7 +60,7 @@ def _guess(state: RunState, task: Task) -> Seconds:
     if task.seconds is not None:
         return task.seconds
     agent = state.agents.get(state.tasks[task.id].worker or task.worker)
-    return agent.seconds if agent is not None else 10.0
+    return USUAL_SECONDS if agent is None or agent.seconds is None else agent.seconds
 
 
 def part_of(event: ev.Event) -> str:

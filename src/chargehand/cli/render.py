@@ -102,13 +102,17 @@ def _branches(tasks: Sequence[Task]) -> Iterator[tuple[str, Task]]:
 
 
 def outlook(found: Forecast) -> list[str]:
-    """What a plan will take, in a few lines; nothing about its cost where neither prices nor estimates are known."""
+    """What a plan will take, in a few lines; nothing about times and costs that nobody stated."""
     path = " → ".join([*map(clean, found.critical_path[:8]), *(["…"] if len(found.critical_path) > 8 else [])])
     named, band = found.usd if isinstance(found, Outlook) else None, _band(found.low, found.high)
     unknown = f", where {', '.join(map(clean, found.unbounded))} counts once" if found.unbounded else ""
-    return [
+    times = [
         f"expected: {seconds(found.makespan)} ({seconds(found.serial)} of work, up to {found.width} at once{unknown})",
         f"critical: {path} ({seconds(found.critical)})",
+    ]
+    chain = [f"longest chain: {path}"] if len(found.critical_path) > 1 else []
+    return [
+        *(times if found.timed else chain),
         *(_priced(named, found) if named is not None else [f"cost: {band}"] if band else []),
     ]
 

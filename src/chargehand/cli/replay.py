@@ -14,6 +14,7 @@ from chargehand.cli.console import Console, clean
 from chargehand.cli.hire import hire
 from chargehand.cli.seats import Seats
 from chargehand.cli.stage import Stage
+from chargehand.cli.terminated import deferred_interrupts
 from chargehand.core.fold import replay as folded
 from chargehand.core.reuse import offers
 from chargehand.core.state import RunState
@@ -44,19 +45,22 @@ def _told(options: Namespace, entries: Sequence[ev.Entry]) -> int:
     now = entries[0].at
     seats = Seats(options, options.name, clock=lambda: now)
     speed: float = options.speed if options.speed is not None else (4.0 if seats.console.terminal else 0.0)
-    try:
-        for entry in entries:
-            pause = min(_LONGEST, (entry.at - now) / speed) if speed > 0 else 0.0
-            start = now
-            while pause > 0:
-                time.sleep(min(_PICTURE, pause))
-                pause -= _PICTURE
-                now = min(entry.at, now + _PICTURE * max(speed, (entry.at - start) / _LONGEST))
-                seats.draw()
-            now = entry.at
-            seats.hear([entry])
-    finally:
-        seats.stop(keep=True)
+    with deferred_interrupts() as raise_pressed:  # or a picture would be cut in two
+        try:
+            for entry in entries:
+                pause = min(_LONGEST, (entry.at - now) / speed) if speed > 0 else 0.0
+                start = now
+                while pause > 0:
+                    time.sleep(min(_PICTURE, pause))
+                    raise_pressed()
+                    pause -= _PICTURE
+                    now = min(entry.at, now + _PICTURE * max(speed, (entry.at - start) / _LONGEST))
+                    seats.draw()
+                now = entry.at
+                raise_pressed()
+                seats.hear([entry])
+        finally:
+            seats.stop(keep=True)
     seats.close()
     return 0
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from chargehand.cli.console import Console
 from chargehand.cli.tale import Tale
 from chargehand.core.state import Work
+from chargehand.models.waits import Wait
 from chargehand.terms.events import Entry
 from chargehand.terms.policy import Instant
 
@@ -32,8 +33,9 @@ class Seats:
         told = bool(given.get("verbose"))
         self.tale = Tale(self.console, to, jsonl=self.jsonl, lines=not moves or told, models=told)
         self._run = run
-        self._view = _view(self.console, self.tale, run, clock) if moves else None
+        self._view = self._make_view(clock) if moves else None
         self._hushed = False
+        self.waits: Sequence[Wait] = ()
 
     def catch_up(self, entries: Sequence[Entry]) -> None:
         if entries:
@@ -73,13 +75,22 @@ class Seats:
         if self._view is not None:
             self._view.stop(keep=keep)
 
+    @property
+    def moves(self) -> bool:
+        """Whether there is a picture that moves."""
+        return self._view is not None
+
     def close(self) -> None:
-        """The end of it; a picture that stays shows the timeline already."""
+        """The end of it. A picture that stays shows the timeline already, and the answer comes last below it."""
         self.stop(keep=True)
-        self.tale.close(timeline=self._view is None)
+        if not self.moves:
+            self.tale.close()
+            return
+        self.tale.show_gaps()
+        self.tale.show_answer()
+        self.tale.show_summary()
 
+    def _make_view(self, clock: Callable[[], Instant]) -> "LiveView":
+        from chargehand.cli.live import LiveView  # noqa: PLC0415 - it brings Rich, which only a terminal needs
 
-def _view(console: Console, tale: Tale, run: str, clock: Callable[[], Instant]) -> "LiveView":
-    from chargehand.cli.live import LiveView  # noqa: PLC0415 - it brings Rich, which only a terminal needs
-
-    return LiveView(console, tale, run, clock)
+        return LiveView(self.console, self.tale, self._run, clock, lambda: self.waits)

@@ -17,6 +17,7 @@ from chargehand.agents.crew import Crew
 from chargehand.cli.advice import Advice, advise, farewell, going_on
 from chargehand.cli.asking import Asker, may_ask
 from chargehand.cli.carry import Act, Beside, carry
+from chargehand.cli.charts import draw_charts
 from chargehand.cli.console import Console, clean, clean_json, clean_lines
 from chargehand.cli.document import document
 from chargehand.cli.exhibits import save
@@ -29,6 +30,7 @@ from chargehand.cli.trouble import Trouble, decides
 from chargehand.cli.verbs import INTERRUPTED, TERMINATED, Terminated, exit_code
 from chargehand.core.state import Work
 from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
+from chargehand.models.waits import collect_waits
 from chargehand.runtime.assessed import assess
 from chargehand.runtime.driver import Outcome, outcome
 from chargehand.runtime.plain_answer import plain_answer
@@ -83,7 +85,8 @@ class Stage:
     def carry(self, act: Act, crew: Callable[[], AbstractAsyncContextManager[Crew]]) -> int:
         """Carry the run, tell its end, and give the exit code."""
         try:
-            with Termination() as termination:
+            with Termination() as termination, collect_waits() as waits:
+                self._seats.waits = waits
                 return self._carried(act, crew, termination)
         finally:
             self._claim.give_back()
@@ -169,7 +172,7 @@ class Stage:
     def _tell(self, entries: Sequence[ev.Entry]) -> None:
         self._trouble.hear(entries, self._loud())
         if self._unsaid:  # quiet or not: nobody may take it for something else
-            Console(sys.stderr).line(f"notice: {clean(self._unsaid)}", "warn")
+            self._loud().prose(f"notice: {clean(self._unsaid)}", "warn")
             self._unsaid = ""
         self._seats.hear(entries)
         if self._asker is not None:
@@ -187,26 +190,31 @@ class Stage:
             console.line(f"overspent: {money(over)} beyond the budget; a model wrote more than it was asked for", "bad")
 
     def _close(self) -> None:
-        """Everything after the run is read off its journal."""
-        self._seats.close()
+        """Everything after the run is read off its journal. Below a picture the answer comes last, to stay in sight."""
         entries = read_run(self._advice.journal, self._advice.run)
         found, words = trace(self._advice.run, entries), plain_answer(entries)
-        if words:  # no answer was written: what there is takes its place
-            apart = found.ending == "failed" or self._given.get("json") or self._given.get("jsonl")
-            # of a run that failed, what is missing was told above
-            said = [one for one in words.split("\n\n") if found.ending != "failed" or not one.startswith(MISSING)]
-            if said:
-                (self.console if apart else self._seats.data).markdown(clean_lines("\n\n".join(said)))
+        if self._seats.moves:
+            self._seats.stop(keep=True)
+            self.tale.show_gaps()
+        else:
+            self._seats.close()
+            self._show_stand_in(words, found.ending)
         saved = self._saved(found)
         for path in saved:
             self.console.line(f"saved: {clean(str(path))}")
         assessed = assess(entries) if found.ending and found.ending != "cancelled" else None
         if assessed is not None and assessed.worth_saying:
-            self.console.line(f"checked: {clean(assessed.line)}")
+            self.console.prose(f"checked: {clean(assessed.line)}")
         self._say_overspent(Console(sys.stderr))
         if self._given.get("quiet") and found.ending != "complete":  # what is wrong is said all the same
             self._say_what_is_wrong(found)
         gained = self._gained(entries, found)
+        if self._seats.moves:
+            for line in draw_charts(found, self.console.columns):
+                self.console.line(line)
+            self.tale.show_answer()
+            self._show_stand_in(words, found.ending)
+            self.tale.show_summary()
         advise(self.console, self.tale.state, self._advice, mended=self._trouble.any)
         if self._given.get("json"):
             team, notice = self._about
@@ -219,6 +227,14 @@ class Stage:
             body = msgspec.json.format(msgspec.json.encode({**told, **more, **gained}), indent=2)
             self._seats.data.line(clean_json(body.decode()))
         self._trouble.close(self._loud(), self._advice.once_more())
+
+    def _show_stand_in(self, words: str, ending: str) -> None:
+        """No answer was written: what there is takes its place."""
+        # of a run that failed, what is missing was told above
+        shown = [part for part in words.split("\n\n") if ending != "failed" or not part.startswith(MISSING)]
+        if words and shown:
+            apart = ending == "failed" or self._given.get("json") or self._given.get("jsonl")
+            (self.console if apart else self._seats.data).markdown(clean_lines("\n\n".join(shown)))
 
     def _loud(self) -> Console:
         """Standard error, for what is said however quiet it is to be: above a picture that moves, if there is one."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from chargehand.agents.levels import end_of
-from chargehand.cli.console import Console, clean, clean_json, clean_lines, short
+from chargehand.cli.console import Console, clean, clean_json, clean_lines, short, wrap_words
 from chargehand.cli.measures import Measures
 from chargehand.cli.memory_words import QUIET
 from chargehand.cli.phrases import counted, gap, money
@@ -23,9 +23,11 @@ from chargehand.errors import Corrupt
 from chargehand.terms import events as ev
 from chargehand.terms.forecast import forecast
 from chargehand.terms.plan import Plan
+from chargehand.terms.policy import Seconds
 from chargehand.terms.value import decode_value
 
 _ROOM = 2000  # characters of a goal: that of a background run holds whole turns, and the journal has all of it
+_LEAST_ROOM = 20  # columns beside the names, below which words are not wrapped
 _BESIDE = " " * 14  # what stands under a line of the story
 
 
@@ -63,7 +65,7 @@ class Tale:
         if self._resumes:
             self._resumes = False
             goal = short(self.state.requested.goal, _ROOM)
-            self._console.line(f"going on with {clean(run)} after {self.state.seq} entries: {goal}", "bold")
+            self._console.prose(f"going on with {clean(run)} after {self.state.seq} entries: {goal}", "bold")
         for entry in entries:
             if self._jsonl:
                 self._data.line(clean_json(msgspec.json.encode(entry).decode()))
@@ -79,7 +81,7 @@ class Tale:
         before, event = self._state, entry.event
         if isinstance(event, ev.RunRequested):
             self._take_in(entry)
-            self._console.line(f"goal: {short(event.goal, _ROOM)}", "bold")
+            self._console.prose(f"goal: {short(event.goal, _ROOM)}", "bold")
             if event.plan is not None:
                 self._show_plan(event.plan)
             return
@@ -94,8 +96,13 @@ class Tale:
         words = said(before, entry, whole=self._models)
         task = f"{short(words.task, 20):{self._wide}}"
         who = f"{short(words.who, 12):{min(12, max(map(len, (*before.agents, SUPERVISOR))))}}"
-        when = self._console.paint(f"{entry.at - self.measures.began:8.2f} s", "dim")
-        self._console.line(f"{when}  {task}  {who}  {self._console.paint(words.text, words.tone)}")
+        when = f"{entry.at - self.measures.began:8.2f} s"
+        room = self._console.columns - len(f"{when}  {task}  {who}  ")
+        first, *rest = wrap_words(words.text, room) if self._console.terminal and room > _LEAST_ROOM else [words.text]
+        paint = self._console.paint
+        self._console.line(f"{paint(when, 'dim')}  {task}  {who}  {paint(first, words.tone)}")
+        for line in rest:
+            self._console.line(f"{' ' * (self._console.columns - room)}{line.strip()}", words.tone)
         if isinstance(entry.event, ev.InputRequested):
             for line in question_lines(entry.event, self._console.columns - len(_BESIDE)):
                 self._console.line(f"{_BESIDE}{line}")
@@ -118,33 +125,55 @@ class Tale:
         for line in tree(plan, self._console.columns):
             self._console.line(line)
         for line in outlook(forecast(plan, requested.roster, requested.policy)):
-            self._console.line(line, "dim")
+            self._console.prose(line, "dim")
         self._console.line()
 
-    def close(self, *, timeline: bool = True) -> None:
+    def close(self) -> None:
         """The timeline, the answer, what is missing, what it cost, how long it took and how it ended."""
-        state, console, drawn = self.state, self._console, self.measures.timeline
-        took = state.at - self.measures.began
+        self.show_timeline()
+        self.show_answer()
+        self.show_gaps()
+        self.show_ending()
+
+    def show_timeline(self) -> None:
+        console = self._console
         console.line()
-        if timeline:
-            console.line(f"timeline: {seconds(took)}   {LEGEND}", "bold")
-            for line in drawn.lines(console.columns):
-                console.line(line)
-            console.line()
-        self._answer()
+        console.line(f"timeline: {seconds(self._took())}   {LEGEND}", "bold")
+        for line in self.measures.timeline.lines(console.columns):
+            console.line(line)
+        console.line()
+
+    def _took(self) -> Seconds:
+        return self.state.at - self.measures.began
+
+    def show_gaps(self) -> None:
+        """What is missing."""
+        state, console = self.state, self._console
         end = end_of(state)
         missing = end.gaps if end is not None else gaps(state)
         if state.ended is not None:
             console.line(f"gaps: {len(missing) or 'none'}")
             for one in missing:
-                console.line(f"  {gap(one)}", "bad")
+                console.prose(f"  {gap(one)}", "bad")
         elif missing:
             console.line(f"unfinished: {counted(len(missing), 'task')} of {len(state.tasks)}")
-        console.line(f"cost: {money(state.ledger.spent)}")
-        console.line(f"time: {seconds(took)}, with {seconds(drawn.serial())} of work in it")
-        console.line(f"ending: {ending(state)}", "bold")
 
-    def _answer(self) -> None:
+    def show_ending(self) -> None:
+        """What it cost, how long it took and how it ended."""
+        console = self._console
+        console.line(f"cost: {money(self.state.ledger.spent)}")
+        console.line(f"time: {seconds(self._took())}, with {seconds(self.measures.timeline.serial())} of work in it")
+        console.line(f"ending: {ending(self.state)}", "bold")
+
+    def show_summary(self) -> None:
+        """The same in one line, for the end of a screen."""
+        state = self.state
+        came_to = f"{ending(state)} in" if state.ended is not None else "not finished after"
+        if state.ended is None and state.input is not None:
+            came_to = f"a person is asked {_ASKED[state.input.what]}, after"
+        self._console.prose(f"{came_to} {seconds(self._took())}; cost: {money(state.ledger.spent)}", "bold")
+
+    def show_answer(self) -> None:
         found = answer(self.state)
         if found is not None:
             self._console.line("answer:", "bold")

@@ -7,8 +7,8 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import TypeVar
 
@@ -79,6 +79,28 @@ class Termination:
             self._cancel()
         elif not self._ran:
             raise Terminated
+
+
+@contextmanager
+def deferred_interrupts() -> Generator[Callable[[], None]]:
+    """Ctrl-C interrupts nothing while the block lasts, but is raised where the function that is given is called."""
+    pressed = False
+
+    def press(_number: int, _frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+
+    def raise_pressed() -> None:
+        if pressed:
+            raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, press)
+    try:
+        yield raise_pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class Interruption:

@@ -37,7 +37,7 @@ class Trouble:
             refusal, mistake = failure.refusal, failure.code_error
             if refusal is not None and (refusal.model, refusal.cause) not in self._refusals:
                 self._refusals[refusal.model, refusal.cause] = refusal
-                console.line(f"error: {clean(headline(refusal))}", "bad")
+                console.prose(f"error: {clean(headline(refusal))}", "bad")
             if mistake is not None and (mistake.exception, mistake.place()) not in self._mistakes:
                 self._mistakes[mistake.exception, mistake.place()] = mistake
                 console.line(clean_lines(traceback_text(mistake)), "bad")
@@ -53,7 +53,7 @@ class Trouble:
         first = next(iter(self._mistakes.values()))
         more = len(self._mistakes) - 1
         others = f" (and {more} more, see above)" if more else ""
-        console.line(f"error: {clean(first.describe())}{others}. Mend the code, then: {once_more}", "bad")
+        console.prose(f"error: {clean(first.describe())}{others}. Mend the code, then: {once_more}", "bad")
 
 
 def decides(entry: ev.Entry) -> bool:

@@ -7,6 +7,7 @@ from argparse import Namespace
 from chargehand.agents.levels import end_of
 from chargehand.cli.console import clean
 from chargehand.cli.seats import Seats
+from chargehand.cli.terminated import deferred_interrupts
 from chargehand.cli.verbs import exit_code
 from chargehand.errors import RunUnknown
 from chargehand.stores.reader import Found, read_run, read_runs
@@ -24,18 +25,20 @@ def watch(options: Namespace) -> int:
     seats.catch_up(entries[:first])
     seats.hear(entries[first:])
     seen, idle = len(entries), 0.0
-    try:
-        while seats.tale.state.ended is None and idle < _LEFT:
-            time.sleep(_LOOK)
-            found = _row(options, run)
-            idle = 0.0 if found.driven or found.row.seq > seen else idle + _LOOK
-            if found.row.seq > seen:
-                more = read_run(options.journal, run, after=seen)
-                seats.hear(more)
-                seen = more[-1].seq
-            seats.draw()
-    finally:
-        seats.stop(keep=True)
+    with deferred_interrupts() as raise_pressed:  # or a picture would be cut in two
+        try:
+            while seats.tale.state.ended is None and idle < _LEFT:
+                time.sleep(_LOOK)
+                raise_pressed()
+                found = _row(options, run)
+                idle = 0.0 if found.driven or found.row.seq > seen else idle + _LOOK
+                if found.row.seq > seen:
+                    more = read_run(options.journal, run, after=seen)
+                    seats.hear(more)
+                    seen = more[-1].seq
+                seats.draw()
+        finally:
+            seats.stop(keep=True)
     return _closed(seats, run)
 
 

@@ -67,7 +67,7 @@ WORKING: dict[str, dict[str, str]] = {
         "usd": "dollars, reserved before an attempt",
         "tokens": "tokens, reserved too",
         "calls": "model calls, reserved too",
-        "wall": "how long it takes, for the forecast; left out, the usual pace of its model counts",
+        "wall": "how long it takes, for the forecast; left out, no time is forecast",
     },
     "workers.*.contacts": {
         "to": "names, tags or everybody, as in the short form",

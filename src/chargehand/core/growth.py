@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from chargehand.core.state import Progress, RunState, Status, candidates, enqueue, lane_key, prune
 from chargehand.terms.plan import Task, TaskId, in_order, needs
+from chargehand.terms.roster import USUAL_SECONDS
 
 _REACH = 64  # how many older tasks one new task may make more urgent: keeps growing plans linear
 
@@ -67,7 +68,8 @@ def _seconds(state: RunState, task: Task) -> float:
     if task.seconds is not None:
         return task.seconds
     named = candidates(state, task.worker or task.match)
-    return state.agents[named[0]].seconds
+    seconds = state.agents[named[0]].seconds
+    return USUAL_SECONDS if seconds is None else seconds
 
 
 def drop_round(state: RunState) -> None:

@@ -46,12 +46,17 @@ class Passages(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="p
 
 
 class Chart(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="chart"):
-    """A picture as SVG, and what it shows in words. Models read it without `svg`."""
+    """A picture as SVG, and what it shows in words. Models read it without `svg` and without what was `plotted`."""
 
     title: str
     svg: str = ""
     summary: str = ""
     source: str = ""
+    plotted: tuple[tuple[str, float], ...] = ()
+
+
+PICTURES = frozenset(("svg", "plotted"))
+"""Fields of a chart that are looked at: no words of anybody, and no evidence."""
 
 
 Exhibit: TypeAlias = Table | Figure | Passages | Chart

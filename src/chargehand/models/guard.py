@@ -20,6 +20,7 @@ from chargehand.models.limits import Limiter, Refusals, Ticket, guessed
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
 from chargehand.models.prices import Price
+from chargehand.models.waits import waiting
 from chargehand.terms.breaker import Breaker, forget_probe, lease, next_change, note, stand
 from chargehand.terms.failure import OUTAGES, Failure
 from chargehand.terms.policy import Breaking, Instant, Retry, Seconds
@@ -144,10 +145,12 @@ class Guarded:
                     if wait is None:
                         self.tally.failures += 1
                         raise
-                    holding = error.failure.kind in OUTAGES
+                    holding, again = error.failure.kind in OUTAGES, error.failure
                 self.tally.retries += 1
                 logger.info("%s: called again in %.1f s", self.card.handle, wait)
-                await self._sleep(wait)
+                why = opening(again.message.removeprefix(f"{self.card.handle}: "), 160)
+                with waiting(self.card.handle, why, wait):
+                    await self._sleep(wait)
         finally:
             if holding:
                 self.limiter.retries.give_back()
@@ -155,8 +158,13 @@ class Guarded:
 
     async def _once(self, request: Request, told: "_Told | None") -> Reply:
         limiter = self.limiter
-        self._check(limiter)
-        ticket = await limiter.enter(guessed(request) if limiter.counts_tokens else 0)
+        held = self._check(limiter)
+        tokens = guessed(request) if limiter.counts_tokens else 0
+        if held:
+            with waiting(self.card.handle, f"no calls for now{self._why}", held):
+                ticket = await limiter.enter(tokens)
+        else:
+            ticket = await limiter.enter(tokens)
         used: int | None = 0
         try:
             probing = self._pass()
@@ -177,14 +185,16 @@ class Guarded:
         finally:
             limiter.leave(ticket, used)
 
-    def _check(self, limiter: Limiter) -> None:
-        """Do not queue for what is known to be shut."""
+    def _check(self, limiter: Limiter) -> Seconds:
+        """Do not queue for what is known to be shut; how long nobody is let in."""
         if self._refusal is not None:
             self._check_refusal()
-        if limiter.held() > self._retry.obey_retry_after:
+        held = limiter.held()
+        if held > self._retry.obey_retry_after:
             raise self._held()
         if stand(self.breaker, self._clock()) in ("open", "probing"):
             raise self._shut()
+        return held
 
     def _check_refusal(self) -> None:
         """A provider that refuses the key or the model is not asked again until somebody may have put that right."""

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import cast
 
+from chargehand.models.exhibits import PICTURES
+
 LONGEST = 64 * 1024  # characters of one value that are looked at
 _MOST = 20_000  # parts of one value
 _STEM = 5
@@ -15,7 +17,7 @@ _NUMBER = re.compile(r"\d+(?:[,.'\u00a0\u202f]\d+)*")
 _QUOTED = re.compile(
     r"“[^”\n]{1,400}”|«[^»\n]{1,400}»|\"[^\"\n]{1,400}\"|`[^`\n]{1,400}`|^[ \t]*>[^\n]*$", re.MULTILINE
 )
-_HIDDEN = frozenset(("svg", "query", "score", "id", "kind", "when"))  # of exhibits: no words of anybody
+_HIDDEN = PICTURES | frozenset(("query", "score", "id", "kind", "when"))  # of exhibits: no words of anybody
 # words that carry no matter of their own, as they begin
 _LITTLE = """about above after again all also and any are ask back been befor below being best both but can come could
     did does doing done down each either else ever every find first for found from full gave get give given goes had has

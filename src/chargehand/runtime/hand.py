@@ -14,6 +14,7 @@ from chargehand.core.state import RunState, Work
 from chargehand.errors import NotJson, Refused
 from chargehand.models.code_errors import failure_of
 from chargehand.models.messages import Message
+from chargehand.models.waits import waiting
 from chargehand.runtime.earlier import with_first
 from chargehand.stores.codec import check
 from chargehand.terms import events as ev
@@ -231,7 +232,7 @@ class _Hand:
                 fits = claim.fit(self._room(started))
                 if fits and claim.ample:
                     continue
-                if await self._line.refunded():
+                if await self._refunded():
                     claim.reset()
                 elif not fits:
                     raise WorkFailed(ev.Failure("budget", str(error)), NOTHING) from error
@@ -268,12 +269,16 @@ class _Hand:
                 left = portion(self._line.state.ledger, wanted) if share else wanted
                 if left not in (wanted, started.reserve) and _half(left, wanted):
                     started = structs.replace(started, reserve=left)
-                elif await self._line.refunded():
+                elif await self._refunded():
                     started = structs.replace(started, reserve=started.reserve and wanted)
                 elif left not in (wanted, started.reserve, NOTHING):
                     started = structs.replace(started, reserve=left)
                 else:
                     raise WorkFailed(ev.Failure("budget", str(error))) from error
+
+    async def _refunded(self) -> bool:
+        with waiting(self._work.task or self._work.kind, "the budget is reserved for calls under way"):
+            return await self._line.refunded()
 
     def _diverge(self) -> None:
         """It asks for something else this time: of what was recorded only the effects count, which stay done."""

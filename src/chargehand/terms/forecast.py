@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.plan import Plan, TaskId, in_order, needs
 from chargehand.terms.policy import Policy, Seconds
-from chargehand.terms.roster import Agent, Match, Roster, fits
+from chargehand.terms.roster import USUAL_SECONDS, Agent, Match, Roster, fits
 
 
 class Forecast(Struct, frozen=True, omit_defaults=True):
@@ -20,6 +20,7 @@ class Forecast(Struct, frozen=True, omit_defaults=True):
 
     `low` is one attempt a task, one plan, one answer; `high` all the policy allows, but for replans; both are nothing
     if a worker has no estimate. `unbounded` tasks are repeated over a list of unknown length: they count once.
+    Not `timed`: nobody said how long some of the tasks take, and a usual time counts.
     """
 
     critical_path: tuple[TaskId, ...] = ()
@@ -31,14 +32,16 @@ class Forecast(Struct, frozen=True, omit_defaults=True):
     low: Amount = NOTHING
     high: Amount = NOTHING
     unbounded: tuple[TaskId, ...] = ()
+    timed: bool = True
 
 
 def forecast(plan: Plan, roster: Roster, policy: Policy) -> Forecast:
     tasks, _ = in_order(plan.tasks)
     asked = Counter([task.worker or task.match for task in tasks])
     lines = {key: in_line(key, roster) for key in asked}
-    guesses = {key: line[0].seconds if line else Agent("").seconds for key, line in lines.items()}
-    takes = [max(0.0, guesses[one.worker or one.match] if one.seconds is None else one.seconds) for one in tasks]
+    stated = {key: line[0].seconds if line else None for key, line in lines.items()}
+    known = [stated[task.worker or task.match] if task.seconds is None else task.seconds for task in tasks]
+    takes = [USUAL_SECONDS if seconds is None else max(0.0, seconds) for seconds in known]
     index = {task.id: at for at, task in enumerate(tasks)}
     readers: list[list[int]] = [[] for _ in tasks]
     ranks = takes.copy()  # how long it is from the start of a task to the end of the plan
@@ -56,7 +59,8 @@ def forecast(plan: Plan, roster: Roster, policy: Policy) -> Forecast:
     low, high = _costs([(count, lines[key]) for key, count in asked.items()], plan, roster, policy)
     critical_path, unbounded = tuple(tasks[at].id for at in path), tuple(task.id for task in tasks if task.for_each)
     speedup = serial / critical if critical else 1.0
-    return Forecast(critical_path, critical, serial, makespan, width, speedup, low, high, unbounded)
+    timed = None not in known
+    return Forecast(critical_path, critical, serial, makespan, width, speedup, low, high, unbounded, timed)
 
 
 def in_line(key: str | Match | None, roster: Roster) -> list[Agent]:

@@ -9,12 +9,15 @@ from chargehand.errors import Invalid
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.policy import Seconds
 
+USUAL_SECONDS: Seconds = 10.0
+"""What an attempt counts for, where tasks are put in order, if nobody knows how long it takes."""
+
 
 class Agent(Struct, frozen=True, forbid_unknown_fields=True):
     """A definition, as far as the scheduler cares. `spec` is a digest of persona, tools and model settings.
 
-    `estimate` is what one attempt reserves, `seconds` what it is expected to take, `capacity` how many
-    attempts it takes at once (0: as many as the run allows).
+    `estimate` is what one attempt reserves, `seconds` what it is expected to take (None: nobody knows), `capacity` how
+    many attempts it takes at once (0: as many as the run allows).
     """
 
     name: str
@@ -25,7 +28,7 @@ class Agent(Struct, frozen=True, forbid_unknown_fields=True):
     fallbacks: tuple[str, ...] = ()
     capacity: int = 0
     estimate: Amount = NOTHING
-    seconds: Seconds = 10.0
+    seconds: Seconds | None = None
     timeout: Seconds = 300.0
     spec: str = ""
 
@@ -57,7 +60,7 @@ def check(roster: Roster) -> None:
             raise Invalid(f"two workers are called {agent.name!r}" if agent.name else "a worker needs a name")
         if strangers := [name for name in agent.fallbacks if name not in names]:
             raise Invalid(f"worker {agent.name!r} falls back to {strangers[0]!r}, who is not on the roster")
-        if not (min(amounts) >= 0 and agent.capacity >= 0 and agent.seconds >= 0 and agent.timeout > 0):
+        if not (min(amounts) >= 0 and agent.capacity >= 0 and (agent.seconds or 0.0) >= 0 and agent.timeout > 0):
             raise Invalid(f"worker {agent.name!r}: estimate, capacity and seconds are zero or more, timeout above zero")
 
 

@@ -23,7 +23,8 @@ def draw_chart(
     """Draw a bar or line chart of up to 50 values."""
     _check(title, labels, values)
     series = Series(title, labels, values, unit)
-    return Chart(title, draw(series, line=kind == "line"), _summary(series, kind))
+    plotted = tuple(zip(labels, values, strict=True))
+    return Chart(title, draw(series, line=kind == "line"), _summary(series, kind), plotted=plotted)
 
 
 def _check(title: str, labels: list[str], values: list[float]) -> None:
