@@ -604,6 +604,10 @@ async def test_the_store_refuses_what_the_block_and_the_grant_do_not_allow(catal
         assert len(await catalog.history(block)) == 1
     await catalog.attach(agent, persona, Grant("write", tainted=True))
     assert (await catalog.edit(persona, Append("y"), worker(tainted=True), agent=agent)).tainted
+    tainted = await catalog.get(Block, persona)
+    assert tainted is not None
+    assert (tainted.value, tainted.untainted) == ("x\ny", "x")
+    assert (await catalog.change(replace(tainted, untainted="z", description="d"))).untainted == "x"
     assert (await catalog.edit(strange, Append("y"), Origin("supervisor"))).value == "x\ny"
 
 
@@ -625,8 +629,9 @@ async def test_a_bad_block_is_not_made(catalog: SqliteCatalog) -> None:
     for block in (Block(""), Block("a", "too long", limit=3), Block("a", "\0")):
         with pytest.raises(Invalid):
             await catalog.add(block)
-    kept = await catalog.add(Block("a", "x", version=7, at=5, redo=(3,)), Origin("worker", tainted=True))
-    assert (kept.version, kept.at, kept.redo, kept.tainted) == (1, 1, (), True)
+    given = Block("a", "x", version=7, at=5, redo=(3,), untainted="y")
+    kept = await catalog.add(given, Origin("worker", tainted=True))
+    assert (kept.version, kept.at, kept.redo, kept.tainted, kept.untainted) == (1, 1, (), True, "")
 
 
 async def test_many_at_once_lose_nothing(catalog: SqliteCatalog) -> None:

@@ -213,7 +213,7 @@ class Recall:
         """The same, with as many turns as fit beside the blocks that are there now."""
         if not turns:
             return look
-        beside = min(self._window // 2, sum(tokens(one.text) for one in look.blocks))
+        beside = min(self._window // 2, sum(tokens(one.text) + tokens(one.untainted or "") for one in look.blocks))
         room = max(0, self._chat_room - beside)
         self._chat = turns
         shown = fitting(turns, room, _CHAT_FRAME)

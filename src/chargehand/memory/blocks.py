@@ -52,8 +52,9 @@ class Block(Struct, frozen=True):
     """`share` is what every member of a team may do with it, unless told otherwise.
 
     A `trusted` block gives instructions (a persona, guidelines): text from outside gets in only with a grant for it.
-    `tainted` says that the text it holds now came, in part, from outside. `version` counts changes; `at` is the version
-    whose text it holds (undo moves it back), `redo` the versions undone, the last one last.
+    `tainted` says that the text it holds now came, in part, from outside; `untainted` is then what it held before, and
+    what people have changed of that since: these lines go on giving instructions. `version` counts changes; `at` is the
+    version whose text it holds (undo moves it back), `redo` the versions undone, the last one last.
     """
 
     label: str
@@ -67,6 +68,7 @@ class Block(Struct, frozen=True):
     metadata: dict[str, object] = field(default_factory=dict[str, object])
     id: str = ""
     tainted: bool = False
+    untainted: str = ""
     version: int = 1
     at: int = 1
     redo: tuple[int, ...] = ()
@@ -134,6 +136,7 @@ def edited(
         block,
         value=after.value,
         tainted=after.tainted,
+        untainted=_untainted(block, after, edit, origin),
         version=change.version,
         at=after.at,
         redo=after.redo,
@@ -209,6 +212,23 @@ def _written(block: Block, edit: Written, origin: Origin) -> _After:
     vouched = isinstance(edit, Rethink) and origin.by in _PEOPLE and not origin.tainted
     tainted = not vouched and (block.tainted or (origin.tainted and value != block.value))
     return _After(value, tainted, block.version + 1)
+
+
+def _untainted(block: Block, after: _After, edit: Edit, origin: Origin) -> str:
+    """What of a tainted block nobody outside had a hand in; nothing of one that is not tainted, which is all of it.
+
+    A person's edit is made there, too, as far as it fits: one that is about text from outside does not.
+    """
+    if not after.tainted:
+        return ""
+    if not block.tainted:
+        return block.value
+    if origin.by not in _PEOPLE or origin.tainted or isinstance(edit, Restore | Undo | Redo):
+        return block.untainted
+    try:
+        return applied(edit, block.untainted, block.limit)
+    except (Invalid, Refused):
+        return block.untainted
 
 
 def _undone(text: str, change: Change) -> str:

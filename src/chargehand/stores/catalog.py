@@ -76,7 +76,7 @@ class SqliteCatalog(Archives):
         first: Change | None = None
         if isinstance(made, Block):
             first = blocks.created(made, origin)
-            made = replace(made, tainted=first.tainted, version=1, at=1, redo=())
+            made = replace(made, tainted=first.tainted, untainted="", version=1, at=1, redo=())
         elif isinstance(made, Archive):
             made = replace(made, width=0)
         body = catalog_things.encode(made)

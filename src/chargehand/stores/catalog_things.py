@@ -136,7 +136,7 @@ def _with_fixed(thing: Some, kept: Thing) -> Some:
                 f"block {kept.label!r} holds {len(kept.value)} characters, more than a limit of {thing.limit}; "
                 "shorten its text first"
             )
-        fixed = {name: getattr(kept, name) for name in ("value", "tainted", "version", "at", "redo")}
+        fixed = {name: getattr(kept, name) for name in ("value", "tainted", "untainted", "version", "at", "redo")}
         return replace(thing, **fixed)
     if isinstance(thing, Archive) and isinstance(kept, Archive):
         return replace(thing, width=kept.width)

@@ -84,7 +84,8 @@ def block_told(block: Block) -> BlockTold:
     metadata = {name: value for name, value in block.metadata.items() if name != _HIDDEN}
     return BlockTold(
         block.id, block.value, block.label, block.limit, block.description or None, block.read_only, block.tags,
-        metadata, block.version, hidden=True if is_hidden(block) else None,
+        metadata, block.version, hidden=True if is_hidden(block) else None, tainted=block.tainted,
+        untainted=block.untainted,
     )  # fmt: skip
 
 

@@ -84,7 +84,10 @@ class PassageQuery(Struct):
 
 
 class BlockTold(Struct, omit_defaults=True):
-    """`version` is ours: send it back with a change (or as If-Match) to change only what you have seen."""
+    """`version` is ours: send it back with a change (or as If-Match) to change only what you have seen.
+
+    So are `tainted` and `untainted`: an agent that had seen text from outside has changed it, and what it held before.
+    """
 
     id: str
     value: str
@@ -106,6 +109,8 @@ class BlockTold(Struct, omit_defaults=True):
     preserve_on_migration: bool = False
     created_by_id: str | None = None
     last_updated_by_id: str | None = None
+    tainted: bool = False
+    untainted: str = ""
 
 
 class ArchiveTold(Struct):
