@@ -73,6 +73,7 @@ SHAPE_FIELDS: dict[str, dict[str, str]] = {
         "call": "the place of the call among those of the reply, as the question names it",
         "verdict": "whether it may be made",
         "feedback": "why not, for the model",
+        "result": "what the call came to, where whoever answers made it",
     },
     "CodeError": {
         "exception": "the class of the exception, such as `AttributeError`",

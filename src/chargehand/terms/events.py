@@ -129,13 +129,14 @@ class CallVerdict(Struct, frozen=True, omit_defaults=True, gc=False):
     call: int
     verdict: CallWord
     feedback: str = ""
+    result: object = None
 
 
 class InputAnswered(_Fact, frozen=True, tag="input.answered"):
     """Plans: approve, edit (with a plan), reject. Calls: approve, reject. Effects: done (with result), again, fail.
 
     `verdict` is about the call that is asked about, `also` about others of the same reply. Those that are not answered
-    are asked about next.
+    are asked about next. The `result` of a call that is approved is what it came to where whoever answers made it.
     """
 
     number: int

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from chargehand.errors import Refused
 from chargehand.memory.catalog import Profile
 from chargehand.server.house import House
 from chargehand.server.letta.book_rows import Conditions
+from chargehand.server.letta.client_tools import ClientReturn, client_returns
 from chargehand.server.letta.message_shapes import MessageSent, MessageTold, VerdictTold
 from chargehand.server.letta.office import Office
 from chargehand.server.letta.pages import Page
@@ -30,10 +31,16 @@ class _Response(Struct):
 
 
 class _Verdict(Struct, frozen=True):
-    """What a client says of a call."""
+    """What a client says of a call; with what it came to, where the client made it."""
 
     approve: bool
     reason: str = ""
+    returned: ClientReturn | None = None
+
+    @property
+    def result(self) -> object:
+        """The same as plain JSON; None where the client sent nothing."""
+        return None if self.returned is None else msgspec.json.decode(msgspec.json.encode(self.returned))
 
 
 async def pending(house: House, agent: str) -> MessageTold | None:
@@ -91,20 +98,44 @@ def _report(standing: Speech, question: ev.InputRequested, sent: Sequence[Messag
         raise _unfit(f"no call with the id {_listed(unknown)} waits", calls)
     if missing := [call for call in calls if call not in verdicts]:
         raise _unfit(f"there is no verdict on {_listed(missing)}", calls)
+    _check_who_runs(standing, verdicts)
     answers = {calls[call]: verdict for call, verdict in verdicts.items()}
     first = answers.pop(min(answers))
-    also = tuple(ev.CallVerdict(place, _word(verdict), verdict.reason) for place, verdict in sorted(answers.items()))
-    return ev.InputAnswered(question.number, _word(first), first.reason, also=also)
+    also = tuple(
+        ev.CallVerdict(place, _word(verdict), verdict.reason, verdict.result)
+        for place, verdict in sorted(answers.items())
+    )
+    result = Raw(msgspec.json.encode(first.result))
+    return ev.InputAnswered(question.number, _word(first), first.reason, result=result, also=also)
+
+
+def _check_who_runs(standing: Speech, verdicts: Mapping[str, _Verdict]) -> None:
+    """Raise a problem where a call is allowed whose return the client owes, or a return is sent that it cannot know."""
+    at_client = standing.pending_at_client
+    for call, verdict in verdicts.items():
+        if call in at_client and verdict.approve and verdict.returned is None:
+            said = f"{call[:100]} is a call of a tool that the client runs: send what it returned, as tool_returns"
+            raise Problem(422, "invalid", f"{said}, or reject it. Nothing was done.")
+        if call not in at_client and verdict.returned is not None:
+            said = f"{call[:100]} is a call of a tool that this server runs: approve it, or reject it"
+            raise Problem(422, "invalid", f"{said}. Nothing was done.")
 
 
 def _verdicts(message: MessageSent, calls: Mapping[str, int]) -> list[tuple[str, _Verdict]]:
     """What one message says of which call. Without `approvals`, its `approve` is about every call of the request."""
+    if message.tool_returns:
+        returns = client_returns(message.tool_returns, "tool_returns")
+        return [(call, _Verdict(approve=True, returned=returned)) for call, returned in returns]
     if not message.approvals:
         if message.approve is None:
             raise _unfit("there is no verdict: send `approvals`, with tool_call_id and approve of each call", calls)
         return [(call, _Verdict(message.approve, message.reason or "")) for call in calls]
     found: list[tuple[str, _Verdict]] = []
     for entry in message.approvals:
+        if "tool_return" in entry:
+            returns = client_returns([entry], "approvals")
+            found += [(call, _Verdict(approve=True, returned=returned)) for call, returned in returns]
+            continue
         call, approve = entry.get("tool_call_id"), entry.get("approve")
         if not isinstance(call, str) or not isinstance(approve, bool):
             raise _unfit("each of `approvals` needs a tool_call_id, and approve: true or false", calls)
@@ -147,6 +178,10 @@ def _is_answer(message: MessageSent, response: _Response) -> bool:
     """Whether a message says what was answered then."""
     if message.approval_request_id not in (None, "", response.approval_request_id):
         return False
+    if message.tool_returns or any("tool_return" in entry for entry in message.approvals or ()):
+        sent = message.tool_returns or message.approvals or ()
+        given = {one.tool_call_id for one in response.approvals if one.type == "tool"}
+        return all(entry.get("tool_call_id") in given for entry in sent)
     if not message.approvals:
         return bool(message.approval_request_id) and all(one.approve == message.approve for one in response.approvals)
     given = {one.tool_call_id: one.approve for one in response.approvals}

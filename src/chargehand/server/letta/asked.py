@@ -15,6 +15,7 @@ from msgspec import Struct
 from chargehand.memory.conversation import Turn
 from chargehand.runtime.front import checked_goal
 from chargehand.server.letta.agent_settings import Unsupported, refuse_unsupported
+from chargehand.server.letta.client_tools import ClientTool, check_client_tools
 from chargehand.server.letta.message_shapes import MessageSent, TalkSent
 from chargehand.server.problem import Problem
 from chargehand.terms import events as ev
@@ -57,7 +58,8 @@ class Said(Struct, frozen=True, omit_defaults=True):
 class Asked(Struct, frozen=True, omit_defaults=True):
     """A whole call. `mark` is what its repetition is known by; `model` and `system` stand in for the agent's own.
 
-    `conversation` is the one it belongs to; without one it belongs to the agent's own.
+    `conversation` is the one it belongs to; without one it belongs to the agent's own. `tools` are those that the
+    caller runs itself.
     """
 
     agent: str
@@ -68,6 +70,7 @@ class Asked(Struct, frozen=True, omit_defaults=True):
     background: bool = False
     mark: str = ""
     conversation: str = ""
+    tools: tuple[ClientTool, ...] = ()
 
     @property
     def lane(self) -> str:
@@ -112,9 +115,11 @@ def asked_of(agent: str, sent: TalkSent, raw: bytes, conversation: str = "") -> 
     found = Asked(
         agent, tuple(one for one in said if one.text.strip()), _steps(sent.max_steps), sent.override_model or "",
         sent.override_system or "", bool(sent.background), mark_of(conversation or agent, raw), conversation,
+        sent.client_tools or (),
     )  # fmt: skip
     if not found.said:
         raise Problem(422, "invalid", "there is nothing to say: send `messages` with a content, or `input`")
+    check_client_tools(found.tools)
     checked_goal(found.text)
     return found
 
@@ -132,8 +137,12 @@ def mark_of(agent: str, raw: bytes) -> str:
 
 
 def approvals_in(sent: TalkSent) -> tuple[MessageSent, ...]:
-    """The messages that allow calls or do not. They come alone: what is said beside them would not be heard."""
-    approvals = tuple(one for one in sent.messages or () if one.type == "approval" or one.role == "approval")
+    """The messages that allow calls or do not, or say what they came to.
+
+    They come alone: what is said beside them would not be heard.
+    """
+    answers = ("approval", "tool_return")
+    approvals = tuple(one for one in sent.messages or () if one.type in answers or one.role == "approval")
     if approvals and (len(approvals) < len(sent.messages or ()) or sent.input is not None):
         said = "a verdict on calls that wait comes alone; send what else there is to say once it is answered"
         raise Problem(422, "invalid", f"{said}. Nothing was done.")

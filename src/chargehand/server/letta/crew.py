@@ -6,6 +6,7 @@ client calls them is `mapping`'s business.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec import structs
@@ -28,6 +29,7 @@ from chargehand.models.model import Model
 from chargehand.server.house import House
 from chargehand.server.letta.agent_settings import JsonReply, bounded, merged_options, options_of
 from chargehand.server.letta.asked import MOST_STEPS, Asked
+from chargehand.server.letta.client_tools import ClientReturn, client_side_tools
 from chargehand.server.letta.counted import counted
 from chargehand.server.letta.custom import custom_tools
 from chargehand.server.letta.holdings import archive_of
@@ -86,6 +88,10 @@ def _earlier_turns(profile: Profile) -> EarlierTurns:
     return "hidden" if profile.settings.get("message_buffer_autoclear") else "chat"
 
 
+async def _no_return(_run: str, _tool: str, _arguments: str) -> ClientReturn | None:
+    """Nobody runs tools of its own."""
+
+
 async def _at_once(_agent: str, _run: str) -> None:
     """Nobody stands in line."""
 
@@ -101,6 +107,8 @@ class AgentCrew:
         """What a person asked for in a run, where it is not as usual."""
         self.turn: Callable[[str, str], Awaitable[None]] = _at_once
         """Waits until an agent (the first) has time for a run."""
+        self.client_return: Callable[[str, str, str], Awaitable[ClientReturn | None]] = _no_return
+        """What the client of a run (the first) sent for a call that it made itself: of which tool, with what."""
         house.memory.agents = _Everybody()
 
     def bind(self, carrier: Carrier) -> None:
@@ -132,7 +140,8 @@ class AgentCrew:
         if INSERT in profile.tools:
             await archive_of(self._house, profile)  # somewhere to keep what it finds
         try:
-            equipped = await self.equipped(*_as_asked(profile, asked), brief.steps)
+            tools = {} if asked is None else client_side_tools(asked.tools, partial(self.client_return, run))
+            equipped = await self.equipped(*_as_asked(profile, asked), brief.steps, tools)
         except Invalid as error:
             raise WorkFailed(Failure("logic", str(error), permanent=True)) from error
         if asked is not None and equipped.desk is not None:
@@ -169,10 +178,18 @@ class AgentCrew:
             return self._house.finder.find(stand_in)
 
     async def equipped(
-        self, profile: Profile, most: int = MOST_STEPS, steps: Mapping[int, Step] | None = None
+        self,
+        profile: Profile,
+        most: int = MOST_STEPS,
+        steps: Mapping[int, Step] | None = None,
+        client_side: Mapping[str, Tool] | None = None,
     ) -> Equipped:
-        """An agent ready to work, with what is attached to it now. `steps` are those it made before a crash."""
-        custom = await self._custom(profile)
+        """An agent ready to work, with what is attached to it now. `steps` are those it made before a crash.
+
+        Tools of the client's own (`client_side`) come before the agent's of the same name.
+        """
+        custom = {**await self._custom(profile), **(client_side or {})}
+        profile = structs.replace(profile, tools=tuple(dict.fromkeys((*profile.tools, *(client_side or ())))))
         worker, rules = self._worker(profile, custom)
         worker = structs.replace(worker, steps=most)
         ready = await furnished(self._house.memory, worker, with_usual_tools=False)

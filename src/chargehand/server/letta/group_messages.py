@@ -22,7 +22,7 @@ from chargehand.server.letta.pages import cut_messages, page_of
 from chargehand.server.letta.sending import DONE
 from chargehand.server.letta.shapes import moment
 from chargehand.server.letta.writers import changing
-from chargehand.server.problem import problem_of
+from chargehand.server.problem import Problem, problem_of
 from chargehand.server.sse import event, streamed
 from chargehand.server.wire import body, part, raw_body, reply
 from chargehand.terms.policy import Seconds
@@ -42,6 +42,9 @@ async def _begun(request: Request, house: House) -> tuple[Begun, TalkSent]:
     group, sent = await found(house, part(request, "group")), await body(request, TalkSent)
     raw = await raw_body(request)
     check_talk_fields(raw)
+    for name in ("client_tools", "override_model", "override_system", "max_steps", "background"):
+        if getattr(sent, name):
+            raise Problem(422, "unsupported", f"{name} is not supported for groups: it is for one agent; leave it out")
     asked = asked_of(group.id, house.cleaned(sent), raw)
     return await house.part(GroupOffice).begin(group, asked, repeated=again(request)), sent
 

@@ -4,9 +4,14 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from chargehand.server.letta.client_tools import ClientTool
+
 
 class MessageSent(Struct):
-    """`content` is a text, or parts of which the texts count. One of the type `approval` allows a call, or does not."""
+    """`content` is a text, or parts of which the texts count. One of the type `approval` allows a call, or does not.
+
+    One of the type `tool_return` says what calls came to that the client made itself.
+    """
 
     role: str = "user"
     content: str | list[dict[str, Any]] | None = ""
@@ -18,6 +23,7 @@ class MessageSent(Struct):
     approvals: list[dict[str, Any]] | None = None
     approval_request_id: str | None = None
     reason: str | None = None
+    tool_returns: list[dict[str, Any]] | None = None
 
 
 class TalkSent(Struct):
@@ -34,6 +40,7 @@ class TalkSent(Struct):
     override_model: str | None = None
     override_system: str | None = None
     callback_url: str | None = None
+    client_tools: tuple[ClientTool, ...] | None = None
 
 
 class ConversationTalkSent(TalkSent):
@@ -86,10 +93,14 @@ class CallTold(Struct):
 
 
 class VerdictTold(Struct):
+    """What was said of a call: that it may be made, or (`type` is `tool`) what it came to at the client."""
+
     approve: bool
     tool_call_id: str
     reason: str | None = None
     type: str = "approval"
+    tool_return: str | None = None
+    status: str | None = None
 
 
 class MessageTold(Struct, omit_defaults=True):

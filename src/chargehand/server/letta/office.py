@@ -18,6 +18,7 @@ from chargehand.runtime.driver import Driver, Outcome
 from chargehand.server.house import House
 from chargehand.server.letta.asked import Asked
 from chargehand.server.letta.book import Book
+from chargehand.server.letta.client_tools import ClientReturn
 from chargehand.server.letta.crew import AgentCrew
 from chargehand.server.letta.line import Line
 from chargehand.server.letta.speech import TASK, Speech
@@ -67,6 +68,7 @@ class Office:
         """When messages of agents were forgotten: those of talks that were under way then do not come back."""
         self.crew.asked = self._asked
         self.crew.turn = self._turn
+        self.crew.client_return = self._client_return
         self.crew.post.carried = self._inside
 
     # --- talks
@@ -248,6 +250,13 @@ class Office:
         """Wait until a run is the next of its conversation."""
         talk = self.talks.get(run)
         await self.line.turn(agent if talk is None else talk.lane, run)
+
+    async def _client_return(self, run: str, tool: str, arguments: str) -> ClientReturn | None:
+        talk = self.talks.get(run)
+        returned = None if talk is None else talk.speech.client_returns.get((tool, arguments))
+        if returned is None and (standing := await self._read(run)) is not None:  # it is on disk before it is heard
+            returned = standing.client_returns.get((tool, arguments))
+        return returned
 
     async def _withdraw(self, lane: str) -> None:
         """Nobody answers a question any more once something else is said: the agent must not be stuck over it."""

@@ -11,12 +11,14 @@ import msgspec
 from chargehand.models.messages import Reply
 from chargehand.server.letta.asked import Asked, Said, noted
 from chargehand.server.letta.called import Called, Calls, returned, words
+from chargehand.server.letta.client_tools import ClientReturn
 from chargehand.server.letta.message_shapes import MessageTold, StepTold, StopTold, TalkTold, UsageTold, VerdictTold
 from chargehand.server.letta.shapes import moment
 from chargehand.terms import events as ev
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import TaskId
 from chargehand.terms.policy import Instant
+from chargehand.terms.value import decode_value
 
 TASK = TaskId("reply")
 """The only task of a run that answers a person."""
@@ -55,6 +57,8 @@ class Speech:
         self._names: dict[int, str] = {}
         self._calls = Calls()
         self._pending: list[Called] = []
+        self.client_returns: dict[tuple[str, str], ClientReturn] = {}
+        """What the client sent last for a call, by the name of its tool and the arguments."""
         self._exit_tool = ""
         self._failure: Failure | None = None
         self._thought = False  # the words of the last reply were told as its reasoning
@@ -201,10 +205,7 @@ class Speech:
         answers: dict[int, ev.InputAnswered | ev.CallVerdict] = {asked.question.call: event}
         answers |= {one.call: one for one in event.also}
         answered = [(call, answers[call.number]) for call in self._pending if call.number in answers]
-        verdicts = tuple(
-            VerdictTold(answer.verdict == "approve", call.call.tool_call_id, answer.feedback or None)
-            for call, answer in answered
-        )
+        verdicts = tuple(self._verdict(call, answer) for call, answer in answered)
         told = self._add(
             "approval_response_message",
             f"answer {event.number}",
@@ -221,6 +222,18 @@ class Speech:
                 why = answer.feedback or "no reason given"
                 self._return(call, entry.at, f"A person did not allow this call: {why}", good=False)
 
+    def _verdict(self, call: Called, answer: ev.InputAnswered | ev.CallVerdict) -> VerdictTold:
+        """What was said of a call. What it came to at the client is kept for the step that makes it here."""
+        told = VerdictTold(answer.verdict == "approve", call.call.tool_call_id, answer.feedback or None)
+        result = decode_value(answer.result) if isinstance(answer, ev.InputAnswered) else answer.result
+        if answer.verdict != "approve" or result is None:
+            return told
+        returned = msgspec.convert(result, ClientReturn)
+        self.client_returns[call.call.name, call.call.arguments] = returned
+        told.type, told.tool_return = "tool", returned.text
+        told.status = "success" if returned.good else "error"
+        return told
+
     def request_id(self, number: int) -> str:
         """The id of the message in which a person was asked this question."""
         return f"message-{self._uuid(f'ask {number}')}"
@@ -231,6 +244,12 @@ class Speech:
         if self.question is None:
             return {}
         return {one.call.tool_call_id: one.number for one in self._pending}
+
+    @property
+    def pending_at_client(self) -> frozenset[str]:
+        """Those of them that the client is to make itself, by the id it knows."""
+        names = {tool.name for tool in self.asked.tools} if self.asked is not None else set[str]()
+        return frozenset(one.call.tool_call_id for one in self._pending if one.call.name in names)
 
     # --- the end
 
@@ -289,9 +308,12 @@ class Speech:
 
     def _return(self, one: Called, at: Instant, text: str, *, good: bool) -> None:
         self.steps[-1].finished = at
+        at_client = self.client_returns.get((one.call.name, one.call.arguments))
         self._add(
             "tool_return_message", f"{self._words} return {one.number}", at, name=one.call.name, tool_return=text,
             tool_call_id=one.call.tool_call_id, status="success" if good else "error",
+            stdout=None if at_client is None else at_client.stdout or None,
+            stderr=None if at_client is None else at_client.stderr or None,
         )  # fmt: skip
 
     @property
