@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fix bench bench-memory bench-routing soak-memory soak-nested soak-breakers load soak local-quality letta-matrix shells openapi reference sim planted kill9 zombie cov lock clean
+.PHONY: help run test check fix bench bench-memory bench-routing soak-memory soak-nested soak-effects soak-breakers load soak local-quality letta-matrix shells openapi reference sim planted kill9 zombie cov lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -53,6 +53,9 @@ soak-memory: $(VENV)/dev.stamp ## Sixteen writers on one block, twenty seeds; 25
 
 soak-nested: $(VENV)/dev.stamp ## 20,000 teams, half of them with runs inside runs, never spend more than they may
 	$(BIN)/python -m tests.sim.nested $(ARGS)
+
+soak-effects: $(VENV)/dev.stamp ## 5,000 teams that pay bills, with crashes and a person who is asked, pay none too often
+	$(BIN)/python -m tests.sim.effects $(ARGS)
 
 soak-breakers: $(VENV)/dev.stamp ## 10,000 seeds of breakers in the scheduler and around a provider, and bugs planted in them
 	$(BIN)/python -m tests.sim.breakers $(ARGS)

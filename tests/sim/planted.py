@@ -87,6 +87,7 @@ BUGS = (
     # crashes
     Bug("an effect in doubt is done again", "core/attempts.py", "    if doubt:\n        judge(state, progress, DOUBT)\n    elif", "    if"),
     Bug("an effect is done again by the next attempt", "core/attempts.py", 'if step.effect == "effect" and step.result is not None and step.good:', "if False:"),
+    Bug("an effect whose result is no JSON is not recorded", "runtime/hand.py", "result, _ = encode_or_text(done.value)", "result = encode_value(done.value)"),
     Bug("recorded steps are lost on resume", "core/attempts.py", "return {number: step for number, step in (progress.steps or {}).items() if step.result is not None}", "return {}"),
     Bug("a resumed attempt counts as another", "core/attempts.py", "progress.redo = True", "progress.redo = False"),
     Bug("an orderly stop counts as a crash", "core/attempts.py", "    progress.crashes += crashed\n", "    progress.crashes += 1\n"),
@@ -123,6 +124,19 @@ MONEY = (
 )  # fmt: skip
 """What teams inside teams must find, by what a provider really bills."""
 
+EFFECTS = (
+    Bug("an effect whose result cannot be kept failed", "agents/tool_calls.py", "    return Returned(value) if whole else Returned(decode_value(body), note=_AS_TEXT)", '    return Returned(value) if whole else Returned(error="its result cannot be kept")'),
+    Bug("an effect whose result is large failed", "agents/tool_calls.py", 'if size > LARGEST and tool.effect == "read":', "if size > LARGEST:"),
+    Bug("the same effect in one step is had several times", "agents/calls.py", "                if first != number:", "                if False:"),
+    Bug("an effect that was had is had again unasked", "agents/calls.py", 'return "repeated"', "return None"),
+    Bug("a question of a team inside is not asked outside", "runtime/subteams.py", "if state.ended is None and state.input is not None:", "if False:"),
+    Bug("text from outside does not taint", "agents/calls.py", "            self.tainted = True\n", "            pass\n"),
+    Bug("a tainted effect asks nobody", "agents/calls.py", "if not self.tainted or not self._ask_if_tainted:", "if True:"),
+    Bug("a person's no is taken for a yes", "agents/calls.py", "if refusal := self._answers[wanted]:", "if False and (refusal := self._answers[wanted]):"),
+    Bug("leave for one call is leave for all of them", "agents/calls.py", "return (said if times == 1 else f\"{said}, for time number {times}\"), times", "return said, times"),
+)  # fmt: skip
+"""What a bank's own book must tell about effects and the questions before them."""
+
 
 def hunt(
     bug: Bug, seeds: int, module: str = "tests.sim.hunt", arguments: tuple[str, ...] = ()
@@ -149,6 +163,8 @@ def hunt(
 def _hunted(bug: Bug, seeds: int) -> tuple[bool, float, str]:
     if bug in MONEY:
         return hunt(bug, seeds, "tests.sim.nested", ("--jobs", "1", "--seeds"))
+    if bug in EFFECTS:
+        return hunt(bug, seeds, "tests.sim.effects", ("--hunt",))
     return hunt(bug, seeds)
 
 
@@ -157,7 +173,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=2000, help="how many seeds each bug may survive (default 2000)")
     parser.add_argument("--only", default="", help="only bugs whose name contains this")
     options = parser.parse_args()
-    bugs = [bug for bug in (*BUGS, *MONEY) if options.only in bug.name]
+    bugs = [bug for bug in (*BUGS, *MONEY, *EFFECTS) if options.only in bug.name]
     found = 0
     with ThreadPoolExecutor(2) as pool:
         hunts = pool.map(partial(_hunted, seeds=options.seeds), bugs)

@@ -9,6 +9,7 @@ from collections import Counter
 
 from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
 from chargehand.core.owed import Brief
+from chargehand.errors import NotJson
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.failure import Failure, FailureKind, PendingCall, Question, Refusal
 from chargehand.terms.plan import NO_TASK, Edge, Plan, Task, TaskId
@@ -24,6 +25,13 @@ FINAL = {
         "resource", "401: no such key", permanent=True, refusal=Refusal("acme", "acme:small", "key", 401, "ACME_KEY")
     ),
 }
+
+
+class Receipt:
+    """What an effect returns that no JSON can carry."""
+
+    def __repr__(self) -> str:
+        return "a receipt"
 
 
 class World:
@@ -137,12 +145,17 @@ class World:
             if effect == "effect":
                 self.raw[f"{task}/{step}"] += 1
             await asyncio.sleep(rng.uniform(0, 3))
-            return Done({"step": step}, used)
+            return Done(Receipt() if odd else {"step": step}, used)
 
         paid = self.plot.roster.supervision != NOTHING and rng.random() < 0.5
         reserve, used = (Amount(calls=1, micros=2), Amount(calls=1, micros=1)) if paid else (NOTHING, NOTHING)
-        got = await hand.step(f"tool{step}", call, request=request, effect=effect, reserve=reserve)
-        if got != {"step": step}:
+        odd = effect != "read" and self.rng("odd", task, number, step).random() < 0.2
+        try:
+            got = await hand.step(f"tool{step}", call, request=request, effect=effect, reserve=reserve)
+        except NotJson as error:
+            self.problems.append(f"what {task} did in step {step} was not kept: {error}")
+            raise
+        if got != {"step": step} and got != "a receipt":
             self.problems.append(f"step {step} of {task} returned {got}")
 
     def _outage(self, brief: Brief) -> None:
