@@ -75,6 +75,13 @@ class Block(Struct, frozen=True):
     created: Instant = 0.0
     updated: Instant = 0.0
 
+    @property
+    def instruction(self) -> str:
+        """What of it gives instructions: nobody outside had a hand in that."""
+        if not self.trusted:
+            return ""
+        return self.untainted if self.tainted else self.value
+
 
 Edit: TypeAlias = Append | Insert | Replace | ReplaceAll | Patch | Rethink | Restore | Undo | Redo
 

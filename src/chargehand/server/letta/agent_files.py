@@ -50,6 +50,8 @@ class BlockFiled(Struct):
     read_only: bool | None = None
     metadata: dict[str, Any] | None = None
     tags: tuple[str, ...] | None = None
+    tainted: bool = False
+    untainted: str = ""
 
 
 class ToolFiled(Struct):
@@ -133,7 +135,8 @@ def written(profile: Profile, blocks: list[Block], tools: list[ToolTold], turns:
     }  # fmt: skip
     held = [
         {"id": f"block-{number}", "label": one.label, "value": one.value, "description": one.description or None,
-         "limit": one.limit, "read_only": one.read_only, "tags": one.tags, "metadata": one.metadata}
+         "limit": one.limit, "read_only": one.read_only, "tags": one.tags, "metadata": one.metadata,
+         "tainted": one.tainted, "untainted": one.untainted}
         for number, one in enumerate(blocks)
     ]  # fmt: skip
     filed = [{**msgspec.to_builtins(one), "id": f"tool-{number}"} for number, one in enumerate(tools)]

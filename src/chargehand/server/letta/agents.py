@@ -108,7 +108,7 @@ async def made(house: House, sent: AgentSent) -> AgentTold:
         raise Problem(422, "invalid", f"a block of block_ids is called {twice!r} as a memory block is; rename one")
     names = await tools.named(catalog, sent.tools or (), sent.tool_ids or ())
     profile = agent_made(sent, f"agent-{uuid.uuid4()}", names)
-    personas = [one.value for one in (*shared, *(sent.memory_blocks or ()))]
+    personas = [one.instruction for one in shared] + [one.value for one in sent.memory_blocks or ()]
     profile = structs.replace(profile, tools=_equipped(sent, profile, personas))
     if sent.include_base_tools is False:
         profile = structs.replace(profile, settings={**profile.settings, BASE_TOOLS: False})

@@ -12,6 +12,8 @@ from starlette.responses import Response
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import KeptTool, Profile
+from chargehand.memory.editing import Rethink
+from chargehand.memory.origin import Origin
 from chargehand.server.doors import Door
 from chargehand.server.house import House
 from chargehand.server.letta.agent_files import AgentFile, AgentFiled, BlockFiled, ToolFiled, parsed, turns_of, written
@@ -71,7 +73,7 @@ async def take_in(request: Request, house: House) -> Response:
     try:
         names = await _tools(house, file.tools, kept, replace=wishes.replace_tools)
         for one in file.blocks:
-            kept.blocks[one.id] = (await house.memory.catalog.add(_block(one))).id
+            await _keep_block(house, one, kept)
         for one in file.agents:
             kept.agents.append(await _agent(house, one, file, wishes, names, kept))
     except BaseException:
@@ -109,11 +111,14 @@ def _wishes(form: FormData) -> Wishes:
     )  # fmt: skip
 
 
-def _block(filed: BlockFiled) -> Block:
-    sent = BlockSent(
-        filed.label, filed.value, filed.description, filed.limit, filed.read_only, filed.metadata, filed.tags
-    )
-    return block_made(sent)
+async def _keep_block(house: House, filed: BlockFiled, kept: Made) -> None:
+    """A block of the file. Text from outside stays apart from what instructed before it got in."""
+    value = filed.untainted if filed.tainted else filed.value
+    sent = BlockSent(filed.label, value, filed.description, filed.limit, filed.read_only, filed.metadata, filed.tags)
+    block = await house.memory.catalog.add(block_made(sent))
+    kept.blocks[filed.id] = block.id
+    if filed.tainted:
+        await house.memory.catalog.edit(block.id, Rethink(filed.value), Origin(tainted=True))
 
 
 async def _tools(house: House, tools: Sequence[ToolFiled], kept: Made, *, replace: bool) -> dict[str, str]:

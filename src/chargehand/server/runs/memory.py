@@ -114,7 +114,7 @@ async def search(request: Request, house: House) -> Response:
 def _shown(one: Block) -> BlockShown:
     return BlockShown(
         one.id, one.label, one.value, one.description, one.limit, one.version, one.read_only, one.trusted, one.tainted,
-        one.share, one.tags, one.updated,
+        one.instruction, one.share, one.tags, one.updated,
     )  # fmt: skip
 
 

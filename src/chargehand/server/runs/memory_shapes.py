@@ -9,7 +9,10 @@ from chargehand.terms.policy import Instant
 
 
 class BlockShown(Struct, frozen=True):
-    """`version` counts changes: an edit that names another than the present one is refused."""
+    """`version` counts changes: an edit that names another than the present one is refused.
+
+    `instruction` is what of it gives instructions: of a trusted block all, or what it held before it was tainted.
+    """
 
     id: str
     label: str
@@ -20,6 +23,7 @@ class BlockShown(Struct, frozen=True):
     read_only: bool
     trusted: bool
     tainted: bool
+    instruction: str
     share: str
     tags: tuple[str, ...]
     updated: Instant
