@@ -8,7 +8,7 @@ from typing import cast
 
 import httpx
 import pytest
-from letta_client import Letta, NotFoundError
+from letta_client import Letta, NotFoundError, UnprocessableEntityError
 
 from tests.server.model_server import Answer, Call, Question, fake_model
 from tests.server.running import running, settings_in
@@ -126,6 +126,37 @@ def test_a_worker_that_was_asked_has_a_run_of_its_own(desk: Desk) -> None:
     said = desk.client.runs.messages.list(runs[0].id).items
     assert [one.message_type for one in said] == ["system_message", "assistant_message"]
     assert desk.client.runs.retrieve(runs[0].id).status == "completed"
+
+
+def test_the_run_of_a_worker_is_seen_while_it_works(desk: Desk) -> None:
+    worker, asked, go_on = desk.agent("worker"), threading.Event(), threading.Event()
+
+    def think(question: Question) -> Answer:
+        if ONE in question.tools:
+            call = Call(ONE, {"message": "Well?", "other_agent_id": worker})
+            return Answer("done") if question.results else Answer(calls=(call,))
+        asked.set()
+        go_on.wait(20)
+        return Answer("well")
+
+    desk.model.think = think
+    lead = desk.agent("lead", tools=[ONE])
+    whole = desk.client.agents.messages.create_async(lead, input="Go").id
+    assert asked.wait(20)
+    runs = desk.client.runs
+    running_now = runs.list(agent_id=worker, active=True).items
+    assert [(one.agent_id, one.status) for one in running_now] == [(worker, "running")]
+    run = running_now[0].id
+    assert runs.retrieve(run).status == "running"
+    assert [one.message_type for one in runs.messages.list(run)] == ["system_message"]
+    assert [one.message_type for one in desk.client.agents.messages.list(worker)] == ["system_message"]
+    with pytest.raises(UnprocessableEntityError, match="goes on inside another"):
+        runs.messages.stream(run)
+    go_on.set()
+    soon(lambda: runs.retrieve(whole).status == "completed")
+    assert [(one.id, one.status) for one in runs.list(agent_id=worker)] == [(run, "completed")]
+    assert [one.message_type for one in runs.messages.list(run)] == ["system_message", "assistant_message"]
+    assert "assistant_message" in [one.message_type for one in runs.messages.stream(run)]
 
 
 def test_a_callback_is_refused_in_words(desk: Desk) -> None:

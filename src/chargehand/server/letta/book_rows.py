@@ -86,7 +86,7 @@ def keep(db: sqlite3.Connection, speeches: Sequence[Speech], resets: Mapping[str
         )  # fmt: skip
         db.execute(_RUN, row)
         # who waits in line is not heard yet: a reader who goes on from there would miss what comes before it
-        heard = one.over or one.steps or one.question is not None
+        heard = one.over or one.is_working or one.question is not None
         if heard and one.began >= resets.get(one.lane, 0.0):
             db.executemany(_MESSAGE, [_message(one, message, clean) for message in one.messages])
         steps = [(s.id, one.agent, one.run, s.started, s.model, clean(_ENCODER.encode(s))) for s in one.steps]

@@ -167,6 +167,8 @@ class Office:
         """
         await self._catch_up()
         fresh = [one.speech for one in self.talks.values() if one.speech.began and agent in ("", one.agent)]
+        for run in self._nested():
+            fresh += await self._read_inside(run)
         if fresh:
             await self.book.keep(fresh, self.resets)
 
@@ -293,6 +295,21 @@ class Office:
         steps = state.tasks[work.task].steps or {}
         step = max((number for number, one in steps.items() if one.result is None), default=0)
         talk.whisper(talk.speech.words_of(work.number, step), words)
+
+    def _nested(self) -> list[str]:
+        """The runs under way in which agents of ours work for each other."""
+        return [
+            run
+            for driver in (self.driver, self._aloud)
+            for run in driver.under_way
+            if "/" in run and run.partition("/")[0] in self.talks
+        ]
+
+    async def _read_inside(self, run: str) -> list[Speech]:
+        try:
+            return speeches_inside(run, await self._house.journal.read(run))
+        except RunUnknown:  # it is not on disk yet
+            return []
 
     async def _inside(self, run: str) -> None:
         """Write up what agents said to each other, before whoever asked them goes on."""

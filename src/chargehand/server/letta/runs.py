@@ -13,8 +13,9 @@ from chargehand.server.letta.message_shapes import StreamSent, UsageTold
 from chargehand.server.letta.office import Office
 from chargehand.server.letta.pages import page_of
 from chargehand.server.letta.sending import View, events
+from chargehand.server.letta.spoken import speeches_inside
 from chargehand.server.letta.talk import Talk
-from chargehand.server.problem import unknown
+from chargehand.server.problem import Problem, unknown
 from chargehand.server.wire import body, flag, part, reply
 from chargehand.terms import events as ev
 
@@ -114,8 +115,25 @@ def _span(run: str, first: ev.Entry, last: ev.Entry, event: ev.StepFinished) -> 
 async def stream(request: Request, house: House) -> Response:
     sent, run = await body(request, StreamSent), part(request, "run")
     if run not in house.part(Office).talks:
-        await _kept(request, house)
+        name = (await _kept(request, house))[0]
+        if name != run:
+            return await _replayed(house, run, name, sent)
     return await followed(house, run, sent)
+
+
+async def _replayed(house: House, run: str, name: str, sent: StreamSent) -> Response:
+    """What came of a run inside another, once it is over."""
+    speeches = speeches_inside(name, await house.journal.read(name))
+    inside = next((one for one in speeches if one.run == run), None)
+    if inside is None:
+        raise unknown("run", run)
+    if not inside.over:
+        said = f"run {run} goes on inside another and cannot be streamed yet; list its messages, or stream the other"
+        raise Problem(422, "unsupported", said)
+    talk = Talk(inside)
+    talk.finish()
+    view = View(pings=bool(sent.include_pings), seen=max(0, sent.starting_after or 0))
+    return events(talk, view, house.floor.seat())
 
 
 async def followed(house: House, run: str, sent: StreamSent) -> Response:

@@ -43,6 +43,8 @@ class Speech:
         self.run = f"run-{uuid.uuid5(_SPACE, f'{name} {task}')}" if inside else name
         self.agent = agent
         self.task = task
+        self._inside = inside
+        self._has_begun = False
         self.asked: Asked | None = None
         self.messages: list[MessageTold] = []
         self.steps: list[StepTold] = []
@@ -105,7 +107,9 @@ class Speech:
 
     def _work(self, entry: ev.Entry) -> None:
         event = entry.event
-        if isinstance(event, ev.StepStarted):
+        if isinstance(event, ev.AttemptStarted):
+            self._has_begun = True
+        elif isinstance(event, ev.StepStarted):
             self._started(entry, event)
         elif isinstance(event, ev.StepFinished):
             self._finished(entry, event)
@@ -276,10 +280,15 @@ class Speech:
         return "llm_api_error" if failure.kind in ("network", "timeout") else "error"
 
     @property
+    def is_working(self) -> bool:
+        """Whether the agent is at it: inside another run from the first attempt on, else it may still stand in line."""
+        return bool(self.steps) or (self._inside and self._has_begun)
+
+    @property
     def status(self) -> str:
         """How the run stands, in Letta's words. One that waits for a person counts as completed there."""
         if not self.over:
-            return "completed" if self.question is not None else "running" if self.steps else "created"
+            return "completed" if self.question is not None else "running" if self.is_working else "created"
         return _STATUSES.get(self.stop, "failed")
 
     def told(self, since: int = 0, types: Sequence[str] | None = None) -> TalkTold:
