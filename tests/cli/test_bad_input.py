@@ -134,7 +134,6 @@ def test_a_journal_that_is_none_is_left_alone(tmp_path: Path) -> None:
             "unrecognized arguments: --exampel; did you mean '--example'? see  chargehand run --help",
         ),
         (["runs", "show", "x", "--zzz"], "unrecognized arguments: --zzz; see  chargehand runs show --help"),
-        ([], "the following arguments are required: VERB; see  chargehand --help"),
         (["play"], "the following arguments are required: FILE; see  chargehand play --help"),
         (["play", "x", "--durability", "none"], "invalid choice: 'none'"),
         (["resume"], "the following arguments are required: RUN"),

@@ -62,9 +62,14 @@ def test_what_is_shown_afterwards_is_what_was_told_live(cascade: tuple[Path, Don
 def test_the_journal_lists_what_it_holds(cascade: tuple[Path, Done]) -> None:
     folder, _ = cascade
     listed = chargehand(folder, "runs")
-    assert re.fullmatch(r"cascade  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d +\d\.\d s +\d+ entries  complete\n", listed.stdout)
+    head, line = listed.stdout.splitlines()
+    assert head.split() == ["RUN", "STATE", "COST", "AGE", "REQUEST"]
+    assert re.fullmatch(r"cascade  complete  \$0\.037  +\d+ s  \S.+", line), line
+    assert line.index("complete") == head.index("STATE")
     facts = json.loads(chargehand(folder, "runs", "--json").stdout)
-    assert [(one["run"], one["ending"], one["held"]) for one in facts] == [("cascade", "complete", False)]
+    assert [(run["run"], run["ending"], run["held"]) for run in facts] == [("cascade", "complete", False)]
+    assert facts[0]["request"].startswith(line.split("s  ", 1)[1].rstrip("…"))
+    assert facts[0]["cost_usd"] == 0.03697
 
 
 def test_a_run_with_gaps_says_so(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from chargehand.cli.console import Console, OutputLost, clean
 from chargehand.cli.exits import exit_of
 from chargehand.cli.lost import journal_words, kept
+from chargehand.cli.run_names import resolve_runs
 from chargehand.cli.verbs import function_of, loading
 from chargehand.errors import ChargehandError, PlanInvalid, RunUnknown
 
@@ -40,6 +41,7 @@ def perform(options: Namespace) -> int:
     try:
         with loading():
             verb = function_of(options.verb)
+        resolve_runs(options)
         return verb(options)
     except ChargehandError as error:
         Console(sys.stderr).prose(f"chargehand: {clean(_sentence(error, options))}", "bad")

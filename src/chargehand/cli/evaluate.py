@@ -235,12 +235,14 @@ def _write(options: Namespace, report: "Report") -> list[str]:
 
 def _save(options: Namespace, words: list[str]) -> int:
     """A case from a run that has ended."""
-    from chargehand.evals.saving import append, case_of  # noqa: PLC0415 - --help must not wait for it
+    from chargehand.cli.run_names import resolve_run  # noqa: PLC0415 - --help must not wait for it
+    from chargehand.evals.saving import append, case_of  # noqa: PLC0415 - as above
     from chargehand.stores.reader import read_run  # noqa: PLC0415 - as above
 
     if len(words) != 1 or options.to is None:
         raise Invalid("say which run and where to: chargehand eval save RUN --to cases.yaml")
-    case = case_of(words[0], read_run(options.journal, words[0]))
+    run = resolve_run(options.journal, words[0])
+    case = case_of(run, read_run(options.journal, run))
     if options.name:
         case = msgspec.structs.replace(case, name=options.name)
     count = append(case, options.to)
@@ -253,10 +255,12 @@ def _save(options: Namespace, words: list[str]) -> int:
 def _audit(options: Namespace, words: list[str]) -> int:
     """Runs of a journal, looked into for the known ways in which crews fail."""
     from chargehand.cli.eval_words import show_audit  # noqa: PLC0415 - --help must not wait for it
+    from chargehand.cli.run_names import resolve_run  # noqa: PLC0415 - as above
     from chargehand.evals.auditing import audited  # noqa: PLC0415 - as above
     from chargehand.stores.reader import read_run, read_runs  # noqa: PLC0415 - as above
 
-    names = words or [one.row.run for one in read_runs(options.journal)]
+    named = [resolve_run(options.journal, word) for word in words]
+    names = named or [run.row.run for run in read_runs(options.journal)]
     found = audited({name: read_run(options.journal, name) for name in names})
     console = Console(sys.stdout)
     if options.json:

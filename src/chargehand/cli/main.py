@@ -65,8 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(words: list[str]) -> int:
     _check_verb(words)
     _open_streams()
+    if not words:
+        parser("").print_help()
+        return 0
     with loading():
-        options = parser(words[0] if words else "").parse_args(words)
+        options = parser(words[0]).parse_args(words)
         from chargehand.cli.command import perform  # noqa: PLC0415 - --help must not wait for what only verbs need
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -86,7 +89,7 @@ def _open_streams() -> None:
 
 
 def _check_verb(words: Sequence[str]) -> None:
-    verb = words[0] if words else "--help"
+    verb = words[0] if words else "--help"  # without a word it is the help that is printed
     if verb.startswith("-") or verb in WORDS:
         return
     alike = get_close_matches(verb, WORDS, 1, 0.6)

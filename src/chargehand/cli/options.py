@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage] - what add_subparsers returns
 
 _PRUNABLE = ("complete", "partial", "failed", "cancelled", "waiting", "interrupted")
-_RUN = "the run, as  chargehand runs  names it"
+_LIMIT = "the latest N runs (default: 20; with --json all)"
+_RUN = "the run, as  chargehand runs  names it; the beginning of its name; or  last"
 
 
 def add_run(parser: ArgumentParser) -> None:
@@ -57,7 +58,9 @@ def add_runs(parser: ArgumentParser) -> None:
     _journal(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document")
     what = parser.add_subparsers(dest="what", metavar="list|show|export|diff|cancel|prune|backup|restore")
+    parser.add_argument("--limit", metavar="N", type=count, help=_LIMIT)
     listed = _part(what, "list", "every run, the latest first")
+    listed.add_argument("--limit", metavar="N", type=count, default=SUPPRESS, help=_LIMIT)
     listed.add_argument("--json", action="store_true", default=SUPPRESS, help="one JSON document")
     show = _part(what, "show", "what happened in a run, and why")
     show.add_argument("name", metavar="RUN", help=_RUN)
@@ -185,7 +188,7 @@ def _team(parser: ArgumentParser) -> None:
 
 
 def _reuse(parser: ArgumentParser) -> None:
-    words = "take over every result of this run whose task and inputs are unchanged"
+    words = "take over every result of this run whose task and inputs are unchanged; as for resume, also  last"
     parser.add_argument("--reuse", metavar="RUN", help=words)
 
 

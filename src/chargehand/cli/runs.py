@@ -2,16 +2,18 @@
 
 import shlex
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct, structs
 
 from chargehand.agents.levels import end_of
-from chargehand.cli.console import Console, Tone, clean, clean_json
+from chargehand.cli.console import Console, Tone, clean, clean_json, short
 from chargehand.cli.levels import show_levels
+from chargehand.cli.phrases import dollars
 from chargehand.cli.tale import Tale
 from chargehand.core.fold import replay
 from chargehand.errors import Corrupt, Invalid
@@ -19,7 +21,13 @@ from chargehand.runtime.nested_trace import nested_trace
 from chargehand.runtime.trace import trace
 from chargehand.runtime.traced import Trace
 from chargehand.stores.reader import Found, read_readable, read_run, read_runs
+from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.events import Entry
+
+_SHOWN = 20  # runs in a list
+_AGE_ROOM = 6
+_LEAST_REQUEST = 20  # characters
+_REQUEST_IN_A_PIPE = 80
 
 
 def runs(options: Namespace) -> int:
@@ -33,42 +41,79 @@ def runs(options: Namespace) -> int:
 
 def _list(options: Namespace) -> int:
     """Every run of a journal, the latest first."""
-    found = _all_levels(options.journal, read_runs(options.journal))
+    found = read_runs(options.journal)
+    limit = options.limit
+    if limit is None and not options.json:
+        limit = _SHOWN
+    listed = [_looked_into(options.journal, run) for run in found[:limit]]
     console = Console(sys.stdout)
     if options.json:
-        console.line(clean_json(msgspec.json.encode([_facts(one) for one in found]).decode()))
+        console.line(clean_json(msgspec.json.encode([_facts(run) for run in listed]).decode()))
         return 0
     if not found:
         console.line(f"no runs in {clean(str(options.journal))}")
         return 0
-    wide = max(len(clean(one.row.run)) for one in found)
-    for one in found:
-        if one.row.damage:
-            console.line(f"{clean(one.row.run):{wide}}  " + console.paint(f"damaged: {clean(one.row.damage)}", "bad"))
-            continue
-        begun = datetime.fromtimestamp(one.row.started, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-        took = one.row.changed - one.row.started
-        text, tone = standing(one)
-        shown = f"{clean(one.row.run):{wide}}  {begun}  {took:8.1f} s  {one.row.seq:6} entries  "
-        console.line(shown + console.paint(text, tone))
+    _show_list(console, listed)
+    if len(found) > len(listed):
+        console.line(f"… and {len(found) - len(listed)} older; --limit N shows more", "dim")
     return 0
 
 
-def _all_levels(journal: Path, found: list[Found]) -> list[Found]:
-    """The same runs; one that has others inside is partial if something is missing there (old journals)."""
-    names = {one.row.run for one in found}
-    above = {name[:at] for name in names for at, sign in enumerate(name) if sign == "/"} & names
-    return [_all_counted(journal, one) if one.row.run in above else one for one in found]
+class _Listed(Struct, frozen=True):
+    """A run in the list: what was asked, and what it cost so far."""
+
+    found: Found
+    request: str = ""
+    spent: Amount = NOTHING
 
 
-def _all_counted(journal: Path, found: Found) -> Found:
-    if found.ended is None or found.ended.ending != "complete":
-        return found
+def _looked_into(journal: Path, found: Found) -> _Listed:
+    """What only the entries tell; also how it ended, where something is missing in a run inside it (old journals)."""
+    if found.row.damage:
+        return _Listed(found)
     try:
-        return msgspec.structs.replace(found, ended=end_of(replay(read_run(journal, found.row.run))))
+        state = replay(read_run(journal, found.row.run))
     except Corrupt as error:
-        damaged = msgspec.structs.replace(found.row, damage=str(error))
-        return msgspec.structs.replace(found, row=damaged, ended=None)
+        damaged = structs.replace(found.row, damage=str(error))
+        return _Listed(structs.replace(found, row=damaged, ended=None))
+    if found.ended is not None:
+        found = structs.replace(found, ended=end_of(state))
+    return _Listed(found, state.requested.goal, state.ledger.spent)
+
+
+def _show_list(console: Console, listed: Sequence[_Listed]) -> None:
+    names = [clean(run.found.row.run) for run in listed]
+    states = [standing(run.found) for run in listed]
+    costs = [_cost(run.spent) for run in listed]
+    name_room = max(map(len, ("RUN", *names)))
+    state_room = max(len(text) for text, _ in (("STATE", "plain"), *states))
+    cost_room = max(map(len, ("COST", *costs)))
+    head = f"{'RUN':{name_room}}  {'STATE':{state_room}}  {'COST':>{cost_room}}  {'AGE':>{_AGE_ROOM}}  "
+    console.line(f"{head}REQUEST", "bold")
+    room = max(_LEAST_REQUEST, console.columns - len(head)) if console.terminal else _REQUEST_IN_A_PIPE
+    now = time.time()
+    for run, name, (state, tone), cost in zip(listed, names, states, costs, strict=True):
+        if run.found.row.damage:
+            console.line(f"{name:{name_room}}  " + console.paint(f"damaged: {clean(run.found.row.damage)}", "bad"))
+            continue
+        age = _age(now - run.found.row.started)
+        shown = f"{console.paint(state, tone)}{' ' * (state_room - len(state))}"
+        line = f"{name:{name_room}}  {shown}  {cost:>{cost_room}}  {age:>{_AGE_ROOM}}  {short(run.request, room)}"
+        console.line(line.rstrip())
+
+
+def _cost(spent: Amount) -> str:
+    """Dollars, or tokens where nothing was charged."""
+    if spent.micros:
+        return dollars(round(spent.micros, -2) or spent.micros)
+    return f"{spent.tokens:,} tok" if spent.tokens else "-"
+
+
+def _age(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{max(0, int(seconds))} s"
 
 
 def standing(found: Found) -> tuple[str, Tone]:
@@ -83,10 +128,12 @@ def standing(found: Found) -> tuple[str, Tone]:
     return ("waits for a person" if found.row.type == "input.requested" else "interrupted: resume it"), "warn"
 
 
-def _facts(found: Found) -> dict[str, object]:
+def _facts(run: _Listed) -> dict[str, object]:
+    found = run.found
     ending = found.ended.ending if found.ended is not None else None
     facts: dict[str, object] = msgspec.structs.asdict(found.row)
-    return {**facts, "held": found.driven, "ending": ending}
+    more = {"request": run.request, "cost_usd": run.spent.micros / 1_000_000, "tokens": run.spent.tokens}
+    return {**facts, "held": found.driven, "ending": ending, **more}
 
 
 # --- show

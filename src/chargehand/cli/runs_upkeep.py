@@ -12,6 +12,7 @@ import msgspec
 
 from chargehand.agents.scripted import Script, ScriptedCrew
 from chargehand.cli.console import Console, clean, clean_json
+from chargehand.cli.run_names import is_nested
 from chargehand.core.fold import replay
 from chargehand.errors import Invalid, Refused
 from chargehand.runtime.driver import Driver
@@ -68,7 +69,7 @@ def cancel(options: Namespace) -> int:
     if (parent := state.requested.parent) is not None:
         raise Refused(f"run {options.name!r} works for run {parent.run!r}; cancel that one")
     unfinished = [run.row.run for run in read_runs(journal) if run.ended is None]
-    names = [options.name, *(name for name in unfinished if _is_nested(name, {options.name}))]
+    names = [options.name, *(name for name in unfinished if is_nested(name, {options.name}))]
     asyncio.run(_cancel(journal, names, options.reason))
     console = Console(sys.stdout)
     for name in names:
@@ -89,19 +90,15 @@ async def _cancel(journal: Path, names: Sequence[str], reason: str) -> None:
 def _chosen(found: Sequence[Found], *, states: Sequence[str], before: float | None, keep: int) -> list[Found]:
     """Runs in these states that changed last before this time, but for the latest `keep`; not those inside others."""
     names = {run.row.run for run in found}
-    roots = [run for run in found if not _is_nested(run.row.run, names)]
+    roots = [run for run in found if not is_nested(run.row.run, names)]
     fitting = [run for run in roots if status_of(run) in states]
     fitting.sort(key=lambda run: run.row.changed, reverse=True)
     return [run for run in fitting[keep:] if before is None or run.row.changed < before]
 
 
-def _is_nested(name: str, names: set[str]) -> bool:
-    return any(sign == "/" and name[:at] in names for at, sign in enumerate(name))
-
-
 def _with_nested(chosen: Sequence[str], names: Sequence[str]) -> list[str]:
     roots = set(chosen)
-    return [name for name in names if name in roots or _is_nested(name, roots)]
+    return [name for name in names if name in roots or is_nested(name, roots)]
 
 
 def backup(options: Namespace) -> int:

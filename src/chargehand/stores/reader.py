@@ -59,6 +59,16 @@ def read_runs(journal: Path) -> list[Found]:
     return sorted(found, key=lambda one: one.row.started, reverse=True)
 
 
+def read_rows(journal: Path) -> list[RunRow]:
+    """The row of every run, the latest first; entries are not looked at."""
+    with closing(_opened(journal)) as connection:
+        try:
+            listed = rows.listing(connection, locks_of(journal))
+        except FILE_ERRORS as error:
+            raise explain(error, journal) from error
+    return sorted(listed, key=lambda row: row.started, reverse=True)
+
+
 def open_runs(journal: Path) -> list[RunRow]:
     """The runs that have not ended, by name."""
     with closing(_opened(journal)) as connection:
