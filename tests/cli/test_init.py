@@ -1,6 +1,9 @@
 """`chargehand init`: templates that work as they are, and nothing written over."""
 
+import json
 import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,15 @@ import pytest
 from tests.cli.commands import chargehand
 
 TEMPLATES = ("minimal", "shop", "support", "code-review")
+NO_MODEL = {
+    "CHARGEHAND_TEAM": "",
+    "CHARGEHAND_MODEL": "",
+    "OPENAI_API_KEY": "",
+    "ANTHROPIC_API_KEY": "",
+    "OPENROUTER_API_KEY": "",
+    "OLLAMA_BASE_URL": "http://127.0.0.1:9/v1",  # nobody listens there
+}
+"""Whoever runs the tests may have some."""
 
 
 def test_the_templates_are_listed(tmp_path: Path) -> None:
@@ -20,8 +32,9 @@ def test_the_templates_are_listed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_a_template_is_a_team_without_any_finding(tmp_path: Path, name: str) -> None:
-    done = chargehand(tmp_path, "init", name, "mine")
+    done = chargehand(tmp_path, "init", name, "mine", **NO_MODEL)
     assert (done.returncode, done.stderr) == (0, "")
+    assert "model: offline, because no key is set, and no Ollama answers on 127.0.0.1:9\n" in done.stdout
     assert "  cd mine\n  chargehand check\n  chargehand run '" in done.stdout
     assert not [path for path in (tmp_path / "mine").rglob("*") if "__pycache__" in path.name]
     checked = chargehand(tmp_path / "mine", "check", "--strict", CHARGEHAND_TEAM="", CHARGEHAND_MODEL="")
@@ -39,7 +52,7 @@ def test_a_template_is_a_team_without_any_finding(tmp_path: Path, name: str) -> 
     ],
 )
 def test_a_template_runs_with_no_key(tmp_path: Path, name: str, words: list[str]) -> None:
-    done = chargehand(tmp_path, "init", name, ".")
+    done = chargehand(tmp_path, "init", name, ".", **NO_MODEL)
     assert "cd " not in done.stdout
     request = re.findall(r"chargehand run '(.*)'", done.stdout)[0]
     ran = chargehand(tmp_path, "run", request, CHARGEHAND_TEAM="", CHARGEHAND_MODEL="")
@@ -87,3 +100,45 @@ def test_what_cannot_be_begun_is_said_in_one_line(tmp_path: Path, words: list[st
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["file.txt"]
+
+
+def test_a_key_in_the_environment_chooses_the_model_and_is_written_nowhere(tmp_path: Path) -> None:
+    given = {**NO_MODEL, "ANTHROPIC_API_KEY": "sk-ant-secret"}
+    done = chargehand(tmp_path, "init", "minimal", "mine", **given)
+    assert "model: anthropic:claude-haiku-4-5, because ANTHROPIC_API_KEY is set\n" in done.stdout
+    checked = chargehand(tmp_path / "mine", "check", **given)
+    assert "models: anthropic:claude-haiku-4-5" in checked.stderr
+    written = "".join(path.read_text() for path in (tmp_path / "mine").rglob("*") if path.is_file())
+    assert "sk-ant-secret" not in written + done.stdout
+    named = chargehand(tmp_path, "init", "minimal", "other", "--model", "offline", **given)
+    assert "model: offline, because --model names it\n" in named.stdout
+
+
+class Ollama(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = json.dumps({"models": [{"name": "llama3.2:3b"}, {"name": "qwen3:8b"}]}).encode()
+        self.send_response(200 if self.path == "/api/tags" else 404)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as it is called
+        del format, args
+
+
+def test_an_ollama_that_runs_here_is_used_where_there_is_no_key(tmp_path: Path) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Ollama)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    where = f"127.0.0.1:{server.server_address[1]}"
+    try:
+        done = chargehand(tmp_path, "init", **{**NO_MODEL, "OLLAMA_BASE_URL": f"http://{where}/v1"})
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert f"model: ollama:llama3.2:3b, because Ollama runs on {where} and has it\n" in done.stdout
+    assert ":-ollama:llama3.2:3b}" in (tmp_path / "minimal" / "team.yaml").read_text()
+
+
+def test_git_ignores_runs_and_keys_and_what_it_ignored_before(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("*.log\n.env")
+    assert chargehand(tmp_path, "init", "minimal", ".", **NO_MODEL).returncode == 0
+    assert (tmp_path / ".gitignore").read_text() == "*.log\n.env\n.chargehand/\n__pycache__/\n"

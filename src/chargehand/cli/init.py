@@ -1,5 +1,6 @@
 """The verb that begins a team: a template is copied, and what is there already is not written over unasked."""
 
+import os
 import shlex
 import shutil
 import sys
@@ -8,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from chargehand.cli.console import Console, clean
+from chargehand.config.detect import Detected, detect_model
 from chargehand.config.discover import NAMES, TEMPLATES
 from chargehand.errors import Invalid, Refused
 
@@ -18,6 +20,11 @@ _ABOUT = {
     "support": "answers customers from a handbook and an order book, and drafts the reply",
     "code-review": "reads a small code base, measures it, and writes a review",
 }
+OFFLINE = "offline"
+_VARIABLE = "CHARGEHAND_MODEL"
+_TEMPLATE_MODEL = f"${{{_VARIABLE}:-{OFFLINE}}} # no key, no network"
+"""How every template names its model."""
+_IGNORED = (".chargehand/", ".env", "__pycache__/")
 _NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.pyc", ".chargehand")
 
 
@@ -27,6 +34,8 @@ def add_init(parser: ArgumentParser) -> None:
         "folder", metavar="DIR", nargs="?", default="", help="where to put it (default: a folder of its name)"
     )
     parser.add_argument("--force", action="store_true", help="write over files that are there")
+    words = "the model of the team (default: that of a key in the environment, else of an Ollama here, else offline)"
+    parser.add_argument("--model", metavar="NAME", help=words)
     parser.add_argument("--list", action="store_true", help="list the templates")
 
 
@@ -44,8 +53,14 @@ def init(options: Namespace) -> int:
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(templates())}"
         raise Invalid(f"there is no template {name!r}; {hint}")
     folder = Path(options.folder or name)
+    model = Detected(options.model, "--model names it") if options.model else detect_model(os.environ)
     _copy(TEMPLATES / name, folder, force=options.force)
-    _next_steps(console, name, folder)
+    try:
+        _set_model(folder / NAMES[0], model)
+        _ignore(folder / ".gitignore")
+    except OSError as error:
+        raise Refused(f"{folder} cannot be written: {error}; choose another folder") from error
+    _next_steps(console, name, folder, model)
     return 0
 
 
@@ -71,9 +86,32 @@ def _copy(template: Path, folder: Path, *, force: bool) -> None:
         raise Refused(f"{folder} cannot be written: {error}; choose another folder") from error
 
 
-def _next_steps(console: Console, name: str, folder: Path) -> None:
+def _set_model(file: Path, model: Detected) -> None:
+    """Put the model where the template has the offline one."""
+    if model.handle == OFFLINE:
+        return
+    text = file.read_text(encoding="utf-8")
+    note = f"# {model.why}; `{OFFLINE}` needs no key and no network"
+    file.write_text(text.replace(_TEMPLATE_MODEL, f"${{{_VARIABLE}:-{model.handle}}} {note}", 1), encoding="utf-8")
+
+
+def _ignore(file: Path) -> None:
+    """What git must not take: runs and memory, keys, compiled files. Lines that are there stay."""
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    missing = [line for line in _IGNORED if line not in text.splitlines()]
+    if missing:
+        joint = "" if not text or text.endswith("\n") else "\n"
+        file.write_text(text + joint + "".join(f"{line}\n" for line in missing), encoding="utf-8")
+
+
+def _next_steps(console: Console, name: str, folder: Path, model: Detected) -> None:
     place = shlex.quote(str(folder))
-    console.line(f"{clean(str(folder / NAMES[0]))}: the team {name!r}; it runs with no key", "good")
+    console.line(f"{clean(str(folder / NAMES[0]))}: the team {name!r}", "good")
+    console.prose(clean(f"model: {model.handle}, because {model.why}"))
+    if model.handle == OFFLINE:
+        console.prose("  a demo: rules, and no language model; docs/first-model.md says how to get one")
+    elif model.charged:
+        console.prose("  its calls are charged; --model offline costs nothing")
     console.line("next:")
     if folder.resolve() != Path.cwd():
         console.line(clean(f"  cd {place}"))
