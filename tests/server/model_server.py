@@ -48,6 +48,7 @@ class Answer:
     seconds: float = 0.0
     pause: float = 0.0
     status: int = 200
+    finish: str = ""
 
 
 Think = Callable[[Question], Answer | str]
@@ -97,7 +98,7 @@ class _Served(BaseHTTPRequestHandler):
         message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
         if calls:
             message["tool_calls"] = calls
-        choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
+        choice = {"index": 0, "message": message, "finish_reason": answer.finish or ("tool_calls" if calls else "stop")}
         return self._whole({"id": "x", "object": "chat.completion", "model": "fake", "choices": [choice],
                             "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}})  # fmt: skip
 

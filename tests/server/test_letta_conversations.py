@@ -196,6 +196,18 @@ def test_a_person_is_asked_in_the_conversation_in_which_the_call_is_to_be_made(c
         assert [each.message_type for each in stream][:2] == ["tool_return_message", "assistant_message"]
 
 
+def test_a_search_looks_through_the_conversation_it_is_made_in(client: Letta, model: FakeModel) -> None:
+    search = Answer("", (Call("conversation_search", {"query": "harbour museum"}),))
+    model.think = lambda asked: "noted" if "Look" not in asked.user else asked.results[0] if asked.results else search
+    agent = client.agents.create(model=model.handle, message_buffer_autoclear=True).id
+    one = client.conversations.create(agent_id=agent).id
+    client.agents.messages.create(agent, input="The museum opens at nine.")
+    say(client, one, "The harbour opens at six.")
+    say(client, one, "Look it up")
+    assert "harbour opens at six" in words(client, one)[-1]
+    assert "museum opens" not in words(client, one)[-1]
+
+
 def test_a_reset_of_the_agent_leaves_its_conversations_alone(client: Letta, model: FakeModel) -> None:
     agent = client.agents.create(model=model.handle).id
     one = client.conversations.create(agent_id=agent).id

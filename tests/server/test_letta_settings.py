@@ -45,6 +45,10 @@ def asked(client: Letta, model: FakeModel, text: str = "Go", **settings: Any) ->
     return model.questions[-1].body
 
 
+def _format(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}}
+
+
 CONFIG: dict[str, Any] = {"model": "x", "model_endpoint_type": "openai", "context_window": 30_000}
 
 
@@ -82,6 +86,16 @@ def test_a_setting_that_is_changed_takes_effect_and_the_others_stay(client: Lett
     assert told.llm_config.context_window == 30_000
     kept = client.agents.retrieve(agent.id).api_model_settings
     assert (getattr(kept, "temperature", None), getattr(kept, "parallel_tool_calls", None)) == (0.1, False)
+
+
+def test_a_reply_that_reaches_max_output_tokens_is_the_answer_and_says_so(client: Letta, model: FakeModel) -> None:
+    model.think = lambda _: Answer("It was a dark and", finish="length")
+    agent = client.agents.create(model=model.handle, max_tokens=5)
+    before = len(model.questions)
+    answer = client.agents.messages.create(agent.id, input="Tell me a story")
+    assert (answer.messages[-1].content, len(model.questions) - before) == ("It was a dark and", 1)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] - the last message is the answer
+    assert answer.stop_reason.stop_reason == "max_tokens_exceeded"
+    assert client.runs.retrieve((answer.usage.run_ids or [""])[0]).status == "completed"
 
 
 def test_one_call_a_reply_is_made_where_parallel_calls_are_off(client: Letta, model: FakeModel) -> None:
@@ -142,6 +156,10 @@ def test_a_time_zone_and_first_messages_are_told_to_the_model(client: Letta, mod
         ({"context_window_limit": 10}, "context_window_limit"),
         ({"response_format": {"type": "yaml"}}, "response_format.type"),
         ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "thing"}}}}, "'thing'"),
+        (_format({"properties": []}), "$.properties must be an object"),
+        (_format({"properties": {"a": True}}), "$.properties.a"),
+        (_format({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}), "$.$ref"),
+        (_format({"type": "object", "required": 5}), "$.required"),
         ({"agent_type": "wizard"}, "agent_type"),
         ({"timezone": "Mars/Base"}, "timezone"),
         ({"initial_message_sequence": [{"role": "system", "content": "x"}]}, "initial_message_sequence[0].role"),

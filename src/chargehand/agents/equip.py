@@ -46,7 +46,8 @@ OURS = frozenset((GIVE_UP.name, READ_MORE.name))
 class Equipped(Struct, frozen=True):
     """A worker ready to work. `models` are tried in turn; `specs` are its tools as a model sees them.
 
-    With a `desk` it is shown its memory before each call of its model.
+    With a `desk` it is shown its memory before each call of its model. One that `takes_cut_replies` answers with what
+    there is of a reply that reached its limit; else such a reply is asked for again.
     """
 
     worker: Worker
@@ -58,6 +59,7 @@ class Equipped(Struct, frozen=True):
     names: tuple[str, ...]
     window: int
     desk: Desk | None = None
+    takes_cut_replies: bool = False
 
 
 def toolset(

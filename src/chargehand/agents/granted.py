@@ -88,10 +88,13 @@ class Furnished(Struct, frozen=True):
     desk: Desk | None = None
 
 
-async def furnished(memory: OpenMemory | None, worker: Worker, *, with_usual_tools: bool = True) -> Furnished:
+async def furnished(
+    memory: OpenMemory | None, worker: Worker, *, with_usual_tools: bool = True, conversation: str = ""
+) -> Furnished:
     """A worker as it goes to work with an open memory. People may have attached more to it than is declared.
 
-    Without the usual tools it has those that it names, and no others.
+    Without the usual tools it has those that it names, and no others. In a `conversation` beside its own it remembers
+    that one.
     """
     if memory is None:
         return Furnished(worker)
@@ -104,8 +107,9 @@ async def furnished(memory: OpenMemory | None, worker: Worker, *, with_usual_too
     whole = worker
     if with_usual_tools:
         whole = _with(worker, _usual(worker, blocks.values(), archives.values()))
-    desk = Desk(memory, agent, worker.remembers, shows=bool(blocks) or worker.remembers)
-    return Furnished(whole, memory_tools(memory, worker.name, blocks, archives), desk)
+    shows = bool(blocks) or worker.remembers
+    desk = Desk(memory, agent, worker.remembers, shows=shows, conversation=conversation)
+    return Furnished(whole, memory_tools(memory, worker.name, blocks, archives, conversation), desk)
 
 
 def _with(worker: Worker, usual: Sequence[str]) -> Worker:

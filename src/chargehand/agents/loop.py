@@ -315,7 +315,7 @@ class Attempt:
         if reply.finish == "refused":
             words = f"the model refused: {reply.text[:200] or 'it did not say why'}"
             raise WorkFailed(Failure("logic", words, permanent=True), NOTHING)
-        if reply.finish == "length":
+        if reply.finish == "length" and not (self._equipped.takes_cut_replies and reply.text.strip()):
             return self._cut(reply)
         if not reply.text.strip():
             return self._again("Your reply was empty. Send the result, or call give_up and say why.", "it was empty")

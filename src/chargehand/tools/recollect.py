@@ -50,9 +50,11 @@ def origin_of(caller: Caller) -> Origin:
 
 
 class Recollection:
-    def __init__(self, memory: OpenMemory | None, worker: str) -> None:
+    def __init__(self, memory: OpenMemory | None, worker: str, conversation: str = "") -> None:
+        """`conversation` is the id of the one whose turns are searched; left out, it is the worker's own."""
         self._memory = memory
         self._worker = worker
+        self._conversation = conversation
 
     @property
     def opened(self) -> tuple[OpenMemory, str]:
@@ -141,7 +143,8 @@ class Recollection:
         memory, agent = self.opened
         start, end = _moment(start_date), _moment(end_date, end=True)
         try:
-            turns = await memory.catalog.recall(agent, query, roles=roles, start=start, end=end, limit=limit)
+            which = self._conversation or agent
+            turns = await memory.catalog.recall(which, query, roles=roles, start=start, end=end, limit=limit)
         except (Refused, Invalid) as error:
             raise ToolFailed(str(error)) from error
         if not turns:

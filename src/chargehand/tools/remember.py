@@ -132,13 +132,18 @@ def described() -> Mapping[str, Tool]:
 
 
 def memory_tools(
-    memory: OpenMemory, worker: str, blocks: Mapping[str, Access] = _NONE, archives: Mapping[str, Access] = _NONE
+    memory: OpenMemory,
+    worker: str,
+    blocks: Mapping[str, Access] = _NONE,
+    archives: Mapping[str, Access] = _NONE,
+    conversation: str = "",
 ) -> dict[str, Tool]:
     """The nine tools of one worker of the team whose memory this is.
 
-    `blocks` and `archives` are those it may use: their names stand in the schemas of the tools.
+    `blocks` and `archives` are those it may use: their names stand in the schemas of the tools. `conversation` is the
+    one it searches, where that is not its own.
     """
-    book = Notebook(memory, worker)
+    book = Notebook(memory, worker, conversation)
     made = {name: structs.replace(one, function=getattr(book, name)) for name, one in described().items()}
     changeable = [label for label, access in blocks.items() if access in _CHANGING]
     writable = [label for label, access in blocks.items() if access == "write"]

@@ -12,10 +12,11 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec import UNSET, Struct
 
-from chargehand.agents.shape import Shape, objection
+from chargehand.agents.shape import Shape
 from chargehand.models.exhibits import Product
 from chargehand.models.messages import Reply, Request, Settings
 from chargehand.models.model import Hear, Model, ModelCard
+from chargehand.server.letta.schemas import schema_problem
 from chargehand.server.problem import Problem
 from chargehand.terms.value import encode_value
 
@@ -101,6 +102,11 @@ class ModelOptions(Struct, frozen=True, omit_defaults=True):
     max_output_tokens: int | None = None
     parallel_tool_calls: bool | None = None
     response_format: dict[str, Any] | None = None
+
+    @property
+    def takes_cut_replies(self) -> bool:
+        """Whether a reply that reaches its limit is an answer: its client said how long it may be."""
+        return self.max_output_tokens is not None
 
     @property
     def sampling(self) -> Settings:
@@ -257,7 +263,7 @@ def _check_format(options: ModelOptions) -> None:
         return
     if not isinstance(wanted.get("json_schema"), dict) or not isinstance(options.schema, dict):
         raise Problem(422, "invalid", "response_format.json_schema must hold a JSON Schema, as its `schema`")
-    if problem := objection(options.schema):
+    if problem := schema_problem(options.schema):
         raise Problem(422, "invalid", f"response_format.json_schema: {problem}")
 
 

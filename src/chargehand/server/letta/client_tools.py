@@ -9,8 +9,9 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from chargehand.agents.equip import OURS
-from chargehand.agents.shape import objection, problems
+from chargehand.agents.shape import problems
 from chargehand.models.messages import ToolSpec
+from chargehand.server.letta.schemas import schema_problem
 from chargehand.server.problem import Problem
 from chargehand.tools.tool import Caller, Tool, ToolFailed
 
@@ -56,7 +57,7 @@ def check_client_tools(tools: Sequence[ClientTool]) -> None:
         schema = tool.parameters or _NO_PARAMETERS
         if schema.get("type", "object") != "object":
             raise Problem(422, "invalid", f"{place}.parameters must be a JSON Schema of an object")
-        if problem := objection(schema):
+        if problem := schema_problem(schema):
             raise Problem(422, "invalid", f"{place}.parameters: {problem}")
 
 

@@ -132,20 +132,19 @@ class AgentCrew:
             raise WorkFailed(Failure("logic", f"there is no agent {brief.worker} any more", permanent=True))
         asked = self.asked(run)
         if asked is not None and asked.conversation:
-            conversation = await self._house.memory.catalog.get(KeptConversation, asked.conversation)
-            if conversation is None:
+            kept = await self._house.memory.catalog.get(KeptConversation, asked.conversation)
+            if kept is None:
                 said = f"there is no conversation {asked.conversation} any more"
                 raise WorkFailed(Failure("logic", said, permanent=True))
-            profile = in_conversation(profile, conversation)
+            profile = in_conversation(profile, kept)
         if INSERT in profile.tools:
             await archive_of(self._house, profile)  # somewhere to keep what it finds
         try:
             tools = {} if asked is None else client_side_tools(asked.tools, partial(self.client_return, run))
-            equipped = await self.equipped(*_as_asked(profile, asked), brief.steps, tools)
+            conversation = "" if asked is None else asked.conversation
+            equipped = await self.equipped(*_as_asked(profile, asked), brief.steps, tools, conversation)
         except Invalid as error:
             raise WorkFailed(Failure("logic", str(error), permanent=True)) from error
-        if asked is not None and equipped.desk is not None:
-            equipped = structs.replace(equipped, desk=structs.replace(equipped.desk, conversation=asked.conversation))
         kit = Kit(self._kit.prompts, self._kit.purse, self._kit.breakers)  # one keeps what every agent was ever told
         return await work(equipped, kit, brief, hand)
 
@@ -183,6 +182,7 @@ class AgentCrew:
         most: int = MOST_STEPS,
         steps: Mapping[int, Step] | None = None,
         client_side: Mapping[str, Tool] | None = None,
+        conversation: str = "",
     ) -> Equipped:
         """An agent ready to work, with what is attached to it now. `steps` are those it made before a crash.
 
@@ -192,12 +192,16 @@ class AgentCrew:
         profile = structs.replace(profile, tools=tuple(dict.fromkeys((*profile.tools, *(client_side or ())))))
         worker, rules = self._worker(profile, custom)
         worker = structs.replace(worker, steps=most)
-        ready = await furnished(self._house.memory, worker, with_usual_tools=False)
+        ready = await furnished(self._house.memory, worker, with_usual_tools=False, conversation=conversation)
         named = counted({**ready.named, **self.post.tools, **custom}, rules.counts, steps)
         desk = None if ready.desk is None else structs.replace(ready.desk, earlier=_earlier_turns(profile))
         equipped = equip(ready.worker, [bounded(self.model(profile), profile.settings)], named, desk)
-        schema = options_of(profile.settings).schema
-        return equipped if schema is None else structs.replace(equipped, shape=JsonReply(schema))
+        options = options_of(profile.settings)
+        return structs.replace(
+            equipped,
+            shape=equipped.shape if options.schema is None else JsonReply(options.schema),
+            takes_cut_replies=options.takes_cut_replies,
+        )
 
     async def system(self, profile: Profile) -> str:
         """What an agent would be told about itself now, with its blocks."""

@@ -25,7 +25,9 @@ TASK = TaskId("reply")
 _SPACE = uuid.UUID("0b9f0d0e-5a7c-4f39-8a26-0c1f6f6d1d55")
 _MODEL, _UNSEEN = "model", frozenset(("memory", "remember", "summary"))  # steps that nobody said anything in
 _STOPS = {"complete": "end_turn", "partial": "end_turn", "cancelled": "cancelled"}
-_STATUSES = {"end_turn": "completed", "tool_rule": "completed", "cancelled": "cancelled"}
+_STATUSES = {
+    "end_turn": "completed", "tool_rule": "completed", "max_tokens_exceeded": "completed", "cancelled": "cancelled",
+}  # fmt: skip
 _NOT_MADE = "this call was not made: it does not fit the agent's tools or rules"
 _MODEL_WORDS = "non_reasoner_model"
 _CUT = "this call was not finished: the run was stopped"
@@ -44,6 +46,7 @@ class Speech:
         self.agent = agent
         self.task = task
         self._inside = inside
+        self._is_cut = False  # the last reply reached its limit
         self._has_begun = False
         self.asked: Asked | None = None
         self.messages: list[MessageTold] = []
@@ -158,6 +161,7 @@ class Speech:
     def _replied(self, entry: ev.Entry, event: ev.StepFinished) -> None:
         reply = msgspec.json.decode(event.result, type=Reply)
         self._count(reply, entry.at)
+        self._is_cut = reply.finish == "length"
         self._thought = bool(reply.calls and reply.text.strip())
         if not reply.calls:
             return  # the words of the result come with it
@@ -264,6 +268,8 @@ class Speech:
         self.stop = _STOPS.get(event.ending) or self._why()
         if self.stop == "end_turn" and self._exit_tool:
             self.stop = "tool_rule"
+        elif self.stop == "end_turn" and self._is_cut:
+            self.stop = "max_tokens_exceeded"
         for step in self.steps[-1:]:
             step.stop_reason, step.finished = self.stop, entry.at
             if step.status == "pending":
