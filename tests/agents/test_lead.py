@@ -390,13 +390,23 @@ def test_a_plan_in_the_form_that_is_asked_for_can_run(count: int, random: Random
         earlier = [f"t{n}" for n in range(1, number)]
         after = random.sample(earlier, random.randint(0, len(earlier)))
         instruction = f"Count the apples on shelf {number} of the cellar."
-        tasks.append({"id": f"t{number}", "worker": "ann", "instruction": instruction, "after": after, "optional": []})
+        whose = {"id": f"t{number}", "tool": "sql", "worker": "ann"}
+        tasks.append({**whose, "instruction": instruction, "after": after, "optional": []})
     body: dict[str, object] = {"tasks": tasks, "combine": "merge", "assumptions": [], "unserved": []}
-    wanted = json.loads(bytes(schema(("ann",), 12)))
+    wanted = json.loads(bytes(schema(("ann",), ("sql",), 12)))
     assert list(problems(body, wanted)) == []
     found, _ = read(json.dumps(body))
     assert lint(found.tasks, Roster((Agent("ann"),)), Limits(depth=50, fan_out=50)).errors == ()
     assert list(problems({**body, "tasks": [{**tasks[0], "worker": "eve"}]}, wanted)) != []
+
+
+def test_a_task_goes_to_the_only_worker_who_has_the_tool_that_it_names() -> None:
+    holders = {"sql": ["ann"], "calculator": ["ann", "bob"]}
+    tools = ("sql", "calculator", "none")
+    tasks = [{"id": f"t{n}", "instruction": "Do it.", "tool": tool, "worker": "bob"} for n, tool in enumerate(tools, 1)]
+    text = json.dumps({"tasks": tasks})
+    assert [task.worker for task in read(text, holders)[0].tasks] == ["ann", "bob", "bob"]
+    assert [task.worker for task in PlanStream(holders).feed(text)] == ["ann", "bob", "bob"]
 
 
 def test_a_task_that_comes_after_itself_comes_after_nothing() -> None:

@@ -135,7 +135,9 @@ async def test_tools_are_marked_where_there_is_no_system_message() -> None:
 
 
 async def test_a_plan_is_asked_for_as_an_output_format_and_not_in_words() -> None:
-    body = await sent(Request([Message("system", "plan"), Message("user", "x")], schema=schema(("ann", "bob"), 50)))
+    body = await sent(
+        Request([Message("system", "plan"), Message("user", "x")], schema=schema(("ann", "bob"), ("sql",), 50))
+    )
     assert '"format": {"type": "json_schema"' in json.dumps(body["output_config"])
     assert body["system"] == [{"type": "text", "text": "plan", **CACHED}]
 

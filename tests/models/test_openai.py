@@ -473,7 +473,7 @@ def test_bounds_that_strict_modes_refuse_are_left_out_and_names_of_fields_are_no
 
 TEAM = ("ann", "bob")
 FORMS = {
-    "plan": planform.schema(TEAM, 50),
+    "plan": planform.schema(TEAM, ("sql",), 50),
     "route": by_model.schema(TEAM),
     "judge": judging.schema(("t1", "t2"), "contradiction"),
     "vote": judging.schema(("t1", "t2"), "vote"),

@@ -26,6 +26,8 @@ from chargehand.models.subject import Planned, Planning, Refining, WorkerCard
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Combine, Finding, Task, fingerprint, needs
+from chargehand.tools.remember import MEMORY_SEARCHES
+from chargehand.tools.remember import NAMES as MEMORY_TOOLS
 
 LONGEST_TASK = 4000
 """Characters of a task that was put better."""
@@ -59,6 +61,15 @@ class Lead(Struct):
     def watch(self, hand: Hand) -> Watch | None:
         """Who sees the run that is planned."""
         return next((one for one in self.watches or () if one.drives(hand.where.run)), None)
+
+    def holders(self) -> dict[str, list[str]]:
+        """The workers that have each tool. Memory is nobody's reason to get a task."""
+        holders: dict[str, list[str]] = {}
+        for card in self.cards:
+            for skill in card.skills:
+                if skill.name not in MEMORY_TOOLS:
+                    holders.setdefault(skill.name, []).append(card.name)
+        return holders
 
     def system(self) -> Message:
         """What the planner is told about its team: the same message each time."""
@@ -101,7 +112,7 @@ async def plan(lead: Lead, brief: Brief, hand: Hand) -> Proposal:
     else:
         called = await ask(lead, held, hand, hand.say if hand.heard else None)
     try:
-        found, assumed = read(called.reply.text)
+        found, assumed = read(called.reply.text, lead.holders())
     except Invalid as error:
         finding = Finding("not_a_plan", "plan", f"{str(error)[:1].upper()}{str(error)[1:]}.")
         failure = Failure("logic", useless(lead.model.card.handle, error))
@@ -141,8 +152,12 @@ def _planning(lead: Lead, brief: Brief, blocks: Sequence[Seen]) -> Request:
         system = Message("system", system.text + more)
     messages = (system, Message("user", "\n\n".join(one for one in said if one)))
     names = tuple(card.name for card in lead.cards)
+    tools = tuple(lead.holders())
     return Request(
-        messages, schema=None if planned else schema(names, lead.most_tasks), settings=lead.settings, subject=subject
+        messages,
+        schema=None if planned else schema(names, tools, lead.most_tasks),
+        settings=lead.settings,
+        subject=subject,
     )
 
 
@@ -152,7 +167,9 @@ def listing(cards: Sequence[WorkerCard]) -> str:
     for card in cards:
         tags = f" (tags: {', '.join(card.tags)})" if card.tags else ""
         lines.append(f"- {card.name}: {card.does or 'no description'}{tags}")
-        lines.extend(f"  - tool {skill.name}: {skill.in_short}" for skill in card.skills)
+        lines.extend(
+            f"  - {skill.name}: {skill.in_short}" for skill in card.skills if skill.name not in MEMORY_SEARCHES
+        )
     return "\n".join(lines)
 
 
@@ -163,7 +180,7 @@ def _line(task: Task) -> str:
 
 async def _streamed(lead: Lead, held: Held, hand: Hand, grown: set[str]) -> Called:
     """Let tasks start while the rest is being written. A task that does not fit waits for the whole plan."""
-    stream = PlanStream()
+    stream = PlanStream(lead.holders())
     line: asyncio.Queue[Task | None] = asyncio.Queue()
 
     def hear(piece: str) -> None:

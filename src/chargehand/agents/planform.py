@@ -4,8 +4,9 @@ Whether the plan can run, `terms.lint` says.
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec import Raw
@@ -16,6 +17,10 @@ from chargehand.errors import Invalid
 from chargehand.terms.plan import Combine, Edge, Task, TaskId
 
 MOST_IN_SCHEMA = 12
+NO_TOOL = "none"
+Holders: TypeAlias = Mapping[str, Sequence[str]]
+"""The workers that have a tool, by its name."""
+NOBODY: Holders = {}
 _COMBINES = ("merge", "forward", "select", "vote", "reduce")
 _LONGEST = 1200
 _MOST_REMARKS = 4
@@ -24,7 +29,7 @@ _NUMBERED = re.compile(r"t(\d{1,4})")
 
 
 @lru_cache(maxsize=64)
-def schema(workers: tuple[str, ...], most: int) -> Raw:
+def schema(workers: tuple[str, ...], tools: tuple[str, ...], most: int) -> Raw:
     """The schema for at most so many tasks, in a list. Strict modes take it: every object needs all it names."""
     most = min(most, MOST_IN_SCHEMA)
     ids = [f"t{number}" for number in range(1, most + 1)]
@@ -33,6 +38,7 @@ def schema(workers: tuple[str, ...], most: int) -> Raw:
         {
             "id": {"type": "string", "enum": ids},
             "instruction": {"type": "string", "minLength": 1, "maxLength": _LONGEST},  # what, before who
+            "tool": {"type": "string", "enum": [*tools, NO_TOOL]},  # a model that names it first picks better
             "worker": {"type": "string", "enum": list(workers)},
             "after": earlier,
             "optional": earlier,
@@ -54,7 +60,7 @@ def _needing_all(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def read(text: str) -> tuple[Proposal, tuple[str, ...]]:
+def read(text: str, holders: Holders = NOBODY) -> tuple[Proposal, tuple[str, ...]]:
     """The proposal in a reply, and what was assumed; Invalid, in words for whoever wrote it, where there is none."""
     found = find_json(text)
     if not isinstance(found, dict):
@@ -62,7 +68,7 @@ def read(text: str) -> tuple[Proposal, tuple[str, ...]]:
     table = cast("dict[str, object]", found)
     entries = _entries(table.get("tasks", {}))
     known = {name for name, _ in entries}
-    tasks = tuple(task(name, _without_later(name, body, known)) for name, body in entries)
+    tasks = tuple(task(name, _without_later(name, body, known), holders) for name, body in entries)
     said = table.get("combine")
     combine = cast("Combine", said) if said in _COMBINES else "merge"
     return Proposal(tasks, combine, unserved=_texts(table.get("unserved"))), _texts(table.get("assumptions"))
@@ -111,13 +117,13 @@ def _name(task: object, number: int) -> str:
     return found if isinstance(found, str) and found else f"t{number}"
 
 
-def task(name: str, body: dict[str, object]) -> Task:
+def task(name: str, body: dict[str, object], holders: Holders = NOBODY) -> Task:
     """One task of a reply; other words that models use for the same are understood."""
     instruction = body.get("instruction") or body.get("description") or body.get("task")
     if not isinstance(instruction, str) or not instruction.strip():
         raise Invalid(f"task {name!r} has no instruction")
     worker = body.get("worker") or body.get("worker_type") or ""
-    worker = worker if isinstance(worker, str) else ""
+    worker = _who_has(body.get("tool"), worker if isinstance(worker, str) else "", holders)
     before = body.get("after") or body.get("depends_on") or body.get("dependencies")
     without = body.get("optional")
     replaced = body.get("replaces")
@@ -128,6 +134,12 @@ def task(name: str, body: dict[str, object]) -> Task:
     inputs = dict.fromkeys(_names(name, before)) | optional  # some name an optional input only there
     after = (Edge(TaskId(one), "optional") if one in optional else TaskId(one) for one in inputs)
     return Task(TaskId(name), instruction.strip(), worker, after=tuple(after), replaces=replaces)
+
+
+def _who_has(tool: object, worker: str, holders: Holders) -> str:
+    """The worker of a task; where it lacks the tool that the task names and only one worker has it, that one."""
+    having = holders.get(tool, ()) if isinstance(tool, str) else ()
+    return having[0] if len(having) == 1 and worker not in having else worker
 
 
 def _names(name: str, given: object) -> list[str]:
@@ -147,7 +159,8 @@ def _texts(given: object) -> tuple[str, ...]:
 class PlanStream:
     """Finds tasks in a plan while it is still being written: each is handed out once, when it is complete."""
 
-    def __init__(self) -> None:
+    def __init__(self, holders: Holders = NOBODY) -> None:
+        self._holders = holders
         self._text = ""
         self._at = -1  # where the next task may begin; -1: `tasks` has not come yet
         self._seen = 0  # up to here it was looked at, and is not again: a task may come in thousands of pieces
@@ -170,7 +183,7 @@ class PlanStream:
         while (end := self._end()) > 0:
             body, self._at = self._text[self._at : end].lstrip(" ,\n\r\t"), end
             try:
-                tasks.extend(task(name, one) for name, one in self._entries(body))
+                tasks.extend(task(name, item, self._holders) for name, item in self._entries(body))
             except (msgspec.DecodeError, Invalid):
                 break
         return tasks

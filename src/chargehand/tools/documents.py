@@ -28,7 +28,8 @@ def documents(folder: Path | str, name: str = "search", *, models: Path | str | 
     kept = _pieces(files, names)
     ranking = Ranking(kept)
     meanings = None if models is None else Meanings(kept, Path(models))
-    listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    listed = ", ".join(names[:_NAMED]) + more
 
     def search(
         query: Annotated[str, 'What to look for; "words in quotes" must occur as they are'],
@@ -41,7 +42,8 @@ def documents(folder: Path | str, name: str = "search", *, models: Path | str | 
         return Passages(query, tuple(Passage(piece.source, piece.text, score) for score, piece in found))
 
     description = f"Search the documents in {place.resolve().name} for passages, best first: {listed}."
-    return tool(name=name, description=description, stable=True)(search)  # read once, above
+    summary = f"searches documents: {', '.join(str(Path(name).with_suffix('')) for name in names[:_NAMED])}{more}"
+    return tool(name=name, description=description, stable=True, summary=summary)(search)  # read once, above
 
 
 def _files(place: Path) -> list[Path]:

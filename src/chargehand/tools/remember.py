@@ -42,7 +42,7 @@ _SUMMARIES = {
     "archival_memory_search": "searches archives",
     "conversation_search": "searches its earlier tasks",
 }
-_FINDING = frozenset(("archival_memory_search", "conversation_search"))
+MEMORY_SEARCHES = frozenset(("archival_memory_search", "conversation_search"))
 _NONE: Mapping[str, Access] = {}
 _CHANGING: frozenset[Access] = frozenset(("append", "write"))
 
@@ -125,7 +125,7 @@ def described() -> Mapping[str, Tool]:
     """The nine tools as a model is told of them; they can be called only once a memory is behind them."""
     book, made = Notebook(None, ""), dict[str, Tool]()
     for name in NAMES:
-        reads = name in _FINDING
+        reads = name in MEMORY_SEARCHES
         wanted = tool(effect="read" if reads else "idempotent", trusted=not reads, summary=_SUMMARIES.get(name, ""))
         made[name] = wanted(getattr(book, name))
     return made

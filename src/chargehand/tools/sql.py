@@ -66,7 +66,7 @@ def sql(path: Path | str | Sequence[Path | str], name: str = "query", *, seconds
     description = (
         f"Ask {database.name} with SQL (SQLite, read-only, at most {ROWS} rows come back).\n{described(tables)}"
     )
-    summary = f"asks {database.name} with SQL, which holds {outlined(tables)}"
+    summary = f"a database with the tables {outlined(tables)}"
     copied = bool(database.source.image)  # others may write to a file; nobody writes to a copy of it
     return tool(name=name, description=description, timeout=_most_seconds(seconds) + 1, stable=copied, summary=summary)(
         query
