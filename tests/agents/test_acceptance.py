@@ -105,6 +105,23 @@ async def test_what_is_not_accepted_twice_is_done_again_with_what_was_wrong_in_v
     ]
 
 
+@pytest.mark.parametrize(
+    ("then", "kind", "words"),
+    [
+        (calls(call("give_up", reason="there is no more")), "logic", "there is no more"),
+        (Failure("network", "the line went dead"), "network", "the line went dead"),
+        ("", "logic", "the model did not send a usable result: it was empty"),
+    ],
+)
+async def test_why_a_result_was_not_accepted_is_kept_when_no_other_comes(then: Line, kind: str, words: str) -> None:
+    team, _ = crew(Rule(at_least_words=5), ["12", then])
+    found = await team.run("How many apples?")
+    failure = found.trace().tasks[0].attempts[0].failure
+    assert failure is not None
+    said = f"{words} (its result was not accepted by it: it has 1 words; at least 5 are wanted)"
+    assert (failure.kind, failure.message) == (kind, said)
+
+
 async def test_what_is_never_accepted_goes_to_the_fallback_and_then_is_a_gap() -> None:
     team, _ = crew(Rule(contains="pears"), ["12 apples"])
     found = await team.run("How many?")

@@ -468,9 +468,9 @@ def test_a_plan_in_thousands_of_pieces_does_not_take_long() -> None:
 
 
 def test_an_optional_input_counts_even_if_it_is_named_nowhere_else() -> None:
-    found, _ = read(
+    found = read(
         '{"tasks": {"t1": {"instruction": "a"}, "t2": {"instruction": "b", "after": [], "optional": ["t1"]}}}'
-    )
+    ).proposal
     assert found.tasks[1].after == (Edge(TaskId("t1"), "optional"),)
 
 

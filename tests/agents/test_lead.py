@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from chargehand.agents.answering import with_gaps
 from chargehand.agents.factory import Factory
-from chargehand.agents.planform import PlanStream, read, schema
+from chargehand.agents.planform import DroppedInput, PlanStream, read, schema
 from chargehand.agents.shape import problems
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid, PlanInvalid
@@ -339,7 +339,7 @@ def test_a_draft_that_never_can_run_says_what_is_wrong() -> None:
 def test_tasks_in_a_list_and_other_words_are_understood() -> None:
     first = '{"id": "a", "description": "x y z", "worker_type": "w", "dependencies": []}'
     text = f'{{"tasks": [{first}, {{"task": "q r s", "worker": "w", "depends_on": ["a"], "optional": ["a"]}}]}}'
-    found, _ = read(text)
+    found = read(text).proposal
     assert [(one.id, one.worker, one.after) for one in found.tasks] == [
         ("a", "w", ()),
         ("t2", "w", (Edge(TaskId("a"), "optional"),)),
@@ -395,7 +395,7 @@ def test_a_plan_in_the_form_that_is_asked_for_can_run(count: int, random: Random
     body: dict[str, object] = {"tasks": tasks, "combine": "merge", "assumptions": [], "unserved": []}
     wanted = json.loads(bytes(schema(("ann",), ("sql",), 12)))
     assert list(problems(body, wanted)) == []
-    found, _ = read(json.dumps(body))
+    found = read(json.dumps(body)).proposal
     assert lint(found.tasks, Roster((Agent("ann"),)), Limits(depth=50, fan_out=50)).errors == ()
     assert list(problems({**body, "tasks": [{**tasks[0], "worker": "eve"}]}, wanted)) != []
 
@@ -405,19 +405,29 @@ def test_a_task_goes_to_the_only_worker_who_has_the_tool_that_it_names() -> None
     tools = ("sql", "calculator", "none")
     tasks = [{"id": f"t{n}", "instruction": "Do it.", "tool": tool, "worker": "bob"} for n, tool in enumerate(tools, 1)]
     text = json.dumps({"tasks": tasks})
-    assert [task.worker for task in read(text, holders)[0].tasks] == ["ann", "bob", "bob"]
+    assert [task.worker for task in read(text, holders).proposal.tasks] == ["ann", "bob", "bob"]
     assert [task.worker for task in PlanStream(holders).feed(text)] == ["ann", "bob", "bob"]
 
 
 def test_a_task_that_comes_after_itself_comes_after_nothing() -> None:
     body = {"tasks": [{"id": "t1", "worker": "ann", "instruction": "Count.", "after": ["t1"], "optional": []}]}
-    assert read(json.dumps(body))[0].tasks[0].after == ()
+    assert read(json.dumps(body)).proposal.tasks[0].after == ()
+
+
+async def test_an_input_that_is_dropped_from_a_plan_is_noted() -> None:
+    one = {"instruction": "Count the apples in the cellar.", "worker": "ann", "after": ["t2"], "optional": []}
+    script = model(plans=[json.dumps({"tasks": [{"id": "t1", **one}], "combine": "forward"})])
+    found = await team(script).run("How many?")
+    assert found.ending == "complete"
+    noted = [entry.event.text for entry in found.entries if isinstance(entry.event, ev.Noted)]
+    assert "plan: t1 does without its input t2, because the plan has no such task" in noted
 
 
 def test_an_input_that_would_be_a_later_task_and_is_none_is_dropped_and_any_other_is_sent_back() -> None:
     one: dict[str, object] = {"worker": "ann", "instruction": "Count.", "optional": []}
     body = {"tasks": [{"id": "t1", **one, "after": ["t2", "t3"]}, {"id": "t2", **one, "after": ["t0", "t9"]}]}
-    first, second = read(json.dumps(body))[0].tasks
+    first, second = read(json.dumps(body)).proposal.tasks
+    assert read(json.dumps(body)).dropped == (DroppedInput("t1", "t3"), DroppedInput("t2", "t9"))
     assert first.after == ("t2",), "it is in the plan: that this is a circle is for others to say"
     assert second.after == ("t0",)
 
@@ -436,8 +446,8 @@ def test_a_plan_read_piece_by_piece_is_the_plan_read_whole(listed: bool, cuts: l
     for cut in cuts * 60:
         found += stream.feed(text[at : at + cut])
         at += cut
-    assert tuple(found) == read(text)[0].tasks[: len(found)]
-    assert len(found) == len(read(text)[0].tasks) if at >= len(text) else True
+    assert tuple(found) == read(text).proposal.tasks[: len(found)]
+    assert len(found) == len(read(text).proposal.tasks) if at >= len(text) else True
 
 
 def test_every_gap_is_named_once() -> None:

@@ -52,6 +52,22 @@ def test_runs_lists_a_damaged_run_beside_the_others(folder: Path, setting: str) 
     assert (facts["first"]["damage"], facts["first"]["ending"]) == ("", "complete")
 
 
+def test_runs_export_writes_a_damaged_run_up_to_the_damage(folder: Path) -> None:
+    damage(folder, "second", 8, "at = 'x'")
+    exported = chargehand(folder, "runs", "export", "second")
+    assert exported.returncode == 1
+    trace = json.loads(exported.stdout)
+    assert (trace["run"], trace.get("ending", "")) == ("second", "")
+    assert trace["tasks"]
+    assert "entry 8 of run 'second'" in trace["damage"]
+    assert "entry 8 of run 'second'" in exported.stderr
+    page = chargehand(folder, "runs", "export", "second", "--report", "-o", "page.md")
+    assert (page.returncode, (folder / "page.md").is_file()) == (1, True)
+    damage(folder, "third", 1, "at = 'x'")
+    nothing = chargehand(folder, "runs", "export", "third")
+    assert (nothing.returncode, nothing.stdout) == (1, "")
+
+
 def test_runs_show_tells_a_damaged_run_up_to_the_damage(folder: Path) -> None:
     damage(folder, "second", 5, "at = 'x'")
     shown = chargehand(folder, "runs", "show", "second")

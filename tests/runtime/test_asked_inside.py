@@ -92,6 +92,21 @@ async def test_a_call_inside_is_asked_about_outside_with_who_wants_what(levels: 
 
 
 @pytest.mark.parametrize("levels", [1, 2])
+async def test_an_answer_to_the_run_inside_is_refused_and_the_outer_one_is_named(levels: int) -> None:
+    bank = Bank(levels)
+    found = await bank.outer.run("Pay.", run="r")
+    assert found.question is not None
+    inside = [row.run for row in await bank.journal.runs() if row.run != "r"]
+    assert len(inside) == levels
+    for run in inside:
+        with pytest.raises(Refused, match=rf"run '{run}' works for run 'r.*answer that one"):
+            await bank.outer.resume(run, ev.InputAnswered(1, "approve"))
+    assert bank.paid == []
+    found = await bank.answered(found, "approve")
+    assert (found.ending, bank.paid) == ("complete", [("Ott", 120)])
+
+
+@pytest.mark.parametrize("levels", [1, 2])
 async def test_a_call_inside_that_a_person_does_not_allow_is_not_made_and_the_worker_reads_why(levels: int) -> None:
     bank = Bank(levels)
     found = await bank.answered(await bank.outer.run("Pay.", run="r"), "reject", "Ott was paid in April.")

@@ -203,6 +203,11 @@ def test_a_damaged_run_is_told_up_to_the_damage_and_the_others_whole(tmp_path: P
             refused = home.client.get(path)
             assert (refused.status_code, refused.json()["code"]) == (500, "corrupt")
             assert f"entry 6 of run '{damaged}' is damaged" in refused.json()["detail"]
+        streamed = home.client.get(f"/api/runs/{damaged}/events?after=2").text
+        assert [line for line in streamed.splitlines() if line.startswith("id: ")] == ["id: 3", "id: 4", "id: 5"]
+        assert streamed.split("event: ")[-1].startswith("damaged\n")
+        assert f"entry 6 of run '{damaged}' is damaged" in streamed.split("event: ")[-1]
+        assert home.client.get(f"/api/runs/{damaged}/events", headers={"last-event-id": "5"}).status_code == 500
         lines = {one["run"]: one for one in home.client.get("/api/runs").json()["runs"]}
         assert lines[damaged]["state"] == "damaged"
         assert lines[damaged]["goal"] == BOTH

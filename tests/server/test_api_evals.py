@@ -1,5 +1,8 @@
 """Evaluations over our own API: begun, carried in the background, cancelled, kept, told again, and nobody else's."""
 
+import asyncio
+import signal
+import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,6 +15,7 @@ import pytest
 from chargehand.config.discover import TEMPLATES
 from chargehand.server.runs.eval_files import MOST, EvalFiles
 from chargehand.server.runs.eval_shapes import EvalLine, EvalShown
+from chargehand.server.runs.evaluating import _cut
 from tests.server.api import garden, key_for, team_in
 from tests.server.running import running, settings_in
 
@@ -230,6 +234,21 @@ def test_anothers_evaluations_are_not_there(tmp_path: Path) -> None:
         assert refused.json()["detail"].endswith("has ended (done); begin another: POST /api/teams/shop/evals")
         assert client.get("/api/evals", headers=stranger).json() == {"evals": []}
     assert (tmp_path / "data" / "main" / "evals" / f"{name}.json").is_file()
+
+
+async def test_a_process_that_does_not_listen_is_gone_when_whoever_stops_it_is_asked_again() -> None:
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", deaf, stdout=asyncio.subprocess.PIPE, start_new_session=True
+    )
+    assert process.stdout is not None
+    await process.stdout.readline()
+    async with asyncio.TaskGroup() as jobs:
+        stopping = jobs.create_task(_cut(process, 60.0))
+        await asyncio.sleep(0.05)
+        stopping.cancel()
+        await asyncio.wait({stopping})
+    assert process.returncode == -signal.SIGKILL
 
 
 def test_only_the_latest_are_kept(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chargehand.agents.acceptance import Checks, Reviewer, Rule, Verifier, unknown
 from chargehand.agents.crew import Claim, Done, Hand, WorkFailed
@@ -127,7 +127,10 @@ async def inspected(
     if wrong and attempt is not None and attempt.can_go_on:
         hand.note(f"{wrong}; sent back")
         hand.called = False
-        done = await attempt.mend(wrong)
+        try:
+            done = await attempt.mend(wrong)
+        except WorkFailed as error:
+            raise _with_reason(error, wrong, mark) from error
         wrong = await _objections(inspector, names, brief, hand, done, (*brief.refused, mark), wrong)
         mark = digest(held(done.value).json)
     if wrong:
@@ -160,6 +163,14 @@ async def _objections(
             wrong.append(said)
             break
     return "; ".join(wrong)[:_LONGEST]
+
+
+def _with_reason(error: WorkFailed, wrong: str, mark: str) -> WorkFailed:
+    """The failure of a worker whose result was sent back and that sent no other, with what was wrong with that one."""
+    if error.failure.kind in ("approval", "uncertain"):  # the attempt goes on from here
+        return error
+    failure = structs.replace(error.failure, message=f"{error.failure.message} (its result was {wrong})"[:_LONGEST])
+    return WorkFailed(failure, error.used, error.findings, refused=mark)
 
 
 def _still_refused(before: str) -> str:

@@ -112,13 +112,16 @@ async def plan(lead: Lead, brief: Brief, hand: Hand) -> Proposal:
     else:
         called = await ask(lead, held, hand, hand.say if hand.heard else None)
     try:
-        found, assumed = read(called.reply.text, lead.holders())
+        read_plan = read(called.reply.text, lead.holders())
     except Invalid as error:
         finding = Finding("not_a_plan", "plan", f"{str(error)[:1].upper()}{str(error)[1:]}.")
         failure = Failure("logic", useless(lead.model.card.handle, error))
         raise WorkFailed(failure, called.used, (finding,)) from error
-    for text in assumed:
+    for text in read_plan.assumptions:
         hand.note(f"assumed: {text}")
+    for one in read_plan.dropped:
+        hand.note(f"plan: {one.task} does without its input {one.input}, because the plan has no such task")
+    found = read_plan.proposal
     tasks = tuple(one for one in found.tasks if one.id not in grown)
     if lead.stream and not brief.replan:  # asked again over a broken line, a planner may begin from the start
         known = {one.id: fingerprint(one) for one in brief.tasks}

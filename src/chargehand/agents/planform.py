@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from chargehand.agents.crew import Proposal
 from chargehand.agents.shape import find_json
@@ -60,18 +60,35 @@ def _needing_all(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def read(text: str, holders: Holders = NOBODY) -> tuple[Proposal, tuple[str, ...]]:
-    """The proposal in a reply, and what was assumed; Invalid, in words for whoever wrote it, where there is none."""
+class DroppedInput(Struct, frozen=True):
+    """An input of a task that is no task of the plan, and that the task does without."""
+
+    task: str
+    input: str
+
+
+class ReadPlan(Struct, frozen=True):
+    """A proposal as a reply has it, what was assumed for it, and the inputs that were dropped from it."""
+
+    proposal: Proposal
+    assumptions: tuple[str, ...]
+    dropped: tuple[DroppedInput, ...]
+
+
+def read(text: str, holders: Holders = NOBODY) -> ReadPlan:
+    """The plan in a reply; Invalid, in words for whoever wrote it, where there is none."""
     found = find_json(text)
     if not isinstance(found, dict):
         raise Invalid(f"the plan must be a JSON object with `tasks`, not a {type(found).__name__}")
     table = cast("dict[str, object]", found)
     entries = _entries(table.get("tasks", {}))
     known = {name for name, _ in entries}
-    tasks = tuple(task(name, _without_later(name, body, known), holders) for name, body in entries)
+    dropped: list[DroppedInput] = []
+    tasks = tuple(task(name, _without_later(name, body, known, dropped), holders) for name, body in entries)
     said = table.get("combine")
     combine = cast("Combine", said) if said in _COMBINES else "merge"
-    return Proposal(tasks, combine, unserved=_texts(table.get("unserved"))), _texts(table.get("assumptions"))
+    proposal = Proposal(tasks, combine, unserved=_texts(table.get("unserved")))
+    return ReadPlan(proposal, _texts(table.get("assumptions")), tuple(dropped))
 
 
 def _entries(tasks: object) -> list[tuple[str, dict[str, object]]]:
@@ -91,17 +108,22 @@ def _entries(tasks: object) -> list[tuple[str, dict[str, object]]]:
     return entries
 
 
-def _without_later(name: str, body: dict[str, object], known: set[str]) -> dict[str, object]:
+def _without_later(
+    name: str, body: dict[str, object], known: set[str], dropped: list[DroppedInput]
+) -> dict[str, object]:
     """The task without inputs that are numbered after it and are not in the plan: small models write such.
 
-    Any other name that is not in the plan is sent back: it may be one that is written wrongly.
+    Any other name that is not in the plan is sent back: it may be one that is written wrongly. What is left out is
+    added to `dropped`.
     """
     kept = dict(body)
     for field in ("after", "optional"):
         given = body.get(field)
         if isinstance(given, list):
             items = cast("list[object]", given)
-            kept[field] = [one for one in items if one in known or not _is_later(one, name)]
+            later = [item for item in items if item not in known and _is_later(item, name)]
+            dropped += [DroppedInput(name, str(item)) for item in later]
+            kept[field] = [item for item in items if item not in later]
     return kept
 
 

@@ -189,11 +189,11 @@ def _audit(console: Console, name: str, entries: Sequence[Entry]) -> None:
 def _traced(options: Namespace, run: str) -> Trace:
     """The trace of a run, with those of the runs inside it."""
     known = [one.row.run for one in read_runs(options.journal)]
-    return nested_trace(run, known, lambda name: read_run(options.journal, name))
+    return nested_trace(run, known, lambda name: read_readable(options.journal, name))
 
 
 def _export(options: Namespace) -> int:
-    """Every step of a run as JSON, or as a page to read."""
+    """Every step of a run as JSON, or as a page to read. Of a damaged one, what can be read, and an error."""
     found = _traced(options, options.name)
     if options.report:
         from chargehand.cli.report import report  # noqa: PLC0415 - only a report needs it
@@ -203,14 +203,19 @@ def _export(options: Namespace) -> int:
         body = clean_json(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
     if options.output is None:
         Console(sys.stdout).line(body)
-        return 0
-    path = Path(options.output)
+    else:
+        _write(Path(options.output), body)
+    if found.damage:
+        raise Corrupt(found.damage, run=options.name)
+    return 0
+
+
+def _write(path: Path, body: str) -> None:
     try:
         path.write_text(body + "\n", encoding="utf-8")
     except OSError as error:
         raise Invalid(f"{path} cannot be written: {error.strerror}; name another file with -o") from error
     Console(sys.stderr).line(f"written: {clean(str(path))}")
-    return 0
 
 
 # --- diff

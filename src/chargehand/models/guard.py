@@ -199,7 +199,9 @@ class Guarded:
     def _check_refusal(self) -> None:
         """A provider that refuses the key or the model is not asked again until somebody may have put that right."""
         if self._refusal is not None and self._clock() < self._refused_until:
-            raise ModelFailed(self._refusal, billed=False)
+            wait = ceil(self._refused_until - self._clock())
+            message = f"{self._refusal.message} (no call was made; the next may be made in {wait} s)"
+            raise ModelFailed(structs.replace(self._refusal, message=message), billed=False)
         self._refusal = None
 
     def _stop_calls(self, failure: Failure) -> None:

@@ -100,6 +100,14 @@ def _fitted(state: RunState, event: ev.Event) -> ev.Event:
     return structs.replace(event, plan=structs.replace(event.plan, tasks=tasks))
 
 
+def _check_addressee(run: str, state: RunState, events: Sequence[ev.Event]) -> None:
+    """Raise Refused for an answer to a run inside another: nobody would hear what comes of it."""
+    parent = state.requested.parent
+    if parent is None or not any(isinstance(event, ev.InputAnswered) for event in events):
+        return
+    raise Refused(f"run {run!r} works for run {parent.run!r}, which asks the same; answer that one")
+
+
 @runtime_checkable
 class _Leads(Protocol):
     """A crew that may have teams among its workers: it is told who drives their runs."""
@@ -158,6 +166,7 @@ class Driver:
         self._under_way: dict[str, Drive] = {}
         self._unreleased: set[str] = set()
         self._around: WeakSet[Driver] = WeakSet((self,))
+        self._is_beneath = False
         self._standing = self._school = None
         if isinstance(crew, _Routes) and crew.routes:
             from chargehand.runtime.lessons import School  # noqa: PLC0415 - as below
@@ -182,6 +191,7 @@ class Driver:
         below = Driver(self._journal, crew, wall=self._clocks[0], ticks=self._clocks[1])
         self._around.add(below)
         below._around = self._around
+        below._is_beneath = True
         return below
 
     def around(self) -> Iterator[RunState]:
@@ -224,10 +234,15 @@ class Driver:
     async def resume(
         self, run: str, *also: ev.Event, wait_for_input: bool = False, steal: bool = False, quiet: bool = False
     ) -> Outcome:
-        """Go on with a run that a crash, a pause or an open question left unfinished."""
+        """Go on with a run that a crash, a pause or an open question left unfinished.
+
+        What a run inside another asks is asked, and answered, in the outermost one.
+        """
         lease = await self._claim(run, steal=steal)
         try:
             state = replay(await self._journal.read(run))
+            if not self._is_beneath:
+                _check_addressee(run, state, also)
             if state.ended is not None:
                 raise Refused(f"run {run!r} has ended ({state.ended.ending}); fork it to do some of it again")
             more = (ev.RunResumed(lease.epoch), *(self._clean(_fitted(state, one)) for one in also))

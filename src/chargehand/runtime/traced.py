@@ -114,6 +114,7 @@ class Trace(Struct, omit_defaults=True):
     """`began` is an instant. `serial` is what it would have taken one piece of work at a time, without the waits.
 
     `dropped` tasks were planned and thrown away when a person rejected the plan. An empty `ending` means: not yet.
+    `damage` says which entry of the journal cannot be read: this is told by those before it.
     """
 
     run: str
@@ -133,6 +134,7 @@ class Trace(Struct, omit_defaults=True):
     questions: list[QuestionTrace] = []
     notes: list[str] = []
     dropped: list[TaskTrace] = []
+    damage: str = ""
 
 
 class _Call(Struct):

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from chargehand.errors import Refused
+from chargehand.errors import Corrupt, Refused
 from chargehand.runtime.feed import Reader
 from chargehand.runtime.nested_trace import whole_trace
 from chargehand.runtime.trace import trace
@@ -17,7 +17,7 @@ from chargehand.server.house import House
 from chargehand.server.problem import Problem
 from chargehand.server.runs.shapes import Count, Entries, EntryShown
 from chargehand.server.runs.table import Operation, asked
-from chargehand.server.sse import streamed
+from chargehand.server.sse import event, streamed
 from chargehand.server.wire import nothing, part, reply
 from chargehand.terms.events import Entry, RunEnded
 
@@ -50,6 +50,14 @@ class Export(Struct, frozen=True, forbid_unknown_fields=True):
 
     format: Literal["json", "jsonl"] = "json"
     nested: bool = False
+
+
+class Damaged(Struct, frozen=True):
+    """The last event of a damaged run: the first entry that cannot be read, and what is wrong with it."""
+
+    run: str
+    seq: int
+    detail: str
 
 
 class Written:
@@ -120,10 +128,27 @@ async def events(request: Request, house: House) -> Response:
     run = part(request, "run")
     after = _seen(request, str(asked(request, From).after), 1)[0]
     reader = house.feed.subscribe(run, after)
-    found = await reader.first()
+    try:
+        found = await reader.first()
+    except Corrupt:
+        return await _until_damage(house, run, after)
     if reader.over and not found:
         return nothing()
     return streamed(_coming(house, run, found, reader), seat=house.floor.seat())
+
+
+async def _until_damage(house: House, run: str, after: int) -> Response:
+    """The entries before the damage as events, and then one that says what is damaged; Corrupt where there are none."""
+    readable = await house.journal.read_readable(run, after=after)
+    damage = readable.damage
+    if damage is None or not readable.entries:
+        raise damage or Refused(f"run {run!r} was mended meanwhile; read it again")
+    problem = event(Damaged(run, damage.seq, str(damage)), name="damaged")
+
+    async def told() -> AsyncGenerator[bytes]:
+        yield _RETRY + house.part(Written).together(run, readable.entries) + problem
+
+    return streamed(told(), seat=house.floor.seat())
 
 
 async def _coming(house: House, run: str, found: Sequence[Entry], reader: Reader) -> AsyncGenerator[bytes]:
@@ -190,7 +215,8 @@ OPERATIONS = (
     Operation(
         method="GET", path="/api/runs/{run}/events", call=events, name="follow_run", group="entries", query=From,
         media=(SSE,), empty=True, problems=(404, 409, 422, 429),
-        summary="Entries as server-sent events, from `after` or Last-Event-ID on; 204 when nothing will follow.",
+        summary="Entries as server-sent events, from `after` or Last-Event-ID on; 204 when nothing will follow. "
+        "A damaged run ends with an event `damaged`.",
     ),
     Operation(
         method="GET", path="/api/events", call=several, name="follow_runs", group="entries", query=Several,

@@ -118,6 +118,9 @@ async def _cut(process: asyncio.subprocess.Process, patience: Seconds) -> None:
         except asyncio.CancelledError:  # asked again: at once
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE):
+                    await process.wait()  # it still writes to our folder until it is gone
             raise
 
 
