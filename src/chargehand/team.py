@@ -27,6 +27,7 @@ from chargehand.memory.opened import OpenMemory
 from chargehand.models.find import Finder, Lookup
 from chargehand.models.messages import Settings
 from chargehand.models.model import Model
+from chargehand.models.prices import Price
 from chargehand.runtime import cached
 from chargehand.runtime.draft import Draft, draft
 from chargehand.runtime.drive import Listener, Whisper
@@ -118,6 +119,7 @@ class Supervisor(Messaging, Resting, Learning):
         self._fixed = plan
         self._journal = SharedFile(journal) if isinstance(journal, str | Path) else journal
         self._lookup, self._asks = lookup or os.environ.get, lookup is not None
+        self._price: Price | None = None
         self._memory: MemoryJournal | None = None
         self._streams = OpenStreams()
         self._shared = None if memory is None else SharedMemory(memory, name, self.hiring.everybody, self._lookup)
@@ -154,6 +156,12 @@ class Supervisor(Messaging, Resting, Learning):
         policies.check(team.policy)
         cost = supervision(team.budget, self.hiring.models[1:], self.hiring.settings)
         team.roster = structs.replace(self.roster, supervision=cost)
+        return team
+
+    def priced(self, price: Price) -> "Supervisor":
+        """The same team, whose models cost this where no table has their price."""
+        team = copy.copy(self)
+        team._price = price  # noqa: SLF001 - of its own kind
         return team
 
     async def offered(self, journal: Journal, request: ev.RunRequested) -> Sequence[ev.Event]:
@@ -193,7 +201,7 @@ class Supervisor(Messaging, Resting, Learning):
         """
         async with AsyncExitStack() as stack:
             if finder is None:
-                finder = Finder(self._lookup)
+                finder = Finder(self._lookup, price=self._price)
                 stack.push_async_callback(finder.close)
             elif self._asks:
                 finder = finder.asking(self._lookup)

@@ -3,7 +3,7 @@
 What is reserved bounds what can be billed: the length of a reply that is reserved is sent as `max_tokens`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil
 from typing import TypeAlias
 
@@ -417,13 +417,22 @@ def _foreseen(model: str | Model, kept: int, out: int) -> int:
     return price if price is not None else 0 if handle.startswith(_FREE) else max(1, kept)
 
 
-def check_price(model: Model) -> None:
-    """Raise Invalid for a model nobody knows the price of: a cap in dollars could not be kept."""
-    if model.card.price(1, 1) is None:
-        raise Invalid(
-            f"nobody knows what {model.card.handle} costs, so the budget in dollars cannot be kept; "
+class PriceUnknown(Invalid):
+    """Whoever set a budget in dollars: nobody knows the price of these `models`, so it could not be kept."""
+
+    def __init__(self, models: Sequence[str]) -> None:
+        self.models = tuple(models)
+        super().__init__(
+            f"nobody knows what {' and '.join(models)} costs, so the budget in dollars cannot be kept; "
             "cap tokens or calls instead, or say what a call costs: a worker's `estimate`, the budget's `floor`"
         )
+
+
+def check_prices(models: Iterable[Model]) -> None:
+    """Raise PriceUnknown where nobody knows the price of one of these: a cap in dollars could not be kept."""
+    unpriced = dict.fromkeys(model.card.handle for model in models if model.card.price(1, 1) is None)
+    if unpriced:
+        raise PriceUnknown(tuple(unpriced))
 
 
 def total(used: Sequence[Amount | None]) -> Amount | None:

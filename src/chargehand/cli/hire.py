@@ -34,9 +34,10 @@ def hire(options: Namespace, run: str, state: Callable[[], RunState]) -> Hired:
 
         file: str = options.script
         return Hired(scripted(read_story(file)), ("--script", file), ("play", file))
+    from chargehand.cli.afford import keep_budget  # noqa: PLC0415 - as below
     from chargehand.cli.run import leave, team_of, team_words  # noqa: PLC0415 - it brings all of a team
 
-    team, words = team_of(options), team_words(options)
+    team, words = keep_budget(team_of(options)), team_words(options)
     known = {*team.roster.names(), *(agent.name for agent, _ in team.aside)}
     strangers = [agent.name for agent in state().requested.roster.agents if agent.name not in known]
     if strangers:

@@ -12,6 +12,7 @@ from msgspec import structs
 from chargehand.agents.instances import meant
 from chargehand.agents.letters import PERSON, Letter, Replies, WorkerReply, addressed
 from chargehand.cli.advice import Advice, farewell
+from chargehand.cli.afford import keep_budget
 from chargehand.cli.carry import carry
 from chargehand.cli.console import Console, Tone, clean, clean_json, clean_lines, short
 from chargehand.cli.phrases import counted
@@ -42,7 +43,7 @@ def message(options: Namespace) -> int:
     text = read_request(options.text, example=_EXAMPLE, called="the message")
     if text is None:
         raise Invalid(f"nothing was said; say what you want to know: {_EXAMPLE}")
-    team = team_of(options)
+    team = keep_budget(team_of(options))
     if options.timeout is not None:
         team = team.bounded(seconds=max(team.seconds, options.timeout + _SPARE))
     letter = _letter(team, text, options)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chargehand.cli import USUAL_JOURNAL, USUAL_MEMORY
-from chargehand.cli.request import count, duration, usd
+from chargehand.cli.request import count, duration, token_price, usd
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage] - what add_subparsers returns
@@ -183,6 +183,8 @@ def _team(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--model", metavar="NAME", help="the model of everybody, for example openai:gpt-5-mini or offline"
     )
+    words = "what a model costs that no table has: dollars per million tokens, in and out, like 0.25/2"
+    parser.add_argument("--price", metavar="IN/OUT", type=token_price, help=words)
     words = f"where the team's memory is kept (default: as the team says, else {USUAL_MEMORY})"
     parser.add_argument("--memory", metavar="PATH", type=Path, help=words)
 

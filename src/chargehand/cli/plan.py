@@ -104,9 +104,10 @@ def _show(console: Console, draft: Draft) -> None:
 
 
 def _of_team(options: Namespace) -> tuple[Draft, str, str]:
-    from chargehand.cli.run import example_of, nothing_asked, team_of  # noqa: PLC0415 - it brings all of a team
+    from chargehand.cli.afford import keep_budget  # noqa: PLC0415 - it brings all of a team
+    from chargehand.cli.run import example_of, nothing_asked, team_of  # noqa: PLC0415 - as above
 
-    team = _capped(team_of(options), options)
+    team = keep_budget(_capped(team_of(options), options))
     if options.example is None:
         goal = read_request(options.request, example='chargehand plan "Which ... and why?"')
     else:
@@ -133,10 +134,10 @@ def _with_dollars(found: Plan, options: Namespace) -> Outlook | None:
     """The forecast of a team that knows what its models cost; a plan can be checked without their keys."""
     if not options.team:
         return None
-    from chargehand.cli.afford import outlook  # noqa: PLC0415 - it brings all of a team
+    from chargehand.cli.afford import keep_budget, outlook  # noqa: PLC0415 - it brings all of a team
     from chargehand.cli.run import team_of  # noqa: PLC0415 - as above
 
-    team = _capped(team_of(options), options)
+    team = keep_budget(_capped(team_of(options), options))
     try:
         return asyncio.run(outlook(team, team.request(found.goal or "this plan", time.time(), plan=found)))
     except Invalid as error:

@@ -5,6 +5,7 @@ import re
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from chargehand.errors import Invalid
 
@@ -69,6 +70,26 @@ def count(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise ArgumentTypeError(f"{text!r} is no whole number; write it like 0 or 100")
     return int(text)
+
+
+class TokenPrice(NamedTuple):
+    """Dollars for a million tokens that are read, and that are written; `text` is how it was typed."""
+
+    read: float
+    written: float
+    text: str
+
+
+def token_price(text: str) -> TokenPrice:
+    """Dollars per million tokens from `0.25/2`, in and out."""
+    read, _, written = text.replace("$", "").partition("/")
+    try:
+        price = TokenPrice(float(read), float(written), text)
+    except ValueError:
+        price = TokenPrice(math.nan, math.nan, text)
+    if not (0 <= price.read < 1e6 and 0 <= price.written < 1e6):
+        raise ArgumentTypeError(f"{text!r} is no price; write dollars per million tokens, in and out, like 0.25/2")
+    return price
 
 
 def usd(text: str) -> int:

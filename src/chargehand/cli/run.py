@@ -10,7 +10,7 @@ from msgspec import structs
 
 from chargehand.cli import USUAL_MEMORY
 from chargehand.cli.advice import Advice, program
-from chargehand.cli.afford import EXIT, refused
+from chargehand.cli.afford import EXIT, keep_budget, refused
 from chargehand.cli.console import short
 from chargehand.cli.exhibits import make_folder
 from chargehand.cli.request import read_request
@@ -19,6 +19,7 @@ from chargehand.cli.stage import Stage
 from chargehand.config.load import load_team
 from chargehand.core.fold import replay
 from chargehand.errors import Invalid
+from chargehand.models.prices import flat
 from chargehand.runtime.driver import Driver, Outcome, checked
 from chargehand.runtime.result import planned
 from chargehand.stores.journal import check_name
@@ -34,7 +35,7 @@ def run(options: Namespace) -> int:
     """A new run of a team. All of the input is checked before the journal is touched."""
     plan = None if options.plan is None else read_plan(options.plan)
     team = team_of(options)
-    team = _bound(team, options)
+    team = keep_budget(_bound(team, options))
     goal, plan = _asked(options, team, plan)
     name: str = options.run or f"{team.name}-{secrets.token_hex(3)}"
     check_name(name)
@@ -109,7 +110,8 @@ def team_words(options: Namespace) -> tuple[str, ...]:
     """The words that name the same team again."""
     team = ("--team", str(options.team)) if options.team else ()
     memory = ("--memory", str(options.memory)) if options.memory else ()
-    return (*team, *(("--model", options.model) if options.model else ()), *memory)
+    price = ("--price", options.price.text) if options.price else ()
+    return (*team, *(("--model", options.model) if options.model else ()), *price, *memory)
 
 
 def example_of(team: Supervisor, number: int) -> str:
@@ -133,9 +135,10 @@ def nothing_asked(team: Supervisor, verb: str = "run") -> str:
 
 def team_of(options: Namespace) -> Supervisor:
     """The team that the options name."""
-    return load_team(
+    team = load_team(
         options.team,
         model=options.model or "",
         memory=USUAL_MEMORY,
         elsewhere=options.memory,
     )
+    return team.priced(flat(options.price.read, options.price.written)) if options.price else team

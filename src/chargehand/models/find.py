@@ -86,8 +86,8 @@ class Finder:
     It also holds what was observed of their replies, for all teams that find their models here.
 
     The same handle with the same options is the same model. `paces` are limits by name of the provider, `folder`
-    is where local models were pulled to. Unless `shared`, every model has connections of its own and is closed on its
-    own.
+    is where local models were pulled to, `price` what a model costs that no table has. Unless `shared`, every model
+    has connections of its own and is closed on its own.
     """
 
     without_key = "or use `offline`, which needs none"
@@ -100,8 +100,10 @@ class Finder:
         folder: Path | None = None,
         shared: bool = True,
         random: Random | None = None,
+        price: Price | None = None,
     ) -> None:
         self._lookup = lookup
+        self._price = price
         self._folder = folder or models_folder(lookup)
         self._paces = dict(paces or {})
         self._random = random
@@ -184,7 +186,7 @@ class Finder:
         else:
             model = OpenAIChat(handle, url, name, key, reports_cost=place.reports_cost, **given)
         price = options.get("price") or (FREE if place.free else None)
-        tag = PriceTag(provider if url == place.url else "", name, url, fixed=price)
+        tag = PriceTag(provider if url == place.url else "", name, url, fixed=price, otherwise=self._price)
         pace = options.get("pace") or self._paces.get(provider) or place.pace
         return self._guarded(model, tag, f"{url} {key}", name, pace, options)
 

@@ -91,7 +91,10 @@ def is_local(url: str) -> bool:
 
 
 class PriceTag:
-    """The price of one model, looked up when it is first needed; or one that is known (`fixed`)."""
+    """The price of one model, looked up when it is first needed; or one that is known (`fixed`).
+
+    `otherwise` is the price of a model that is not in the table.
+    """
 
     def __init__(
         self,
@@ -100,6 +103,7 @@ class PriceTag:
         base_url: str = "",
         *,
         fixed: Price | None = None,
+        otherwise: Price | None = None,
         wall: Callable[[], Instant] = time.time,
     ) -> None:
         self._provider = provider
@@ -107,6 +111,7 @@ class PriceTag:
         self._base_url = base_url
         self._wall = wall
         self._price = fixed
+        self._otherwise = otherwise
         self._good_until = -inf if fixed is None else inf
 
     @property
@@ -127,7 +132,7 @@ class PriceTag:
         """Takes a while the first time: call it in a thread, or before anybody waits."""
         if self._base_url and is_local(self._base_url):
             return FREE
-        return look_up(self._provider, self._name, self._base_url, self._wall())
+        return look_up(self._provider, self._name, self._base_url, self._wall()) or self._otherwise
 
 
 def look_up(provider: str, name: str, base_url: str, now: Instant) -> Price | None:

@@ -1,0 +1,68 @@
+"""A budget in dollars with a model whose price nobody knows: calls are capped instead, or --price says the price."""
+
+import json
+from argparse import ArgumentTypeError
+from pathlib import Path
+
+import pytest
+
+from chargehand.cli.request import token_price
+from chargehand.models.messages import Usage
+from chargehand.models.prices import PriceTag, flat
+from chargehand.stores.reader import read_run
+from chargehand.terms.budget import Budget
+from chargehand.terms.events import RunRequested
+from tests.cli.commands import JOURNAL, chargehand
+from tests.config.files import write
+
+TEAM = """
+version: 1
+name: desk
+defaults: {model: "openai:no-such-model"}
+budget: {usd: 0.50, wall: 1s}
+workers: {ann: Counts things.}
+"""
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    write(tmp_path, TEAM)
+    (tmp_path / "plan.json").write_text(json.dumps({"tasks": [{"id": "a", "instruction": "Count.", "worker": "ann"}]}))
+    return tmp_path
+
+
+def test_calls_are_capped_where_nobody_knows_a_price(desk: Path) -> None:
+    # the name is reserved for tests: nobody answers there, and it is no loopback address, which would cost nothing
+    given = {"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": "http://model.invalid/v1"}
+    done = chargehand(desk, "run", "Count.", "--plan", "plan.json", "--run", "counted", **given)
+    assert "warning: nobody knows what openai:no-such-model costs, so the budget of $0.50 cannot be kept" in done.stderr
+    assert "at most 50 calls are made instead. --price IN/OUT" in done.stderr
+    first = read_run(desk / JOURNAL, "counted")[0].event
+    assert isinstance(first, RunRequested)
+    assert first.budget == Budget(calls=50, seconds=1.0)
+
+
+def test_with_a_price_the_budget_is_kept_in_dollars_and_told_again(desk: Path) -> None:
+    given = {"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": "http://model.invalid/v1"}
+    words = ("--plan", "plan.json", "--run", "priced", "--price", "1.5/6")
+    done = chargehand(desk, "run", "Count.", *words, **given)
+    assert "nobody knows" not in done.stderr
+    assert "run --reuse priced --price 1.5/6" in done.stderr
+    first = read_run(desk / JOURNAL, "priced")[0].event
+    assert isinstance(first, RunRequested)
+    assert first.budget == Budget(micros=500_000, seconds=1.0)
+
+
+def test_a_price_is_two_amounts_of_dollars() -> None:
+    assert token_price("0.25/2")[:2] == (0.25, 2.0)
+    assert token_price("$3/$15")[:2] == (3.0, 15.0)
+    for wrong in ("", "3", "3/", "/2", "a/b", "-1/2", "nan/1", "1/inf"):
+        with pytest.raises(ArgumentTypeError, match=r"in and out, like 0\.25/2"):
+            token_price(wrong)
+
+
+async def test_a_price_of_ones_own_is_for_models_that_the_table_does_not_have() -> None:
+    own = flat(1.0, 1.0)
+    usage = Usage(input=1_000_000, output=0)
+    assert await PriceTag("openai", "no-such-model", otherwise=own).micros(usage) == 1_000_000
+    assert await PriceTag("openai", "gpt-5-mini", otherwise=own).micros(usage) == 250_000
