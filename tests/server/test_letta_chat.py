@@ -61,6 +61,14 @@ def test_earlier_messages_are_turns_of_a_chat(client: Letta, model: FakeModel) -
     assert "Task:" not in str(model.questions[-1].messages)
 
 
+def test_the_offline_model_takes_no_earlier_turn_for_one_of_this_task(client: Letta) -> None:
+    agent = client.agents.create(model="offline").id
+    said = "I could not do this: there are no results to write from"
+    assert say(client, agent, "What is the price of item 4?").startswith(said)
+    say(client, agent, "Item 4 costs 12 euros.")
+    assert say(client, agent, "What is the price of item 4?").startswith(said)
+
+
 def test_all_that_the_window_holds_is_shown(client: Letta, model: FakeModel) -> None:
     agent = client.agents.create(model=model.handle).id
     long = "long " * 4000  # 20,000 characters, of which 4,000 were kept once

@@ -63,6 +63,11 @@ class History:
             self._chain.update(f"{call.id}\0{call.name}\0{call.arguments}".encode())
 
     @property
+    def chat_turns(self) -> int:
+        """How many messages between the system message and the task are earlier turns."""
+        return self._pinned - 2
+
+    @property
     def brief(self) -> tuple[Message, Message]:
         """What the model is told about itself, and its task."""
         return self.messages[0], self.messages[self._pinned - 1]

@@ -215,6 +215,8 @@ class Attempt:
         settings = equipped.worker.settings
         if not purse.capped and not self._longer:
             settings = purse.settings(models[0], settings, self._history.tokens)
+        if self._recall is not None and self._subject.chat_turns != self._history.chat_turns:
+            self._subject = structs.replace(self._subject, chat_turns=self._history.chat_turns)
         request = Request(self._history.messages, self._tools(), schema, settings, self._subject)
         claim: CallClaim | None = None
         if purse.capped or self._longer:

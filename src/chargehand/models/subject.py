@@ -86,7 +86,10 @@ class Said(Struct, frozen=True):
 
 
 class Working(Struct, frozen=True, tag="working"):
-    """One task for one worker. It sees what it is asked, its inputs and its memory, and nothing of the rest."""
+    """One task for one worker. It sees what it is asked, its inputs and its memory, and nothing of the rest.
+
+    `chat_turns` is how many messages after the first were said before this task: they are the chat it belongs to.
+    """
 
     instruction: str
     worker: WorkerCard
@@ -94,6 +97,7 @@ class Working(Struct, frozen=True, tag="working"):
     gaps: tuple[Gap, ...] = ()
     blocks: tuple[Shown, ...] = ()
     earlier: tuple[Said, ...] = ()
+    chat_turns: int = 0
 
 
 class Refining(Struct, frozen=True, tag="refining"):

@@ -140,6 +140,9 @@ def _led(subject: Routing | Speaking | Ledger | Splitting, embedder: Embedder | 
 
 
 def _worked(subject: Working, request: Request) -> Reply:
+    if subject.chat_turns:  # they stand in the subject, too: what is said in this task comes after them
+        messages = (request.messages[0], *request.messages[1 + subject.chat_turns :])
+        request = msgspec.structs.replace(request, messages=messages)
     first = subject.inputs[0].value if subject.inputs and request.schema is None else None
     if isinstance(first, dict) and cast("dict[str, object]", first).get("kind") == "turn":
         from chargehand.models.offline.housekeeping import look_back  # noqa: PLC0415 - few work in the background
