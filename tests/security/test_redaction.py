@@ -263,3 +263,45 @@ def _seconds(call: Callable[[], object]) -> float:
     began = time.perf_counter()
     call()
     return time.perf_counter() - began
+
+
+_LINES = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7" * 3
+PEM = f"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n{_LINES}\n-----END RSA PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize("layers", [0, 1, 2])
+def test_private_keys_are_taken_out_of_text_and_of_json_in_json(layers: int) -> None:
+    said = f'Here it is: {PEM}. He said: "keep it".'
+    for _ in range(layers):
+        said = msgspec.json.encode({"said": said}).decode()
+    cleaned = Redactor(()).text(said)
+    assert "MIIEvQ" not in cleaned
+    for _ in range(layers):
+        cleaned = msgspec.json.decode(cleaned)["said"]
+    assert cleaned == f'Here it is: {MARK}. He said: "keep it".'
+
+
+def test_of_a_private_key_that_is_cut_off_its_lines_are_taken_out() -> None:
+    body = msgspec.json.encode({"said": f"-----BEGIN PRIVATE KEY-----\n{_LINES}"})
+    assert msgspec.json.decode(Redactor(()).clean(body)) == {"said": MARK}
+    words = "A file that begins with -----BEGIN CERTIFICATE----- is public."
+    assert Redactor(()).text(words) == words
+
+
+def test_what_clients_write_into_memory_is_kept_without_keys(tmp_path: Path) -> None:
+    key = "sk-proj-0123456789abcdefghijklmnop"
+    said = f"The key is {key} and the other one is {PEM} as you know."
+    with (
+        running(settings_in(tmp_path)) as server,
+        httpx.Client(base_url=server.url, headers=server.headers, timeout=20) as client,
+    ):
+        agent = client.post("/v1/agents/", json={"name": "ada", "model": "offline", "system": said}).json()["id"]
+        block = client.post("/v1/blocks/", json={"label": "notes", "value": said}).json()
+        assert block["value"] == f"The key is {MARK} and the other one is {MARK} as you know."
+        client.patch(f"/v1/blocks/{block['id']}", json={"value": f"again: {said}"})
+        client.post(f"/v1/agents/{agent}/archival-memory", json={"text": said})
+        archive = client.post("/v1/archives/", json={"name": "finds"}).json()["id"]
+        assert client.post(f"/v1/archives/{archive}/passages", json={"text": said}).status_code == 200
+    kept = everything_in(tmp_path)
+    assert key.encode() not in kept
+    assert b"MIIEvQ" not in kept

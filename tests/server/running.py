@@ -54,4 +54,4 @@ def running(settings: Settings, environment: Mapping[str, str] | None = None) ->
 
 
 def settings_in(folder: Path, **changes: object) -> Settings:
-    return Settings(folder, token=TOKEN, **{"model_urls": True, **changes})  # pyright: ignore[reportArgumentType] - tests name real fields
+    return Settings(folder, token=TOKEN, **{"model_urls": True, "model_hosts": ("127.0.0.1",), **changes})  # pyright: ignore[reportArgumentType] - tests name real fields

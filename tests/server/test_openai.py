@@ -353,7 +353,7 @@ def test_what_cannot_be_honoured_is_refused_by_name_and_nothing_is_begun(
 
 def test_bodies_that_are_no_calls_are_answered_in_the_same_envelope(home: Garden) -> None:
     for content in (b"", b"{", b"[]", b'{"model": 7, "messages": []}', b'{"model": "garden", "messages": [{}]}'):
-        found = home.client.post("/v1/chat/completions", content=content)
+        found = home.client.post("/v1/chat/completions", content=content, headers={"Content-Type": "application/json"})
         assert found.status_code == 400, found.text
         assert set(found.json()["error"]) == {"message", "type", "param", "code"}
 

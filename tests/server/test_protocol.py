@@ -11,6 +11,7 @@ from chargehand.server.walls.protocol import BoundedHttp
 from tests.server.walled import walled
 
 TOKEN = "an-operators-own-token-0123456789"
+JSON = "Content-Type: application/json\r\n"
 BEARER = f"Authorization: Bearer {TOKEN}\r\n"
 
 
@@ -29,7 +30,9 @@ def told(url: str, first: str, body: bytes = b"", timeout: float = 5.0) -> bytes
 
 
 def test_a_token_behind_a_body_opens_nothing(tmp_path: Path) -> None:
-    chunked = "POST /who HTTP/1.1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n"
+    chunked = (
+        "POST /who HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    )
     behind = b"2\r\n{}\r\n0\r\n" + BEARER.encode() + b"\r\n"
     with walled(Settings(tmp_path, token=TOKEN)) as url:
         assert b" 401 " in told(url, chunked, behind)
@@ -38,7 +41,7 @@ def test_a_token_behind_a_body_opens_nothing(tmp_path: Path) -> None:
 
 
 def test_headers_behind_a_body_and_sizes_of_chunks_have_an_end(tmp_path: Path) -> None:
-    chunked = f"POST /who HTTP/1.1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n{BEARER}"
+    chunked = f"POST /who HTTP/1.1\r\nTransfer-Encoding: chunked\r\n{JSON}Connection: close\r\n{BEARER}"
     with walled(Settings(tmp_path, token=TOKEN)) as url:
         for body in (b"2\r\n{}\r\n0\r\n" + b"X: y\r\n" * 200_000, b"2;" + b"x" * 1_000_000):
             found = told(url, chunked, body)

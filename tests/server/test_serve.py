@@ -198,7 +198,10 @@ def soon(check: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_lets_what_is_under_way_end_and_answers_it(tmp_path: Path, name: signal.Signals) -> None:
-    with modelling() as (model, free), served(tmp_path, "--model-urls", "--grace", "20s") as one:
+    with (
+        modelling() as (model, free),
+        served(tmp_path, "--model-urls", "--model-host", "127.0.0.1", "--grace", "20s") as one,
+    ):
         agent = one.agent(model.handle)
         with calling(one, agent) as found:
             one.popen.send_signal(name)
@@ -212,7 +215,7 @@ def test_a_stop_lets_what_is_under_way_end_and_answers_it(tmp_path: Path, name: 
 
 def test_while_it_stops_new_work_is_refused_with_503_and_what_is_cut_goes_on_after_a_restart(tmp_path: Path) -> None:
     with modelling() as (model, free):
-        with served(tmp_path, "--model-urls", "--grace", "3s") as one:
+        with served(tmp_path, "--model-urls", "--model-host", "127.0.0.1", "--grace", "3s") as one:
             agent = one.agent(model.handle)
             run = one.later(agent)
             with calling(one, one.agent(model.handle)) as found:
@@ -226,12 +229,17 @@ def test_while_it_stops_new_work_is_refused_with_503_and_what_is_cut_goes_on_aft
         (book,) = tmp_path.rglob("letta.db")  # what it knew is lost, and has to be read off the journal
         book.unlink()
         free.set()
-        with served(tmp_path, "--model-urls") as again:  # from the first moment on it knows the run
+        with served(
+            tmp_path, "--model-urls", "--model-host", "127.0.0.1"
+        ) as again:  # from the first moment on it knows the run
             soon(lambda: again.client.get(f"/v1/runs/{run}").json()["status"] == "completed")
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
-    with modelling() as (model, _), served(tmp_path, "--model-urls", "--grace", "60s") as one:
+    with (
+        modelling() as (model, _),
+        served(tmp_path, "--model-urls", "--model-host", "127.0.0.1", "--grace", "60s") as one,
+    ):
         agent = one.agent(model.handle)
         with calling(one, agent) as found:
             os.kill(one.popen.pid, signal.SIGTERM)
@@ -245,7 +253,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
 
 
 def test_when_the_disk_is_full_runs_wait_and_new_ones_are_told_and_nothing_is_lost(tmp_path: Path) -> None:
-    with modelling() as (model, free), served(tmp_path, "--model-urls") as one:
+    with modelling() as (model, free), served(tmp_path, "--model-urls", "--model-host", "127.0.0.1") as one:
         agent = one.agent(model.handle)
         look = psutil.Process(one.popen.pid)
         run = one.later(agent)

@@ -24,6 +24,7 @@ from tests.server.walled import walled
 
 EVERY = list(routes())
 TOKEN = "an-operators-own-token-0123456789"
+JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +142,7 @@ def test_bodies_that_are_too_large_too_deep_or_too_wide_are_refused_on_every_rou
     for route in EVERY:
         if route.method in ("POST", "PUT", "PATCH") and not route.path.endswith("/import"):
             for status, body in ((413, large), (422, deep), (422, wide)):
-                found = called(client, route, headers=server.headers, content=body)
+                found = called(client, route, headers={**server.headers, **JSON}, content=body)
                 assert found.status_code == status, (route, found.text)
                 assert in_manner(found)
     assert client.get("/healthz").json() == {"status": "ok"}
@@ -313,9 +314,9 @@ def test_a_body_that_lies_about_its_length_is_counted_as_it_comes(tmp_path: Path
     limits = Limits(body=1000)
     with walled(Settings(tmp_path, token=TOKEN, limits=limits)) as url, httpx.Client(base_url=url) as client:
         pieces = (b"x" * 100 for _ in range(11))
-        assert client.post("/who", auth=("", TOKEN), content=pieces).status_code == 413
+        assert client.post("/who", auth=("", TOKEN), content=pieces, headers=JSON).status_code == 413
         few = (b"x" * 100 for _ in range(10))
-        assert client.post("/who", auth=("", TOKEN), content=few).json()["bytes"] == 1000
+        assert client.post("/who", auth=("", TOKEN), content=few, headers=JSON).json()["bytes"] == 1000
 
 
 def test_a_slash_at_the_end_is_taken_away_and_remembered(tmp_path: Path) -> None:
@@ -381,3 +382,66 @@ def test_json_is_looked_through_in_one_go_however_hostile_it_is() -> None:
         began = time.process_time()
         check_json(hostile, 1000, 1_000_000)
         assert time.process_time() - began < 1.0
+
+
+def test_a_body_must_say_that_it_is_json(server: Running, client: httpx.Client) -> None:
+    for media_type in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
+        headers = {**server.headers, "Content-Type": media_type}
+        found = client.post("/api/runs", headers=headers, content=b'{"goal": "Spend it all."}')
+        assert (found.status_code, found.json()["code"]) == (415, "not_json_type"), media_type
+        assert found.headers["content-type"] == "application/problem+json"
+    for media_type in ("application/json", "application/json; charset=utf-8", "application/merge-patch+json"):
+        headers = {**server.headers, "Content-Type": media_type}
+        assert client.post("/api/runs", headers=headers, content=b'{"team": 7}').status_code == 422, media_type
+
+
+def _connected(url: str) -> socket.socket:
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=5)
+
+
+def _is_open(line: socket.socket) -> bool:
+    line.settimeout(0.2)
+    try:
+        return line.recv(1) != b""
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
+
+
+def _asks_who(line: socket.socket, url: str) -> bytes:
+    host = url.removeprefix("http://")
+    line.sendall(f"GET /who HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
+    told = b""
+    while not told.endswith(b"}"):
+        told += line.recv(65536)
+    return told.partition(b"\r\n")[0]
+
+
+def test_strangers_of_one_address_cannot_keep_others_out(tmp_path: Path) -> None:
+    limits = Limits(stranger_connections=8)
+    with walled(Settings(tmp_path, token=TOKEN, limits=limits)) as url:
+        with_token = _connected(url)
+        assert _asks_who(with_token, url) == b"HTTP/1.1 200 OK"
+        strangers = [_connected(url) for _ in range(20)]
+        late = _connected(url)
+        assert _asks_who(late, url) == b"HTTP/1.1 200 OK", "who has a token gets in"
+        assert _asks_who(with_token, url) == b"HTTP/1.1 200 OK", "and stays in"
+        assert [_is_open(line) for line in strangers] == [False] * 13 + [True] * 7, "the oldest are closed"
+        for line in (with_token, late, *strangers):
+            line.close()
+
+
+def test_where_all_connections_are_taken_the_next_is_told_when_to_come_again(tmp_path: Path) -> None:
+    limits = Limits(runs=1, waiting=0, streams=0, connections=2)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with walled(Settings(tmp_path, token=TOKEN, limits=limits)) as url:
+        clients = [httpx.Client(base_url=url, headers=headers) for _ in range(4)]
+        *first, last = [client.get("/who") for client in clients]
+        assert [found.status_code for found in first] == [200] * 3
+        assert (last.status_code, last.json()["code"]) == (503, "too_many_connections")
+        assert last.headers["content-type"] == "application/problem+json"
+        assert int(last.headers["retry-after"]) > 0
+        for client in clients:
+            client.close()

@@ -42,8 +42,10 @@ def add_serve(parser: ArgumentParser) -> None:
     parser.add_argument("--allow-host", metavar="NAME", action="append", default=[], help=words)
     words = "clients may bring tools in source, which run in the sandbox"
     parser.add_argument("--custom-tools", action="store_true", help=words)
-    words = "clients may name models by URL, and so make the server call any address"
+    words = "clients may name models by URL, and so make the server call any public address"
     parser.add_argument("--model-urls", action="store_true", help=words)
+    words = "with --model-urls: an address of this machine or a private network that they may name; may be repeated"
+    parser.add_argument("--model-host", metavar="HOST[:PORT]", action="append", default=[], help=words)
     words = "the model of everybody, and of agents whose own is not to be had"
     parser.add_argument("--model", metavar="NAME", default="", help=words)
     words = "how many runs may go on at once (default 64)"
@@ -87,7 +89,8 @@ def _settings(options: Namespace) -> "Settings":
     return Settings(
         data=options.data, host=options.host, port=options.port, hosts=tuple(options.allow_host),
         teams=tuple(options.team), token=os.environ.get(TOKEN, ""), unlocked=options.no_token, model=options.model,
-        custom_tools=options.custom_tools, model_urls=options.model_urls, grace=options.grace, secrets=secret_values(),
+        custom_tools=options.custom_tools, model_urls=options.model_urls,
+        model_hosts=tuple(options.model_host), grace=options.grace, secrets=secret_values(),
         limits=limits,
     )  # fmt: skip
 

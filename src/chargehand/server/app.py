@@ -42,7 +42,7 @@ class Building:
         app = Starlette(
             routes=routes, lifespan=lambda _: self.opened(), exception_handlers={HTTPException: astray(every)}
         )
-        self.app: ASGIApp = Measured(Gate(app, settings, self._keys, every), self.houses)
+        self.app: ASGIApp = Measured(Gate(app, settings, self._keys, every, redactor=self._redactor), self.houses)
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:

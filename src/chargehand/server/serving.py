@@ -30,8 +30,6 @@ _KEEP_ALIVE = 30
 """For how many seconds a connection may stand idle."""
 _REPLIES = 2
 """How many seconds replies that are under way may take once all runs are over."""
-_IDLE = 1024
-"""Connections beyond those that carry runs and streams."""
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +64,6 @@ class Serving:
             self._building.app, loop="asyncio", http=bounded_http(limits), ws="none", lifespan="off", log_config=None,
             access_log=False, server_header=False, date_header=False, backlog=_BACKLOG, proxy_headers=False,
             timeout_keep_alive=_KEEP_ALIVE, timeout_graceful_shutdown=_REPLIES,
-            limit_concurrency=limits.streams + limits.runs + limits.waiting + _IDLE,
         )  # fmt: skip
         self._server = _Server(config, ready)
         self.teams: Sequence[str] = ()

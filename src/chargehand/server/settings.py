@@ -22,7 +22,10 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
 
     `runs` are carried at once, `waiting` more may wait for a turn, none for longer than `patience`. `calls` a minute
     are those of one key, `strangers` those of one address that brought no good key. `body` and `upload` are bytes,
-    `depth` and `keys` those of JSON.
+    `depth` and `keys` those of JSON. `connections` may be open beyond those that carry runs and streams, and
+    `stranger_connections` of one address on which no good token was sent yet. Agents that write to each other because
+    of one message of a client may together make `message_calls` calls of models, for `message_micros` millionths of a
+    dollar.
     """
 
     runs: int = 64
@@ -36,6 +39,15 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     depth: int = 64
     keys: int = 1000
     header: int = 16 * 1024
+    connections: int = 1024
+    stranger_connections: int = 128
+    message_calls: int = 256
+    message_micros: int = 5_000_000
+
+    @property
+    def open_connections(self) -> int:
+        """Connections that may be open at once."""
+        return self.streams + self.runs + self.waiting + self.connections
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,8 +57,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     the bundled team. `token` is that of the first tenant, as the operator chose it; `unlocked` asks nobody for one.
     `secrets` are texts that must not be written anywhere. `model` stands in for models that are not to be had. With
     `custom_tools` clients may bring tools in source, which run in the sandbox only; with `model_urls` they may name a
-    model by its URL, and so make the server call any address. `grace` is how long runs may go on when the server is
-    told to stop. Whoever waits for an answer gets a sign of life every `pulse` seconds.
+    model by its URL, and so make the server call any public address; those of this machine and of private networks
+    only where `model_hosts` has them, as HOST or HOST:PORT. `grace` is how long runs may go on when the server is told
+    to stop. Whoever waits for an answer gets a sign of life every `pulse` seconds.
     """
 
     data: Path
@@ -59,6 +72,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     model: str = ""
     custom_tools: bool = False
     model_urls: bool = False
+    model_hosts: tuple[str, ...] = ()
     grace: Seconds = 5.0
     pulse: Seconds = 10.0
     secrets: tuple[str, ...] = ()

@@ -34,6 +34,8 @@ from chargehand.server.letta.counted import counted
 from chargehand.server.letta.custom import custom_tools
 from chargehand.server.letta.holdings import archive_of
 from chargehand.server.letta.mail import MAIL, Post
+from chargehand.server.letta.message_allowance import MessageAllowances
+from chargehand.server.letta.model_access import may_name
 from chargehand.server.letta.rules import Rules, rules_of
 from chargehand.terms.budget import Budget
 from chargehand.terms.failure import Failure
@@ -102,6 +104,7 @@ class AgentCrew:
     def __init__(self, house: House) -> None:
         self._house = house
         self._kit = Kit(Prompts({"work": _WORK, "task": _TASK}), Purse(Budget()))
+        self._allowances = MessageAllowances(house.settings.limits)
         self.post = Post(house.memory.catalog, self.agent)
         self.asked: Callable[[str], Asked | None] = lambda _run: None
         """What a person asked for in a run, where it is not as usual."""
@@ -145,6 +148,7 @@ class AgentCrew:
             equipped = await self.equipped(*_as_asked(profile, asked), brief.steps, tools, conversation)
         except Invalid as error:
             raise WorkFailed(Failure("logic", str(error), permanent=True)) from error
+        equipped = structs.replace(equipped, models=self._allowances.metered(run, equipped.models))
         kit = Kit(self._kit.prompts, self._kit.purse, self._kit.breakers)  # one keeps what every agent was ever told
         return await work(equipped, kit, brief, hand)
 
@@ -168,7 +172,7 @@ class AgentCrew:
         """The model an agent names, where it is to be had; else the one that stands in."""
         settings = self._house.settings
         handle, stand_in = profile.model, settings.model or "offline"
-        barred = "://" in handle and not settings.model_urls  # a client's URL would be called from inside
+        barred = not may_name(handle, settings, self._house.lookup)  # it would be called from inside
         if barred or handle in ("", "offline") or handle.startswith("letta/"):
             return self._house.finder.find(stand_in)
         try:

@@ -18,6 +18,7 @@ from chargehand.models.model import ModelCard
 from chargehand.server.doors import Door, Handler
 from chargehand.server.house import House
 from chargehand.server.letta.agents import found
+from chargehand.server.letta.model_access import is_named
 from chargehand.server.problem import unknown
 from chargehand.server.wire import part, reply
 
@@ -106,7 +107,8 @@ async def embeddings(_request: Request, house: House) -> Response:
 
 async def providers(_request: Request, house: House) -> Response:
     """Those whose key is known, or that need none. Keys are never told."""
-    there = [name for name, place in OWN.items() if not place.needs_key or house.lookup(place.key)]
+    named = [name for name in OWN if is_named(name, house.settings, house.lookup)]
+    there = [name for name in named if not OWN[name].needs_key or house.lookup(OWN[name].key)]
     return reply([{"id": f"provider-{name}", "name": name, "provider_type": OWN[name].protocol} for name in there])
 
 

@@ -19,11 +19,12 @@ CODES: dict[int, tuple[str, ...]] = {
     409: ("busy", "conflict", "refused"),
     413: ("too_large",),
     414: ("path_too_long",),
+    415: ("not_json_type",),
     422: ("invalid", "not_json", "other_body", "plan_invalid", "too_deep", "too_large"),
     429: ("overloaded", "streams", "too_many_calls", "too_many_tries"),
     431: ("headers_too_large",),
     500: ("internal", "store"),
-    503: ("closing", "cut", "store_unavailable"),
+    503: ("closing", "cut", "store_unavailable", "too_many_connections"),
 }
 """Programs may go by these; new ones may be added, none changes its meaning."""
 

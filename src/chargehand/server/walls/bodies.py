@@ -1,14 +1,17 @@
 """Bodies within bounds: no more bytes than allowed, whatever the headers said, and not for ever."""
 
 import asyncio
+import re
 
 from starlette.types import Message, Receive
 
 from chargehand.server.problem import Problem
 from chargehand.server.settings import Limits
 from chargehand.server.walls.json_bounds import check_json
+from chargehand.server.walls.redaction import Redactor
 from chargehand.terms.policy import Seconds
 
+_JSON = re.compile(rb"\s*application/(?:[a-z0-9.-]{1,64}\+)?json\s*(?:;|\Z)", re.IGNORECASE)
 PATIENCE: Seconds = 30.0
 """How long a body may take to arrive."""
 
@@ -17,8 +20,13 @@ class Cut(Exception):
     """Whoever called is gone."""
 
 
-async def taken(receive: Receive, most: int, limits: Limits) -> Receive:
-    """Take a whole body in, checked; what is handed on gives it once more."""
+async def taken(
+    receive: Receive, most: int, limits: Limits, *, media_type: bytes | None, redactor: Redactor
+) -> Receive:
+    """Take a whole body in, checked and without secrets; what is handed on gives it once more.
+
+    `media_type` is what it is said to be; None where nobody reads it.
+    """
     try:
         async with asyncio.timeout(PATIENCE):
             body = await _whole(receive, most)
@@ -26,7 +34,11 @@ async def taken(receive: Receive, most: int, limits: Limits) -> Receive:
         raise Problem(408, "too_slow", f"the body did not arrive within {PATIENCE:.0f} s") from error
     if len(body) > most:
         raise too_large(most)
+    if body and media_type is not None and not _JSON.match(media_type):
+        said = "a body is JSON here: send it with `Content-Type: application/json`"
+        raise Problem(415, "not_json_type", said)
     check_json(body, limits.depth, limits.keys)
+    body = redactor.clean(body)
     kept: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Message:

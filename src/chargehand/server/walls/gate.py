@@ -15,10 +15,12 @@ from chargehand.server.doors import VISITOR, Door, Visitor
 from chargehand.server.problem import Problem
 from chargehand.server.settings import FIRST, Settings
 from chargehand.server.walls.bodies import Cut, bounded, taken, too_large
+from chargehand.server.walls.connections import check_crowd, trust
 from chargehand.server.walls.keyring import Keyring
 from chargehand.server.walls.looks import Names, check_path, check_site, headers_of
 from chargehand.server.walls.manners import SLASH, manner, refusal
 from chargehand.server.walls.rates import Rates
+from chargehand.server.walls.redaction import Redactor
 from chargehand.terms.policy import Seconds
 
 OPEN = frozenset(("/", "/healthz", "/readyz"))
@@ -39,12 +41,13 @@ class Gate:
 
     def __init__(
         self, app: ASGIApp, settings: Settings, keys: Keyring, doors: Sequence[Door],
-        clock: Callable[[], Seconds] = time.monotonic,
+        clock: Callable[[], Seconds] = time.monotonic, redactor: Redactor | None = None,
     ) -> None:  # fmt: skip
         self._app = app
         self._limits = settings.limits
         self._keys = keys
         self._names = Names(settings)
+        self._redactor = redactor or Redactor(())
         self._manner = manner(doors)
         self._calls = Rates(settings.limits.calls, clock)
         self._strangers = Rates(settings.limits.strangers, clock)
@@ -67,6 +70,7 @@ class Gate:
             found = headers_of(scope, self._limits.header)
             self._names.check(scope, found)
             check_path(scope)
+            check_crowd(scope)
             scope[VISITOR] = self._visitor(scope, path, found)
             heard = await self._body(path, scope["method"], found, receive)
         except Problem as problem:
@@ -86,7 +90,10 @@ class Gate:
 
     def _visitor(self, scope: Scope, path: str, found: Mapping[bytes, bytes]) -> Visitor:
         if path in OPEN:  # who brings a good token may be told more
-            return self._keys.visitor(found[b"authorization"]) or _STRANGER if b"authorization" in found else _STRANGER
+            known = self._keys.visitor(found[b"authorization"]) if b"authorization" in found else None
+            if known is not None:
+                trust(scope)
+            return known or _STRANGER
         check_site(found)
         visitor = self._keys.visitor(found.get(b"authorization", b""))
         if visitor is None:
@@ -96,6 +103,7 @@ class Gate:
             what = "this token is not good here, or not any more" if sent else "a token is needed"
             said = f"{what}: send `Authorization: Bearer ...`; `chargehand tokens create` makes one"
             raise Problem(401, "no_token", said)
+        trust(scope)
         if wait := self._calls.wait(visitor.key):
             raise Problem(429, "too_many_calls", "this key was used for too many calls a minute; wait", after=wait)
         return visitor
@@ -113,7 +121,9 @@ class Gate:
             return bounded(receive, most)
         if length is None and b"transfer-encoding" not in found and method in ("GET", "HEAD"):
             return receive
-        return await taken(receive, most, limits)
+        reads = method not in ("GET", "HEAD")
+        media_type = found.get(b"content-type", b"") if reads else None
+        return await taken(receive, most, limits, media_type=media_type, redactor=self._redactor)
 
     async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Into the application. A stream is over as soon as its key is no longer good."""

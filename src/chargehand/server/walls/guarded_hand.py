@@ -20,8 +20,12 @@ _Shape = TypeVar("_Shape")
 _ENCODER = msgspec.json.Encoder()
 _FAILURES = msgspec.json.Decoder(Failure)
 _TASKS = msgspec.json.Decoder(tuple[Task, ...])
-_OPEN_END = re.compile(r"[!-~]{1,512}\Z")
+_LONGEST_WORD = 512
+_OPEN_END = re.compile(rf"[!-~]{{1,{_LONGEST_WORD}}}\Z")
 """The word at the end of what was said so far: it may go on, and then be a secret."""
+_KEY_BEGINS = "-----BEGIN "
+_KEY_ENDS = "-----END "
+_LONGEST_KEY = 16 * 1024
 
 
 def as_done(done: Done, redactor: Redactor) -> Done:
@@ -72,8 +76,8 @@ class GuardedHand(Relay):
     def say(self, text: str) -> None:
         """Words are passed on when they are whole: half a secret is not recognised."""
         said = self._unsaid + text
-        found = _OPEN_END.search(said)
-        cut = found.start() if found else len(said)
+        found = _OPEN_END.search(said, max(0, len(said) - _LONGEST_WORD))
+        cut = min(found.start() if found else len(said), _open_key(said))
         self._unsaid = said[cut:]
         if cut:
             super().say(self._redactor.text(said[:cut]))
@@ -91,6 +95,16 @@ class GuardedHand(Relay):
 
     def note(self, text: str, failure: Failure | None = None) -> None:
         super().note(self._redactor.text(text), None if failure is None else clean_failure(failure, self._redactor))
+
+
+def _open_key(said: str) -> int:
+    """Where a PEM block begins that has not come to its end; the end of the text where there is none."""
+    start = said.rfind(_KEY_BEGINS)
+    if start < 0 or len(said) - start > _LONGEST_KEY:
+        return len(said)
+    end = said.find(_KEY_ENDS, start)
+    is_whole = end >= 0 and "-----" in said[end + len(_KEY_ENDS) :]
+    return len(said) if is_whole else start
 
 
 def clean_failure(failure: Failure, redactor: Redactor) -> Failure:

@@ -6,10 +6,12 @@ Whoever starts uvicorn hands `bounded_http(limits)` to it.
 """
 
 import asyncio
+from typing import cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from chargehand.server.settings import Limits
+from chargehand.server.walls.connections import CONNECTION, Connections, Counted
 from chargehand.terms.policy import Seconds
 
 PATIENCE: Seconds = 15.0
@@ -26,6 +28,8 @@ class BoundedHttp(HttpToolsProtocol):
     """A connection that is closed when headers are too long or too slow, or a body never ends. `most` is bytes."""
 
     most = 16 * 1024
+    among = Connections(most=1_000_000, strangers=1_000_000)
+    _counted: Counted
     patience: Seconds = PATIENCE
     upload: Seconds = UPLOAD
     _size = 0
@@ -38,9 +42,16 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
+        self._counted = Counted(self, self.among)
+        self.among.open(self, self.client[0] if self.client else "")
         self._expect()
 
+    def hang_up(self) -> None:
+        """Close it at once, whatever is under way."""
+        self.transport.abort()
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self.among.close(self)
         self._arrived()
         self._ended()
         super().connection_lost(exc)
@@ -61,6 +72,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        cast("dict[str, object]", self.scope)[CONNECTION] = self._counted
         self._expect()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -108,4 +120,5 @@ class BoundedHttp(HttpToolsProtocol):
 
 def bounded_http(limits: Limits) -> type[BoundedHttp]:
     """The protocol for a server with these limits."""
-    return type("BoundedHttp", (BoundedHttp,), {"most": limits.header})
+    among = Connections(limits.open_connections, limits.stranger_connections)
+    return type("BoundedHttp", (BoundedHttp,), {"most": limits.header, "among": among})

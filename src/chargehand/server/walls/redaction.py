@@ -30,8 +30,19 @@ _SHAPES = tuple(
         (b"gsk_", rb"[A-Za-z0-9]{40,}"),
     )
 )
+# What stands between is base64, with headers where it is encrypted; line ends may stand there as JSON writes them. Of
+# a key that is cut off, the lines that are base64.
+_PRIVATE_KEY = re.compile(
+    rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+    rb"(?:(?:[A-Za-z0-9+/=:,.()@<> \t\r\n]|-(?!-)|\\++[nrt])*+-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+    rb"|(?:(?:[ \t\r\n]|\\++[nrt])*+[A-Za-z0-9+/=]{16,}+)*+)"
+)
 # one look for the beginnings of all of them costs less than one for each, and nearly always that is it
-_ANY = re.compile(b"(?:" + b"|".join(re.escape(start) for start, _ in _SHAPES) + rb")[A-Za-z0-9_-]{16}")
+_ANY = re.compile(
+    b"(?:"
+    + b"|".join(re.escape(start) for start, _ in _SHAPES)
+    + rb")[A-Za-z0-9_-]{16}|-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY"
+)
 _WORD = re.compile(rb"[A-Za-z0-9]")
 _DIGIT = re.compile(rb"\d")
 _ENCODER = msgspec.json.Encoder()
@@ -55,7 +66,7 @@ class Redactor:
         for start, shape in _SHAPES:
             if start in body and (cleaned := shape.sub(_shaped, body)) != body:
                 body = cleaned
-        return body
+        return _PRIVATE_KEY.sub(_MARK, body)
 
     def text(self, text: str) -> str:
         """The same for text; half surrogate pairs are kept for whoever refuses them."""
