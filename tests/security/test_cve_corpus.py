@@ -350,7 +350,7 @@ def test_langgraph_2025_64439_and_2026_28277_odd_json_is_kept_or_refused(site: S
         b'{"label":"x","value":"x","metadata":' + b'{"a":' * 70 + b"1" + b"}" * 71, b"[" * 200_000, b'"', b"\xff\xfe",
         b'{"label":"x","value":"x","metadata":{"n":1' + b"0" * 4000 + b"}}", b'{"label":"x\\u0000","value":"\\u0000"}',
     ):  # fmt: skip
-        found = site.client.post("/v1/blocks", content=body)
+        found = site.client.post("/v1/blocks", content=body, headers={"Content-Type": "application/json"})
         assert found.status_code in (200, 422), (body[:60], found.status_code, found.text[:200])
 
 

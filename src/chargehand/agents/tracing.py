@@ -1,5 +1,6 @@
 """What the figures of a worker's result rest on: its tools, what it was given, or its own words. No model is asked."""
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import cast
@@ -9,7 +10,7 @@ from msgspec import Struct
 from chargehand.agents.claims import Claim, Source, told, trace_text
 from chargehand.agents.evidence import Evidence
 from chargehand.agents.levels import Partly
-from chargehand.agents.off_loop import look_through
+from chargehand.agents.off_loop import AT_ONCE
 from chargehand.models.exhibits import Product
 from chargehand.terms.tracing import Tracing, Untraced
 from chargehand.terms.value import decode_value, encode_value
@@ -40,7 +41,9 @@ class Material(Struct):
 async def trace_result(value: object, material: Material, today: date) -> Tracing | None:
     """What the figures of a result rest on; None where there are none. Much material is gone through in a thread."""
     text = claimed_text(value)
-    return await look_through(len(text) + material.size, _trace, text, material, today)
+    if len(text) + material.size <= AT_ONCE:  # this is done for every task: no call more than is needed
+        return _trace(text, material, today)
+    return await asyncio.to_thread(_trace, text, material, today)
 
 
 def _trace(text: str, material: Material, today: date) -> Tracing | None:

@@ -11,7 +11,7 @@ from chargehand.server.walls.json_bounds import check_json
 from chargehand.server.walls.redaction import Redactor
 from chargehand.terms.policy import Seconds
 
-_JSON = re.compile(rb"\s*application/(?:[a-z0-9.-]{1,64}\+)?json\s*(?:;|\Z)", re.IGNORECASE)
+_JSON = re.compile(rb"application/(?:[a-z0-9.-]{1,64}\+)?json\s*(?:;|\Z)", re.IGNORECASE)
 PATIENCE: Seconds = 30.0
 """How long a body may take to arrive."""
 
