@@ -71,7 +71,7 @@ def team(model: Fake, turns: int = 0) -> Supervisor:
     """With turns: one worker who is handed its task, as a worker alone would be."""
     policy = Policy(limits=Limits(width=1000, tasks=10**6, depth=10**6, fan_out=10**6))
     worker = Worker("worker", "does parts", tools=[count] if turns else [], steps=turns + 1)
-    return Supervisor([worker], model=model, policy=policy, seconds=3600, plan=_ALONE if turns else None)
+    return Supervisor([worker], model=model, policy=policy, timeout=3600, plan=_ALONE if turns else None)
 
 
 async def carried(journal: Journal, tasks: int, turns: int = 0, *, run: str = "run") -> Lap:

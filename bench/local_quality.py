@@ -133,7 +133,7 @@ def slow_team(name: str, model: str, seconds: float) -> Supervisor:
     """A team with time enough for a small machine: what is measured is the model, not how busy the machine is."""
     team = load_team(FOLDERS[name], model=model)
     policy = structs.replace(team.policy, supervision=seconds)
-    team = team.bounded(budget=Budget(), seconds=seconds, policy=policy)
+    team = team.bounded(budget=Budget(), timeout=seconds, policy=policy)
     agents = tuple(structs.replace(agent, timeout=seconds) for agent in team.roster.agents)
     team.roster = structs.replace(team.roster, agents=agents)
     return team

@@ -29,7 +29,7 @@ def team(name: str, tasks: dict[str, str]) -> Worker:
     models = {one: ScriptedModel([SAYS[one]], handle=one, repeat=True, micros=4_000, usage=USED) for one in tasks}
     workers = [Worker(one, model=models[one]) for one in tasks]
     plan = Plan(tuple(Task(one, text, one) for one, text in tasks.items()))
-    return Supervisor(workers, name=name, plan=plan).as_worker(does=f"does the {name}")
+    return Supervisor(workers, name=name, plan=plan).as_worker(description=f"does the {name}")
 
 
 def office(journal: MemoryJournal) -> Supervisor:

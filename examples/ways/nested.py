@@ -17,7 +17,10 @@ def price(product: str) -> str:
 
 cellar = Supervisor([Worker("keeper", "counts what is in stock", tools=[stock])], name="cellar")
 office = Supervisor(
-    [cellar.as_worker(does="knows how many of a product are in stock"), Worker("clerk", "knows prices", tools=[price])],
+    [
+        cellar.as_worker(description="knows how many of a product are in stock"),
+        Worker("clerk", "knows prices", tools=[price]),
+    ],
     name="office",
 )
 

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from chargehand.agents import acceptance, background
 from chargehand.agents.crew import Crew
+from chargehand.agents.equip import with_toolbox
 from chargehand.agents.factory import Factory
 from chargehand.agents.granted import check, furnished, outfitted
 from chargehand.agents.hedging import Hedge, hedging
@@ -49,6 +50,8 @@ from chargehand.terms import events as ev
 from chargehand.terms import policy as policies
 from chargehand.terms import roster as rosters
 from chargehand.terms.budget import NOTHING, Amount, Budget
+from chargehand.terms.duration import WrittenDuration, seconds_of
+from chargehand.terms.keywords import suggest_keywords
 from chargehand.terms.plan import Combine, Plan
 from chargehand.terms.policy import Policy, Seconds
 
@@ -60,17 +63,19 @@ _NOTHING_SET, _NO_CAPS, _USUAL, _WHOLE = Settings(), Budget(), Policy(), Whole()
 class Supervisor(Messaging, Resting, Learning):
     """A team: its workers, who plans and answers, and within which bounds.
 
-    `model` serves whoever names none of their own; `planner` plans and refines, `judge` writes the answer. `seconds` is
-    the time a run has, `timeout` the time for one plan, refined task or answer (left out: the policy's 120 seconds).
+    `model` serves whoever names none of their own; `planner` plans and refines, `judge` writes the answer. `timeout` is
+    the time a run has, `supervisor_timeout` the time for one plan, refined task or answer (left out: the policy's 120
+    seconds); a time is a number of seconds, or text such as `"5m"`.
     `combine` fixes how results become an answer, or is a function that makes it. With `stream_plan` tasks start while
     the plan is still being written; with `review` the planner sees the results and may add tasks. `journal` is where
     runs are kept: a file, a journal, or (left out) memory. `lookup` finds keys by name; left out, the environment is
     asked. `memory` is what the team shares and keeps between runs. `way` is how it is led: by one plan, a route, a
-    loop, a talk (`agents.ways`). `cache` is for how many seconds a result may be used again by another run of this
+    loop, a talk (`agents.ways`). `cache` is for how long a result may be used again by another run of this
     journal, if nothing was changed for it; left out, never. `checks` are what results must pass, by name: workers and
     tasks name them in `accept`. With `hedge`, calls of models that take unusually long are made twice.
     """
 
+    @suggest_keywords("Supervisor")
     def __init__(
         self,
         workers: Sequence[Worker],
@@ -81,8 +86,8 @@ class Supervisor(Messaging, Resting, Learning):
         planner: str | Model = "",
         judge: str | Model = "",
         settings: Settings = _NOTHING_SET,
-        seconds: Seconds = 300.0,
-        timeout: Seconds | None = None,
+        timeout: WrittenDuration = 300.0,
+        supervisor_timeout: WrittenDuration | None = None,
         budget: Budget = _NO_CAPS,
         policy: Policy = _USUAL,
         combine: Combine | Callable[..., object] | None = None,
@@ -96,24 +101,39 @@ class Supervisor(Messaging, Resting, Learning):
         lookup: Lookup | None = None,
         memory: Memory | None = None,
         way: Way = _WHOLE,
-        cache: Seconds | None = None,
+        cache: WrittenDuration | None = None,
         checks: Mapping[str, acceptance.Check] | None = None,
         hedge: Hedge | None = None,
     ) -> None:
         self.name = name
         self.examples = tuple(examples)
-        self.policy = policy if timeout is None else structs.replace(policy, supervision=timeout)
+        self.policy = policy
+        if supervisor_timeout is not None:
+            supervision = seconds_of("supervisor_timeout", supervisor_timeout)
+            self.policy = structs.replace(policy, supervision=supervision)
+        budgets.check(budget)
         self.budget = budget
-        self.seconds = seconds
+        self.timeout = seconds_of("timeout", timeout)
         check(memory, workers)
-        front, behind = background.parted([one if one.team else outfitted(one, memory) for one in workers])
+        members = [with_toolbox(worker) for worker in workers]
+        front, behind = background.parted([one if one.team else outfitted(one, memory) for one in members])
         background.check(memory, front, behind)
         self.hiring = Hiring(  # what it is made of: workers, models, checks, the way it is led
-            front,
-            (model, planner or model, judge or model), Prompts(prompts), instructions, settings, way,
-            None if callable(combine) else combine, combine if callable(combine) else None,
-            stream_plan, review, factory, behind, acceptance.declared(checks or {}, front), hedging(hedge),
-        )  # fmt: skip
+            workers=front,
+            models=(model, planner or model, judge or model),
+            prompts=Prompts(prompts),
+            instructions=instructions,
+            settings=settings,
+            way=way,
+            combine=None if callable(combine) else combine,
+            own=combine if callable(combine) else None,
+            stream=stream_plan,
+            review=review,
+            factory=factory and with_toolbox(factory),
+            background=behind,
+            checks=acceptance.declared(checks or {}, front),
+            hedging=hedging(hedge),
+        )
         self.hiring.checks.vet(() if plan is None else plan.tasks)
         refuse_circles(name, self, self.teams)
         self._fixed = plan
@@ -126,11 +146,10 @@ class Supervisor(Messaging, Resting, Learning):
         self.roster = self.hiring.roster(budget)
         self.members = tuple(map(self.hiring.agent, front))
         self.aside, self.bell = self.hiring.aside, Bell()
-        budgets.check(budget)
-        policies.check(policy)
+        policies.check(self.policy)
         rosters.check(self.roster)
-        cached.check(cache)
-        self.cache, self.hedge = cache, hedge
+        self.cache = None if cache is None else seconds_of("cache", cache)
+        self.hedge = hedge
 
     def request(self, goal: str, now: float, *, plan: Plan | None = None, seed: int | None = None) -> ev.RunRequested:
         """The request a driver starts with; Invalid for a goal nobody could pursue."""
@@ -139,18 +158,18 @@ class Supervisor(Messaging, Resting, Learning):
         if given is not None and self.hiring.combine is not None:
             given = structs.replace(given, combine=self.hiring.combine)
         self.hiring.checks.vet(() if given is None else given.tasks)
-        deadline, (roster, given) = now + self.seconds, self.hiring.fielded(self.roster, given, chance)
+        deadline, (roster, given) = now + self.timeout, self.hiring.fielded(self.roster, given, chance)
         return ev.RunRequested(
             wanted, roster, self.policy, self.budget, deadline, chance, given, team=self.name
         )  # fmt: skip
 
     def bounded(
-        self, *, budget: Budget | None = None, seconds: Seconds | None = None, policy: Policy | None = None
+        self, *, budget: Budget | None = None, timeout: Seconds | None = None, policy: Policy | None = None
     ) -> "Supervisor":
         """The same team within other bounds."""
         team = copy.copy(self)
         team.budget = self.budget if budget is None else budget
-        team.seconds = self.seconds if seconds is None else seconds
+        team.timeout = self.timeout if timeout is None else timeout
         team.policy = self.policy if policy is None else policy
         budgets.check(team.budget)
         policies.check(team.policy)
@@ -171,20 +190,21 @@ class Supervisor(Messaging, Resting, Learning):
         lookers = self.hiring.many.named(one.name for one in self.hiring.workers if cached.only_looks(one))
         return await cached.earlier(journal, request, self.cache, time.time(), frozenset(lookers))
 
+    @suggest_keywords("as_worker")
     def as_worker(
         self,
         name: str = "",
-        does: str = "",
+        description: str = "",
         tags: Sequence[str] = (),
         estimate: Amount = NOTHING,
-        timeout: Seconds | None = None,
+        timeout: WrittenDuration | None = None,
     ) -> Worker:
         """A worker for another team, whose tasks this team does.
 
         Each of its tasks is a run of its own in the other's journal, within the other's time and money. `estimate` is
         what a task may use where the other team is capped; left out, it gets a fair share of what is left.
         """
-        return lent(self, name, does, tags, estimate, timeout)
+        return lent(self, name, description, tags, estimate, timeout)
 
     @property
     def teams(self) -> tuple[Team, ...]:

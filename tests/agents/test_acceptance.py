@@ -337,7 +337,7 @@ async def test_a_review_is_paid_from_the_budget_and_left_out_where_that_is_too_s
 
 
 def test_a_verifier_nobody_knows_the_price_of_is_refused_under_a_cap_in_dollars() -> None:
-    team, _ = crew({"look": Verifier(model=ScriptedModel([YES]))}, ["12"], budget=Budget(micros=10**6))
+    team, _ = crew({"look": Verifier(model=ScriptedModel([YES]))}, ["12"], budget=Budget(usd=1.0))
     with pytest.raises(Invalid, match="nobody knows what scripted costs"):
         team.run_sync("How many?")
 

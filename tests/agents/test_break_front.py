@@ -95,7 +95,7 @@ async def test_a_stream_ends_with_the_run_and_has_every_entry() -> None:
     assert isinstance(seen[-1].event, ev.RunEnded)
 
 
-@tool(effect="effect", approval=True)
+@tool(effect="effect", approve=True)
 def pay(to: str) -> str:
     """Pay somebody."""
     return f"paid {to}"
@@ -246,7 +246,7 @@ async def test_the_offline_model_survives_a_mebibyte() -> None:
     goal = ("Count the apples in the cellar, then the pears in the attic. " * 20000)[: LONGEST_GOAL - 1]
     began = time.monotonic()
     with contextlib.suppress(PlanInvalid):
-        await Supervisor([Worker("ann", "counts apples and pears")], seconds=20).run(goal)
+        await Supervisor([Worker("ann", "counts apples and pears")], timeout=20).run(goal)
     assert time.monotonic() - began < 25
 
 
@@ -273,7 +273,7 @@ async def test_no_key_is_ever_in_the_journal() -> None:
             KEY if name == "OPENAI_API_KEY" else "http://127.0.0.1:9/v1" if name.endswith("URL") else None
         ),
         policy=ONCE,
-        seconds=10,
+        timeout=10,
     )
     found = await crew.run("Count the apples in the cellar")
     assert found.ending == "failed"
@@ -338,7 +338,7 @@ async def test_a_plan_of_fifty_tasks_runs_and_one_of_fifty_one_goes_back() -> No
 async def test_a_reviewing_planner_without_a_plan_is_not_asked_forever(reply: str) -> None:
     script = model(plans=[reply])
     async with asyncio.timeout(10):
-        found = await team(script, review=True, policy=ONCE, seconds=5).run("Fly")
+        found = await team(script, review=True, policy=ONCE, timeout=5).run("Fly")
     assert (found.ending, found.reason) == ("failed", "no_plan")
     assert len(script.requests) <= 3
 
@@ -387,7 +387,7 @@ async def test_a_run_ends_by_its_deadline_whoever_hangs() -> None:
     for where in ("planner", "worker", "judge"):
         began = time.monotonic()
         policy = Policy(grace=0.3, answer=0.3)
-        found = await team(ScriptedModel(hangs), Worker("ann"), Worker("bob"), seconds=1.0, policy=policy).run("Count")
+        found = await team(ScriptedModel(hangs), Worker("ann"), Worker("bob"), timeout=1.0, policy=policy).run("Count")
         assert time.monotonic() - began < 15, where
         assert found.reason == "deadline", where
         endings[where] = found.ending
@@ -403,7 +403,7 @@ def test_a_function_that_answers_and_never_returns_does_not_hold_up_the_end() ->
 
     began = time.monotonic()
     policy = Policy(grace=0.2, answer=0.2)
-    found = team(model(plans=[plan(APPLES)]), combine=endless, seconds=1.0, policy=policy).run_sync("Count")
+    found = team(model(plans=[plan(APPLES)]), combine=endless, timeout=1.0, policy=policy).run_sync("Count")
     assert (found.ending, found.results) == ("partial", {"t1": {"text": "It is done."}})
     assert time.monotonic() - began < 15
     never.set()
@@ -438,7 +438,7 @@ async def test_a_streamed_draft_forgets_what_a_broken_reply_began() -> None:
 
 
 def test_a_question_can_be_answered_without_an_event_loop() -> None:
-    @tool(approval=True)
+    @tool(approve=True)
     def ring() -> str:
         """Ring the bell."""
         return "it rang"

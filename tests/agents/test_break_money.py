@@ -62,7 +62,10 @@ async def test_dollars_are_never_more_than_the_cap_where_prices_are_exact(cap: i
 
     script = ScriptedModel(lines, usage=Usage(1000, 500), micros=1500, card=EXACT)
     crew = team(
-        script, Worker("ann", tools=[add], settings=Settings(max_tokens=1500)), budget=Budget(micros=cap), policy=QUICK
+        script,
+        Worker("ann", tools=[add], settings=Settings(max_tokens=1500)),
+        budget=Budget(usd=cap / 1_000_000),
+        policy=QUICK,
     )
     found = await crew.run("Count")
     assert found.spent.micros == 1500 * len(script.requests)
@@ -75,7 +78,7 @@ async def test_nothing_is_asked_of_a_supervisor_once_the_money_is_gone() -> None
         lambda request: plan(*MANY[:2]) if isinstance(request.subject, Planning) else "done",
         usage=Usage(10, 10), micros=600, card=ModelCard("dear", micros_in=0.0001, micros_out=0.0001),
     )  # fmt: skip
-    found = await team(dear, budget=Budget(micros=1000), policy=QUICK).run("Count")
+    found = await team(dear, budget=Budget(usd=0.001), policy=QUICK).run("Count")
     assert found.spent.micros <= 1000 + 600
     assert len(dear.requests) <= 2
     assert found.ending in ("failed", "partial")
@@ -90,12 +93,12 @@ async def test_a_cap_in_dollars_is_refused_where_nobody_knows_a_price() -> None:
         {"model": known, "judge": unknown},
         {"model": known, "factory": Factory(model=unknown)},
     ):
-        crew = Supervisor([Worker("ann")], budget=Budget(micros=1000), journal=journal, **more)  # pyright: ignore[reportArgumentType]
+        crew = Supervisor([Worker("ann")], budget=Budget(usd=0.001), journal=journal, **more)  # pyright: ignore[reportArgumentType]
         with pytest.raises(Invalid, match="nobody knows what mystery costs"):
             await crew.run("Count")
     for strange in (Worker("ann", model=unknown), Worker("ann", fallback_models=[unknown])):
         with pytest.raises(Invalid, match="nobody knows what mystery costs"):
-            await Supervisor([strange], model=known, budget=Budget(micros=10**6), journal=journal).run("Count")
+            await Supervisor([strange], model=known, budget=Budget(usd=1.0), journal=journal).run("Count")
     assert await journal.runs() == []
     assert unknown.requests == []
 
@@ -108,7 +111,7 @@ async def test_an_estimate_stands_in_for_a_price_nobody_knows() -> None:
     crew = team(
         model(plans=[plan(*MANY)], card=ModelCard("free", micros_in=0.0, micros_out=0.0)),
         Worker("ann", model=unknown, estimate=Amount(micros=100)),
-        budget=Budget(micros=350),
+        budget=Budget(usd=0.00035),
         policy=QUICK,
     )
     found = await crew.run("Count")
@@ -122,12 +125,12 @@ async def test_a_floor_stands_in_for_what_a_supervisor_costs() -> None:
         usage=Usage(5, 5), micros=40, card=ModelCard("mystery"),
     )  # fmt: skip
     worker = Worker("ann", estimate=Amount(micros=40))
-    found = await team(unknown, worker, budget=Budget(micros=130, floor=Amount(micros=40)), policy=QUICK).run("Count")
+    found = await team(unknown, worker, budget=Budget(usd=0.00013, floor=Amount(micros=40)), policy=QUICK).run("Count")
     assert (found.ending, len(found.results), found.spent.micros) == ("partial", 1, 120)
     assert found.answer
 
 
-@pytest.mark.parametrize("cap", [Budget(micros=0), Budget(micros=1), Budget(micros=10**6, tokens=10**6, calls=50)])
+@pytest.mark.parametrize("cap", [Budget(usd=0.0), Budget(usd=1e-06), Budget(usd=1.0, tokens=10**6, calls=50)])
 async def test_what_is_free_runs_under_any_cap_in_dollars(cap: Budget) -> None:
     crew = Supervisor([Worker("ann", "adds numbers", tools=[add])], budget=cap)
     found = await crew.run("Add 2 and 3")
@@ -140,7 +143,7 @@ async def test_usage_nobody_reports_is_charged_as_reserved() -> None:
         return plan(*MANY) if isinstance(request.subject, Planning) else "done"
 
     silent = ScriptedModel(lines, card=EXACT)
-    found = await team(silent, budget=Budget(micros=10_000, calls=100), policy=QUICK).run("Count")
+    found = await team(silent, budget=Budget(usd=0.01, calls=100), policy=QUICK).run("Count")
     assert {gap.reason for gap in found.gaps} == {"budget"}
     assert 0 < found.spent.micros <= 10_000
 
@@ -152,7 +155,7 @@ async def test_failed_calls_are_paid_for() -> None:
     second = ScriptedModel(["done"], usage=Usage(10, 5), micros=15, card=EXACT)
     found = await team(
         model(card=EXACT), Worker("ann", model=first, fallback_models=[second]), planner=planner,
-        budget=Budget(micros=10**6), policy=QUICK,
+        budget=Budget(usd=1.0), policy=QUICK,
     ).run("Count")  # fmt: skip
     assert found.ending == "complete"
     assert found.spent == Amount(150 + 15 + 150 + 15, 150 + 15 + 150 + 15, 4)
@@ -161,7 +164,7 @@ async def test_failed_calls_are_paid_for() -> None:
 async def test_what_a_dear_second_model_may_cost_is_reserved() -> None:
     cheap = model(card=ModelCard("cheap", micros_in=0.0, micros_out=0.0))
     dear = model(card=ModelCard("dear", micros_in=100.0, micros_out=100.0))
-    found = await team(cheap, Worker("ann", fallback_models=[dear]), budget=Budget(micros=10**9)).run("Count")
+    found = await team(cheap, Worker("ann", fallback_models=[dear]), budget=Budget(usd=1000.0)).run("Count")
     (step,) = [one for one in of_kind(found.entries, ev.StepStarted) if isinstance(one, ev.StepStarted)]
     assert step.reserve is not None
     assert step.reserve.micros > 100_000

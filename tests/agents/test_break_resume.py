@@ -41,7 +41,7 @@ class World:
             self.stored.append((name, key))
             return f"stored {name}"
 
-        @tool(effect="effect", approval=True)
+        @tool(effect="effect", approve=True)
         def pay(to: str) -> str:
             """Pay somebody."""
             self.sent.append((to, ""))

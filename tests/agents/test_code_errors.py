@@ -65,7 +65,7 @@ def failures(entries: Sequence[ev.Entry]) -> list[Failure]:
 @pytest.mark.parametrize("count", [1, 3, 10, 50])
 def test_a_mistake_in_a_model_fails_each_task_at_its_first_attempt_and_nothing_is_waited_for(count: int) -> None:
     model, house = Own(misses_an_attribute), Playhouse()
-    team = Supervisor([Worker("ann", model=model)], model=FINE, plan=many(count, "ann"), seconds=3600)
+    team = Supervisor([Worker("ann", model=model)], model=FINE, plan=many(count, "ann"), timeout=3600)
     entries = house.run(team)
     assert house.now == 0.0
     assert model.calls == count
@@ -104,7 +104,7 @@ def test_another_worker_gets_its_chance_when_the_first_has_a_mistake() -> None:
 
 def test_a_mistake_in_the_planners_model_ends_the_run_at_once() -> None:
     house, model = Playhouse(), Own(misses_an_attribute)
-    entries = house.run(Supervisor([Worker("ann", model=model)], model=model, seconds=3600))
+    entries = house.run(Supervisor([Worker("ann", model=model)], model=model, timeout=3600))
     (failed,) = of(entries, ev.SupervisionFailed) or of(entries, ev.AttemptFailed)
     assert isinstance(failed, ev.SupervisionFailed | ev.AttemptFailed)
     assert failed.failure.code_error is not None
@@ -124,7 +124,7 @@ def test_a_mistake_in_every_second_of_300_tasks_loses_only_those() -> None:
 
     house = Playhouse()
     team = Supervisor(
-        [Worker("ann", model=ScriptedModel(script))], model=FINE, plan=many(300, "ann"), policy=wide(300), seconds=3600
+        [Worker("ann", model=ScriptedModel(script))], model=FINE, plan=many(300, "ann"), policy=wide(300), timeout=3600
     )
     entries = house.run(team)
     done = {event.task for event in of(entries, ev.AttemptSucceeded) if isinstance(event, ev.AttemptSucceeded)}
@@ -153,7 +153,7 @@ def test_an_outage_still_opens_the_breaker() -> None:
         raise ModelFailed(Failure("network", "the line is dead"))
 
     entries = Playhouse().run(
-        Supervisor([Worker("ann", model=Own(down))], model=FINE, plan=many(6, "ann"), seconds=3600)
+        Supervisor([Worker("ann", model=Own(down))], model=FINE, plan=many(6, "ann"), timeout=3600)
     )
     assert notes(entries)[0].startswith("breaker open: model own is out of order")
 
@@ -174,7 +174,7 @@ def test_a_probe_that_meets_a_mistake_does_not_keep_the_others_waiting() -> None
     model = Own(misses_an_attribute)
     model.reply = reply
     house = Playhouse()
-    entries = house.run(Supervisor([Worker("ann", model=model)], model=FINE, plan=many(4, "ann"), seconds=3600))
+    entries = house.run(Supervisor([Worker("ann", model=model)], model=FINE, plan=many(4, "ann"), timeout=3600))
     at = [entry.at for entry in entries if isinstance(entry.event, ev.AttemptFailed) and entry.event.failure.code_error]
     done = [entry.at for entry in entries if isinstance(entry.event, ev.AttemptSucceeded)]
     assert len(at) == 1

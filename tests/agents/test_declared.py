@@ -6,10 +6,16 @@ from typing import Any, cast
 
 import pytest
 
-from chargehand import Broadcast, Route, Supervisor, Worker
+from chargehand import Broadcast, Budget, Policy, Route, Supervisor, Worker, tool
 from chargehand.agents.hedging import Hedge
 from chargehand.agents.ways import RoundRobin
 from chargehand.errors import Invalid
+
+
+def price(product: str) -> int:
+    """What a product costs."""
+    return len(product)
+
 
 ANN = Worker("ann", "knows prices", tags=["travel"])
 WRONG: dict[str, tuple[Callable[[Any], object], object, str]] = {
@@ -20,9 +26,22 @@ WRONG: dict[str, tuple[Callable[[Any], object], object, str]] = {
     "turns": (lambda one: Supervisor([ANN], way=RoundRobin(one)), -1, "most_turns=-1) cannot be; give a number from 0"),
     "tags of a way": (lambda one: Supervisor([ANN], way=Broadcast(one)), "travel", "got `str` - at `$.match_all`"),
     "a hedge": (lambda one: Supervisor([ANN], hedge=one), True, "write hedge=Hedge()"),
-    "a cache": (lambda one: Supervisor([ANN], cache=one), "10m", "cache is '10m'; say for how many seconds"),
+    "a cache": (lambda one: Supervisor([ANN], cache=one), "10x", "cache is '10x'; write a duration such as 90s, 5m"),
+    "a timeout of a run": (lambda one: Supervisor([ANN], timeout=one), "soon", "timeout is 'soon'; write a duration"),
+    "a timeout of 0": (lambda one: Worker("ann", timeout=one), 0, "worker 'ann': timeout is 0; it must be longer"),
+    "a timeout of a tool": (lambda one: tool(timeout=one)(price), "5 min", "tool 'price': timeout is '5 min'; write"),
+    "approve of a tool": (lambda one: tool(approve=one)(price), "ask", "approve is 'ask'; write True or False"),
+    "approve of plans": (lambda one: Supervisor([ANN], policy=Policy(approve=one)), "never", "approve is 'never'"),
+    "dollars as text": (lambda one: Supervisor([ANN], budget=Budget(usd=one)), "0.50", "budget.usd is '0.50'"),
+    "tools": (lambda one: Supervisor([Worker("a", tools=one)]), "chart", "tools is the text 'chart'; make it a list"),
+    "a tool by name": (lambda one: Supervisor([Worker("a", tools=one)]), ["calculater"], "did you mean 'calculator'?"),
+    "a tool that needs settings": (
+        lambda one: Supervisor([Worker("a", tools=one)]),
+        ["sql"],
+        'write tools=[sql("shop.db")]',
+    ),
     "a team as a worker": (lambda one: Supervisor([one]), Supervisor([ANN]), "team.as_worker()"),
-    "a name as a worker": (lambda one: Supervisor([one]), "ann", "write Worker(name, does)"),
+    "a name as a worker": (lambda one: Supervisor([one]), "ann", "write Worker(name, description)"),
     "tags": (lambda one: Supervisor([Worker("a", "b", tags=one)]), "x", "tags is the text 'x'; make it a list: ['x']"),
     "skills": (lambda one: Supervisor([Worker("a", "b", skills=one)]), "x", "skills is the text 'x'; make it a list"),
     "no instances": (lambda one: Supervisor([Worker("a", "b", instances=one)]), None, "give a number, or a list"),

@@ -95,12 +95,12 @@ async def test_a_person_can_say_what_became_of_it() -> None:
 
 
 async def test_the_time_a_person_takes_is_not_the_runs() -> None:
-    @tool(effect="effect", approval=True)
+    @tool(effect="effect", approve=True)
     def send(to: str) -> str:
         """Send a letter."""
         return "sent"
 
-    crew = team(model(work=sends_until_sent), Worker("ann", tools=[send]), seconds=2.0)
+    crew = team(model(work=sends_until_sent), Worker("ann", tools=[send]), timeout=2.0)
     asked = await crew.run("Count", run="r")
     assert asked.question is not None
     await asyncio.sleep(2.1)
@@ -116,7 +116,7 @@ async def test_money_that_is_about_to_come_back_is_waited_for() -> None:
 
     card = ModelCard("exact", micros_in=1.0, micros_out=1.0)
     script = ScriptedModel(says, usage=Usage(10, 5), micros=15, latency=0.01, card=card)
-    found = await team(script, budget=Budget(micros=9000)).run("Count")
+    found = await team(script, budget=Budget(usd=0.009)).run("Count")
     assert (found.ending, len(found.results), found.spent.micros) == ("complete", 10, 180)
 
 
@@ -124,6 +124,6 @@ async def test_money_that_nobody_gives_back_is_not_waited_for() -> None:
     card = ModelCard("dear", micros_in=100.0, micros_out=100.0)
     script = model(plans=[plan(("Count the apples in the cellar.", "ann", ()))], card=card)
     worker = Worker("ann", settings=Settings(max_tokens=5000))
-    found = await asyncio.wait_for(team(script, worker, budget=Budget(micros=450_000)).run("Count"), 20)
+    found = await asyncio.wait_for(team(script, worker, budget=Budget(usd=0.45)).run("Count"), 20)
     assert (found.ending, found.reason, found.gaps[0].reason) == ("failed", "budget", "budget")
     assert (found.spent.micros, len(script.requests)) == (7, 1)

@@ -16,7 +16,7 @@ from chargehand.stores.lessons import MOST_FITTED, Lessons
 from chargehand.stores.sqlite import SqliteJournal
 from tests.agents.test_routers import TEAM, Bag, with_examples
 
-DESCRIBED = [WorkerCard(card.name, card.does) for card in TEAM]
+DESCRIBED = [WorkerCard(card.name, card.description) for card in TEAM]
 
 
 @pytest.fixture(autouse=True)

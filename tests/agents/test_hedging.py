@@ -79,7 +79,7 @@ def team(
     ann = Worker("ann", "carries things out", model=models[0], fallback_models=models[1:])
     policy = Policy(retry=Retry(attempts=attempts), refine=False, limits=Limits(tasks=5000, depth=5000))
     return Supervisor(
-        [ann], plan=chain(tasks), policy=policy, hedge=hedge, budget=budget or Budget(), seconds=1_000_000.0
+        [ann], plan=chain(tasks), policy=policy, hedge=hedge, budget=budget or Budget(), timeout=1_000_000.0
     )
 
 
@@ -229,7 +229,7 @@ def test_a_reply_is_not_lost_over_what_the_one_that_was_given_up_raises() -> Non
 def test_a_mistake_in_one_model_does_not_end_the_call_of_the_other() -> None:
     slow, wrong = Paced("slow", 1.0, 1.0, 9.0), Careless("wrong", 1.0, late=True)
     wrong.calls = 2
-    entries = Playhouse().run(team(slow, wrong, budget=Budget(micros=100_000)))
+    entries = Playhouse().run(team(slow, wrong, budget=Budget(usd=0.1)))
     assert replies(entries)[2].startswith('{"text":"done by slow"')
     twice = used(entries)[2]
     assert twice is not None
@@ -308,7 +308,7 @@ def test_without_a_time_the_last_calls_say_what_is_unusual() -> None:
 def test_both_calls_are_paid_from_the_budget_before_they_are_made(models: int) -> None:
     """There is money for each of several models anyway; for a second call of the same one more is held."""
     slow, quick = Paced("slow", 1.0, 1.0, 50.0, 1.0), Paced("quick", 1.0)
-    entries = Playhouse().run(team(*(slow, quick)[:models], budget=Budget(micros=100_000)))
+    entries = Playhouse().run(team(*(slow, quick)[:models], budget=Budget(usd=0.1)))
     held = [one.event.reserve or Amount() for one in entries if isinstance(one.event, ev.StepStarted)]
     assert [one.calls for one in held] == [models, models, 2]
     assert held[2].micros > 2 * 1024
@@ -319,10 +319,10 @@ def test_both_calls_are_paid_from_the_budget_before_they_are_made(models: int) -
 
 def test_where_the_budget_covers_only_one_call_there_is_only_one() -> None:
     model = Paced("one", 1.0, 1.0, 50.0)
-    entries = Playhouse().run(team(model, budget=Budget(micros=1_900)))
+    entries = Playhouse().run(team(model, budget=Budget(usd=0.0019)))
     assert (model.calls, model.cancelled, len(replies(entries))) == (3, 0, 3)
     model = Paced("one", 1.0, 1.0, 50.0, 1.0)
-    entries = Playhouse().run(team(model, budget=Budget(micros=25_000)))
+    entries = Playhouse().run(team(model, budget=Budget(usd=0.025)))
     assert (model.calls, model.cancelled, len(replies(entries))) == (4, 1, 3)
 
 
@@ -334,7 +334,7 @@ def test_the_budget_is_never_exceeded(seed: int) -> None:
     quick = Paced("quick", *[chance.choice([0.5, 5.0]) for _ in range(40)])
     cap = chance.randrange(2_000, 20_000)
     models = (slow, quick) if seed % 2 else (slow,)
-    entries = house.run(team(*models, budget=Budget(micros=cap), tasks=20))
+    entries = house.run(team(*models, budget=Budget(usd=cap / 1_000_000), tasks=20))
     spent = sum(one.event.used.micros for one in entries if isinstance(one.event, ev.StepFinished) and one.event.used)
     assert spent <= cap
     really = 15 * (slow.calls + quick.calls - slow.cancelled - quick.cancelled)
@@ -473,7 +473,7 @@ async def test_a_silent_server_and_a_quick_one_over_real_sockets() -> None:
         wanted = [Task(TaskId(f"b{n}"), f"ask for part number {n} of it", "bob") for n in range(2)]
         last = Task(TaskId("a"), "ask for the last part of it", "ann", after=(TaskId("b0"), TaskId("b1")))
         crew = Supervisor(
-            [ann, bob], plan=Plan((*wanted, last), "none"), seconds=30.0, lookup=lambda _: None,
+            [ann, bob], plan=Plan((*wanted, last), "none"), timeout=30.0, lookup=lambda _: None,
             hedge=Hedge(after=0.2, share=0.5),
         )  # fmt: skip
         began = asyncio.get_running_loop().time()

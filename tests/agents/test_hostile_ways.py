@@ -65,7 +65,7 @@ async def played(way: Way, seed: int, loop: VirtualLoop) -> None:
     workers = [Worker(f"w{n}", "counts \u00e4pfel", steps=2) for n in range(chance.choice((1, 2, 50)))]
     policy = Policy(retry=Retry(attempts=2), limits=Limits(tasks=8, replans=chance.choice((0, 1))))
     budget = chance.choice((Budget(), Budget(calls=chance.randint(0, 30))))
-    team = Supervisor(workers, model=script, way=way, policy=policy, budget=budget, seconds=200.0)
+    team = Supervisor(workers, model=script, way=way, policy=policy, budget=budget, timeout=200.0)
     journal = MemoryJournal()
     async with team.crew() as crew:
         driver = Driver(journal, crew, wall=loop.time, ticks=loop.time)

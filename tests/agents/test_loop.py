@@ -314,7 +314,7 @@ async def test_rules_about_tools_nobody_has_are_refused_at_once() -> None:
 SENT: list[str] = []
 
 
-@tool(effect="effect", approval=True)
+@tool(effect="effect", approve=True)
 def send(to: str) -> str:
     """Send a letter."""
     SENT.append(to)
@@ -407,7 +407,7 @@ async def test_money_is_reserved_for_a_call_and_settled_with_what_it_cost() -> N
 
     card = ModelCard("priced", micros_in=2.0, micros_out=10.0)
     script = model(card=card)
-    found = await team(script, budget=Budget(micros=1_000_000)).run("Count")
+    found = await team(script, budget=Budget(usd=1.0)).run("Count")
     (step,) = [one for one in of_kind(found.entries, ev.StepStarted) if isinstance(one, ev.StepStarted)]
     assert step.reserve is not None
     assert step.reserve.micros >= 10 * 1024
@@ -418,7 +418,7 @@ async def test_a_run_without_money_ends_before_the_call() -> None:
     from chargehand.terms.budget import Budget
 
     script = model(card=ModelCard("priced", micros_in=2.0, micros_out=10.0))
-    found = await team(script, budget=Budget(micros=5000)).run("Count")
+    found = await team(script, budget=Budget(usd=0.005)).run("Count")
     assert found.ending in ("failed", "partial")
     assert found.spent.micros <= 5000
 

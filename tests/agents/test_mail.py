@@ -207,7 +207,7 @@ async def test_when_the_time_of_the_team_is_over_what_is_there_is_handed_out() -
         await asyncio.sleep(0.0 if name == "ann" else 30)
         return name
 
-    found, _ = team(slow, Worker("ann"), Worker("bob"), seconds=1.0)
+    found, _ = team(slow, Worker("ann"), Worker("bob"), timeout=1.0)
     replies = await found.message("Do it")
     assert [one.status for one in replies.replies] == ["answered", "timed out"]
 
@@ -349,7 +349,7 @@ async def test_a_message_costs_no_more_than_the_team_may_spend(cap: int) -> None
 async def test_a_person_who_has_to_be_asked_is_asked_and_the_rest_is_there_already() -> None:
     paid: list[str] = []
 
-    @tool(effect="effect", approval=True)
+    @tool(effect="effect", approve=True)
     def pay(to: str) -> str:
         """Pay somebody."""
         paid.append(to)

@@ -177,7 +177,7 @@ async def test_a_memory_of_this_process_lasts_as_long_as_the_team() -> None:
     script = model()
     crew = team(script, Worker("ann", remembers=True), memory=Memory())
     await crew.run("Count")
-    await crew.bounded(seconds=100).run("Count again")
+    await crew.bounded(timeout=100).run("Count again")
     subject = working(script.requests)[1].subject
     assert isinstance(subject, Working)
     assert len(subject.earlier) == 2

@@ -103,12 +103,12 @@ async def test_a_failed_call_that_says_what_it_cost_is_charged_once() -> None:
 async def test_a_supervisor_writes_no_more_than_the_budget_covers_and_nothing_where_that_is_too_little() -> None:
     dear = ModelCard("dear", micros_in=0.0, micros_out=1.0)
     script = model(plans=[BOTH], work=["12"], card=dear)
-    found = await team(script, *PAIR, settings=Settings(max_tokens=5000), budget=Budget(micros=6000)).run("Count")
+    found = await team(script, *PAIR, settings=Settings(max_tokens=5000), budget=Budget(usd=0.006)).run("Count")
     assert script.requests[0].settings.max_tokens == 1000 + (6000 - 1000 - 1000) // 2, "half of what is left"
     assert found.ending != "failed"
     kept_within(found.entries)
     script = model(plans=[BOTH], work=["12"], card=dear)
-    found = await team(script, *PAIR, settings=Settings(max_tokens=5000), budget=Budget(micros=900)).run("Count")
+    found = await team(script, *PAIR, settings=Settings(max_tokens=5000), budget=Budget(usd=0.0009)).run("Count")
     assert (found.ending, found.reason, script.requests) == ("failed", "budget", [])
 
 
@@ -142,7 +142,7 @@ async def test_where_only_calls_are_capped_long_results_cost_no_more_than_short_
     assert kept_within(found.entries).calls == 4
 
 
-@pytest.mark.parametrize("caps", [Budget(calls=5), Budget(calls=5, micros=10**9), Budget(calls=5, tokens=10**9)])
+@pytest.mark.parametrize("caps", [Budget(calls=5), Budget(calls=5, usd=1000.0), Budget(calls=5, tokens=10**9)])
 async def test_where_only_calls_are_short_a_long_request_is_planned_as_a_short_one_is(caps: Budget) -> None:
     script = model(plans=[BOTH], card=ModelCard("priced", micros_in=1.0, micros_out=1.0))
     found = await team(script, *PAIR, judge=judge("Many [t1] [t2]."), budget=caps).run("How many apples? " * 4000)

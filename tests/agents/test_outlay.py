@@ -124,7 +124,7 @@ async def test_no_forecast_is_above_the_budget_and_no_run_either(seed: int) -> N
     team, plan = chosen(random.Random(seed))
     free = await reckoned(team, plan)
     assert free.most is not None
-    bound = team.bounded(budget=Budget(micros=round(free.most * 500_000)))
+    bound = team.bounded(budget=Budget(usd=free.most / 2))
     found = await reckoned(bound, plan)
     assert found.most == found.budget
     assert found.least == free.least
@@ -190,7 +190,7 @@ async def test_what_may_grow_has_no_most_but_the_budget() -> None:
     outer = Supervisor([inner.as_worker("ann")], model=ScriptedModel(["fine"], card=CHEAP), plan=ONE)
     found = await reckoned(outer, ONE)
     assert (found.most, found.grows) == (None, "ann is a team that plans for itself")
-    assert (await reckoned(outer.bounded(budget=Budget(micros=5000)), ONE)).most == 0.005
+    assert (await reckoned(outer.bounded(budget=Budget(usd=0.005)), ONE)).most == 0.005
     free = Supervisor([Supervisor([Worker("bob")], name="inner").as_worker("ann")], plan=ONE)
     assert (await reckoned(free, ONE)).most == 0
     again = alone(Worker("ann"), policy=Policy(limits=Limits(replans=1)))

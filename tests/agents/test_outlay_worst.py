@@ -201,11 +201,11 @@ async def test_a_budget_of_exactly_the_least_is_not_refused_and_is_kept() -> Non
     team = Supervisor([Worker("ann", model=said(DEAR, "Twelve."))], model="offline", plan=ALONE, policy=ONCE)
     least = (await reckoned(team, ALONE)).least
     assert least
-    bound = team.bounded(budget=Budget(micros=round(1_000_000 * least)))
+    bound = team.bounded(budget=Budget(usd=least))
     found = await reckoned(bound, ALONE)
     assert (found.too_much, found.least, found.most) == (False, least, least)
     assert (await bound.run(GOAL)).cost <= least
-    less = team.bounded(budget=Budget(micros=round(1_000_000 * least) - 1))
+    less = team.bounded(budget=Budget(usd=least - 1e-6))
     assert (await reckoned(less, ALONE)).too_much
 
 

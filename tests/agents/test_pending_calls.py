@@ -28,7 +28,7 @@ class Bank:
         self.last = ""
         wanted = [call("pay", nth, supplier=name) for nth, name in enumerate(names or WANTED, 1)]
 
-        @tool(effect="effect", quick=True, approval=True)
+        @tool(effect="effect", quick=True, approve=True)
         def pay(supplier: str) -> str:
             """Pay a supplier."""
             self.paid.append(supplier)

@@ -191,7 +191,7 @@ async def test_a_result_longer_than_what_is_held_for_the_answer_is_held_for_or_c
     for cap in range(9_000, 24_000, 500):
         read.clear()
         ann = Worker("ann", settings=Settings(max_tokens=1000))
-        found = await team(ScriptedModel(line, card=dear), ann, budget=Budget(micros=cap)).run("Count")
+        found = await team(ScriptedModel(line, card=dear), ann, budget=Budget(usd=cap / 1_000_000)).run("Count")
         assert found.spent.micros <= cap
         kept_within(found.entries)
         if read and read[0] > 3500:

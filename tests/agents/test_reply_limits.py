@@ -69,7 +69,7 @@ def chapters(model: Model, budget: Budget, count: int = 16) -> Supervisor:
 @pytest.mark.parametrize("cap", [200_000, 1_000_000])
 async def test_a_model_that_ignores_its_limit_passes_the_cap_by_its_first_reply_at_most(output: int, cap: int) -> None:
     wordy = Wordy(output)
-    found = await chapters(wordy, Budget(micros=cap)).run("go")
+    found = await chapters(wordy, Budget(usd=cap / 1_000_000)).run("go")
     first = wordy.card.price(200, output) or 0
     assert wordy.bill <= max(cap, first)
     assert found.spent.micros == wordy.bill
@@ -81,11 +81,11 @@ async def test_a_model_that_ignores_its_limit_passes_the_cap_by_its_first_reply_
 async def test_the_same_where_several_teams_inside_share_the_model_and_the_cap() -> None:
     wordy = Wordy(20_000)
     below = [
-        Supervisor([Worker("ann")], model=wordy, name=f"team{at}", plan=ALONE).as_worker(does="reads")
+        Supervisor([Worker("ann")], model=wordy, name=f"team{at}", plan=ALONE).as_worker(description="reads")
         for at in range(5)
     ]
     tasks = tuple(Task(TaskId(f"t{at}"), f"Read chapter number {at} of it.", f"team{at}") for at in range(5))
-    top = Supervisor(below, model=wordy, plan=Plan(tasks, "none"), budget=Budget(micros=500_000), policy=ONCE)
+    top = Supervisor(below, model=wordy, plan=Plan(tasks, "none"), budget=Budget(usd=0.5), policy=ONCE)
     found = await top.run("go")
     assert 0 < wordy.bill <= 500_000
     assert found.spent.micros == wordy.bill
@@ -93,8 +93,8 @@ async def test_the_same_where_several_teams_inside_share_the_model_and_the_cap()
 
 async def test_calls_of_a_model_not_known_to_keep_its_limit_start_slowly_under_a_cap() -> None:
     for budget, card, first in (
-        (Budget(micros=10**9), DEAR, [1, 1, 2]),
-        (Budget(micros=10**9), structs.replace(DEAR, keeps_limit=True), [1, 2, 3]),
+        (Budget(usd=1000.0), DEAR, [1, 1, 2]),
+        (Budget(usd=1000.0), structs.replace(DEAR, keeps_limit=True), [1, 2, 3]),
         (Budget(), DEAR, [1, 2, 3]),
     ):
         wordy = Wordy(900, card)
@@ -106,7 +106,7 @@ async def test_calls_of_a_model_not_known_to_keep_its_limit_start_slowly_under_a
 
 async def test_a_model_that_writes_more_than_ever_is_called_alone_again() -> None:
     wordy = Wordy(900)
-    supervisor = chapters(wordy, Budget(micros=10**9), count=40)
+    supervisor = chapters(wordy, Budget(usd=1000.0), count=40)
     wordy.outputs = [*[900] * 20, 20_000]
     found = await supervisor.run("go")
     assert found.ending == "complete"
@@ -120,7 +120,7 @@ async def test_a_supervisor_that_wrote_a_short_plan_is_no_leave_for_long_replies
     script = model(plans=[plan(*tasks)], card=DEAR)
     wordy = Wordy(20_000)
     wordy.first = script
-    found = await Supervisor([Worker("ann")], model=wordy, budget=Budget(micros=1_000_000), combine="none").run("go")
+    found = await Supervisor([Worker("ann")], model=wordy, budget=Budget(usd=1.0), combine="none").run("go")
     assert found.spent.micros <= 1_000_000
     assert wordy.under_way_then[:3] == [1, 1, 2]
 
@@ -136,7 +136,7 @@ async def test_a_supervisor_that_waited_for_the_first_reply_holds_what_was_learn
     )
     workers = [Worker("ann", model=failing), Worker("bob", model=wordy)]
     policy = Policy(retry=Retry(attempts=2, base=0.0001))
-    top = Supervisor(workers, model=wordy, plan=Plan(tasks, "none"), budget=Budget(micros=cap), policy=policy)
+    top = Supervisor(workers, model=wordy, plan=Plan(tasks, "none"), budget=Budget(usd=cap / 1_000_000), policy=policy)
     found = await top.run("go")
     held = [
         one.reserve for one in of_kind(found.entries, ev.SupervisionStarted) if isinstance(one, ev.SupervisionStarted)
@@ -148,7 +148,7 @@ async def test_a_supervisor_that_waited_for_the_first_reply_holds_what_was_learn
 
 async def test_what_a_model_was_seen_to_write_is_reserved_from_then_on() -> None:
     wordy = Wordy(10_000)
-    found = await chapters(wordy, Budget(micros=2_000_000), count=30).run("go")
+    found = await chapters(wordy, Budget(usd=2.0), count=30).run("go")
     steps = [one for one in of_kind(found.entries, ev.StepStarted) if isinstance(one, ev.StepStarted)]
     assert steps[-1].reserve is not None
     assert steps[-1].reserve.tokens >= 10_000
@@ -156,7 +156,7 @@ async def test_what_a_model_was_seen_to_write_is_reserved_from_then_on() -> None
 
 async def test_a_run_that_spent_more_than_its_cap_and_did_all_its_work_says_so() -> None:
     wordy = Wordy(20_000)
-    found = await chapters(wordy, Budget(micros=150_000), count=1).run("go")
+    found = await chapters(wordy, Budget(usd=0.15), count=1).run("go")
     assert (found.ending, found.reason) == ("complete", "overspent")
     assert found.overspent == Amount(micros=wordy.bill - 150_000)
 
@@ -168,7 +168,7 @@ async def test_every_call_says_how_long_its_reply_may_be() -> None:
     def work(_: Request) -> Line:
         return next(failing, "It is done.")
 
-    for budget in (Budget(), Budget(micros=10**9), Budget(tokens=10**7), Budget(calls=50)):
+    for budget in (Budget(), Budget(usd=1000.0), Budget(tokens=10**7), Budget(calls=50)):
         script = model(plans=[plan(*tasks)], work=work)
         found = await team(script, factory=Factory([]), budget=budget, policy=Policy(retry=Retry(base=0.001))).run("Go")
         assert found.ending == "complete"
@@ -188,7 +188,7 @@ async def test_every_call_says_how_long_its_reply_may_be() -> None:
 )
 async def test_without_a_setting_it_goes_by_the_model_and_the_budget(card: ModelCard, capped: bool, sent: int) -> None:
     script = model(card=card)
-    budget = Budget(micros=10**9) if capped else Budget()
+    budget = Budget(usd=1000.0) if capped else Budget()
     await team(script, plan=ALONE, budget=budget).run("Count")
     assert [one.settings.max_tokens for one in script.requests] == [sent]
     set_by_hand = model(card=card)
@@ -200,7 +200,7 @@ async def test_without_a_setting_it_goes_by_the_model_and_the_budget(card: Model
 async def test_where_little_is_left_less_is_asked_for_and_below_a_floor_nothing() -> None:
     for cap, asked in ((200_000, USUAL_LIMIT), (50_000, None), (9_000, 0)):
         script = ScriptedModel(lambda _: "done", usage=Usage(100, 50), micros=700, card=DEAR)
-        found = await team(script, plan=ALONE, budget=Budget(micros=cap), policy=ONCE).run("Count")
+        found = await team(script, plan=ALONE, budget=Budget(usd=cap / 1_000_000), policy=ONCE).run("Count")
         limits = [one.settings.max_tokens or 0 for one in script.requests]
         if asked is None:
             assert 1_000 <= limits[0] < USUAL_LIMIT
@@ -270,7 +270,7 @@ async def test_a_host_that_cannot_be_reached_costs_nothing() -> None:
     try:
         gone = finder.find(f"openai+http://127.0.0.1:{port}/v1#m", price=flat(2.0, 10.0))
         await finder.prepare()
-        budget = Budget(micros=500_000, tokens=50_000)
+        budget = Budget(usd=0.5, tokens=50_000)
         found = await team(gone, plan=ALONE, budget=budget, policy=ONCE).run("Count")  # pyright: ignore[reportArgumentType]
         assert (found.ending, found.spent.tokens, found.spent.micros) == ("failed", 0, 0)
         planned = await team(gone, budget=budget, policy=ONCE).run("Count")  # pyright: ignore[reportArgumentType]
@@ -285,7 +285,7 @@ async def test_a_failed_call_of_unknown_cost_is_charged_what_was_reserved_unless
 ) -> None:
     dead = ModelFailed(Failure("network", "gone"), billed=billed)
     script = ScriptedModel(lambda _: dead, card=DEAR)
-    found = await team(script, plan=ALONE, budget=Budget(micros=500_000), policy=ONCE).run("Count")
+    found = await team(script, plan=ALONE, budget=Budget(usd=0.5), policy=ONCE).run("Count")
     (started,) = [one for one in of_kind(found.entries, ev.StepStarted) if isinstance(one, ev.StepStarted)]
     assert started.reserve is not None
     assert found.spent == (started.reserve if billed else Amount(calls=1))

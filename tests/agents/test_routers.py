@@ -198,7 +198,7 @@ async def test_where_there_are_only_descriptions_words_decide_what_meaning_leave
     found = await by_meaning("roses, please", described, Bag())
     assert (found.worker, found.router) == ("bob", "meaning")
     assert found.scores[0][1] > 0.7
-    phrases = [WorkerCard(card.name, "", phrases=(card.does,)) for card in described]
+    phrases = [WorkerCard(card.name, "", phrases=(card.description,)) for card in described]
     assert (await by_meaning("roses, please", phrases, Bag())).scores[0][1] == pytest.approx(0.5, abs=0.01)
 
 

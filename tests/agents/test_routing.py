@@ -33,7 +33,7 @@ from chargehand.terms.work import Work
 from tests.agents.crowd import FREE, of_kind
 from tests.agents.test_routers import TEAM, Bag
 
-WORKERS = tuple(Worker(card.name, card.does, tags=card.tags) for card in TEAM)
+WORKERS = tuple(Worker(card.name, card.description, tags=card.tags) for card in TEAM)
 ALL = (*WORKERS, Worker("helper", "does whatever is left"))
 CARDS = (*TEAM, WorkerCard("helper", "does whatever is left"))
 

@@ -304,7 +304,7 @@ async def test_the_supervisor_says_who_speaks_and_is_asked_once_a_turn() -> None
 
 
 async def test_everything_is_paid_for() -> None:
-    found = await talk(Dynamic(), voices(choose=in_turn("eve", "ann", "eve")), budget=Budget(micros=1000)).run(GOAL)
+    found = await talk(Dynamic(), voices(choose=in_turn("eve", "ann", "eve")), budget=Budget(usd=0.001)).run(GOAL)
     assert found.ending == "complete"
     assert (found.spent.calls, found.spent.micros) == (7, 49), "three choices, three turns and an answer"
 

@@ -32,7 +32,7 @@ CASES: list[tuple[dict[str, object], list[str]]] = [
     ({"plan": {"tasks": CHAIN}, "policy": {"limits": {"tasks": 10_000}}}, ["10000 tasks, and 20", "[too_deep]"]),
     ({"plan": {"tasks": [{**task("a"), "workr": "ann"}]}}, ["unknown field `workr`", "$.plan.tasks[0]"]),
     ({"plan": None}, ["has no plan"]),
-    ({"budget": {"micros": -1}}, ["budget.micros is -1"]),
+    ({"budget": {"usd": -1}}, ["budget.usd is -1"]),
     ({"budget": {"calls": 1, "floor": {"calls": 2}}}, ["budget.floor.calls keeps 2 of a cap of 1"]),
     ({"seconds": -5}, ["the deadline is 5.0 s in the past"]),
     ({"policy": {"retry": {"attempts": 0}}}, ["policy.attempts is 0"]),

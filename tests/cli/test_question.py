@@ -26,7 +26,7 @@ ORDER = {
 
 
 async def _asked(journal: Path, arguments: object) -> None:
-    @tool(effect="effect", approval=True)
+    @tool(effect="effect", approve=True)
     def pay(supplier: str, euros: int, note: str, to: dict[str, object]) -> str:
         """Pay a supplier."""
         return f"{supplier} {euros} {note} {to}"
@@ -70,7 +70,7 @@ def test_a_question_is_whole_at_any_width(columns: int) -> None:
 
 
 async def _asked_inside(journal: Path) -> str:
-    @tool(effect="effect", approval=True)
+    @tool(effect="effect", approve=True)
     def pay(euros: int) -> str:
         """Pay."""
         return f"paid {euros}"

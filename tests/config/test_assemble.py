@@ -47,7 +47,7 @@ def test_a_worker_is_made_of_what_the_file_says(tmp_path: Path) -> None:
     found = parts(tmp_path, text)
     assert found.findings == []
     ann, bob = found.workers
-    assert (ann.name, ann.does, ann.prompt, ann.tags) == ("ann", "Reads.", "Be brief.", ("reading",))
+    assert (ann.name, ann.description, ann.prompt, ann.tags) == ("ann", "Reads.", "Be brief.", ("reading",))
     assert (ann.model, ann.fallback_models, ann.fallbacks) == ("scripted:ann", ("offline",), ("bob",))
     assert (ann.steps, ann.capacity, ann.timeout, ann.seconds) == (3, 2, 300.0, 4.0)
     assert ann.estimate == Amount(1000, 2000, 3)
@@ -57,8 +57,8 @@ def test_a_worker_is_made_of_what_the_file_says(tmp_path: Path) -> None:
     (twice,) = ann.tools
     assert isinstance(twice, Tool)
     assert (twice.name, twice.timeout, twice.cap) == ("twice", 3.0, 1000)
-    assert (twice.approval, twice.effect) == (True, "idempotent")
-    assert (bob.name, bob.does, bob.model, bob.timeout, bob.steps) == ("bob", "Writes.", "offline", 90.0, 7)
+    assert (twice.approve, twice.effect) == (True, "idempotent")
+    assert (bob.name, bob.description, bob.model, bob.timeout, bob.steps) == ("bob", "Writes.", "offline", 90.0, 7)
     assert bob.settings.temperature == 0.5
 
 

@@ -56,7 +56,7 @@ def test_workers_and_tools_are_told(file: Path) -> None:
     assert (ann.name, ann.tools) == ("ann", ("twice", "calculator"))
     (twice,) = told.tools
     assert (twice.entry, twice.source, twice.names, twice.effect) == ("twice", "python", ("twice",), "effect")
-    assert twice.approval
+    assert twice.approve
 
 
 def test_memory_is_told_and_its_models_are_checked(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

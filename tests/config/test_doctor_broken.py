@@ -226,7 +226,7 @@ def test_nobody_outside_this_machine_is_called(here: Path, monkeypatch: pytest.M
 
 
 def some_journal(folder: Path) -> Path:
-    worker = Worker("ann", does="Reads.")
+    worker = Worker("ann", description="Reads.")
     Supervisor([worker], model="offline", journal=folder / "runs.db").run_sync("Say hello.")
     return folder / "runs.db"
 

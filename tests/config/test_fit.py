@@ -145,9 +145,9 @@ def test_toml_is_the_same_team(tmp_path: Path) -> None:
     text = """\
     version = 1
     name = "toml"
+    timeout = "5m"
     [budget]
     usd = 0.5
-    wall = "5m"
     [workers.ann]
     description = "Reads."
     [defaults]
@@ -159,12 +159,27 @@ def test_toml_is_the_same_team(tmp_path: Path) -> None:
     team, found = shaped(write(tmp_path, text.replace("stepz", "steps"), "team.toml"))
     assert not found
     assert team is not None
-    assert (team.name, team.budget.wall, team.defaults.steps) == ("toml", 300.0, 3)
+    assert (team.name, team.timeout, team.defaults.steps) == ("toml", 300.0, 3)
 
 
 @pytest.mark.parametrize(
-    ("key", "name"), [("capacity", "concurrency"), ("fallbacks", "fallback"), ("does", "description")]
+    ("key", "meant"),
+    [
+        ("capacity", "concurrency"),
+        ("fallbacks", "fallback"),
+        ("does", "description"),
+        ("descripton", "description"),
+        ("seconds", "timeout"),
+        ("system_prompt", "prompt"),
+    ],
 )
-def test_the_name_that_python_has_for_it_is_known(tmp_path: Path, key: str, name: str) -> None:
+def test_a_key_that_does_not_exist_is_refused_with_the_one_that_was_meant(tmp_path: Path, key: str, meant: str) -> None:
     (finding,) = findings(tmp_path, f"version: 1\nworkers:\n  ann:\n    {key}: 1\n")
-    assert f"4: workers.ann.{key}: there is no key {key!r} here; it is called {name!r} in a team file" in finding
+    assert f"4: workers.ann.{key}: there is no key {key!r} here; did you mean {meant!r}?" in finding
+
+
+@pytest.mark.parametrize("key", ["wall", "seconds", "timeout"])
+def test_the_time_of_a_run_stands_at_the_top_of_the_file(tmp_path: Path, key: str) -> None:
+    (finding,) = findings(tmp_path, f"version: 1\nworkers: {{ann: Reads.}}\nbudget:\n  {key}: 5m\n")
+    assert f"4: budget.{key}: there is no key {key!r} here" in finding
+    assert "rite it at the top, beside  workers:" in finding

@@ -17,7 +17,8 @@ examples: [One, Two]
 defaults:
   model: offline
   retry: {attempts: 5, fallback_attempts: 2, backoff: 1s..20s, obey_retry_after: 5s}
-budget: {usd: 0.5, tokens: 200k, calls: 9, wall: 2m}
+timeout: 2m
+budget: {usd: 0.5, tokens: 200k, calls: 9}
 supervisor:
   instructions: file:lead.md
   refine: false
@@ -42,8 +43,8 @@ def whole(folder: Path, text: str = WHOLE) -> Path:
 
 def test_a_team_is_what_its_file_says(tmp_path: Path) -> None:
     team = load_team(whole(tmp_path))
-    assert (team.name, team.examples, team.seconds) == ("whole", ("One", "Two"), 120.0)
-    assert team.budget == Budget(tokens=200_000, micros=500_000, calls=9, seconds=120.0)
+    assert (team.name, team.examples, team.timeout) == ("whole", ("One", "Two"), 120.0)
+    assert team.budget == Budget(tokens=200_000, usd=0.5, calls=9, seconds=120.0)
     retry = Retry(attempts=5, fallback_attempts=2, base=1.0, ceiling=20.0, obey_retry_after=5.0)
     limits = Limits(tasks=8, depth=4)
     assert team.policy == Policy(
@@ -51,13 +52,13 @@ def test_a_team_is_what_its_file_says(tmp_path: Path) -> None:
     )
     ann, bob, factory = team.roster.agents
     assert (ann.name, ann.tools, ann.fallbacks, ann.capacity) == ("ann", ("twice",), ("bob",), 2)
-    assert (bob.name, bob.does, bob.model) == ("bob", "Writes.", "offline")
+    assert (bob.name, bob.description, bob.model) == ("bob", "Writes.", "offline")
     assert (factory.tools, factory.capacity) == (("twice",), 2)
 
 
 def test_what_a_file_leaves_out_is_as_in_python(tmp_path: Path) -> None:
     team = load_team(write(tmp_path, "version: 1\nworkers: {ann: Reads.}\n"))
-    assert (team.budget, team.policy, team.seconds) == (Budget(), Policy(), 300.0)
+    assert (team.budget, team.policy, team.timeout) == (Budget(), Policy(), 300.0)
     (ann,) = team.roster.agents
     assert (ann.model, ann.timeout, ann.seconds) == ("offline", 300.0, None)
 
@@ -92,10 +93,10 @@ def test_the_first_error_is_raised_and_the_others_are_counted(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (WHOLE.replace("file:lead.md", "file:none.md"), ":9: supervisor.instructions: there is no 'none.md' beside"),
+        (WHOLE.replace("file:lead.md", "file:none.md"), ":10: supervisor.instructions: there is no 'none.md' beside"),
         (
             WHOLE.replace("{{manner}}", "{{manners}}"),
-            ":12: supervisor.prompts.answer: prompt 'answer' has the slot 'manners'",
+            ":13: supervisor.prompts.answer: prompt 'answer' has the slot 'manners'",
         ),
         (WHOLE.replace("{attempts: 5", "{attempts: 0"), "defaults.retry.attempts: is 0"),
     ],

@@ -22,7 +22,8 @@ INNER = """\
 version: 1
 name: cellar
 description: Knows what is in stock.
-budget: {calls: 40, wall: 20s}
+timeout: 20s
+budget: {calls: 40}
 supervisor: {way: {broadcast: {}}}
 workers:
   keeper:
@@ -72,10 +73,10 @@ async def test_a_file_that_names_another_makes_a_worker_of_that_team(outer: Path
     team = load_team(outer)
     (inner,) = team.teams
     assert isinstance(inner, Supervisor)
-    assert (inner.name, inner.seconds, inner.budget.calls) == ("cellar", 20.0, 40)
+    assert (inner.name, inner.timeout, inner.budget.calls) == ("cellar", 20.0, 40)
     agent = team.roster.agents[0]
     assert (agent.name, agent.tags, agent.timeout, agent.seconds) == ("cellar", ("stock",), 25.0, 3.0)
-    assert agent.does == "Knows the stock of anvils and tongs."
+    assert agent.description == "Knows the stock of anvils and tongs."
     journal = MemoryJournal()
     found = await Supervisor([inner.as_worker(estimate=Amount(calls=9))], journal=journal).run(
         "How many anvils are in stock?"
@@ -100,7 +101,7 @@ def test_without_words_of_its_own_a_worker_says_what_its_team_says(outer: Path) 
     write(outer.parent, "version: 1\nworkers: {cellar: {team: ../cellar}}\n")
     told = describe(outer)
     assert told.findings == []
-    assert told.workers[0].does == "Knows what is in stock."
+    assert told.workers[0].description == "Knows what is in stock."
     assert load_team(outer).roster.agents[0].timeout == 25.0, "what leaves it all of its own 20 seconds"
 
 
@@ -199,16 +200,16 @@ def test_fallback_models_and_shared_memory_are_refused_too(outer: Path) -> None:
     [
         (
             "tools: [stok]",
-            "cellar/team.yaml:10: workers.keeper.tools[0]: there is no tool 'stok'; did you mean 'stock'?",
+            "cellar/team.yaml:11: workers.keeper.tools[0]: there is no tool 'stok'; did you mean 'stock'?",
         ),
         (
             "tolls: [stock]",
-            "cellar/team.yaml:10: workers.keeper.tolls: there is no key 'tolls' here; did you mean 'tools'?",
+            "cellar/team.yaml:11: workers.keeper.tolls: there is no key 'tolls' here; did you mean 'tools'?",
         ),
         ("tools: [stock", "cellar/team.yaml:"),
         (
             "prompt: file:none.md",
-            "cellar/team.yaml:10: workers.keeper.prompt: there is no 'none.md' beside the team file",
+            "cellar/team.yaml:11: workers.keeper.prompt: there is no 'none.md' beside the team file",
         ),
     ],
 )
@@ -308,11 +309,11 @@ def test_check_walks_into_the_teams_inside(outer: Path) -> None:
     write(outer.parent.parent / "cellar", INNER.replace("tools: [stock]", "tools: [stok]"))
     bad = chargehand(outer.parent, "check")
     assert bad.returncode == 2
-    assert "cellar/team.yaml:10: workers.keeper.tools[0]: there is no tool 'stok'" in bad.stdout
+    assert "cellar/team.yaml:11: workers.keeper.tools[0]: there is no tool 'stok'" in bad.stdout
     assert chargehand(outer.parent, "doctor").returncode == 1
     run = chargehand(outer.parent, "run", "How many anvils are in stock?")
     assert run.returncode == 2
-    assert "cellar/team.yaml:10" in run.stderr
+    assert "cellar/team.yaml:11" in run.stderr
 
 
 def test_a_run_of_nested_files_from_the_command_line(outer: Path) -> None:
@@ -324,4 +325,4 @@ def test_values_of_files_inside_are_explained_behind_the_name_of_their_worker(ou
     found = {one.path: (one.value, one.origin) for one in describe(outer).values}
     assert found["name"] == ("office", "team.yaml:2")
     assert found["cellar: name"] == ("cellar", "team.yaml:2")
-    assert found["cellar: budget.calls"] == ("40", "team.yaml:4")
+    assert found["cellar: budget.calls"] == ("40", "team.yaml:5")

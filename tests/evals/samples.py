@@ -59,7 +59,7 @@ class Till:
     def __init__(self, effect: Effect = "effect", *, approval: bool = False) -> None:
         self.paid: list[str] = []
 
-        @tool(effect=effect, approval=approval)
+        @tool(effect=effect, approve=approval)
         def refund(order: str) -> str:
             """Pay the money for an order back."""
             self.paid.append(order)

@@ -86,8 +86,8 @@ def test_teams_inside_a_team_and_those_made_on_the_fly_do_not_act_either() -> No
     inner = hiring.workers[0].team
     assert isinstance(inner, Supervisor)
     tools = [*hiring.factory.tools, *inner.hiring.workers[0].tools]
-    assert [one.approval for one in tools if isinstance(one, Tool)] == [True, True]
-    assert not till.refund.approval
+    assert [one.approve for one in tools if isinstance(one, Tool)] == [True, True]
+    assert not till.refund.approve
     assert outer.hiring.factory is not None
     assert outer.hiring.factory.tools == [till.refund]
 
@@ -107,7 +107,7 @@ class Foreign:
     """A team of somebody else's making: all of one of ours, and not one of ours."""
 
     def __init__(self, team: Supervisor) -> None:
-        self.name, self.policy, self.budget, self.seconds = "foreign", team.policy, team.budget, team.seconds
+        self.name, self.policy, self.budget, self.timeout = "foreign", team.policy, team.budget, team.timeout
         self.roster, self.notice, self.teams = team.roster, team.notice, team.teams
         self.request, self.offered, self.crew = team.request, team.offered, team.crew
 

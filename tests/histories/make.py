@@ -96,7 +96,7 @@ def retries() -> Stage:
     }
     stage = Stage(ScriptedCrew(Script(moves, refined={"b": "carry out b with sources"}, otherwise=PAID)))
     plan = Plan((task("a"), task("b"), task("c"), task("d", "a", "b", Edge(TaskId("c"), "optional"), worker="cid")))
-    stage.start(request(plan, ROSTER, budget=Budget(calls=50, micros=50_000, floor=CALL)))
+    stage.start(request(plan, ROSTER, budget=Budget(calls=50, usd=0.05, floor=CALL)))
     return stage
 
 
@@ -144,7 +144,7 @@ def streamed() -> Stage:
 def budget() -> Stage:
     stage = Stage(ScriptedCrew(Script(otherwise=PAID, answers=(PAID,))))
     plan = Plan(tuple(task(f"t{n}", *([f"t{n - 2}"] if n > 1 else []), worker="bob") for n in range(10)))
-    stage.start(request(plan, ROSTER, budget=Budget(calls=8, micros=2000, tokens=900, floor=CALL)))
+    stage.start(request(plan, ROSTER, budget=Budget(calls=8, usd=0.002, tokens=900, floor=CALL)))
     return stage
 
 
@@ -299,7 +299,7 @@ class Refusing(ScriptedCrew):
 
 def refused() -> Stage:
     stage = Stage(Refusing(Script(otherwise=Move())))
-    capped = structs.replace(request(Plan((task("a"), task("b", "a"))), ROSTER), budget=Budget(micros=9_000))
+    capped = structs.replace(request(Plan((task("a"), task("b", "a"))), ROSTER), budget=Budget(usd=0.009))
     stage.start(structs.replace(capped, deadline=NOW + 600))
     return stage
 

@@ -224,7 +224,7 @@ async def test_nobody_goes_on_from_a_journal_with_a_hole(tmp_path: Path) -> None
 
     place = tmp_path / "runs.db"
     asking = model(plans=[NOTIFY], work=[calls(call("send", to="the baker")), SENT])
-    guarded = Worker("ann", tools=[tool(effect="effect", approval=True)(send.function)])
+    guarded = Worker("ann", tools=[tool(effect="effect", approve=True)(send.function)])
     filed = await team(asking, guarded, journal=place).run(GOAL, run="r")  # pyright: ignore[reportArgumentType] - a path
     assert filed.ending == "needs_input"
     with sqlite3.connect(place) as database:
@@ -443,7 +443,7 @@ async def test_a_run_is_not_complete_while_a_task_is_not_done_whatever_the_plann
 
 @pytest.mark.parametrize("checked", ["by a task", "by a look", "by a person"])
 async def test_an_effect_that_somebody_checks_is_no_finding(checked: str) -> None:
-    sends = tool(effect="effect", name="send", approval=checked == "by a person")(send.function)
+    sends = tool(effect="effect", name="send", approve=checked == "by a person")(send.function)
     plans = [NOTIFY]
     lines: list[Line] = [calls(call("send", to="the baker")), SENT]
     if checked == "by a task":

@@ -149,7 +149,7 @@ def test_requests_that_are_too_long_never_stop_a_model() -> None:
 async def test_sixty_tasks_do_not_pay_for_sixty_refused_calls(mode: str, protocol: str) -> None:
     async with FaultServer() as server:
         ann = Worker("ann", model=f"{protocol}+{server.url(mode)}#any")
-        team = Supervisor([ann], model=FINE, plan=PLAN, policy=WIDE, seconds=3600, lookup=lambda _: None)
+        team = Supervisor([ann], model=FINE, plan=PLAN, policy=WIDE, timeout=3600, lookup=lambda _: None)
         found = await asyncio.wait_for(team.run("count"), 30)
     assert (found.ending, len(found.gaps)) == ("failed", TASKS)
     assert server.requests[mode] <= 16  # those that were under way when the first was refused
@@ -160,7 +160,7 @@ async def test_sixty_tasks_do_not_pay_for_sixty_refused_calls(mode: str, protoco
 async def test_a_fallback_model_does_everything_and_the_refused_one_is_hardly_asked(mode: str) -> None:
     async with FaultServer() as server:
         ann = Worker("ann", model=f"openai+{server.url(mode)}#any", fallback_models=(FINE,))
-        team = Supervisor([ann], model=FINE, plan=PLAN, policy=WIDE, seconds=3600, lookup=lambda _: None)
+        team = Supervisor([ann], model=FINE, plan=PLAN, policy=WIDE, timeout=3600, lookup=lambda _: None)
         found = await asyncio.wait_for(team.run("count"), 30)
     assert found.ending == "complete"
     assert server.requests[mode] <= 16
@@ -169,7 +169,7 @@ async def test_a_fallback_model_does_everything_and_the_refused_one_is_hardly_as
 async def test_a_request_that_is_too_long_fails_its_own_task_only() -> None:
     async with FaultServer() as server:
         workers = [Worker("ann", model=f"openai+{server.url('400-long')}#any"), Worker("bob", model=FINE)]
-        team = Supervisor(workers, model=FINE, plan=PLAN, policy=WIDE, seconds=3600, lookup=lambda _: None)
+        team = Supervisor(workers, model=FINE, plan=PLAN, policy=WIDE, timeout=3600, lookup=lambda _: None)
         found = await asyncio.wait_for(team.run("count"), 30)
     assert server.requests["400-long"] == TASKS
     assert len(found.gaps) == TASKS
@@ -179,7 +179,7 @@ async def test_a_request_that_is_too_long_fails_its_own_task_only() -> None:
 async def test_a_run_whose_only_model_is_refused_ends_at_once_with_the_cause(mode: str) -> None:
     async with FaultServer() as server:
         model = f"openai+{server.url(mode)}#any"
-        team = Supervisor([Worker("ann", "counts boats")], model=model, seconds=3600, lookup=lambda _: None)
+        team = Supervisor([Worker("ann", "counts boats")], model=model, timeout=3600, lookup=lambda _: None)
         found = await asyncio.wait_for(team.run("Count the boats."), 30)
     assert found.ending == "failed"
     assert server.requests[mode] <= 2

@@ -3,7 +3,7 @@
 SHAPE_FIELDS: dict[str, dict[str, str]] = {
     "Agent": {
         "name": "the worker's name",
-        "does": "what the planner reads of it",
+        "description": "what the planner reads of it",
         "tags": "words by which a plan may ask for it",
         "tools": "names of its tools",
         "model": "the handle of its model",
@@ -30,7 +30,7 @@ SHAPE_FIELDS: dict[str, dict[str, str]] = {
     },
     "Budget": {
         "tokens": "the most tokens",
-        "micros": "the most millionths of a dollar",
+        "usd": "the most US dollars",
         "calls": "the most calls",
         "seconds": "the most seconds",
         "floor": "what tasks leave for the answer",

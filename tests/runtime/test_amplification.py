@@ -247,7 +247,7 @@ def test_work_that_does_not_fit_its_shape_costs_what_the_policy_says_and_no_more
 async def test_the_same_over_real_sockets(mode: str) -> None:
     async with FaultServer() as server:
         team = Supervisor(
-            [ANN], model=f"openai+{server.url(mode)}#any", plan=tasks(TASKS), seconds=1.6,
+            [ANN], model=f"openai+{server.url(mode)}#any", plan=tasks(TASKS), timeout=1.6,
             policy=WIDE, lookup=lambda _: None,
         )  # fmt: skip
         found = await team.run(GOAL)
@@ -259,7 +259,7 @@ async def test_the_same_over_real_sockets(mode: str) -> None:
 async def test_the_same_over_real_sockets_for_two_hundred_runs_at_once(mode: str) -> None:
     async with FaultServer() as server:
         team = Supervisor(
-            [ANN], model=f"openai+{server.url(mode)}#any", plan=tasks(1), seconds=1.6, policy=WIDE,
+            [ANN], model=f"openai+{server.url(mode)}#any", plan=tasks(1), timeout=1.6, policy=WIDE,
             lookup=lambda _: None,
         )  # fmt: skip
         async with team.driven() as driver, asyncio.TaskGroup() as jobs:
@@ -274,7 +274,7 @@ async def test_a_dead_provider_beside_a_living_one_over_real_sockets() -> None:
             "ann", "carries things out", model=f"openai+{server.url('garbage')}#any",
             fallback_models=[f"openai+{server.url('ok')}#any"],
         )  # fmt: skip
-        found = await Supervisor([ann], plan=tasks(TASKS), seconds=30.0, policy=WIDE, lookup=lambda _: None).run(GOAL)
+        found = await Supervisor([ann], plan=tasks(TASKS), timeout=30.0, policy=WIDE, lookup=lambda _: None).run(GOAL)
         assert (found.ending, found.gaps) == ("complete", ())
         assert server.requests["ok"] == TASKS
         assert server.requests["garbage"] <= 0.20 * TASKS

@@ -37,7 +37,7 @@ class Bank:
         self.paid: list[tuple[str, int]] = []
         self.journal = journal or MemoryJournal()
 
-        @tool(effect="effect", approval=True)
+        @tool(effect="effect", approve=True)
         def pay(supplier: str, euros: int) -> str:
             """Pay a supplier."""
             self.paid.append((supplier, euros))
@@ -176,7 +176,7 @@ async def test_two_questions_inside_are_asked_one_after_the_other() -> None:
     journal = MemoryJournal()
     paid: list[str] = []
 
-    @tool(effect="effect", approval=True)
+    @tool(effect="effect", approve=True)
     def pay(supplier: str) -> str:
         """Pay a supplier."""
         paid.append(supplier)

@@ -229,7 +229,7 @@ def test_one_that_could_not_work_is_refused(worker: Worker, words: str) -> None:
 
 
 def test_who_needs_leave_a_memory_or_a_team_is_refused() -> None:
-    ask, own = tool(approval=True, name="send")(price.function), {"notes": Grant("write")}
+    ask, own = tool(approve=True, name="send")(price.function), {"notes": Grant("write")}
     with pytest.raises(Invalid, match="'send', which a person must allow"):
         Supervisor([Worker("ann"), Worker("lib", tools=[ask], every=1, blocks=own)], memory=Memory(blocks=[NOTES]))
     with pytest.raises(Invalid, match="there is none; give the team one"):

@@ -101,7 +101,7 @@ def test_what_is_no_plan_is_said_to_be_none(source: bytes | str | dict[str, obje
     ("changes", "error", "said"),
     [
         ({"budget": Budget(calls=-1)}, Invalid, "budget.calls is -1"),
-        ({"budget": Budget(micros=5, floor=Amount(micros=9))}, Invalid, "budget.floor.micros keeps 9"),
+        ({"budget": Budget(usd=5e-06, floor=Amount(micros=9))}, Invalid, "budget.floor.micros keeps 9"),
         ({"budget": Budget(seconds=nan)}, Invalid, "budget.seconds is nan"),
         ({"deadline": NOW - 3600}, Invalid, "3600.0 s in the past"),
         ({"deadline": nan}, Invalid, "deadline"),

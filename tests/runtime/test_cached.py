@@ -71,9 +71,9 @@ def team(
     cache: float | None = 600.0,
     plan: Plan = COUNT,
     prompt: str = "You count.",
-    does: str = "counts",
+    description: str = "counts",
 ) -> Supervisor:
-    ann = Worker("ann", does, prompt, tools=tools)
+    ann = Worker("ann", description, prompt, tools=tools)
     return Supervisor([ann], model=model, plan=plan, journal=journal, cache=cache, name="orchard")
 
 
@@ -134,7 +134,7 @@ async def test_what_was_done_with_memory_at_hand_is_not_offered() -> None:
     assert model.worked == 2
 
 
-@pytest.mark.parametrize("change", ["prompt", "tool", "instruction", "does"])
+@pytest.mark.parametrize("change", ["prompt", "tool", "instruction", "description"])
 async def test_what_is_not_the_same_is_done_anew(change: str) -> None:
     journal, model = MemoryJournal(), Clerk()
     await team(journal, model).run("apples?", run="one")
@@ -145,7 +145,7 @@ async def test_what_is_not_the_same_is_done_anew(change: str) -> None:
         [cellar] if change == "tool" else [],
         prompt="You guess." if change == "prompt" else "You count.",
         plan=Plan((other,), "forward") if change == "instruction" else COUNT,
-        does="sorts" if change == "does" else "counts",
+        description="sorts" if change == "description" else "counts",
     ).run("apples?", run="two")
     assert model.worked == 2
 
@@ -177,7 +177,7 @@ async def test_work_that_may_change_something_is_never_offered(used: bool) -> No
         (cellar, True),
         (order, False),
         (structs.replace(cellar, effect="effect"), False),
-        (structs.replace(cellar, approval=True), False),
+        (structs.replace(cellar, approve=True), False),
         (structs.replace(cellar, poll=True), False),
     ],
     ids=["reads", "idempotent", "effect", "asks first", "polls"],

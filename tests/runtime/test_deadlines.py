@@ -37,20 +37,20 @@ def teams(wait: float) -> dict[str, Supervisor]:
     """A team for each thing a supervisor asks a model for; that call is the one that is put off."""
     ann, short = Worker("ann", "counts boats and cats", model=FINE), Policy(retry=Retry(attempts=2))
     nested = Supervisor([Worker("eve", "counts", model=Pausing(wait))], model=FINE, name="inner", plan=Plan(
-        (Task(TaskId("x"), "Count all of it.", "eve"),)), seconds=SECONDS)  # fmt: skip
+        (Task(TaskId("x"), "Count all of it.", "eve"),)), timeout=SECONDS)  # fmt: skip
     return {
-        "planner": Supervisor([ann], model=FINE, planner=Pausing(wait), seconds=SECONDS),
+        "planner": Supervisor([ann], model=FINE, planner=Pausing(wait), timeout=SECONDS),
         "router": Supervisor(
             [ann, Worker("bob", "counts boats and cats", model=FINE)], model=Pausing(wait), way=Route(router="model"),
-            seconds=SECONDS,
+            timeout=SECONDS,
         ),
-        "judge": Supervisor([ann], model=FINE, judge=Pausing(wait), plan=TWO, seconds=SECONDS),
+        "judge": Supervisor([ann], model=FINE, judge=Pausing(wait), plan=TWO, timeout=SECONDS),
         "refiner": Supervisor(
             [Worker("ann", model=ScriptedModel([""], repeat=True))], model=FINE, planner=Pausing(wait), plan=TWO,
-            seconds=SECONDS, policy=short,
+            timeout=SECONDS, policy=short,
         ),
-        "worker": Supervisor([Worker("ann", model=Pausing(wait))], model=FINE, plan=TWO, seconds=SECONDS),
-        "nested team": Supervisor([nested.as_worker("ann")], model=FINE, plan=TWO, seconds=SECONDS),
+        "worker": Supervisor([Worker("ann", model=Pausing(wait))], model=FINE, plan=TWO, timeout=SECONDS),
+        "nested team": Supervisor([nested.as_worker("ann")], model=FINE, plan=TWO, timeout=SECONDS),
     }  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def test_what_comes_back_only_after_the_deadline_is_not_waited_for_at_all(who: s
 def test_a_short_pause_is_waited_for_and_the_run_is_complete() -> None:
     house = Playhouse()
     planner = ScriptedModel([Failure("resource", "429", 40.0), "fine"], repeat=True)
-    entries = house.run(Supervisor([Worker("ann", model=FINE)], model=FINE, judge=planner, plan=TWO, seconds=SECONDS))
+    entries = house.run(Supervisor([Worker("ann", model=FINE)], model=FINE, judge=planner, plan=TWO, timeout=SECONDS))
     assert isinstance(entries[-1].event, ev.RunEnded)
     assert entries[-1].event.ending == "complete"
     assert 40.0 <= house.now < 60.0
@@ -81,7 +81,7 @@ def test_a_short_pause_is_waited_for_and_the_run_is_complete() -> None:
 
 def test_a_retry_that_would_begin_after_the_time_for_work_goes_to_the_fallback_at_once() -> None:
     busy = Worker("ann", model=Pausing(50.0), fallbacks=("bob",))
-    team = Supervisor([busy, Worker("bob", model=FINE)], model=FINE, plan=TWO, seconds=45.0)
+    team = Supervisor([busy, Worker("bob", model=FINE)], model=FINE, plan=TWO, timeout=45.0)
     house = Playhouse()
     entries = house.run(team)
     assert isinstance(entries[-1].event, ev.RunEnded)
@@ -102,5 +102,5 @@ def test_a_tool_that_hangs_ends_with_the_deadline() -> None:
 
     caller = ScriptedModel([Reply("", (ToolCall("c1", "hang", "{}"),), "tools")], repeat=True)
     house = Playhouse()
-    house.run(Supervisor([Worker("ann", model=caller, tools=[hang])], model=FINE, plan=TWO, seconds=SECONDS))
+    house.run(Supervisor([Worker("ann", model=caller, tools=[hang])], model=FINE, plan=TWO, timeout=SECONDS))
     assert house.now <= SECONDS + GRACE

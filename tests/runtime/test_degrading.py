@@ -152,7 +152,7 @@ async def test_a_planner_that_dies_while_its_only_plan_grows_is_not_stood_in_for
 
 
 async def test_a_planner_that_hangs_leaves_time_for_who_steps_in() -> None:
-    found = await Supervisor([ANN, BOB], model=good(), planner=hangs(), seconds=4.0, policy=FAST).run(GOAL)
+    found = await Supervisor([ANN, BOB], model=good(), planner=hangs(), timeout=4.0, policy=FAST).run(GOAL)
     assert ended(found) == ("partial", "gaps", 3)
     assert "There are 7 apples." in str(found.answer)
     assert "the planner did not answer in time" in str(found.answer)
@@ -160,7 +160,7 @@ async def test_a_planner_that_hangs_leaves_time_for_who_steps_in() -> None:
 
 def test_a_planner_that_hangs_where_nobody_else_can_help_is_a_matter_of_time() -> None:
     quick = Policy(grace=0.2)
-    found = timed(Supervisor([ANN], model=hangs(), seconds=1.0, policy=quick))
+    found = timed(Supervisor([ANN], model=hangs(), timeout=1.0, policy=quick))
     assert ended(found) == ("failed", "deadline", 5)
     assert found.answer == (
         "There is no answer: the time ran out. Give it more time and run it again: what is finished can be taken over."
@@ -191,7 +191,7 @@ async def test_where_nobody_can_be_reached_the_run_fails_and_says_what_to_do() -
 def test_what_waits_for_a_model_that_is_shut_waits_no_longer_than_there_is_time() -> None:
     bounds = Policy(retry=Retry(attempts=1), breaking=Breaking(consecutive=1), limits=Limits(width=1))
     line = dead()
-    found = timed(Supervisor([ANN, BOB], model=line, planner=good(plans=[BOTH]), seconds=1.0, policy=bounds))
+    found = timed(Supervisor([ANN, BOB], model=line, planner=good(plans=[BOTH]), timeout=1.0, policy=bounds))
     assert ended(found) == ("failed", "deadline", 5)
     assert len(line.requests) == 1
     assert "- t1: the line is dead\n- t2: the time ran out before it could start" in str(found.answer)
@@ -236,7 +236,7 @@ async def test_of_results_that_others_worked_from_only_the_last_is_shown() -> No
 
 def test_an_answer_that_never_comes_is_not_waited_for_beyond_the_deadline() -> None:
     quick = Policy(grace=0.3)
-    team = Supervisor([ANN], model=good(plans=[plan((GOAL, "ann", []))]), judge=hangs(), seconds=1.0, policy=quick)
+    team = Supervisor([ANN], model=good(plans=[plan((GOAL, "ann", []))]), judge=hangs(), timeout=1.0, policy=quick)
     found = timed(team)
     assert ended(found) == ("partial", "deadline", 5)
     assert found.entries[-1].at <= found.entries[0].at + 1.0 + 0.3
@@ -249,7 +249,7 @@ def test_an_answer_that_never_comes_is_not_waited_for_beyond_the_deadline() -> N
 
 def test_near_the_deadline_the_time_for_the_answer_is_kept() -> None:
     slow = structs.replace(BOB, model=hangs())
-    found = timed(Supervisor([ANN, slow], model=good(plans=[BOTH]), seconds=2.0, policy=FAST))
+    found = timed(Supervisor([ANN, slow], model=good(plans=[BOTH]), timeout=2.0, policy=FAST))
     assert ended(found) == ("partial", "deadline", 5)
     assert "- t2: the time ran out before it was finished" in str(found.answer)
     assert len(of_kind(found.entries, ev.AnswerWritten)) == 1  # by the model: a fifth of the time was left for it

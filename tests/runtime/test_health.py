@@ -130,7 +130,7 @@ async def test_a_model_that_another_stands_in_for_has_failed_and_the_other_has_n
 
 
 async def test_a_call_that_waits_for_a_person_has_not_failed() -> None:
-    @tool(approval=True)
+    @tool(approve=True)
     def send(word: str) -> str:
         """Send a word."""
         return word

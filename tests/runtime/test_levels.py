@@ -221,7 +221,7 @@ def slow(journal: SqliteJournal | MemoryJournal, seconds: float = 30.0, wide: fl
     script = ScriptedModel(line, card=FREE)
     bottom = Supervisor([Worker("ann", "counts", tools=[linger])], model=script, name="bottom")
     middle = Supervisor([bottom.as_worker(), Worker("bob")], model=script, name="middle")
-    return Supervisor([middle.as_worker()], model=script, name="top", journal=journal, seconds=wide)
+    return Supervisor([middle.as_worker()], model=script, name="top", journal=journal, timeout=wide)
 
 
 async def until(seen: int) -> None:
@@ -327,7 +327,7 @@ async def test_what_a_team_was_handed_keeps_its_results_from_being_used_again() 
 
 async def test_a_supervisor_inside_a_capped_team_reserves_what_its_model_costs() -> None:
     inner = Supervisor([Worker("ann")], model="openai:gpt-5-mini", name="inner", lookup={"OPENAI_API_KEY": "sk-x"}.get)
-    capped = inner.bounded(budget=Budget(micros=1_000_000))
+    capped = inner.bounded(budget=Budget(usd=1.0))
     assert capped.roster.supervision.micros == 1, "by its name alone nobody knows the price"
     async with capped.crew() as crew:
         known = getattr(crew, "supervision")(capped.budget)  # noqa: B009 - not every crew has it

@@ -388,7 +388,7 @@ async def test_whoever_follows_a_run_hears_only_of_that_run() -> None:
 
 
 async def test_who_needs_a_person_says_so_instead_of_waiting() -> None:
-    @tool(effect="effect", approval=True)
+    @tool(effect="effect", approve=True)
     def pay(to: str) -> str:
         """Pay somebody."""
         raise AssertionError(to)
@@ -455,7 +455,11 @@ async def test_no_run_and_no_nested_run_spends_more_than_it_may(seed: int) -> No
         for n, name in enumerate(names)
     ]  # fmt: skip
     cap = chance.choice([0, 900, 5_000, 20_000, 60_000])
-    budget = Budget(micros=cap) if chance.random() < 0.5 else Budget(micros=cap, calls=chance.randrange(20))
+    budget = (
+        Budget(usd=cap / 1_000_000)
+        if chance.random() < 0.5
+        else Budget(usd=cap / 1_000_000, calls=chance.randrange(20))
+    )
     journal = MemoryJournal()
     found = await team(script, *workers, who=names[: chance.randrange(1, 4)], budget=budget, journal=journal).run(
         "Count", run="r"
@@ -509,7 +513,7 @@ async def test_a_tool_that_is_paid_for_says_what_it_cost() -> None:
     found = await team(model(says, micros=0, usage=Usage(1, 1)), Worker("ann", tools=[look_up, breaks])).run("Look")
     assert found.spent.micros == 420, "one that broke may have cost all that was reserved"
     poor = team(
-        model(says, micros=0, usage=Usage(1, 1)), Worker("ann", tools=[look_up, breaks]), budget=Budget(micros=400)
+        model(says, micros=0, usage=Usage(1, 1)), Worker("ann", tools=[look_up, breaks]), budget=Budget(usd=0.0004)
     )
     short = await poor.run("Look")
     assert short.ending == "failed"
@@ -519,7 +523,7 @@ async def test_a_tool_that_is_paid_for_says_what_it_cost() -> None:
 async def test_sources_of_a_team_inside_are_named_once(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# Storm\nThe storm felled 40 trees.\n", encoding="utf-8")
     archive = Worker("archivist", "Finds what our notes say.", tools=[documents(tmp_path, name="notes")])
-    inside = Supervisor([archive], name="research").as_worker(does="Finds out what our notes say.")
+    inside = Supervisor([archive], name="research").as_worker(description="Finds out what our notes say.")
     asked = "What do our notes say about the storm?"
     for combine in ("forward", "merge"):
         office = Supervisor([inside], name="office", combine=combine)

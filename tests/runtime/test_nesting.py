@@ -198,7 +198,7 @@ async def test_workers_of_a_team_may_be_called_like_those_who_wait_outside() -> 
 
     def says(name: str, request: Request) -> Line:
         assert isinstance(request.subject, Working)
-        asks = "garden" if "outside" in request.subject.worker.does else "ann" if name == "bob" else ""
+        asks = "garden" if "outside" in request.subject.worker.description else "ann" if name == "bob" else ""
         if asks and request.messages[-1].role == "user":
             call = ToolCall("c1", ONE, json.dumps({"message": "How many?", "worker": asks}))
             return Reply(calls=(call,), finish="tools")
@@ -361,7 +361,7 @@ async def test_teams_are_nested_as_deep_as_the_outermost_allows_and_no_deeper(mo
 
 async def test_each_level_has_less_time_than_the_one_above() -> None:
     script, journal = model(plainly, PLANS), MemoryJournal()
-    await three(script, journal, seconds=20.0).run("What about the garden?", run="r")
+    await three(script, journal, timeout=20.0).run("What about the garden?", run="r")
     runs = await rows(journal)
     ends = [requested(runs[run]).deadline for run in sorted(runs)]
     assert ends[0] > ends[1] > ends[2]
@@ -381,7 +381,7 @@ async def test_a_team_that_runs_out_of_time_hands_over_what_it_has() -> None:
         return "3 pears"
 
     began = time.perf_counter()
-    found = await three(model(says, PLANS), seconds=3.0).run("What about the garden?")
+    found = await three(model(says, PLANS), timeout=3.0).run("What about the garden?")
     assert time.perf_counter() - began < 15
     assert "3 pears" in str(found.answer)
     assert "the time ran out" in str(found.answer)
@@ -544,7 +544,7 @@ def tree(chance: random.Random, script: ScriptedModel, depth: int, name: str) ->
     made = [Task(TaskId(f"t{at}"), f"Do part {at}.", one.name) for at, one in enumerate(workers, 1)]
     if len(made) > 1 and chance.random() < 0.5:
         made[1] = Task(made[1].id, made[1].instruction, made[1].worker, after=(made[0].id,))
-    cap = Budget(micros=chance.choice([None, None, 12_000, 40_000]))
+    cap = Budget(usd=chance.choice([None, None, 0.012, 0.04]))
     quick = Policy(retry=Retry(base=0.001, attempts=2), refine=chance.random() < 0.5)
     return Supervisor(workers, model=script, name=name, plan=Plan(tuple(made)), policy=quick, budget=cap)
 
@@ -564,7 +564,11 @@ async def test_no_run_of_a_tree_spends_more_than_it_may(seed: int) -> None:
 
     script = ScriptedModel(line, card=EXACT, usage=Usage(600, 400), micros=1000)
     cap = chance.choice([0, 4_000, 20_000, 60_000, 400_000])
-    budget = Budget(micros=cap) if chance.random() < 0.5 else Budget(micros=cap, calls=chance.randrange(40))
+    budget = (
+        Budget(usd=cap / 1_000_000)
+        if chance.random() < 0.5
+        else Budget(usd=cap / 1_000_000, calls=chance.randrange(40))
+    )
     journal = MemoryJournal()
     top = tree(chance, script, 3, "a").bounded(budget=budget)
     async with top.crew() as crew:
@@ -630,7 +634,7 @@ async def test_without_caps_what_a_team_used_is_still_counted() -> None:
 
 async def test_the_shop_works_for_an_office_without_a_language_model(tmp_path: Path) -> None:
     shutil.copytree(Path(config.__file__).parent / "templates" / "shop", tmp_path / "shop")
-    shop = load_team(tmp_path / "shop").as_worker(does="knows the shop's orders, revenue, documents and rates")
+    shop = load_team(tmp_path / "shop").as_worker(description="knows the shop's orders, revenue, documents and rates")
     office = Supervisor([shop, Worker("clerk", "adds up and multiplies numbers", tools=[calculator()])], name="office")
     found = await office.run("What was the revenue in Germany in May 2026, and what is 17 * 23?")
     assert found.ending == "complete"

@@ -53,7 +53,7 @@ class Bank:
         self._receipt = chance.choice(_RECEIPTS) if chance.random() < 0.6 else "paid"
 
     def pay_tool(self, *, approval: bool) -> Tool:
-        @tool(effect="effect", approval=approval, trusted=True)
+        @tool(effect="effect", approve=approval, trusted=True)
         async def pay(bill: str) -> object:
             """Pay a bill."""
             await asyncio.sleep(0.1)
@@ -160,13 +160,13 @@ class Seed:
         for number in range(self.chance.randint(1, 2)):
             each = f"{name}{number}"
             if levels and (number == 0 or self.chance.random() < 0.5):
-                workers.append(self._team(levels - 1, each).as_worker(does="has bills paid"))
+                workers.append(self._team(levels - 1, each).as_worker(description="has bills paid"))
             else:
                 pay = self.bank.pay_tool(approval=self.approval)
                 workers.append(Worker(each, "pays", tools=[read_page, count_bills, pay], steps=8))
             tasks.append(Task(TaskId(f"t{number}"), f"Task {each} is to see to all bills.", workers[-1].name))
         return Supervisor(
-            workers, model=self.model, name=name, plan=Plan(tuple(tasks), "none"), policy=self.policy, seconds=5_000.0
+            workers, model=self.model, name=name, plan=Plan(tuple(tasks), "none"), policy=self.policy, timeout=5_000.0
         )
 
     def play(self) -> int:

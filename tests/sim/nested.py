@@ -69,7 +69,7 @@ class Seed:
         seconds = self.chance.choice((3.0, 15.0, 60.0, 300.0, 300.0))
         self.budget = self.world.budget() if self.chance.random() < 0.9 else Budget()
         top = self.world.team(self.chance.choice((1, 2, 2, 3)), "a")
-        self.top = top.bounded(budget=self.budget, seconds=seconds)
+        self.top = top.bounded(budget=self.budget, timeout=seconds)
         self.died = False
         self.lives = 0
         self.crashes = self.chance.choice((0, 0, 0, 1, 1, 2, 3))

@@ -29,7 +29,7 @@ from chargehand.models.subject import (
     Working,
 )
 from chargehand.team import Supervisor
-from chargehand.terms.budget import NOTHING, Amount, Budget
+from chargehand.terms.budget import NOTHING, Amount, Budget, usd_of
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Combine, Plan, Task, TaskId
 from chargehand.terms.policy import Limits, Policy, Retry
@@ -92,13 +92,13 @@ class World:
             if depth and chance.random() < 0.6:
                 estimate = Amount(chance.choice((0, 0, 9000)), chance.choice((0, 0, 20_000)), chance.choice((0, 0, 6)))
                 below = self.team(depth - 1, f"{name}{number}")
-                workers.append(below.as_worker(does=f"does part {number}", estimate=estimate))
+                workers.append(below.as_worker(description=f"does part {number}", estimate=estimate))
             else:
                 workers.append(self.worker(f"{name}{number}w", number))
         planner, judge = chance.choice(self.models), chance.choice(self.models)
         return Supervisor(
             workers, model=self.models[0], planner=planner, judge=judge, name=name, way=self.way(workers),
-            settings=Settings(max_tokens=chance.choice((None, 200, 1000, 2000))), seconds=chance.choice((30.0, 300.0)),
+            settings=Settings(max_tokens=chance.choice((None, 200, 1000, 2000))), timeout=chance.choice((30.0, 300.0)),
             budget=self.budget() if chance.random() < 0.3 else Budget(), policy=self.policy(),
             combine=chance.choice(_COMBINE), plan=self.plan(workers) if chance.random() < 0.3 else None,
             review=chance.random() < 0.1, stream_plan=chance.random() < 0.1, factory=self.factory(name),
@@ -152,7 +152,7 @@ class World:
         floor = NOTHING
         if chance.random() < 0.3:
             floor = Amount((tokens or 0) // 4, (micros or 0) // 4, (calls or 0) // 4)
-        return Budget(tokens, micros, calls, floor=floor)
+        return Budget(tokens=tokens, usd=usd_of(micros), calls=calls, floor=floor)
 
     def ignores_limits(self, card: ModelCard) -> bool:
         return bool(self.wordy) and not card.keeps_limit

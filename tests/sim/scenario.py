@@ -62,9 +62,11 @@ def scenario(seed: int, faults: frozenset[str] | None = None, most_tasks: int = 
     policy = _policy(rng)
     tight = rng.randint(2, 3 * len(plan.tasks) + 4)
     floor = rng.choice((NOTHING, Amount(calls=1, micros=5)))
-    budget = Budget(calls=tight + floor.calls, micros=10 * tight, floor=floor) if "tight" in on else Budget(floor=floor)
+    budget = (
+        Budget(calls=tight + floor.calls, usd=tight / 100_000, floor=floor) if "tight" in on else Budget(floor=floor)
+    )
     if rng.random() < 0.3 and "tight" not in on:
-        budget = Budget(calls=10_000, micros=10_000_000)
+        budget = Budget(calls=10_000, usd=10.0)
     seconds = rng.uniform(5, 60) if "short" in on else 50_000.0
     if "provider" in on and "outage" not in on:  # breakers bring time into play; without outages they do nothing
         policy = structs.replace(policy, breaking=Breaking(consecutive=10_000, sample=10_000))

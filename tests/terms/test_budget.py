@@ -13,7 +13,7 @@ AMOUNTS = st.builds(Amount, st.integers(0, 50), st.integers(0, 50), st.integers(
 @pytest.mark.parametrize(
     ("budget", "said"),
     [
-        (Budget(micros=-1), "budget.micros is -1"),
+        (Budget(usd=-1.0), "budget.usd is -1.0"),
         (Budget(seconds=float("nan")), "budget.seconds is nan"),
         (Budget(tokens=5, floor=Amount(tokens=6)), "keeps 6 of a cap of 5"),
         (Budget(floor=Amount(calls=-1)), "budget.floor.calls is -1"),
@@ -26,15 +26,15 @@ def test_a_budget_that_makes_no_sense_is_refused_with_the_reason(budget: Budget,
 
 def test_no_cap_covers_everything_and_zero_covers_only_what_is_free() -> None:
     assert Ledger(Budget()).covers(Amount(10**9, 10**9, 10**9))
-    assert not Ledger(Budget(micros=0)).covers(Amount(micros=1))
-    assert Ledger(Budget(micros=0)).covers(NOTHING)
+    assert not Ledger(Budget(usd=0.0)).covers(Amount(micros=1))
+    assert Ledger(Budget(usd=0.0)).covers(NOTHING)
 
 
 @given(st.lists(st.tuples(AMOUNTS, st.none() | AMOUNTS)), AMOUNTS)
 def test_what_is_spent_and_reserved_never_passes_the_cap(
     calls: list[tuple[Amount, Amount | None]], keep: Amount
 ) -> None:
-    ledger = Ledger(Budget(tokens=100, micros=100, calls=10))
+    ledger = Ledger(Budget(tokens=100, usd=0.0001, calls=10))
     held: list[tuple[Amount, Amount | None]] = []
     for wanted, used in calls:
         if ledger.covers(wanted, keep=keep):
@@ -60,8 +60,8 @@ def test_unknown_use_is_charged_as_reserved() -> None:
 
 
 def test_a_nested_run_never_gets_more_than_what_is_left() -> None:
-    ledger = Ledger(Budget(micros=100, calls=10, floor=Amount(micros=20)), micros=30, held_micros=10)
-    assert carve(ledger, Amount(micros=25, calls=3)) == Budget(micros=25, calls=3)
-    assert carve(ledger, Amount(micros=90, calls=90)) == Budget(micros=40, calls=10)
-    assert carve(ledger, NOTHING) == Budget(micros=40, calls=10)
-    assert carve(Ledger(Budget(micros=1), micros=5), Amount(micros=3)).micros == 0
+    ledger = Ledger(Budget(usd=0.0001, calls=10, floor=Amount(micros=20)), micros=30, held_micros=10)
+    assert carve(ledger, Amount(micros=25, calls=3)) == Budget(usd=2.5e-05, calls=3)
+    assert carve(ledger, Amount(micros=90, calls=90)) == Budget(usd=4e-05, calls=10)
+    assert carve(ledger, NOTHING) == Budget(usd=4e-05, calls=10)
+    assert carve(Ledger(Budget(usd=1e-06), micros=5), Amount(micros=3)).micros == 0

@@ -158,7 +158,7 @@ async def test_the_key_of_the_call_is_handed_over_and_not_shown() -> None:
     assert list(schema(send_letter)["properties"]) == ["to"]
     assert await send_letter.call('{"to": "Eve"}', "run-1/step-2") == "Eve run-1/step-2"
     assert "no argument 'key'" in await failure(send_letter, '{"to": "Eve", "key": "mine"}')
-    assert (send_letter.name, send_letter.effect, send_letter.approval) == ("send", "idempotent", False)
+    assert (send_letter.name, send_letter.effect, send_letter.approve) == ("send", "idempotent", False)
 
 
 def untyped(text) -> None: ...  # pyright: ignore[reportUnknownParameterType, reportMissingParameterType]
@@ -203,9 +203,16 @@ def test_a_function_that_cannot_be_a_tool_is_refused_when_it_is_declared(
     assert [part for part in parts if part not in str(caught.value)] == []
 
 
-@pytest.mark.parametrize("wrong", [{"timeout": 0}, {"timeout": float("nan")}, {"cap": 0}])
-def test_numbers_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(Invalid, match="more than nothing"):
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"timeout": 0}, "timeout is 0; it must be longer than nothing"),
+        ({"timeout": float("nan")}, "timeout is nan; a duration is between"),
+        ({"cap": 0}, "more than nothing"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(Invalid, match=said):
         tool(**wrong)(many_once)
 
 

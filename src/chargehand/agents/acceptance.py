@@ -10,13 +10,14 @@ from msgspec import Struct
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
 from chargehand.models.model import Model
+from chargehand.terms.keywords import Declared
 from chargehand.terms.plan import Task, digest
 
 LONGEST_PATTERN = 1000
 _LONGEST_NAME = 64
 
 
-class Rule(Struct, frozen=True, omit_defaults=True):
+class Rule(Declared, frozen=True, omit_defaults=True):
     """What a result must hold: all that is set here.
 
     `contains` are words that must stand in it, in capitals or not; `matches` is a regular expression that must be found
@@ -31,13 +32,13 @@ class Rule(Struct, frozen=True, omit_defaults=True):
     has_number: bool = False
 
 
-class Reviewer(Struct, frozen=True):
+class Reviewer(Declared, frozen=True):
     """A worker of the team, who is asked whether a result is acceptable: with its own prompt and model, no tools."""
 
     worker: str
 
 
-class Verifier(Struct, frozen=True):
+class Verifier(Declared, frozen=True):
     """A model that looks for what is wrong. `prompt` is what it should look for besides; left out, `judge` is asked."""
 
     prompt: str = ""

@@ -112,7 +112,7 @@ def _check_alone(owner: str, worker: Worker) -> None:
         what = "`accept`" if worker.accept else "`instances`"
         raise Invalid(f"{owner} works after turns, alone and unchecked; leave out {what}")
     tools = toolset(owner, worker.tools)
-    asks = next((one.name for one in tools.values() if one.approval or needs_approval(worker.rules, one.name)), "")
+    asks = next((one.name for one in tools.values() if one.approve or needs_approval(worker.rules, one.name)), "")
     if asks:
         raise Invalid(f"{owner} has the tool {asks!r}, which a person must allow, and works when nobody is there")
 

@@ -197,7 +197,7 @@ class Calls:
 
     def _asks_first(self, tool: Tool) -> bool:
         """Whether every call of this tool needs leave, by its declaration or by a rule."""
-        return tool.approval or needs_approval(self._equipped.worker.rules, tool.name)
+        return tool.approve or needs_approval(self._equipped.worker.rules, tool.name)
 
     def _needs_leave(self, call: ToolCall, tool: Tool) -> AskedBecause | None:
         """Why a person is asked before this call; None: nobody is."""

@@ -7,16 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import cast
 
-from msgspec import Struct
-
 from chargehand.errors import Invalid
+from chargehand.terms.keywords import Declared
 from chargehand.terms.roster import Agent
 
 ANYBODY, TAG = "*", "tag:"
 _HOW = "name workers, tag:NAME for everybody with a tag, or * for everybody"
 
 
-class Contacts(Struct, frozen=True):
+class Contacts(Declared, frozen=True):
     """Whom a worker may write to: names, `tag:NAME` for everybody with that tag, `*` for everybody.
 
     `most` is how many messages it may send for one task; left out, its steps and its money are the only bounds.

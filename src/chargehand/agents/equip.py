@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
+from typing import TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 from chargehand.agents.contacts import contract
+from chargehand.agents.factory import Factory
 from chargehand.agents.mail import Post
 from chargehand.agents.recall import Desk
 from chargehand.agents.shape import Shape
@@ -18,12 +20,17 @@ from chargehand.models.messages import ToolSpec
 from chargehand.models.model import Model
 from chargehand.models.subject import Skill, WorkerCard
 from chargehand.terms.budget import NOTHING
+from chargehand.terms.duration import parse_duration
 from chargehand.terms.plan import digest
 from chargehand.terms.roster import Agent
 from chargehand.tools.remember import described
 from chargehand.tools.rules import check
 from chargehand.tools.tool import Tool, as_tool
+from chargehand.tools.toolbox import BUILT_IN, WITH_SETTINGS, tools_named
 
+AnyTool: TypeAlias = Tool | Callable[..., object] | str
+"""A tool as a worker brings it: made by `@tool`, a typed function, or a name."""
+_Owner = TypeVar("_Owner", Worker, Factory)
 GIVE_UP = ToolSpec(
     "give_up",
     "Say that the task cannot be done, and what was missing. `final`: no other wording would help.",
@@ -62,9 +69,7 @@ class Equipped(Struct, frozen=True):
     takes_cut_replies: bool = False
 
 
-def toolset(
-    owner: str, tools: Sequence[Tool | Callable[..., object] | str], named: Mapping[str, Tool] | None = None
-) -> dict[str, Tool]:
+def toolset(owner: str, tools: Sequence[AnyTool], named: Mapping[str, Tool] | None = None) -> dict[str, Tool]:
     """Tools by name; Invalid where two share one, or one has a name of ours.
 
     `named` are those that may be named instead of being brought; left out, they can be looked at but not called.
@@ -86,12 +91,31 @@ def nameable() -> Mapping[str, Tool]:
     return {**described(), **Post().tools()}
 
 
+def with_toolbox(owner: _Owner) -> _Owner:
+    """A worker, or a factory, with tools of the toolbox in the place of their names. Names of other tools stay."""
+    if isinstance(owner.tools, str):
+        name = f"{type(owner).__name__.lower()} {owner.name!r}"
+        raise Invalid(f"{name}: tools is the text {owner.tools[:80]!r}; make it a list: [{owner.tools[:80]!r}]")
+    if not any(isinstance(tool, str) and tool in BUILT_IN for tool in owner.tools):
+        return owner
+    tools: list[AnyTool] = []
+    for tool in owner.tools:
+        if isinstance(tool, str) and tool in BUILT_IN:
+            tools.extend(tools_named(tool))
+        else:
+            tools.append(tool)
+    return structs.replace(owner, tools=tuple(tools))
+
+
 def _named(owner: str, name: str, known: Mapping[str, Tool]) -> Tool:
-    if name not in known:
-        near = get_close_matches(name, known, 3, 0.5)
-        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are {', '.join(known)}"
-        raise Invalid(f"{owner} names the tool {name!r}, which there is not; {hint}")
-    return known[name]
+    if name in known:
+        return known[name]
+    if name in WITH_SETTINGS:
+        raise Invalid(f"{owner} names the tool {name!r}, which needs settings; {WITH_SETTINGS[name]}")
+    names = [*BUILT_IN, *known]
+    near = get_close_matches(name, names, 3, 0.5)
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are {', '.join(names)}"
+    raise Invalid(f"{owner} names the tool {name!r}, which there is not; {hint}")
 
 
 def skills(tools: Mapping[str, Tool]) -> tuple[Skill, ...]:
@@ -117,7 +141,7 @@ def equip(
         if isinstance(given, str):
             raise Invalid(f"{owner}: {what} is the text {given[:80]!r}; make it a list: [{given[:80]!r}]")
     phrases, examples = tuple(worker.skills), tuple(worker.examples)
-    card = WorkerCard(worker.name, worker.does, tuple(worker.tags), skills(tools), phrases, examples)
+    card = WorkerCard(worker.name, worker.description, tuple(worker.tags), skills(tools), phrases, examples)
     specs = (*(one.spec for one in tools.values()), GIVE_UP)
     window = min((model.card.window for model in models), default=0)
     return Equipped(worker, tools, specs, tuple(models), shape, card, tuple(tools), window, desk)
@@ -146,8 +170,8 @@ def listed(worker: Worker, model: str) -> Agent:
         says.append(f"{tuple(made.to)} {made.most}")
     output = "" if worker.output is None else msgspec.json.encode(Shape(worker.output).schema).decode()
     return Agent(
-        worker.name, worker.does, tuple(worker.tags), tuple(tools), model, tuple(worker.fallbacks), worker.capacity,
-        worker.estimate, worker.seconds, worker.timeout, digest(*says, output),
+        worker.name, worker.description, tuple(worker.tags), tuple(tools), model, tuple(worker.fallbacks),
+        worker.capacity, worker.estimate, worker.seconds, parse_duration(worker.timeout), digest(*says, output),
     )  # fmt: skip
 
 
@@ -157,6 +181,6 @@ def _team_listed(worker: Worker, team: Team) -> Agent:
     What it may use is reserved by its only step: an attempt that is taken up after a crash has been charged already.
     """
     return Agent(
-        worker.name, worker.does, tuple(worker.tags), (), "", tuple(worker.fallbacks), worker.capacity, NOTHING,
-        worker.seconds, worker.timeout, digest(team.name, msgspec.json.encode(team.roster).decode()),
+        worker.name, worker.description, tuple(worker.tags), (), "", tuple(worker.fallbacks), worker.capacity, NOTHING,
+        worker.seconds, parse_duration(worker.timeout), digest(team.name, msgspec.json.encode(team.roster).decode()),
     )  # fmt: skip

@@ -2,22 +2,21 @@
 
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct
-
 from chargehand.models.model import Model
+from chargehand.terms.keywords import Declared
 from chargehand.tools.tool import Tool
 
 
-class Factory(Struct, frozen=True):
+class Factory(Declared, frozen=True):
     """Makes a worker for a task nobody on the team is meant for.
 
     `tools` are all it may hand out, `most_tools` how many at once; `capacity` is how many such workers are at work at
     the same time.
     """
 
-    tools: Sequence[Tool | Callable[..., object]] = ()
+    tools: Sequence[Tool | Callable[..., object] | str] = ()
     name: str = "factory"
-    does: str = "makes a worker for a task that nobody else is meant for"
+    description: str = "makes a worker for a task that nobody else is meant for"
     model: str | Model = ""
     most_tools: int = 4
     steps: int = 10

@@ -23,7 +23,9 @@ def check(memory: Memory | None, workers: Sequence[Worker]) -> None:
     """Raise Invalid for who is no worker, a memory nobody could use, and workers who ask for what is not in it."""
     if strange := next((one for one in workers if not isinstance(one, Worker)), None):  # pyright: ignore[reportUnnecessaryIsInstance] - people pass teams
         hint = (
-            "a team is made one by  team.as_worker()" if hasattr(strange, "as_worker") else "write Worker(name, does)"
+            "a team is made one by  team.as_worker()"
+            if hasattr(strange, "as_worker")
+            else "write Worker(name, description)"
         )
         raise Invalid(f"{type(strange).__name__} is no worker; {hint}")
     if memory is None:

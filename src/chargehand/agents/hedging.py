@@ -18,6 +18,7 @@ from chargehand.models.code_errors import model_failed
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear, Model, ModelFailed
 from chargehand.terms.budget import Amount
+from chargehand.terms.keywords import Declared
 from chargehand.terms.policy import Seconds
 
 _SEEN, _ENOUGH, _UNUSUAL = 200, 20, 0.95
@@ -26,7 +27,7 @@ _MOST_SAVED = 10.0  # second calls that may be made one right after the other, h
 _IN_PROCESS = ("offline", "local:")  # what handles begin with where a second call only takes time from the first
 
 
-class Hedge(Struct, frozen=True, forbid_unknown_fields=True):
+class Hedge(Declared, frozen=True, forbid_unknown_fields=True):
     """When a worker's call of its model is made a second time, while the first is still under way.
 
     That is once it takes longer than `after` seconds; left out, a tenth longer than 95 in 100 of that model's calls,

@@ -39,8 +39,9 @@ from chargehand.models.messages import Settings
 from chargehand.models.model import Model
 from chargehand.models.subject import WorkerCard
 from chargehand.terms.budget import Amount, Budget
+from chargehand.terms.duration import WrittenDuration
 from chargehand.terms.plan import Combine, Plan, digest
-from chargehand.terms.policy import Policy, Seconds
+from chargehand.terms.policy import Policy
 from chargehand.terms.roster import Agent, Roster
 
 Find: TypeAlias = Callable[[str], Model]
@@ -93,7 +94,7 @@ class Hiring(Struct, frozen=True):
         if made is not None:
             tools = tuple(toolset(f"factory {made.name!r}", made.tools))
             model = _handle(made.model or self.models[0])
-            agents.append(Agent(made.name, made.does, (), tools, model, capacity=made.capacity))
+            agents.append(Agent(made.name, made.description, (), tools, model, capacity=made.capacity))
         return Roster(tuple(agents), supervision(budget, self.models[1:], self.settings))
 
     def agent(self, worker: Worker) -> Agent:
@@ -134,7 +135,7 @@ class Hiring(Struct, frozen=True):
         cards = [equip(one, ()).card for one in self.workers]
         if self.factory is not None:
             tools = toolset(f"factory {self.factory.name!r}", self.factory.tools)
-            cards.append(WorkerCard(self.factory.name, self.factory.does, (), skills(tools)))
+            cards.append(WorkerCard(self.factory.name, self.factory.description, (), skills(tools)))
         return tuple(cards)
 
     @property
@@ -254,11 +255,11 @@ PARTLY = (
 
 
 def lent(
-    team: Team, name: str, does: str, tags: Sequence[str], estimate: Amount, timeout: Seconds | None
+    team: Team, name: str, description: str, tags: Sequence[str], estimate: Amount, timeout: WrittenDuration | None
 ) -> Worker:  # fmt: skip
     """A team as a worker of another."""
-    said = does or "; ".join(f"{one.name}: {one.does}" for one in team.roster.agents if one.does)
-    usual = min(1.25 * team.seconds, team.seconds + 10)  # what leaves its run all of its own seconds
+    said = description or "; ".join(f"{one.name}: {one.description}" for one in team.roster.agents if one.description)
+    usual = min(1.25 * team.timeout, team.timeout + 10)  # what leaves its run all of its own time
     return Worker(
         name or team.name, said, tags=tags, estimate=estimate, timeout=usual if timeout is None else timeout, team=team
     )

@@ -64,7 +64,7 @@ class Inspector(Struct, frozen=True):
         if found is None or check.worker == worker:
             return f"{check.worker} did it, and nobody reviews its own work" if found else f"{check.worker} is not here"
         one = found.worker
-        system = self.prompts.text("review", name=one.name, does=one.does, prompt=one.prompt, form=FORM)
+        system = self.prompts.text("review", name=one.name, description=one.description, prompt=one.prompt, form=FORM)
         return Panel(found.models, system, one)
 
 

@@ -169,7 +169,7 @@ def listing(cards: Sequence[WorkerCard]) -> str:
     lines: list[str] = []
     for card in cards:
         tags = f" (tags: {', '.join(card.tags)})" if card.tags else ""
-        lines.append(f"- {card.name}: {card.does or 'no description'}{tags}")
+        lines.append(f"- {card.name}: {card.description or 'no description'}{tags}")
         lines.extend(
             f"  - {skill.name}: {skill.in_short}" for skill in card.skills if skill.name not in MEMORY_SEARCHES
         )

@@ -356,7 +356,7 @@ class Attempt:
     def _material(self) -> Material:
         """What the result of this attempt may rest on."""
         subject, worker, brief, calls = self._subject, self._equipped.worker, self._brief, self._tried
-        given: list[object] = [brief.instruction, brief.goal, worker.prompt, worker.does]
+        given: list[object] = [brief.instruction, brief.goal, worker.prompt, worker.description]
         for one in subject.inputs:
             given += [one.value, one.instruction]
         given += [gap.message for gap in subject.gaps]
@@ -390,7 +390,7 @@ class Attempt:
 
 def _system(equipped: Equipped, prompts: Prompts) -> Message:
     worker = equipped.worker
-    system = prompts.text("work", name=worker.name, does=worker.does, prompt=worker.prompt)
+    system = prompts.text("work", name=worker.name, description=worker.description, prompt=worker.prompt)
     if equipped.shape is not None:
         system += f"\n\nReply with JSON of this schema and nothing else:\n{bytes(equipped.shape.raw).decode()}"
     return Message("system", system)

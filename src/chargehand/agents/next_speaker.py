@@ -104,7 +104,7 @@ async def _request(open_to: tuple[str, ...], left: int, lead: Lead, brief: Brief
 def _line(card: WorkerCard) -> str:
     tags = f" (tags: {', '.join(card.tags)})" if card.tags else ""
     tools = f"; tools: {', '.join(one.name for one in card.skills)}" if card.skills else ""
-    return f"- {card.name}: {card.does or 'no description'}{tags}{tools}"
+    return f"- {card.name}: {card.description or 'no description'}{tags}{tools}"
 
 
 @lru_cache(maxsize=256)

@@ -218,7 +218,7 @@ def _reviews(means: Means, task: Task, name: str, material: int) -> list[int | N
         told = check.prompt if isinstance(check, Verifier) else ""
         if isinstance(check, Reviewer) and check.worker in means.workers:
             by = means.workers[check.worker].worker
-            told = by.does + by.prompt
+            told = by.description + by.prompt
         read = material + tokens(task.instruction, told, LONGEST_DAY) + _FAILED
         settings = by.settings if by else Settings()
         out = max((means.kit.purse.limits(model, settings)[0] for model in models), default=0)

@@ -104,7 +104,7 @@ def _unserved(reason: str, cards: Sequence[WorkerCard]) -> str:
 
 
 def _does(card: WorkerCard) -> str:
-    said = card.does or ", ".join(card.phrases) or ", ".join(card.tags) or "says nothing of what it does"
+    said = card.description or ", ".join(card.phrases) or ", ".join(card.tags) or "says nothing of what it does"
     return " ".join(said.split())[:_LONGEST].rstrip(". ")
 
 

@@ -21,7 +21,7 @@ from chargehand.core.owed import Brief
 from chargehand.core.view import Input
 from chargehand.errors import Invalid, NotJson
 from chargehand.models.find import Finder
-from chargehand.terms.budget import NOTHING, Amount, Budget
+from chargehand.terms.budget import NOTHING, Amount, Budget, usd_of
 from chargehand.terms.events import Event, InputAnswered, RunRequested
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import TaskId, digest
@@ -45,7 +45,7 @@ class Team(Protocol):
     name: str
     policy: Policy
     budget: Budget
-    seconds: Seconds
+    timeout: Seconds
     roster: Roster
 
     @property
@@ -86,7 +86,7 @@ def least(own: Budget, outer: Budget) -> Budget:
         min(floor.micros, floor.micros if micros is None else micros),
         min(floor.calls, floor.calls if calls is None else calls),
     )
-    return Budget(tokens, micros, calls, own.seconds, kept)
+    return Budget(tokens=tokens, usd=usd_of(micros), calls=calls, seconds=own.seconds, floor=kept)
 
 
 def _least(one: int | None, other: int | None) -> int | None:

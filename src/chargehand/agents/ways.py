@@ -4,18 +4,19 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import field
 
 from chargehand.errors import Invalid
+from chargehand.terms.keywords import Declared
 
 Router: TypeAlias = Literal["auto", "rules", "tags", "words", "meaning", "model", "hybrid"]
 
 
-class Whole(Struct, frozen=True, tag="plan"):
+class Whole(Declared, frozen=True, tag="plan"):
     """One plan for the whole request; more only when the planner reviews or replans."""
 
 
-class Route(Struct, frozen=True, tag="route"):
+class Route(Declared, frozen=True, tag="route"):
     """One task for the worker that fits best, or for the best two (`secondary`).
 
     `rules` are tried first: a word or phrase, and the worker it goes to. Nobody fits, or it is not clear who: the
@@ -34,7 +35,7 @@ class Route(Struct, frozen=True, tag="route"):
     embed: str = "auto"  # what compares meanings: a handle as archives have it
 
 
-class Loop(Struct, frozen=True, tag="loop"):
+class Loop(Declared, frozen=True, tag="loop"):
     """One task at a time, looking at what came of those before, until it is done or stalls."""
 
     most_turns: int = 20
@@ -42,28 +43,28 @@ class Loop(Struct, frozen=True, tag="loop"):
     fresh_starts: int = 2
 
 
-class Broadcast(Struct, frozen=True, tag="broadcast"):
+class Broadcast(Declared, frozen=True, tag="broadcast"):
     """The request to every worker that has all of these tags and, where given, some of those."""
 
     match_all: tuple[str, ...] = ()
     match_some: tuple[str, ...] = ()
 
 
-class RoundRobin(Struct, frozen=True, tag="round_robin"):
+class RoundRobin(Declared, frozen=True, tag="round_robin"):
     """Everybody speaks in turn and hears what was said. Turns left out: one for each worker."""
 
     most_turns: int = 0
     token: str = ""
 
 
-class Dynamic(Struct, frozen=True, tag="dynamic"):
+class Dynamic(Declared, frozen=True, tag="dynamic"):
     """The supervisor says who speaks next, never the same twice in a row, until somebody says the token."""
 
     most_turns: int = 0
     token: str = "DONE!"  # noqa: S105 - a word that ends a talk
 
 
-class Recursive(Struct, frozen=True, tag="recursive"):
+class Recursive(Declared, frozen=True, tag="recursive"):
     """A request judged too big is split, and each part again, to a depth and a breadth."""
 
     depth: int = 2

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from msgspec import Struct, field
+from msgspec import field, structs
 
 from chargehand.agents.contacts import Contacts
 from chargehand.agents.subteam import Team
@@ -10,6 +10,8 @@ from chargehand.memory.blocks import Access, Grant
 from chargehand.models.messages import Settings
 from chargehand.models.model import Model
 from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.duration import WrittenDuration, seconds_of
+from chargehand.terms.keywords import Declared
 from chargehand.terms.policy import Seconds
 from chargehand.tools.rules import ToolRule
 from chargehand.tools.tool import Tool
@@ -18,11 +20,12 @@ REPEATS = 3
 """Replies of an attempt that count as no step because they ask only for what the worker has already."""
 
 
-class Worker(Struct, frozen=True):
+class Worker(Declared, frozen=True):
     """Somebody who does one task at a time.
 
-    `does` is what a planner reads, `prompt` what the worker is told about itself. Of `tools`, those of memory may be
-    named (`memory_rethink`). `model` is a handle or a model; left
+    `description` is what a planner reads, `prompt` what the worker is told about itself. `tools` are
+    tools, typed functions, and names: of the toolbox (`calculator`) and of memory (`memory_rethink`). `timeout` is how
+    long one attempt may take, in seconds or as text (`"5m"`). `model` is a handle or a model; left
     out, it is the team's. `output` is a type (or a JSON Schema) its results must have; left out, they are prose with
     what its tools returned. `fallbacks` are workers who step in, `fallback_models` models that do. `seconds` is a guess
     of how long a task takes, for the forecast; left out, the model's usual pace counts. `blocks` says what it may do
@@ -39,7 +42,7 @@ class Worker(Struct, frozen=True):
     """
 
     name: str
-    does: str = ""
+    description: str = ""
     prompt: str = ""
     tools: Sequence[Tool | Callable[..., object] | str] = ()
     tags: Sequence[str] = ()
@@ -50,7 +53,7 @@ class Worker(Struct, frozen=True):
     rules: Sequence[ToolRule] = ()
     steps: int = 10
     capacity: int = 0
-    timeout: Seconds = 300.0
+    timeout: WrittenDuration = 300.0
     seconds: Seconds | None = None
     estimate: Amount = NOTHING
     settings: Settings = Settings()
@@ -65,6 +68,9 @@ class Worker(Struct, frozen=True):
     every: int | None = None
     instances: int | Sequence[str | Model] = 1
     may_estimate: bool = False
+
+    def __post_init__(self) -> None:
+        structs.force_setattr(self, "timeout", seconds_of(f"worker {self.name!r}: timeout", self.timeout))
 
     @property
     def most_replies(self) -> int:

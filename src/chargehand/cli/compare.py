@@ -100,7 +100,7 @@ def compare(team: Supervisor, entries: Sequence[ev.Entry], found: Trace, tell: C
 
 def _free(team: Supervisor, width: int) -> Supervisor:
     """The team with no dollars at all and so many tasks at once; who costs something, or may, does nothing for it."""
-    budget = structs.replace(team.budget, micros=0, floor=structs.replace(team.budget.floor, micros=0))
+    budget = structs.replace(team.budget, usd=0.0, floor=structs.replace(team.budget.floor, micros=0))
     limits = structs.replace(team.policy.limits, width=width)
     return team.bounded(budget=budget, policy=structs.replace(team.policy, limits=limits))
 

@@ -27,8 +27,8 @@ async def agents(space: Space) -> int:
     if not found:
         space.out.line("nobody with these tags" if wanted else "nobody")
         return 0
-    rows = [(one.name, " ".join(f"#{tag}" for tag in one.tags), short(one.does, _ROOM)) for one in found]
-    table(space.out, ("agent", "tags", "does"), rows)
+    rows = [(one.name, " ".join(f"#{tag}" for tag in one.tags), short(one.description, _ROOM)) for one in found]
+    table(space.out, ("agent", "tags", "description"), rows)
     return 0
 
 

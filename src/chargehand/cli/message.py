@@ -45,7 +45,7 @@ def message(options: Namespace) -> int:
         raise Invalid(f"nothing was said; say what you want to know: {_EXAMPLE}")
     team = keep_budget(team_of(options))
     if options.timeout is not None:
-        team = team.bounded(seconds=max(team.seconds, options.timeout + _SPARE))
+        team = team.bounded(timeout=max(team.timeout, options.timeout + _SPARE))
     letter = _letter(team, text, options)
     now, name = time.time(), f"{team.name}-{secrets.token_hex(3)}"
     request = checked(as_message(team.request(text, now), letter), now)

@@ -19,7 +19,7 @@ from chargehand.cli.request import read_request
 from chargehand.cli.script import Story, read_story, read_table, told
 from chargehand.errors import Invalid
 from chargehand.runtime.draft import Draft
-from chargehand.terms.budget import NOTHING
+from chargehand.terms.budget import NOTHING, usd_of
 from chargehand.terms.forecast import forecast
 from chargehand.terms.lint import lint
 from chargehand.terms.plan import Plan, parse
@@ -148,7 +148,7 @@ def _with_dollars(found: Plan, options: Namespace) -> Outlook | None:
 def _capped(team: "Supervisor", options: Namespace) -> "Supervisor":
     if options.budget_usd is None:
         return team
-    return team.bounded(budget=structs.replace(team.budget, micros=options.budget_usd))
+    return team.bounded(budget=structs.replace(team.budget, usd=usd_of(options.budget_usd)))
 
 
 def _planned(options: Namespace) -> tuple[Plan, Roster, Policy]:

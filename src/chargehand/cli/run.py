@@ -26,6 +26,7 @@ from chargehand.stores.journal import check_name
 from chargehand.stores.reader import read_run
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
+from chargehand.terms.budget import usd_of
 from chargehand.terms.plan import Plan
 
 _ANSWERED = (0, 3, 5)  # exit codes of runs that may have an answer
@@ -97,10 +98,10 @@ def _bound(team: Supervisor, options: Namespace) -> Supervisor:
     if options.approve is not None:
         policy = structs.replace(policy, approve=options.approve == "ask")
     if options.budget_usd is not None:
-        budget = structs.replace(budget, micros=options.budget_usd)
+        budget = structs.replace(budget, usd=usd_of(options.budget_usd))
     if seconds is not None:
         budget = structs.replace(budget, seconds=seconds)
-    return team.bounded(budget=budget, seconds=seconds, policy=policy)
+    return team.bounded(budget=budget, timeout=seconds, policy=policy)
 
 
 # --- what other verbs need of a team as well

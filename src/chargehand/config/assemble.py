@@ -89,7 +89,7 @@ def _worker(parts: Parts, name: str, written: WorkerShape | str) -> Worker:
     timeout = shape.timeout if shape.timeout is not None else defaults.timeout
     return Worker(
         name,
-        does=shape.description,
+        description=shape.description,
         prompt=parts.prose((*path, "prompt"), shape.prompt),
         tools=(*tools, *named),
         tags=shape.tags,

@@ -28,7 +28,7 @@ class WorkerLine(Struct, frozen=True):
     """`team` is the file of one that is a team, and `inside` are those who work in it."""
 
     name: str
-    does: str
+    description: str
     tools: tuple[str, ...]
     model: str
     fallbacks: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class ToolLine(Struct, frozen=True):
     source: str
     names: tuple[str, ...]
     effect: str = "read"
-    approval: bool = False
+    approve: bool = False
 
 
 class BlockLine(Struct, frozen=True):
@@ -141,11 +141,12 @@ def _worker(parts: Parts, at: int) -> WorkerLine:
     worker, inner = parts.workers[at], parts.inside.get(parts.workers[at].name)
     if inner is not None:
         file, inside = str(inner.source.file), tuple(_worker(inner, each) for each in range(len(inner.workers)))
-        return WorkerLine(worker.name, worker.does, (), "", tuple(worker.fallbacks), team=file, inside=inside)
+        return WorkerLine(worker.name, worker.description, (), "", tuple(worker.fallbacks), team=file, inside=inside)
     names = tuple(getattr(tool, "name", str(tool)) for tool in worker.tools)
     return WorkerLine(
-        worker.name, worker.does, names, without_secrets(str(worker.model)), tuple(worker.fallbacks), worker.remembers,
-        every=worker.every, instances=worker.instances if isinstance(worker.instances, int) else len(worker.instances),
+        worker.name, worker.description, names, without_secrets(str(worker.model)), tuple(worker.fallbacks),
+        worker.remembers, every=worker.every,
+        instances=worker.instances if isinstance(worker.instances, int) else len(worker.instances),
     )  # fmt: skip
 
 
@@ -167,7 +168,7 @@ def _tool(parts: Parts, entry: str) -> ToolLine | None:
     if not tools:
         return None
     source = source_of(long_form(parts.team.tools[entry]))
-    return ToolLine(entry, source, tuple(tool.name for tool in tools), tools[0].effect, tools[0].approval)
+    return ToolLine(entry, source, tuple(tool.name for tool in tools), tools[0].effect, tools[0].approve)
 
 
 def _memory(parts: Parts) -> MemoryLine | None:

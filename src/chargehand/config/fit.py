@@ -12,10 +12,18 @@ from chargehand.config.scalars import Dollars
 from chargehand.config.shapes import LATER, TeamShape, scalar
 from chargehand.config.source import Source
 from chargehand.config.yaml import typed
+from chargehand.terms.keywords import nearest_keyword, synonym_of
 
 _MOST = 100
-_AT_THE_TOP = ("hedge", "cache", "checks", "memory", "budget", "tools")  # what people look for in the supervisor
-_OTHERWISE = {"capacity": "concurrency", "fallbacks": "fallback", "does": "description"}  # the names in Python
+_AT_THE_TOP = (
+    "hedge",
+    "cache",
+    "checks",
+    "memory",
+    "budget",
+    "timeout",
+    "tools",
+)  # what people look for in the supervisor
 
 
 def fit(source: Source) -> tuple[TeamShape | None, tuple[Finding, ...]]:
@@ -111,8 +119,12 @@ def _unknown(key: str, known: list[str], path: Path) -> str:
         return f"{LATER[key]} comes later: this version does not read {key!r}; remove the section"
     if path and key in _AT_THE_TOP:
         return f"there is no key {key!r} here; it holds for the whole team: write it at the top, beside  workers:"
-    hint = f"; it is called {_OTHERWISE[key]!r} in a team file" if _OTHERWISE.get(key) in known else near(key, known)
-    return f"there is no key {key!r} here{hint or f'; the keys are {among(known, 16)}'}"
+    above = synonym_of(key, _AT_THE_TOP)
+    if path and above and not synonym_of(key, known):
+        return f"there is no key {key!r} here; did you mean {above!r}? Write it at the top, beside  workers:"
+    meant = nearest_keyword(key, known)
+    hint = f"did you mean {meant!r}?" if meant else f"the keys are {among(known, 16)}"
+    return f"there is no key {key!r} here; {hint}"
 
 
 def _leaf(value: object, kind: inspect.Type) -> str:

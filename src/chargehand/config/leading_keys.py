@@ -7,6 +7,7 @@ LEADING: dict[str, dict[str, str]] = {
         "description": "a sentence for people",
         "examples": "requests that suit the team",
         "defaults": "what holds unless a worker says otherwise",
+        "timeout": "the time a run has, from the request to the answer, such as `5m`",
         "budget": "the most one run may use",
         "cache": "for how long another run may use a result again instead of doing the same once more, such as `10m`; "
         "left out, never. Only for workers whose tools all only read, while they are the same",
@@ -37,7 +38,6 @@ LEADING: dict[str, dict[str, str]] = {
         "usd": "dollars; left out, no bound",
         "tokens": "tokens; left out, no bound",
         "calls": "model calls; left out, no bound",
-        "wall": "time from the request to the answer",
     },
     "hedge": {
         "after": "how long is too long; left out, a tenth longer than 95 in 100 of the model's last calls",

@@ -13,17 +13,19 @@ from chargehand.config.findings import refuse
 from chargehand.config.gather import read_parts
 from chargehand.config.nested import add_teams
 from chargehand.config.parts import Parts
-from chargehand.config.shapes import BudgetShape, DefaultsShape, SupervisorShape
+from chargehand.config.shapes import DefaultsShape, SupervisorShape, TeamShape
 from chargehand.config.ways import make_way
 from chargehand.models.messages import Settings
 from chargehand.team import Supervisor
 from chargehand.terms.budget import Budget
+from chargehand.terms.keywords import suggest_keywords
 from chargehand.terms.policy import Limits, Policy, Retry
 
 OFFLINE = "offline"
 SECONDS = 300.0
 
 
+@suggest_keywords("load_team")
 def load_team(
     path: Path | str | None = None,
     *,
@@ -60,7 +62,6 @@ def _supervisor(
     parts: Parts, instructions: str, prompts: dict[str, str], way: Way, checks: Mapping[str, Check]
 ) -> Supervisor:
     team, shape, usual = parts.team, parts.team.supervisor, parts.team.defaults
-    wall = team.budget.wall
     return Supervisor(
         parts.workers,
         model=parts.handle(shape.model or usual.model) or OFFLINE,
@@ -68,10 +69,10 @@ def _supervisor(
         instructions=instructions,
         planner=parts.handle(shape.planner) if shape.planner else "",
         judge=parts.handle(shape.judge) if shape.judge else "",
-        timeout=None if shape.timeout is None else float(shape.timeout),
+        supervisor_timeout=None if shape.timeout is None else float(shape.timeout),
         settings=Settings(usual.temperature, None if usual.max_tokens is None else int(usual.max_tokens)),
-        seconds=SECONDS if wall is None else float(wall),
-        budget=_budget(team.budget),
+        timeout=SECONDS if team.timeout is None else float(team.timeout),
+        budget=_budget(team),
         policy=_policy(shape, usual, parts.nesting),
         combine=shape.combine,
         stream_plan=shape.stream_plan,
@@ -111,12 +112,13 @@ def _hedge(parts: Parts) -> Hedge | None:
     )
 
 
-def _budget(shape: BudgetShape) -> Budget:
+def _budget(team: TeamShape) -> Budget:
+    shape = team.budget
     return Budget(
         tokens=None if shape.tokens is None else int(shape.tokens),
-        micros=None if shape.usd is None else shape.usd.micros,
+        usd=None if shape.usd is None else float(shape.usd),
         calls=None if shape.calls is None else int(shape.calls),
-        seconds=None if shape.wall is None else float(shape.wall),
+        seconds=None if team.timeout is None else float(team.timeout),
     )
 
 
@@ -136,7 +138,7 @@ def _policy(shape: SupervisorShape, usual: DefaultsShape, nesting: int) -> Polic
             tasks=shape.plan.max_tasks or limits.tasks, depth=shape.plan.max_depth or limits.depth, nesting=nesting
         ),
         refine=shape.refine,
-        approve=shape.plan.approve == "always",
+        approve=shape.plan.approve in (True, "always"),
         uncertain=shape.uncertain,
         tainted_effects=shape.tainted_effects,
     )

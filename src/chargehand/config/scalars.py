@@ -7,11 +7,10 @@ import re
 from decimal import Decimal
 from math import isfinite
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
+from chargehand.terms.duration import parse_duration, show_value
+
 _SIZES = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)(k|m|g|kib|mib|gib)?", re.IGNORECASE | re.ASCII)
-_LONGEST = 366 * 86400.0
 _MOST = 10**15
 
 
@@ -38,19 +37,7 @@ class Dollars(Decimal):
 
 
 def duration(written: object) -> Duration:
-    if isinstance(written, str):
-        text = written.replace(" ", "")
-        parts = _PART.findall(text)
-        if not parts or "".join(number + unit for number, unit in parts) != text:
-            raise ValueError(f"is {_shown(written)}; write a duration such as 90s, 5m, 1h30m or 250ms")
-        seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    elif isinstance(written, int | float) and not isinstance(written, bool):
-        seconds = float(written)
-    else:
-        raise ValueError(f"is {_shown(written)}; write a duration such as 90s")  # noqa: TRY004 - one kind of complaint
-    if not 0 <= seconds <= _LONGEST:
-        raise ValueError(f"is {_shown(written)}; a duration is between 0s and 366d")
-    return Duration(seconds)
+    return Duration(parse_duration(written))
 
 
 def span(written: object) -> Span:
@@ -58,7 +45,7 @@ def span(written: object) -> Span:
     low = duration(shortest)
     high = duration(longest) if dots else low
     if high < low:
-        raise ValueError(f"is {_shown(written)}; the first duration must not be longer than the second")
+        raise ValueError(f"is {show_value(written)}; the first duration must not be longer than the second")
     return Span((low, high))
 
 
@@ -66,14 +53,14 @@ def size(written: object) -> Size:
     if isinstance(written, str):
         found = _SIZE.fullmatch(written.strip())
         if not found:
-            raise ValueError(f"is {_shown(written)}; write a size such as 200k, 1.5M or 16KiB")
+            raise ValueError(f"is {show_value(written)}; write a size such as 200k, 1.5M or 16KiB")
         exact = Decimal(found[1]) * _SIZES[(found[2] or "").lower()]
     elif isinstance(written, int) and not isinstance(written, bool):
         exact = Decimal(written)
     else:
-        raise ValueError(f"is {_shown(written)}; write a whole number or a size such as 200k")  # noqa: TRY004
+        raise ValueError(f"is {show_value(written)}; write a whole number or a size such as 200k")  # noqa: TRY004
     if exact != exact.to_integral_value() or not 0 <= exact <= _MOST:
-        raise ValueError(f"is {_shown(written)}; a size is a whole number from 0 to a thousand million million")
+        raise ValueError(f"is {show_value(written)}; a size is a whole number from 0 to a thousand million million")
     return Size(exact)
 
 
@@ -81,10 +68,5 @@ def dollars(written: object) -> Dollars:
     if isinstance(written, int | float) and not isinstance(written, bool) and isfinite(written):
         if 0 <= written <= _MOST / 1_000_000:
             return Dollars(str(written))
-        raise ValueError(f"is {_shown(written)}; money is zero or more")
-    raise ValueError(f"is {_shown(written)}; write dollars as a number such as 0.50")
-
-
-def _shown(written: object) -> str:
-    text = repr(written) if isinstance(written, str) else str(written).lower()
-    return text if len(text) <= 60 else f"{text[:59]}…"
+        raise ValueError(f"is {show_value(written)}; money is zero or more")
+    raise ValueError(f"is {show_value(written)}; write dollars as a number such as 0.50")

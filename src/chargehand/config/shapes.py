@@ -45,7 +45,6 @@ class BudgetShape(Struct, frozen=True, forbid_unknown_fields=True):
     usd: Dollars | None = None
     tokens: Size | None = None
     calls: Size | None = None
-    wall: Duration | None = None
 
 
 class HedgeShape(Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,7 +57,7 @@ class PlanShape(Struct, frozen=True, forbid_unknown_fields=True):
     max_tasks: Count | None = None
     max_depth: Count | None = None
     max_nesting: Count | None = None
-    approve: Literal["never", "always"] = "never"
+    approve: Approval = "never"
 
 
 class PromptsShape(Struct, frozen=True, forbid_unknown_fields=True):
@@ -223,6 +222,7 @@ class TeamShape(Struct, frozen=True, forbid_unknown_fields=True):
     description: Text = ""
     examples: tuple[Text, ...] = ()
     defaults: DefaultsShape = DefaultsShape()
+    timeout: Duration | None = None
     budget: BudgetShape = BudgetShape()
     cache: Duration | None = None
     hedge: HedgeShape | bool = False

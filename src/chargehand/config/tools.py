@@ -4,7 +4,6 @@ Which worker holds which tool is decided in `assemble`.
 """
 
 import inspect
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias, cast
@@ -19,6 +18,7 @@ from chargehand.config.shapes import PLAIN_SOURCES, SOURCES, ToolShape
 from chargehand.errors import Invalid
 from chargehand.models.find import models_folder
 from chargehand.tools.tool import Tool, as_tool
+from chargehand.tools.toolbox import renamed, tools_named
 
 Maker: TypeAlias = Callable[[str, ToolShape, Path], tuple[Tool, ...]]
 
@@ -55,7 +55,7 @@ def make_tools(name: str, written: ToolShape | str, folder: Path) -> tuple[Tool,
         "effect": shape.effect or shape.side_effects,
         "timeout": None if shape.timeout is None else float(shape.timeout),
         "cap": None if shape.cap is None else int(shape.cap),
-        "approval": None if shape.approve is None else shape.approve in (True, "always"),
+        "approve": None if shape.approve is None else shape.approve in (True, "always"),
     }
     wanted = {key: value for key, value in changes.items() if value is not None}
     return tuple(structs.replace(tool, **wanted) for tool in made)
@@ -64,10 +64,6 @@ def make_tools(name: str, written: ToolShape | str, folder: Path) -> tuple[Tool,
 def plain_tools(name: str, folder: Path) -> tuple[Tool, ...]:
     """The tools of a source that needs no settings, named by a worker without an entry."""
     return make_tools(name, name, folder)
-
-
-def renamed(tool: Tool, name: str) -> Tool:
-    return tool if tool.name == name else structs.replace(tool, spec=structs.replace(tool.spec, name=name))
 
 
 # --- one maker a source
@@ -130,18 +126,9 @@ def _fetch(name: str, shape: ToolShape, _folder: Path) -> tuple[Tool, ...]:
     return (renamed(fetch(shape.fetch.allow if shape.fetch else ()), name),)
 
 
-def _sandbox(name: str, _shape: ToolShape, _folder: Path) -> tuple[Tool, ...]:
-    from chargehand.tools.sandbox import python_sandbox  # noqa: PLC0415 - as above
-
-    return (renamed(python_sandbox(), name),)
-
-
 def _built_in(source: str) -> Maker:
     def make(name: str, _shape: ToolShape, _folder: Path) -> tuple[Tool, ...]:
-        from chargehand.tools.toolbox import built_in  # noqa: PLC0415 - as above
-
-        made = built_in(source, time.time)
-        return (renamed(made[0], name),) if len(made) == 1 else made
+        return tools_named(source, name)
 
     return make
 
@@ -152,6 +139,5 @@ _MAKERS: dict[str, Maker] = {
     "documents": _documents,
     "files": _files,
     "fetch": _fetch,
-    "sandbox": _sandbox,
-    **{source: _built_in(source) for source in ("calculator", "chart", "dates")},
+    **{source: _built_in(source) for source in PLAIN_SOURCES},
 }

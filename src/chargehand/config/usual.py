@@ -21,7 +21,7 @@ def always() -> dict[str, object]:
         "defaults.retry.fallback_attempts": retry.fallback_attempts,
         "defaults.retry.backoff": f"{retry.base:g}s..{retry.ceiling:g}s",
         "defaults.retry.obey_retry_after": f"{retry.obey_retry_after:g}s",
-        "budget.wall": f"{SECONDS:g}s",
+        "timeout": f"{SECONDS:g}s",
         "supervisor.plan.max_tasks": limits.tasks,
         "supervisor.plan.max_depth": limits.depth,
         "supervisor.plan.max_nesting": limits.nesting,

@@ -52,7 +52,7 @@ def _weighed(cards: Sequence[WorkerCard]) -> dict[str, dict[str, float]]:
 
 def _own(card: WorkerCard) -> str:
     """What is said of a worker; its tools have words of their own, which it did not choose."""
-    return ". ".join((card.does, *card.phrases))
+    return ". ".join((card.description, *card.phrases))
 
 
 def _whole(words: Sequence[str], cards: Sequence[WorkerCard]) -> str:

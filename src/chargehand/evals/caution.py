@@ -40,6 +40,6 @@ def _careful(worker: Worker) -> Worker:
 
 def _asking(one: Given) -> Given:
     """A tool that asks before each call, if it changes anything."""
-    if isinstance(one, Tool) and one.effect != "read" and not one.approval:
-        return structs.replace(one, approval=True)
+    if isinstance(one, Tool) and one.effect != "read" and not one.approve:
+        return structs.replace(one, approve=True)
     return one

@@ -39,7 +39,8 @@ def _amended(hiring: Hiring, more: Mapping[str, tuple[str, ...]], lookup: Lookup
     """A team that routes as this one does, with more examples. It can do nothing else."""
     workers = [
         Worker(
-            one.name, one.does, tags=one.tags, skills=one.skills, examples=(*one.examples, *more.get(one.name, ())),
+            one.name, one.description, tags=one.tags, skills=one.skills,
+            examples=(*one.examples, *more.get(one.name, ())),
             tools=[tool for tool in one.tools if not isinstance(tool, str)], team=one.team,
         )
         for one in hiring.workers

@@ -19,6 +19,7 @@ from chargehand.runtime.plain_answer import spoken
 from chargehand.runtime.result import Result, result_of
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
+from chargehand.terms.budget import usd_of
 from chargehand.terms.plan import Plan, Task, TaskId
 
 Fresh: TypeAlias = Callable[[], Supervisor]
@@ -87,7 +88,7 @@ async def carried_out(team: Supervisor, case: Case, worker: str = "") -> Tried:
 
 async def check_prices(team: Supervisor) -> None:
     """Raise Invalid where nobody knows what the team's models cost: what they spend would be taken for nothing."""
-    budget = team.budget if team.budget.micros is not None else structs.replace(team.budget, micros=_ANY)
+    budget = team.budget if team.budget.usd is not None else structs.replace(team.budget, usd=usd_of(_ANY))
     async with team.bounded(budget=budget).crew():
         return
 

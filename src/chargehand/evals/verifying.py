@@ -84,7 +84,7 @@ async def _looked(bench: Bench, case: Case, text: str) -> _Looked:
     model = ScriptedModel(said)
     reviewers = [one.worker for one in checks.values() if isinstance(one, Reviewer)]
     others = [
-        Worker(one.name, one.does, one.prompt, model=one.model or hiring.models[0])
+        Worker(one.name, one.description, one.prompt, model=one.model or hiring.models[0])
         for one in hiring.workers
         if one.name in reviewers
     ]

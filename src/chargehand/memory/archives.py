@@ -6,12 +6,13 @@ from msgspec import Struct, field
 
 from chargehand.memory.blocks import Access
 from chargehand.memory.origin import PERSON, Origin
+from chargehand.terms.keywords import Declared
 from chargehand.terms.policy import Instant
 
 TagMatch: TypeAlias = Literal["any", "all"]
 
 
-class Archive(Struct, frozen=True):
+class Archive(Declared, frozen=True):
     """A store of passages.
 
     `embedding` is a handle (`local:minilm`, `openai:text-embedding-3-small`), `words` for none, or `auto`: the local

@@ -30,6 +30,7 @@ from chargehand.memory.editing import (
 )
 from chargehand.memory.origin import Kind, Origin
 from chargehand.memory.splices import splice, swapped
+from chargehand.terms.keywords import Declared
 from chargehand.terms.policy import Instant
 
 Access: TypeAlias = Literal["none", "read", "append", "write"]
@@ -38,7 +39,7 @@ LIMIT = 20_000
 _PEOPLE: frozenset[Kind] = frozenset({"person", "team"})
 
 
-class Grant(Struct, frozen=True, omit_defaults=True):
+class Grant(Declared, frozen=True, omit_defaults=True):
     """What somebody may do with a block. `tainted`: also with text from outside, where the block gives instructions."""
 
     access: Access = "none"
@@ -48,7 +49,7 @@ class Grant(Struct, frozen=True, omit_defaults=True):
 NO_GRANT, ANYTHING = Grant(), Grant("write", tainted=True)
 
 
-class Block(Struct, frozen=True):
+class Block(Declared, frozen=True):
     """`share` is what every member of a team may do with it, unless told otherwise.
 
     A `trusted` block gives instructions (a persona, guidelines): text from outside gets in only with a grant for it.

@@ -23,7 +23,7 @@ class Profile(Struct, frozen=True):
     """An agent: a definition. `tools` are names; `settings` is whatever a door keeps of it besides."""
 
     name: str
-    does: str = ""
+    description: str = ""
     prompt: str = ""
     model: str = ""
     tags: tuple[str, ...] = ()

@@ -3,14 +3,15 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import field
 
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import Catalog
+from chargehand.terms.keywords import Declared
 
 
-class Memory(Struct, frozen=True):
+class Memory(Declared, frozen=True):
     """`store` is a file, an open catalog, or (left out) this process alone.
 
     Blocks and archives are made when they are not there yet. What a crew wrote stays; a block that nobody has changed

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 from msgspec import Raw, Struct
 
 from chargehand.models.subject import Subject
+from chargehand.terms.keywords import Declared
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "tools", "length", "refused"]
@@ -58,7 +59,7 @@ class ToolSpec(Struct, frozen=True, gc=False):
     parameters: Raw
 
 
-class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+class Settings(Declared, frozen=True, forbid_unknown_fields=True):
     """How to sample. A temperature that is left out is the provider's choice.
 
     `max_tokens` is how long a reply may be, thinking included; left out, it goes by the model. Whether a reply may

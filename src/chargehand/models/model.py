@@ -4,15 +4,14 @@ from collections.abc import Callable
 from math import ceil
 from typing import Protocol, TypeAlias
 
-from msgspec import Struct
-
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.terms.events import Failure
+from chargehand.terms.keywords import Declared
 
 Hear: TypeAlias = Callable[[str], None]
 
 
-class ModelCard(Struct, frozen=True):
+class ModelCard(Declared, frozen=True):
     """What is known of a model.
 
     `window` is how many tokens it reads, `native_tools` whether it calls tools by itself (else it is given a schema of

@@ -28,7 +28,7 @@ class WorkerCard(Struct, frozen=True):
     """A worker as a planner sees it. `phrases` are what it can do in a few words each, `examples` requests it had."""
 
     name: str
-    does: str
+    description: str
     tags: tuple[str, ...] = ()
     skills: tuple[Skill, ...] = ()
     phrases: tuple[str, ...] = ()

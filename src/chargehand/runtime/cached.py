@@ -5,7 +5,6 @@ as an earlier one is decided by the core, by its key.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import cast
 
 from msgspec import Raw
 
@@ -16,7 +15,7 @@ from chargehand.agents.worker import Worker
 from chargehand.core.fold import replay
 from chargehand.core.reuse import is_traced, key_of
 from chargehand.core.state import Progress, RunState, Status, candidates
-from chargehand.errors import Invalid, StoreError
+from chargehand.errors import StoreError
 from chargehand.stores.journal import Journal
 from chargehand.terms import events as ev
 from chargehand.terms.plan import TaskId
@@ -31,18 +30,11 @@ _MOST_BYTES = 4 * 1024 * 1024  # every offer is written into the new run
 _SOURCE = "cache"
 
 
-def check(cache: Seconds | None) -> None:
-    """Raise Invalid for a time that is none."""
-    given = cast("object", cache)  # people write "10m"
-    if given is not None and (not isinstance(given, int | float) or not 0 < given < float("inf")):
-        raise Invalid(f"cache is {cache!r}; say for how many seconds a result may be used again, or leave it out")
-
-
 def only_looks(worker: Worker) -> bool:
     """Whether nothing a worker may do changes anything, needs a person's leave, or is meant to differ each time."""
 
     def harmless(tool: Tool) -> bool:
-        asks = tool.approval or needs_approval(worker.rules, tool.name)
+        asks = tool.approve or needs_approval(worker.rules, tool.name)
         return tool.effect == "read" and not tool.poll and not asks
 
     if worker.remembers or worker.team is not None:

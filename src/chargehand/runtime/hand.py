@@ -18,7 +18,7 @@ from chargehand.models.waits import waiting
 from chargehand.runtime.earlier import with_first
 from chargehand.stores.codec import check
 from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount, Budget, Ledger, added, beyond, carve, larger
+from chargehand.terms.budget import NOTHING, Amount, Budget, Ledger, added, beyond, carve, larger, usd_of
 from chargehand.terms.events import Effect
 from chargehand.terms.plan import Finding, Task, digest
 from chargehand.terms.value import decode_value, encode_or_text, encode_value
@@ -392,9 +392,9 @@ def room_left(ledger: Ledger, keep: Amount, *, planning: bool = False) -> Budget
         return rest // 2 if planning else rest
 
     return Budget(
-        left(budget.tokens, ledger.tokens + ledger.held_tokens, keep.tokens),
-        left(budget.micros, ledger.micros + ledger.held_micros, keep.micros),
-        left(budget.calls, ledger.calls + ledger.held_calls, keep.calls),
+        tokens=left(budget.tokens, ledger.tokens + ledger.held_tokens, keep.tokens),
+        usd=usd_of(left(budget.micros, ledger.micros + ledger.held_micros, keep.micros)),
+        calls=left(budget.calls, ledger.calls + ledger.held_calls, keep.calls),
     )
 
 
@@ -410,9 +410,9 @@ def _capped_part(amount: Amount, budget: Budget) -> Amount:
 def widened(room: Budget, amount: Amount) -> Budget:
     """The room there is if this amount, which is held, is used for it."""
     return Budget(
-        None if room.tokens is None else room.tokens + amount.tokens,
-        None if room.micros is None else room.micros + amount.micros,
-        None if room.calls is None else room.calls + amount.calls,
+        tokens=None if room.tokens is None else room.tokens + amount.tokens,
+        usd=None if room.micros is None else usd_of(room.micros + amount.micros),
+        calls=None if room.calls is None else room.calls + amount.calls,
     )
 
 

@@ -15,7 +15,7 @@ from chargehand.core.state import Progress, RunState, Status, Work
 from chargehand.runtime.messaging import Drives
 from chargehand.stores.journal import Journal
 from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount, Budget
+from chargehand.terms.budget import Amount, Budget, usd_of
 from chargehand.terms.plan import TaskId, digest
 from chargehand.terms.policy import Instant, Seconds
 
@@ -116,9 +116,9 @@ async def had_effects(journal: Journal, run: str, entries: Sequence[ev.Entry]) -
 def within(budget: Budget, held: Amount) -> Budget:
     """What a call holds, as the caps of the run it starts; what is not capped outside is not capped inside."""
     return Budget(
-        None if budget.tokens is None else held.tokens,
-        None if budget.micros is None else held.micros,
-        None if budget.calls is None else held.calls,
+        tokens=None if budget.tokens is None else held.tokens,
+        usd=None if budget.usd is None else usd_of(held.micros),
+        calls=None if budget.calls is None else held.calls,
     )
 
 

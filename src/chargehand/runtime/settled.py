@@ -85,10 +85,16 @@ async def _profile(catalog: Catalog, space: str, worker: Worker) -> Profile:
     model = worker.model if isinstance(worker.model, str) else worker.model.card.handle
     tools = tuple(called(one) for one in worker.tools)
     wanted = Profile(
-        worker.name, worker.does, worker.prompt, model, tuple(worker.tags), tools, id=id_of(Profile, space, worker.name)
+        worker.name,
+        worker.description,
+        worker.prompt,
+        model,
+        tuple(worker.tags),
+        tools,
+        id=id_of(Profile, space, worker.name),
     )
     found, _ = await _ensure(catalog, wanted)
-    return await _followed(catalog, found, wanted, ("does", "prompt", "model", "tags", "tools"))
+    return await _followed(catalog, found, wanted, ("description", "prompt", "model", "tags", "tools"))
 
 
 async def _group(catalog: Catalog, space: str, team: str, members: Sequence[str]) -> Group:

@@ -21,7 +21,7 @@ from chargehand.server.house import House
 from chargehand.server.problem import unknown
 from chargehand.team import Supervisor
 from chargehand.terms import events as ev
-from chargehand.terms.budget import Budget, Ledger
+from chargehand.terms.budget import Budget, Ledger, usd_of
 from chargehand.terms.plan import Plan
 from chargehand.terms.policy import Seconds
 
@@ -39,9 +39,9 @@ class Bounds(Struct, frozen=True):
     def around(self, team: Supervisor) -> Supervisor:
         if self == USUAL:
             return team
-        seconds = team.seconds if self.seconds is None else min(team.seconds, self.seconds)
+        seconds = team.timeout if self.seconds is None else min(team.timeout, self.seconds)
         policy = team.policy if self.approve is None else structs.replace(team.policy, approve=self.approve)
-        return team.bounded(budget=least(team.budget, self.budget), seconds=seconds, policy=policy)
+        return team.bounded(budget=least(team.budget, self.budget), timeout=seconds, policy=policy)
 
 
 USUAL = Bounds()
@@ -115,7 +115,7 @@ class Hall:
     async def _host(self, team: Supervisor, kind: _Kind) -> Hosted:
         _, capped, priced = kind
         if kind != _kind(team.name, team.budget):
-            caps = Budget(tokens=_MANY if capped else None, micros=_MANY if priced else None)
+            caps = Budget(tokens=_MANY if capped else None, usd=usd_of(_MANY) if priced else None)
             team = team.bounded(budget=least(team.budget, caps))
         crew = await self._stack.enter_async_context(team.crew(self._house.finder))
         driver = Driver(self._house.journal, crew, listener=self._house.heard, whisper=self._house.whispered)
@@ -124,4 +124,4 @@ class Hall:
 
 
 def _kind(name: str, budget: Budget) -> _Kind:
-    return name, Ledger(budget).capped, budget.micros is not None
+    return name, Ledger(budget).capped, budget.usd is not None

@@ -213,6 +213,6 @@ def _words(thing: Thing) -> Sequence[str]:
         case Block():
             return thing.label, thing.description, thing.value
         case Profile():
-            return thing.name, thing.does
+            return thing.name, thing.description
         case Group() | KeptTool() | KeptConversation() | Archive():
             return thing.name, thing.description

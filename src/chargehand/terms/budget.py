@@ -3,11 +3,13 @@
 `spent + reserved <= cap` holds before every call. Whoever does not say what was used is charged what was reserved.
 """
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from math import inf
 
 from msgspec import Struct
 
 from chargehand.errors import Invalid
+from chargehand.terms.keywords import Declared
 
 
 class Amount(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
@@ -40,23 +42,33 @@ def beyond(amount: Amount, covered: Amount) -> Amount:
     )
 
 
-class Budget(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The caps of one run; None is no cap. `floor` is kept back for writing the answer."""
+def usd_of(micros: int | None) -> float | None:
+    """Whole millionths as dollars. `Budget.micros` gives them back exactly."""
+    return None if micros is None else micros / 1_000_000
+
+
+class Budget(Declared, frozen=True, kw_only=True, dict=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The caps of one run; None is no cap. `usd` is in US dollars; `floor` is kept back for writing the answer."""
 
     tokens: int | None = None
-    micros: int | None = None
+    usd: float | None = None
     calls: int | None = None
     seconds: float | None = None
     floor: Amount = NOTHING
+
+    @cached_property
+    def micros(self) -> int | None:
+        """The cap on dollars in whole millionths, as the ledger counts them."""
+        return None if self.usd is None else round(self.usd * 1_000_000)
 
 
 @lru_cache(maxsize=64)
 def check(budget: Budget) -> None:
     """Raise Invalid for a budget that makes no sense."""
-    for name in ("tokens", "micros", "calls", "seconds"):
+    for name in ("tokens", "usd", "calls", "seconds"):
         cap = getattr(budget, name)
-        if cap is not None and not cap >= 0:  # `not >=` also catches NaN
-            raise Invalid(f"budget.{name} is {cap}; a cap is zero or more, or left out for none")
+        if cap is not None and (isinstance(cap, str) or not 0 <= cap < inf):  # also NaN
+            raise Invalid(f"budget.{name} is {cap!r}; a cap is a number, zero or more, or left out for none")
     for name in ("tokens", "micros", "calls"):
         kept, cap = getattr(budget.floor, name), getattr(budget, name)
         if kept < 0:
@@ -147,6 +159,6 @@ def carve(ledger: Ledger, share: Amount) -> Budget:
 
     return Budget(
         tokens=left(budget.tokens, ledger.tokens + ledger.held_tokens, share.tokens, budget.floor.tokens),
-        micros=left(budget.micros, ledger.micros + ledger.held_micros, share.micros, budget.floor.micros),
+        usd=usd_of(left(budget.micros, ledger.micros + ledger.held_micros, share.micros, budget.floor.micros)),
         calls=left(budget.calls, ledger.calls + ledger.held_calls, share.calls, budget.floor.calls),
     )

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from chargehand.errors import PlanInvalid
+from chargehand.terms.keywords import Declared
 from chargehand.terms.policy import Seconds
 from chargehand.terms.roster import Match
 
@@ -20,14 +21,14 @@ Need = Literal["required", "optional", "quorum"]
 Combine = Literal["merge", "select", "vote", "reduce", "forward", "none"]
 
 
-class Edge(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+class Edge(Declared, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """An input. In JSON a bare task id is a required one."""
 
     task: TaskId
     need: Need = "required"
 
 
-class Task(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+class Task(Declared, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """One piece of work for one worker.
 
     `quorum` is how many of the quorum inputs suffice. `for_each` names the task whose list result this one is done
@@ -50,7 +51,7 @@ class Task(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fie
     accept: tuple[str, ...] = ()
 
 
-class Plan(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+class Plan(Declared, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """Tasks and how their results become one answer (`none`: no synthesis, the results are the answer)."""
 
     tasks: tuple[Task, ...]

@@ -7,15 +7,16 @@ changes later must not change what an old journal means.
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from chargehand.errors import Invalid
+from chargehand.terms.keywords import Declared
 
 Seconds: TypeAlias = float
 Instant: TypeAlias = float
 
 
-class Retry(Struct, frozen=True, forbid_unknown_fields=True):
+class Retry(Declared, frozen=True, forbid_unknown_fields=True):
     """How often, and how long to wait in between (full jitter under a doubling ceiling)."""
 
     attempts: int = 3
@@ -25,7 +26,7 @@ class Retry(Struct, frozen=True, forbid_unknown_fields=True):
     obey_retry_after: Seconds = 60.0
 
 
-class Breaking(Struct, frozen=True, forbid_unknown_fields=True):
+class Breaking(Declared, frozen=True, forbid_unknown_fields=True):
     """When a breaker opens, for how long, and how long one probe may take."""
 
     consecutive: int = 5
@@ -37,7 +38,7 @@ class Breaking(Struct, frozen=True, forbid_unknown_fields=True):
     lease: Seconds = 60.0
 
 
-class Limits(Struct, frozen=True, forbid_unknown_fields=True):
+class Limits(Declared, frozen=True, forbid_unknown_fields=True):
     """How wide, how deep, how many."""
 
     width: int = 16
@@ -52,7 +53,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     resumes: int = 3
 
 
-class Policy(Struct, frozen=True, forbid_unknown_fields=True):
+class Policy(Declared, frozen=True, forbid_unknown_fields=True):
     """How one run decides. `uncertain` says what becomes of an effect whose outcome nobody knows.
 
     `tainted_effects`: whether a person is asked before an effect that a worker wants who has seen text from outside.
@@ -76,6 +77,8 @@ _LEAST = {"attempts": 1, "fallback_attempts": 1, "width": 1, "tasks": 1, "plans"
 @lru_cache(maxsize=64)  # a server checks the same few policies for every run
 def check(policy: Policy) -> None:
     """Raise Invalid for a number below its least sensible value."""
+    if not isinstance(policy.approve, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - people write "never"
+        raise Invalid(f"policy.approve is {policy.approve!r}; write True or False")
     for part in (policy.retry, policy.breaking, policy.limits, policy):
         for name, number in structs.asdict(part).items():
             if isinstance(number, int | float) and not number >= _LEAST.get(name, 0):

@@ -21,7 +21,7 @@ class Agent(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     name: str
-    does: str = ""
+    description: str = ""
     tags: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     model: str = ""

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, overload
 
 import msgspec
 from msgspec import Raw, Struct, structs
@@ -11,7 +11,9 @@ from msgspec import Raw, Struct, structs
 from chargehand.errors import Invalid
 from chargehand.models.messages import ToolSpec
 from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.duration import WrittenDuration, seconds_of
 from chargehand.terms.events import Effect
+from chargehand.terms.keywords import Declared, suggest_keywords
 from chargehand.terms.policy import Seconds
 from chargehand.tools.begun import Begun
 from chargehand.tools.calling import ToolFailed, failed_by
@@ -24,6 +26,7 @@ __all__ = ["CAP", "CallKey", "Caller", "Costs", "Tool", "ToolFailed", "as_tool",
 CAP = 16 * 1024
 MOST_NAMES = 50
 """Names that are listed in a schema; more would cost more than they help."""
+Approve: TypeAlias = bool | Literal["always", "never"]
 Reckon: TypeAlias = Callable[[dict[str, Any]], Amount]
 
 
@@ -34,9 +37,10 @@ class Costs(Struct, frozen=True):
     used: Amount | None
 
 
-class Tool(Struct, frozen=True):
+class Tool(Declared, frozen=True):
     """A function an agent may call. `cap` is how many bytes of its result go into a context.
 
+    With `approve` a person is asked before each call.
     A plain function runs in a thread, an async one on the loop. A thread cannot be stopped: when its time is up the
     call fails, but the function may go on until it returns. An async function that blocks holds up everybody.
     `quick` says that a plain function never waits for anything and returns at once: it is spared the thread.
@@ -55,7 +59,7 @@ class Tool(Struct, frozen=True):
     effect: Effect = "read"
     timeout: Seconds = 60.0
     cap: int = CAP
-    approval: bool = False
+    approve: bool = False
     poll: bool = False
     quick: bool = False
     shape: Shape | None = None
@@ -163,9 +167,9 @@ def tool(
     name: str = ...,
     description: str = ...,
     effect: Effect = ...,
-    timeout: Seconds = ...,
+    timeout: WrittenDuration = ...,
     cap: int = ...,
-    approval: bool = ...,
+    approve: Approve = ...,
     poll: bool = ...,
     quick: bool = ...,
     trusted: bool = ...,
@@ -173,15 +177,16 @@ def tool(
     stable: bool = ...,
     summary: str = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
+@suggest_keywords("tool")
 def tool(
     function: Callable[..., Any] | None = None,
     *,
     name: str = "",
     description: str = "",
     effect: Effect = "read",
-    timeout: Seconds = 60.0,
+    timeout: WrittenDuration = 60.0,
     cap: int = CAP,
-    approval: bool = False,
+    approve: Approve = False,
     poll: bool = False,
     quick: bool = False,
     trusted: bool = False,
@@ -197,11 +202,30 @@ def tool(
         shape = shape_of(signature, called)
         spec = ToolSpec(called, description or signature.description, shape.schema)
         return Tool(
-            spec, function, effect, timeout, cap, approval, poll, quick, shape, trusted, reserve,
-            stable=stable, summary=summary,
-        )  # fmt: skip
+            spec,
+            function,
+            effect=effect,
+            timeout=seconds_of(f"tool {called!r}: timeout", timeout),
+            cap=cap,
+            approve=_read_approve(called, approve),
+            poll=poll,
+            quick=quick,
+            shape=shape,
+            trusted=trusted,
+            reserve=reserve,
+            stable=stable,
+            summary=summary,
+        )
 
     return made if function is None else made(function)
+
+
+def _read_approve(name: str, approve: Approve) -> bool:
+    if isinstance(approve, bool):
+        return approve
+    if approve in ("always", "never"):
+        return approve == "always"
+    raise Invalid(f"tool {name!r}: approve is {approve!r}; write True or False, 'always' or 'never'")
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

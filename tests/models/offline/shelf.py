@@ -17,7 +17,7 @@ EMPTY = Shown("notes", "", "a running log", "append")
 def skilled(card: WorkerCard, *names: str) -> WorkerCard:
     """Somebody with tools of memory besides their own: these, or all of them."""
     given = tuple(one for one in SKILLS if not names or one.name in names)
-    return WorkerCard(card.name, card.does, card.tags, (*card.skills, *given))
+    return WorkerCard(card.name, card.description, card.tags, (*card.skills, *given))
 
 
 class Shelf(Struct):

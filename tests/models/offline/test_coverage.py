@@ -232,7 +232,7 @@ def test_several_counts_say_what_they_count() -> None:
         """How many loaves are on a shelf: upper, middle or lower."""
         return {"upper": 5, "middle": 6, "lower": 5}[shelf]
 
-    team = Supervisor([Worker("baker", does="Knows how many loaves are on the shelves.", tools=[loaves])])
+    team = Supervisor([Worker("baker", description="Knows how many loaves are on the shelves.", tools=[loaves])])
     asked = " ".join(f"How many loaves are on the {shelf} shelf?" for shelf in ("upper", "middle", "lower"))
     assert "Loaves on the upper shelf: 5 [t1]. Loaves on the middle shelf: 6 [t2]." in str(team.run_sync(asked).answer)
 

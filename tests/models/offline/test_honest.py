@@ -53,12 +53,17 @@ def brewery(home: Path) -> Supervisor:
     return Supervisor(
         [
             Worker(
-                "clerk", does="Knows the beers, pubs and deliveries of the brewery.", tools=[sql(books), calculator()]
+                "clerk",
+                description="Knows the beers, pubs and deliveries of the brewery.",
+                tools=[sql(books), calculator()],
             ),
             Worker(
-                "keeper", does="Finds what the brewery's papers say.", tools=[documents(papers)], tags=["documents"]
+                "keeper",
+                description="Finds what the brewery's papers say.",
+                tools=[documents(papers)],
+                tags=["documents"],
             ),
-            Worker("scribe", does="Writes memos and letters from the results of others."),
+            Worker("scribe", description="Writes memos and letters from the results of others."),
         ]
     )
 
@@ -67,8 +72,8 @@ def orchard(home: Path) -> Supervisor:
     books = written(home / "books", ORCHARD)
     return Supervisor(
         [
-            Worker("forester", does="Answers questions about trees and harvests.", tools=[sql(books)]),
-            Worker("painter", does="Draws charts of numbers.", tools=[chart()]),
+            Worker("forester", description="Answers questions about trees and harvests.", tools=[sql(books)]),
+            Worker("painter", description="Draws charts of numbers.", tools=[chart()]),
         ]
     )
 
@@ -95,9 +100,13 @@ def tram(home: Path) -> Supervisor:
     return Supervisor(
         [
             Worker(
-                "dispatcher", does="Knows departures, fares and seats of the tram.", tools=[departures, fare, seats]
+                "dispatcher",
+                description="Knows departures, fares and seats of the tram.",
+                tools=[departures, fare, seats],
             ),
-            Worker("warden", does="Finds what the rules of the tram say.", tools=[documents(rules)], tags=["rules"]),
+            Worker(
+                "warden", description="Finds what the rules of the tram say.", tools=[documents(rules)], tags=["rules"]
+            ),
         ]
     )
 

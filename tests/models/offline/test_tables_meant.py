@@ -295,10 +295,12 @@ def _team(folder: Path) -> Supervisor:
     return Supervisor(
         [
             Worker(
-                "clerk", does="Answers questions about hires of boats from the database.", tools=[sql(folder / "books")]
+                "clerk",
+                description="Answers questions about hires of boats from the database.",
+                tools=[sql(folder / "books")],
             ),
-            Worker("archivist", does="Finds what our documents say.", tools=[documents(folder / "papers")]),
-            Worker("artist", does="Draws charts of numbers that others have found.", tools=[chart()]),
+            Worker("archivist", description="Finds what our documents say.", tools=[documents(folder / "papers")]),
+            Worker("artist", description="Draws charts of numbers that others have found.", tools=[chart()]),
         ]
     )
 

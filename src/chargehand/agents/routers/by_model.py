@@ -99,7 +99,7 @@ def listing(cards: Sequence[WorkerCard]) -> str:
     lines: list[str] = []
     for card in cards:
         tags = f" (tags: {', '.join(card.tags)})" if card.tags else ""
-        lines.append(f"- {card.name}: {card.does or 'no description'}{tags}")
+        lines.append(f"- {card.name}: {card.description or 'no description'}{tags}")
         able = [*card.phrases, *(one.name.replace("_", " ") for one in card.skills)][:_PHRASES]
         lines.extend([f"  - can: {'; '.join(able)}"] if able else [])
         lines.extend(f"  - was asked: {one[:_LONGEST]}" for one in card.examples[:_EXAMPLES])

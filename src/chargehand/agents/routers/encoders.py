@@ -19,4 +19,4 @@ def find_route_embedding(way: Route, cards: Sequence[WorkerCard], lookup: Lookup
 
 
 def _texts(cards: Sequence[WorkerCard]) -> list[str]:
-    return [text for card in cards for text in (card.does, *card.phrases, *card.examples)]
+    return [text for card in cards for text in (card.description, *card.phrases, *card.examples)]

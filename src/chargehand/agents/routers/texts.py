@@ -36,7 +36,7 @@ def said(cards: Sequence[WorkerCard]) -> tuple[Said, ...]:
 
 def _of(card: WorkerCard) -> Said:
     tools = [(_SENTENCE.split(one.description.strip()) or [""])[0] or _plain(one.name) for one in card.skills]
-    sentences = _SENTENCE.split(card.does)
+    sentences = _SENTENCE.split(card.description)
     phrases = _tidy([*card.phrases, *[*sentences, *tools][:_MOST]])
     clauses = _tidy([clause for sentence in sentences for clause in _clauses(sentence)])[:_MOST]
     examples = _tidy(card.examples)

@@ -22,7 +22,7 @@ _LIST = r"\s*[=:]\s*\[(?P<{}>[^\]]*)\]"
 _ALL = re.compile(r"match_all" + _LIST.format("tags"))
 _SOME = re.compile(r"match_some" + _LIST.format("tags"))
 _WHO = re.compile(
-    r"^\W*(?P<name>[^(\n]{1,80}?)\s*\(\s*tags?\s*[:=]\s*(?P<tags>[^)\n]*)\)\W*(?P<does>[^\n]*)", re.MULTILINE
+    r"^\W*(?P<name>[^(\n]{1,80}?)\s*\(\s*tags?\s*[:=]\s*(?P<tags>[^)\n]*)\)\W*(?P<description>[^\n]*)", re.MULTILINE
 )
 _FOR = re.compile(r"\bfor\s+(?P<what>.+?)\s*(?::|->|=>|\buse\b)", re.IGNORECASE)
 _BROAD = re.compile(
@@ -81,7 +81,7 @@ def _terms(text: str) -> list[str]:
 def _about(rule: Rule, people: Sequence[WorkerCard]) -> str:
     """All that is said of those whom a rule means."""
     meant = [one for one in people if set(rule.some) & set(one.tags)]
-    return ". ".join([rule.what, " ".join(rule.some), *(f"{one.name}: {one.does}" for one in meant)])
+    return ". ".join([rule.what, " ".join(rule.some), *(f"{one.name}: {one.description}" for one in meant)])
 
 
 def _everybody(rules: Sequence[Rule], people: Sequence[WorkerCard]) -> Rule:
@@ -111,7 +111,7 @@ def _tags(found: re.Match[str] | None) -> tuple[str, ...]:
 
 def _people(told: str) -> list[WorkerCard]:
     return [
-        WorkerCard(one["name"].strip(), one["does"].strip(), tuple(_WORD.findall(one["tags"])))
+        WorkerCard(one["name"].strip(), one["description"].strip(), tuple(_WORD.findall(one["tags"])))
         for one in _WHO.finditer(told)
     ]
 

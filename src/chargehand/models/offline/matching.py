@@ -58,7 +58,7 @@ def profile(card: WorkerCard) -> Profile:
     found: dict[str, float] = {}
     tools = " ".join(f"{skill.name} {skill.description[:_READ]}" for skill in card.skills)
     for text, weight in (
-        (f"{card.name} {card.does[:_READ]} {' '.join(card.tags)}", 1.0),
+        (f"{card.name} {card.description[:_READ]} {' '.join(card.tags)}", 1.0),
         (tools, 0.9),
         (" ".join(said_in(skill) for skill in card.skills), 0.7),
     ):
@@ -66,8 +66,8 @@ def profile(card: WorkerCard) -> Profile:
             found[term] = max(found.get(term, 0.0), weight)
     for term in terms(" ".join(name for skill in card.skills for name in parameter_names(skill))):
         found.setdefault(term, 0.3)  # that a tool takes an end does not mean that its owner knows when things end
-    spare = "makes a worker" in card.does.lower() or "nobody else" in card.does.lower()
-    own = f"{card.does[:_READ]} {' '.join(card.tags)} {' '.join(skill.name for skill in card.skills)}"
+    spare = "makes a worker" in card.description.lower() or "nobody else" in card.description.lower()
+    own = f"{card.description[:_READ]} {' '.join(card.tags)} {' '.join(skill.name for skill in card.skills)}"
     return Profile(card, found, done(card.name, own, tools), spare)
 
 
@@ -168,7 +168,7 @@ class Bench:
         if self._embedder is None or not self.profiles:
             return [0.0] * len(self.profiles)
         if not self._vectors:
-            self._vectors = self._embedder.embed([f"{held.name}: {held.card.does}" for held in self.profiles])
+            self._vectors = self._embedder.embed([f"{held.name}: {held.card.description}" for held in self.profiles])
         own = self._embedder.embed([text])[0]
         return [max(0.0, min(1.0, (_cosine(own, other) - 0.2) / 0.5)) for other in self._vectors]
 

@@ -90,7 +90,7 @@ def mistyped(word: str, right: str) -> bool:
 
 def _words(card: WorkerCard) -> frozenset[str]:
     skills = tuple(f"{one.name} {one.description[:_READ]} {said_in(one)}" for one in card.skills)
-    return _cut(" ".join((card.name, card.does, *card.tags, *card.phrases, *card.examples[:50], *skills)))
+    return _cut(" ".join((card.name, card.description, *card.tags, *card.phrases, *card.examples[:50], *skills)))
 
 
 @lru_cache(maxsize=64)

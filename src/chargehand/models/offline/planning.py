@@ -69,7 +69,9 @@ def plan(subject: Planning, embedder: Embedder | None = None) -> str:
     if not proposed.drafts and not proposed.unserved:
         proposed.unserved.append("The request does not say what is wanted.")
     if not proposed.drafts and subject.workers:
-        does = "; ".join(f"{card.name}: {card.does.rstrip('. ')}" for card in subject.workers[:12] if card.does)
+        does = "; ".join(
+            f"{card.name}: {card.description.rstrip('. ')}" for card in subject.workers[:12] if card.description
+        )
         proposed.assumptions.append(f"What this team does is this. {does[:1500]}.")
     proposed.check([card.name for card in subject.workers])
     proposed.heed(subject.findings)

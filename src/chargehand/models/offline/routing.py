@@ -48,7 +48,7 @@ def _parts(goal: str) -> list[str]:
 
 def _reason(name: str, subject: Routing) -> str:
     card = next(one for one in subject.workers if one.name == name)
-    own = set(terms(" ".join((card.name, card.does, *card.tags, *card.phrases, *card.examples[:50]))))
+    own = set(terms(" ".join((card.name, card.description, *card.tags, *card.phrases, *card.examples[:50]))))
     common = [one for one in dict.fromkeys(terms(subject.goal)) if one in own][:6]
     return f"{name} speaks of: {', '.join(common)}" if common else f"what is asked is the kind of work {name} does"
 

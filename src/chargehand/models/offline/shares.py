@@ -126,9 +126,9 @@ def _planned(subject: Working) -> tuple[dict[str, Step], list[str]]:
 
 def _own_words(subject: Working) -> str:
     """What a worker says it does, as something to do: "Adds up the costs." becomes "Add up the costs."."""
-    found = _DOES.match(subject.worker.does.strip())
+    found = _DOES.match(subject.worker.description.strip())
     if found is None:
-        return subject.worker.does or subject.instruction
+        return subject.worker.description or subject.instruction
     verb = found["verb"].lower()
     plain = next((one for one in (verb, f"{verb}e") if one in VERBS), verb)
     return f"{plain.capitalize()} {found['rest']}."

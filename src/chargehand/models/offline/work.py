@@ -226,7 +226,7 @@ def _beside_the_point(desk: Desk) -> str:
     """Why what a search found is no answer; a search by words always finds something."""
     if not any(desk.called(one.name) for one in desk.of("search")):
         return ""
-    about = " ".join([desk.subject.worker.does, *(f"{one.name} {one.description}" for one in desk.of("search"))])
+    about = " ".join([desk.subject.worker.description, *(f"{one.name} {one.description}" for one in desk.of("search"))])
     shelf = " ".join(one.name for one in desk.of("search") if desk.called(one.name))
     shelf += "".join(f" {name}" for phrase in _RESULTS.findall(desk.subject.instruction) for name in names(phrase))
     return unsaid(searched(desk), desk.found.passages, about, shelf)

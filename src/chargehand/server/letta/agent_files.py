@@ -126,7 +126,7 @@ def written(profile: Profile, blocks: list[Block], tools: list[ToolTold], turns:
         for number, one in enumerate(turns)
     ]  # fmt: skip
     agent: dict[str, object] = {
-        **settings, "id": "agent-0", "name": profile.name, "description": profile.does or None,
+        **settings, "id": "agent-0", "name": profile.name, "description": profile.description or None,
         "system": profile.prompt, "agent_type": settings.get("agent_type") or "letta_v1_agent",
         "model": profile.model or None, "tags": profile.tags, "metadata": profile.metadata, "memory_blocks": [],
         "block_ids": [f"block-{number}" for number in range(len(blocks))],

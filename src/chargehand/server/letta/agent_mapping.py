@@ -80,7 +80,7 @@ def agent_changed(profile: Profile, sent: AgentChange, tools: tuple[str, ...] | 
     return structs.replace(
         profile,
         name=given(sent.name, profile.name),
-        does=given(sent.description, profile.does),
+        description=given(sent.description, profile.description),
         prompt=given(sent.system, profile.prompt),
         model=given(sent.model, _handle(given(sent.llm_config, None)) or profile.model),
         tags=tuple(dict.fromkeys(given(sent.tags, profile.tags))),
@@ -99,7 +99,7 @@ def agent_told(profile: Profile, blocks: Sequence[Block], tools: list[ToolTold],
     extra |= {name: kept[name] for name in WITH_MODEL if name in kept}
     extra |= {"response_format": options.response_format, "parallel_tool_calls": options.parallel_tool_calls}
     return AgentTold(
-        profile.id, profile.name, kind, profile.prompt, profile.does or None, profile.model or card.handle,
+        profile.id, profile.name, kind, profile.prompt, profile.description or None, profile.model or card.handle,
         _model(profile, card), shown, MemoryTold(shown, agent_type=kind), tools, profile.tags,
         cast("list[dict[str, Any]]", kept.get("tool_rules") or []), profile.metadata, moment(profile.created),
         moment(profile.updated), bool(kept.get("message_buffer_autoclear")),

@@ -165,7 +165,7 @@ class AgentCrew:
 
     def agent(self, profile: Profile) -> Agent:
         """An agent as the scheduler sees it."""
-        plain = Worker(profile.id, profile.does, profile.prompt, tags=profile.tags, timeout=TIMEOUT)
+        plain = Worker(profile.id, profile.description, profile.prompt, tags=profile.tags, timeout=TIMEOUT)
         return listed(plain, self.model(profile).card.handle)
 
     def model(self, profile: Profile) -> Model:
@@ -216,13 +216,13 @@ class AgentCrew:
     def _worker(self, profile: Profile, custom: Mapping[str, Tool]) -> tuple[Worker, Rules]:
         """An agent as a worker: with the tools that clients are told it has, and no others."""
         names = [name for name in profile.tools if name in NAMES or name in MAIL or name in custom]
-        said = profile.prompt or f"You are {profile.name}. {profile.does}".strip()
+        said = profile.prompt or f"You are {profile.name}. {profile.description}".strip()
         settings = profile.settings
         if timezone := settings.get("timezone"):
             said += f"\n\nYour time zone is {timezone}."
         rules = rules_of(settings.get("tool_rules"), names)
         worker = Worker(
-            profile.id, profile.does, said, tools=names, tags=profile.tags, timeout=TIMEOUT,
+            profile.id, profile.description, said, tools=names, tags=profile.tags, timeout=TIMEOUT,
             rules=rules.order, remembers=True, settings=options_of(settings).sampling,
         )  # fmt: skip
         return worker, rules

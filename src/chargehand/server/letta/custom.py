@@ -112,7 +112,7 @@ def made(kept: KeptTool) -> Tool:
     most = kept.settings.get("limit")
     spec = ToolSpec(kept.name, kept.description, Raw(msgspec.json.encode(kept.parameters)))
     return Custom(
-        spec, partial(_never), timeout=_SECONDS + 15, approval=bool(kept.settings.get("approval")), source=kept.code,
+        spec, partial(_never), timeout=_SECONDS + 15, approve=bool(kept.settings.get("approval")), source=kept.code,
         most=most if isinstance(most, int) else 50_000,
     )  # fmt: skip
 

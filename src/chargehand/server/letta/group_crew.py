@@ -73,7 +73,7 @@ class GroupCrew:
         catalog = self._house.memory.catalog
         leader = await catalog.get(Profile, str(group.settings.get("manager_agent_id") or ""))
         members = [one for which in group.members if (one := await catalog.get(Profile, which)) is not None]
-        cards = tuple(WorkerCard(one.id, f"{one.name}. {one.does}".strip(), one.tags, ()) for one in members)
+        cards = tuple(WorkerCard(one.id, f"{one.name}. {one.description}".strip(), one.tags, ()) for one in members)
         model = self._agents.model(leader or members[0])
         said = "" if leader is None else leader.prompt
         return Lead(model, Prompts(), cards, said, Settings(), MOST_TURNS, Purse(Budget()), combine="none")

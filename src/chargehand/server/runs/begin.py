@@ -61,8 +61,7 @@ def bounds_of(wanted: Bounded) -> Bounds:
     caps = wanted.budget
     if caps is None:
         return Bounds(Budget(), wanted.seconds, wanted.approve)
-    micros = None if caps.usd is None else round(caps.usd * 1_000_000)
-    return Bounds(Budget(caps.tokens, micros, caps.calls), wanted.seconds, wanted.approve)
+    return Bounds(Budget(tokens=caps.tokens, usd=caps.usd, calls=caps.calls), wanted.seconds, wanted.approve)
 
 
 class Key(Struct, frozen=True):

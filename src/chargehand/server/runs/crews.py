@@ -37,8 +37,7 @@ async def show(request: Request, house: House) -> Response:
     if team is None:
         raise unknown("team", part(request, "team"))
     budget, limits = team.budget, team.policy.limits
-    usd = None if budget.micros is None else budget.micros / 1_000_000
-    may = Limits(team.seconds, usd, budget.tokens, budget.calls, limits.tasks, limits.depth, limits.width)
+    may = Limits(team.timeout, budget.usd, budget.tokens, budget.calls, limits.tasks, limits.depth, limits.width)
     return reply(TeamShown(
         team.name, way_of(team), tuple(map(_worker, team.members)), team.examples, may, team.policy.approve,
         remembers(team), team.notice,
@@ -75,7 +74,7 @@ def _names(team: Supervisor) -> tuple[str, ...]:
 
 
 def _worker(one: Agent) -> WorkerShown:
-    return WorkerShown(one.name, one.does, one.tags, one.tools, one.model, one.capacity)
+    return WorkerShown(one.name, one.description, one.tags, one.tools, one.model, one.capacity)
 
 
 OPERATIONS = (

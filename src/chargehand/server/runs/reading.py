@@ -91,7 +91,7 @@ def spent(used: Amount) -> Spent:
 def shown(house: House, one: Seen) -> RunShown:
     found, state = trace(one.run, one.entries), one.state
     budget = one.requested.budget
-    caps = Spent((budget.micros or 0) / 1_000_000, budget.tokens or 0, budget.calls or 0)
+    caps = Spent(budget.usd or 0, budget.tokens or 0, budget.calls or 0)
     return RunShown(
         line(house, one), planned(state), tuple(map(_task, found.tasks)), found.gaps, found.answer,
         None if state.ended is not None else state.input, state.requested.deadline,

@@ -134,7 +134,7 @@ class Feedback(Asked, frozen=True):
 
 class WorkerShown(Struct, frozen=True):
     name: str
-    does: str
+    description: str
     tags: tuple[str, ...]
     tools: tuple[str, ...]
     model: str
