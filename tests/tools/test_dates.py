@@ -82,6 +82,7 @@ async def test_the_toolbox_knows_its_tools_by_name() -> None:
         "calculator": ["calculate"],
         "chart": ["draw_chart"],
         "dates": ["today", "date_info", "days_between", "add_days"],
+        "sandbox": ["run_python"],
     }
     with pytest.raises(Invalid, match="did you mean 'calculator'"):
         built_in("calculater", lambda: NOON)

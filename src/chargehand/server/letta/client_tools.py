@@ -95,7 +95,7 @@ def client_side_tools(tools: Sequence[ClientTool], find_return: FindReturn) -> d
         schema = tool.parameters or _NO_PARAMETERS
         spec = ToolSpec(tool.name, tool.description or "", Raw(msgspec.json.encode(schema)))
         made[tool.name] = ClientSideTool(
-            spec, partial(_never), approval=True, poll=True, schema=schema, find_return=find_return
+            spec, partial(_never), approve=True, poll=True, schema=schema, find_return=find_return
         )
     return made
 
