@@ -73,9 +73,12 @@ def test_the_client_runs_the_tool_and_the_agent_goes_on_with_its_return(client: 
     assert [one.id for one in repeated.messages] == [one.id for one in answer.messages]
     listed = [one.message_type for one in client.agents.messages.list(agent, order="asc")]
     assert listed == [
-        "user_message", "approval_request_message", "approval_response_message", "tool_return_message",
+        "user_message",
+        "approval_request_message",
+        "approval_response_message",
+        "tool_return_message",
         "assistant_message",
-    ]  # fmt: skip
+    ]
     client.agents.messages.create(agent, input="And without?")
     assert "local_read" not in model.questions[-1].tools  # it is for one message
 
@@ -123,8 +126,10 @@ def test_answers_that_do_not_fit_are_refused_and_nothing_is_done(client: Letta, 
     other = {"type": "tool_return", "tool_returns": [{"tool_call_id": "x", "tool_return": "x", "status": "success"}]}
     before = len(model.questions)
     wrong: list[tuple[Any, str]] = [
-        ({"type": "approval", "approve": True}, "send what it returned"), (no_status, "status"), (other, "waits"),
-    ]  # fmt: skip
+        ({"type": "approval", "approve": True}, "send what it returned"),
+        (no_status, "status"),
+        (other, "waits"),
+    ]
     for message, said in wrong:
         with pytest.raises(UnprocessableEntityError, match=said):
             client.agents.messages.create(agent, messages=[message])

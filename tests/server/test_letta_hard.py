@@ -243,6 +243,3 @@ def test_words_before_a_call_end_as_what_lists_have_them_as(desk: Desk) -> None:
     listed = [one for one in desk.client.agents.messages.list(agent, order="asc") if one.message_type != "user_message"]
     assert list(last.items()) == [(one.id, one.message_type) for one in listed]
     assert [one["reasoning"] for one in told if one["message_type"] == "reasoning_message"] == ["I look first"]
-
-
-# --- what there is not

@@ -12,8 +12,11 @@ from tests.server.model_server import Answer, Call, FakeModel, fake_model
 from tests.server.running import running, settings_in
 
 SCHEMA: dict[str, Any] = {
-    "type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"], "additionalProperties": False,
-}  # fmt: skip
+    "type": "object",
+    "properties": {"text": {"type": "string"}},
+    "required": ["text"],
+    "additionalProperties": False,
+}
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +107,10 @@ def test_one_call_a_reply_is_made_where_parallel_calls_are_off(client: Letta, mo
     agent = client.agents.create(model=model.handle, model_settings={"parallel_tool_calls": False})
     answer = client.agents.messages.create(agent.id, input="Look twice")
     assert [one.message_type for one in answer.messages] == [
-        "tool_call_message", "tool_return_message", "assistant_message",
-    ]  # fmt: skip
+        "tool_call_message",
+        "tool_return_message",
+        "assistant_message",
+    ]
 
 
 def test_a_response_format_holds_replies_to_a_schema(client: Letta, model: FakeModel) -> None:
@@ -125,11 +130,14 @@ def test_a_response_format_holds_replies_to_a_schema(client: Letta, model: FakeM
 
 def test_a_time_zone_and_first_messages_are_told_to_the_model(client: Letta, model: FakeModel) -> None:
     body = asked(
-        client, model, timezone="Europe/Berlin",
+        client,
+        model,
+        timezone="Europe/Berlin",
         initial_message_sequence=[
-            {"role": "user", "content": "I am Grace."}, {"role": "assistant", "content": "Noted, Grace."},
+            {"role": "user", "content": "I am Grace."},
+            {"role": "assistant", "content": "Noted, Grace."},
         ],
-    )  # fmt: skip
+    )
     assert "Europe/Berlin" in json.dumps(body["messages"])
     assert "I am Grace." in json.dumps(body["messages"])
 
@@ -177,9 +185,11 @@ def test_a_setting_of_an_agent_that_cannot_be_honoured_is_refused_by_name(
 def test_a_setting_that_cannot_be_honoured_is_refused_when_it_is_changed(client: Letta, model: FakeModel) -> None:
     agent = client.agents.create(model=model.handle, reasoning=None, enable_sleeptime=False, secrets={})
     changes: list[tuple[dict[str, Any], str]] = [
-        ({"message_ids": ["message-1"]}, "message_ids"), ({"secrets": {"A": "b"}}, "secrets"),
-        ({"model_settings": {"strict": True}}, "model_settings.strict"), ({"timezone": "X/Y"}, "timezone"),
-    ]  # fmt: skip
+        ({"message_ids": ["message-1"]}, "message_ids"),
+        ({"secrets": {"A": "b"}}, "secrets"),
+        ({"model_settings": {"strict": True}}, "model_settings.strict"),
+        ({"timezone": "X/Y"}, "timezone"),
+    ]
     for change, named in changes:
         with pytest.raises(UnprocessableEntityError) as refused:
             client.agents.update(agent.id, **change)

@@ -118,9 +118,18 @@ class Recall:
     """
 
     __slots__ = (
-        "_chat", "_chat_room", "_desk", "_hand", "_looked", "_window", "blocks", "misled", "tainted", "turns",
+        "_chat",
+        "_chat_room",
+        "_desk",
+        "_hand",
+        "_looked",
+        "_window",
+        "blocks",
+        "misled",
+        "tainted",
+        "turns",
         "versions",
-    )  # fmt: skip
+    )
 
     def __init__(self, desk: Desk, hand: Hand, window: int) -> None:
         self.blocks: dict[str, Seen] = {}

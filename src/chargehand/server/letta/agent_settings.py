@@ -23,9 +23,16 @@ from chargehand.terms.value import encode_value
 LEAST_WINDOW = 256
 """Tokens of a context window below which no agent could be told anything."""
 AGENT_TYPES = (
-    "memgpt_agent", "memgpt_v2_agent", "letta_v1_agent", "react_agent", "workflow_agent", "split_thread_agent",
-    "sleeptime_agent", "voice_convo_agent", "voice_sleeptime_agent",
-)  # fmt: skip
+    "memgpt_agent",
+    "memgpt_v2_agent",
+    "letta_v1_agent",
+    "react_agent",
+    "workflow_agent",
+    "split_thread_agent",
+    "sleeptime_agent",
+    "voice_convo_agent",
+    "voice_sleeptime_agent",
+)
 _HOTTEST = 2.0
 _REASONING = "how a model reasons is left to the model"
 _FILES = "there are no files here; put texts into an archive"
@@ -198,9 +205,11 @@ def merged_settings(before: Mapping[str, object], sent: Struct) -> dict[str, obj
     if isinstance(config, ModelConfig):
         window = window if config.context_window is None else config.context_window
         older = {
-            "max_output_tokens": config.max_tokens, "temperature": config.temperature,
-            "parallel_tool_calls": config.parallel_tool_calls, "response_format": config.response_format,
-        }  # fmt: skip
+            "max_output_tokens": config.max_tokens,
+            "temperature": config.temperature,
+            "parallel_tool_calls": config.parallel_tool_calls,
+            "response_format": config.response_format,
+        }
         options |= {name: value for name, value in older.items() if value is not None}
     for name, meaning in _OWN_FIELDS.items():
         value: object = getattr(sent, name, UNSET)
@@ -320,7 +329,7 @@ class BoundedModel(Struct, frozen=True):
         return reply
 
 
-def bounded(model: Model, settings: Mapping[str, object]) -> Model:
+def bound_model(model: Model, settings: Mapping[str, object]) -> Model:
     """The model as an agent with these settings has it."""
     window, one_call = window_of(settings), options_of(settings).parallel_tool_calls is False
     return BoundedModel(model, window, one_call) if window is not None or one_call else model

@@ -33,8 +33,10 @@ _TALK: Mapping[str, Unsupported] = {
     "top_logprobs": Unsupported(_LOG_PROBABILITIES),
 }
 _SAME_HERE = (  # they are about agents that speak through a tool, of which there are none
-    "use_assistant_message", "assistant_message_tool_name", "assistant_message_tool_kwarg",
-)  # fmt: skip
+    "use_assistant_message",
+    "assistant_message_tool_name",
+    "assistant_message_tool_kwarg",
+)
 _MESSAGE: Mapping[str, Unsupported] = {
     "group_id": Unsupported("send it to the group itself: /v1/groups/{group}/messages"),
     "batch_item_id": Unsupported("there are no batches here"),

@@ -16,16 +16,16 @@ from chargehand.memory.conversation import Turn
 from chargehand.server.doors import Door
 from chargehand.server.house import House
 from chargehand.server.letta.agent_settings import check_model_settings, merged_settings, refuse_unsupported
-from chargehand.server.letta.agents import found as found_agent
+from chargehand.server.letta.agents import found as find_agent
 from chargehand.server.letta.asked import check_talk_fields
 from chargehand.server.letta.book_rows import Conditions
 from chargehand.server.letta.crew import in_conversation
-from chargehand.server.letta.message_lists import listed
+from chargehand.server.letta.message_lists import list_messages
 from chargehand.server.letta.message_shapes import CompactSent, ConversationTalkSent, StreamSent
-from chargehand.server.letta.messages import compacted, stop_runs, streamed_talk, whole_talk
+from chargehand.server.letta.messages import compact_turns, stop_runs, streamed_talk, whole_talk
 from chargehand.server.letta.office import Office
 from chargehand.server.letta.pages import cut, page_of
-from chargehand.server.letta.runs import followed
+from chargehand.server.letta.runs import follow_run
 from chargehand.server.letta.shapes import moment
 from chargehand.server.letta.writers import changing
 from chargehand.server.problem import Problem, unknown
@@ -74,7 +74,7 @@ class ConversationTold(Struct):
     in_context_message_ids: None = None
 
 
-class Meant(Struct, frozen=True):
+class ResolvedConversation(Struct, frozen=True):
     """A conversation that is asked for: of whom, and which; None is the agent's own."""
 
     profile: Profile
@@ -105,49 +105,55 @@ def add(door: Door) -> None:
     door.add("POST", f"{path}/compact", compact)
 
 
-async def found(house: House, which: str) -> KeptConversation:
+async def find_conversation(house: House, which: str) -> KeptConversation:
     conversation = await house.memory.catalog.get(KeptConversation, which)
     if conversation is None:
         raise unknown("conversation", which)
     return conversation
 
 
-async def meant(request: Request, house: House, agent: str | None = None) -> Meant:
+async def resolve_conversation(request: Request, house: House, agent: str | None = None) -> ResolvedConversation:
     """The conversation of a call: by its id, or an agent's own."""
     which = part(request, "conversation")
     agent = agent or request.query_params.get("agent_id")
     if which == _OWN and not agent:
         raise Problem(422, "invalid", "say whose own conversation is meant: `default` needs an agent_id")
     if which == _OWN or which.startswith("agent-"):
-        return Meant(await found_agent(house, which if which != _OWN else agent or ""))
-    conversation = await found(house, which)
+        return ResolvedConversation(await find_agent(house, which if which != _OWN else agent or ""))
+    conversation = await find_conversation(house, which)
     if agent and agent != conversation.agent:
         raise Problem(
             422, "invalid", f"conversation {which} belongs to agent {conversation.agent}, not to {agent[:100]}"
         )
-    return Meant(await found_agent(house, conversation.agent), conversation)
+    return ResolvedConversation(await find_agent(house, conversation.agent), conversation)
 
 
-async def told(house: House, conversations: list[KeptConversation]) -> list[ConversationTold]:
+async def describe_conversations(house: House, conversations: list[KeptConversation]) -> list[ConversationTold]:
     office = house.part(Office)
-    last = await office.book.last_messages([one.id for one in conversations])
+    last = await office.book.last_messages([conversation.id for conversation in conversations])
     for talk in office.talks.values():  # those that are not in the book yet
         if talk.speech.conversation and talk.speech.began:
             last[talk.speech.conversation] = max(talk.speech.began, last.get(talk.speech.conversation, 0.0))
-    return [_told(one, last.get(one.id)) for one in conversations]
+    return [_describe(conversation, last.get(conversation.id)) for conversation in conversations]
 
 
-def _told(one: KeptConversation, last: float | None) -> ConversationTold:
-    kept = one.settings
+def _describe(conversation: KeptConversation, last: float | None) -> ConversationTold:
+    kept = conversation.settings
     archived = kept.get("archived_at")
     return ConversationTold(
-        one.id, one.agent, one.name or None, one.description or None,
-        archived=isinstance(archived, float), archived_at=moment(archived) if isinstance(archived, float) else None,
-        model=str(kept["model"]) if kept.get("model") else None, model_settings=kept.get("model_settings"),
+        conversation.id,
+        conversation.agent,
+        conversation.name or None,
+        conversation.description or None,
+        archived=isinstance(archived, float),
+        archived_at=moment(archived) if isinstance(archived, float) else None,
+        model=str(kept["model"]) if kept.get("model") else None,
+        model_settings=kept.get("model_settings"),
         context_window_limit=kept.get("context_window_limit"),
-        last_message_at=None if last is None else moment(last), created_at=moment(one.created),
-        updated_at=moment(one.updated),
-    )  # fmt: skip
+        last_message_at=None if last is None else moment(last),
+        created_at=moment(conversation.created),
+        updated_at=moment(conversation.updated),
+    )
 
 
 # --- by id
@@ -159,14 +165,14 @@ async def create(request: Request, house: House) -> Response:
     agent = request.query_params.get("agent_id")
     if not agent:
         raise Problem(422, "invalid", "agent_id is missing: say in the query with whom the conversation is")
-    profile = await found_agent(house, agent)
+    profile = await find_agent(house, agent)
     settings = merged_settings({}, sent)
     if sent.model:
         settings["model"] = sent.model
     if sent.hidden:
         settings["hidden"] = True
     made = KeptConversation(sent.summary or "", profile.id, sent.description or "", (profile.id,), settings=settings)
-    return reply((await told(house, [await house.memory.catalog.add(made)]))[0])
+    return reply((await describe_conversations(house, [await house.memory.catalog.add(made)]))[0])
 
 
 def _check_fields(raw: bytes, shape: type[Struct]) -> None:
@@ -180,14 +186,16 @@ def _table(raw: bytes) -> dict[str, Any]:
 
 
 async def retrieve(request: Request, house: House) -> Response:
-    return reply((await told(house, [await found(house, part(request, "conversation"))]))[0])
+    return reply(
+        (await describe_conversations(house, [await find_conversation(house, part(request, "conversation"))]))[0]
+    )
 
 
 async def update(request: Request, house: House) -> Response:
     which, sent = part(request, "conversation"), await body(request, ConversationChange)
     _check_fields(await raw_body(request), ConversationChange)
     async with changing(house, which):
-        before = await found(house, which)
+        before = await find_conversation(house, which)
         settings = {**before.settings}
         for name in ("model_settings", "context_window_limit"):
             settings.pop(name, None)
@@ -203,14 +211,14 @@ async def update(request: Request, house: House) -> Response:
             settings=settings,
         )
         changed = await house.memory.catalog.change(wanted)
-    return reply((await told(house, [changed]))[0])
+    return reply((await describe_conversations(house, [changed]))[0])
 
 
 async def delete(request: Request, house: House) -> Response:
     """With what was said in it; its runs stay."""
     which, office = part(request, "conversation"), house.part(Office)
     async with changing(house, which):
-        await found(house, which)
+        await find_conversation(house, which)
         await office.cancel(await office.under_way(which), "the conversation was deleted")
         await house.memory.catalog.delete(KeptConversation, which)
         office.resets[which] = time.time()
@@ -228,14 +236,15 @@ async def listing(request: Request, house: House) -> Response:
     agent, words = asked.get("agent_id"), asked.get("summary_search", "").casefold()
     match = Match((agent,), ()) if agent else Match()
     kept = await house.memory.catalog.find(KeptConversation, tags=match, limit=_MOST)
-    shown = await told(house, [one for one in kept if not one.settings.get("hidden")])
+    visible = [conversation for conversation in kept if not conversation.settings.get("hidden")]
+    listed = await describe_conversations(house, visible)
     if status != "all":
-        shown = [one for one in shown if one.archived == (status == "archived")]
+        listed = [conversation for conversation in listed if conversation.archived == (status == "archived")]
     if words:
-        shown = [one for one in shown if words in (one.summary or "").casefold()]
+        listed = [conversation for conversation in listed if words in (conversation.summary or "").casefold()]
     if order != "created_at":
-        shown.sort(key=lambda one: one.last_message_at or "")
-    return reply(cut([(one.id, one) for one in shown], page))
+        listed.sort(key=lambda conversation: conversation.last_message_at or "")
+    return reply(cut([(conversation.id, conversation) for conversation in listed], page))
 
 
 def _archive_status(said: str) -> Literal["unarchived", "archived", "all"]:
@@ -246,15 +255,15 @@ def _archive_status(said: str) -> Literal["unarchived", "archived", "all"]:
 
 async def cancel(request: Request, house: House) -> Response:
     """Stop what goes on in a conversation."""
-    office, lane = house.part(Office), (await meant(request, house)).lane
+    office, lane = house.part(Office), (await resolve_conversation(request, house)).lane
     return reply(await stop_runs(office, await office.under_way(lane)))
 
 
 async def fork(request: Request, house: House) -> Response:
     """A new conversation that begins with what was said in this one, up to a message if one is named."""
-    origin, catalog = await meant(request, house), house.memory.catalog
+    origin, catalog = await resolve_conversation(request, house), house.memory.catalog
     turns = await catalog.turns(origin.lane, limit=_MOST_TURNS, old=True)
-    said = [one for one in turns if one.role != "summary"]
+    said = [turn for turn in turns if turn.role != "summary"]
     if message := request.query_params.get("message_id"):
         said = await _up_to(house, said, message)
     before = KeptConversation() if origin.conversation is None else origin.conversation
@@ -264,7 +273,7 @@ async def fork(request: Request, house: House) -> Response:
     )
     if said:
         await catalog.say(made.id, said)
-    return reply((await told(house, [made]))[0])
+    return reply((await describe_conversations(house, [made]))[0])
 
 
 async def _up_to(house: House, turns: list[Turn], message: str) -> list[Turn]:
@@ -279,7 +288,7 @@ async def _up_to(house: House, turns: list[Turn], message: str) -> list[Turn]:
 async def recompile(request: Request, house: House) -> Response:
     """What the agent would be told at this moment: blocks are read before each step, so nothing is compiled."""
     sent = await body(request, CompactSent)
-    wanted = await meant(request, house, sent.agent_id)
+    wanted = await resolve_conversation(request, house, sent.agent_id)
     profile = wanted.profile
     if wanted.conversation is not None:
         profile = in_conversation(profile, wanted.conversation)
@@ -293,16 +302,16 @@ async def send(request: Request, house: House) -> Response:
     """Say something; what comes of it is streamed unless it is said otherwise."""
     sent = await body(request, ConversationTalkSent)
     check_talk_fields(await raw_body(request), ConversationTalkSent)
-    wanted = await meant(request, house, sent.agent_id)
+    wanted = await resolve_conversation(request, house, sent.agent_id)
     begin = whole_talk if sent.streaming is False else streamed_talk
     return await begin(request, house, sent, wanted.profile, wanted.id)
 
 
 async def messages(request: Request, house: House) -> Response:
-    wanted, conditions = await meant(request, house), Conditions()
+    wanted, conditions = await resolve_conversation(request, house), Conditions()
     conditions.equal("agent", wanted.profile.id)
     conditions.add("conversation = ?", wanted.id)
-    return await listed(request, house, conditions, wanted.profile.id)
+    return await list_messages(request, house, conditions, wanted.profile.id)
 
 
 async def stream(request: Request, house: House) -> Response:
@@ -312,14 +321,14 @@ async def stream(request: Request, house: House) -> Response:
         raise Problem(
             422, "unsupported", "otid is not supported: send the message again with its otid, and it is joined"
         )
-    wanted = await meant(request, house, sent.agent_id)
+    wanted = await resolve_conversation(request, house, sent.agent_id)
     run = sent.run_id or next(iter(reversed(await office.under_way(wanted.lane))), "")
     standing = await office.standing(run) if run else None
     if standing is None or standing.lane != wanted.lane:
         raise unknown("run", run) if run else Problem(404, "unknown", "no run goes on in this conversation")
-    return await followed(house, run, sent)
+    return await follow_run(house, run, sent)
 
 
 async def compact(request: Request, house: House) -> Response:
     sent = await body(request, CompactSent)
-    return await compacted(request, house, (await meant(request, house, sent.agent_id)).lane)
+    return await compact_turns(request, house, (await resolve_conversation(request, house, sent.agent_id)).lane)

@@ -27,7 +27,7 @@ from chargehand.errors import Invalid
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.models.model import Model
 from chargehand.server.house import House
-from chargehand.server.letta.agent_settings import JsonReply, bounded, merged_options, options_of
+from chargehand.server.letta.agent_settings import JsonReply, bound_model, merged_options, options_of
 from chargehand.server.letta.asked import MOST_STEPS, Asked
 from chargehand.server.letta.client_tools import ClientReturn, client_side_tools
 from chargehand.server.letta.counted import counted
@@ -199,7 +199,7 @@ class AgentCrew:
         ready = await furnished(self._house.memory, worker, with_usual_tools=False, conversation=conversation)
         named = counted({**ready.named, **self.post.tools, **custom}, rules.counts, steps)
         desk = None if ready.desk is None else structs.replace(ready.desk, earlier=_earlier_turns(profile))
-        equipped = equip(ready.worker, [bounded(self.model(profile), profile.settings)], named, desk)
+        equipped = equip(ready.worker, [bound_model(self.model(profile), profile.settings)], named, desk)
         options = options_of(profile.settings)
         return structs.replace(
             equipped,

@@ -35,14 +35,14 @@ def joined(bodies: list[bytes]) -> Response:
 async def of_agent(request: Request, house: House) -> Response:
     profile, wanted = await found(house, part(request, "agent")), Conditions()
     wanted.equal("agent", profile.id)
-    return await listed(request, house, wanted, profile.id)
+    return await list_messages(request, house, wanted, profile.id)
 
 
 async def of_all(request: Request, house: House) -> Response:
-    return await listed(request, house, Conditions(), "")
+    return await list_messages(request, house, Conditions(), "")
 
 
-async def listed(request: Request, house: House, wanted: Conditions, agent: str) -> Response:
+async def list_messages(request: Request, house: House, wanted: Conditions, agent: str) -> Response:
     page = page_of(request, 100, "desc")
     if request.query_params.get("group_id"):
         raise Problem(422, "unsupported", "group_id is not supported: list the messages of the group itself")

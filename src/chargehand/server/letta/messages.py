@@ -140,10 +140,10 @@ async def reset(request: Request, house: House) -> Response:
 
 async def summarize(request: Request, house: House) -> Response:
     profile = await found(house, part(request, "agent"))
-    return await compacted(request, house, profile.id)
+    return await compact_turns(request, house, profile.id)
 
 
-async def compacted(request: Request, house: House, lane: str) -> Response:
+async def compact_turns(request: Request, house: House, lane: str) -> Response:
     """Put what was said before behind a summary: it is found by searching, but no longer shown to the agent."""
     catalog = house.memory.catalog
     if (await body(request, CompactSent)).compaction_settings:

@@ -1,4 +1,4 @@
-"""Runs of agents: listed, looked at, followed."""
+"""Runs of agents: listed, looked at, follow_run."""
 
 import msgspec
 from starlette.requests import Request
@@ -117,11 +117,11 @@ async def stream(request: Request, house: House) -> Response:
     if run not in house.part(Office).talks:
         name = (await _kept(request, house))[0]
         if name != run:
-            return await _replayed(house, run, name, sent)
-    return await followed(house, run, sent)
+            return await _replay_run(house, run, name, sent)
+    return await follow_run(house, run, sent)
 
 
-async def _replayed(house: House, run: str, name: str, sent: StreamSent) -> Response:
+async def _replay_run(house: House, run: str, name: str, sent: StreamSent) -> Response:
     """What came of a run inside another, once it is over."""
     speeches = speeches_inside(name, await house.journal.read(name))
     inside = next((one for one in speeches if one.run == run), None)
@@ -136,7 +136,7 @@ async def _replayed(house: House, run: str, name: str, sent: StreamSent) -> Resp
     return events(talk, view, house.floor.seat())
 
 
-async def followed(house: House, run: str, sent: StreamSent) -> Response:
+async def follow_run(house: House, run: str, sent: StreamSent) -> Response:
     """Follow a run from a message on, or read again what came of it. One that nobody carries is taken up."""
     office = house.part(Office)
     talk = office.talks.get(run)

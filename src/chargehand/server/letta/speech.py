@@ -26,8 +26,11 @@ _SPACE = uuid.UUID("0b9f0d0e-5a7c-4f39-8a26-0c1f6f6d1d55")
 _MODEL, _UNSEEN = "model", frozenset(("memory", "remember", "summary"))  # steps that nobody said anything in
 _STOPS = {"complete": "end_turn", "partial": "end_turn", "cancelled": "cancelled"}
 _STATUSES = {
-    "end_turn": "completed", "tool_rule": "completed", "max_tokens_exceeded": "completed", "cancelled": "cancelled",
-}  # fmt: skip
+    "end_turn": "completed",
+    "tool_rule": "completed",
+    "max_tokens_exceeded": "completed",
+    "cancelled": "cancelled",
+}
 _NOT_MADE = "this call was not made: it does not fit the agent's tools or rules"
 _MODEL_WORDS = "non_reasoner_model"
 _CUT = "this call was not finished: the run was stopped"
