@@ -91,6 +91,13 @@ def test_a_setting_that_is_changed_takes_effect_and_the_others_stay(client: Lett
     assert (getattr(kept, "temperature", None), getattr(kept, "parallel_tool_calls", None)) == (0.1, False)
 
 
+def test_an_llm_config_can_be_sent_back_as_it_was_read(client: Letta) -> None:
+    agent = client.agents.create(model="anthropic/claude-sonnet-4-5", max_tokens=70)  # another model stands in for it
+    config: Any = agent.llm_config.to_dict()
+    changed = client.agents.update(agent.id, llm_config=config)
+    assert (changed.model, changed.llm_config.to_dict()) == ("anthropic/claude-sonnet-4-5", config)
+
+
 def test_a_reply_that_reaches_max_output_tokens_is_the_answer_and_says_so(client: Letta, model: FakeModel) -> None:
     model.think = lambda _: Answer("It was a dark and", finish="length")
     agent = client.agents.create(model=model.handle, max_tokens=5)

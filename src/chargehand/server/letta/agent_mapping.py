@@ -67,6 +67,17 @@ def _handle(config: ModelConfig | None) -> str:
     return (config.handle or config.model) if config is not None else ""
 
 
+def _changed_model(profile: Profile, config: ModelConfig | None) -> str:
+    """The model that `llm_config` names. Where it is sent back as it was read, the agent keeps the one it asked for."""
+    if config is not None and config.model == _model_name(profile.model):
+        return profile.model
+    return _handle(config) or profile.model
+
+
+def _model_name(handle: str) -> str:
+    return handle.partition("/")[2] or handle
+
+
 def agent_changed(profile: Profile, sent: AgentChange, tools: tuple[str, ...] | None) -> Profile:
     settings = {name: value for name, value in profile.settings.items() if name not in WITH_MODEL}
     settings |= merged_settings(profile.settings, sent)
@@ -82,7 +93,7 @@ def agent_changed(profile: Profile, sent: AgentChange, tools: tuple[str, ...] | 
         name=given(sent.name, profile.name),
         description=given(sent.description, profile.description),
         prompt=given(sent.system, profile.prompt),
-        model=given(sent.model, _handle(given(sent.llm_config, None)) or profile.model),
+        model=given(sent.model, _changed_model(profile, given(sent.llm_config, None))),
         tags=tuple(dict.fromkeys(given(sent.tags, profile.tags))),
         tools=profile.tools if tools is None else tools,
         metadata=dict(given(sent.metadata, profile.metadata)),
@@ -116,7 +127,7 @@ def _model(profile: Profile, card: ModelCard) -> ModelTold:
     provider = profile.model.partition("/")[0] if "/" in profile.model else card.handle.partition(":")[0]
     options, window = options_of(profile.settings), window_of(profile.settings)
     return ModelTold(
-        profile.model.partition("/")[2] or profile.model or card.handle,
+        _model_name(profile.model) or card.handle,
         provider if provider in _ENDPOINTS else "openai",
         card.window if window is None else min(window, card.window), card.handle, provider_name=provider or None,
         max_tokens=options.max_output_tokens, temperature=options.temperature,
