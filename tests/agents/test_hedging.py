@@ -317,6 +317,13 @@ def test_both_calls_are_paid_from_the_budget_before_they_are_made(models: int) -
     assert (twice.calls, 1024 < twice.micros <= held[2].micros) == (2, True)
 
 
+def test_under_a_cap_no_second_call_goes_to_a_model_not_known_to_keep_its_limit() -> None:
+    slow, quick = Paced("slow", 1.0, 1.0, 50.0), Paced("quick", 1.0)
+    quick.card = ModelCard("quick", micros_in=1.0, micros_out=1.0)
+    Playhouse().run(team(slow, quick, budget=Budget(micros=100_000)))
+    assert (slow.calls, quick.calls) == (3, 0)
+
+
 def test_where_the_budget_covers_only_one_call_there_is_only_one() -> None:
     model = Paced("one", 1.0, 1.0, 50.0)
     entries = Playhouse().run(team(model, budget=Budget(usd=0.0019)))

@@ -39,6 +39,7 @@ class Wordy:
         self.limits: list[int | None] = []
         self.outputs: list[int] = []  # of the next replies, before all others
         self.first: Model | None = None  # says what the first reply says
+        self.fails = False
         self.replied: list[int] = []
         self.under_way_then: list[int] = []  # as many as were under way when each call began
         self._under_way = 0
@@ -50,6 +51,8 @@ class Wordy:
         self.under_way_then.append(self._under_way)
         await asyncio.sleep(0.001)  # others are under way meanwhile
         self._under_way -= 1
+        if self.fails:
+            raise ModelFailed(Failure("network", "no line"), billed=False)
         text, output = "fine", self.outputs.pop(0) if self.outputs else self._output
         if self.first is not None:
             text, output = (await self.first.reply(request)).text, 100
@@ -102,6 +105,22 @@ async def test_calls_of_a_model_not_known_to_keep_its_limit_start_slowly_under_a
         assert found.ending == "complete"
         assert wordy.under_way_then[:3] == first
         assert max(wordy.under_way_then) > 5
+
+
+@pytest.mark.parametrize("first_fails", [False, True])
+async def test_a_fallback_nobody_knows_holds_nobody_up_while_it_is_not_called(first_fails: bool) -> None:
+    """And once it is called, it starts slowly like any other."""
+    known = Wordy(900, structs.replace(DEAR, handle="known", keeps_limit=True))
+    spare = Wordy(20_000, structs.replace(DEAR, handle="spare"))
+    known.fails = first_fails
+    tasks = tuple(Task(TaskId(f"t{at}"), f"Read chapter number {at} of it.", "ann") for at in range(12))
+    ann = Worker("ann", model=known, fallback_models=[spare])
+    found = await Supervisor([ann], plan=Plan(tasks, "none"), budget=Budget(micros=3_000_000)).run("go")
+    assert known.under_way_then[:3] == [1, 2, 3]
+    assert found.ending == "complete"
+    assert found.spent.micros <= 3_000_000
+    assert spare.under_way_then[:1] == ([1] if first_fails else [])
+    assert spare.under_way_then[1:2] == ([1] if first_fails else []), "the second waits for the first reply"
 
 
 async def test_a_model_that_writes_more_than_ever_is_called_alone_again() -> None:

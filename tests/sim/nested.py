@@ -234,6 +234,7 @@ class Seed:
             most = getattr(held, name) + getattr(self.surprise, name)
             self.require(spent <= most, f"{run} used {spent} {name}; held: {most}")
             all_of_it = getattr(above.ledger, name) + getattr(above.ledger, f"held_{name}")
+            all_of_it += getattr(self.surprise, name)  # one that is cancelled books what was held for those inside
             self.require(spent <= all_of_it, f"{run} used more {name} than {parent.run}")
 
 

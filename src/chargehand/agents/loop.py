@@ -277,6 +277,9 @@ class Attempt:
             if lost:
                 failure = lost[-1][1].failure
                 self._hand.note(f"falls back to model {model.card.handle}: {failure.message}", failure)
+                if claim is not None and not await purse.next_turn(model, claim, reserve):
+                    self._hand.note(f"{model.card.handle} is not called: what is reserved does not cover its reply")
+                    continue
             if claim is not None:
                 limited = purse.limited(model, request, claim.limit)
             elif lost:

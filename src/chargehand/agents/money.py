@@ -46,7 +46,7 @@ class CallClaim(Claim):
     The limit shrinks, down to `least`, where the budget has no more.
     """
 
-    __slots__ = ("_estimate", "_least", "_models", "_most", "_observations", "_read", "limit")
+    __slots__ = ("_called", "_estimate", "_least", "_models", "_most", "_observations", "_read", "limit")
 
     def __init__(
         self,
@@ -64,6 +64,7 @@ class CallClaim(Claim):
         self._most = most
         self._least = min(most, LEAST_REPLY)
         self._estimate = estimate
+        self._called: Model | None = None
         self.limit = most
 
     @property
@@ -112,10 +113,18 @@ class CallClaim(Claim):
         return 2 * self.limit >= self._most
 
     async def enter(self) -> None:
-        await self._observations.enter(self._models)
+        await self.enter_for(self._models[0])
+
+    async def enter_for(self, model: Model) -> None:
+        """Wait until a call of this one of the models may be under way; that of the one before it is over."""
+        self.leave()
+        await self._observations.enter(model)
+        self._called = model
 
     def leave(self) -> None:
-        self._observations.leave(self._models)
+        if self._called is not None:
+            self._observations.leave(self._called)
+            self._called = None
 
 
 def _fits(amount: Amount, room: Budget) -> bool:
@@ -206,6 +215,16 @@ class Purse:
     def trusts(self, model: Model) -> bool:
         """Whether replies of a model are taken to keep to what is reserved for them."""
         return self._observations.of(model).is_trusted(model.card)
+
+    async def next_turn(self, model: Model, claim: CallClaim, reserve: Amount) -> bool:
+        """Wait until a model that stands in for another may be called; False where what is reserved does not cover it.
+
+        That is so where a model was seen to write more than it is asked for since then: the next attempt reserves more.
+        """
+        if not self.capped:
+            return True
+        await claim.enter_for(model)
+        return beyond(claim.amount, reserve) == NOTHING
 
     # --- after a call
 

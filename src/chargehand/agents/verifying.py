@@ -109,6 +109,8 @@ async def _first_that_answers(models: Sequence[Model], request: Request, purse: 
     reserve = claim.amount if purse.capped else NOTHING
     lost: list[tuple[Model, ModelFailed]] = []
     for model in models:
+        if lost and not await purse.next_turn(model, claim, reserve):
+            continue
         try:
             reply = await model.reply(purse.limited(model, request, claim.limit))
         except Exception as error:  # noqa: BLE001 - a foreign model may raise anything; the next one may answer

@@ -6,7 +6,6 @@ slowly: one, then as many more as there were replies that kept to what was reser
 
 import asyncio
 import logging
-from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -83,19 +82,18 @@ class Observations:
     def of(self, model: Model) -> Observed:
         return self._by_handle.setdefault(model.card.handle, Observed())
 
-    async def enter(self, models: Sequence[Model]) -> None:
-        """Wait until one more call of these models may be under way, and count it."""
-        while not all(self.of(model).may_start(model.card) for model in models):
+    async def enter(self, model: Model) -> None:
+        """Wait until one more call of a model may be under way, and count it."""
+        observed = self.of(model)
+        while not observed.may_start(model.card):
             turn = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             await turn
-        for model in models:
-            self.of(model).under_way += 1
+        observed.under_way += 1
 
-    def leave(self, models: Sequence[Model]) -> None:
+    def leave(self, model: Model) -> None:
         """A call that was let in is over."""
-        for model in models:
-            self.of(model).under_way -= 1
+        self.of(model).under_way -= 1
         waiting = self._waiting
         self._waiting = []
         for turn in waiting:
