@@ -15,6 +15,7 @@ from chargehand.models.messages import Message, Reply, Request, Settings, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.prices import PriceTag, flat
 from chargehand.models.scripted import Line, ScriptedModel
+from chargehand.models.waits import Wait, collect_waits
 from chargehand.terms.failure import Failure
 from chargehand.terms.policy import Breaking, Retry
 from tests.sim.loop import VirtualLoop
@@ -146,6 +147,23 @@ def test_what_the_provider_asks_us_to_wait_is_waited() -> None:
     stage = Stage([too_much(wait=20.0), "fine"])
     assert isinstance(stage.ask(), Reply)
     assert stage.seconds == pytest.approx(20.0, abs=0.01)
+
+
+def test_whoever_looks_on_sees_why_a_call_waits_as_long_as_it_does() -> None:
+    stage = Stage([too_much(wait=20.0), "fine"])
+    seen: list[Wait] = []
+
+    async def ask() -> None:
+        with collect_waits() as waits:
+            stage.loop.call_later(10.0, lambda: seen.extend(waits))
+            assert (await stage.guard.reply(HELLO)).text == "fine"
+            assert waits == []
+
+    stage.play(ask)
+    (wait,) = seen
+    assert wait.who == stage.guard.card.handle
+    assert wait.why in str(too_much().failure.message)
+    assert wait.until is not None
 
 
 def test_a_pause_holds_for_every_model_of_that_credential() -> None:

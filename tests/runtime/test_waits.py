@@ -1,0 +1,52 @@
+"""Whoever looks on sees why a call is not made yet, while it is not made."""
+
+import asyncio
+
+from msgspec import structs
+
+from chargehand.agents.crew import Done, Hand
+from chargehand.agents.scripted import Script, ScriptedCrew
+from chargehand.core.owed import Brief
+from chargehand.models.waits import Wait, collect_waits, waiting
+from chargehand.runtime.driver import Driver
+from chargehand.stores.memory import MemoryJournal
+from chargehand.terms.budget import Amount, Budget
+from chargehand.terms.plan import Plan, Task, TaskId
+from tests.requests import request
+
+
+class Spends(ScriptedCrew):
+    """Each task makes one call that takes most of the budget while it is under way."""
+
+    def __init__(self, waits: list[Wait]) -> None:
+        super().__init__(Script())
+        self.seen: list[Wait] = []
+        self._waits = waits
+
+    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+        async def call(_key: str) -> Done:
+            await asyncio.sleep(0.02)
+            self.seen.extend(self._waits)
+            return Done("found", Amount(micros=10, calls=1))
+
+        return Done(await hand.step("model", call, reserve=Amount(micros=800, calls=1)))
+
+
+def test_a_call_that_waits_for_the_budget_says_so() -> None:
+    tasks = tuple(Task(TaskId(name), "look into it", "worker") for name in ("a", "b"))
+
+    async def drive() -> Spends:
+        with collect_waits() as waits:
+            crew = Spends(waits)
+            asked = structs.replace(request(Plan(tasks, "none")), budget=Budget(micros=1000))
+            outcome = await Driver(MemoryJournal(), crew).start("run", asked)
+            assert outcome.ending == "complete"
+            return crew
+
+    seen = asyncio.run(drive()).seen
+    assert [(wait.who, wait.why) for wait in seen] == [("b", "the budget is reserved for calls under way")]
+
+
+def test_where_nobody_looks_on_nothing_is_collected() -> None:
+    with waiting("somebody", "something"):
+        pass
