@@ -35,7 +35,7 @@ def test_an_answer_that_cannot_be_written_is_said_in_a_line_and_the_run_is_kept(
         "chargehand: the output cannot be written: No space left on device; runs are kept: chargehand runs"
     )
     assert "Traceback" not in done.stderr
-    assert " complete\n" in chargehand(tmp_path, "runs").stdout
+    assert " complete " in chargehand(tmp_path, "runs").stdout
 
 
 def test_progress_that_cannot_be_written_does_not_stop_a_run(tmp_path: Path) -> None:
