@@ -46,8 +46,6 @@ BUGS = (
     Bug("a permanent failure is retried", "core/verdict.py", " or failure.permanent or parked", " or parked"),
     Bug("no fallback worker", "core/verdict.py", "not in gone), None)", "in ()), None)"),
     Bug("what a person said of a call is forgotten", "core/attempts.py", "progress.answers = answers", "progress.answers = None"),
-    Bug("what a person said of another call of the reply is forgotten", "core/attempts.py", "answers[texts[verdict.call]] = _refusal(verdict)", "pass"),
-    Bug("a verdict is taken for another call", "core/attempts.py", "answers[texts[verdict.call]] = _refusal(verdict)", "answers[texts[verdict.call]] = _refusal(event)"),
     Bug("a call that waits for leave loses its steps", "core/attempts.py", "progress.failure, progress.status = event.failure, Status.JUDGED", "progress.failure, progress.status, progress.steps = event.failure, Status.JUDGED, None"),
     Bug("leave begins the attempt anew", "core/attempts.py", "answers\n    progress.failure, progress.redo = None, True", "answers\n    progress.failure, progress.redo = None, False"),
     Bug("a plan that was never finished passes for whole", "core/supervise.py", "closed=True, unserved=lost)", "closed=True)"),
@@ -109,6 +107,9 @@ BUGS = (
     Bug("a question can be answered after the deadline", "core/fold.py", "state.input = 0, True, None, None", "_ = 0, True, None, None"),
     Bug("plans are not checked", "core/admit.py", "    errors = linted.errors\n", "    errors: tuple[ev.Finding, ...] = ()\n"),
     Bug("a planner may try for ever", "core/supervise.py", "desk.failures >= state.requested.policy.limits.plans or broke or", "broke or"),
+    # several calls of one reply that need leave
+    Bug("what a person said of another call of the reply is forgotten", "core/attempts.py", "answers[texts[verdict.call]] = _refusal(verdict)", "pass"),
+    Bug("a verdict is taken for another call", "core/attempts.py", "answers[texts[verdict.call]] = _refusal(verdict)", "answers[texts[verdict.call]] = _refusal(event)"),
 )  # fmt: skip
 
 
