@@ -116,7 +116,7 @@ BUGS = (
 MONEY = (
     Bug("calls of a model nobody knows do not start slowly", "models/observed.py", "return self.is_trusted(card) or self.under_way <= self.kept", "return True"),
     Bug("what a model wrote beyond its limit is not reserved", "models/observed.py", "return limit if self.keeps_limit(card) else max(limit, self.longest)", "return limit"),
-    Bug("a turn is never given back", "runtime/hand.py", "            if isinstance(reserve, Claim):\n                reserve.leave()", "            pass"),
+    Bug("a turn is never given back", "runtime/hand.py", "            if held is not None and isinstance(reserve, Claim):\n                reserve.leave()", "            pass"),
     Bug("a reply may be longer than was reserved", "agents/money.py", "settings = structs.replace(request.settings, max_tokens=wanted)", "settings = structs.replace(request.settings, max_tokens=2 * wanted)"),
     Bug("what tools say of themselves is not reckoned with", "agents/money.py", "size += sum([_tool_bytes(tool) for tool in request.tools])", "pass"),
     Bug("what a failed call may have cost is forgotten", "agents/money.py", "return None if error.billed else Amount(calls=1)", "return Amount(calls=1)"),

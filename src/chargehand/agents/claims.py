@@ -142,7 +142,7 @@ def trace_answer(
 
 def size_of(results: Sequence[Given]) -> int:
     """How many characters some results have, about."""
-    return sum(len(msgspec.json.encode(one.value)) for one in results)
+    return sum([len(msgspec.json.encode(one.value)) for one in results])
 
 
 def too_much(results: Sequence[Given]) -> bool:

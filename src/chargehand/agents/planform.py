@@ -145,7 +145,9 @@ def task(name: str, body: dict[str, object], holders: Holders = NOBODY) -> Task:
     if not isinstance(instruction, str) or not instruction.strip():
         raise Invalid(f"task {name!r} has no instruction")
     worker = body.get("worker") or body.get("worker_type") or ""
-    worker = _who_has(body.get("tool"), worker if isinstance(worker, str) else "", holders)
+    worker = worker if isinstance(worker, str) else ""
+    if "tool" in body:
+        worker = _who_has(body["tool"], worker, holders)
     before = body.get("after") or body.get("depends_on") or body.get("dependencies")
     without = body.get("optional")
     replaced = body.get("replaces")

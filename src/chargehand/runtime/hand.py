@@ -182,7 +182,7 @@ class _Hand:
                 error.used = NOTHING
             raise
         finally:
-            if isinstance(reserve, Claim):
+            if held is not None and isinstance(reserve, Claim):
                 reserve.leave()
         if effect == "read":
             result = encode_value(done.value)
