@@ -123,9 +123,9 @@ def standing(found: Found) -> tuple[str, Tone]:
     if found.ended is not None:
         tones: dict[str, Tone] = {"complete": "good", "failed": "bad"}
         return found.ended.ending, tones.get(found.ended.ending, "warn")
-    if found.driven:
-        return "under way", "plain"
-    return ("waits for a person" if found.row.type == "input.requested" else "interrupted: resume it"), "warn"
+    if found.waits:
+        return "waits for a person", "warn"
+    return ("under way", "plain") if found.driven else ("interrupted: resume it", "warn")
 
 
 def _facts(run: _Listed) -> dict[str, object]:
@@ -133,7 +133,7 @@ def _facts(run: _Listed) -> dict[str, object]:
     ending = found.ended.ending if found.ended is not None else None
     facts: dict[str, object] = msgspec.structs.asdict(found.row)
     more = {"request": run.request, "cost_usd": run.spent.micros / 1_000_000, "tokens": run.spent.tokens}
-    return {**facts, "held": found.driven, "ending": ending, **more}
+    return {**facts, "held": found.driven, "waits": found.waits, "ending": ending, **more}
 
 
 # --- show

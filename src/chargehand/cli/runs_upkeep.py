@@ -32,7 +32,7 @@ def status_of(found: Found) -> RunStatus:
         return found.ended.ending
     if found.driven:
         return "running"
-    return "waiting" if found.row.type == "input.requested" else "interrupted"
+    return "waiting" if found.waits else "interrupted"
 
 
 def prune(options: Namespace) -> int:

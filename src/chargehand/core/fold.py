@@ -105,6 +105,7 @@ def _supervision_failed(state: RunState, event: ev.SupervisionFailed) -> None:
     policy, desk = state.requested.policy, _desk(state, event.duty)
     desk.failures += policy.limits.plans + policy.limits.answers if event.failure.permanent else 1  # as good as all
     state.starved = state.starved or event.failure.kind == "budget"
+    desk.failure = event.failure
     desk.feedback, desk.next = event.findings, "rejected" if event.findings else "failed"
     if not event.findings:
         wait = backoff(state.requested.seed, policy.retry, desk.failures, event.duty, event.number)

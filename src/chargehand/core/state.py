@@ -117,6 +117,8 @@ class Desk(Struct):
     timer: Instant = 0.0  # while open: when it is given up; else: not before
     held: Amount = NOTHING
     feedback: tuple[ev.Finding, ...] = ()
+    failure: ev.Failure | None = None
+    """Why it failed last."""
 
 
 class Lane(Struct):

@@ -119,6 +119,16 @@ def untraced_gaps(state: RunState) -> tuple[Gap, ...]:
     )
 
 
+def unwritten_gap(state: RunState, *, broke: bool) -> Gap:
+    """Why there are results and no answer from them."""
+    failure = state.answering.failure
+    if failure is not None:
+        return Gap(NO_TASK, "unwritten", failure.kind, f"the answer could not be written: {failure.message}")
+    if broke:
+        return Gap(NO_TASK, "unwritten", "budget", "the answer was not written: the budget was too small for it")
+    return Gap(NO_TASK, "unwritten", "deadline", "the answer was not written: the time ran out")
+
+
 _CONFLICTS = {
     "": "no tool returned it",
     "row": "the tools have it in another row",

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar, runtime_checkable
 from weakref import WeakSet
 
@@ -16,7 +17,7 @@ from chargehand.agents.routers.decision import Learnt
 from chargehand.core.fold import begin, replay
 from chargehand.core.state import RunState, Status
 from chargehand.core.view import gaps
-from chargehand.errors import Invalid, PlanInvalid, Refused, StoreUnavailable
+from chargehand.errors import ChargehandError, Invalid, PlanInvalid, Refused, StoreUnavailable
 from chargehand.runtime.clock import Clock, steady
 from chargehand.runtime.drive import Drive, Listener, Whisper
 from chargehand.stores.journal import Journal, Lease
@@ -46,6 +47,19 @@ class Outcome(Struct, frozen=True):
     statuses: dict[TaskId, Status]
     spent: Amount
     question: ev.InputRequested | None = None
+
+
+def asking_inside(run: str, state: RunState) -> list[str]:
+    """Names that runs inside a run may have that wait for a person: those of inner runs begin with those around."""
+    failures = [one.failure for one in state.tasks.values() if one.failure is not None]
+    questions = [one.question for one in failures if one.question is not None]
+    if state.input is not None and state.input.question is not None:
+        questions.append(state.input.question)
+    names: dict[str, None] = {}
+    for question in questions:
+        inside = question.run.removeprefix(f"{run}/").split("/") if question.run else []
+        names |= dict.fromkeys("/".join((run, *inside[: at + 1])) for at in range(len(inside)))
+    return list(names)
 
 
 def outcome(run: str, state: RunState) -> Outcome:
@@ -309,4 +323,16 @@ class Driver:
                 self._standing.leave(lease.run, drive.state)
         if self._school is not None:
             await self._school.ended(lease.run, drive.state)
+        if drive.state.ended is not None:
+            await self._cancel_asking(lease.run, drive.state)
         return outcome(lease.run, drive.state)
+
+    async def _cancel_asking(self, run: str, ended: RunState) -> None:
+        """Cancel the runs inside one that has ended that wait for a person: nobody can answer any more.
+
+        Each cancels those inside it.
+        """
+        for name in asking_inside(run, ended):
+            with suppress(ChargehandError):  # no run is called so, somebody else has it, or it has just ended
+                if replay(await self._journal.read(name)).ended is None:
+                    await self.resume(name, ev.CancelRequested("the run around it has ended"), quiet=True)

@@ -49,7 +49,8 @@ def plain_answer(entries: Sequence[ev.Entry]) -> str:
     failure = _last_failure(entries)
     have = _forwarded(state)
     parts = [have] if have else []
-    if missing := with_gaps("", ended.gaps).strip():
+    unserved = [gap for gap in ended.gaps if gap.status != "unwritten"]  # why that is follows
+    if missing := with_gaps("", unserved).strip():
         parts.append(missing)
     if not (missing and ended.reason == "no_plan"):  # then that says it all
         failures = [one.failure for one in state.tasks.values() if one.failure is not None]

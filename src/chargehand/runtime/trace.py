@@ -12,7 +12,7 @@ from chargehand.agents.instances import meant
 from chargehand.agents.levels import end_of
 from chargehand.agents.subteam import STEP, run_name
 from chargehand.core.fold import begin, fold
-from chargehand.core.state import Progress, RunState
+from chargehand.core.state import Progress, RunState, Status
 from chargehand.core.view import gaps
 from chargehand.errors import Corrupt
 from chargehand.runtime.traced import (
@@ -244,6 +244,8 @@ class _Tracer:
         for name, progress in state.tasks.items():
             task = self._tasks[name]
             task.status, task.failure = progress.status.value, progress.failure
+            if state.ended is not None and not progress.settled and progress.status is not Status.EXPANDED:
+                task.status = "unfinished"
         dropped = [name for name in self._tasks if name not in state.tasks]
         found.tasks = [task for name, task in self._tasks.items() if name not in dropped]
         found.dropped = [self._tasks[name] for name in dropped]

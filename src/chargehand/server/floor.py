@@ -6,7 +6,7 @@ has one already. How many may go on at once is for `places` to say.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
@@ -72,7 +72,8 @@ class Floor:
         return len(self._places.of(self._tenant).queue)
 
     def carries(self, run: str) -> bool:
-        return run in self._carried
+        """Whether a run is carried, or one that it is inside of: those are named after it."""
+        return any(name in self._carried for name in (run, *_around(run)))
 
     def heard(self, run: str, entries: Sequence[Entry]) -> None:
         """Told of everything that was written."""
@@ -177,3 +178,10 @@ def closing() -> Problem:
 def _cut(run: str) -> Problem:
     said = f"the server stopped before run {run!r} was done; it goes on by itself when the server is started again"
     return Problem(503, "cut", said, after=5.0)
+
+
+def _around(run: str) -> Iterator[str]:
+    """The names of the runs that a run is inside of, the nearest first."""
+    while "/" in run:
+        run = run.rpartition("/")[0]
+        yield run

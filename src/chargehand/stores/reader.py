@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
+from chargehand.core.fold import replay
 from chargehand.errors import Corrupt, Refused, RunUnknown, StoreError
 from chargehand.stores import rows
 from chargehand.stores.blobs import FileBlobs
@@ -18,11 +19,15 @@ _PATIENCE = 5.0
 
 
 class Found(Struct, frozen=True):
-    """One run in a listing: its row, how it ended if it did, and whether a living process drives it."""
+    """One run in a listing: its row, how it ended if it did, and whether a living process drives it.
+
+    `waits`: it has not ended, and a person is asked something.
+    """
 
     row: RunRow
     ended: RunEnded | None
     driven: bool
+    waits: bool = False
 
 
 def read_run(journal: Path, run: str, *, after: int = 0) -> list[Entry]:
@@ -82,13 +87,16 @@ def open_runs(journal: Path) -> list[RunRow]:
 
 def _found(connection: sqlite3.Connection, journal: Path, row: RunRow) -> Found:
     ended: RunEnded | None = None
-    if row.type == "run.ended":
-        try:
+    waits = False
+    try:
+        if row.type == "run.ended":
             last = rows.read(connection, _blobs(journal), row.run, row.seq - 1)[-1].event
-        except Corrupt as error:
-            return Found(structs.replace(row, damage=str(error)), None, driven=False)
-        ended = last if isinstance(last, RunEnded) else None
-    return Found(row, ended, row.held and ended is None)
+            ended = last if isinstance(last, RunEnded) else None
+        elif not row.damage:  # other entries may follow the question: what else went on, and an orderly stop
+            waits = replay(rows.read(connection, _blobs(journal), row.run, 0)).input is not None
+    except Corrupt as error:
+        return Found(structs.replace(row, damage=str(error)), None, driven=False)
+    return Found(row, ended, row.held and ended is None, waits)
 
 
 def _missing(connection: sqlite3.Connection, unknown: RunUnknown, run: str, locks: Path) -> RunUnknown | Corrupt:

@@ -117,11 +117,12 @@ class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
 class Gap(Struct, frozen=True, omit_defaults=True, gc=False):
     """One task the answer has to do without, and why; or (without a task) a part of the request nobody took on.
 
-    `untraced`: there is a result, but something in it that no tool returned and nobody gave its worker.
+    `untraced`: there is a result, but something in it that no tool returned and nobody gave its worker. `unwritten`:
+    there are results, but the answer could not be written from them.
     """
 
     task: TaskId
-    status: Literal["failed", "skipped", "unfinished", "unserved", "untraced"]
+    status: Literal["failed", "skipped", "unfinished", "unserved", "untraced", "unwritten"]
     reason: str
     message: str
     because: TaskId = NO_TASK

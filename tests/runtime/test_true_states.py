@@ -1,0 +1,112 @@
+"""What is said of runs and tasks is so: who waits for a person, what was cancelled, and why there is no answer."""
+
+import asyncio
+import time
+from pathlib import Path
+
+from chargehand.agents.worker import Worker
+from chargehand.cli.runs import standing
+from chargehand.models.messages import Reply, Request, ToolCall
+from chargehand.models.scripted import Line, ScriptedModel
+from chargehand.models.subject import Answering
+from chargehand.runtime.plain_answer import plain_answer
+from chargehand.runtime.trace import trace
+from chargehand.stores.reader import Found, read_run, read_runs
+from chargehand.team import Supervisor
+from chargehand.terms import events as ev
+from chargehand.terms.failure import Failure
+from chargehand.terms.plan import Plan, Task, TaskId
+from chargehand.terms.policy import Policy, Retry
+from chargehand.tools.tool import tool
+
+_PLANLESS = ScriptedModel(["never asked"], repeat=True)
+
+
+@tool(effect="effect", approval=True)
+def pay(supplier: str, euros: int) -> str:
+    """Pay a supplier."""
+    return f"{supplier} has {euros}"
+
+
+def _clerk() -> Worker:
+    wanted = ToolCall("1", "pay", '{"supplier": "Ott", "euros": 120}')
+    return Worker("clerk", "pays", tools=[pay], model=ScriptedModel([Reply(calls=(wanted,), finish="tools"), "done"]))
+
+
+def _one_task(name: str, worker: str) -> Plan:
+    return Plan((Task(TaskId(name), "Have the bill paid now.", worker),), "forward")
+
+
+def _nested(journal: Path) -> Supervisor:
+    """A clerk in a team in a team in a team; the clerk needs leave to pay."""
+    inner = Supervisor([_clerk()], name="inner", model=_PLANLESS, plan=_one_task("bill", "clerk"))
+    middle = Supervisor([inner.as_worker("in", "pays")], name="middle", model=_PLANLESS, plan=_one_task("m", "in"))
+    return Supervisor([middle.as_worker("mid", "pays")], model=_PLANLESS, plan=_one_task("o", "mid"), journal=journal)
+
+
+def _said(found: Found) -> str:
+    return standing(found)[0]
+
+
+def test_a_run_that_waits_for_a_person_says_so_whatever_was_written_since(tmp_path: Path) -> None:
+    journal = tmp_path / "runs.db"
+
+    async def write(_request: Request) -> Line:
+        await asyncio.sleep(0.2)  # the clerk has asked by then
+        return "It is written."
+
+    slow = ScriptedModel(write, handle="slow")
+    plan = Plan((*_one_task("bill", "clerk").tasks, Task(TaskId("letter"), "Write a letter.", "bob")), "merge")
+    team = Supervisor([_clerk(), Worker("bob", "writes", model=slow)], model=_PLANLESS, plan=plan, journal=journal)
+    assert team.run_sync("Pay it.", run="r").ending == "needs_input"
+    (found,) = read_runs(journal)
+    kinds = [type(entry.event) for entry in read_run(journal, "r")]
+    assert kinds[-1] is not ev.InputRequested, "other work went on, or the process let go of it"
+    assert _said(found) == "waits for a person"
+
+
+def test_runs_inside_one_that_is_cancelled_do_not_wait_for_a_person(tmp_path: Path) -> None:
+    journal = tmp_path / "runs.db"
+    team = _nested(journal)
+    assert team.run_sync("Pay it.", run="r").ending == "needs_input"
+    assert [_said(found) for found in read_runs(journal)] == ["waits for a person"] * 3
+    assert team.resume_sync("r", ev.CancelRequested("never mind")).ending == "cancelled"
+    assert [_said(found) for found in read_runs(journal)] == ["cancelled"] * 3
+
+
+async def test_tasks_of_a_cancelled_run_are_not_running() -> None:
+    begun = asyncio.Event()
+
+    async def hang(_request: Request) -> Line:
+        begun.set()
+        await asyncio.sleep(60)
+        return "too late"
+
+    team = Supervisor([Worker("bob", model=ScriptedModel(hang))], model=_PLANLESS, plan=_one_task("t", "bob"))
+    async with team.driven() as driver, asyncio.TaskGroup() as jobs:
+        carried = jobs.create_task(driver.start("r", team.request("Do it.", time.time())))
+        await begun.wait()
+        await driver.ask("r", ev.CancelRequested("never mind"))
+        assert (await carried).ending == "cancelled"
+        entries = await driver.journal.read("r")
+    (task,) = trace("r", entries).tasks
+    assert task.status == "unfinished"
+
+
+def test_an_answer_that_could_not_be_written_is_a_gap_with_its_cause() -> None:
+    def says(request: Request) -> Line:
+        if isinstance(request.subject, Answering):
+            return Failure("logic", "the model talks of the weather", permanent=True)
+        return "There are 12 apples."
+
+    model = ScriptedModel(says)
+    tasks = tuple(Task(TaskId(name), "Count the apples.", "bob") for name in ("t1", "t2"))
+    policy = Policy(retry=Retry(base=0.01))
+    team = Supervisor([Worker("bob", "counts")], model=model, plan=Plan(tasks, "merge"), policy=policy)
+    found = team.run_sync("How many apples?", run="r")
+    assert found.ending == "partial"
+    unwritten = [gap for gap in found.gaps if gap.status == "unwritten"]
+    assert [(gap.task, gap.reason) for gap in unwritten] == [("", "logic")]
+    assert "the model talks of the weather" in unwritten[0].message
+    assert "the model talks of the weather" in str(found.answer)
+    assert plain_answer(found.entries).count("the model talks of the weather") == 1
