@@ -22,7 +22,7 @@ from chargehand.tools.tool import tool
 _PLANLESS = ScriptedModel(["never asked"], repeat=True)
 
 
-@tool(effect="effect", approval=True)
+@tool(effect="effect", approve=True)
 def pay(supplier: str, euros: int) -> str:
     """Pay a supplier."""
     return f"{supplier} has {euros}"

@@ -1,5 +1,6 @@
 """Runs over our own API: begun once, listed in pages, shown as they stand, within the bounds they were given."""
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,7 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.server.api import BOTH, GOAL, Garden, garden, key_for
+from tests.server.api import BOTH, GOAL, Garden, garden, key_for, team_in
+from tests.server.running import running, settings_in
 
 
 @pytest.fixture
@@ -181,3 +183,45 @@ def test_a_key_that_may_only_read_begins_nothing(tmp_path: Path) -> None:
         assert home.client.get("/api/runs", headers=reader).status_code == 200
         refused = home.client.post("/api/runs", json={"team": "garden", "goal": GOAL}, headers=reader)
         assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+
+
+_AROUND = """
+version: 1
+name: estate
+workers:
+  gardeners:
+    description: Say what seedlings cost and what the notes say about plants.
+    team: ../garden/team.yaml
+"""
+
+
+def test_a_run_inside_another_is_running_while_it_works_and_cancelled_with_it(tmp_path: Path) -> None:
+    team_in(tmp_path / "garden")
+    (tmp_path / "estate").mkdir()
+    (tmp_path / "estate" / "team.yaml").write_text(_AROUND)
+    settings = settings_in(tmp_path / "data", teams=(tmp_path / "estate" / "team.yaml",), grace=0.5)
+    with (
+        running(settings) as server,
+        httpx.Client(base_url=server.url, headers=server.headers, timeout=30) as client,
+    ):
+        estate = Garden(server, client, tmp_path / "garden")
+        estate.hold()
+        run = client.post("/api/runs", json={"team": "estate", "goal": GOAL}).json()["run"]
+
+        def listed() -> list[tuple[str, str]]:
+            lines = client.get("/api/runs", params={"nested": "true"}).json()["runs"]
+            return [(line["run"], line["state"]) for line in lines]
+
+        for _ in range(1000):
+            if len(listed()) > 1:
+                break
+            time.sleep(0.02)
+        (inside,) = [name for name, _ in listed() if name != run]
+        estate.tool_called(inside)
+        assert {state for _, state in listed()} == {"running"}
+        client.post(f"/api/runs/{run}/cancel")
+        estate.let_go()
+        estate.wait(run, "cancelled")
+        assert {state for _, state in listed()} == {"cancelled"}
+        tasks = client.get(f"/api/runs/{inside}").json()["tasks"]
+        assert {task["status"] for task in tasks} <= {"done", "unfinished"}

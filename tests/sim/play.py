@@ -405,7 +405,7 @@ class Play:
             self._require(self.entries[-1].at <= latest, "12: it ended after the deadline")
         missing = {task for task, node in shadow.nodes.items() if node.status != "done"}
         replaced = {node.task.replaces for node in shadow.nodes.values() if node.status == "done"}
-        named = {gap.task for gap in found.gaps if gap.status != "unserved"}
+        named = {gap.task for gap in found.gaps if gap.status not in ("unserved", "unwritten")}
         self._require(named == missing - replaced, f"16: gaps {found.gaps} for {missing}")
         unserved = any(gap.status == "unserved" for gap in found.gaps)
         self._require(unserved == shadow.left_out, f"16: left out {shadow.left_out}, gaps {found.gaps}")
@@ -438,6 +438,10 @@ class Play:
         if ending == "partial":
             unanswered = state.combine != "none" and state.answer is None
             self._require(bool(missing) or unanswered or self.shadow.left_out, "partial without a gap")
+        written = any(isinstance(entry.event, ev.AnswerWritten) for entry in self.entries)
+        unwritten = ending == "partial" and state.combine != "none" and not written
+        told = [gap for gap in state.ended.gaps if gap.status == "unwritten"]
+        self._require(len(told) == unwritten, f"16: answer written: {written}, gaps {told}")
         if ending == "cancelled":
             self._require("cancel" in self.plot.faults, "cancelled by nobody")
         slow = {"short", "silence", "jump"}

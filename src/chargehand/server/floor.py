@@ -72,7 +72,10 @@ class Floor:
         return len(self._places.of(self._tenant).queue)
 
     def carries(self, run: str) -> bool:
-        """Whether a run is carried, or one that it is inside of: those are named after it."""
+        return run in self._carried
+
+    def works_on(self, run: str) -> bool:
+        """Whether a run is carried, or one that it is inside of: its name begins with theirs."""
         return any(name in self._carried for name in (run, *_around(run)))
 
     def heard(self, run: str, entries: Sequence[Entry]) -> None:

@@ -50,7 +50,7 @@ def standing(house: House, one: Seen) -> State:
         return "needs_input"
     if state.paused:
         return "paused"
-    return "running" if house.floor.carries(one.run) else "interrupted"
+    return "running" if house.floor.works_on(one.run) else "interrupted"
 
 
 def line(house: House, one: Seen) -> RunLine:
