@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, Usage
     from chargehand.models.model import Model, ModelCard, ModelFailed
     from chargehand.models.scripted import ScriptedModel
+    from chargehand.runtime.approving import ApprovalRequest
     from chargehand.runtime.driver import Driver, Outcome
     from chargehand.runtime.result import Result
     from chargehand.stores.catalog import SqliteCatalog
@@ -67,6 +68,7 @@ _ROOMS = {
     "models.messages": ("Message", "Reply", "Request", "Settings", "ToolCall", "Usage"),
     "models.model": ("Model", "ModelCard", "ModelFailed"),
     "models.scripted": ("ScriptedModel",),
+    "runtime.approving": ("ApprovalRequest",),
     "runtime.driver": ("Driver", "Outcome"),
     "stores.catalog": ("SqliteCatalog",),
     "stores.memory": ("MemoryJournal",),
@@ -90,8 +92,8 @@ __all__ = [  # noqa: RUF022 - in the order of the rooms above
     "Factory", "Hedge", "Replies", "WorkerReply", "InnerGap", "Move", "Script", "ScriptedCrew", "Broadcast",
     "Dynamic", "Loop", "Recursive", "RoundRobin", "Route", "Whole", "Worker", "load_team", "Brief",
     "ChargehandError", "Archive", "Block", "Grant", "Memory", "Message", "Reply", "Request", "Settings", "ToolCall",
-    "Usage", "Model", "ModelCard", "ModelFailed", "ScriptedModel", "Driver", "Outcome", "SqliteCatalog",
-    "MemoryJournal", "SqliteJournal", "Result", "Supervisor", "Amount", "Budget", "CancelRequested",
+    "Usage", "Model", "ModelCard", "ModelFailed", "ScriptedModel", "ApprovalRequest", "Driver", "Outcome",
+    "SqliteCatalog", "MemoryJournal", "SqliteJournal", "Result", "Supervisor", "Amount", "Budget", "CancelRequested",
     "InputAnswered", "RunRequested", "Failure", "Edge", "Plan", "Task", "Limits", "Policy", "Retry", "Agent",
     "Match", "Roster", "ToolFailed", "Caller", "CallKey", "Costs", "Tool", "tool",
 ]  # fmt: skip

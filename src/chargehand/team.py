@@ -22,6 +22,7 @@ from chargehand.agents.prompts import Prompts
 from chargehand.agents.subteam import Team, refuse_circles
 from chargehand.agents.ways import Way, Whole
 from chargehand.agents.worker import Worker
+from chargehand.core.fold import replay
 from chargehand.errors import Invalid
 from chargehand.memory.declared import Memory
 from chargehand.memory.opened import OpenMemory
@@ -30,6 +31,7 @@ from chargehand.models.messages import Settings
 from chargehand.models.model import Model
 from chargehand.models.prices import Price
 from chargehand.runtime import cached
+from chargehand.runtime.approving import Answer, OnApproval, read_answer
 from chargehand.runtime.draft import Draft, draft
 from chargehand.runtime.drive import Listener, Whisper
 from chargehand.runtime.driver import Driver, Outcome
@@ -73,6 +75,7 @@ class Supervisor(Messaging, Resting, Learning):
     loop, a talk (`agents.ways`). `cache` is for how long a result may be used again by another run of this
     journal, if nothing was changed for it; left out, never. `checks` are what results must pass, by name: workers and
     tasks name them in `accept`. With `hedge`, calls of models that take unusually long are made twice.
+    `on_approval` is asked before a plan or a call that needs approval, in place of ending with `needs_input`.
     """
 
     @suggest_keywords("Supervisor")
@@ -104,6 +107,7 @@ class Supervisor(Messaging, Resting, Learning):
         cache: WrittenDuration | None = None,
         checks: Mapping[str, acceptance.Check] | None = None,
         hedge: Hedge | None = None,
+        on_approval: OnApproval | None = None,
     ) -> None:
         self.name = name
         self.examples = tuple(examples)
@@ -150,6 +154,7 @@ class Supervisor(Messaging, Resting, Learning):
         rosters.check(self.roster)
         self.cache = None if cache is None else seconds_of("cache", cache)
         self.hedge = hedge
+        self._on_approval = on_approval
 
     def request(self, goal: str, now: float, *, plan: Plan | None = None, seed: int | None = None) -> ev.RunRequested:
         """The request a driver starts with; Invalid for a goal nobody could pursue."""
@@ -273,15 +278,22 @@ class Supervisor(Messaging, Resting, Learning):
         """The same for code without an event loop."""
         return without_a_loop("run", lambda: self.run(goal, run=run))
 
-    def resume_sync(self, run: str, *answers: ev.Event) -> Result:
+    def resume_sync(self, run: str, *answers: Answer, reason: str = "") -> Result:
         """`resume` for code without an event loop."""
-        return without_a_loop("resume", lambda: self.resume(run, *answers))
+        return without_a_loop("resume", lambda: self.resume(run, *answers, reason=reason))
 
-    async def resume(self, run: str, *answers: ev.Event, listener: Listener | None = None) -> Result:
-        """Go on with a run that a crash, a pause, a question or leaving its stream left unfinished."""
+    async def resume(self, run: str, *answers: Answer, reason: str = "", listener: Listener | None = None) -> Result:
+        """Go on with a run that a crash, a pause, a question or leaving its stream left unfinished.
+
+        `"approve"` or `"reject"` (with a `reason`) answers the open question; where several calls wait, a mapping
+        answers each by its number. Other answers are events, such as `InputAnswered`.
+        """
         await self._streams.close_left(run)
         async with self._driver(listener, None) as (driver, journal):
-            return await self._result(await driver.resume(run, *answers), journal)
+            in_words = any(isinstance(answer, str | Mapping) for answer in answers)
+            state = replay(await journal.read(run)) if in_words else None
+            events = tuple(read_answer(run, state, answer, reason) for answer in answers)
+            return await self._result(await driver.resume(run, *events), journal)
 
     def stream(self, goal: str, *, run: str = "") -> AsyncGenerator[ev.Entry]:
         """Pursue a goal and yield what is written, as it is written, until the run has ended or waits for a person.
@@ -299,7 +311,9 @@ class Supervisor(Messaging, Resting, Learning):
             async with (
                 self._open() as journal,
                 self.crew() as crew,
-                aclosing(follow(journal, crew, run, request, await self.offered(journal, request))) as entries,
+                aclosing(
+                    follow(journal, crew, run, request, await self.offered(journal, request), self._on_approval)
+                ) as entries,
             ):
                 async for entry in entries:
                     yield entry
@@ -316,7 +330,7 @@ class Supervisor(Messaging, Resting, Learning):
         self, listener: Listener | None, whisper: Whisper | None
     ) -> AsyncGenerator[tuple[Driver, Journal]]:
         async with self._open() as journal, self.crew() as crew:
-            yield Driver(journal, crew, listener=listener, whisper=whisper), journal
+            yield Driver(journal, crew, listener=listener, whisper=whisper, on_approval=self._on_approval), journal
 
     @asynccontextmanager
     async def _open(self) -> AsyncGenerator[Journal]:

@@ -14,6 +14,7 @@ from chargehand.cli.request import duration
 from chargehand.config.environment import lookup
 from chargehand.config.hidden import secret_values
 from chargehand.errors import Invalid
+from chargehand.models.extras import install_command
 
 if TYPE_CHECKING:
     from chargehand.server.settings import Settings
@@ -64,7 +65,7 @@ def serve(options: Namespace) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("chargehand"):
             raise
-        raise Invalid(f"serve needs {error.name}, which is not here: pip install 'chargehand[server]'") from error
+        raise Invalid(f"serve needs {error.name}, which is not here: {install_command('server')}") from error
     wanted = _settings(options)
     settings.check(wanted)
 

@@ -23,6 +23,7 @@ from chargehand.config.doctor_models import dotenv_file, embeddings, fetched, ke
 from chargehand.config.doctor_stores import home_folder, journal_file, memory_file
 from chargehand.config.environment import models_home
 from chargehand.errors import Invalid
+from chargehand.models.extras import install_command
 from chargehand.models.known import HIDDEN, without_secrets
 
 _PYTHON = (3, 11)
@@ -137,7 +138,7 @@ def extra(name: str) -> Line:
     absent = [module for module in modules if find_spec(module) is None]
     if absent:
         some = f"lacks {', '.join(absent)}" if len(absent) < len(modules) else "not installed"
-        return Line(f"extra {name}", "missing", f"{some} ({use})", f"pip install 'chargehand[{name}]'")
+        return Line(f"extra {name}", "missing", f"{some} ({use})", install_command(name))
     return Line(f"extra {name}", "good", f"installed ({use})")
 
 

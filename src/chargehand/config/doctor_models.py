@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from chargehand.config.doctor_line import Line
 from chargehand.config.environment import DOTENV_BYTES, dotenv, lookup, models_home, origin
+from chargehand.models.extras import install_command
 
 _CONNECT = 1.0
 _SERVERS = 8  # more are not tried: the doctor must not keep anybody waiting
@@ -22,7 +23,7 @@ _QUOTES = "'\"`"
 _OFTEN = ("openai", "anthropic", "openrouter", "google")
 _ALSO = {"claude": "anthropic", "gemini": "google", "open_ai": "openai", "open_router": "openrouter"}
 _START = {"ollama": "ollama serve"}
-_LOCAL = "pip install 'chargehand[local]', then: chargehand models pull minilm"
+_LOCAL = f"{install_command('local')}, then: chargehand models pull minilm"
 
 
 def keys(folder: Path, models: Sequence[str] = ()) -> list[Line]:

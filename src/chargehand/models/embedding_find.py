@@ -19,6 +19,7 @@ from chargehand.memory.embedding import Embedding
 from chargehand.models import embedding_multilingual as multilingual
 from chargehand.models.embedding_http import MOST_BYTES, PATIENCE, EmbeddingEndpoint, HttpEmbedding
 from chargehand.models.embeddings import HANDLE, LocalEmbedding, is_here
+from chargehand.models.extras import install_command
 from chargehand.models.find import Finder, Lookup, Options, models_folder
 from chargehand.models.guard import Guarded
 from chargehand.models.known import OTHERS, OWN, Place
@@ -50,7 +51,7 @@ def find_embedding(
         if handle == "auto":
             return None
         raise Invalid(
-            f"{HANDLE} is not here; run: pip install 'chargehand[local]' and: chargehand models pull minilm; or "
+            f"{HANDLE} is not here; run: {install_command('local')} and: chargehand models pull minilm; or "
             "search by words"
         )
     _refuse(handle)

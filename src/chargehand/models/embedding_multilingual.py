@@ -14,10 +14,11 @@ from typing import Any
 from weakref import ReferenceType, ref
 
 from chargehand.errors import StoreUnavailable
+from chargehand.models.extras import install_command
 
 HANDLE = "local:multilingual"
 SIZE = 512
-INSTALL = "pip install 'chargehand[multilingual]'"
+INSTALL = install_command("multilingual")
 _LONGEST = 2_000  # characters of a text that are looked at
 _BATCH = 16  # texts that are handed to the thread at a time, so that a question does not wait behind a document
 

@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 
 from chargehand.errors import Invalid
 from chargehand.models.anthropic import AnthropicMessages
+from chargehand.models.extras import install_command
 from chargehand.models.guard import BREAKING, RETRY, Guarded
 from chargehand.models.http import MOST_BYTES, PATIENCE, Timeouts, Transport
 from chargehand.models.known import OTHERS, OWN, Place, key_variable, without_secrets
@@ -194,7 +195,7 @@ class Finder:
         try:
             from chargehand.models.providers import provider_model  # noqa: PLC0415 - it takes a second to load
         except ModuleNotFoundError as error:
-            message = f"{handle}: {provider} needs the extra `providers`: pip install 'chargehand[providers]'"
+            message = f"{handle}: {provider} needs the extra `providers`: {install_command('providers')}"
             raise Invalid(message) from error
         variable = options.get("variable", "") or key_variable(provider)
         key = self._key(handle, options, variable, needed=False)

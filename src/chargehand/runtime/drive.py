@@ -67,6 +67,8 @@ class Drive:
         self._trouble: ChargehandError | None = None
         self._held: list[asyncio.Future[None]] = []
         self._short: list[asyncio.Future[None]] = []
+        self._listening: list[asyncio.Future[None]] = []  # wait for a question
+        self._waits_for_input = False
         self._told: dict[str, int] = {}
         self._stood = stood(state.breakers)
         self._log = RunLog(lease.run)
@@ -143,6 +145,21 @@ class Drive:
         await future
         return True
 
+    async def next_question(self, after: int) -> ev.InputRequested:
+        """Wait until a person is asked something, and that is written, after question number `after`."""
+        while True:
+            asked = self.state.input
+            if asked is not None and asked.number > after and not self._unwritten:
+                return asked
+            future = asyncio.get_running_loop().create_future()
+            self._listening.append(future)
+            await future
+
+    def stop_waiting(self) -> None:
+        """Nobody answers the open question: leave the run once nothing goes on without that."""
+        self._waits_for_input = False
+        self._ring()
+
     def note(self, event: ev.Noted | ev.PromptSent) -> None:
         """Write this along with whatever is written next."""
         if isinstance(event, ev.Noted):  # a prompt is JSON already, and too long to be kept twice while it waits
@@ -156,16 +173,17 @@ class Drive:
         for event in first:  # refused before anything is written, so that whoever sent it hears of it
             self._record(admit(self.state, event), max(self._clock(), self.state.at))
         try:
-            await self._until_over(wait_for_input=wait_for_input)
+            self._waits_for_input = wait_for_input
+            await self._until_over()
         except asyncio.CancelledError:
             await self._leave()
             raise
 
-    async def _until_over(self, *, wait_for_input: bool) -> None:
+    async def _until_over(self) -> None:
         trouble: ChargehandError | None = None
         async with asyncio.TaskGroup() as jobs:
             try:
-                await self._loop(jobs, wait_for_input=wait_for_input)
+                await self._loop(jobs)
             except ChargehandError as error:
                 trouble = error  # raised bare below; from here it would arrive wrapped in a group
             except asyncio.CancelledError:
@@ -195,7 +213,7 @@ class Drive:
         except (ChargehandError, TimeoutError) as error:
             logger.warning("run %s could not be left in order: %s", self.run, error)
 
-    async def _loop(self, jobs: asyncio.TaskGroup, *, wait_for_input: bool) -> None:
+    async def _loop(self, jobs: asyncio.TaskGroup) -> None:
         state = self.state
         while True:
             if self._trouble is not None:
@@ -210,9 +228,11 @@ class Drive:
             self._align(jobs)
             if self._held and not state.planning.open:
                 release(self._held)
+            if self._listening and state.input is not None:
+                release(self._listening)
             if state.ended is not None:
                 return
-            if not wait_for_input and self._stuck_without_a_person():
+            if not self._waits_for_input and self._stuck_without_a_person():
                 return
             await self._wait(now)
 

@@ -18,6 +18,7 @@ from chargehand.core.fold import begin, replay
 from chargehand.core.state import RunState, Status
 from chargehand.core.view import gaps
 from chargehand.errors import ChargehandError, Invalid, PlanInvalid, Refused, StoreUnavailable
+from chargehand.runtime.approving import OnApproval, drive_with_approvals
 from chargehand.runtime.clock import Clock, steady
 from chargehand.runtime.drive import Drive, Listener, Whisper
 from chargehand.stores.journal import Journal, Lease
@@ -158,7 +159,7 @@ class Driver:
     """Runs of one process on one journal.
 
     `wall` and `ticks` are its clocks; `listener` hears every written entry, `whisper` text as it comes, unkept. Neither
-    hears of `quiet` runs.
+    hears of `quiet` runs. `on_approval` is asked what a person would be asked.
     """
 
     def __init__(
@@ -170,8 +171,10 @@ class Driver:
         ticks: Clock = time.monotonic,
         listener: Listener | None = None,
         whisper: Whisper | None = None,
+        on_approval: OnApproval | None = None,
     ) -> None:
         self._journal = journal
+        self._on_approval = on_approval
         self._guard = journal if isinstance(journal, _Guards) else None
         self._crew = crew if self._guard is None else self._guard.guarded(crew)
         self._clocks = (wall, ticks)
@@ -316,7 +319,10 @@ class Driver:
     async def _drive(self, drive: Drive, lease: Lease, also: Sequence[ev.Event], *, wait_for_input: bool) -> Outcome:
         self._under_way[lease.run] = drive
         try:
-            await drive.to_end(first=also, wait_for_input=wait_for_input)
+            if self._on_approval is None:
+                await drive.to_end(first=also, wait_for_input=wait_for_input)
+            else:
+                await drive_with_approvals(drive, self._on_approval, also)
         finally:
             del self._under_way[lease.run]
             if self._standing is not None:

@@ -7,13 +7,19 @@ from contextlib import contextmanager, suppress
 from types import AsyncGeneratorType
 
 from chargehand.agents.crew import Crew
+from chargehand.runtime.approving import OnApproval
 from chargehand.runtime.driver import Driver
 from chargehand.stores.journal import Journal
 from chargehand.terms import events as ev
 
 
 async def follow(
-    journal: Journal, crew: Crew, run: str, request: ev.RunRequested, also: Sequence[ev.Event] = ()
+    journal: Journal,
+    crew: Crew,
+    run: str,
+    request: ev.RunRequested,
+    also: Sequence[ev.Event] = (),
+    on_approval: OnApproval | None = None,
 ) -> AsyncGenerator[ev.Entry]:
     """Start a run and yield its entries once they are written, until it has ended or waits for a person.
 
@@ -24,7 +30,9 @@ async def follow(
 
     async def drive() -> None:
         try:
-            driver = Driver(journal, crew, listener=lambda _run, entries: line.put_nowait(entries))
+            driver = Driver(
+                journal, crew, listener=lambda _run, entries: line.put_nowait(entries), on_approval=on_approval
+            )
             await driver.start(run, request, also=also)
         except Exception as error:  # noqa: BLE001 - raised below: from a group it would cancel whoever reads
             trouble.append(error)

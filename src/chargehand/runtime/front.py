@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from chargehand.errors import Invalid
@@ -25,8 +26,9 @@ def checked_goal(goal: str) -> str:
 
 def without_a_loop(verb: str, start: Callable[[], Coroutine[Any, Any, _Found]]) -> _Found:
     """Run to the end what is awaited elsewhere; Invalid where an event loop is running already."""
-    try:
+    with suppress(RuntimeError):  # left before the run begins: its errors are not raised "during handling" of this one
         asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(start())
-    raise Invalid(f"{verb}_sync cannot be called where an event loop is running; write `await team.{verb}(...)` there")
+        raise Invalid(
+            f"{verb}_sync cannot be called where an event loop is running; write `await team.{verb}(...)` there"
+        )
+    return asyncio.run(start())

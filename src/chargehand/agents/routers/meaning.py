@@ -17,6 +17,7 @@ from chargehand.agents.routers.texts import Said, said
 from chargehand.agents.routers.words import Lexicon, by_words
 from chargehand.errors import Invalid, StoreUnavailable
 from chargehand.memory.embedding import Embedding
+from chargehand.models.extras import install_command
 from chargehand.models.subject import WorkerCard
 from chargehand.terms.plan import digest
 from chargehand.tools.threads import THREADS
@@ -133,7 +134,7 @@ async def by_meaning(
     if embedding is None:
         return await _by_words(text, cards, "there is no embedding")
     if find_spec("numpy") is None:
-        return await _by_words(text, cards, "numpy is not installed (pip install 'chargehand[local]')")
+        return await _by_words(text, cards, f"numpy is not installed ({install_command('local')})")
     try:
         return await (await meaning(cards, embedding, learnt)).decide(text)
     except (StoreUnavailable, ToolFailed) as error:  # nobody there; or vectors that are none

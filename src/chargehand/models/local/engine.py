@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from chargehand.errors import ChargehandError
+from chargehand.models.extras import install_command
 from chargehand.models.local.bounds import Json
 
 
@@ -83,7 +84,7 @@ def _library() -> Any:
     try:
         import xllamacpp  # noqa: PLC0415 - as above # pyright: ignore[reportMissingTypeStubs] - it has none
     except ImportError as error:
-        raise EngineMissing("local models need the extra: pip install 'chargehand[local]'") from error
+        raise EngineMissing(f"local models need the extra: {install_command('local')}") from error
     return xllamacpp
 
 

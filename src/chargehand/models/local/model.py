@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from chargehand.errors import Invalid
+from chargehand.models.extras import install_command
 from chargehand.models.local.actions import action_schema, read_action, turns
 from chargehand.models.local.bounds import Json, bound, longest
 from chargehand.models.local.catalog import CATALOG
@@ -65,7 +66,7 @@ class LocalModel:
         self, name_or_path: str | Path, *, folder: Path | None = None, threads: int | None = None, context: int = 4096
     ) -> None:
         if find_spec("xllamacpp") is None:
-            raise Invalid(f"local:{name_or_path} needs the extra `local`: pip install 'chargehand[local]'")
+            raise Invalid(f"local:{name_or_path} needs the extra `local`: {install_command('local')}")
         self._path = weights_file(name_or_path, folder)
         self._threads = threads
         self._engine: Engine | None = None

@@ -1,0 +1,204 @@
+"""Answers to what a run asks a person: by a function of the program, or in words handed to `resume`."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
+
+from chargehand.core.state import RunState
+from chargehand.errors import Invalid, Refused
+from chargehand.terms import events as ev
+from chargehand.terms.failure import AskedBecause
+from chargehand.terms.plan import NO_TASK, TaskId
+
+if TYPE_CHECKING:
+    from chargehand.runtime.drive import Drive
+
+logger = logging.getLogger("chargehand")
+
+
+class ApprovalRequest(Struct, frozen=True):
+    """What is to be approved: a call, whole, or a plan."""
+
+    run: str
+    what: Literal["tool", "plan"]
+    worker: str = ""
+    """Who wants the call; where a team works for another, from the outermost inwards: `research > reader`."""
+    tool: str = ""
+    arguments: Mapping[str, object] = {}
+    because: AskedBecause = "declared"
+    """`declared`: of the tool or by a rule; `tainted`: an effect after text from outside; `repeated`: once more."""
+    task: TaskId = NO_TASK
+    plan: tuple[str, ...] = ()
+    """The tasks of the plan, each in a line."""
+
+
+Verdict: TypeAlias = bool | str | None
+"""True or `"approve"`; False, `"reject"` or `"reject: why"`; None leaves it open for somebody else."""
+OnApproval: TypeAlias = Callable[[ApprovalRequest], Verdict | Awaitable[Verdict]]
+Answer: TypeAlias = ev.Event | str | Mapping[int, str]
+_Word: TypeAlias = Literal["approve", "reject"]
+
+
+# --- by a function
+
+
+async def drive_with_approvals(drive: "Drive", on_approval: OnApproval, first: Sequence[ev.Event]) -> None:
+    """Drive a run to its end; what it asks meanwhile is answered by `on_approval`.
+
+    If that raises, the question stays open, the rest is done, and the exception is raised here.
+    """
+    trouble: list[Exception] = []
+    async with asyncio.TaskGroup() as jobs:
+        answering = jobs.create_task(_answer_questions(drive, on_approval, trouble))
+        try:
+            await drive.to_end(first=first, wait_for_input=True)
+        except Exception as error:  # noqa: BLE001 - raised below: from here it would arrive wrapped in a group
+            trouble.append(error)
+        finally:
+            answering.cancel()
+    if trouble:
+        raise trouble[-1]
+
+
+async def _answer_questions(drive: "Drive", on_approval: OnApproval, trouble: list[Exception]) -> None:
+    number = 0
+    while True:
+        asked = await drive.next_question(number)
+        number = asked.number
+        try:
+            answer = await _answer(drive.run, drive.state, asked, on_approval)
+        except Exception as error:  # noqa: BLE001 - of a foreign function; whoever drives raises it
+            trouble.append(error)
+            answer = None
+        if answer is None:
+            drive.stop_waiting()
+            return
+        try:
+            await drive.ask(answer)
+        except Refused as error:  # somebody else was faster, or the run is over
+            logger.info("run %s: an approval came too late: %s", drive.run, error)
+
+
+async def _answer(
+    run: str, state: RunState, asked: ev.InputRequested, on_approval: OnApproval
+) -> ev.InputAnswered | None:
+    """The answer to a question, and to what waits behind it; None where the function leaves it open."""
+    requests = _requests(run, state, asked)
+    verdicts: dict[int, tuple[_Word, str]] = {}
+    for call, request in requests.items():
+        verdict = await _decide(on_approval, request)
+        if verdict is None:
+            break  # those after it are asked about when this is decided
+        verdicts[call] = _read_verdict("on_approval", verdict)
+    return _answered(asked, verdicts) if _first_call(asked) in verdicts else None
+
+
+async def _decide(on_approval: OnApproval, request: ApprovalRequest) -> Verdict:
+    """What the function says. A plain one may wait for a person, so it runs in a thread."""
+    if inspect.iscoroutinefunction(on_approval):
+        return await on_approval(request)
+    verdict = await asyncio.to_thread(on_approval, request)
+    return await verdict if inspect.isawaitable(verdict) else verdict
+
+
+def _requests(run: str, state: RunState, asked: ev.InputRequested) -> dict[int, ApprovalRequest]:
+    """What is asked, by the number of the call; nothing for an effect in doubt, which only a person can look up."""
+    question = asked.question
+    if asked.what == "effect":
+        return {}
+    if asked.what == "plan" and question is None:
+        tasks = [
+            f"{one.task.id} ({one.task.worker or 'anybody'}): {one.task.instruction}" for one in state.tasks.values()
+        ]
+        return {1: ApprovalRequest(run, "plan", plan=tuple(tasks))}
+    if question is None:
+        return {1: ApprovalRequest(run, "tool", tool=asked.text, task=asked.task)}
+    worker = " > ".join(question.workers)
+    if asked.what == "plan":
+        return {_first_call(asked): ApprovalRequest(run, "plan", worker, task=asked.task, plan=question.plan)}
+    calls = {
+        _first_call(asked): ApprovalRequest(
+            run, "tool", worker, question.tool, question.arguments, question.because, asked.task
+        )
+    }
+    for other in question.also:
+        calls[other.call] = ApprovalRequest(run, "tool", worker, other.tool, other.arguments, other.because, asked.task)
+    return calls
+
+
+# --- in words
+
+
+def read_answer(run: str, state: RunState | None, answer: Answer, reason: str = "") -> ev.Event:
+    """An answer as an event. Refused where nothing is asked, or where one word would have to do for several calls."""
+    if not isinstance(answer, str | Mapping):
+        return answer
+    asked = None if state is None else state.input
+    if state is None or asked is None:
+        ended = "" if state is None or state.ended is None else f" It has ended ({state.ended.ending})."
+        raise Refused(f"run {run!r} asks nothing, so there is nothing to answer.{ended}")
+    if state.requested.parent is not None:
+        raise Refused(f"run {run!r} works for run {state.requested.parent.run!r}; answer that one")
+    if asked.what == "effect":
+        return _read_effect_answer(asked, answer, reason)
+    waiting = _waiting_calls(asked)
+    if isinstance(answer, str):
+        if len(waiting) > 1:
+            listed = "; ".join(f"{call}: {text}" for call, text in waiting.items())
+            example = ", ".join(f'{call}: "approve"' for call in waiting)
+            raise Refused(f"run {run!r} asks about {len(waiting)} calls ({listed}). Answer each: {{{example}}}")
+        return _answered(asked, {_first_call(asked): _read_verdict("the answer", answer, reason)})
+    for call in answer:
+        if call not in waiting:
+            raise Refused(f"run {run!r} does not ask about call {call}; it asks about {', '.join(map(str, waiting))}")
+    if _first_call(asked) not in answer:
+        raise Refused(f"run {run!r} asks about call {_first_call(asked)} first; answer that one too")
+    return _answered(asked, {call: _read_verdict("the answer", word, reason) for call, word in answer.items()})
+
+
+def _read_effect_answer(asked: ev.InputRequested, answer: str | Mapping[int, str], reason: str) -> ev.Event:
+    if answer == "again":
+        return ev.InputAnswered(asked.number, "again", reason)
+    if answer == "fail":
+        return ev.InputAnswered(asked.number, "fail", reason)
+    raise Invalid(
+        'it is asked what became of an effect: answer "again" (it did not happen), "fail", or, if it happened, '
+        f"InputAnswered({asked.number}, 'done', result=...)"
+    )
+
+
+def _read_verdict(owner: str, verdict: Verdict, reason: str = "") -> tuple[_Word, str]:
+    """The word and the reason. Invalid for anything else: nothing may pass for an approval by accident."""
+    if verdict is True:
+        return "approve", ""
+    if verdict is False:
+        return "reject", reason
+    word, _, why = verdict.partition(":") if isinstance(verdict, str) else ("", "", "")
+    match word.strip().lower():
+        case "approve":
+            return "approve", ""
+        case "reject":
+            return "reject", reason or why.strip()
+        case _:
+            raise Invalid(f'{owner} is {verdict!r}; say "approve", "reject" or "reject: why"')
+
+
+def _first_call(asked: ev.InputRequested) -> int:
+    return 1 if asked.question is None else asked.question.call or 1
+
+
+def _waiting_calls(asked: ev.InputRequested) -> dict[int, str]:
+    """The calls that wait for an answer, by number, each in a line."""
+    others = () if asked.question is None else asked.question.also
+    return {_first_call(asked): asked.text, **{other.call: other.text for other in others}}
+
+
+def _answered(asked: ev.InputRequested, verdicts: Mapping[int, tuple[_Word, str]]) -> ev.InputAnswered:
+    first = _first_call(asked)
+    word, reason = verdicts[first]
+    also = tuple(ev.CallVerdict(call, each, why) for call, (each, why) in verdicts.items() if call != first)
+    return ev.InputAnswered(asked.number, word, reason, also=also)

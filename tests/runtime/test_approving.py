@@ -1,0 +1,210 @@
+"""What a run asks a person, answered by a function of the program or in a word to `resume`."""
+
+import asyncio
+import sys
+import traceback
+from typing import cast
+
+import pytest
+
+from chargehand import (
+    ApprovalRequest,
+    Plan,
+    Policy,
+    Reply,
+    Request,
+    ScriptedModel,
+    Supervisor,
+    Task,
+    ToolCall,
+    Worker,
+    tool,
+)
+from chargehand.errors import Invalid, Refused
+from chargehand.runtime.approving import OnApproval
+from chargehand.terms import events as ev
+from chargehand.terms.plan import TaskId
+
+PLAN = Plan((Task(TaskId("bill"), "Pay the bills.", "clerk"),), "forward")
+
+
+def office(
+    *suppliers: str, on_approval: OnApproval | None = None, policy: Policy | None = None, one_by_one: bool = False
+) -> tuple[Supervisor, list[str]]:
+    """A clerk that pays these suppliers, in one reply or in one each, and says what became of the last call."""
+    paid: list[str] = []
+
+    @tool(effect="effect", approve=True, poll=True)
+    def pay(supplier: str, euros: int) -> str:
+        """Pay a supplier."""
+        paid.append(f"{euros} to {supplier}")
+        return "paid"
+
+    def clerk(request: Request) -> Reply | str:
+        calls = [
+            ToolCall(str(at), "pay", f'{{"supplier": "{name}", "euros": {at}}}') for at, name in enumerate(suppliers)
+        ]
+        done = sum(message.role == "tool" for message in request.messages)
+        if done >= len(calls):
+            return f"Done: {request.messages[-1].text}"
+        return Reply(calls=(calls[done],) if one_by_one else tuple(calls), finish="tools")
+
+    worker = Worker("clerk", "Pays bills.", tools=[pay], steps=20, model=ScriptedModel(clerk))
+    team = Supervisor([worker], plan=PLAN, name="office", on_approval=on_approval, policy=policy or Policy())
+    return team, paid
+
+
+def test_a_word_approves_the_open_call() -> None:
+    team, paid = office("Ott")
+    assert team.run_sync("Pay.", run="may").ending == "needs_input"
+    assert "paid" in cast("str", team.resume_sync("may", "approve").answer)
+    assert paid == ["0 to Ott"]
+
+
+def test_a_word_rejects_it_with_a_reason_that_the_model_reads() -> None:
+    team, paid = office("Ott")
+    team.run_sync("Pay.", run="may")
+    done = team.resume_sync("may", "reject", reason="Ott was paid in April")
+    assert "Ott was paid in April" in cast("str", done.answer)
+    assert paid == []
+
+
+def test_several_open_calls_are_named_and_answered_each_by_its_number() -> None:
+    team, paid = office("Ott", "Lehm")
+    team.run_sync("Pay.", run="may")
+    with pytest.raises(Refused) as refusal:
+        team.resume_sync("may", "approve")
+    for words in ("asks about 2 calls", "Ott", "Lehm", '{1: "approve", 2: "approve"}'):
+        assert words in str(refusal.value)
+    with pytest.raises(Refused, match="does not ask about call 7; it asks about 1, 2"):
+        team.resume_sync("may", {1: "approve", 7: "approve"})
+    assert team.resume_sync("may", {1: "approve", 2: "reject: too dear"}).ending == "complete"
+    assert paid == ["0 to Ott"]
+
+
+def test_an_answer_that_nobody_asked_for_or_nobody_understands_is_refused() -> None:
+    team, paid = office("Ott")
+    team.run_sync("Pay.", run="may")
+    with pytest.raises(Invalid, match='the answer is \'ok\'; say "approve", "reject" or "reject: why"'):
+        team.resume_sync("may", "ok")
+    team.resume_sync("may", "approve")
+    with pytest.raises(Refused, match="asks nothing, so there is nothing to answer"):
+        team.resume_sync("may", "approve")
+    assert paid == ["0 to Ott"]
+
+
+def test_a_plan_is_approved_in_a_word() -> None:
+    team, paid = office("Ott", policy=Policy(approve=True))
+    asked = team.run_sync("Pay.", run="may")
+    assert asked.question is not None
+    assert asked.question.what == "plan"
+    assert team.resume_sync("may", "approve").question is not None
+    assert paid == []
+
+
+SAYS: dict[str, tuple[object, list[str], str]] = {
+    "true": (True, ["0 to Ott"], "complete"),
+    "approve": ("approve", ["0 to Ott"], "complete"),
+    "false": (False, [], "complete"),
+    "reject": ("reject: not now", [], "complete"),
+    "nothing": (None, [], "needs_input"),
+}
+
+
+@pytest.mark.parametrize("what", SAYS)
+@pytest.mark.parametrize("waits", [False, True], ids=["plain", "async"])
+def test_a_function_is_asked_with_the_whole_call_and_its_verdict_is_journaled(what: str, *, waits: bool) -> None:
+    verdict, wanted, ending = SAYS[what]
+    asked: list[ApprovalRequest] = []
+
+    def decide(request: ApprovalRequest) -> bool | str | None:
+        asked.append(request)
+        return cast("bool | str | None", verdict)
+
+    async def decide_later(request: ApprovalRequest) -> bool | str | None:
+        await asyncio.sleep(0)
+        return decide(request)
+
+    team, paid = office("Ott", on_approval=decide_later if waits else decide)
+    done = team.run_sync("Pay.", run="may")
+    assert (done.ending, paid) == (ending, wanted)
+    (request,) = asked
+    assert (request.run, request.what, request.worker, request.tool) == ("may", "tool", "clerk", "pay")
+    assert (request.arguments, request.because, request.task) == ({"supplier": "Ott", "euros": 0}, "declared", "bill")
+    answers = [entry.event for entry in done.entries if isinstance(entry.event, ev.InputAnswered)]
+    assert len(answers) == (verdict is not None)
+    if what == "nothing":
+        assert "paid" in cast("str", team.resume_sync("may", "approve").answer)
+
+
+def test_a_function_is_asked_about_each_of_many_calls() -> None:
+    def allow(request: ApprovalRequest) -> bool:
+        return cast("int", request.arguments["euros"]) % 2 == 0
+
+    names = [f"supplier{at}" for at in range(12)]
+    for one_by_one in (False, True):
+        team, paid = office(*names[: 12 if one_by_one else 6], on_approval=allow, one_by_one=one_by_one)
+        assert team.run_sync("Pay.").ending == "complete"
+        assert len(paid) == (6 if one_by_one else 3)
+
+
+def test_a_function_approves_plans_and_calls_of_a_team_inside_a_team() -> None:
+    asked: list[ApprovalRequest] = []
+
+    def decide(request: ApprovalRequest) -> bool:
+        asked.append(request)
+        return True
+
+    inner, paid = office("Ott", policy=Policy(approve=True))
+    plan = Plan((Task(TaskId("t1"), "Pay the bills.", "office"),), "forward")
+    outer = Supervisor([inner.as_worker()], plan=plan, name="firm", on_approval=decide)
+    assert outer.run_sync("Pay.").ending == "complete"
+    assert paid == ["0 to Ott"]
+    assert [(one.what, one.worker, one.tool) for one in asked] == [
+        ("plan", "office", ""),
+        ("tool", "office > clerk", "pay"),
+    ]
+    assert asked[0].plan == ("bill (clerk): Pay the bills.",)
+
+
+async def test_a_stream_goes_on_after_the_verdict() -> None:
+    team, paid = office("Ott", on_approval=lambda request: True)
+    seen = [type(entry.event).__name__ async for entry in team.stream("Pay.")]
+    assert seen.index("InputRequested") < seen.index("InputAnswered")
+    assert (seen[-1], paid) == ("RunEnded", ["0 to Ott"])
+
+
+@pytest.mark.parametrize("verdict", ["sure", 1, {}])
+def test_what_is_no_verdict_approves_nothing(verdict: object) -> None:
+    team, paid = office("Ott", on_approval=lambda request: cast("bool", verdict))
+    with pytest.raises(Invalid, match="on_approval is"):
+        team.run_sync("Pay.", run="may")
+    assert paid == []
+    assert team.resume_sync("may", "reject").ending != "needs_input"
+
+
+def test_a_function_that_fails_raises_and_leaves_the_question_open() -> None:
+    def broken(request: ApprovalRequest) -> bool:
+        raise KeyError(request.tool)
+
+    team, paid = office("Ott", on_approval=broken)
+    with pytest.raises(KeyError, match="pay"):
+        team.run_sync("Pay.", run="may")
+    assert paid == []
+
+
+def test_errors_of_run_sync_come_without_the_error_of_a_missing_loop() -> None:
+    team, _ = office("Ott")
+    for call in (lambda: team.run_sync(" "), lambda: team.resume_sync("nobody")):
+        try:
+            call()
+        except Exception:  # noqa: BLE001 - what a user would see
+            shown = "".join(traceback.format_exception(*sys.exc_info()))
+            assert "no running event loop" not in shown
+            assert "During handling" not in shown
+
+
+async def test_run_sync_within_a_loop_says_what_to_write() -> None:
+    team, _ = office("Ott")
+    with pytest.raises(Invalid, match=r"write `await team.run\(...\)` there"):
+        team.run_sync("Pay.")
