@@ -320,7 +320,7 @@ def test_both_calls_are_paid_from_the_budget_before_they_are_made(models: int) -
 def test_under_a_cap_no_second_call_goes_to_a_model_not_known_to_keep_its_limit() -> None:
     slow, quick = Paced("slow", 1.0, 1.0, 50.0), Paced("quick", 1.0)
     quick.card = ModelCard("quick", micros_in=1.0, micros_out=1.0)
-    Playhouse().run(team(slow, quick, budget=Budget(micros=100_000)))
+    Playhouse().run(team(slow, quick, budget=Budget(usd=0.1)))
     assert (slow.calls, quick.calls) == (3, 0)
 
 

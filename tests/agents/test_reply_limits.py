@@ -115,7 +115,7 @@ async def test_a_fallback_nobody_knows_holds_nobody_up_while_it_is_not_called(fi
     known.fails = first_fails
     tasks = tuple(Task(TaskId(f"t{at}"), f"Read chapter number {at} of it.", "ann") for at in range(12))
     ann = Worker("ann", model=known, fallback_models=[spare])
-    found = await Supervisor([ann], plan=Plan(tasks, "none"), budget=Budget(micros=3_000_000)).run("go")
+    found = await Supervisor([ann], plan=Plan(tasks, "none"), budget=Budget(usd=3.0)).run("go")
     assert known.under_way_then[:3] == [1, 2, 3]
     assert found.ending == "complete"
     assert found.spent.micros <= 3_000_000

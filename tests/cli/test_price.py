@@ -50,7 +50,7 @@ def test_with_a_price_the_budget_is_kept_in_dollars_and_told_again(desk: Path) -
     assert "run --reuse priced --price 1.5/6" in done.stderr
     first = read_run(desk / JOURNAL, "priced")[0].event
     assert isinstance(first, RunRequested)
-    assert first.budget == Budget(micros=500_000, seconds=1.0)
+    assert first.budget == Budget(usd=0.5, seconds=1.0)
 
 
 def test_a_price_is_two_amounts_of_dollars() -> None:

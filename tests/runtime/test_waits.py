@@ -38,7 +38,7 @@ def test_a_call_that_waits_for_the_budget_says_so() -> None:
     async def drive() -> Spends:
         with collect_waits() as waits:
             crew = Spends(waits)
-            asked = structs.replace(request(Plan(tasks, "none")), budget=Budget(micros=1000))
+            asked = structs.replace(request(Plan(tasks, "none")), budget=Budget(usd=0.001))
             outcome = await Driver(MemoryJournal(), crew).start("run", asked)
             assert outcome.ending == "complete"
             return crew

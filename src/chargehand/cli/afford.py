@@ -37,7 +37,7 @@ def keep_budget(team: Supervisor) -> Supervisor:
             "dollars per million tokens",
             "warn",
         )
-        return team.bounded(budget=structs.replace(team.budget, micros=None, calls=calls))
+        return team.bounded(budget=structs.replace(team.budget, usd=None, calls=calls))
     return team
 
 
