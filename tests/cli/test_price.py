@@ -19,7 +19,8 @@ TEAM = """
 version: 1
 name: desk
 defaults: {model: "openai:no-such-model"}
-budget: {usd: 0.50, wall: 1s}
+timeout: 1s
+budget: {usd: 0.50}
 workers: {ann: Counts things.}
 """
 
