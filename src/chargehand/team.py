@@ -28,7 +28,7 @@ from chargehand.memory.declared import Memory
 from chargehand.memory.opened import OpenMemory
 from chargehand.models.find import Finder, Lookup
 from chargehand.models.messages import Settings
-from chargehand.models.model import Model
+from chargehand.models.own import AnyModel, as_model
 from chargehand.models.prices import Price
 from chargehand.runtime import cached
 from chargehand.runtime.approving import Answer, OnApproval, read_answer
@@ -83,11 +83,11 @@ class Supervisor(Messaging, Resting, Learning):
         self,
         workers: Sequence[Worker],
         *,
-        model: str | Model = "offline",
+        model: AnyModel = "offline",
         name: str = "team",
         instructions: str = "",
-        planner: str | Model = "",
-        judge: str | Model = "",
+        planner: AnyModel = "",
+        judge: AnyModel = "",
         settings: Settings = _NOTHING_SET,
         timeout: WrittenDuration = 300.0,
         supervisor_timeout: WrittenDuration | None = None,
@@ -124,7 +124,7 @@ class Supervisor(Messaging, Resting, Learning):
         background.check(memory, front, behind)
         self.hiring = Hiring(  # what it is made of: workers, models, checks, the way it is led
             workers=front,
-            models=(model, planner or model, judge or model),
+            models=(as_model(model), as_model(planner or model), as_model(judge or model)),
             prompts=Prompts(prompts),
             instructions=instructions,
             settings=settings,

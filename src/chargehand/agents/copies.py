@@ -10,6 +10,7 @@ from chargehand.agents.instances import Instances, tag_of
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
 from chargehand.models.model import Model
+from chargehand.models.own import as_model
 
 MOST = 64
 
@@ -17,7 +18,7 @@ MOST = 64
 def copies(worker: Worker) -> tuple[tuple[str, str | Model], ...]:
     """The instances of a worker by name, and the model of each (empty: the team's). Who is there once is itself."""
     given = worker.instances
-    models = (worker.model,) * given if isinstance(given, int) else tuple(given)
+    models = (as_model(worker.model),) * given if isinstance(given, int) else tuple(map(as_model, given))
     if len(models) == 1:
         return ((worker.name, models[0]),)
     return tuple((f"{worker.name}-{number}", model) for number, model in enumerate(models, 1))

@@ -37,6 +37,7 @@ from chargehand.memory.opened import OpenMemory
 from chargehand.models.find import Finder, Lookup
 from chargehand.models.messages import Settings
 from chargehand.models.model import Model
+from chargehand.models.own import as_model
 from chargehand.models.subject import WorkerCard
 from chargehand.terms.budget import Amount, Budget
 from chargehand.terms.duration import WrittenDuration
@@ -168,7 +169,7 @@ class Hiring(Struct, frozen=True):
         purse = Purse(budget, finder.observations)
         kit = Kit(self.prompts, purse, ToolBreakers(policy.breaking, self.faulty), self.hedging)
         models = {
-            name: [_found(find, model) for model in (own or usual, *one.fallback_models)]
+            name: [_found(find, as_model(model)) for model in (own or usual, *one.fallback_models)]
             for one in self.everybody
             for name, own in copies(one)
         }
@@ -235,7 +236,7 @@ class Hiring(Struct, frozen=True):
         wanted = [
             *self.models,
             *(own for one in self.everybody for _, own in copies(one) if own),
-            *(model for one in self.everybody for model in one.fallback_models),
+            *(as_model(model) for one in self.everybody for model in one.fallback_models),
         ]
         wanted += [self.factory.model] if self.factory is not None and self.factory.model else []
         wanted += [model for _, model in self._verifiers()]

@@ -9,6 +9,7 @@ from chargehand.agents.subteam import Team
 from chargehand.memory.blocks import Access, Grant
 from chargehand.models.messages import Settings
 from chargehand.models.model import Model
+from chargehand.models.own import AnyModel, as_model
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.duration import WrittenDuration, seconds_of
 from chargehand.terms.keywords import Declared
@@ -46,9 +47,9 @@ class Worker(Declared, frozen=True):
     prompt: str = ""
     tools: Sequence[Tool | Callable[..., object] | str] = ()
     tags: Sequence[str] = ()
-    model: str | Model = ""
+    model: AnyModel = ""
     fallbacks: Sequence[str] = ()
-    fallback_models: Sequence[str | Model] = ()
+    fallback_models: Sequence[AnyModel] = ()
     output: type | dict[str, object] | None = None
     rules: Sequence[ToolRule] = ()
     steps: int = 10
@@ -70,6 +71,8 @@ class Worker(Declared, frozen=True):
     may_estimate: bool = False
 
     def __post_init__(self) -> None:
+        structs.force_setattr(self, "model", as_model(self.model))
+        structs.force_setattr(self, "fallback_models", tuple(map(as_model, self.fallback_models)))
         structs.force_setattr(self, "timeout", seconds_of(f"worker {self.name!r}: timeout", self.timeout))
 
     @property

@@ -20,6 +20,7 @@ from chargehand.agents.routers.decision import Board
 from chargehand.agents.ways import Broadcast, Route
 from chargehand.core.owed import Brief
 from chargehand.models.model import Model
+from chargehand.models.own import as_model
 from chargehand.runtime.clock import Clock
 from chargehand.runtime.stand_in import Shares, shares
 from chargehand.terms.budget import Amount, Budget
@@ -213,7 +214,7 @@ class Makeshift:
         if worker is not None and worker.team is not None:
             return True  # it has models of its own
         made = self._hiring.factory.model if self._hiring.factory is not None else ""
-        own = [] if worker is None else [*(one for _, one in copies(worker)), *worker.fallback_models]
+        own = [] if worker is None else [*(one for _, one in copies(worker)), *map(as_model, worker.fallback_models)]
         models = [made] if worker is None else own
         return any(_handle(one or usual) != _handle(planner) for one in models)
 

@@ -26,6 +26,7 @@ from chargehand.memory.declared import Memory
 from chargehand.memory.opened import OpenMemory
 from chargehand.memory.origin import TEAM
 from chargehand.memory.sources import read_sources
+from chargehand.models.own import as_model
 
 _NAMES: Final = UUID("5c1f0f3a-8a55-5d0e-9c35-6b1f5f0f7a11")
 _BLOCK_FIELDS = ("label", "description", "limit", "read_only", "trusted", "share", "tags", "metadata")
@@ -82,7 +83,8 @@ async def _followed(catalog: Catalog, found: Kept, wanted: Kept, fields: Sequenc
 
 
 async def _profile(catalog: Catalog, space: str, worker: Worker) -> Profile:
-    model = worker.model if isinstance(worker.model, str) else worker.model.card.handle
+    given = as_model(worker.model)
+    model = given if isinstance(given, str) else given.card.handle
     tools = tuple(called(one) for one in worker.tools)
     wanted = Profile(
         worker.name,
