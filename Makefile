@@ -21,7 +21,7 @@ run: $(VENV)/run.stamp ## Run a real request on the bundled team: no key, no net
 	$(BIN)/chargehand run --example || [ $$? = 3 ]  # 3: an answer with a gap, which this request has on purpose
 
 test: check ## check, then the tests; e.g. make test ARGS=tests/core
-	$(BIN)/pytest -n 2 --dist worksteal $(ARGS)
+	$(BIN)/pytest -n 2 --dist worksteal --durations 15 --durations-min 5 $(ARGS)
 
 check: $(VENV)/dev.stamp ## Format, lint, layers, dependencies, types; changes nothing
 	$(BIN)/ruff format --check --quiet .

@@ -89,7 +89,8 @@ async def _ask_once(port: int, path: str) -> tuple[int, bytes]:
 @contextmanager
 def serving(data: Path, *options: str) -> Generator[Served]:
     """`chargehand serve`, in a folder of its own."""
-    words = [sys.executable, "-m", "chargehand", "serve", "--data", str(data), "--port", "0", "--model-urls", *options]
+    words = [sys.executable, "-m", "chargehand", "serve", "--data", str(data), "--port", "0", "--model-urls"]
+    words += ["--model-host", "127.0.0.1", *options]
     with _running(words, f"ch_bench_{secrets.token_hex(16)}") as found:
         yield found
 

@@ -191,6 +191,6 @@ async def test_the_list_of_runs_says_partial_too(tmp_path: Path, capsys: pytest.
     for run, said in (("part", PART), ("whole", "12 apples, 7 pears."), ("long", long)):
         await team(model(work=[said]), journal=journal).run("Count", run=run)
     await journal.close()
-    assert runs(Namespace(what="list", journal=place, json=True)) == 0
+    assert runs(Namespace(what="list", journal=place, json=True, limit=None)) == 0
     listed = msgspec.json.decode(capsys.readouterr().out, type=list[dict[str, object]])
     assert {one["run"]: one["ending"] for one in listed} == {"part": "partial", "whole": "complete", "long": "partial"}

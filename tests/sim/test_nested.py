@@ -5,7 +5,7 @@ import pytest
 from tests.sim.nested import trouble
 from tests.sim.planted import MONEY, ROOT, Bug, hunt
 
-SEEDS, BLOCKS = 400, 8
+SEEDS, BLOCKS = 240, 8
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
@@ -17,7 +17,7 @@ def test_no_run_of_a_tree_of_teams_spends_more_than_it_may(block: int) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("bug", MONEY[::2], ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", MONEY[::3], ids=lambda bug: bug.name)
 def test_bugs_planted_in_reservations_are_found(bug: Bug) -> None:
     """Some of them here; `make planted` hunts all of them."""
     caught, _, said = hunt(bug, 150, "tests.sim.nested", ("--jobs", "1", "--seeds"))

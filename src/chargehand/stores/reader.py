@@ -13,7 +13,7 @@ from chargehand.stores.blobs import FileBlobs
 from chargehand.stores.database import FILE_ERRORS, connect, explain, has_tables, is_ours, open_reader
 from chargehand.stores.journal import Readable, RunRow, check_name
 from chargehand.stores.owner import locks_of
-from chargehand.terms.events import Entry, RunEnded
+from chargehand.terms.events import Entry, RunEnded, RunRequested
 
 _PATIENCE = 5.0
 
@@ -93,10 +93,15 @@ def _found(connection: sqlite3.Connection, journal: Path, row: RunRow) -> Found:
             last = rows.read(connection, _blobs(journal), row.run, row.seq - 1)[-1].event
             ended = last if isinstance(last, RunEnded) else None
         elif not row.damage:  # other entries may follow the question: what else went on, and an orderly stop
-            waits = replay(rows.read(connection, _blobs(journal), row.run, 0)).input is not None
+            waits = _waits(rows.read(connection, _blobs(journal), row.run, 0))
     except Corrupt as error:
         return Found(structs.replace(row, damage=str(error)), None, driven=False)
     return Found(row, ended, row.held and ended is None, waits)
+
+
+def _waits(entries: list[Entry]) -> bool:
+    """Whether a run waits for a person. What does not begin as a run does waits for nobody."""
+    return isinstance(entries[0].event, RunRequested) and replay(entries).input is not None
 
 
 def _missing(connection: sqlite3.Connection, unknown: RunUnknown, run: str, locks: Path) -> RunUnknown | Corrupt:

@@ -9,7 +9,7 @@ WrittenDuration: TypeAlias = float | str
 """A number of seconds, or text such as `5m`."""
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
+_PART = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)(ms|s|m|h|d)", re.ASCII)
 _LONGEST = 366 * 86400.0
 _LONGEST_SHOWN = 60
 
