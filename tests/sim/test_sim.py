@@ -5,7 +5,7 @@ import pytest
 from tests.sim.planted import BUGS, hunt
 from tests.sim.run import Case, corpus, play, resume_everywhere, trouble
 
-SEEDS, RESUMED, BLOCKS = 2_500, 250, 50
+SEEDS, RESUMED, BLOCKS = 2_000, 150, 50
 
 
 @pytest.mark.parametrize("case", corpus(), ids=lambda case: str(case.seed))
@@ -36,9 +36,9 @@ def test_a_run_resumed_after_any_entry_ends_as_it_would_have(block: int) -> None
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("bug", BUGS[::10], ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", BUGS[4::10], ids=lambda bug: bug.name)
 def test_planted_bugs_are_found(bug: object) -> None:
-    """One in six here, so that a blunted oracle shows at once; `make planted` hunts all of them."""
+    """One in ten here, so that a blunted oracle shows at once; `make planted` hunts all of them."""
     assert isinstance(bug, type(BUGS[0]))
     caught, _, said = hunt(bug, 2_000)
     assert caught, said

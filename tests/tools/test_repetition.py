@@ -82,8 +82,18 @@ def test_asking_again_is_no_circle_while_the_answers_change(progress: list[int])
     assert rounds([("status", '{"job": 7}', f"{part} of 10,000 done") for part in progress]) is None
 
 
-@given(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.just("{}"), st.sampled_from(["x", "y"])), min_size=13))
+_KINDS = 4  # of calls below: two tools, two results
+_SOON = _KINDS + sum(range(1, _KINDS + 1)) + 1  # each is new once, and after it all known ones may come once more
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.just("{}"), st.sampled_from(["x", "y"])), min_size=_SOON))
 def test_whatever_the_order_few_possible_calls_end_soon(trace: list[tuple[str, str, str]]) -> None:
     stuck = rounds(trace)
     assert stuck is not None
-    assert stuck <= 13
+    assert stuck <= _SOON
+
+
+def test_the_longest_way_to_be_stuck_is_as_long_as_it_is_said_to_be() -> None:
+    kinds = [(tool, "{}", result) for tool in "ab" for result in "xy"]
+    trace = [call for last in range(_KINDS) for call in (kinds[last], *kinds[: last + 1])]
+    assert rounds([*trace, kinds[0]]) == _SOON
