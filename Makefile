@@ -28,7 +28,7 @@ check: $(VENV)/dev.stamp ## Format, lint, layers, dependencies, types; changes n
 	$(BIN)/ruff check --quiet .
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/deptry --no-ansi src
-	$(BIN)/basedpyright
+	$(BIN)/basedpyright --threads 2
 
 fix: $(VENV)/dev.stamp ## Format, and fix what lint can fix
 	$(BIN)/ruff check --fix .
