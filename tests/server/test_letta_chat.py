@@ -1,37 +1,10 @@
 """Conversations as models see them, with the real client: chat turns, as many as the window holds, and each once."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
 from letta_client import Letta
 
-from tests.server.model_server import Answer, Call, FakeModel, Question, fake_model
-from tests.server.running import running, settings_in
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Letta, FakeModel]]:
-    folder: Path = tmp_path_factory.mktemp("chat")
-    with (
-        fake_model(lambda _: "yes") as model,
-        running(settings_in(folder, pulse=0.3)) as one,
-        Letta(base_url=one.url, api_key=one.token) as client,
-    ):
-        yield client, model
-
-
-@pytest.fixture
-def client(served: tuple[Letta, FakeModel]) -> Letta:
-    return served[0]
-
-
-@pytest.fixture
-def model(served: tuple[Letta, FakeModel]) -> FakeModel:
-    served[1].think = lambda _: "yes"
-    served[1].questions.clear()
-    return served[1]
+from tests.server.model_server import Answer, Call, FakeModel, Question
 
 
 def say(client: Letta, agent: str, text: str) -> str:

@@ -1,13 +1,12 @@
 """Tools that the client runs itself, with the real client: the agent asks for a call and goes on with its return."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from letta_client import Letta, UnprocessableEntityError
 
-from tests.server.model_server import Answer, Call, FakeModel, fake_model
+from tests.server.model_server import Answer, Call, FakeModel
 from tests.server.running import running, settings_in
 
 ADD: Any = {
@@ -15,22 +14,6 @@ ADD: Any = {
     "description": "Reads a file on the client's machine.",
     "parameters": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
 }
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Letta, FakeModel]]:
-    folder: Path = tmp_path_factory.mktemp("client-tools")
-    with (
-        fake_model(lambda _: "yes") as model,
-        running(settings_in(folder, pulse=0.3)) as one,
-        Letta(base_url=one.url, api_key=one.token) as client,
-    ):
-        yield client, model
-
-
-@pytest.fixture
-def client(served: tuple[Letta, FakeModel]) -> Letta:
-    return served[0]
 
 
 @pytest.fixture

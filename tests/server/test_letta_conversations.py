@@ -1,38 +1,14 @@
 """Conversations beside an agent's own, with the real client: each remembers for itself, and several go on at once."""
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from letta_client import Letta, NotFoundError, UnprocessableEntityError
 
-from tests.server.model_server import Answer, Call, FakeModel, fake_model
+from tests.server.model_server import Answer, Call, FakeModel
 from tests.server.running import running, settings_in
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Letta, FakeModel]]:
-    folder: Path = tmp_path_factory.mktemp("conversations")
-    with (
-        fake_model(lambda _: "yes") as model,
-        running(settings_in(folder, pulse=0.3)) as one,
-        Letta(base_url=one.url, api_key=one.token) as client,
-    ):
-        yield client, model
-
-
-@pytest.fixture
-def client(served: tuple[Letta, FakeModel]) -> Letta:
-    return served[0]
-
-
-@pytest.fixture
-def model(served: tuple[Letta, FakeModel]) -> FakeModel:
-    served[1].think = lambda _: "yes"
-    served[1].questions.clear()
-    return served[1]
 
 
 def say(client: Letta, conversation: str, text: str, **more: Any) -> list[str]:

@@ -1,15 +1,12 @@
 """Settings of agents and of messages, with the real client: they take effect, or are refused by name."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from letta_client import Letta, UnprocessableEntityError
 
-from tests.server.model_server import Answer, Call, FakeModel, fake_model
-from tests.server.running import running, settings_in
+from tests.server.model_server import Answer, Call, FakeModel
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -17,28 +14,6 @@ SCHEMA: dict[str, Any] = {
     "required": ["text"],
     "additionalProperties": False,
 }
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Letta, FakeModel]]:
-    folder: Path = tmp_path_factory.mktemp("settings")
-    with (
-        fake_model(lambda _: "yes") as model,
-        running(settings_in(folder, pulse=0.3)) as one,
-        Letta(base_url=one.url, api_key=one.token) as client,
-    ):
-        yield client, model
-
-
-@pytest.fixture
-def client(served: tuple[Letta, FakeModel]) -> Letta:
-    return served[0]
-
-
-@pytest.fixture
-def model(served: tuple[Letta, FakeModel]) -> FakeModel:
-    served[1].think = lambda _: "yes"
-    return served[1]
 
 
 def asked(client: Letta, model: FakeModel, text: str = "Go", **settings: Any) -> dict[str, Any]:
