@@ -284,6 +284,8 @@ async def test_an_answer_that_stays_cut_says_that_it_is_not_whole() -> None:
     found = await team(judge, plan=merged).run("Count")
     assert str(found.answer).startswith("There are 12 apples and")
     assert NOT_WHOLE in str(found.answer)
+    assert found.ending == "partial"
+    assert [gap.status for gap in found.gaps] == ["unwritten"]
 
 
 # --- calls that never got through

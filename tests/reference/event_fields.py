@@ -92,6 +92,7 @@ EVENT_FIELDS: dict[str, dict[str, str]] = {
         "answer": "text; or whatever a function of yours returned",
         "used": _USED,
         "tracing": "what its figures rest on, if it was worded anew or chosen",
+        "cut": "why it is not whole, if its writer was cut off; empty if it is",
     },
     "attempt.started": {
         "task": _TASK,

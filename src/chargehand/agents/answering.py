@@ -47,14 +47,15 @@ async def answer(writer: Writer, brief: Brief, hand: Hand) -> Done:
         return Done(_forwarded(brief, given), NOTHING)
     bill = Bill()
     tracing: Tracing | None = None
+    cut = ""
     try:
         if brief.combine in ("select", "vote") and given.inputs:
             text, tracing = await _chosen(writer, bill, brief, given, hand)
         else:
-            text, tracing = await _written(writer, bill, brief, given, hand, nonce)
+            text, tracing, cut = await _written(writer, bill, brief, given, hand, nonce)
     except WorkFailed as error:  # what the calls before it cost is not lost with it
         raise WorkFailed(error.failure, bill.total(), error.findings) from error
-    return Done(text, bill.total(), tracing=tracing)
+    return Done(text, bill.total(), tracing=tracing, cut=cut)
 
 
 def _forwarded(brief: Brief, given: Told) -> str:
@@ -105,8 +106,8 @@ async def _chosen(
 
 async def _written(
     writer: Writer, bill: Bill, brief: Brief, given: Told, hand: Hand, nonce: str
-) -> tuple[str, Tracing]:  # fmt: skip
-    """What a model writes from the results, and below it what has to be said about that."""
+) -> tuple[str, Tracing, str]:  # fmt: skip
+    """What a model writes from the results, and below it what has to be said about that; and why it is not whole."""
     from chargehand.agents.checking import remarks, rulings  # noqa: PLC0415 - as above
     from chargehand.agents.judging import contradicted  # noqa: PLC0415 - as above
     from chargehand.agents.reducing import reduced  # noqa: PLC0415 - as above
@@ -124,11 +125,12 @@ async def _written(
     hand.prompt(writer.model.card.handle, held.request.messages)
     reply = await bill.ask(writer, held, hand, hand.say if hand.heard else None)
     written = reply.text.strip()
-    cut = [f"{NOT_WHOLE}{cut_off(reply)}."] if reply.finish == "length" else []
+    cut = cut_off(reply) if reply.finish == "length" else ""
+    not_whole = [f"{NOT_WHOLE}{cut}."] if cut else []
     known = [brief.goal, writer.instructions, *(one.text for one in blocks), *(gap.message for gap in brief.gaps)]
     said = await remarks(written, brief, given.inputs, known, settled, hand)
     part = [f"{CUT}{'; '.join(lost)}."] if lost else []
-    return "\n\n".join((with_gaps(written, brief.gaps), *cut, *part, *said.texts)), said.tracing
+    return "\n\n".join((with_gaps(written, brief.gaps), *not_whole, *part, *said.texts)), said.tracing, cut
 
 
 async def _shorter(writer: Writer, hand: Hand, request: Request, lost: list[str]) -> Held:

@@ -21,7 +21,7 @@ class Done(Struct, frozen=True):
     """A result. `used` left out means: unknown, charge what was reserved. A step that is not `good` had no effect.
 
     `tracing` says what the figures of a result or an answer rest on. `exit_tool` is the tool after which an attempt
-    ended, by a rule `exit_loop`.
+    ended, by a rule `exit_loop`. `cut` says why an answer is not whole.
     """
 
     value: object
@@ -29,6 +29,7 @@ class Done(Struct, frozen=True):
     good: bool = True
     tracing: Tracing | None = None
     exit_tool: str = ""
+    cut: str = ""
 
 
 class Claim(ABC):

@@ -129,6 +129,7 @@ def _answer_written(state: RunState, event: ev.AnswerWritten) -> None:
     _close_desk(state, "answer", event.used)
     state.answer = event.answer
     state.answer_tracing = event.tracing
+    state.answer_cut = event.cut
 
 
 # --- tasks, outside their attempts

@@ -171,6 +171,7 @@ class RunState(Struct):
     starved: bool = False  # the budget was too small for something
     answer: Raw | None = None
     answer_tracing: Tracing | None = None
+    answer_cut: str = ""
     ended: ev.RunEnded | None = None
     owing: dict[Work, None] = {}
     touched: list[Work] = []  # owing changed here since the runtime last looked

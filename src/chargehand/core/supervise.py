@@ -1,7 +1,7 @@
 """What the run as a whole does next: plan, ask a person, plan again, write the answer, end."""
 
 from chargehand.core.state import RunState, Status
-from chargehand.core.view import answer_until, gaps, untraced_gaps, unwritten_gap
+from chargehand.core.view import answer_until, cut_gaps, gaps, untraced_gaps, unwritten_gap
 from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING
 from chargehand.terms.plan import NO_TASK
@@ -78,7 +78,7 @@ def _finish(state: RunState, now: Instant) -> ev.Event | None:
 
 
 def _ending(state: RunState, *, done: bool, broke: bool) -> ev.RunEnded:
-    missing = (*gaps(state), *untraced_gaps(state))
+    missing = (*gaps(state), *untraced_gaps(state), *cut_gaps(state))
     if done and state.combine != "none" and state.answer is None:
         missing = (*missing, unwritten_gap(state, broke=broke))
     cause: ev.EndReason | None = "deadline" if state.time_up else "budget" if broke or state.starved else None

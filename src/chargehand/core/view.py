@@ -119,6 +119,13 @@ def untraced_gaps(state: RunState) -> tuple[Gap, ...]:
     )
 
 
+def cut_gaps(state: RunState) -> tuple[Gap, ...]:
+    """An answer that is not whole leaves a gap."""
+    if not state.answer_cut:
+        return ()
+    return (Gap(NO_TASK, "unwritten", "logic", f"the answer is not whole: {state.answer_cut}"),)
+
+
 def unwritten_gap(state: RunState, *, broke: bool) -> Gap:
     """Why there are results and no answer from them."""
     failure = state.answering.failure

@@ -121,7 +121,7 @@ async def _refine(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Eve
 
 async def _answer(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Event:
     done = await line.crew.answer(brief, hand)
-    return ev.AnswerWritten(work.number, encode_value(done.value), done.used, done.tracing)
+    return ev.AnswerWritten(work.number, encode_value(done.value), done.used, done.tracing, done.cut)
 
 
 _VERBS = {"attempt": _attempt, "plan": _plan, "refine": _refine, "answer": _answer}

@@ -287,12 +287,13 @@ class TimeRanOut(_Fact, frozen=True, tag="run.time_ran_out"):
 
 
 class AnswerWritten(_Fact, frozen=True, tag="answer.written"):
-    """`tracing` says what the figures of an answer rest on that was worded anew."""
+    """`tracing` says what the figures of an answer rest on that was worded anew; `cut` why it is not whole."""
 
     number: int
     answer: Raw
     used: Amount | None = None
     tracing: Tracing | None = None
+    cut: str = ""
 
 
 class RunEnded(_Fact, frozen=True, tag="run.ended"):
