@@ -8,15 +8,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from chargehand.errors import Fenced, Refused, RunBusy, StoreError, StoreUnavailable
-from chargehand.stores.database import connect
+from chargehand.stores.database import connect, migrate
 from chargehand.stores.journal import Lease, RunRow
 from chargehand.stores.owner import locks_of
 from chargehand.stores.reader import read_runs
@@ -335,6 +335,27 @@ async def test_only_one_of_many_gets_a_new_run(path: Path) -> None:
     assert answers == ["RunBusy"] * 3 + ["open"]
     for one in others:
         one.end()
+
+
+async def test_a_journal_that_another_process_makes_just_now_is_not_damaged(path: Path) -> None:
+    """The other writes the schema between two questions about what kind of file this is."""
+
+    class Slow(sqlite3.Connection):
+        def execute(self, sql: str, parameters: Sequence[object] = (), /) -> sqlite3.Cursor:  # pyright: ignore[reportIncompatibleMethodOverride]
+            if "sqlite_master" in sql and not schema_written.is_set():
+                schema_written.set()
+                with closing(connect(path, 0.0)) as other, suppress(sqlite3.OperationalError):
+                    migrate(other)
+            return super().execute(sql, tuple(parameters))
+
+    def connect_slowly(place: Path, patience: float) -> sqlite3.Connection:
+        return sqlite3.connect(place, timeout=patience, isolation_level=None, check_same_thread=False, factory=Slow)
+
+    schema_written = threading.Event()
+    journal = await SqliteJournal.open(path, connect=connect_slowly)
+    await journal.claim("r", new=True)
+    await journal.close()
+    assert schema_written.is_set()
 
 
 async def test_an_owner_that_was_taken_for_dead_is_fenced(path: Path) -> None:

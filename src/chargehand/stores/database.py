@@ -117,14 +117,19 @@ def _number(connection: sqlite3.Connection, question: str) -> int:
 
 def check_kind(connection: sqlite3.Connection, path: Path, kind: FileKind) -> None:
     """Raise StoreError for a file of another kind, Corrupt for one of the future; an empty one may be anything."""
-    # before anything is changed: it may be somebody else's file
-    found = _number(connection, "PRAGMA application_id")
-    if found != kind.application:
-        if not _number(connection, "SELECT count(*) FROM sqlite_master"):
-            return
-        if kind is JOURNAL and has_tables(connection):
-            raise _damaged_file(path, "its header does not say that it is a journal")
-        found = _number(connection, "PRAGMA application_id")  # again: another process may have made it just now
+    # before anything is changed: it may be somebody else's file. In one transaction, because another process may be
+    # writing the schema of a new file just now.
+    connection.execute("BEGIN")
+    try:
+        found = _number(connection, "PRAGMA application_id")
+        is_empty = not _number(connection, "SELECT count(*) FROM sqlite_master")
+        headless = found != kind.application and kind is JOURNAL and has_tables(connection)
+    finally:
+        connection.rollback()
+    if is_empty and found != kind.application:
+        return
+    if headless:
+        raise _damaged_file(path, "its header does not say that it is a journal")
     if found != kind.application:
         whose = {other.application: f"a {other.noun} of chargehand" for other in (JOURNAL, CATALOG)}
         raise StoreError(
