@@ -11,8 +11,6 @@ import httpx
 import pytest
 
 from chargehand.server.runs.door import OPERATIONS, written
-from chargehand.server.runs.eval_files import EvalFiles
-from chargehand.server.runs.eval_shapes import EvalLine, EvalShown
 from chargehand.server.settings import Limits
 from tests.server.api import BOTH, garden
 
@@ -23,7 +21,6 @@ _CONFIG = """
 "path.run" = "{run}"
 "path.task" = "t1"
 "path.block" = "rules"
-"path.eval" = "{kept}"
 "query.run" = ["{run}"]
 [checks]
 # what has the right shape may still not fit: a plan for workers that do not exist, a run that has ended
@@ -73,9 +70,7 @@ def test_the_server_keeps_to_the_document_whatever_it_is_sent(tmp_path: Path) ->
         run = home.begin(BOTH)
         home.wait(run)
         config = tmp_path / "schemathesis.toml"
-        kept = EvalLine("eval-0123456789ab-0123456789ab", "garden", "done", ("run",), (), 1.0, 2.0)
-        EvalFiles(tmp_path / "data" / "main" / "evals").write(EvalShown(kept, report={"team": "garden"}))
-        config.write_text(_CONFIG.format(run=run, kept=kept.id))
+        config.write_text(_CONFIG.format(run=run))
         words = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run", str(DOCUMENT)]
         words += ["--url", home.server.url, "-H", f"Authorization: Bearer {home.server.token}", "--checks", "all"]
         words += ["--max-examples", "10", "--request-timeout", "10", "--seed", "1", "--no-color"]

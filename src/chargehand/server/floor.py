@@ -6,7 +6,7 @@ has one already. How many may go on at once is for `places` to say.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
@@ -132,15 +132,6 @@ class Floor:
         await until
         await self._places.again(self._tenant)
         self._aside.discard(run)
-
-    def beside(self, work: Coroutine[object, object, None]) -> None:
-        """Have something done that is no run and takes no place. At a stop it is cut as runs are; it raises nothing."""
-        if self.closing:
-            work.close()
-            raise closing()
-        job = self._jobs.create_task(work)
-        self._tasks.add(job)
-        job.add_done_callback(self._tasks.discard)
 
     async def outcome(self, run: str) -> Outcome | None:
         """Wait for what becomes of a run that is carried here; None if it is not. Whoever stops waiting stops none."""

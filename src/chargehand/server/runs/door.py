@@ -9,15 +9,21 @@ from starlette.responses import Response
 
 from chargehand.server.doors import Door
 from chargehand.server.house import House
-from chargehand.server.runs import again, begin, crews, entries, evals, health, listing, memory, orders
+from chargehand.server.runs import again, begin, crews, entries, health, listing, memory, orders
 from chargehand.server.runs.openapi import document
 from chargehand.server.runs.problem import told
 from chargehand.server.runs.table import Operation
 
 OPERATIONS: tuple[Operation, ...] = (
-    *crews.OPERATIONS, *begin.OPERATIONS, *listing.OPERATIONS, *orders.OPERATIONS, *again.OPERATIONS,
-    *entries.OPERATIONS, *memory.OPERATIONS, *health.OPERATIONS, *evals.OPERATIONS,
-)  # fmt: skip
+    *crews.OPERATIONS,
+    *begin.OPERATIONS,
+    *listing.OPERATIONS,
+    *orders.OPERATIONS,
+    *again.OPERATIONS,
+    *entries.OPERATIONS,
+    *memory.OPERATIONS,
+    *health.OPERATIONS,
+)
 
 
 class _RunName(StringConvertor):
