@@ -16,7 +16,7 @@ from letta_client import APIStatusError, Letta, NotFoundError, UnprocessableEnti
 def conform(url: str, token: str, model: str) -> list[str]:
     """The parts of the API that were walked through; those that this client does not have are not among them."""
     client: Any = Letta(base_url=url, api_key=token)  # its methods differ from version to version
-    parts = [blocks, archives, agents, attachments, messages, tools, lists, passages, groups, clean]
+    parts = [blocks, archives, agents, attachments, messages, tools, lists, passages, clean]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # what is old is meant to work
         return [part.__name__ for part in parts if part(client, model)]
@@ -140,20 +140,6 @@ def passages(client: Any, model: str) -> bool:
     assert [one.text for one in client.agents.passages.list(agent.id)] == [kept.text]
     client.agents.passages.delete(kept.id, agent_id=agent.id)
     assert client.agents.passages.list(agent.id) == []
-    return True
-
-
-def groups(client: Any, model: str) -> bool:
-    if not hasattr(client, "groups"):
-        return False
-    members = [agent_of(client, model).id for _ in range(2)]
-    group = client.groups.create(agent_ids=members, description="two who talk")
-    assert client.groups.retrieve(group.id).agent_ids == members
-    told = client.groups.messages.create(group.id, messages=[{"role": "user", "content": "What is new?"}])
-    assert [one.message_type for one in told.messages].count("assistant_message") == 2
-    assert len(list(client.groups.messages.list(group.id))) == 2
-    client.groups.messages.reset(group.id)
-    client.groups.delete(group.id)
     return True
 
 

@@ -1,4 +1,4 @@
-"""Lists while what is in them is deleted or hidden, what agents tell of their runs and groups, and odd values."""
+"""Lists while what is in them is deleted or hidden, what agents tell of their runs, and odd values."""
 
 from collections.abc import Iterator
 
@@ -75,18 +75,6 @@ def test_an_agent_tells_how_its_latest_run_ended_and_is_found_by_it(client: Lett
     assert [one.id for one in client.agents.list(tags=["ran"], last_stop_reason=stop)] == [agent.id]
     latest = client.agents.list(tags=["ran"], order_by="last_run_completion").items
     assert latest[0].id == agent.id
-
-
-def test_an_agent_tells_of_the_group_it_leads(client: Letta, http: httpx.Client) -> None:
-    leader, member = client.agents.create(name="leader"), client.agents.create(name="member")
-    led = {"manager_type": "supervisor", "manager_agent_id": leader.id}
-    group = http.post("/v1/groups", json={"agent_ids": [member.id], "description": "g", "manager_config": led}).json()
-    found = client.agents.retrieve(leader.id).managed_group
-    assert found is not None
-    assert (found.id, found.manager_type) == (group["id"], "supervisor")
-    assert client.agents.retrieve(member.id).managed_group is None
-    http.delete(f"/v1/groups/{group['id']}")
-    assert client.agents.retrieve(leader.id).managed_group is None
 
 
 def test_how_much_is_under_way_is_told_to_nobody_without_a_token(server: Running, http: httpx.Client) -> None:

@@ -36,11 +36,10 @@ class Profile(Struct, frozen=True):
 
 
 class Group(Struct, frozen=True):
-    """Agents that share what is attached to it. A team is one; `kind` says how it is led."""
+    """Agents that share what is attached to it. A team is one."""
 
     name: str
     members: tuple[str, ...] = ()
-    kind: str = "team"
     description: str = ""
     tags: tuple[str, ...] = ()
     metadata: dict[str, object] = field(default_factory=dict[str, object])

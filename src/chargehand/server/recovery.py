@@ -13,7 +13,6 @@ from chargehand.core.fold import replay
 from chargehand.core.state import RunState
 from chargehand.errors import ChargehandError, Refused
 from chargehand.server.house import House, Houses
-from chargehand.server.letta.group_talk import resume_groups
 from chargehand.server.letta.resuming import resume_open
 from chargehand.server.problem import Problem
 from chargehand.server.settings import check_tenant
@@ -106,7 +105,6 @@ async def recover(house: House) -> None:
     async with asyncio.TaskGroup() as jobs:
         jobs.create_task(_tried(house, house.part(Recovery).of_teams()))
         jobs.create_task(_tried(house, resume_open(house)))
-        jobs.create_task(_tried(house, resume_groups(house)))
 
 
 async def _tried(house: House, work: Awaitable[object]) -> None:

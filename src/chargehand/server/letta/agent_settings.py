@@ -53,7 +53,7 @@ AGENT: Mapping[str, Unsupported] = {
     "embedding_chunk_size": Unsupported("long passages are cut by the server"),
     "embedding_config": Unsupported("name the embedding model by its handle: embedding"),
     "enable_reasoner": Unsupported(_REASONING),
-    "enable_sleeptime": Unsupported("make a group with a sleeptime manager instead", (False,)),
+    "enable_sleeptime": Unsupported("a team has background workers instead: `every` in its team file", (False,)),
     "folder_ids": Unsupported(_FILES),
     "from_template": Unsupported(_TEMPLATES),
     "include_default_source": Unsupported(_FILES, (False,)),

@@ -5,7 +5,6 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 
 from chargehand.server.letta.agent_settings import ModelConfig
-from chargehand.server.letta.group_shapes import GroupTold
 from chargehand.server.letta.message_shapes import MessageSent, MessageTold
 from chargehand.server.letta.shapes import BlockSent, BlockTold
 
@@ -155,8 +154,8 @@ class AgentTold(Struct, omit_defaults=True):
     timezone: str | None = None
     hidden: bool | None = None
     parallel_tool_calls: bool | None = None
-    multi_agent_group: GroupTold | None = None
-    managed_group: GroupTold | None = None
+    multi_agent_group: None = None
+    managed_group: None = None
     pending_approval: MessageTold | None = None
     last_stop_reason: str | None = None
     last_run_completion: str | None = None

@@ -22,10 +22,8 @@ from chargehand.server.letta.approvals import pending
 from chargehand.server.letta.asked import turns_to_begin_with
 from chargehand.server.letta.blocks import found as found_block
 from chargehand.server.letta.crew import leads
-from chargehand.server.letta.group_shapes import group_told
 from chargehand.server.letta.holdings import ANYTHING, BASE_TOOLS
 from chargehand.server.letta.last_runs import with_last_runs
-from chargehand.server.letta.leading import Leading
 from chargehand.server.letta.mail import MATCHING
 from chargehand.server.letta.mapping import block_made
 from chargehand.server.letta.office import Office
@@ -79,12 +77,9 @@ async def all_told(house: House, profiles: Sequence[Profile], include: Sequence[
         for one in profiles
     ]  # fmt: skip
     await office.ready()
-    led = await house.part(Leading).of(one.id for one in profiles)
     for one in told:
         if one.id in office.waiting:
             one.pending_approval = await pending(house, one.id)
-        if one.id in led:
-            one.managed_group = one.multi_agent_group = group_told(led[one.id])
     return told
 
 

@@ -38,7 +38,7 @@ _SAME_HERE = (  # they are about agents that speak through a tool, of which ther
     "assistant_message_tool_kwarg",
 )
 _MESSAGE: Mapping[str, Unsupported] = {
-    "group_id": Unsupported("send it to the group itself: /v1/groups/{group}/messages"),
+    "group_id": Unsupported("there are no groups here; send it to the agent"),
     "batch_item_id": Unsupported("there are no batches here"),
 }
 _MARK = "asked "

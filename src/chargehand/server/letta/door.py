@@ -13,8 +13,6 @@ from chargehand.server.letta import (
     attachments,
     blocks,
     conversations,
-    group_messages,
-    groups,
     message_lists,
     messages,
     models,
@@ -32,7 +30,7 @@ from chargehand.server.wire import reply
 _STATUS = {"unknown": 404, "conflict": 409}
 _ROOMS = (
     transfers, agent_lists, agents, attachments, agent_passages, messages, message_lists, runs, steps, blocks, archives,
-    passages, tags, models, tool_runs, tool_routes, groups, group_messages, conversations,
+    passages, tags, models, tool_runs, tool_routes, conversations,
 )  # fmt: skip
 _AGAIN = (429, 502, 503, 504)  # what it makes sense to send again as it was
 

@@ -45,7 +45,7 @@ async def of_all(request: Request, house: House) -> Response:
 async def list_messages(request: Request, house: House, wanted: Conditions, agent: str) -> Response:
     page = page_of(request, 100, "desc")
     if request.query_params.get("group_id"):
-        raise Problem(422, "unsupported", "group_id is not supported: list the messages of the group itself")
+        raise Problem(422, "unsupported", "group_id is not supported: there are no groups here; leave it out")
     narrow_to_conversation(wanted, request.query_params.get("conversation_id"))
     wanted.among("type", request.query_params.getlist("include_return_message_types"))
     await house.part(Office).settle(agent)

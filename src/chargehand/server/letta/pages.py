@@ -43,13 +43,3 @@ def cut(items: Sequence[tuple[str, Item]], page: Page) -> list[Item]:
     end = ids.index(page.before) if page.before in ids else 0 if page.before else len(ids)
     found = ordered[start:end]
     return [one[1] for one in (found[-page.limit :] if page.before and page.limit else found[: page.limit])]
-
-
-def cut_messages(items: Sequence[tuple[str, Item]], page: Page) -> list[Item]:
-    """The same for messages, from the oldest on: `after` means newer, `before` older, whatever the order."""
-    ids = [one[0] for one in items]
-    start = ids.index(page.after) + 1 if page.after in ids else len(ids) if page.after else 0
-    end = ids.index(page.before) if page.before in ids else 0 if page.before else len(ids)
-    found = [one[1] for one in items[start:end]]
-    from_the_end = not page.after and (bool(page.before) or page.order == "desc")
-    return found[max(0, len(found) - page.limit) :] if from_the_end else found[: page.limit]
