@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from chargehand.agents.claims import Claim, unsupported
 from chargehand.agents.coverage import COUNTED, untraced_section
-from chargehand.agents.quantities import quantities
 from chargehand.models.exhibits import Figure, Passage, Passages, Product, Table
 from chargehand.models.subject import Given
+from chargehand.text.numbers import find_quantities
 from tests.models.offline.test_shop import ran, shop
 
 SALES = Given(
@@ -143,7 +143,7 @@ def test_changed_digits_are_nearly_always_caught() -> None:
     chance, caught, tried = random.Random(7), 0, 0
     for goal, answer, results, gaps in examples():
         body = re.sub(r"`[^`]*`", lambda found: " " * len(found[0]), answer.partition("## Sources")[0])
-        for one in quantities(body):
+        for one in find_quantities(body):
             at = chance.choice([place for place in range(one.start, one.end) if body[place].isdigit()])
             digit = chance.choice([sign for sign in "123456789" if sign != body[at]])
             changed = answer[:at] + digit + answer[at + 1 :]

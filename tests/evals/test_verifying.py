@@ -1,7 +1,6 @@
 """Checks under seeded mistakes: what is made, what is caught, and what is refused wrongly."""
 
 from chargehand.agents.acceptance import Reviewer
-from chargehand.agents.quantities import quantities
 from chargehand.agents.worker import Worker
 from chargehand.evals.cases import Case
 from chargehand.evals.chance import seeded_by
@@ -10,6 +9,7 @@ from chargehand.evals.scores import Part
 from chargehand.evals.seeding import KINDS, seeded
 from chargehand.models.scripted import ScriptedModel
 from chargehand.team import Supervisor
+from chargehand.text.numbers import find_quantities
 from tests.evals.samples import dataset, store
 
 RIGHT = "Apples came to 1,840 kg, pears to 615 kg, plums to 290 kg."
@@ -27,7 +27,7 @@ def test_every_kind_of_mistake_differs_from_what_is_right_and_repeats() -> None:
         assert tuple(made) == KINDS
         assert RIGHT not in made.values()
         assert made == seeded(RIGHT, seeded_by(number))
-        before, after = ([one.readings[0][0] for one in quantities(text)] for text in (RIGHT, made["number"]))
+        before, after = ([one.readings[0][0] for one in find_quantities(text)] for text in (RIGHT, made["number"]))
         assert sum(one != other for one, other in zip(before, after, strict=True)) == 1
 
 

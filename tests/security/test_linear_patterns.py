@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from tests.server.hostile import KINDS, hostile_text
 
-_ROOMS = ("agents", "core", "memory", "models", "runtime", "server", "stores", "terms", "tools")
+_ROOMS = ("agents", "core", "memory", "models", "runtime", "server", "stores", "terms", "text", "tools")
 _BOUNDED = ("chargehand.models.offline.",)
 """Modules that read so few characters of a text that nothing takes long (`models/offline/reading.py`)."""
 _AT_THE_START = frozenset(

@@ -19,8 +19,8 @@ from chargehand.agents.coverage import (
     worth_counting,
 )
 from chargehand.agents.crew import Hand
-from chargehand.agents.dates import day_of
 from chargehand.agents.judging import Settled, contradicted, settle
+from chargehand.agents.known_values import day_of
 from chargehand.agents.off_loop import look_through
 from chargehand.core.owed import Brief
 from chargehand.models.subject import Given

@@ -11,8 +11,8 @@ from chargehand.agents.contradictions import verdict
 from chargehand.agents.crew import Hand
 from chargehand.agents.exhibit_text import shown
 from chargehand.agents.judging import rule
-from chargehand.agents.quantities import quantities
 from chargehand.models.subject import Given, Judging
+from chargehand.text.numbers import find_quantities
 
 _MOST = 12  # results a judge is shown
 _SHORT = 12  # words of a result whose one number is what it says
@@ -93,7 +93,7 @@ def ballot(value: object) -> str:
     if said := verdict(value):
         return said
     text = " ".join(shown(Given("", "", "", value)).split())
-    found = list(quantities(text))
+    found = list(find_quantities(text))
     words = re.findall(r"[^\W_]+|%", text.casefold())
     if len(found) == 1 and len(words) <= _SHORT:
         number = found[0].readings[0][0].normalize()

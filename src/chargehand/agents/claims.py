@@ -12,12 +12,13 @@ from itertools import islice
 import msgspec
 from msgspec import Struct
 
-from chargehand.agents.dates import MONTH, Day, find_days, is_about
 from chargehand.agents.evidence import EMAIL, Evidence, addresses, listed, noun_behind, plain_words
-from chargehand.agents.quantities import Numbers, Quantity, number_words, quantities
+from chargehand.agents.known_values import KnownNumbers, is_about
 from chargehand.agents.row_labels import Placed, misplaced_pairs, misplaced_values
 from chargehand.models.subject import Given
 from chargehand.terms.tracing import Conflict, Kind, Origin, Untraced
+from chargehand.text.dates import MONTH, Date, find_dates
+from chargehand.text.numbers import Quantity, find_counts, find_quantities
 
 _LONGEST = 100_000  # characters of an answer that are looked at
 _TOGETHER = 4_000_000  # characters of all results: of more nothing can be said to be missing
@@ -257,7 +258,7 @@ class _Check:
         mails = [found[0] for found in islice(EMAIL.finditer(plain), _MOST)]
         checked += [looked_up("email", mail, lambda source, mail=mail: source.mails(mail)) for mail in mails]
         plain = EMAIL.sub(lambda found: " " * len(found[0]), plain) if checked else plain
-        for day in islice(find_days(plain), _MOST):
+        for day in islice(find_dates(plain), _MOST):
             checked.append(self._day(day, sources, claim))
             placed.append(Placed(len(checked) - 1, day.start, day.end, day=day))
             plain = plain[: day.start] + " " * (day.end - day.start) + plain[day.end :]
@@ -289,7 +290,7 @@ class _Check:
         for text in misplaced_pairs(sentence, evidence):
             yield Claim("name", text, said, cited, (), "", "row")
 
-    def _day(self, day: Day, sources: Sequence[Source], claim: Callable[..., Claim]) -> Claim:
+    def _day(self, day: Date, sources: Sequence[Source], claim: Callable[..., Claim]) -> Claim:
         def holds(source: Evidence) -> bool:
             return source.days.hold(day)
 
@@ -306,7 +307,7 @@ class _Check:
         """The numbers of a sentence, and what each rests on, or which of those beside it, it follows from."""
         found: list[_Number] = []
         adds, apart = _TOTAL.search(plain) is not None, _APART.search(plain) is not None
-        for one in islice(quantities(plain), _MOST):
+        for one in islice(find_quantities(plain), _MOST):
             rough = _ROUGH.search(plain[max(0, one.start - 16) : one.start]) is not None
             number = _Number(one, _origin(sources, lambda source, one=one, rough=rough: source.holds(one, rough=rough)))
             if not number.origin:
@@ -354,7 +355,7 @@ class _Check:
 
     def _spelled_out(self, plain: str, sources: Sequence[Source]) -> Iterator[_Number]:
         """Numbers in words, where the sources say another number of the same: five hours for three."""
-        for one in islice(number_words(plain), _MOST):
+        for one in islice(find_counts(plain), _MOST):
             noun = noun_behind(plain, one.end)
             counted = [value for source in sources for value in source.evidence.counted(noun)] if noun else []
             if not counted or any(source.evidence.holds(one) for source in sources):
@@ -432,7 +433,7 @@ def _unquoted(block: str) -> str:
 def _multiplies(one: Quantity, few: Sequence[Decimal]) -> bool:
     """Whether a number is the product of two others: so many, at such a price."""
     products = (first * second for at, first in enumerate(few) for second in few[at + 1 :])
-    return Numbers(products).hold(one)
+    return KnownNumbers(products).hold(one)
 
 
 def _follows(one: Quantity, borne: Sequence[Decimal], *, adds: bool, apart: bool) -> bool:
@@ -446,4 +447,4 @@ def _follows(one: Quantity, borne: Sequence[Decimal], *, adds: bool, apart: bool
         found.append(first * second / 100)
         for a, b in ((first, second), (second, first)):
             found += [a / b, a / b * 100, abs(a - b) / b * 100] if b else []
-    return Numbers(found).hold(one)
+    return KnownNumbers(found).hold(one)

@@ -10,10 +10,11 @@ from typing import cast
 import msgspec
 from msgspec import Struct
 
-from chargehand.agents.dates import MONTH, find_days
-from chargehand.agents.quantities import Quantity, quantities, same
+from chargehand.agents.known_values import is_same_number
 from chargehand.models.exhibits import Figure, Product, Table
 from chargehand.models.subject import Given
+from chargehand.text.dates import MONTH, find_dates
+from chargehand.text.numbers import Quantity, find_quantities
 
 MOST = 5
 _LONGEST = 50_000  # characters of a result that are read
@@ -89,7 +90,7 @@ class _Fact(Struct, frozen=True):
     def agrees(self, other: "_Fact") -> bool:
         """Whether two facts about the same say the same."""
         if self.number is not None and other.number is not None:
-            return same(self.number, other.number)
+            return is_same_number(self.number, other.number)
         first, second = self.text.casefold(), other.text.casefold()
         return first in second or second in first  # a year and a day of it, a name and its first part
 
@@ -185,7 +186,7 @@ def _facts(given: Given, room: int) -> Iterator[_Fact]:
 
 
 def _in_sentence(given: Given, sentence: str) -> Iterator[_Fact]:
-    found = list(quantities(sentence))
+    found = list(find_quantities(sentence))
     if len(found) != 1 or _UNSURE.search(sentence):
         return
     before, after = sentence[: found[0].start], sentence[found[0].end :]
@@ -209,7 +210,7 @@ def _framed(given: Given, sentence: str) -> Iterator[_Fact]:
 
 
 def _spelled_day(text: str) -> str:
-    day = next(find_days(text), None)
+    day = next(find_dates(text), None)
     if day is None:
         return text
     return "-".join(str(part) for part in (day.year, day.month, day.day) if part)
@@ -237,7 +238,7 @@ def _measured(column: str, cell: object) -> bool:
 
 
 def _fact(given: Given, about: str, value: str, *, strict: bool) -> Iterator[_Fact]:
-    if len(found := list(quantities(value))) == 1:
+    if len(found := list(find_quantities(value))) == 1:
         yield from _made(given, about, found[0], strict=strict)
 
 

@@ -11,11 +11,10 @@ from typing import cast
 import msgspec
 from msgspec import Struct, structs
 
-from chargehand.agents.dates import Days
-from chargehand.agents.numerals import find_numerals
-from chargehand.agents.quantities import Numbers, Quantity
-from chargehand.agents.units import convert, spell_unit, unit_behind, unit_of_key
+from chargehand.agents.known_values import KnownDates, KnownNumbers
 from chargehand.models.exhibits import PICTURES
+from chargehand.text.numbers import Quantity, find_numbers
+from chargehand.text.units import convert, spell_unit, unit_behind, unit_of_key
 
 URL = re.compile(r"\b(?:https?://|www\.)[^\s<>\"'`|\\\]]{1,2000}", re.IGNORECASE)
 EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}(?!\w)")
@@ -106,14 +105,14 @@ class Evidence:
         for value in values:
             self._walk(msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value)
         self.whole = self._left > 0 and self.size <= _LONGEST
-        self.numbers = Numbers(self._plain)
-        self.embedded = Numbers(one for one in self._embedded if one >= 100)
+        self.numbers = KnownNumbers(self._plain)
+        self.embedded = KnownNumbers(one for one in self._embedded if one >= 100)
         self.whole = self.whole and not self.numbers.full
         self.counts = frozenset(self._counts)
         self._pair_numbers()
-        self.sums = Numbers(self._sums)
-        self.differences = Numbers(self._differences)
-        self.days = Days(self._days)
+        self.sums = KnownNumbers(self._sums)
+        self.differences = KnownNumbers(self._differences)
+        self.days = KnownDates(self._days)
         self._by_value: dict[Decimal, list[Occurrence]] = {}
         self._nouns: dict[str, list[Decimal]] = {}
         if len(self._occurrences) >= _LABELLED:
@@ -178,7 +177,7 @@ class Evidence:
         others = [other for other in self._occurrences if other.unit and other.unit != one.measure]
         found = (convert(abs(other.value), other.unit, one.measure) for other in others)
         plain = structs.replace(one, readings=one.readings[:1])  # 2,134 km is no other way of writing 2,134 m
-        return Numbers(value for value in found if value is not None).hold(plain, rough=True)
+        return KnownNumbers(value for value in found if value is not None).hold(plain, rough=True)
 
     def row_of_day(self, day: tuple[int, int, int]) -> set[int]:
         """The rows in which a day stands."""
@@ -335,12 +334,12 @@ class Evidence:
 
     def _numerals(self, text: str, place: _Place) -> None:
         names = self.rows.words_of(place.row)
-        for found in find_numerals(text):
-            for day in found.days:
+        for found in find_numbers(text):
+            for day in found.dates:
                 self._days.append(day)
                 if place.row >= 0:
                     self._row_days.setdefault(day, set()).add(place.row)
-            if found.embedded:
+            if found.kind not in ("number", "word"):
                 self._embedded += found.values
                 continue
             self._plain += found.values

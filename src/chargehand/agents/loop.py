@@ -10,11 +10,11 @@ from msgspec import structs
 from chargehand.agents.calls import Calls
 from chargehand.agents.claims import CLAIMING
 from chargehand.agents.crew import Done, Hand, WorkFailed
-from chargehand.agents.dates import day_of
 from chargehand.agents.equip import GIVE_UP, READ_MORE, Equipped, nameable
 from chargehand.agents.hedging import Hedging, race
 from chargehand.agents.history import History, tokens
 from chargehand.agents.inputs import DAY, day_text, told
+from chargehand.agents.known_values import day_of
 from chargehand.agents.letters import OPENING, contents, written_by_worker
 from chargehand.agents.levels import part
 from chargehand.agents.memory_text import said, shown

@@ -10,9 +10,9 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from chargehand.agents.dates import Day
 from chargehand.agents.evidence import Evidence, NamedRows
-from chargehand.agents.quantities import Quantity
+from chargehand.text.dates import Date
+from chargehand.text.numbers import Quantity
 
 _ADJACENT = re.compile(r"\s+(?:%\s+)?(?:(?:in|for|of|from|at|by|to|on|the)\s+){0,2}$", re.IGNORECASE)
 _BETWEEN = re.compile(
@@ -28,7 +28,7 @@ class Placed(Struct, frozen=True):
     start: int
     end: int
     quantity: Quantity | None = None
-    day: Day | None = None
+    day: Date | None = None
 
 
 def misplaced_values(sentence: str, sources: Sequence[Evidence], placed: Sequence[Placed]) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """The numbers that an answer states, signs and all, and whether a wanted one is among them.
 
-`agents.quantities` reads prose; here stands what answers to be graded also hold: exponents, more ways to write
+`text.numbers` reads prose; here stands what answers to be graded also hold: exponents, more ways to write
 thousands, numbers in words, signs.
 """
 
@@ -10,20 +10,16 @@ from decimal import Decimal, InvalidOperation
 
 from msgspec import Struct
 
-from chargehand.agents.quantities import numbers, quantities
 from chargehand.evals.cases import Number
+from chargehand.text.numbers import find_number_words, find_quantities
 
 _ASIDE = re.compile(r"`[^`\n]*\s[^`\n]*`|\[[^\[\]\s]{1,64}\]")
-_DIGIT = re.compile(r"\d")
 _EXACT, _ALIKE = Decimal("1e-9"), Decimal("1e-12")  # two numbers that differ by less, or by such a share, are the same
 _MINUS, _PLUS = "-\u2212\u2012\u2013", "+"
 _POWER = re.compile(r"(?<![\w.,])(\d{1,40}(?:\.\d{1,40})?)(?:[eE]|\s?[x\u00d7]\s?10\^)([+-]?\d{1,3})(?![\w.]*\w)")
 _BARE = re.compile(r"(?<![\w.,])\.(?=\d)")  # .5
 _DOTTED = re.compile(r"(?<![\w.,])\d{1,3}(?:\.\d{3}){2,}(?![\d.]*\d)")  # 1.234.567; a version has other groups
 _SPACED = re.compile(r"(?<![\w.,])\d{1,3}(?:[ \u00a0\u202f\u2009]\d{3})+(?:[.,]\d{1,30})?(?![.,]?\w)")
-_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_ONES = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-_SPELLED = re.compile(rf"\b({'|'.join(_TENS)})(?:[- ]({'|'.join(_ONES)}))?\b", re.IGNORECASE)
 _HUGE = 60  # the largest exponent that is written out
 
 
@@ -39,15 +35,15 @@ def figures(text: str) -> tuple[Figure, ...]:
     bare = stated(text)
     spaced = [Figure(value, _sign(bare, found.start())) for found in _SPACED.finditer(bare) for value in _spaced(found)]
     plain = _written_out(bare)
-    read = [Figure(value, _sign(plain, one.start)) for one in quantities(plain) for value, _ in one.readings]
-    words = [Figure(value) for value in (*numbers(_DIGIT.sub("", plain)), *_spelled(plain))]
+    read = [Figure(value, _sign(plain, one.start)) for one in find_quantities(plain) for value, _ in one.readings]
+    words = [Figure(number.values[0]) for number in find_number_words(plain)]
     return (*read, *spaced, *words)
 
 
 def told(text: str) -> tuple[float, ...]:
     """The numbers in digits as they are first read, with their signs, each once; bare digits are left out."""
     plain = _written_out(stated(text))
-    found = [one for one in quantities(plain) if len(one.text) > 1]
+    found = [one for one in find_quantities(plain) if len(one.text) > 1]
     return tuple(dict.fromkeys(float(one.readings[0][0]) * (_sign(plain, one.start) or 1) for one in found))
 
 
@@ -93,12 +89,6 @@ def _spaced(found: re.Match[str]) -> Iterator[Decimal]:
         yield Decimal(whole)
     except InvalidOperation:
         return
-
-
-def _spelled(text: str) -> Iterator[Decimal]:
-    for found in _SPELLED.finditer(text):
-        tens = 10 * (_TENS.index(found[1].casefold()) + 2)
-        yield Decimal(tens + (_ONES.index(found[2].casefold()) + 1 if found[2] else 0))
 
 
 def _sign(text: str, start: int) -> int:

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from chargehand.agents.quantities import numbers, quantities
 from chargehand.agents.verifying import FORM, read
 from chargehand.models.envelope import wrap
 from chargehand.models.messages import Message, Request, Settings
 from chargehand.models.model import Model, ModelFailed
-from chargehand.models.offline.words import spoken, terms
+from chargehand.text.numbers import find_numbers, find_quantities
+from chargehand.text.words import stems, words_by_stem
 
 BY_WORDS = "the rubric was judged by words alone: no language model was asked"
 _SHARE = 0.6  # of the telling words of a rubric, that must stand in an answer where only words are compared
@@ -55,13 +55,13 @@ async def judged(model: Model, request: str, rubric: Sequence[str], answer: str)
 
 def _by_words(rubric: str, answer: str) -> str:
     """What of one point does not stand in an answer: its numbers, and most of its words."""
-    held = set(numbers(answer))
-    missing = [one.text for one in quantities(rubric) if held.isdisjoint(value for value, _ in one.readings)]
+    held = {value for number in find_numbers(answer) for value in number.values}
+    missing = [one.text for one in find_quantities(rubric) if held.isdisjoint(value for value, _ in one.readings)]
     if missing:
         return f"{rubric!r}: {', '.join(missing)} is not in it"
-    wanted, there = set(terms(rubric)), set(terms(answer))
+    wanted, there = set(stems(rubric)), set(stems(answer))
     absent = wanted - there
     if not wanted or len(wanted - absent) >= _SHARE * len(wanted):
         return ""
-    words = spoken(rubric)
+    words = words_by_stem(rubric)
     return f"{rubric!r}: it has no word of {', '.join(sorted(words.get(one, one) for one in absent))}"

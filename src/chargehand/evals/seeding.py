@@ -3,7 +3,7 @@
 import re
 from random import Random
 
-from chargehand.agents.quantities import quantities
+from chargehand.text.numbers import find_quantities
 
 KINDS = ("number", "missing", "empty", "half", "address", "other")
 _SENTENCE = re.compile(r"(?<=[.!?;,])\s+|\n+")
@@ -25,7 +25,7 @@ def seeded(right: str, random: Random) -> dict[str, str]:
 
 def _number(right: str, random: Random) -> str:
     """Another number in the place of one of them."""
-    found = list(quantities(right))
+    found = list(find_quantities(right))
     if not found:
         return right
     one = random.choice(found)

@@ -22,8 +22,8 @@ from chargehand.agents.coverage import (
     counted_line,
     coverage,
 )
-from chargehand.agents.dates import day_of
 from chargehand.agents.judging import Ruling, Settled, contradicted
+from chargehand.agents.known_values import day_of
 from chargehand.agents.levels import inner_gaps
 from chargehand.agents.tracing import describe
 from chargehand.core.fold import replay

@@ -1,0 +1,125 @@
+"""Words of a text: tokens, stems, stop words and quoted phrases."""
+
+import re
+from functools import lru_cache
+
+WORD = re.compile(r"[^\W_]+")
+"""Letters and digits that stand together."""
+
+LETTERS = re.compile(r"[^\W\d_]+")
+"""Letters that stand together."""
+
+_TOKEN = re.compile(r"\d{4}-\d\d-\d\d|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|[^\W\d_]+(?:['\u2019][^\W\d_]+)?")
+_CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_CONTRACTION = re.compile(r"['\u2019](?:s|re|ve|ll|d|m)$")
+_QUOTED = re.compile(
+    r'(?<!\w)"(?P<straight>[^"\n]{1,1000})"'
+    r"|\u201c(?P<curved>[^\u201c\u201d\n]{1,1000})\u201d"
+    r"|\u201e(?P<low>[^\u201c\u201d\u201e\n]{1,1000})[\u201c\u201d]"
+    r"|\u00ab(?P<angled>[^\u00ab\u00bb\n]{1,1000})\u00bb"
+)
+_VOWEL = re.compile(r"[aeiouy]")
+
+_FUNCTION_WORDS = """
+    a am an and are as at be been being but by did do does for from had has have he her him his i in into is it its me
+    my of on or our she than that the their them there they this to us was we were which who whom whose with you your
+"""
+_QUESTION_WORDS = """
+    about after all also any before both can could doing done each either else every few get give given got having here
+    how if itself just know let like make many may might more most much must need no nor not now off once only other
+    out over own per please same shall should show so some such tell then these thing those through too under until up
+    use used using very want well what when where while why will within without would yes yet
+    answer hello help hi kindly ok question said say says thank thanks whether
+"""
+
+FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
+"""Articles, pronouns, prepositions and auxiliary verbs: they say nothing about the subject of a text."""
+
+STOP_WORDS = FUNCTION_WORDS | frozenset(_QUESTION_WORDS.split())
+"""Words that say nothing about what a request is about."""
+
+_NO_ADVERBS = frozenset({"supply", "family", "assembly", "multiply", "monopoly", "anomaly", "butterfly"})
+_DERIVED_ENDINGS = (("ational", "ate"), ("ization", "ize"), ("fulness", "ful"), ("ingly", ""), ("edly", ""))
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a text in lower case; every sign between them separates."""
+    return WORD.findall(text.casefold())
+
+
+def tokenize(text: str) -> list[str]:
+    """The words and numbers of a text in lower case; snake_case and camelCase come apart, numbers stay whole."""
+    spaced = _CAMEL_CASE.sub(" ", text.replace("_", " "))
+    return [_normalize(token) for token in _TOKEN.findall(spaced)]
+
+
+def _normalize(token: str) -> str:
+    if token[0].isdigit():
+        return token.replace(",", "")
+    return _CONTRACTION.sub("", token.lower()).replace("\u2019", "'")
+
+
+def content_words(text: str) -> list[str]:
+    """The tokens of a text without stop words."""
+    return [token for token in tokenize(text) if token not in STOP_WORDS and (len(token) > 1 or token.isdigit())]
+
+
+def stems(text: str) -> list[str]:
+    """The stems of a text's content words, in order."""
+    return [stem(word) for word in content_words(text)]
+
+
+def words_by_stem(text: str) -> dict[str, str]:
+    """For each stem of a text the first word that has it: people read words, not stems."""
+    return {stem(word): word for word in reversed(tokenize(text))}
+
+
+def singular(word: str) -> str:
+    """A lower-case English noun in the singular; other words nearly as they are."""
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(("sses", "shes", "ches", "xes")):
+        return word[:-2]
+    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        return word[:-1]
+    return word
+
+
+@lru_cache(maxsize=8192)
+def stem(word: str) -> str:
+    """A lower-case word without the commonest English endings; words with the same stem may differ in meaning."""
+    if len(word) <= 3 or not word.isalpha():
+        return word
+    word = _strip_verb_ending(_replace_derived_ending(singular(word)))
+    if word.endswith(("tion", "sion")) and len(word) > 7:
+        word = word[:-3]
+    if word.endswith("ly") and len(word) > 5 and word not in _NO_ADVERBS:
+        word = word[:-2]
+    return word[:-1] if word.endswith("e") and len(word) > 3 else word
+
+
+def _replace_derived_ending(word: str) -> str:
+    for ending, replacement in _DERIVED_ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word.removesuffix(ending) + replacement
+    return word
+
+
+def _strip_verb_ending(word: str) -> str:
+    for ending in ("ing", "ed"):
+        root = word.removesuffix(ending)
+        if root != word and len(root) >= 3 and _VOWEL.search(root):
+            is_doubled = root[-1] == root[-2] and root[-1] not in "lsz"  # planned: plan
+            return root[:-1] if is_doubled else root
+    return word
+
+
+def quoted_phrases(text: str) -> list[str]:
+    """What stands in double quotation marks of any kind, in order."""
+    phrases = (next(filter(None, match.groups())).strip() for match in _QUOTED.finditer(text))
+    return [phrase for phrase in phrases if phrase]
+
+
+def replace_quoted(text: str, replacement: str) -> str:
+    """A text with other words in the place of everything that stands in double quotation marks."""
+    return _QUOTED.sub(lambda _: replacement, text)
