@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fix bench bench-memory bench-routing soak-memory soak-nested soak-effects soak-breakers load soak local-quality letta-matrix shells openapi reference sim planted kill9 zombie cov lock clean
+.PHONY: help run test check fix bench bench-memory bench-routing soak-memory soak-nested soak-effects soak-breakers load soak local-quality letta-matrix openapi reference sim planted kill9 zombie cov lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -73,9 +73,6 @@ local-quality: $(VENV)/dev.stamp ## How good small local models are at planning,
 
 letta-matrix: $(VENV)/dev.stamp $(VENV)/letta-1.0.0.stamp $(VENV)/letta-1.7.0.stamp ## A real server with letta-client 1.0.0 and 1.7.0
 	$(BIN)/python -m tests.server.letta_matrix $(VENV)/letta-1.0.0 $(VENV)/letta-1.7.0
-
-shells: $(VENV)/dev.stamp ## The completion scripts in a real zsh and a real fish, which must be installed
-	$(BIN)/python -m tests.shells
 
 openapi: $(VENV)/dev.stamp ## Write docs/openapi.json anew, after a change of our own API
 	$(BIN)/python -c 'import sys; from chargehand.server.runs.door import written; sys.stdout.buffer.write(written())' > docs/openapi.json

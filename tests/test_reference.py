@@ -11,13 +11,13 @@ from chargehand.agents import stepwise
 from chargehand.cli.evaluate import UNDER
 from chargehand.cli.exits import EXITS
 from chargehand.cli.main import parser
-from chargehand.cli.places import places
 from chargehand.cli.verbs import TERMINATED, exit_code
 from chargehand.config import keys, leading_keys, working_keys
 from chargehand.stores.codec import TAGS
 from chargehand.terms.events import Ending, EndReason
 from chargehand.terms.failure import FailureKind
 from tests.reference.event_fields import EVENT_FIELDS
+from tests.reference.parsers import every_parser
 from tests.reference.shape_fields import SHAPE_FIELDS
 from tests.reference.write import FOLDER, PAGES
 
@@ -36,12 +36,12 @@ def test_there_is_no_page_that_nobody_writes() -> None:
 
 def test_every_verb_and_option_has_its_row() -> None:
     page = TOLD["cli.md"]
-    for place in places(parser()):
-        if not place.path:
+    for path, verb in every_parser():
+        if not path:
             continue
-        section = page.partition(f" `chargehand {place.path}`\n")[2].partition("\n## ")[0]
-        assert section, f"chargehand {place.path} is not on the page"
-        flags = {name for option in place.options for name in option.names} - {"-h", "--help"}
+        section = page.partition(f" `chargehand {path}`\n")[2].partition("\n## ")[0]
+        assert section, f"chargehand {path} is not on the page"
+        flags = {name for action in verb._actions for name in action.option_strings} - {"-h", "--help"}
         assert {flag for flag in flags if f"`{flag}`" not in section and f"`{flag} " not in section} == set()
 
 

@@ -41,4 +41,4 @@ if __name__ == "__main__":
     least = sum(WAITS[name] for name in path)
     print(f"{slow / fast:.1f} times faster")
     print(f"critical path: {' > '.join(path)}, {least:.2f} s of waiting; no number of workers makes it shorter")
-    print('for a team of yours: chargehand run --compare-sequential "..."')
+    print('for a team of yours: chargehand run --max-parallel 1 "..."')

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator
 
 from chargehand.cli.exits import exits_of
 from chargehand.cli.main import parser
-from chargehand.cli.places import verbs_of
 from tests.reference.markdown import code, page, sentence, table
+from tests.reference.parsers import verbs_of
 
 _ABOUT = """\
 Every verb, every option. What they are good for, with examples, is in [cli.md](../cli.md); `chargehand VERB --help`

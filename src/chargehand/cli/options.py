@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chargehand.cli import USUAL_JOURNAL, USUAL_MEMORY
-from chargehand.cli.request import count, duration, token_price, usd
+from chargehand.cli.request import count, duration, positive, token_price, usd
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage] - what add_subparsers returns
@@ -32,8 +32,8 @@ def add_run(parser: ArgumentParser) -> None:
     _reuse(parser)
     parser.add_argument("--save", metavar="DIR", help="write charts, tables and the answer into this folder")
     _background(parser)
-    words = "say what was gained by working side by side: done again one task at a time, if that is free"
-    parser.add_argument("--compare-sequential", dest="compare", action="store_true", help=words)
+    words = "tasks that may run at once; 1: one after the other (default: as the team says)"
+    parser.add_argument("--max-parallel", metavar="N", type=positive, help=words)
     _carrying(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
 

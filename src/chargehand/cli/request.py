@@ -72,6 +72,14 @@ def count(text: str) -> int:
     return int(text)
 
 
+def positive(text: str) -> int:
+    """A whole number from 1."""
+    number = count(text)
+    if number < 1:
+        raise ArgumentTypeError(f"{text!r} is less than 1; write it like 1 or 16")
+    return number
+
+
 class TokenPrice(NamedTuple):
     """Dollars for a million tokens that are read, and that are written; `text` is how it was typed."""
 

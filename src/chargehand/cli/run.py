@@ -3,7 +3,6 @@
 import secrets
 import time
 from argparse import Namespace
-from functools import partial
 from pathlib import Path
 
 from msgspec import structs
@@ -49,10 +48,6 @@ def run(options: Namespace) -> int:
     words = team_words(options)
     advice = Advice(name, options.journal, words, ("run", "--reuse", name, *words))
     stage = Stage(options, advice, team=team.name, notice=team.notice)
-    if options.compare:
-        from chargehand.cli.compare import compare  # noqa: PLC0415 - few ask for it
-
-        stage.compare = partial(compare, team)
 
     async def act(driver: Driver, journal: SqliteJournal) -> Outcome:
         if options.reuse:
@@ -101,6 +96,8 @@ def _bound(team: Supervisor, options: Namespace) -> Supervisor:
         budget = structs.replace(budget, usd=usd_of(options.budget_usd))
     if seconds is not None:
         budget = structs.replace(budget, seconds=seconds)
+    if options.max_parallel is not None:
+        policy = structs.replace(policy, limits=structs.replace(policy.limits, width=options.max_parallel))
     return team.bounded(budget=budget, timeout=seconds, policy=policy)
 
 

@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
+from typing import Literal, TextIO, TypeAlias
 
 import msgspec
 
@@ -40,12 +40,6 @@ from chargehand.stores.reader import read_run
 from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING
 
-if TYPE_CHECKING:
-    from chargehand.cli.compare import Compared
-
-    Compare = Callable[[Sequence[ev.Entry], Trace, Callable[[str], None]], Compared]
-
-
 _FIRST_LINE, _FIRST_LINE_OF_A_FILE = 1.0, 10.0  # seconds that the first line waits for the first outcome
 
 
@@ -54,12 +48,7 @@ EXIT_CODES: dict[StopSignal, int] = {"Ctrl-C": INTERRUPTED, "SIGTERM": TERMINATE
 
 
 class Stage:
-    """`options` say who the audience is: json, jsonl, quiet, verbose, no_input, save.
-
-    `compare` is set where somebody wants to know what was gained by working side by side.
-    """
-
-    compare: "Compare | None" = None
+    """`options` say who the audience is: json, jsonl, quiet, verbose, no_input, save."""
 
     def __init__(self, options: Namespace, advice: Advice, team: str = "", notice: str = "") -> None:
         self._given = vars(options)
@@ -208,7 +197,6 @@ class Stage:
         self._say_overspent(Console(sys.stderr))
         if self._given.get("quiet") and found.ending != "complete":  # what is wrong is said all the same
             self._say_what_is_wrong(found)
-        gained = self._gained(entries, found)
         if self._seats.moves:
             for line in draw_charts(found, self.console.columns):
                 self.console.line(line)
@@ -224,7 +212,7 @@ class Stage:
             asked = self.tale.state.input if self.tale.state.ended is None else None
             more: dict[str, object] = {"resume": self._advice.resume()} if self.tale.state.ended is None else {}
             more |= {"question": asked} if asked is not None else {}
-            body = msgspec.json.format(msgspec.json.encode({**told, **more, **gained}), indent=2)
+            body = msgspec.json.format(msgspec.json.encode({**told, **more}), indent=2)
             self._seats.data.line(clean_json(body.decode()))
         self._trouble.close(self._loud(), self._advice.once_more())
 
@@ -255,16 +243,6 @@ class Stage:
             for line in question_lines(state.input, loud.columns):
                 loud.line(f"  {line}")
         loud.line(f"go on: {going_on(state, self._advice)}")
-
-    def _gained(self, entries: Sequence[ev.Entry], found: Trace) -> dict[str, object]:
-        """What working side by side brought, for those who want to know."""
-        if self.compare is None:
-            return {}
-        compared = self.compare(entries, found, self.console.line)
-        if compared.stopped:
-            self._stopped_by = "SIGTERM"
-        Console(sys.stderr).line(compared.line, "bold")
-        return {"compared": compared.document()}
 
     def _saved(self, found: Trace) -> list[Path]:
         folder = self._given.get("save")
