@@ -77,8 +77,11 @@ def _step(state: RunState, report: ev.StepStarted) -> ev.Event:
     if report.step in (progress.steps or {}):
         raise Refused(f"step {report.step} of {report.task!r} has been started before")
     # what the attempt itself holds is given back at its first step
-    held, wanted = progress.held, report.reserve or NOTHING
-    more = Amount(wanted.tokens - held.tokens, wanted.micros - held.micros, wanted.calls - held.calls)
+    held = progress.held
+    wanted = report.reserve or NOTHING
+    more = Amount(
+        tokens=wanted.tokens - held.tokens, micros=wanted.micros - held.micros, calls=wanted.calls - held.calls
+    )
     if not state.ledger.covers(more, keep=state.requested.budget.floor):
         raise Refused(f"the budget does not cover step {report.step} of {report.task!r}")
     return report
@@ -93,14 +96,15 @@ def _proposal(state: RunState, report: ev.TasksAdded) -> ev.Event:
     _expect(state, "plan", report.number)
     if not report.tasks and report.done and (state.tasks or report.unserved or not report.closed):
         return _sane(report)  # the planner has nothing to add
-    requested, planned = state.requested, len(state.tasks) - state.items
+    requested = state.requested
+    planned = len(state.tasks) - state.items
     linted = lint(report.tasks, requested.roster, requested.policy.limits, known=state.tasks, planned=planned)
     errors = linted.errors
     if not errors and state.replans:
         before = {fingerprint(one.task) for one in state.tasks.values()}
         if before.issuperset(map(fingerprint, linted.tasks)):
             said = "This changes nothing: every task was in the plan before. Ask for something else, or for nothing."
-            errors = (ev.Finding("unchanged", "plan", said),)
+            errors = (ev.Finding(code="unchanged", place="plan", message=said),)
     if errors:
         failure = ev.Failure("logic", "the plan cannot run")
         return ev.SupervisionFailed("plan", report.number, failure, findings=errors, used=_sane(report).used)

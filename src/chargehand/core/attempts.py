@@ -20,8 +20,11 @@ def attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
     progress = state.tasks[event.task]
     key = lane_key(progress)
     if progress.worker and progress.worker != event.worker:
-        progress.tried, progress.failures = (*progress.tried, progress.worker), 0
-    progress.attempt, progress.worker, progress.redo = event.attempt, event.worker, False
+        progress.tried = (*progress.tried, progress.worker)
+        progress.failures = 0
+    progress.attempt = event.attempt
+    progress.worker = event.worker
+    progress.redo = False
     progress.status = Status.RUNNING
     prune(state, key)
     set_timer(state, progress, event.until)
@@ -74,7 +77,8 @@ def step_finished(state: RunState, event: ev.StepFinished) -> None:
     steps = state.tasks[event.task].steps
     assert steps is not None, "admit lets no step finish that did not start"
     step = steps[event.step]
-    step.result, step.good = event.result, event.good
+    step.result = event.result
+    step.good = event.good
     state.ledger.settle(step.held, event.used)
 
 
@@ -89,7 +93,9 @@ def step_failed(state: RunState, event: ev.StepFailed) -> None:
 def attempt_succeeded(state: RunState, event: ev.AttemptSucceeded) -> None:
     progress = state.tasks[event.task]
     close_attempt(state, progress, event.used)
-    progress.result, progress.items, progress.steps = event.result, event.items, None
+    progress.result = event.result
+    progress.items = event.items
+    progress.steps = None
     progress.tracing = event.tracing
     if state.breakers:
         name = breaker_name(state.agents[progress.worker])
@@ -103,7 +109,8 @@ def attempt_failed(state: RunState, event: ev.AttemptFailed) -> None:
     close_attempt(state, progress, event.used)
     count_failure(state, progress, event.failure)
     if event.failure.kind == "approval":  # nothing failed: it waits for a person, and keeps its steps
-        progress.failure, progress.status = event.failure, Status.JUDGED
+        progress.failure = event.failure
+        progress.status = Status.JUDGED
         progress.steps = finished_steps(progress)
         state.judged[event.task] = None
         return
@@ -134,7 +141,8 @@ def judge(state: RunState, progress: Progress, failure: ev.Failure) -> None:
     for step in (progress.steps or {}).values():
         if step.effect == "effect" and step.result is not None and step.good:  # the next attempt must not do it again
             progress.effects = {**(progress.effects or {}), step.request: step.result}
-    progress.failure, progress.steps = failure, None
+    progress.failure = failure
+    progress.steps = None
     progress.failures += 1
     progress.status = Status.JUDGED
     state.judged[progress.task.id] = None
@@ -144,7 +152,8 @@ def retry_scheduled(state: RunState, event: ev.RetryScheduled) -> None:
     progress = state.tasks[event.task]
     state.judged.pop(event.task, None)
     if event.worker:
-        progress.tried, progress.failures = (*progress.tried, progress.worker), 0
+        progress.tried = (*progress.tried, progress.worker)
+        progress.failures = 0
         progress.worker = event.worker
     if event.after > state.at:
         progress.status = Status.BACKING_OFF
@@ -168,7 +177,9 @@ def task_refined(state: RunState, event: ev.TaskRefined) -> None:
 def close_refinement(state: RunState, progress: Progress, used: Amount | None) -> None:
     state.disown(Work("refine", progress.task.id, progress.failures))
     state.ledger.settle(progress.held, used)
-    progress.held, progress.timer, progress.refined = NOTHING, 0.0, progress.failures
+    progress.held = NOTHING
+    progress.timer = 0.0
+    progress.refined = progress.failures
     progress.status = Status.JUDGED
     state.judged[progress.task.id] = None
 
@@ -211,7 +222,8 @@ def call_judged(state: RunState, progress: Progress, event: ev.InputAnswered) ->
     for verdict in event.also:
         answers[texts[verdict.call]] = _refusal(verdict)
     progress.answers = answers
-    progress.failure, progress.redo = None, True
+    progress.failure = None
+    progress.redo = True
     enqueue(state, progress)
 
 
@@ -223,7 +235,8 @@ def _refusal(answer: ev.InputAnswered | ev.CallVerdict) -> str:
 def answered_inside(state: RunState, progress: Progress, event: ev.InputAnswered, question: ev.Question) -> None:
     """A person answered what a run inside asks: the attempt goes on where it was, and hands the answer on."""
     progress.handed_on = structs.replace(event, number=question.number)
-    progress.failure, progress.redo = None, True
+    progress.failure = None
+    progress.redo = True
     progress.resumes += 1
     enqueue(state, progress)
 

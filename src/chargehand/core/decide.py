@@ -69,7 +69,8 @@ def _consequences(state: RunState, now: Instant) -> list[ev.Event]:
 
 
 def _expansion(state: RunState, progress: Progress) -> ev.Event:
-    source, most = state.tasks[progress.task.for_each], state.requested.policy.limits.items
+    source = state.tasks[progress.task.for_each]
+    most = state.requested.policy.limits.items
     if source.items < 0:
         problem = f"{source.task.id!r} returned no list to repeat over"
     elif source.items > most:

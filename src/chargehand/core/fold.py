@@ -25,7 +25,13 @@ def begin(entry: ev.Entry) -> RunState:
     kept = min(requested.policy.answer, max(0.0, requested.deadline - entry.at) / 5)
     agents = {agent.name: agent for agent in requested.roster.agents}
     state = RunState(
-        requested, Ledger(requested.budget), requested.deadline - kept, agents, entry.seq, entry.at, entry.at
+        requested=requested,
+        ledger=Ledger(requested.budget),
+        work_until=requested.deadline - kept,
+        agents=agents,
+        seq=entry.seq,
+        at=entry.at,
+        began=entry.at,
     )
     if requested.plan is None:
         state.planning.next = "first"
@@ -36,7 +42,8 @@ def begin(entry: ev.Entry) -> RunState:
 
 def fold(state: RunState, entry: ev.Entry) -> None:
     """Apply one entry, in place."""
-    state.seq, state.at = entry.seq, entry.at
+    state.seq = entry.seq
+    state.at = entry.at
     FOLDS[type(entry.event)](state, entry.event)
     timers = state.timers
     while timers and state.ordered[timers[0][1]].timer != timers[0][0]:
@@ -53,7 +60,8 @@ def replay(entries: Sequence[ev.Entry]) -> RunState:
 
 
 def _take_plan(state: RunState, plan: Plan) -> None:
-    state.combine, state.closed = plan.combine, True
+    state.combine = plan.combine
+    state.closed = True
     state.approved = not state.requested.policy.approve
     add(state, plan.tasks)
 
@@ -71,19 +79,26 @@ def _supervision_started(state: RunState, event: ev.SupervisionStarted) -> None:
             progress.held = added(progress.held, held)
             return
         del state.judged[event.task]
-        progress.status, progress.held = Status.REFINING, held
+        progress.status = Status.REFINING
+        progress.held = held
         attempts.set_timer(state, progress, event.until)
         return
     desk = _desk(state, event.duty)
     again = desk.redo or desk.open
-    desk.open, desk.redo, desk.next = True, False, event.why
-    desk.number, desk.timer = event.number, event.until
+    desk.open = True
+    desk.redo = False
+    desk.next = event.why
+    desk.number = event.number
+    desk.timer = event.until
     desk.held = added(desk.held, held)
     if event.duty == "plan" and event.why != "failed" and not again:
-        state.round, state.fresh = state.round + 1, 0
+        state.round = state.round + 1
+        state.fresh = 0
         if event.why == "replan":
             state.replans += 1
-            state.closed, desk.failures, desk.feedback = False, 0, ()
+            state.closed = False
+            desk.failures = 0
+            desk.feedback = ()
 
 
 def _desk(state: RunState, duty: ev.Duty) -> Desk:
@@ -94,7 +109,10 @@ def _close_desk(state: RunState, duty: ev.Duty, used: Amount | None) -> None:
     desk = _desk(state, duty)
     state.disown(Work(duty, NO_TASK, desk.number))
     state.ledger.settle(desk.held, used)
-    desk.open, desk.held, desk.timer, desk.next = False, NOTHING, 0.0, None
+    desk.open = False
+    desk.held = NOTHING
+    desk.timer = 0.0
+    desk.next = None
 
 
 def _supervision_failed(state: RunState, event: ev.SupervisionFailed) -> None:
@@ -102,11 +120,13 @@ def _supervision_failed(state: RunState, event: ev.SupervisionFailed) -> None:
         attempts.close_refinement(state, state.tasks[event.task], event.used)
         return
     _close_desk(state, event.duty, event.used)
-    policy, desk = state.requested.policy, _desk(state, event.duty)
+    policy = state.requested.policy
+    desk = _desk(state, event.duty)
     desk.failures += policy.limits.plans + policy.limits.answers if event.failure.permanent else 1  # as good as all
     state.starved = state.starved or event.failure.kind == "budget"
     desk.failure = event.failure
-    desk.feedback, desk.next = event.findings, "rejected" if event.findings else "failed"
+    desk.feedback = event.findings
+    desk.next = "rejected" if event.findings else "failed"
     if not event.findings:
         wait = backoff(state.requested.seed, policy.retry, desk.failures, event.duty, event.number)
         desk.timer = state.at + max(wait, event.failure.retry_after)
@@ -115,9 +135,12 @@ def _supervision_failed(state: RunState, event: ev.SupervisionFailed) -> None:
 def _tasks_added(state: RunState, event: ev.TasksAdded) -> None:
     if event.done and state.planning.open:
         _close_desk(state, "plan", event.used)
-        state.planning.failures, state.planning.feedback = 0, ()
+        state.planning.failures = 0
+        state.planning.feedback = ()
     if event.done:
-        state.closed, state.wake, state.planning.next = event.closed, event.wake, None if event.closed else "more"
+        state.closed = event.closed
+        state.wake = event.wake
+        state.planning.next = None if event.closed else "more"
     state.combine = event.combine or state.combine
     state.unserved = dict.fromkeys((*state.unserved, *event.unserved), state.round) | state.unserved
     if event.tasks:
@@ -139,7 +162,9 @@ def _task_expanded(state: RunState, event: ev.TaskExpanded) -> None:
     progress = state.tasks[event.task]
     source = state.tasks[progress.task.for_each]
     del state.expandable[event.task]
-    progress.status, progress.items, progress.items_open = Status.EXPANDED, event.count, event.count
+    progress.status = Status.EXPANDED
+    progress.items = event.count
+    progress.items_open = event.count
     for index in range(event.count):
         task = structs.replace(progress.task, id=TaskId(f"{event.task}[{index}]"), replaces=NO_TASK)
         item = Progress(task, len(state.ordered), progress.round, rank=progress.rank, mother=progress, index=index)
@@ -163,7 +188,8 @@ def _task_joined(state: RunState, event: ev.TaskJoined) -> None:
 
 def _result_reused(state: RunState, event: ev.ResultReused) -> None:
     progress = state.tasks[event.task]
-    progress.result, progress.items = event.result, event.items
+    progress.result = event.result
+    progress.items = event.items
     settle(state, progress, Status.DONE)
 
 
@@ -171,7 +197,8 @@ def _task_failed(state: RunState, event: ev.TaskFailed) -> None:
     progress = state.tasks[event.task]
     for pending in (state.judged, state.joinable, state.expandable):
         pending.pop(event.task, None)
-    progress.failure, state.starved = event.failure, state.starved or event.failure.kind == "budget"
+    progress.failure = event.failure
+    state.starved = state.starved or event.failure.kind == "budget"
     settle(state, progress, Status.FAILED)
 
 
@@ -179,7 +206,8 @@ def _task_skipped(state: RunState, event: ev.TaskSkipped) -> None:
     progress = state.tasks[event.task]
     state.doomed.pop(event.task, None)
     state.starved = state.starved or event.reason == "budget"
-    progress.skipped, progress.because = event.reason, event.because
+    progress.skipped = event.reason
+    progress.because = event.because
     settle(state, progress, Status.SKIPPED)
 
 
@@ -213,7 +241,8 @@ def _run_resumed(state: RunState, _event: ev.RunResumed) -> None:
             desk = _desk(state, work.kind)
             why = desk.next
             _close_desk(state, work.kind, None)
-            desk.redo, desk.next = True, why or "first"
+            desk.redo = True
+            desk.next = why or "first"
     for breaker in state.breakers.values():
         forget_probe(breaker)
 
@@ -225,11 +254,15 @@ def _time_ran_out(state: RunState, _event: ev.TimeRanOut) -> None:
         if progress.settled:
             continue
         tried = progress.attempt > 0
-        progress.status, progress.timer = Status.FAILED if tried else Status.SKIPPED, 0.0
+        progress.status = Status.FAILED if tried else Status.SKIPPED
+        progress.timer = 0.0
         progress.skipped = None if tried else "deadline"
         if tried and (progress.failure is None or progress.failure.kind != "uncertain"):
             progress.failure = ev.Failure("deadline", "the time ran out before it was finished")
-    state.unsettled, state.closed, state.planning.next, state.input = 0, True, None, None
+    state.unsettled = 0
+    state.closed = True
+    state.planning.next = None
+    state.input = None
     for pending in (state.judged, state.doomed, state.expandable, state.joinable, state.lanes, state.timers):
         pending.clear()
 
@@ -254,7 +287,9 @@ def _run_ended(state: RunState, event: ev.RunEnded) -> None:
 
 
 def _input_requested(state: RunState, event: ev.InputRequested) -> None:
-    state.input, state.asked, state.asked_at = event, event.number, state.at
+    state.input = event
+    state.asked = event.number
+    state.asked_at = state.at
     if event.task:
         state.judged.pop(event.task, None)
         state.tasks[event.task].status = Status.ASKING
@@ -263,7 +298,8 @@ def _input_requested(state: RunState, event: ev.InputRequested) -> None:
 def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
     asked = state.input
     assert asked is not None, "admit lets nobody answer what was not asked"
-    state.input, waited = None, state.at - state.asked_at
+    state.input = None
+    waited = state.at - state.asked_at
     _give_time(state, waited)  # the time a person takes is not the run's
     if asked.task:
         progress = state.tasks[asked.task]
@@ -281,8 +317,12 @@ def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
             _take_plan(state, event.plan)
             state.approved = True
         else:
-            finding = ev.Finding("rejected_by_person", "plan", event.feedback or "A person rejected this plan.")
-            state.closed, state.planning.next, state.planning.failures = False, "rejected", 0
+            finding = ev.Finding(
+                code="rejected_by_person", place="plan", message=event.feedback or "A person rejected this plan."
+            )
+            state.closed = False
+            state.planning.next = "rejected"
+            state.planning.failures = 0
             state.planning.feedback = (finding,)
             state.unserved = {text: said for text, said in state.unserved.items() if said != state.round}
 

@@ -27,7 +27,8 @@ def add(state: RunState, tasks: Sequence[Task]) -> None:
             progress.unmet += need != "quorum"
             progress.spare += need == "quorum"
         if progress.spare:
-            progress.wanted, progress.unmet = progress.task.quorum, progress.unmet + 1
+            progress.wanted = progress.task.quorum
+            progress.unmet = progress.unmet + 1
             progress.spare -= progress.wanted
     _rank(state, added if sorted_already else [state.tasks[task.id] for task in in_order(tasks)[0]], reading, first)
     for progress in reading if first else ():
@@ -85,7 +86,8 @@ def drop_round(state: RunState) -> None:
 
 def settle(state: RunState, progress: Progress, status: Status) -> None:
     waited = progress.status is Status.READY
-    progress.status, progress.timer = status, 0.0
+    progress.status = status
+    progress.timer = 0.0
     if waited:  # it settles without ever having been started
         prune(state, lane_key(progress))
     state.unsettled -= 1

@@ -75,18 +75,37 @@ def brief(state: RunState, work: Work) -> Brief:
         tasks = tuple(one.task for one in state.tasks.values() if one.mother is None)
         missing = tuple(one for one in gaps(state) if work.kind == "answer" or one.status != "unfinished")
         return Brief(
-            work, goal, desk.timer, inputs=results(state), tasks=tasks, findings=desk.feedback, gaps=missing,
-            replan=state.replans > 0, combine=state.combine, work_until=state.work_until,
+            work,
+            goal,
+            desk.timer,
+            inputs=results(state),
+            tasks=tasks,
+            findings=desk.feedback,
+            gaps=missing,
+            replan=state.replans > 0,
+            combine=state.combine,
+            work_until=state.work_until,
             began=state.began,
-        )  # fmt: skip
+        )
     progress = state.tasks[work.task]
     failure = progress.failure.message if progress.failure is not None else ""
     instruction = progress.instruction or progress.task.instruction
     first = next(iter(state.tasks.values())).round  # of what stands: a plan that a person sent back does not
     return Brief(
-        work, goal, progress.timer, progress.worker, instruction, inputs(state, progress), progress.steps,
-        progress.effects, failure, progress.answers, tasks=(progress.task,),
-        outside=bool(progress.instruction) or state.again or progress.round > first, handed_on=progress.handed_on,
-        ask_if_tainted=state.requested.policy.tainted_effects == "ask", began=state.began,
+        work=work,
+        goal=goal,
+        until=progress.timer,
+        worker=progress.worker,
+        instruction=instruction,
+        inputs=inputs(state, progress),
+        steps=progress.steps,
+        effects=progress.effects,
+        failure=failure,
+        answers=progress.answers,
+        tasks=(progress.task,),
+        outside=bool(progress.instruction) or state.again or progress.round > first,
+        handed_on=progress.handed_on,
+        ask_if_tainted=state.requested.policy.tainted_effects == "ask",
+        began=state.began,
         refused=progress.refused,
-    )  # fmt: skip
+    )

@@ -67,7 +67,9 @@ def _reuse(state: RunState, progress: Progress) -> ev.Event | None:
     if key not in state.offers:
         return None
     run, offer = state.offers[key]
-    return ev.ResultReused(progress.task.id, key, run, offer.task, offer.result, offer.items)
+    return ev.ResultReused(
+        task=progress.task.id, key=key, run=run, source=offer.task, result=offer.result, items=offer.items
+    )
 
 
 def _start(state: RunState, progress: Progress, lane: Lane, extra: dict[str, int], now: Instant) -> ev.Event | None:
@@ -83,7 +85,9 @@ def _start(state: RunState, progress: Progress, lane: Lane, extra: dict[str, int
     number = progress.attempt + (not progress.redo)
     until = min(now + agent.timeout, state.work_until)
     held = None if reserve == NOTHING else reserve
-    return ev.AttemptStarted(progress.task.id, number, agent.name, until, held, probes)
+    return ev.AttemptStarted(
+        task=progress.task.id, attempt=number, worker=agent.name, until=until, reserve=held, probes=probes
+    )
 
 
 _Choice = tuple[Agent, tuple[str, ...]]
@@ -106,7 +110,8 @@ def _choose(state: RunState, progress: Progress, lane: Lane, extra: dict[str, in
             continue
         probes = _probes(state, name, now)
         if probes is not None:
-            best, least = (agent, probes), load
+            best = (agent, probes)
+            least = load
     return best
 
 

@@ -60,12 +60,15 @@ def _started(state: RunState, duty: ev.Duty, now: Instant, why: ev.Why = "first"
     last = state.work_until if duty == "plan" else answer_until(state)
     until = min(now + requested.policy.supervision, last)
     reserve = None if requested.roster.supervision == NOTHING else requested.roster.supervision
-    return ev.SupervisionStarted(duty, desk.number + (not desk.redo), until, NO_TASK, why, reserve)
+    return ev.SupervisionStarted(
+        duty=duty, number=desk.number + (not desk.redo), until=until, task=NO_TASK, why=why, reserve=reserve
+    )
 
 
 def _finish(state: RunState, now: Instant) -> ev.Event | None:
     """The answer, if one is wanted, there is something to answer from and it can still be had; then the end."""
-    desk, policy = state.answering, state.requested.policy
+    desk = state.answering
+    policy = state.requested.policy
     if desk.open:
         return None
     done = any(one.status is Status.DONE for one in state.tasks.values())

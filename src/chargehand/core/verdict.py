@@ -9,7 +9,9 @@ from chargehand.terms.policy import Instant
 
 def verdict(state: RunState, progress: Progress, now: Instant) -> ev.Event | None:
     """What becomes of a failed task; None while somebody else's question is being asked."""
-    failure, policy, task = progress.failure, state.requested.policy, progress.task.id
+    failure = progress.failure
+    policy = state.requested.policy
+    task = progress.task.id
     assert failure is not None, "only failed tasks are judged"
     if failure.kind == "approval" or (failure.kind == "uncertain" and policy.uncertain == "ask"):
         return _asked(state, progress, failure) if state.input is None else None
@@ -32,15 +34,18 @@ def verdict(state: RunState, progress: Progress, now: Instant) -> ev.Event | Non
 
 
 def _asked(state: RunState, progress: Progress, failure: ev.Failure) -> ev.InputRequested:
-    number, task, question = state.asked + 1, progress.task.id, failure.question
+    number = state.asked + 1
+    task = progress.task.id
+    question = failure.question
     if failure.kind != "approval":
         return ev.InputRequested(number, "effect", task)
     what = "tool" if question is None else question.what
-    return ev.InputRequested(number, what, task, failure.message, question)
+    return ev.InputRequested(number=number, what=what, task=task, text=failure.message, question=question)
 
 
 def _refinement(state: RunState, progress: Progress, now: Instant) -> ev.Event | None:
-    policy, reserve = state.requested.policy, state.requested.roster.supervision
+    policy = state.requested.policy
+    reserve = state.requested.roster.supervision
     if not policy.refine or progress.refined >= progress.failures:
         return None
     if not state.ledger.covers(reserve, keep=state.requested.budget.floor):

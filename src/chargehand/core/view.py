@@ -59,9 +59,12 @@ def _joined(parts: Sequence[Tracing | None]) -> Tracing | None:
         return None
     untraced = dict.fromkeys(one for part in known for one in part.untraced)
     return Tracing(
-        sum(part.tools for part in known), sum(part.given for part in known), tuple(untraced),
-        any(part.sent_back for part in known), any(part.unread for part in known),
-    )  # fmt: skip
+        tools=sum(part.tools for part in known),
+        given=sum(part.given for part in known),
+        untraced=tuple(untraced),
+        sent_back=any(part.sent_back for part in known),
+        unread=any(part.unread for part in known),
+    )
 
 
 def _elements(state: RunState, source: Progress) -> list[Raw]:
@@ -84,7 +87,7 @@ def gap(state: RunState, progress: Progress) -> Gap:
             "deadline": "the time ran out before it could start",
             "person": "a person skipped it",
         }
-        return Gap(task, "skipped", reason, said[reason], progress.because)
+        return Gap(task=task, status="skipped", reason=reason, message=said[reason], because=progress.because)
     words = "it is not finished yet" if state.cancel is None else "the run ended before it was finished"
     return Gap(task, "unfinished", "unfinished", words)
 

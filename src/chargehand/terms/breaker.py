@@ -49,14 +49,17 @@ def forget_probe(breaker: Breaker) -> None:
 
 def note(breaker: Breaker, now: Instant, numbers: Breaking, *, good: bool) -> None:
     """Book one outcome."""
-    recent, horizon = breaker.recent, now - numbers.window
+    recent = breaker.recent
+    horizon = now - numbers.window
     recent.append((now, good))
     while recent[0][0] < horizon or len(recent) > 4 * numbers.sample:
         del recent[0]
     if good:
         breaker.row = 0
         if breaker.opened:  # the probe, or a call sent before it opened: either way it answers again
-            breaker.opened, breaker.leased, breaker.recent = 0, 0.0, []
+            breaker.opened = 0
+            breaker.leased = 0.0
+            breaker.recent = []
         return
     breaker.row += 1
     if breaker.opened:

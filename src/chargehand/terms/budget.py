@@ -25,20 +25,22 @@ NOTHING = Amount()
 
 def added(one: Amount, other: Amount) -> Amount:
     """Both amounts together."""
-    return Amount(one.tokens + other.tokens, one.micros + other.micros, one.calls + other.calls)
+    return Amount(tokens=one.tokens + other.tokens, micros=one.micros + other.micros, calls=one.calls + other.calls)
 
 
 def larger(one: Amount, other: Amount) -> Amount:
     """What covers either of two amounts."""
-    return Amount(max(one.tokens, other.tokens), max(one.micros, other.micros), max(one.calls, other.calls))
+    return Amount(
+        tokens=max(one.tokens, other.tokens), micros=max(one.micros, other.micros), calls=max(one.calls, other.calls)
+    )
 
 
 def beyond(amount: Amount, covered: Amount) -> Amount:
     """What an amount takes that is not covered."""
     return Amount(
-        max(0, amount.tokens - covered.tokens),
-        max(0, amount.micros - covered.micros),
-        max(0, amount.calls - covered.calls),
+        tokens=max(0, amount.tokens - covered.tokens),
+        micros=max(0, amount.micros - covered.micros),
+        calls=max(0, amount.calls - covered.calls),
     )
 
 
@@ -70,7 +72,8 @@ def check(budget: Budget) -> None:
         if cap is not None and (isinstance(cap, str) or not 0 <= cap < inf):  # also NaN
             raise Invalid(f"budget.{name} is {cap!r}; a cap is a number, zero or more, or left out for none")
     for name in ("tokens", "micros", "calls"):
-        kept, cap = getattr(budget.floor, name), getattr(budget, name)
+        kept = getattr(budget.floor, name)
+        cap = getattr(budget, name)
         if kept < 0:
             raise Invalid(f"budget.floor.{name} is {kept}; what is kept back is zero or more")
         if cap is not None and kept > cap:
@@ -121,21 +124,22 @@ class Ledger(Struct):
 
     @property
     def spent(self) -> Amount:
-        return Amount(self.tokens, self.micros, self.calls)
+        return Amount(tokens=self.tokens, micros=self.micros, calls=self.calls)
 
     @property
     def overspent(self) -> Amount:
         """What was spent beyond the caps: by a model that wrote more than it was asked for, or charged more."""
-        budget, spent = self.budget, self.spent
+        budget = self.budget
+        spent = self.spent
         return Amount(
-            0 if budget.tokens is None else max(0, spent.tokens - budget.tokens),
-            0 if budget.micros is None else max(0, spent.micros - budget.micros),
-            0 if budget.calls is None else max(0, spent.calls - budget.calls),
+            tokens=0 if budget.tokens is None else max(0, spent.tokens - budget.tokens),
+            micros=0 if budget.micros is None else max(0, spent.micros - budget.micros),
+            calls=0 if budget.calls is None else max(0, spent.calls - budget.calls),
         )
 
     @property
     def reserved(self) -> Amount:
-        return Amount(self.held_tokens, self.held_micros, self.held_calls)
+        return Amount(tokens=self.held_tokens, micros=self.held_micros, calls=self.held_calls)
 
 
 def _room(cap: int | None, taken: int, more: int, keep: int) -> bool:

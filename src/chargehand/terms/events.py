@@ -17,9 +17,7 @@ from chargehand.terms.tracing import Tracing
 NULL = Raw(b"null")
 Effect = Literal["read", "idempotent", "effect"]
 Ending = Literal["complete", "partial", "failed", "cancelled", "needs_input"]
-EndReason = Literal[
-    "done", "gaps", "deadline", "budget", "overspent", "cancelled", "no_plan", "no_results", "no_input"
-]  # fmt: skip
+EndReason = Literal["done", "gaps", "deadline", "budget", "overspent", "cancelled", "no_plan", "no_results", "no_input"]
 Duty = Literal["plan", "refine", "answer"]
 Why = Literal["first", "more", "rejected", "failed", "replan"]
 SkipReason = Literal["input", "budget", "deadline", "person"]
@@ -326,17 +324,48 @@ class Noted(_Fact, frozen=True, tag="noted"):
 
 
 Event: TypeAlias = (
-    RunRequested | ResultsOffered | RunResumed | RunReleased | PauseSet | CancelRequested | TimeRanOut | RunEnded
-    | Noted | PromptSent
-    | SupervisionStarted | SupervisionFailed | TasksAdded | InputRequested | InputAnswered | AnswerWritten
-    | AttemptStarted | StepStarted | StepFinished | StepFailed | AttemptSucceeded | AttemptFailed
-    | RetryScheduled | BackoffEnded | TaskRefined | TaskExpanded | TaskJoined | ResultReused | TaskFailed | TaskSkipped
-)  # fmt: skip
+    RunRequested
+    | ResultsOffered
+    | RunResumed
+    | RunReleased
+    | PauseSet
+    | CancelRequested
+    | TimeRanOut
+    | RunEnded
+    | Noted
+    | PromptSent
+    | SupervisionStarted
+    | SupervisionFailed
+    | TasksAdded
+    | InputRequested
+    | InputAnswered
+    | AnswerWritten
+    | AttemptStarted
+    | StepStarted
+    | StepFinished
+    | StepFailed
+    | AttemptSucceeded
+    | AttemptFailed
+    | RetryScheduled
+    | BackoffEnded
+    | TaskRefined
+    | TaskExpanded
+    | TaskJoined
+    | ResultReused
+    | TaskFailed
+    | TaskSkipped
+)
 
 Paid: TypeAlias = (
-    TasksAdded | SupervisionFailed | TaskRefined | AnswerWritten | AttemptSucceeded | AttemptFailed | StepFinished
+    TasksAdded
+    | SupervisionFailed
+    | TaskRefined
+    | AnswerWritten
+    | AttemptSucceeded
+    | AttemptFailed
+    | StepFinished
     | StepFailed
-)  # fmt: skip
+)
 """What says what something cost."""
 
 

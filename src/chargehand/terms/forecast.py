@@ -51,16 +51,29 @@ def forecast(plan: Plan, roster: Roster, policy: Policy) -> Forecast:
             if name in index:
                 readers[index[name]].append(at)
     critical, width = _played(readers, takes, ranks, len(tasks))
-    slots, serial = max(1, policy.limits.width), sum(takes)
+    slots = max(1, policy.limits.width)
+    serial = sum(takes)
     makespan = critical if width <= slots else _played(readers, takes, ranks, slots)[0]
     path = [ranks.index(max(ranks))] if ranks else []
     while path and readers[path[-1]]:
         path.append(max(readers[path[-1]], key=ranks.__getitem__))
     low, high = _costs([(count, lines[key]) for key, count in asked.items()], plan, roster, policy)
-    critical_path, unbounded = tuple(tasks[at].id for at in path), tuple(task.id for task in tasks if task.for_each)
+    critical_path = tuple(tasks[at].id for at in path)
+    unbounded = tuple(task.id for task in tasks if task.for_each)
     speedup = serial / critical if critical else 1.0
     timed = None not in known
-    return Forecast(critical_path, critical, serial, makespan, width, speedup, low, high, unbounded, timed)
+    return Forecast(
+        critical_path=critical_path,
+        critical=critical,
+        serial=serial,
+        makespan=makespan,
+        width=width,
+        speedup=speedup,
+        low=low,
+        high=high,
+        unbounded=unbounded,
+        timed=timed,
+    )
 
 
 def in_line(key: str | Match | None, roster: Roster) -> list[Agent]:
@@ -76,12 +89,14 @@ def _played(readers: list[list[int]], takes: list[Seconds], ranks: list[Seconds]
     ready = [(-rank, at) for at, rank in enumerate(ranks) if at not in left]
     heapify(ready)
     running: list[tuple[Seconds, int]] = []
-    now, most = 0.0, 0
+    now = 0.0
+    most = 0
     while ready or running:
         while ready and len(running) < slots:
             _, at = heappop(ready)
             heappush(running, (now + takes[at], at))
-        now, most = running[0][0], max(most, len(running))
+        now = running[0][0]
+        most = max(most, len(running))
         while running and running[0][0] == now:
             for reader in readers[heappop(running)[1]]:
                 left[reader] -= 1

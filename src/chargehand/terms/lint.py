@@ -80,7 +80,10 @@ def lint(
     look.over_words()
     look.over_order(look.over_inputs())
     more = [(code, count - _MOST) for code, count in look.counts.items() if count > _MOST]
-    rest = [Finding(code, "tasks", f"There are {n} more of {code!r}.", code in _ERRORS) for code, n in more]
+    rest = [
+        Finding(code=code, place="tasks", message=f"There are {n} more of {code!r}.", grave=code in _ERRORS)
+        for code, n in more
+    ]
     return Linted(tuple(look.tasks), (*look.findings, *rest))
 
 
@@ -110,7 +113,9 @@ class _Look(Struct):
             hint = f" Did you mean {alike}?" if alike else ""
             sentence = _ERRORS.get(code) or _WARNINGS.get(code, "{1} was read as {2}.")
             place = f"tasks[{at}] ({shown[0]}).{field}" if at >= 0 else "tasks"
-            self.findings.append(Finding(code, place, sentence.format(*shown, near=hint), code in _ERRORS))
+            self.findings.append(
+                Finding(code=code, place=place, message=sentence.format(*shown, near=hint), grave=code in _ERRORS)
+            )
 
     def over_tasks(self) -> None:
         total = len(self.tasks) + self.planned
@@ -133,7 +138,8 @@ class _Look(Struct):
             alike = [name for name in self.agents if not bare or re.sub(r"[\s_-]", "", name).casefold() == bare]
             worker = alike[0] if len(alike) == 1 and (bare or task.match is None) else worker
         after = _once_each(task) if task.after else ()
-        each, replaces = task.for_each.strip(), task.replaces.strip()
+        each = task.for_each.strip()
+        replaces = task.replaces.strip()
         if (task.id.strip(), worker, each, replaces) == (task.id, task.worker, task.for_each, task.replaces) and (
             after is task.after or after == task.after
         ):
@@ -145,7 +151,9 @@ class _Look(Struct):
         return mended
 
     def nobody(self, at: int, task: Task) -> None:
-        match, agents, names = task.match, self.agents.values(), ", ".join(self.agents)
+        match = task.match
+        agents = self.agents.values()
+        names = ", ".join(self.agents)
         if match is not None and match not in self.answered:
             self.answered[match] = any(fits(match, agent.tags) for agent in agents)
         if task.worker or not agents:
@@ -180,7 +188,8 @@ class _Look(Struct):
 
     def over_reading(self, bags: Mapping[int, frozenset[str]]) -> None:
         for at in [at for at in bags if self.tasks[at].after]:
-            task, own = self.tasks[at], frozenset([word[:5] for word in bags[at]])
+            task = self.tasks[at]
+            own = frozenset([word[:5] for word in bags[at]])
             if task.for_each or own.isdisjoint(_GATHERS) or not own.isdisjoint(_READS):
                 continue
             stems = {word[:4] for word in bags[at] - _FILLER if word[:5] not in _GATHERS}

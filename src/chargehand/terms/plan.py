@@ -78,9 +78,13 @@ def parse(source: bytes | str | Mapping[str, object]) -> Plan:
             return msgspec.convert(source, Plan)
         return _DECODER.decode(source)
     except msgspec.ValidationError as error:
-        finding = Finding("wrong_shape", _place(error), f"This is not a plan: {error}.")
+        finding = Finding(code="wrong_shape", place=_place(error), message=f"This is not a plan: {error}.")
     except (msgspec.DecodeError, UnicodeError) as error:
-        finding = Finding("not_json", "plan", f"This is not JSON: {error}. Send one JSON object with a list `tasks`.")
+        finding = Finding(
+            code="not_json",
+            place="plan",
+            message=f"This is not JSON: {error}. Send one JSON object with a list `tasks`.",
+        )
     raise PlanInvalid([finding])
 
 

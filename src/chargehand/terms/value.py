@@ -18,8 +18,10 @@ _LONGEST_DECIMAL = 10**1000  # Python refuses to write much longer numbers in de
 
 _ENCODER = msgspec.json.Encoder(order="sorted")
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
-_BRACKETS, _NOT_BRACKETS = bytes.maketrans(b"{}", b"[]"), bytes(set(range(256)) - set(b"[]{}"))
-_DIGITS, _MANY_DIGITS = bytes.maketrans(b"123456789", b"0" * 9), b"0" * 19
+_BRACKETS = bytes.maketrans(b"{}", b"[]")
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
+_MANY_DIGITS = b"0" * 19
 
 
 def encode_value(value: object) -> Raw:
