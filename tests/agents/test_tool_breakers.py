@@ -336,7 +336,7 @@ def test_health_shows_it_as_shut_from_the_entries_alone() -> None:
     for _ in range(7):
         house.run(crew)
     shut = of(house.entries, house.loop.time() + 10.0)
-    assert (shut.state, shut.again) == ("open", pytest.approx(NOW + 30.0, abs=0.01))
+    assert (shut.state, shut.retry_at) == ("open", pytest.approx(NOW + 30.0, abs=0.01))
     assert (shut.attempts, shut.failures, shut.rate) == (5, {"failed": 5}, 1.0)  # two calls were not made
     assert of(house.entries, NOW + 31.0).state == "half-open"
     house.wait(31.0)

@@ -49,7 +49,7 @@ def test_who_is_shut_is_said_in_words_with_the_time_until_it_is_tried(tmp_path: 
     assert (told["ok"], told["runs"], told["damaged"]) == (False, 1, [])
     (ann,) = told["workers"]
     assert (ann["what"], ann["name"], ann["state"], ann["failures"]) == ("worker", "ann", "open", {"network": 5})
-    assert ann["again"] > ann["last"]
+    assert ann["retry_at"] > ann["last"]
 
 
 def test_it_looks_on_while_another_process_drives(tmp_path: Path) -> None:
@@ -58,12 +58,12 @@ def test_it_looks_on_while_another_process_drives(tmp_path: Path) -> None:
     try:
         run.until("started")
         (ann,) = json.loads(chargehand(tmp_path, "doctor", "--workers", "--json").stdout)["workers"]
-        assert (ann["name"], ann["flying"], ann["state"]) == ("ann", 1, "closed")
+        assert (ann["name"], ann["in_flight"], ann["state"]) == ("ann", 1, "closed")
     finally:
         run.interrupt()
         run.end()
     (ann,) = json.loads(chargehand(tmp_path, "doctor", "--workers", "--json").stdout)["workers"]
-    assert ann["flying"] == 0
+    assert ann["in_flight"] == 0
 
 
 def test_of_a_team_also_who_was_never_called_is_shown_and_nobody_else(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_attempts_failures_and_times_are_those_of_the_runs() -> None:
     ann = of(found, "worker", "ann")
     assert (ann.attempts, ann.failures, ann.rate) == (21, {"network": 1}, pytest.approx(1 / 21))
     assert (ann.median, ann.p95) == (pytest.approx(9.0), pytest.approx(18.0))
-    assert (ann.state, ann.flying) == ("closed", 0)
+    assert (ann.state, ann.in_flight) == ("closed", 0)
     assert [one.name for one in found] == ["ann"]
 
 
@@ -56,9 +56,9 @@ def test_a_breaker_that_opened_says_when_it_may_be_tried_again() -> None:
     told = [("run", stage.entries["run"])]
     for what, name in (("model", "m:one"), ("worker", "ann")):  # who needs the model is barred with it
         shut = of(health(told, opened + 10.0), what, name)
-        assert (shut.state, shut.again) == ("open", pytest.approx(opened + 30.0))
+        assert (shut.state, shut.retry_at) == ("open", pytest.approx(opened + 30.0))
         later = of(health(told, opened + 31.0), what, name)
-        assert (later.state, later.again) == ("half-open", 0.0)
+        assert (later.state, later.retry_at) == ("half-open", 0.0)
     assert of(health(told, opened), "worker", "ann").failures == {"network": 5}
 
 
@@ -93,8 +93,8 @@ def test_what_is_open_is_under_way_only_where_somebody_drives_it() -> None:
         return health([("run", entries)], NOW + 50.0), health([("run", entries)], NOW + 50.0, driven=())
 
     driven, left = stage.play(look)
-    assert of(driven, "worker", "ann").flying == 1
-    assert of(left, "worker", "ann").flying == 0
+    assert of(driven, "worker", "ann").in_flight == 1
+    assert of(left, "worker", "ann").in_flight == 0
 
 
 async def test_tools_and_models_have_their_own_lines() -> None:
@@ -140,7 +140,7 @@ async def test_a_call_that_waits_for_a_person_has_not_failed() -> None:
     team = Supervisor([Worker("ann", "sends words", tools=[send])], model=script, journal=kept)
     assert (await team.run("Send a word to them.")).ending == "needs_input"
     ann = of(await health_of(kept, time.time()), "worker", "ann")
-    assert (ann.attempts, ann.failures, ann.flying) == (1, {}, 0)
+    assert (ann.attempts, ann.failures, ann.in_flight) == (1, {}, 0)
 
 
 def test_an_attempt_that_a_crash_cut_short_is_one_attempt() -> None:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import httpx
 
-from chargehand.server.meter import OTHER, Histogram, Meter, Names
+from chargehand.runtime.stats import OTHER, Histogram, Stats
 from chargehand.terms import events as ev
+from chargehand.terms.plan import TaskId
 from tests.server.api import BOTH, garden, key_for
 
 LINE = re.compile(r"(?:# (?:HELP|TYPE) chargehand_\w+ .+|(chargehand_\w+)(?:\{([^}]*)\})? ([0-9.e+-]+))\Z")
@@ -58,18 +59,20 @@ def test_no_label_says_which_run_or_task_it_was(tmp_path: Path) -> None:
 
 
 def test_names_beyond_so_many_are_counted_together() -> None:
-    names = Names(2)
-    assert [names(one) for one in ("a", "b", "c", "a", "d")] == ["a", "b", OTHER, "a", OTHER]
+    stats = Stats(max_names=2)
+    for number, worker in enumerate(("a", "b", "c", "a", "d"), 1):
+        stats.record("run", [ev.Entry(number, 1.0, ev.AttemptStarted(TaskId(f"t{number}"), 1, worker, 9.0))])
+    assert {name: worker.calls for name, worker in stats.calls["worker"].items()} == {"a": 2, "b": 1, OTHER: 2}
 
 
 def test_a_histogram_counts_a_value_in_the_first_bucket_that_holds_it() -> None:
     times = Histogram((0.1, 1.0))
     for seconds in (0.05, 0.1, 0.5, 7.0):
         times.add(("x",), seconds)
-    assert times.found["x",] == [2, 1, 1, 7.65, 4]
+    assert times.rows["x",] == [2, 1, 1, 7.65, 4]
 
 
 def test_a_run_that_this_process_did_not_begin_is_counted_all_the_same() -> None:
-    meter = Meter()
-    meter.heard("old", [ev.Entry(9, 5.0, ev.RunResumed(2)), ev.Entry(10, 6.0, ev.RunEnded("complete", "done"))])
-    assert dict(meter.runs) == {(OTHER, "complete"): 1}
+    stats = Stats()
+    stats.record("old", [ev.Entry(9, 5.0, ev.RunResumed(2)), ev.Entry(10, 6.0, ev.RunEnded("complete", "done"))])
+    assert dict(stats.runs) == {(OTHER, "complete"): 1}

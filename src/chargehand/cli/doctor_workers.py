@@ -10,7 +10,7 @@ from msgspec import Struct
 from chargehand.cli.console import Console, Tone, clean, clean_json
 from chargehand.cli.table import ago, now, table
 from chargehand.errors import StoreError
-from chargehand.runtime.health import MOST_RUNS, State, WorkerHealth, health
+from chargehand.runtime.health import MAX_RUNS, State, WorkerHealth, health
 from chargehand.stores.reader import read_run, read_runs
 from chargehand.terms.events import Entry, RunEnded, RunRequested
 
@@ -57,7 +57,7 @@ def _read(journal: Path) -> _Read:
     read, room = _Read([], set()), _MOST_ENTRIES
     for number, one in enumerate(listed):
         room -= one.row.seq
-        if number >= MOST_RUNS or (room < 0 and read.runs):
+        if number >= MAX_RUNS or (room < 0 and read.runs):
             read.more = len(listed) - number
             break
         try:
@@ -80,7 +80,7 @@ def _of_team(team: Path, found: tuple[WorkerHealth, ...]) -> tuple[WorkerHealth,
     known = [one for one in found if (one.what, one.name) in named]
     called = {(one.what, one.name) for one in known}
     idle = [name for what, name in sorted(named - called) if what == "worker"]
-    return (*known, *(WorkerHealth("worker", name, 0, {}, 0.0, None, None, "closed") for name in idle))
+    return (*known, *(WorkerHealth(what="worker", name=name) for name in idle))
 
 
 def _row(one: WorkerHealth, present: float) -> tuple[str, ...]:
@@ -88,14 +88,14 @@ def _row(one: WorkerHealth, present: float) -> tuple[str, ...]:
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(one.failures.items(), key=lambda item: -item[1]))
     return (
         one.what, one.name, _state(one, present), str(one.attempts), f"{failed} ({one.rate:.0%})" if failed else "0",
-        _seconds(one.median), _seconds(one.p95), str(one.flying or ""), ago(one.last, present), kinds,
+        _seconds(one.median), _seconds(one.p95), str(one.in_flight or ""), ago(one.last, present), kinds,
     )  # fmt: skip
 
 
 def _state(one: WorkerHealth, present: float) -> str:
     if not one.attempts:
         return "not called yet"
-    wait = f"{max(0.0, one.again - present):.0f} s"
+    wait = f"{max(0.0, one.retry_at - present):.0f} s"
     words: dict[State, str] = {
         "closed": "well",
         "open": f"shut, tried again in {wait}",

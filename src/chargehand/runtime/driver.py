@@ -184,14 +184,14 @@ class Driver:
         self._unreleased: set[str] = set()
         self._around: WeakSet[Driver] = WeakSet((self,))
         self._is_beneath = False
-        self._standing = self._school = None
+        self._load = self._school = None
         if isinstance(crew, _Routes) and crew.routes:
             from chargehand.runtime.lessons import School  # noqa: PLC0415 - as below
-            from chargehand.runtime.standing import standing  # noqa: PLC0415 - only who routes needs it
+            from chargehand.runtime.load import load_view  # noqa: PLC0415 - only who routes needs it
 
             self._school = School(self) if getattr(crew, "learns", False) else None
-            self._standing = standing(crew, self, wall)
-            crew.watched(self._standing)
+            self._load = load_view(crew, self, wall)
+            crew.watched(self._load)
         if isinstance(crew, Posted):
             from chargehand.runtime.nested import Messenger  # noqa: PLC0415 - only who sends messages needs it
 
@@ -292,14 +292,14 @@ class Driver:
 
     def _hears(self, *, quiet: bool) -> tuple[Listener | None, Whisper | None]:
         listener, whisper = (None, None) if quiet else self._heard
-        standing = self._standing
-        if standing is None:
+        load = self._load
+        if load is None:
             return listener, whisper
         if listener is None:
-            return standing.hear, whisper
+            return load.hear, whisper
 
         def both(run: str, entries: Sequence[ev.Entry]) -> None:
-            standing.hear(run, entries)
+            load.hear(run, entries)
             listener(run, entries)
 
         return both, whisper
@@ -325,8 +325,8 @@ class Driver:
                 await drive_with_approvals(drive, self._on_approval, also)
         finally:
             del self._under_way[lease.run]
-            if self._standing is not None:
-                self._standing.leave(lease.run, drive.state)
+            if self._load is not None:
+                self._load.leave(lease.run, drive.state)
         if self._school is not None:
             await self._school.ended(lease.run, drive.state)
         if drive.state.ended is not None:

@@ -16,8 +16,8 @@ from chargehand.models.find import Finder, Lookup
 from chargehand.runtime.driver import Driver
 from chargehand.runtime.feed import Feed
 from chargehand.runtime.remembered import Embeddings
+from chargehand.runtime.stats import QUICK, Histogram, Labels, Stats
 from chargehand.server.floor import Floor, closing
-from chargehand.server.meter import Meter
 from chargehand.server.places import Places
 from chargehand.server.settings import Settings, check_tenant
 from chargehand.server.walls.redacted import RedactedJournal, redacted
@@ -32,6 +32,20 @@ MoveIn: TypeAlias = Callable[["House"], Awaitable[None]]
 LETTA = "letta"
 """The space of the catalog in which agents of the Letta door live."""
 logger = logging.getLogger(__name__)
+
+
+_MAX_NAMES = 64
+
+
+class TenantStats:
+    """What `/metrics` tells of one tenant."""
+
+    def __init__(self) -> None:
+        self.runs = Stats(max_names=_MAX_NAMES)
+        self.http_calls = defaultdict[Labels, float](float)
+        """Calls that were answered, by door and status."""
+        self.http_seconds = Histogram(QUICK)
+        """Until the reply began, by door."""
 
 
 class House:
@@ -55,7 +69,7 @@ class House:
         self.drivers: list[Driver] = []
         """Whoever drives runs here, of every door."""
         self.feed = Feed(journal)
-        self.meter = Meter()
+        self.stats = TenantStats()
         self._parts: dict[object, object] = {}
         self.embedding = Embeddings(lookup)
         self.memory = OpenMemory(catalog.of(LETTA), self.embedding)
@@ -80,7 +94,7 @@ class House:
         """The listener of every driver in this house."""
         self.floor.heard(run, entries)
         self.feed(run, entries)
-        self.meter.heard(run, entries)
+        self.stats.runs.record(run, entries)
 
     def driving(self, run: str) -> Driver | None:
         """Who drives a run just now; None if nobody here does."""
@@ -123,7 +137,7 @@ class Houses:
     def __init__(self, settings: Settings, lookup: Lookup, move_in: MoveIn | None = None) -> None:
         self.settings = settings
         self.places = Places(settings.limits)
-        self.meters = defaultdict[str, Meter](Meter)
+        self.stats = defaultdict[str, TenantStats](TenantStats)
         """By tenant, also of one whose house is not open yet."""
         self._move_in = move_in
         self._lookup = lookup
@@ -164,7 +178,7 @@ class Houses:
                 opened(tenant, self.settings, self._lookup, self._finder, self.places) as house,
                 asyncio.TaskGroup() as jobs,
             ):
-                house.meter = self.meters[tenant]
+                house.stats = self.stats[tenant]
                 found.set_result(house)
                 chores = None if self._move_in is None else jobs.create_task(_moved_in(self._move_in, house))
                 await self._over.wait()

@@ -1,4 +1,4 @@
-"""`/metrics`: the figures of a house in the text that Prometheus reads, and who counts its calls.
+"""`/metrics`: the statistics of a tenant in the text that Prometheus reads, and the middleware that counts HTTP calls.
 
 A tenant sees its own figures. Calls that nobody was let in with are counted for the first tenant: the operator's.
 """
@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from chargehand.runtime.stats import Histogram, Labels
 from chargehand.server.doors import VISITOR, Door, Visitor
 from chargehand.server.house import House, Houses
 from chargehand.server.index import plain
-from chargehand.server.meter import Histogram, Labels
 from chargehand.server.settings import FIRST
 from chargehand.server.walls.manners import SLASH, door_of
 
@@ -32,25 +32,28 @@ async def _metrics(_request: Request, house: House) -> Response:
 
 
 def exposition(house: House) -> Iterator[str]:
-    """All figures of a house, line by line."""
-    meter, floor = house.meter, house.floor
-    yield from _counter("runs_total", "Runs that ended.", ("team", "ending"), meter.runs)
-    yield from _histogram("run_duration_seconds", "From the request to the end.", ("team",), meter.run_seconds)
-    yield from _counter("tasks_total", "Tasks that were settled.", ("team", "ending"), meter.tasks)
-    yield from _counter("attempts_total", "Attempts, by how they ended.", ("team", "ending"), meter.attempts)
-    yield from _gauge("queue_depth", "Runs that wait for a place.", floor.waiting)
-    yield from _gauge("runs_under_way", "Runs that are carried now.", floor.carried)
-    yield from _counter("tokens_total", "Tokens of models.", ("model", "kind"), meter.tokens)
-    dollars = {labels: micros / 1_000_000 for labels, micros in meter.micros.items()}
+    """All figures of a tenant, line by line."""
+    stats = house.stats.runs
+    yield from _counter("runs_total", "Runs that ended.", ("team", "ending"), stats.runs)
+    yield from _histogram("run_duration_seconds", "From the request to the end.", ("team",), stats.run_seconds)
+    yield from _counter("tasks_total", "Tasks that were settled.", ("team", "ending"), stats.tasks)
+    yield from _counter("attempts_total", "Attempts, by how they ended.", ("team", "ending"), stats.attempts)
+    yield from _gauge("queue_depth", "Runs that wait for a place.", house.floor.waiting)
+    yield from _gauge("runs_under_way", "Runs that are carried now.", house.floor.carried)
+    models = stats.calls["model"].items()
+    tokens = {(name, kind): count for name, model in models for kind, count in model.tokens.items()}
+    yield from _counter("tokens_total", "Tokens of models.", ("model", "kind"), tokens)
+    dollars = {(name,): model.micros / 1_000_000 for name, model in models}
     yield from _counter("cost_dollars_total", "What models cost.", ("model",), dollars)
-    yield from _histogram("tool_duration_seconds", "Calls of tools.", ("tool",), meter.tool_seconds)
-    yield from _counter("http_requests_total", "Calls that were answered.", ("door", "status"), meter.calls)
-    yield from _histogram("http_duration_seconds", "Until the reply began.", ("door",), meter.call_seconds)
+    yield from _histogram("tool_duration_seconds", "Calls of tools.", ("tool",), stats.tool_seconds)
+    http = house.stats
+    yield from _counter("http_requests_total", "Calls that were answered.", ("door", "status"), http.http_calls)
+    yield from _histogram("http_duration_seconds", "Until the reply began.", ("door",), http.http_seconds)
 
 
-def _counter(name: str, words: str, labels: Labels, found: Mapping[Labels, float]) -> Iterator[str]:
+def _counter(name: str, words: str, labels: Labels, counts: Mapping[Labels, float]) -> Iterator[str]:
     yield from _head(name, words, "counter")
-    for values, number in sorted(found.items()):
+    for values, number in sorted(counts.items()):
         yield f"{_PREFIX}{name}{_labels(labels, values)} {_number(number)}"
 
 
@@ -59,10 +62,11 @@ def _gauge(name: str, words: str, number: float) -> Iterator[str]:
     yield f"{_PREFIX}{name} {_number(number)}"
 
 
-def _histogram(name: str, words: str, labels: Labels, found: Histogram) -> Iterator[str]:
+def _histogram(name: str, words: str, labels: Labels, histogram: Histogram) -> Iterator[str]:
     yield from _head(name, words, "histogram")
-    names, bounds = (*labels, "le"), [*map(_number, found.bounds), "+Inf"]
-    for values, row in sorted(found.found.items()):
+    names = (*labels, "le")
+    bounds = [*map(_number, histogram.bounds), "+Inf"]
+    for values, row in sorted(histogram.rows.items()):
         total = 0.0
         for bound, number in zip(bounds, row, strict=False):
             total += number
@@ -93,7 +97,7 @@ class Measured:
 
     def __init__(self, app: ASGIApp, houses: Houses) -> None:
         self._app = app
-        self._meters = houses.meters
+        self._stats = houses.stats
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -112,4 +116,6 @@ class Measured:
         visitor: Visitor | None = scope.get(VISITOR)
         tenant = FIRST if visitor is None else visitor.tenant
         door = "metrics" if scope["path"] == "/metrics" else door_of(scope["path"], SLASH in scope)
-        self._meters[tenant].called(door, status, seconds)
+        stats = self._stats[tenant]
+        stats.http_calls[door, str(status)] += 1
+        stats.http_seconds.add((door,), seconds)

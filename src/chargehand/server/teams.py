@@ -78,7 +78,9 @@ class Hosted:
 
     async def resume(self, run: str, *answers: ev.Event) -> "asyncio.Future[Outcome]":
         """Go on with a run that nobody carries."""
-        self._house.meter.take_up(run, (await self._house.journal.read(run))[0])
+        first = (await self._house.journal.read(run))[0]
+        if isinstance(first.event, ev.RunRequested):
+            self._house.stats.runs.follow(run, first.event, first.at)
         return await self._house.floor.begin(run, lambda: self.driver.resume(run, *answers))
 
 

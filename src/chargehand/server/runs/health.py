@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from chargehand.errors import Corrupt
-from chargehand.runtime.health import MOST_RUNS, WorkerHealth, health
+from chargehand.runtime.health import MAX_RUNS, WorkerHealth, health
 from chargehand.server.house import House
 from chargehand.server.runs.table import Operation
 from chargehand.server.wire import reply
@@ -37,7 +37,7 @@ class Ward:
     async def look(self, now: Instant) -> Healths:
         if self._last is None or not 0 <= now - self._last.at < _FRESH:
             journal = self._house.journal
-            names = [one.run for one in await journal.latest(before=_FIRST, limit=MOST_RUNS)]
+            names = [one.run for one in await journal.latest(before=_FIRST, limit=MAX_RUNS)]
             runs: list[tuple[str, list[Entry]]] = []
             for name in names:
                 with suppress(Corrupt):  # the others are worth a look all the same

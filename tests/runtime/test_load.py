@@ -17,7 +17,7 @@ from chargehand.models.messages import Request, Usage
 from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Routing, Working
 from chargehand.runtime.driver import Driver
-from chargehand.runtime.standing import MOST, WINDOW, Standing
+from chargehand.runtime.load import MAX_ATTEMPTS, WINDOW, LoadView
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
 from chargehand.terms import events as ev
@@ -325,21 +325,21 @@ def test_threads_stand_apart() -> None:
 # --- what is told, piece by piece
 
 
-def heard(count: int, failure: Failure | None = None, later: float = 0.0) -> Standing:
+def heard(count: int, failure: Failure | None = None, later: float = 0.0) -> LoadView:
     """What is known some time after so many attempts of one second, one every ten seconds."""
-    standing = Standing(lambda: 10.0 * count + later)
+    view = LoadView(lambda: 10.0 * count + later)
     for number in range(count):
         task, at = TaskId(f"t{number}"), 10.0 * number
         over = ev.AttemptSucceeded(task, 1, Raw(b"1")) if failure is None else ev.AttemptFailed(task, 1, failure)
         started = ev.AttemptStarted(task, 1, "north", at + 60)
-        standing.hear("run", [ev.Entry(1, at, started), ev.Entry(2, at + 1, over)])
-    standing.leave("run", begin(ev.Entry(1, 0.0, request(roster=Roster((Agent("north"),))))))
-    return standing
+        view.hear("run", [ev.Entry(1, at, started), ev.Entry(2, at + 1, over)])
+    view.leave("run", begin(ev.Entry(1, 0.0, request(roster=Roster((Agent("north"),))))))
+    return view
 
 
 def test_old_attempts_do_not_count_nor_do_more_than_the_latest() -> None:
-    load = heard(MOST + 5).loads()["north"]
-    assert (load.attempts, load.seconds, load.failures) == (MOST, 1.0, 0.0)
+    load = heard(MAX_ATTEMPTS + 5).loads()["north"]
+    assert (load.attempts, load.seconds, load.failures) == (MAX_ATTEMPTS, 1.0, 0.0)
     assert heard(5).loads()["north"].attempts == 5
     assert heard(5, later=WINDOW - 20.0).loads()["north"].attempts == 2
     assert heard(5, later=WINDOW).loads() == {}
