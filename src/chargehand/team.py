@@ -1,6 +1,7 @@
 """The front door: workers, a supervisor, and what they run on. `run`, `plan`, `stream`, `resume`, `run_sync`."""
 
 import copy
+import logging
 import os
 import secrets
 import time
@@ -17,7 +18,7 @@ from chargehand.agents.factory import Factory
 from chargehand.agents.granted import check, furnished, outfitted
 from chargehand.agents.hedging import Hedge, hedging
 from chargehand.agents.hiring import Hiring, lent
-from chargehand.agents.money import supervision
+from chargehand.agents.money import CallCap, PriceUnknown, call_cap, supervision
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.subteam import Team, refuse_circles
 from chargehand.agents.ways import Way, Whole
@@ -56,6 +57,8 @@ from chargehand.terms.duration import WrittenDuration, seconds_of
 from chargehand.terms.keywords import suggest_keywords
 from chargehand.terms.plan import Combine, Plan
 from chargehand.terms.policy import Policy, Seconds
+
+logger = logging.getLogger(__name__)
 
 _MAX_ENDED_RUNS = 1000
 """How many ended runs a team without a journal keeps, to look at them and to offer their results again."""
@@ -144,6 +147,7 @@ class Supervisor(Messaging, Resting, Learning):
         self._journal = SharedFile(journal) if isinstance(journal, str | Path) else journal
         self._lookup, self._asks = lookup or os.environ.get, lookup is not None
         self._price: Price | None = None
+        self.call_cap: CallCap | None = None
         self._memory: MemoryJournal | None = None
         self._streams = OpenStreams()
         self._shared = None if memory is None else SharedMemory(memory, name, self.hiring.everybody, self._lookup)
@@ -182,6 +186,38 @@ class Supervisor(Messaging, Resting, Learning):
         team.roster = structs.replace(self.roster, supervision=cost)
         return team
 
+    async def keep_budget(self, finder: Finder | None = None) -> "Supervisor":
+        """The same team with a budget that can be kept: calls are capped instead of dollars where a price is unknown.
+
+        Every new run is begun by such a team; its `call_cap` says what was replaced, and by what.
+        """
+        if self.budget.usd is None:
+            return self
+        async with self._finder(finder) as found:
+            cap = call_cap(self.budget, await self.hiring.unpriced_models(found, self.budget.floor))
+        if cap is None:
+            return self
+        team = self.bounded(budget=structs.replace(self.budget, usd=None, calls=cap.calls))
+        team.call_cap = cap
+        return team
+
+    async def unpriced_models(self, finder: Finder) -> tuple[str, ...]:
+        """The handles of the models that a cap in dollars could not be kept with: nobody knows what they cost."""
+        async with self._finder(finder) as found:
+            return await self.hiring.unpriced_models(found, self.budget.floor)
+
+    def budget_notes(self) -> tuple[ev.Noted, ...]:
+        """What is written with the request of a new run, and logged, where calls are capped instead of dollars."""
+        if self.call_cap is None:
+            return ()
+        logger.warning("team %s: %s", self.name, self.call_cap.warning)
+        return (ev.Noted(self.call_cap.warning),)
+
+    def check_recorded(self, budget: Budget) -> None:
+        """Raise PriceUnknown for a run that began with a cap in dollars, which this team could not keep any more."""
+        if self.call_cap is not None and budget.usd is not None:
+            raise PriceUnknown(self.call_cap.models)
+
     def priced(self, price: Price) -> "Supervisor":
         """The same team, whose models cost this where no table has their price."""
         team = copy.copy(self)
@@ -189,11 +225,13 @@ class Supervisor(Messaging, Resting, Learning):
         return team
 
     async def offered(self, journal: Journal, request: ev.RunRequested) -> Sequence[ev.Event]:
-        """What earlier runs have for this one: to be told to its driver along with the request."""
+        """What is written along with the request of a new run: what earlier runs have for it, and a `call_cap`."""
+        notes = self.budget_notes()
         if self.cache is None:
-            return ()
+            return notes
         lookers = self.hiring.many.named(one.name for one in self.hiring.workers if cached.only_looks(one))
-        return await cached.earlier(journal, request, self.cache, time.time(), frozenset(lookers))
+        earlier = await cached.earlier(journal, request, self.cache, time.time(), frozenset(lookers))
+        return (*notes, *earlier)
 
     @suggest_keywords("as_worker")
     def as_worker(
@@ -225,12 +263,11 @@ class Supervisor(Messaging, Resting, Learning):
         With a `finder`, models are found and their limits kept together with everybody else's who uses it.
         """
         async with AsyncExitStack() as stack:
-            if finder is None:
-                finder = Finder(self._lookup, price=self._price)
-                stack.push_async_callback(finder.close)
-            elif self._asks:
-                finder = finder.asking(self._lookup)
-                stack.push_async_callback(finder.close)
+            finder = await stack.enter_async_context(self._finder(finder))
+            if self.budget.usd is not None:
+                unpriced = await self.hiring.unpriced_models(finder, self.budget.floor)
+                if unpriced:
+                    raise PriceUnknown(unpriced)
             memory = None if self._shared is None else await stack.enter_async_context(self._shared.opened())
             crowd = [await furnished(None if one.team else memory, one) for one in self.hiring.everybody]
             teams = await stack.enter_async_context(self.hiring.at_work(self.budget, finder))
@@ -240,9 +277,19 @@ class Supervisor(Messaging, Resting, Learning):
             bounds = self.roster, self.budget, self.policy
             staff = self.hiring.staff(finder, *bounds, memory, crowd, teams, embedding)
             await finder.prepare()  # prices must be known before the first call is paid for
-            if self.budget.micros is not None:
-                staff.check_prices(self.budget.floor)
             yield Makeshift(staff, self.hiring, self.roster, self.policy.limits)
+
+    @asynccontextmanager
+    async def _finder(self, finder: Finder | None) -> AsyncGenerator[Finder]:
+        """Where the models of this team are found: at a finder that is shared with others, if there is one."""
+        if finder is not None and not self._asks and self._price is None:
+            yield finder
+            return
+        own = Finder(self._lookup, price=self._price) if finder is None else finder.asking(self._lookup, self._price)
+        try:
+            yield own
+        finally:
+            await own.close()
 
     @asynccontextmanager
     async def remembering(self) -> AsyncGenerator[OpenMemory]:
@@ -255,24 +302,30 @@ class Supervisor(Messaging, Resting, Learning):
     @property
     def notice(self) -> str:
         """What people must know about the models behind this team."""
-        return self.hiring.notice(Finder(self._lookup).find)
+        return self.hiring.notice(Finder(self._lookup))
 
     # --- runs
 
     async def plan(self, goal: str) -> Draft:
         """The plan for a goal, checked and reckoned, and nothing done about it."""
-        async with self.crew() as crew:
-            return await draft(crew, self.request(goal, time.time()))
+        team = await self.keep_budget()
+        async with team.crew() as crew:
+            drafted = await draft(crew, team.request(goal, time.time()))
+        if self.call_cap is not None:  # whoever asks knows it already
+            return drafted
+        notes = tuple(note.text for note in team.budget_notes())
+        return structs.replace(drafted, notes=(*notes, *drafted.notes))
 
     async def run(
         self, goal: str, *, run: str = "", listener: Listener | None = None, whisper: Whisper | None = None
     ) -> Result:
         """Pursue a goal to its end."""
-        request = self.request(goal, time.time())
+        team = await self.keep_budget()
+        request = team.request(goal, time.time())
         name = run or f"{self.name}-{secrets.token_hex(4)}"
-        async with self._driver(listener, whisper) as (driver, journal):
-            also = await self.offered(journal, request)
-            return await self._result(await driver.start(name, request, also=also), journal)
+        async with self._driver(team, listener, whisper) as (driver, journal):
+            also = await team.offered(journal, request)
+            return await self._result(team, await driver.start(name, request, also=also), journal)
 
     def run_sync(self, goal: str, *, run: str = "") -> Result:
         """The same for code without an event loop."""
@@ -289,11 +342,14 @@ class Supervisor(Messaging, Resting, Learning):
         answers each by its number. Other answers are events, such as `InputAnswered`.
         """
         await self._streams.close_left(run)
-        async with self._driver(listener, None) as (driver, journal):
+        team = await self.keep_budget()
+        async with self._driver(team, listener, None) as (driver, journal):
             in_words = any(isinstance(answer, str | Mapping) for answer in answers)
-            state = replay(await journal.read(run)) if in_words else None
+            state = replay(await journal.read(run)) if in_words or team.call_cap is not None else None
+            if state is not None:
+                team.check_recorded(state.requested.budget)
             events = tuple(read_answer(run, state, answer, reason) for answer in answers)
-            return await self._result(await driver.resume(run, *events), journal)
+            return await self._result(team, await driver.resume(run, *events), journal)
 
     def stream(self, goal: str, *, run: str = "") -> AsyncGenerator[ev.Entry]:
         """Pursue a goal and yield what is written, as it is written, until the run has ended or waits for a person.
@@ -306,13 +362,14 @@ class Supervisor(Messaging, Resting, Learning):
         return entries
 
     async def _stream(self, goal: str, run: str) -> AsyncGenerator[ev.Entry]:
-        request = self.request(goal, time.time())
+        team = await self.keep_budget()
+        request = team.request(goal, time.time())
         with self._streams.reading(run):
             async with (
                 self._open() as journal,
-                self.crew() as crew,
+                team.crew() as crew,
                 aclosing(
-                    follow(journal, crew, run, request, await self.offered(journal, request), self._on_approval)
+                    follow(journal, crew, run, request, await team.offered(journal, request), self._on_approval)
                 ) as entries,
             ):
                 async for entry in entries:
@@ -320,16 +377,17 @@ class Supervisor(Messaging, Resting, Learning):
         self.bell.ring()
 
     @asynccontextmanager
-    async def driven(self) -> AsyncGenerator[Driver]:
-        """A driver for runs that nobody listens to."""
-        async with self._driver(None, None) as (driver, _):
+    async def driven(self, team: "Supervisor | None" = None) -> AsyncGenerator[Driver]:
+        """A driver for runs that nobody listens to. `team` is this one with a budget that can be kept."""
+        async with self._driver(team or await self.keep_budget(), None, None) as (driver, _):
             yield driver
 
     @asynccontextmanager
     async def _driver(
-        self, listener: Listener | None, whisper: Whisper | None
+        self, team: "Supervisor", listener: Listener | None, whisper: Whisper | None
     ) -> AsyncGenerator[tuple[Driver, Journal]]:
-        async with self._open() as journal, self.crew() as crew:
+        """A driver on this team's journal. `team` is this one with a budget that can be kept."""
+        async with self._open() as journal, team.crew() as crew:
             yield Driver(journal, crew, listener=listener, whisper=whisper, on_approval=self._on_approval), journal
 
     @asynccontextmanager
@@ -343,6 +401,8 @@ class Supervisor(Messaging, Resting, Learning):
             self._memory = self._memory or MemoryJournal(max_ended_runs=_MAX_ENDED_RUNS)
             yield self._memory
 
-    async def _result(self, found: Outcome, journal: Journal) -> Result:
+    async def _result(self, team: "Supervisor", found: Outcome, journal: Journal) -> Result:
         self.bell.ring()
-        return spoken(result_of(found, await journal.read(found.run), self.notice))
+        warning = "" if team.call_cap is None else f"{team.call_cap.warning[:1].upper()}{team.call_cap.warning[1:]}."
+        notice = " ".join(part for part in (warning, self.notice) if part)
+        return spoken(result_of(found, await journal.read(found.run), notice))

@@ -336,10 +336,9 @@ async def test_a_review_is_paid_from_the_budget_and_left_out_where_that_is_too_s
         assert all(one is not None and one.calls == 1 for one in held)
 
 
-def test_a_verifier_nobody_knows_the_price_of_is_refused_under_a_cap_in_dollars() -> None:
+async def test_a_verifier_nobody_knows_the_price_of_makes_a_cap_in_dollars_one_on_calls() -> None:
     team, _ = crew({"look": Verifier(model=ScriptedModel([YES]))}, ["12"], budget=Budget(usd=1.0))
-    with pytest.raises(Invalid, match="nobody knows what scripted costs"):
-        team.run_sync("How many?")
+    assert (await team.keep_budget()).budget == Budget(calls=100)
 
 
 async def test_a_crash_after_any_entry_pays_no_verdict_twice() -> None:

@@ -6,8 +6,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from chargehand.models.messages import Reply, Request, Usage
+from chargehand.models.model import Hear, ModelCard, ModelFailed
+from chargehand.server.letta.message_allowance import MessageAllowances
 from chargehand.server.letta.model_access import may_name
 from chargehand.server.settings import Limits, Settings
+from chargehand.terms.failure import Failure
 from tests.server.model_server import Answer, Call, Question, fake_model
 from tests.server.running import running, settings_in
 
@@ -78,3 +82,62 @@ def test_an_agent_with_an_address_nobody_named_makes_no_call(tmp_path: Path) -> 
         assert model.questions == []
         named = [one["name"] for one in client.get("/v1/providers/").json()]
         assert not {"ollama", "vllm", "llamacpp"} & set(named)
+
+
+class _Billed:
+    """A model whose every call costs the same, as the provider says; `card` may have no price."""
+
+    def __init__(self, micros: int | None, card: ModelCard) -> None:
+        self.card = card
+        self.calls = 0
+        self._micros = micros
+
+    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        self.calls += 1
+        return Reply("yes", micros=self._micros, usage=Usage(10, 10))
+
+
+async def test_agents_that_write_to_each_other_stop_at_the_cap_of_dollars() -> None:
+    allowances = MessageAllowances(Limits(message_micros=1_000_000))
+    billed = _Billed(300_000, ModelCard("dear", micros_in=1.0, micros_out=1.0))
+    runs = [f"letta-1/{number}" for number in range(3)]  # three agents that work because of one message
+    metered = [allowances.metered(run, (billed,))[0] for run in runs]
+    for number in range(4):
+        await metered[number % 3].reply(Request(()))
+    with pytest.raises(ModelFailed, match=r"used \$1\.00, which is all they may") as stopped:
+        await metered[0].reply(Request(()))
+    assert stopped.value.failure.kind == "budget"
+    assert not stopped.value.billed
+    assert billed.calls == 4
+    other = allowances.metered("letta-2/1", (billed,))[0]
+    assert (await other.reply(Request(()))).text == "yes", "another message of a client has dollars of its own"
+    client = allowances.metered("letta-1", (billed,))[0]
+    assert (await client.reply(Request(()))).text == "yes", "whom the client wrote to is not counted"
+
+
+async def test_a_failed_call_between_agents_counts_what_it_used() -> None:
+    class Failing(_Billed):
+        async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+            raise ModelFailed(Failure("network", "gone"), usage=Usage(600_000, 0))
+
+    failing = Failing(None, ModelCard("dear", micros_in=1.0, micros_out=1.0))
+    metered = MessageAllowances(Limits(message_micros=1_000_000)).metered("letta-1/1", (failing,))[0]
+    for _ in range(2):
+        with pytest.raises(ModelFailed, match="gone"):
+            await metered.reply(Request(()))
+    with pytest.raises(ModelFailed, match="which is all they may"):
+        await metered.reply(Request(()))
+
+
+async def test_calls_between_agents_are_capped_where_dollars_cannot_be(caplog: pytest.LogCaptureFixture) -> None:
+    unpriced = _Billed(None, ModelCard("mystery"))
+    metered = MessageAllowances(Limits(message_micros=200_000)).metered("letta-1/1", (unpriced,))[0]
+    for _ in range(20):  # a call for each cent
+        await metered.reply(Request(()))
+    with pytest.raises(ModelFailed, match="20 calls of models that nobody knows the price of"):
+        await metered.reply(Request(()))
+    warnings = [
+        record.getMessage() for record in caplog.records if "nobody knows what mystery costs" in record.getMessage()
+    ]
+    assert len(warnings) == 1, "once a message of a client"
+    assert "at most 20 calls are made instead" in warnings[0]

@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import TypeAlias
 
 from msgspec import Struct, field, structs
 
@@ -20,7 +19,7 @@ from chargehand.agents.instances import Instances, tag_of, turned
 from chargehand.agents.lead import Lead
 from chargehand.agents.loop import Kit
 from chargehand.agents.mail import Post, allowance, check_contacts
-from chargehand.agents.money import Purse, supervision
+from chargehand.agents.money import Purse, supervision, unpriced_handles
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import shared_blocks
 from chargehand.agents.routers.decision import Board
@@ -45,7 +44,6 @@ from chargehand.terms.plan import Combine, Plan, digest
 from chargehand.terms.policy import Policy
 from chargehand.terms.roster import Agent, Roster
 
-Find: TypeAlias = Callable[[str], Model]
 _WHOLE = Whole()
 
 
@@ -154,22 +152,43 @@ class Hiring(Struct, frozen=True):
             found: dict[str, Subteam] = {}
             for one in self.workers:
                 if one.team is not None:
-                    bounded = one.team.bounded(budget=least(one.team.budget, budget))
+                    team = await one.team.keep_budget(finder)
+                    bounded = team.bounded(budget=least(team.budget, budget))
                     crew = await stack.enter_async_context(bounded.crew(finder))
-                    found |= {name: Subteam(one.name, one.team, crew, one.estimate) for name, _ in copies(one)}
+                    found |= {name: Subteam(one.name, team, crew, one.estimate) for name, _ in copies(one)}
             yield found
+
+    async def unpriced_models(self, finder: Finder, floor: Amount) -> tuple[str, ...]:
+        """The handles of the models that a cap in dollars could not be kept with: nobody knows what they cost.
+
+        A worker's `estimate` stands in for the price of its models, and the `floor` for that of the supervisor's.
+        """
+        usual, planner, judge = (_found(finder, model) for model in self.models)
+        models: list[Model] = []
+        if not floor.micros:
+            models += [planner, judge, *(_found(finder, model) for _, model in self._verifiers())]
+        if self.factory is not None:
+            models.append(_found(finder, self.factory.model) if self.factory.model else usual)
+        for worker in self.everybody:
+            if worker.team is None and not worker.estimate.micros:
+                models += [_found(finder, own) if own else usual for _, own in copies(worker)]
+                models += [_found(finder, as_model(model)) for model in worker.fallback_models]
+        await finder.prepare()  # it looks up the prices of what was found
+        handles = list(unpriced_handles(models))
+        for team in self.teams:
+            handles += await team.unpriced_models(finder)
+        return tuple(dict.fromkeys(handles))
 
     def staff(
         self, finder: Finder, roster: Roster, budget: Budget, policy: Policy, memory: OpenMemory | None,
         crowd: Sequence[Furnished], teams: Mapping[str, Subteam], embedding: Embedding | None = None,
     ) -> Staff:  # fmt: skip
         """The crew, its models found."""
-        find = finder.find
-        usual, planner, judge = (_found(find, one) for one in self.models)
+        usual, planner, judge = (_found(finder, one) for one in self.models)
         purse = Purse(budget, finder.observations)
         kit = Kit(self.prompts, purse, ToolBreakers(policy.breaking, self.faulty), self.hedging)
         models = {
-            name: [_found(find, as_model(model)) for model in (own or usual, *one.fallback_models)]
+            name: [_found(finder, as_model(model)) for model in (own or usual, *one.fallback_models)]
             for one in self.everybody
             for name, own in copies(one)
         }
@@ -202,8 +221,8 @@ class Hiring(Struct, frozen=True):
             judge, self.prompts, self.instructions, self.settings, purse, self.own, roster.supervision, shared
         )
         made = self.factory
-        workshop = None if made is None else Workshop(made, _found(find, made.model) if made.model else usual)
-        verifiers = {name: _found(find, model) for name, model in self._verifiers()}
+        workshop = None if made is None else Workshop(made, _found(finder, made.model) if made.model else usual)
+        verifiers = {name: _found(finder, model) for name, model in self._verifiers()}
         checks = structs.replace(self.checks, by_worker=many.each(self.checks.by_worker)) if many else self.checks
         return Staff(
             workers, lead, writer, kit, workshop, post, way=self.way, teams=teams, checks=checks, verifiers=verifiers,
@@ -231,7 +250,7 @@ class Hiring(Struct, frozen=True):
 
         return find_route_embedding(self.way, self.cards(), lookup)
 
-    def notice(self, find: Find) -> str:
+    def notice(self, finder: Finder) -> str:
         """What people must know about the models behind this team."""
         wanted = [
             *self.models,
@@ -240,7 +259,7 @@ class Hiring(Struct, frozen=True):
         ]
         wanted += [self.factory.model] if self.factory is not None and self.factory.model else []
         wanted += [model for _, model in self._verifiers()]
-        cards = [_found(find, one).card for one in wanted]
+        cards = [_found(finder, one).card for one in wanted]
         notices = [one.notice for one in cards]
         if len({one.handle == "offline" for one in cards}) > 1:  # then it would not be true as it stands
             notices = [PARTLY if one.handle == "offline" else one.notice for one in cards]
@@ -270,5 +289,5 @@ def _handle(model: str | Model) -> str:
     return model if isinstance(model, str) else model.card.handle
 
 
-def _found(find: Find, model: str | Model) -> Model:
-    return find(model) if isinstance(model, str) else model
+def _found(finder: Finder, model: str | Model) -> Model:
+    return finder.find(model) if isinstance(model, str) else finder.with_price(model)

@@ -30,6 +30,8 @@ _FREE = ("offline", "local:", "ollama:", "vllm:", "llamacpp:")
 _SUPERVISION = 3_000  # tokens that a call of the supervisor reads, as long as nobody knows better
 _NOTHING_SET = Settings()
 _NO_ESTIMATE = NOTHING
+_MICROS_A_CALL = 10_000
+_LEAST_CALLS = 10
 
 
 class Priced(Struct, frozen=True):
@@ -447,11 +449,39 @@ class PriceUnknown(Invalid):
         )
 
 
-def check_prices(models: Iterable[Model]) -> None:
-    """Raise PriceUnknown where nobody knows the price of one of these: a cap in dollars could not be kept."""
-    unpriced = dict.fromkeys(model.card.handle for model in models if model.card.price(1, 1) is None)
-    if unpriced:
-        raise PriceUnknown(tuple(unpriced))
+class CallCap(Struct, frozen=True):
+    """A cap on calls in place of one in dollars, which cannot be kept: nobody knows what the `models` cost."""
+
+    models: tuple[str, ...]
+    usd: float
+    calls: int
+
+    @property
+    def warning(self) -> str:
+        cents = f"{self.usd:.6f}".rstrip("0").partition(".")[2].ljust(2, "0")
+        return (
+            f"nobody knows what {' and '.join(self.models)} costs, so the budget of ${int(self.usd):,}.{cents} cannot "
+            f"be kept in dollars; at most {self.calls:,} calls are made instead. --price IN/OUT says what it costs, in "
+            "dollars per million tokens; in Python: team.priced(flat(IN, OUT))"
+        )
+
+
+def calls_for(micros: int) -> int:
+    """How many calls stand in for a cap in dollars that cannot be kept: one for each cent, and 10 at least."""
+    return max(_LEAST_CALLS, micros // _MICROS_A_CALL)
+
+
+def call_cap(budget: Budget, unpriced: Sequence[str]) -> CallCap | None:
+    """What replaces the dollars of a budget where the price of some models is unknown; None where they can be kept."""
+    if budget.usd is None or budget.micros is None or not unpriced:
+        return None
+    calls = calls_for(budget.micros)
+    return CallCap(tuple(unpriced), budget.usd, calls if budget.calls is None else min(calls, budget.calls))
+
+
+def unpriced_handles(models: Iterable[Model]) -> tuple[str, ...]:
+    """The handles of those models that nobody knows the price of."""
+    return tuple(dict.fromkeys(model.card.handle for model in models if model.card.price(1, 1) is None))
 
 
 def total(used: Sequence[Amount | None]) -> Amount | None:

@@ -18,7 +18,7 @@ from chargehand.agents.handover import inherited
 from chargehand.agents.lead import Lead
 from chargehand.agents.loop import Attempt, Kit, work
 from chargehand.agents.mail import Carrier, Post
-from chargehand.agents.money import check_prices, cut_off, supervision
+from chargehand.agents.money import cut_off, supervision
 from chargehand.agents.routers.decision import Watch
 from chargehand.agents.shape import find_json
 from chargehand.agents.subteam import Foreman, Subteam, aware, bare
@@ -184,13 +184,6 @@ class Staff:
         models += [model for one in self._workers.values() for model in one.models]
         models += [] if self._workshop is None else [self._workshop.model]
         return all(one.card.price(1, 1) == 0 for one in models) and all(one.free for one in self._teams.values())
-
-    def check_prices(self, floor: Amount) -> None:
-        """Raise PriceUnknown unless it is known what every model costs, or what those who use it are taken to cost."""
-        made = [] if self._workshop is None else [self._workshop.model]
-        supervisor = [] if floor.micros else [self._lead.model, self._writer.model, *self._verifiers.values()]
-        unestimated = [equipped for equipped in self._workers.values() if not equipped.worker.estimate.micros]
-        check_prices((*supervisor, *made, *(model for equipped in unestimated for model in equipped.models)))
 
 
 class Made(Struct, frozen=True):

@@ -60,6 +60,14 @@ class Team(Protocol):
         """The same team within other bounds."""
         ...
 
+    async def unpriced_models(self, finder: Finder) -> tuple[str, ...]:
+        """The handles of the models that a cap in dollars could not be kept with."""
+        ...
+
+    async def keep_budget(self, finder: Finder) -> "Team":
+        """The same team with a budget that can be kept."""
+        ...
+
     def request(self, goal: str, now: float, *, seed: int | None = None) -> RunRequested: ...
 
     async def offered(self, journal: Any, request: RunRequested) -> Sequence[Event]:

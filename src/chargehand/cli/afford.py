@@ -3,48 +3,26 @@
 import asyncio
 import sys
 
-from msgspec import structs
-
-from chargehand.agents.money import PriceUnknown
 from chargehand.agents.outlook import Outlay, Outlook
 from chargehand.cli.console import Console, clean
-from chargehand.cli.phrases import counted, dollars
+from chargehand.cli.phrases import dollars
 from chargehand.errors import Invalid
 from chargehand.runtime.draft import foreseen
 from chargehand.team import Supervisor
 from chargehand.terms.events import RunRequested
 
-_MICROS_A_CALL = 10_000  # a call for each cent of a budget
-_LEAST_CALLS = 10
 EXIT = 5
 """As of a run that its budget ended."""
 
 
 def keep_budget(team: Supervisor) -> Supervisor:
-    """The team with a cap that can be kept: on calls instead of dollars, with a warning, where a price is unknown."""
-    if team.budget.micros is None:
+    """The team with a budget that can be kept, with a warning where that is one on calls instead of dollars."""
+    if team.budget.usd is None:
         return team
-    try:
-        asyncio.run(_open(team))
-    except PriceUnknown as unknown:
-        calls = max(_LEAST_CALLS, team.budget.micros // _MICROS_A_CALL)
-        if team.budget.calls is not None:
-            calls = min(calls, team.budget.calls)
-        models = clean(" and ".join(unknown.models))
-        Console(sys.stderr).prose(
-            f"warning: nobody knows what {models} costs, so the budget of {dollars(team.budget.micros)} cannot be kept "
-            f"in dollars; at most {counted(calls, 'call')} are made instead. --price IN/OUT says what it costs, in "
-            "dollars per million tokens",
-            "warn",
-        )
-        return team.bounded(budget=structs.replace(team.budget, usd=None, calls=calls))
-    return team
-
-
-async def _open(team: Supervisor) -> None:
-    """Have the prices of all models looked up."""
-    async with team.crew():
-        return
+    kept = asyncio.run(team.keep_budget())
+    if kept.call_cap is not None:
+        Console(sys.stderr).prose(f"warning: {clean(kept.call_cap.warning)}", "warn")
+    return kept
 
 
 def refused(team: Supervisor, request: RunRequested) -> bool:

@@ -38,6 +38,7 @@ def hire(options: Namespace, run: str, state: Callable[[], RunState]) -> Hired:
     from chargehand.cli.run import leave, team_of, team_words  # noqa: PLC0415 - it brings all of a team
 
     team, words = keep_budget(team_of(options)), team_words(options)
+    team.check_recorded(state().requested.budget)
     known = {*team.roster.names(), *(agent.name for agent, _ in team.aside)}
     strangers = [agent.name for agent in state().requested.roster.agents if agent.name not in known]
     if strangers:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from chargehand.cli import USUAL_DATA
 from chargehand.cli.console import Console, clean
-from chargehand.cli.request import duration
+from chargehand.cli.request import duration, token_price
 from chargehand.config.environment import lookup
 from chargehand.config.hidden import secret_values
 from chargehand.errors import Invalid
@@ -49,6 +49,8 @@ def add_serve(parser: ArgumentParser) -> None:
     parser.add_argument("--model-host", metavar="HOST[:PORT]", action="append", default=[], help=words)
     words = "the model of everybody, and of agents whose own is not to be had"
     parser.add_argument("--model", metavar="NAME", default="", help=words)
+    words = "what a model costs that no table has: dollars per million tokens, in and out, like 0.25/2"
+    parser.add_argument("--price", metavar="IN/OUT", type=token_price, help=words)
     words = "how many runs may go on at once (default 64)"
     parser.add_argument("--open-runs", metavar="N", type=int, help=words)
     words = "how long runs may go on after a stop: 5s, 1m (default 5s); the rest goes on at the next start"
@@ -80,6 +82,7 @@ def serve(options: Namespace) -> int:
 
 
 def _settings(options: Namespace) -> "Settings":
+    from chargehand.models.prices import flat  # noqa: PLC0415 - as above
     from chargehand.server.settings import Limits, Settings  # noqa: PLC0415 - as above
 
     usual = Limits()
@@ -92,7 +95,7 @@ def _settings(options: Namespace) -> "Settings":
         teams=tuple(options.team), token=os.environ.get(TOKEN, ""), unlocked=options.no_token, model=options.model,
         custom_tools=options.custom_tools, model_urls=options.model_urls,
         model_hosts=tuple(options.model_host), grace=options.grace, secrets=secret_values(),
-        limits=limits,
+        limits=limits, price=flat(options.price.read, options.price.written) if options.price else None,
     )  # fmt: skip
 
 

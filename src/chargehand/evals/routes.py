@@ -23,6 +23,7 @@ async def routes(team: Supervisor, cases: Sequence[Case], each: Each) -> tuple[S
 
     A team with another way than `route` is asked for its plan: whoever has a task in it counts.
     """
+    team = await team.keep_budget()
     async with team.crew() as crew:
 
         async def one(case: Case) -> list[Score]:

@@ -77,7 +77,7 @@ async def carried_out(team: Supervisor, case: Case, worker: str = "") -> Tried:
     expected(team, (*case.workers, *([worker] if worker else ())))
     alone = team.hiring.many.spread((Task(ALONE, case.request, worker),))
     plan = Plan(alone, "forward") if worker else None
-    team, journal, now = unattended(team), MemoryJournal(), time.time()
+    team, journal, now = await unattended(team).keep_budget(), MemoryJournal(), time.time()
     request = checked(team.request(case.request, now, plan=plan, seed=_SEED), now)
     began = time.perf_counter()
     async with team.crew() as crew:
@@ -96,6 +96,7 @@ async def check_prices(team: Supervisor) -> None:
 async def drafted(team: Supervisor, case: Case) -> tuple[Draft, float]:
     """The plan for the request of a case, and how long making it took."""
     began = time.perf_counter()
+    team = await team.keep_budget()
     async with team.crew() as crew:
         found = await draft(crew, team.request(case.request, time.time(), seed=_SEED))
     return found, time.perf_counter() - began

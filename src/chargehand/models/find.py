@@ -33,7 +33,7 @@ from chargehand.models.limits import Limiter, Pace
 from chargehand.models.model import Model
 from chargehand.models.observed import Observations
 from chargehand.models.openai import OpenAIChat
-from chargehand.models.prices import FREE, Price, PriceTag
+from chargehand.models.prices import FREE, Price, PricedModel, PriceTag
 from chargehand.terms.breaker import Breaker
 from chargehand.terms.policy import Breaking, Retry
 
@@ -112,14 +112,19 @@ class Finder:
         self._limiters: dict[str, Limiter] = {}
         self._breakers: dict[tuple[str, str], Breaker] = {}
         self._found: list[tuple[str, Options, Model]] = []
+        self._priced: dict[int, PricedModel] = {}
         self._lent = False
         self.observations = Observations()
 
-    def asking(self, lookup: Lookup) -> "Finder":
-        """One that asks another lookup for keys and shares connections and limits with this one, which closes them."""
+    def asking(self, lookup: Lookup, price: Price | None = None) -> "Finder":
+        """One that asks another lookup for keys and shares connections and limits with this one, which closes them.
+
+        `price` comes before that of this one.
+        """
         other = copy.copy(self)
         other._lookup, other._folder = lookup, models_folder(lookup) or self._folder  # noqa: SLF001 - of its own kind
         other._found, other._lent = [], True  # noqa: SLF001 - as above
+        other._price, other._priced = price or self._price, {}  # noqa: SLF001 - as above
         return other
 
     def find(self, handle: str, **options: Unpack[Options]) -> Model:
@@ -130,6 +135,12 @@ class Finder:
         model = self._make(handle.strip(), options)
         self._found.append((handle, options, model))
         return model
+
+    def with_price(self, model: Model) -> Model:
+        """A model that was handed over as an object, at this finder's price where its card has none."""
+        if self._price is None or model.card.price(1, 1) is not None:
+            return model
+        return self._priced.setdefault(id(model), PricedModel(model, self._price))
 
     async def prepare(self) -> None:
         """Look up what the models found so far cost, off the loop: from then on their cards say so."""
@@ -209,7 +220,7 @@ class Finder:
             window=options.get("window", _WINDOW),
         )
         pace = options.get("pace") or self._paces.get(provider) or Pace()
-        tag = PriceTag(provider, name, fixed=options.get("price"))
+        tag = PriceTag(provider, name, fixed=options.get("price"), otherwise=self._price)
         return self._guarded(model, tag, f"{provider} {key}", name, pace, options)
 
     def _guarded(

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, structs
 
-from chargehand.models.messages import Usage
-from chargehand.models.model import ModelCard
+from chargehand.models.messages import Reply, Request, Usage
+from chargehand.models.model import Hear, Model, ModelCard
 from chargehand.terms.policy import Instant
 
 if TYPE_CHECKING:
@@ -77,6 +77,21 @@ def flat(dollars_in: float, dollars_out: float, dollars_cached: float | None = N
     cached = dollars_in if dollars_cached is None else dollars_cached
     read, written, kept = (Rate(_scaled(Decimal(str(one)))) for one in (dollars_in, dollars_out, cached))
     return Price(read, written, kept)
+
+
+class PricedModel:
+    """A model whose card has no price of its own, at a price that somebody set for it."""
+
+    def __init__(self, model: Model, price: Price) -> None:
+        self._model = model
+        self._price = price
+
+    @property
+    def card(self) -> ModelCard:
+        return self._price.on(self._model.card)
+
+    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        return await self._model.reply(request, hear)
 
 
 def is_local(url: str) -> bool:

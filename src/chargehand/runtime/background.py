@@ -5,9 +5,9 @@ Which turns are new to whom is read off the journal by `turns`. Nothing here can
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Protocol
+from typing import Protocol, Self
 
 from msgspec import Struct, structs
 
@@ -40,6 +40,10 @@ class Team(Protocol):
 
     def request(self, goal: str, now: float) -> ev.RunRequested: ...
 
+    async def keep_budget(self) -> Self: ...
+
+    def budget_notes(self) -> Sequence[ev.Event]: ...
+
     def crew(self) -> AbstractAsyncContextManager[Crew]: ...
 
 
@@ -64,7 +68,9 @@ async def rest(team: Team, journal: Journal, begun: Callable[[str], None] | None
                     break
                 if begun is not None:
                     begun(agent.name)
-                driver = driver or Driver(journal, await stack.enter_async_context(team.crew()))
+                if driver is None:
+                    team = await team.keep_budget()
+                    driver = Driver(journal, await stack.enter_async_context(team.crew()))
                 one = await _carried(team, driver, agent, wanted)
                 if one is None:
                     break
@@ -82,7 +88,7 @@ async def _carried(team: Team, driver: Driver, agent: Agent, wanted: Due) -> Res
             outcome = await driver.resume(wanted.run)
         else:
             request = await _request(team, journal, agent, wanted)
-            outcome = await driver.start(wanted.run, request, also=_notes(wanted))
+            outcome = await driver.start(wanted.run, request, also=(*team.budget_notes(), *_notes(wanted)))
     except RunBusy:
         return None
     except Refused:

@@ -5,9 +5,9 @@ It is journaled, resumed, budgeted and traced like any other. Messages from insi
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, cast
+from typing import Protocol, Self, cast
 
 from msgspec import structs
 
@@ -36,7 +36,9 @@ class Drives(Protocol):
     @property
     def under_way(self) -> Mapping[str, RunState]: ...
 
-    async def start(self, run: str, request: ev.RunRequested, *, quiet: bool = False) -> object: ...
+    async def start(
+        self, run: str, request: ev.RunRequested, *, also: Sequence[ev.Event] = (), quiet: bool = False
+    ) -> object: ...
 
     async def resume(self, run: str, *also: ev.Event, quiet: bool = False) -> object: ...
 
@@ -80,12 +82,22 @@ def _several(agents: Sequence[Agent]) -> dict[str, tuple[Agent, ...]]:
     return found
 
 
-async def carry_out(driver: Drives, run: str, request: ev.RunRequested, *, quiet: bool = False) -> bool:
-    """Start the run of a message, or go on with it; whether it was there already. One that has ended is left alone."""
+async def carry_out(
+    driver: Drives,
+    run: str,
+    request: ev.RunRequested,
+    *,
+    also: Callable[[], Sequence[ev.Event]] = tuple,
+    quiet: bool = False,
+) -> bool:
+    """Start the run of a message, or go on with it; whether it was there already. One that has ended is left alone.
+
+    `also` is what is written along with the request of a new one.
+    """
     try:
         entries = await driver.journal.read(run)
     except RunUnknown:
-        await driver.start(run, request, quiet=quiet)
+        await driver.start(run, request, also=also(), quiet=quiet)
         return False
     first = entries[0].event
     if not isinstance(first, ev.RunRequested) or _asked(first) != _asked(request):
@@ -145,7 +157,11 @@ class Team(Protocol):
 
     def request(self, goal: str, now: float) -> ev.RunRequested: ...
 
-    def driven(self) -> AbstractAsyncContextManager[Drives]: ...
+    async def keep_budget(self) -> Self: ...
+
+    def budget_notes(self) -> Sequence[ev.Event]: ...
+
+    def driven(self, team: Self) -> AbstractAsyncContextManager[Drives]: ...
 
 
 class Messaging:
@@ -180,11 +196,12 @@ class Messaging:
         where it was, or is read back.
         """
         match = Match(tuple(match_all), tuple(match_some))
-        request = self.request(text, time.time())
+        team = await self.keep_budget()
+        request = team.request(text, time.time())
         letter = addressed(self.members, request.goal, match, workers, sender, timeout)
         if not letter.to:
             return Replies(note=nobody(self.members, match))
         name = run or f"{self.name}-{secrets.token_hex(4)}"
-        async with self.driven() as driver:
-            await carry_out(driver, name, as_message(request, letter))
+        async with self.driven(team) as driver:
+            await carry_out(driver, name, as_message(request, letter), also=team.budget_notes)
             return replies_of(name, await driver.journal.read(name))

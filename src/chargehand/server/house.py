@@ -141,7 +141,7 @@ class Houses:
         """By tenant, also of one whose house is not open yet."""
         self._move_in = move_in
         self._lookup = lookup
-        self._finder = Finder(lookup)
+        self._finder = Finder(lookup, price=settings.price)
         self._jobs = asyncio.TaskGroup()
         self._open: dict[str, asyncio.Future[House]] = {}
         self._over = asyncio.Event()

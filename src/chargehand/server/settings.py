@@ -6,6 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from chargehand.errors import Invalid
+from chargehand.models.prices import Price
 from chargehand.terms.policy import Seconds
 
 FIRST = "main"
@@ -59,7 +60,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     `custom_tools` clients may bring tools in source, which run in the sandbox only; with `model_urls` they may name a
     model by its URL, and so make the server call any public address; those of this machine and of private networks
     only where `model_hosts` has them, as HOST or HOST:PORT. `grace` is how long runs may go on when the server is told
-    to stop. Whoever waits for an answer gets a sign of life every `pulse` seconds.
+    to stop. Whoever waits for an answer gets a sign of life every `pulse` seconds. `price` is what models cost that no
+    table has.
     """
 
     data: Path
@@ -77,6 +79,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     pulse: Seconds = 10.0
     secrets: tuple[str, ...] = ()
     limits: Limits = Limits()
+    price: Price | None = None
 
     def __repr__(self) -> str:  # without the token and the secrets: it may end up in a log
         return f"Settings(data={str(self.data)!r}, host={self.host!r}, port={self.port})"

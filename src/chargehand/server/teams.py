@@ -56,13 +56,18 @@ def load(paths: tuple[Path, ...], memory: Path, model: str = "") -> dict[str, Su
 
 
 class Hosted:
-    """A team that takes requests."""
+    """A team that takes requests. `kept` is it with a budget that can be kept, as its crew was made."""
 
-    def __init__(self, house: House, team: Supervisor, crew: Crew, driver: Driver) -> None:
+    def __init__(self, house: House, team: Supervisor, crew: Crew, driver: Driver, kept: Supervisor) -> None:
         self.team = team
         self.crew = crew
         self.driver = driver
         self._house = house
+        self._kept = kept
+
+    async def keep_budget(self, bounds: Bounds = USUAL) -> Supervisor:
+        """The team within these bounds, with a budget that can be kept."""
+        return await bounds.around(self.team).keep_budget(self._house.finder)
 
     async def begin(
         self, goal: str, run: str = "", *, bounds: Bounds = USUAL, plan: Plan | None = None, seed: int | None = None,
@@ -71,15 +76,17 @@ class Hosted:
         """Begin a run; back when it is on disk, with its name and what will become of it."""
         self._house.floor.check()
         now = time.time()
-        request = checked(bounds.around(self.team).request(goal, now, plan=plan, seed=seed), now)
-        name = run or f"{self.team.name}-{secrets.token_hex(6)}"
-        told = (*also, *await self.team.offered(self._house.journal, request))
+        team = await self.keep_budget(bounds)
+        request = checked(team.request(goal, now, plan=plan, seed=seed), now)
+        name = run or f"{team.name}-{secrets.token_hex(6)}"
+        told = (*also, *await team.offered(self._house.journal, request))
         return name, await self._house.floor.begin(name, lambda: self.driver.start(name, request, also=told))
 
     async def resume(self, run: str, *answers: ev.Event) -> "asyncio.Future[Outcome]":
         """Go on with a run that nobody carries."""
         first = (await self._house.journal.read(run))[0]
         if isinstance(first.event, ev.RunRequested):
+            self._kept.check_recorded(first.event.budget)
             self._house.stats.runs.follow(run, first.event, first.at)
         return await self._house.floor.begin(run, lambda: self.driver.resume(run, *answers))
 
@@ -119,10 +126,11 @@ class Hall:
         if kind != _kind(team.name, team.budget):
             caps = Budget(tokens=_MANY if capped else None, usd=usd_of(_MANY) if priced else None)
             team = team.bounded(budget=least(team.budget, caps))
+        team = await team.keep_budget(self._house.finder)
         crew = await self._stack.enter_async_context(team.crew(self._house.finder))
         driver = Driver(self._house.journal, crew, listener=self._house.heard, whisper=self._house.whispered)
         self._house.drivers.append(driver)
-        return Hosted(self._house, self.teams[team.name], crew, driver)
+        return Hosted(self._house, self.teams[team.name], crew, driver, team)
 
 
 def _kind(name: str, budget: Budget) -> _Kind:

@@ -4,24 +4,29 @@ It is counted while the server runs. The agent that the client wrote to has its 
 told when the others have used up what there is, and answers with what it has.
 """
 
+import logging
 from collections import OrderedDict
 
 from msgspec import Struct
 
+from chargehand.agents.money import CallCap, calls_for
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
 from chargehand.server.settings import Limits
 from chargehand.terms.failure import Failure
+
+logger = logging.getLogger(__name__)
 
 _MOST_KEPT = 10_000
 """Messages of clients whose use is remembered."""
 
 
 class Use(Struct):
-    """What was used so far because of one message of a client."""
+    """What was used so far because of one message of a client. `unpriced` are calls that nobody knows the price of."""
 
     calls: int = 0
     micros: int = 0
+    unpriced: int = 0
 
 
 class MessageAllowances:
@@ -60,6 +65,8 @@ class MeteredModel:
             said = f"{spent}; answer with what there is, or write to fewer agents"
             raise ModelFailed(Failure("budget", said, permanent=True), billed=False)
         self._use.calls += 1
+        if self.card.price(1, 1) is None:
+            self._count_unpriced()
         try:
             reply = await self._model.reply(request, hear)
         except ModelFailed as error:
@@ -75,7 +82,20 @@ class MeteredModel:
             return f"{beginning} made {self._limits.message_calls} calls of models, which is all they may"
         if self._use.micros >= self._limits.message_micros:
             return f"{beginning} used ${self._limits.message_micros / 1_000_000:.2f}, which is all they may"
+        most = calls_for(self._limits.message_micros)
+        if self._use.unpriced >= most:
+            return f"{beginning} made {most} calls of models that nobody knows the price of, which is all they may"
         return ""
+
+    def _count_unpriced(self) -> None:
+        """Calls are capped where dollars cannot be: that is logged once a message of a client."""
+        if not self._use.unpriced:
+            cap = CallCap((self.card.handle,), self._limits.message_micros / 1_000_000, self._most_calls())
+            logger.warning("messages between agents: %s", cap.warning)
+        self._use.unpriced += 1
+
+    def _most_calls(self) -> int:
+        return min(self._limits.message_calls, calls_for(self._limits.message_micros))
 
 
 def _micros(reply: Reply, card: ModelCard) -> int:

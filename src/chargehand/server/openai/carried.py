@@ -70,7 +70,8 @@ async def _begun(house: House, wanted: Wanted, ear: Ear | None, key: Key | None)
     called, now = wanted.called, time.time()
     hosted = await house.part(Hall).of(called.team.name)
     asked = goal(wanted.conversation, heeds=not called.offline)
-    request = called.team.request(asked, now, seed=None if key is None else key.seed)
+    team = await hosted.keep_budget()
+    request = team.request(asked, now, seed=None if key is None else key.seed)
     if called.worker:
         # earlier turns reach the worker as material of the goal: its letter must not hold them once more
         latest = goal(structs.replace(wanted.conversation, earlier=()), heeds=not called.offline)
@@ -79,7 +80,7 @@ async def _begun(house: House, wanted: Wanted, ear: Ear | None, key: Key | None)
         request = structs.replace(as_message(request, letter), team=called.team.name)
     request = checked(request, now)
     run = f"{called.team.name}-{secrets.token_hex(6)}" if key is None else key.run
-    also = (wanted.order.note(), *await called.team.offered(house.journal, request))
+    also = (wanted.order.note(), *await team.offered(house.journal, request))
     if ear is not None:
         ear.listen(run)
     try:

@@ -49,8 +49,11 @@ async def plan(request: Request, house: House) -> Response:
     wanted = await sent(request, DraftAsked)
     hosted = await house.part(Hall).of(part(request, "team"))
     house.floor.check()
+    team = await hosted.keep_budget()
     async with house.part(Drafts).turn:
-        found = await draft(hosted.crew, hosted.team.request(wanted.goal, time.time()))
+        found = await draft(hosted.crew, team.request(wanted.goal, time.time()))
+    notes = tuple(note.text for note in team.budget_notes())
+    found = structs.replace(found, notes=(*notes, *found.notes))
     usd = None if found.spent is None else found.spent.micros / 1_000_000
     told = structs.asdict(found)
     del told["spent"]
