@@ -87,7 +87,7 @@ def test_a_run_that_cannot_be_written_any_further_says_how_to_do_it_once_more(tm
         ),
         ("init --list", "nothing was changed; make room, or send the output elsewhere, and do it again"),
         ("memory blocks", "nothing was changed; make room, or send the output elsewhere, and do it again"),
-        ("memory append notes milk --json", "it was done all the same; only its output is missing"),
+        ("memory set notes milk --json", "it was done all the same; only its output is missing"),
     ],
 )
 def test_what_is_kept_of_lost_output_is_said_for_each_verb(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import COMMAND, Underway, chargehand, environment
+from tests.cli.commands import COMMAND, Underway, environment
 from tests.cli.memories import TEAM, desk, done, here_and_now, memory, told
 from tests.cli.terminal import Terminal
 from tests.cli.test_bad_input import refused
@@ -37,23 +37,13 @@ def test_a_text_goes_out_and_comes_back_as_it_was(here: Path) -> None:
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_break_nothing(here: Path, closed: str) -> None:
-    words = ["memory", "append", "notes", "hello"]
+    words = ["memory", "set", "notes", "hello"]
     done = subprocess.run(
         ["/bin/sh", "-c", f'"$@" {closed}', "sh", *COMMAND, *words],
         cwd=here, env=environment(), capture_output=True, text=True, check=False, timeout=30,
     )  # fmt: skip
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
     assert told(here, "get", "notes")["value"] == "hello"
-
-
-def test_nothing_to_read_is_nothing_to_append(here: Path) -> None:
-    done = subprocess.run(
-        ["/bin/sh", "-c", '"$@" <&-', "sh", *COMMAND, "memory", "append", "notes", "-"],
-        cwd=here, env=environment(), capture_output=True, text=True, check=False, timeout=30,
-    )  # fmt: skip
-    refused(done, "there is nothing to append: the text is empty")
-    refused(memory(here, "append", "notes", " "), "there is nothing to append")
-    assert told(here, "get", "notes")["version"] == 1
 
 
 def test_after_ctrl_c_the_same_command_does_the_rest(here: Path) -> None:
@@ -75,24 +65,18 @@ def test_people_may_change_memory_while_a_run_goes_on(here: Path) -> None:
     (here / "wait.json").write_text(json.dumps({**script, "plan": plan}))
     run = Underway(here, "play", "wait.json")
     run.until("started")
-    assert memory(here, "append", "notes", "meanwhile").returncode == 0
+    assert memory(here, "set", "notes", "meanwhile").returncode == 0
     assert run.end() == 0
     assert told(here, "get", "notes")["value"] == "meanwhile"
 
 
-def test_a_full_block_stands_out_and_a_diff_is_coloured(here: Path) -> None:
-    done(here, "create", "tight", "--limit", "10", "--value", "123456789")
+def test_a_full_block_stands_out_and_changes_are_coloured(tmp_path: Path) -> None:
+    here = desk(tmp_path, TEAM.replace("  blocks:\n", "  blocks:\n    tight: {value: '123456789', limit: 10}\n"))
     blocks, history = Terminal(here, "memory", "blocks"), Terminal(here, "memory", "history", "tight")
     assert (blocks.end(), history.end()) == (0, 0)
     assert b"\x1b[33mtight" in blocks.drawn
     assert b"\x1b[32m    + 123456789" in history.drawn
-    done(here, "set", "tight", "12345")
-    changed = Terminal(here, "memory", "diff", "tight")
-    changed.end()
-    assert b"\x1b[1m--- tight v1" in changed.drawn
-    assert b"\x1b[31m-123456789" in changed.drawn
-    assert b"\x1b[32m+12345" in changed.drawn
-    assert "\x1b" not in chargehand(here, "memory", "diff", "tight").stdout
+    assert "\x1b" not in done(here, "history", "tight")
 
 
 def test_an_empty_block_says_so_on_a_terminal(here: Path) -> None:
@@ -102,16 +86,13 @@ def test_an_empty_block_says_so_on_a_terminal(here: Path) -> None:
     assert done(here, "get", "notes") == "\n"
 
 
-def test_what_a_block_cannot_be_called_is_not_proposed(here: Path) -> None:
-    found = here_and_now(here, "get", "two words")
-    refused(found, "there is no block 'two words'; there are guidelines, notes")
-    assert "to make it" not in found.stderr
+def test_a_name_of_the_other_kind_is_said_to_be_one(here: Path) -> None:
     refused(here_and_now(here, "get", "findings"), "'findings' is an archive, not a block")
     refused(here_and_now(here, "restore", "notes", "9"), "block 'notes' has no version 9; the last one is 1")
 
 
 def test_what_people_made_is_the_same_when_a_team_file_declares_it(here: Path) -> None:
-    done(here, "create", "status", "--value", "All is well.")
+    done(here, "set", "status", "All is well.", "--create")
     done(here, "add", "letters", "Dear all", "--create")
     text = TEAM.replace("  blocks:\n", "  blocks:\n    status: {value: Begin., share: write}\n")
     write(
@@ -123,18 +104,8 @@ def test_what_people_made_is_the_same_when_a_team_file_declares_it(here: Path) -
     assert (letters["passages"], letters["description"]) == (1, "What we wrote.")
 
 
-def test_of_many_who_make_the_same_block_one_does(here: Path) -> None:
-    words = [*COMMAND, "memory", "create", "once", "--value"]
-    at_once = [
-        subprocess.Popen([*words, str(number)], cwd=here, env=environment(), stderr=subprocess.DEVNULL)
-        for number in range(4)
-    ]
-    assert sorted(one.wait(timeout=30) for one in at_once) == [0, 2, 2, 2]
-    assert [one["label"] for one in told(here, "blocks")].count("once") == 1
-
-
 def test_a_block_that_is_no_longer_declared_is_kept_and_said_to_be_seen_by_nobody(here: Path) -> None:
-    done(here, "append", "notes", "keep me")
+    done(here, "set", "notes", "keep me")
     write(here, TEAM.replace("    notes: {share: append, write: [ann], none: [bob]}\n", ""))
     (line,) = [one for one in done(here, "blocks").splitlines() if one.startswith("notes")]
     assert "nobody sees it" in line

@@ -30,23 +30,6 @@ def test_what_a_worker_writes_is_there_afterwards_with_who_wrote_it(tmp_path: Pa
         "by": "worker", "name": "ann", "run": "one", "task": "t0",
     }  # fmt: skip
     assert "worker ann in one, t0" in done(here, "history", "notes")
-    asked, came = told(here, "talk", "ann")
-    assert (asked["role"], asked["text"], came["run"]) == ("user", NOTE, "one")
-    assert [one["text"] for one in told(here, "talk", "ann", "--search", "Friday")] != []
-    assert "2 turns forgotten" in done(here, "talk", "ann", "--reset", "--yes")
-    assert done(here, "talk", "ann") == "ann remembers nothing yet\n"
-
-
-def test_old_turns_get_behind_a_summary_and_are_still_found(tmp_path: Path) -> None:
-    here = desk(tmp_path)
-    days = ("Monday", "Tuesday", "Wednesday", "Thursday")
-    run = chargehand(here, "run", "note", "--plan", plan(here, *(f"Append to notes: Rain on {day}." for day in days)))
-    assert run.returncode == 0, run.stderr
-    assert "ann: 4 turns put behind a summary" in done(here, "talk", "ann", "--compact")
-    left = told(here, "talk", "ann")
-    assert sorted(one["role"] for one in left) == ["assistant", "assistant", "summary", "user", "user"]
-    assert any("Monday" in one["text"] and one["old"] for one in told(here, "talk", "ann", "--search", "Monday"))
-    assert "there is nothing to put behind a summary" in done(here, "talk", "ann", "--compact")
 
 
 def test_steps_of_memory_are_told_in_words_and_only_where_all_is_told(tmp_path: Path) -> None:
@@ -99,7 +82,7 @@ def test_memory_is_used_while_a_run_uses_it(tmp_path: Path) -> None:
     )
     run = Underway(here, "run", "wait", "--plan", plan(here, "Wait for the delivery.", NOTE), "--run", "one")
     run.until("calls wait")
-    done(here, "append", "notes", "from a person")
+    done(here, "set", "notes", "from a person")
     assert done(here, "get", "notes") == "from a person\n"
     (here / "go").touch()
     assert run.end() == 0

@@ -109,6 +109,12 @@ class Console:
         said = self.paint(text, tone) if self.draws else self.paint(text.translate(_ASCII), tone)
         self.write(said + "\n")
 
+    def json(self, document: object) -> None:
+        """Write one JSON document, safe to look at."""
+        import msgspec  # noqa: PLC0415 - --help prints no documents
+
+        self.line(clean_json(msgspec.json.format(msgspec.json.encode(document), indent=2).decode()))
+
     def prose(self, text: str, tone: Tone = "plain") -> None:
         """Write one line; on a terminal that is too narrow for it as several, cut between words."""
         for line in wrap_words(text, self.columns) if self.terminal else (text,):

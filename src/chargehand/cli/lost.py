@@ -12,10 +12,7 @@ from chargehand.cli import USUAL_JOURNAL
 
 _RUNS = ("run", "play", "resume", "message")
 _CHANGES = {
-    "memory": (
-        *("create", "delete", "set", "append", "replace", "patch", "undo", "redo", "restore"),
-        *("add", "forget", "import", "embed"),
-    ),
+    "memory": ("set", "restore", "add", "import", "embed"),
     "models": ("pull", "rm"),
     "tokens": ("revoke",),
     "runs": ("cancel", "prune", "backup", "restore"),
@@ -64,7 +61,5 @@ def _of_eval(options: Namespace) -> str:
 def _changed(verb: str, given: Mapping[str, object]) -> bool:
     if verb == "init":
         return not given["list"]
-    if verb == "memory" and (given.get("reset") or given.get("compact")):
-        return True
     act = given.get("act") or given.get("what")
     return verb == "feedback" or bool(given.get("forget")) or act in _CHANGES.get(verb, ())

@@ -37,7 +37,7 @@ WORDS = {
     "lessons": "what a team learnt from its routes, and what goes elsewhere because of it",
     "eval": "try cases on a team and say how good it is; save cases, look into runs",
     "serve": "serve teams over HTTP: to letta-client, OpenAI clients, and an API of its own",
-    "memory": "what a team remembers: blocks, archives, conversations",
+    "memory": "what a team remembers: blocks and archives",
     "init": "make a team of your own to start from",
     "check": "check a team file",
     "doctor": "say what works here, and what is missing",
@@ -49,12 +49,12 @@ WORDS = {
 """What each verb is for."""
 
 _ELSEWHERE = {"fault-server": "models", "eval": "evaluate"}  # these live in the module of another verb
-_OPTIONS = {"memory": "memory_options"}  # what these take is said in a module of its own
 _APART = (
     "eval",
     "serve",
     "feedback",
     "lessons",
+    "memory",
     "init",
     "check",
     "doctor",
@@ -72,7 +72,7 @@ def function_of(verb: str) -> Callable[[Namespace], int]:
 
 def options_of(verb: str) -> Callable[[ArgumentParser], None]:
     """The function that adds what the verb takes to its parser."""
-    elsewhere = import_module(f"chargehand.cli.{_OPTIONS.get(verb, 'options')}")
+    elsewhere = import_module("chargehand.cli.options")
     module = _module(verb) if verb in _APART else elsewhere
     return cast("Callable[[ArgumentParser], None]", getattr(module, f"add_{verb.replace('-', '_')}"))
 
