@@ -92,7 +92,7 @@ def _supervision_started(state: RunState, event: ev.SupervisionStarted) -> None:
     desk.timer = event.until
     desk.held = added(desk.held, held)
     if event.duty == "plan" and event.why != "failed" and not again:
-        state.round = state.round + 1
+        state.round += 1
         state.fresh = 0
         if event.why == "replan":
             state.replans += 1

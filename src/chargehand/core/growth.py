@@ -28,7 +28,7 @@ def add(state: RunState, tasks: Sequence[Task]) -> None:
             progress.spare += need == "quorum"
         if progress.spare:
             progress.wanted = progress.task.quorum
-            progress.unmet = progress.unmet + 1
+            progress.unmet += 1
             progress.spare -= progress.wanted
     _rank(state, added if sorted_already else [state.tasks[task.id] for task in in_order(tasks)[0]], reading, first)
     for progress in reading if first else ():

@@ -46,7 +46,8 @@ class Grant(Declared, frozen=True, omit_defaults=True):
     tainted: bool = False
 
 
-NO_GRANT, ANYTHING = Grant(), Grant("write", tainted=True)
+NO_GRANT = Grant()
+ANYTHING = Grant("write", tainted=True)
 
 
 class Block(Declared, frozen=True):
@@ -138,7 +139,16 @@ def edited(
         return block, Change(block.version, kind, origin, now, parent=block.at, at=block.at, tainted=block.tainted)
     made = splice(block.value, after.value)
     change = Change(
-        block.version + 1, kind, origin, now, made.start, made.removed, made.added, block.at, after.at, after.tainted
+        version=block.version + 1,
+        kind=kind,
+        origin=origin,
+        when=now,
+        start=made.start,
+        removed=made.removed,
+        added=made.added,
+        parent=block.at,
+        at=after.at,
+        tainted=after.tainted,
     )
     return replace(
         block,

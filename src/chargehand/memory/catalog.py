@@ -81,8 +81,13 @@ class KeptConversation(Struct, frozen=True):
 Thing: TypeAlias = Profile | Group | KeptTool | KeptConversation | Block | Archive
 Kept = TypeVar("Kept", bound=Thing)
 PREFIXES: dict[type[Thing], str] = {
-    Profile: "agent", Group: "group", KeptTool: "tool", KeptConversation: "conv", Block: "block", Archive: "archive",
-}  # fmt: skip
+    Profile: "agent",
+    Group: "group",
+    KeptTool: "tool",
+    KeptConversation: "conv",
+    Block: "block",
+    Archive: "archive",
+}
 """Ids are `prefix-uuid4`, given by the catalog unless the caller brings one of that form."""
 
 

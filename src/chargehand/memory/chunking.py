@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-LEAST, LONGEST = 700, 1100
+LEAST = 700
+LONGEST = 1100
 """Characters: a part ends with the first paragraph that makes it longer than the one, never longer than the other.
 
 The local embedding model reads 256 pieces of words, which are about so many.
@@ -60,16 +61,21 @@ def cut(text: str) -> list[Part]:
 
 def sections(text: str) -> Iterator[Section]:
     """Each heading with what stands under it. A # in a block of code is no heading."""
-    heading, above, body, code = "", "", list[str](), False
+    heading = ""
+    above = ""
+    body = list[str]()
+    code = False
     for line in text.splitlines():
         code ^= bool(_FENCE.match(line))
         found = "" if code else heading_of(line)
         if found:
-            yield Section(heading, above, "\n".join(body))
-            heading, above, body = found, line, []
+            yield Section(heading=heading, line=above, body="\n".join(body))
+            heading = found
+            above = line
+            body = []
         else:
             body.append(line)
-    yield Section(heading, above, "\n".join(body))
+    yield Section(heading=heading, line=above, body="\n".join(body))
 
 
 def heading_of(line: str) -> str:
@@ -112,7 +118,8 @@ def _of_section(section: Section) -> tuple[str, list[str]]:
 
 def _cut_at(text: str, start: int, longest: int, ends: Sequence[str]) -> int:
     """How long the next part is: in its second half, behind the last sentence, else the last word; else all of it."""
-    half, end = start + longest // 2, start + longest
+    half = start + longest // 2
+    end = start + longest
     at = max(text.rfind(mark, half, end) + len(mark.rstrip()) for mark in ends) - start
     if at > longest // 2:
         return at

@@ -14,10 +14,12 @@ from chargehand.terms.policy import Instant
 CHARACTERS = 4
 """Of a token, about."""
 MOST_TURNS = 60
-KEPT_TURNS, LEAST_KEPT = 20, 2
+KEPT_TURNS = 20
+LEAST_KEPT = 2
 """Turns that stay when the others get behind a summary: a task and what came of it at least."""
 SUMMARY_ROOM = 1000
-_LONGEST_LINE, _SHORTEST_LINE = 400, 40
+_LONGEST_LINE = 400
+_SHORTEST_LINE = 40
 _SAID = {"user": "asked", "assistant": "answered", "summary": "before"}
 _LEFT_OUT = re.compile(r"\(([0-9]{1,6}) earlier lines left out\)")
 
@@ -104,7 +106,8 @@ def plain_summary(turns: Sequence[Turn], room: int = SUMMARY_ROOM) -> str:
     former = summary.text.strip().split("\n") if summary is not None else []
     count = 0
     if former and (found := _LEFT_OUT.fullmatch(former[0])):
-        count, former = int(found[1]), former[1:]
+        count = int(found[1])
+        former = former[1:]
     space -= len("(999999 earlier lines left out)\n")
     lines = [f"- {_SAID[turn.role]}: {' '.join(turn.text[: _LONGEST_LINE * 2].split())}" for turn in said]
     new = _bounded(lines, space - min(_size(former), space // 2), _LONGEST_LINE)

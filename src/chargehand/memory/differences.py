@@ -10,7 +10,8 @@ def differences(old: str, new: str, old_name: str = "before", new_name: str = "a
     """A unified diff, three lines of context around each change; empty if there is none."""
     if old == new:
         return ""
-    before, after = _lines(old), _lines(new)
+    before = _lines(old)
+    after = _lines(new)
     if len(before) + len(after) > MOST_LINES:
         lines = [f"--- {old_name}", f"+++ {new_name}", f"@@ all {len(before)} lines, {len(after)} now @@"]
         return "\n".join((*lines, *(f"-{line}" for line in before), *(f"+{line}" for line in after)))

@@ -49,7 +49,8 @@ def telling(query: str) -> tuple[str, ...]:
     search = len(words) <= _FEW and not rest.rstrip().endswith("?")
     shouted = rest.isupper()
     for match in words:
-        word, before = match[0], rest[: match.start()].rstrip()
+        word = match[0]
+        before = rest[: match.start()].rstrip()
         if _is_identifier(word):
             found += word, *_otherwise(word)
         elif search or "-" in word or (not shouted and _is_name(word, opens=not before or before[-1] in ".!?:;")):

@@ -61,7 +61,8 @@ class OpenMemory:
         for number, passage in enumerate(passages):
             _check(number, passage)
         parts = list(_parts(passages, self._clock()))
-        model, told = self._model(archive), list[Inserted]()
+        model = self._model(archive)
+        told = list[Inserted]()
         for start in range(0, len(parts), BATCH):
             batch = parts[start : start + BATCH]
             vectors = None if model is None else await self._embed(model, [part.text for part in batch])

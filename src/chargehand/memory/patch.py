@@ -73,7 +73,8 @@ def _applied(text: str, hunk: Hunk, number: int) -> str:
             raise Refused(f"hunk {number} has no line of context; begin it with a line that is there (after a blank)")
         return new
     # Whole lines only: both texts are given an end of line on either side.
-    framed, old = f"\n{text}\n", "\n".join(("", *hunk.old, ""))
+    framed = f"\n{text}\n"
+    old = "\n".join(("", *hunk.old, ""))
     found = places(framed, old)
     if not found:
         raise Refused(f"hunk {number} does not fit: {_missing(text, hunk)}")
@@ -82,7 +83,8 @@ def _applied(text: str, hunk: Hunk, number: int) -> str:
             f"hunk {number} fits {told(text, found)}; add lines of context before or after, so that it fits once"
         )
     end = found[0] + len(old)
-    before, after = framed[1 : found[0] + 1], framed[end:-1]
+    before = framed[1 : found[0] + 1]
+    after = framed[end:-1]
     if hunk.new:
         return before + new + framed[end - 1 : -1]
     return before + after if after or end < len(framed) else before.removesuffix("\n")

@@ -8,7 +8,8 @@ from chargehand.memory.archives import Passage
 from chargehand.memory.origin import Origin
 
 KINDS = (".md", ".markdown", ".txt")
-MOST_FILES, MOST_BYTES = 2_000, 32 * 1024 * 1024
+MOST_FILES = 2_000
+MOST_BYTES = 32 * 1024 * 1024
 _LARGEST = 8 * 1024 * 1024
 _LOOKED_AT = 100_000
 
@@ -39,7 +40,9 @@ def source_files(folder: Path) -> list[Path]:
 
 
 def _below(folder: Path) -> list[Path]:
-    root, found, looked_at = folder.resolve(), list[Path](), 0
+    root = folder.resolve()
+    found = list[Path]()
+    looked_at = 0
     for place, folders, names in os.walk(folder, followlinks=False):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         looked_at += len(names) + len(folders)

@@ -53,7 +53,8 @@ def told(text: str, found: list[int]) -> str:
 
 def _alike(old: str, new: str) -> int:
     """How many characters both begin with."""
-    same, end = 0, min(len(old), len(new))
+    same = 0
+    end = min(len(old), len(new))
     while same < end:
         half = (same + end + 1) // 2
         if old[same:half] == new[same:half]:
@@ -64,7 +65,8 @@ def _alike(old: str, new: str) -> int:
 
 
 def _alike_at_end(old: str, new: str, most: int) -> int:
-    same, end = 0, most
+    same = 0
+    end = most
     while same < end:
         half = (same + end + 1) // 2
         if old[len(old) - half : len(old) - same] == new[len(new) - half : len(new) - same]:

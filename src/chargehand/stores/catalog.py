@@ -68,7 +68,9 @@ class SqliteCatalog(Archives):
     # --- things by id
 
     async def add(self, thing: Kept, origin: Origin = PERSON) -> Kept:
-        kind, brought, now = type(thing), bool(thing.id), self._opened.clock()
+        kind = type(thing)
+        brought = bool(thing.id)
+        now = self._opened.clock()
         if brought:
             catalog_things.check_id(kind, thing.id)
         given = thing.id or f"{PREFIXES[kind]}-{uuid.uuid4()}"
@@ -105,7 +107,11 @@ class SqliteCatalog(Archives):
         order: Order = "asc",
     ) -> list[Kept]:
         page = catalog_things.Page(after, before, limit, order)
-        return await self._door.read(lambda db: catalog_things.find(db, self._space, kind, name, text, tags, page))
+        return await self._door.read(
+            lambda db: catalog_things.find(
+                db=db, space=self._space, kind=kind, name=name, text=text, match=tags, page=page
+            )
+        )
 
     async def change(self, thing: Kept) -> Kept:
         now = self._opened.clock()
@@ -141,7 +147,9 @@ class SqliteCatalog(Archives):
     async def edit(
         self, block: str, edit: Edit, origin: Origin, *, agent: str = "", expect: int | None = None
     ) -> Block:
-        asked = catalog_blocks.Asked(edit, origin, agent, expect, "" if origin.key else f"~{secrets.token_hex(8)}")
+        asked = catalog_blocks.Asked(
+            edit=edit, origin=origin, agent=agent, expect=expect, spare="" if origin.key else f"~{secrets.token_hex(8)}"
+        )
         now = self._opened.clock()
         return await self._door.write(lambda db: catalog_blocks.edit(db, self._space, block, asked, now))
 
@@ -156,8 +164,11 @@ class SqliteCatalog(Archives):
     async def say(self, agent: str, turns: Sequence[Turn], *, key: str = "") -> bool:
         for turn in turns:
             check_text(turn.text)
-        now, once = self._opened.clock(), key or f"~{secrets.token_hex(8)}"
-        return await self._door.write(lambda db: catalog_turns.say(db, self._space, agent, turns, once, now))
+        now = self._opened.clock()
+        once = key or f"~{secrets.token_hex(8)}"
+        return await self._door.write(
+            lambda db: catalog_turns.say(db=db, space=self._space, which=agent, turns=turns, key=once, now=now)
+        )
 
     async def turns(self, agent: str, *, limit: int = 50, before: int | None = None, old: bool = False) -> list[Turn]:
         return await self._door.read(lambda db: catalog_turns.turns(db, self._space, agent, limit, before, old=old))
@@ -172,7 +183,7 @@ class SqliteCatalog(Archives):
         end: Instant | None = None,
         limit: int = 5,
     ) -> list[Turn]:
-        asked = catalog_turns.Question(query, roles, start, end, limit)
+        asked = catalog_turns.Question(words=query, roles=roles, start=start, end=end, limit=limit)
         return await self._door.read(lambda db: catalog_turns.recall(db, self._space, agent, asked))
 
     async def summarise(self, agent: str, summary: Turn) -> bool:

@@ -64,7 +64,9 @@ class Archives:
 
         def work(db: sqlite3.Connection, found: Archive) -> list[Inserted]:
             self._check_grant(db, found, agent, adds=True)
-            return rows.insert(db, self._space, found, passages, vectors, handle, now)
+            return rows.insert(
+                db=db, space=self._space, archive=found, passages=passages, vectors=vectors, handle=handle, now=now
+            )
 
         return await self._change(archive, work)
 
@@ -93,7 +95,16 @@ class Archives:
                         f"the archive {one.name} has vectors of {made_by}, and the question's is of {handle}; embed it "
                         f"with {made_by}, or search by words"
                     )
-            return rows.search(db, index, self._space, found, query, vector, within, limit)
+            return rows.search(
+                db=db,
+                index=index,
+                space=self._space,
+                archives=found,
+                query=query,
+                vector=vector,
+                within=within,
+                limit=limit,
+            )
 
         return await self._door.read(work)
 
@@ -103,7 +114,10 @@ class Archives:
         from chargehand.stores import catalog_passages as rows  # noqa: PLC0415 - only archives need it
 
         return await self._look(
-            archive, lambda db: rows.passages(db, self._space, archive, within, after, limit, order)
+            archive,
+            lambda db: rows.passages(
+                db=db, space=self._space, archive_id=archive, within=within, after=after, limit=limit, order=order
+            ),
         )
 
     async def passage(self, which: str) -> Passage | None:

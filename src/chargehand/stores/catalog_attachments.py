@@ -44,12 +44,14 @@ _THINGS = "SELECT number, kind, body FROM things WHERE number IN (SELECT value F
 
 
 def attach(db: sqlite3.Connection, space: str, owner: str, thing: str, grant: Grant) -> None:
-    holder, held = _owner(db, space, owner), _thing(db, space, thing)
+    holder = _owner(db, space, owner)
+    held = _thing(db, space, thing)
     db.execute(_ATTACH, (holder, held, grant.access, grant.tainted))
 
 
 def detach(db: sqlite3.Connection, space: str, owner: str, thing: str) -> bool:
-    holder, held = _owner(db, space, owner), _thing(db, space, thing)
+    holder = _owner(db, space, owner)
+    held = _thing(db, space, thing)
     return db.execute("DELETE FROM attachments WHERE owner = ? AND thing = ?", (holder, held)).rowcount > 0
 
 
@@ -89,7 +91,8 @@ def _lent(db: sqlite3.Connection, space: str, agents: list[str]) -> dict[str, di
     """What agents have through their groups, the widest grant of each thing."""
     lent: defaultdict[str, dict[int, tuple[Grant, str]]] = defaultdict(dict)
     for agent, thing, access, tainted, via in db.execute(_ALL_LENT, (space, json.dumps(agents))).fetchall():
-        grant, held = Grant(access, bool(tainted)), lent[agent]
+        grant = Grant(access, bool(tainted))
+        held = lent[agent]
         if thing not in held or _width(grant) > _width(held[thing][0]):
             held[thing] = grant, via
     return lent

@@ -99,4 +99,15 @@ def _change(row: tuple[int, str, bytes, float, int, str, str, int, int, int]) ->
         made = _ORIGIN.decode(origin)
     except (msgspec.DecodeError, UnicodeError) as error:
         raise Corrupt(f"version {version} of a block cannot be read: {error}; restore a backup") from error
-    return Change(version, kind, made, moment, start, removed, added, parent, at, bool(tainted))
+    return Change(
+        version=version,
+        kind=kind,
+        origin=made,
+        when=moment,
+        start=start,
+        removed=removed,
+        added=added,
+        parent=parent,
+        at=at,
+        tainted=bool(tainted),
+    )

@@ -124,7 +124,7 @@ class FileDoor:
         connect: Connect = connect,
         kind: FileKind = CATALOG,
     ) -> None:
-        reopen = partial(_opened, path, patience, durability, connect, kind)
+        reopen = partial(_opened, path=path, patience=patience, durability=durability, connect=connect, kind=kind)
         self._path = path
         self._kind = kind
         self._writer = Writer(path, reopen(), Everybodys(path, kind), reopen)
@@ -176,7 +176,10 @@ def _opened(
     try:
         known = path.exists()
         path.parent.mkdir(parents=True, exist_ok=True)
-        connection = patiently(partial(open_writer, path, patience, durability, connect, kind), patience)
+        connection = patiently(
+            partial(open_writer, path=path, patience=patience, durability=durability, connect=connect, kind=kind),
+            patience,
+        )
         try:
             if not known:
                 sync_directory(path.parent)

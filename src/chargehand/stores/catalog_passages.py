@@ -51,7 +51,8 @@ def passages(
     kept = holding(db, space, archive_id)
     if kept is None or limit <= 0:
         return []
-    first, final = kept.first, kept.final
+    first = kept.first
+    final = kept.final
     if after:
         passed = db.execute("SELECT number FROM passages WHERE id = ? AND holding = ?", (after, kept.number)).fetchone()
         if passed is None:

@@ -178,9 +178,11 @@ def tags(db: sqlite3.Connection, space: str, kind: type[Thing]) -> dict[str, int
 def find(
     db: sqlite3.Connection, space: str, kind: type[Some], name: str | None, text: str, match: Match, page: Page
 ) -> list[Some]:
-    wanted, values = ["space = ?", "kind = ?"], [space, PREFIXES[kind]]
+    wanted = ["space = ?", "kind = ?"]
+    values = [space, PREFIXES[kind]]
     if name is not None:
-        wanted, values = [*wanted, "name = ?"], [*values, name]
+        wanted = [*wanted, "name = ?"]
+        values = [*values, name]
     for group in (*((tag,) for tag in match.all), match.some):
         if group:
             wanted.append(_TAGGED + ", ".join("?" * len(group)) + "))")

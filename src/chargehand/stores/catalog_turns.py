@@ -60,7 +60,8 @@ def say(db: sqlite3.Connection, space: str, which: str, turns: Sequence[Turn], k
 
 def turns(db: sqlite3.Connection, space: str, which: str, limit: int, before: int | None, *, old: bool) -> list[Turn]:
     agent = _speaker(db, space, which)
-    question, values = _IN_ORDER, [agent]
+    question = _IN_ORDER
+    values = [agent]
     if not old:
         question += " AND turns.old = 0"
     if before is not None:
@@ -78,17 +79,21 @@ def recall(db: sqlite3.Connection, space: str, which: str, asked: Question) -> l
     values: list[object] = [agent]
     if words:
         either = " OR ".join(f'"{word}"' for word in words)
-        question, order = _FOUND, " ORDER BY bm25(turns_words, 0.0, 1.0), turns.number DESC"
+        question = _FOUND
+        order = " ORDER BY bm25(turns_words, 0.0, 1.0), turns.number DESC"
         values = [f'agent : "{agent}" AND text : ({either})']
     else:
-        question, order = _IN_ORDER, " ORDER BY turns.number DESC"
+        question = _IN_ORDER
+        order = " ORDER BY turns.number DESC"
     if asked.roles:
         question += " AND turns.role IN (" + ", ".join("?" * len(asked.roles)) + ")"
         values += asked.roles
     if asked.start is not None:
-        question, values = question + " AND turns.moment >= ?", [*values, asked.start]
+        question = question + " AND turns.moment >= ?"
+        values = [*values, asked.start]
     if asked.end is not None:
-        question, values = question + " AND turns.moment <= ?", [*values, asked.end]
+        question = question + " AND turns.moment <= ?"
+        values = [*values, asked.end]
     rows = db.execute(question + order + " LIMIT ?", [*values, max(0, asked.limit)]).fetchall()
     return [_turn(row) for row in rows]
 
@@ -127,4 +132,14 @@ def _row(agent: int, turn: Turn, now: Instant) -> tuple[object, ...]:
 
 def _turn(row: tuple[Role, str, int, float, str, str, int, int, int]) -> Turn:
     role, text, number, when, run, task, tainted, upto, old = row
-    return Turn(role, text, number, when, run, task, bool(tainted), upto, bool(old))
+    return Turn(
+        role=role,
+        text=text,
+        number=number,
+        when=when,
+        run=run,
+        task=task,
+        tainted=bool(tainted),
+        upto=upto,
+        old=bool(old),
+    )

@@ -126,7 +126,8 @@ class Words:
         return self._db.execute(_COUNT, (_quoted(term), self._kept.first, self._kept.final, most)).fetchone()[0]
 
     def _found(self, chosen: Sequence[str], expression: str, limit: int) -> dict[int, Match]:
-        first, final = self._kept.first, self._kept.final
+        first = self._kept.first
+        final = self._kept.final
         bounds: list[Value] = [expression, first, final, *self._values]
         earliest = self._db.execute(_EARLIEST.format(where=self._where), [*bounds, BUDGET]).fetchone()
         if earliest is not None:  # more than can be ranked: the newest must do

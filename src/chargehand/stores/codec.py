@@ -79,7 +79,8 @@ def decode(kind: str, version: int, body: bytes, *, run: str, seq: int) -> Event
 
 def upcast(kind: str, version: int, body: bytes, *, run: str, seq: int) -> Event:
     """An event of an older shape, one version at a time; Corrupt where no way leads to the present."""
-    now, number = kind, version
+    now = kind
+    number = version
     try:
         fields = msgspec.json.decode(body, type=dict[str, object])
         while now not in _KNOWN or VERSIONS.get(now, 1) != number:
@@ -87,7 +88,8 @@ def upcast(kind: str, version: int, body: bytes, *, run: str, seq: int) -> Event
             if step is None:
                 raise _unreadable(kind, version, run, seq, "this version does not know it")
             fields = step(fields)
-            now, number = str(fields["type"]), number + 1
+            now = str(fields["type"])
+            number += 1
         return _DECODER.decode(_ENCODER.encode(fields))
     except _UNREADABLE as error:
         raise _unreadable(kind, version, run, seq, str(error)) from error

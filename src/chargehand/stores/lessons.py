@@ -154,7 +154,7 @@ def _since(db: "sqlite3.Connection", team: str, generation: str, latest: int, em
         return News(generation, latest)
     found = db.execute(_ROWS, (embedding, team, 0 if whole else latest)).fetchall()
     lessons = tuple(
-        Lesson(request, worker, score, source, run, at, number, vector)
+        Lesson(request=request, worker=worker, score=score, source=source, run=run, at=at, number=number, vector=vector)
         for number, request, worker, score, source, run, at, vector in found
     )
     return News(row[0], row[1], lessons, whole=whole)

@@ -52,7 +52,13 @@ def prune_runs(journal: Path, runs: Sequence[str]) -> Pruned:
         references: set[str] = set()
         for begin in range(0, len(runs), _BATCH):
             batch = runs[begin : begin + _BATCH]
-            _within(connection, journal, lambda db, batch=batch: _delete(db, journal, batch, deleted, held, references))
+            _within(
+                connection,
+                journal,
+                lambda db, batch=batch: _delete(
+                    connection=db, journal=journal, runs=batch, deleted=deleted, held=held, references=references
+                ),
+            )
         unused = _within(connection, journal, lambda db: _delete_blobs(db, journal, references))
     return Pruned(runs=tuple(deleted), held=tuple(held), blobs=len(unused), bytes=sum(unused))
 

@@ -76,7 +76,8 @@ class MemoryJournal:
         if stream is None or stream.epoch != lease.epoch or not stream.held:
             raise fenced(lease.run, lease.epoch)
         bodies = [encode_entry(entry) for entry in entries]
-        before, last = entries[0].seq - 1, entries[-1].seq
+        before = entries[0].seq - 1
+        last = entries[-1].seq
         stored = len(stream.bodies)
         if stored == before:
             stream.bodies += bodies
@@ -120,8 +121,17 @@ class MemoryJournal:
         return [self._row(run, stream) for run, stream in sorted(self._streams.items()) if stream.bodies]
 
     def _row(self, run: str, stream: _Stream) -> RunRow:
-        first, last = self._entry(run, stream, 1), self._entry(run, stream, len(stream.bodies))
-        return RunRow(run, last.seq, first.at, last.at, TAGS[type(last.event)], stream.epoch, stream.held)
+        first = self._entry(run, stream, 1)
+        last = self._entry(run, stream, len(stream.bodies))
+        return RunRow(
+            run=run,
+            seq=last.seq,
+            started=first.at,
+            changed=last.at,
+            type=TAGS[type(last.event)],
+            epoch=stream.epoch,
+            held=stream.held,
+        )
 
     async def latest(self, *, before: int, limit: int) -> list[Ends | DamagedRun]:
         """So many runs with a lower number than `before`, the latest first."""

@@ -125,7 +125,7 @@ def _placed(db: sqlite3.Connection, kept: Holding, batch: _Batch, at: int, passa
         batch.dressed.setdefault(known, at)  # it may have come without a vector
         return Inserted(known, new=False)
     number = kept.first + kept.last_passage + len(batch.new) + 1
-    draft = _Draft(number, passage.id or f"passage-{uuid4()}", passage, digest, tags)
+    draft = _Draft(number=number, id=passage.id or f"passage-{uuid4()}", passage=passage, digest=digest, tags=tags)
     batch.new.append(draft)
     batch.by_text[digest] = batch.by_key[key] = draft
     batch.dressed[draft.id] = at
@@ -153,7 +153,18 @@ def _check_ids(db: sqlite3.Connection, space: str, batch: _Batch) -> None:
 def _write(db: sqlite3.Connection, kept: Holding, batch: _Batch, now: Instant) -> None:
     db.executemany(
         rows.INSERT,
-        [rows.row(one.number, kept.number, one.id, one.passage, one.tags, one.digest, now) for one in batch.new],
+        [
+            rows.row(
+                number=one.number,
+                holding=kept.number,
+                which=one.id,
+                passage=one.passage,
+                tags=one.tags,
+                digest=one.digest,
+                now=now,
+            )
+            for one in batch.new
+        ],
     )
     words = [(one.number, one.passage.text) for one in batch.new]
     db.executemany("INSERT INTO passage_words (rowid, text) VALUES (?, ?)", words)

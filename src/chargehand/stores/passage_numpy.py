@@ -69,26 +69,30 @@ class Signs:
         known[:, self._count : end] = words
         if (self._count and numbers.min() < kept[self._count - 1]) or (numpy.diff(numbers) < 0).any():
             order = numpy.argsort(kept[:end])
-            kept, known = kept[:end][order], numpy.ascontiguousarray(known[:, :end][:, order])
+            kept = kept[:end][order]
+            known = numpy.ascontiguousarray(known[:, :end][:, order])
         return Signs(kept, known, end)
 
     def _room(self, end: int, height: int) -> tuple[Numbers, Words]:
         if end <= len(self._numbers):
             return self._numbers, self._words
         size = end if not self._count else end + end // 8
-        numbers, words = numpy.zeros(size, numpy.int64), numpy.zeros((height, size), numpy.uint64)
+        numbers = numpy.zeros(size, numpy.int64)
+        words = numpy.zeros((height, size), numpy.uint64)
         numbers[: self._count] = self._numbers[: self._count]
         if self._count:
             words[:, : self._count] = self._words[:, : self._count]
         return numbers, words
 
     def nearest(self, asked: bytes, bits: bytes, count: int, among: Sequence[int] | None = None) -> list[int]:
-        numbers, words = self._numbers[: self._count], self._words[:, : self._count]
+        numbers = self._numbers[: self._count]
+        words = self._words[:, : self._count]
         if among is not None:
             wanted = numpy.asarray(among, numpy.int64)
             places = numpy.minimum(numpy.searchsorted(numbers, wanted), max(0, len(numbers) - 1))
             places = places[numbers[places] == wanted] if len(numbers) else places[:0]
-            numbers, words = numbers[places], words[:, places]
+            numbers = numbers[places]
+            words = words[:, places]
         if len(numbers) <= count:
             return numbers.tolist()
         if len(numbers) > ROUGHLY * count:
@@ -96,7 +100,8 @@ class Signs:
             # the least distance that takes in enough of them: counting is quicker than sorting
             reach = numpy.searchsorted(numpy.cumsum(numpy.bincount(distances)), ROUGHLY * count)
             places = numpy.flatnonzero(distances <= reach)
-            numbers, words = numbers[places], words[:, places]
+            numbers = numbers[places]
+            words = words[:, places]
         return numbers[numpy.argpartition(-_leanings(words, asked), count)[:count]].tolist()
 
 

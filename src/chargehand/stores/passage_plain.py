@@ -68,10 +68,12 @@ class Signs:
 
     def nearest(self, asked: bytes, bits: bytes, count: int, among: Sequence[int] | None = None) -> list[int]:  # noqa: ARG002 - numpy looks closer
         """The numbers of at least so many that are the nearest, as far as signs tell; of `among` only."""
-        numbers, signs = self._numbers, self._signs
+        numbers = self._numbers
+        signs = self._signs
         if among is not None:
             places = [place for number in among if (place := self._place(number)) >= 0]
-            numbers, signs = [numbers[place] for place in places], [signs[place] for place in places]
+            numbers = [numbers[place] for place in places]
+            signs = [signs[place] for place in places]
         count *= ROUGHLY
         if len(numbers) <= count:
             return list(numbers)

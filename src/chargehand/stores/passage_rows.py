@@ -131,15 +131,15 @@ def passage(row: Sequence[Value]) -> tuple[int, Passage]:
     number, archive, id_, text, tags, metadata, origin, created, document, part = row
     try:
         made = Passage(
-            str(text),
-            _tags.decode(str(tags)),
-            _metadata.decode(str(metadata)),
-            _origin.decode(str(origin)),
-            float(created or 0.0),
-            str(id_),
-            str(archive),
-            str(document),
-            int(part or 0),
+            text=str(text),
+            tags=_tags.decode(str(tags)),
+            metadata=_metadata.decode(str(metadata)),
+            origin=_origin.decode(str(origin)),
+            created=float(created or 0.0),
+            id=str(id_),
+            archive=str(archive),
+            document=str(document),
+            part=int(part or 0),
         )
     except msgspec.MsgspecError as error:
         raise Corrupt(f"passage {id_} cannot be read; restore the memory from a backup ({error})") from error

@@ -34,16 +34,20 @@ def search(
     if vector is not None and any(kept.dressed for kept in found):
         for kept in found:
             check_width(kept, vector)
-        meaning, words = _by_both(db, index, found, query, index.asked(vector), within, limit)
+        meaning, words = _by_both(
+            db=db, index=index, found=found, query=query, asked=index.asked(vector), within=within, limit=limit
+        )
     else:
-        meaning, words = {}, _by_words(db, found, query, within, limit)
+        meaning = {}
+        words = _by_words(db, found, query, within, limit)
     return _hits(db, meaning, words, limit)
 
 
 def _by_words(
     db: sqlite3.Connection, found: Sequence[Holding], query: str, within: Filter, limit: int
 ) -> dict[int, Match]:
-    asked, words = terms(query), dict[int, Match]()
+    asked = terms(query)
+    words = dict[int, Match]()
     for kept in found:
         words |= Words(db, kept, within).any(asked, limit)
     return words
@@ -58,7 +62,8 @@ def _by_both(
     within: Filter,
     limit: int,
 ) -> tuple[dict[int, float], dict[int, Match]]:
-    named, enough = telling(query), max(limit, BY_WORDS)
+    named = telling(query)
+    enough = max(limit, BY_WORDS)
     meaning: dict[int, float] = {}
     words: dict[int, Match] = {}
     for kept in found:
@@ -66,7 +71,7 @@ def _by_both(
             bare = Words(db, kept, within, bare=True).any(terms(query), enough)
             words |= {n: Match(one.score, tuple(t for t in one.terms if t in named)) for n, one in bare.items()}
         words |= Words(db, kept, within).rare(named, enough)
-        meaning |= _nearest(db, index, kept, asked, within, enough)
+        meaning |= _nearest(db=db, index=index, kept=kept, asked=asked, within=within, enough=enough)
     return meaning | index.exact(db, asked, [number for number in words if number not in meaning]), words
 
 
@@ -92,8 +97,10 @@ def _hits(db: sqlite3.Connection, meaning: dict[int, float], words: dict[int, Ma
     shares = {number: (max(0.0, one.score / best), one.terms) for number, one in words.items()}
     ranked = fused(meaning, shares)[:limit]
     passages = by_number(db, [number for number, _, _ in ranked])
-    return [
-        Hit(passages[number], score, alike := meaning.get(number), score - (alike or 0.0), why)
-        for number, score, why in ranked
-        if number in passages
-    ]
+    hits: list[Hit] = []
+    for number, score, why in ranked:
+        if number in passages:
+            alike = meaning.get(number)
+            by_words = score - (alike or 0.0)
+            hits.append(Hit(passage=passages[number], score=score, meaning=alike, words=by_words, why=why))
+    return hits

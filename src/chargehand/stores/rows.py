@@ -94,10 +94,15 @@ def _checksum(run: str, seq: int, at: float, epoch: int, kind: str, version: int
 
 def made(lease: Lease, entry: Entry, body: bytes, blob: str = "") -> Row:
     """The row of an entry under this lease."""
-    run, seq, at, epoch, event = lease.run, entry.seq, entry.at, lease.epoch, entry.event
-    kind, version = TAGS[type(event)], version_of(event)
+    run = lease.run
+    seq = entry.seq
+    at = entry.at
+    epoch = lease.epoch
+    event = entry.event
+    kind = TAGS[type(event)]
+    version = version_of(event)
     body = b"" if blob else body
-    crc = _checksum(run, seq, at, epoch, kind, version, body, blob)
+    crc = _checksum(run=run, seq=seq, at=at, epoch=epoch, kind=kind, version=version, body=body, blob=blob)
     return lease.number, seq, at, epoch, kind, version, body, blob, crc
 
 
@@ -108,7 +113,7 @@ def claim(connection: sqlite3.Connection, run: str, holder: str, owner: Owner, *
         check_claim(run, seq=seq, process=process, new=new, steal=steal)
         connection.execute(_HOLD, (run, epoch + 1, holder, owner.number))
     number, epoch, seq, _, _ = _stand(connection, run) or _NO_RUN
-    return Lease(run, epoch, seq, number)
+    return Lease(run=run, epoch=epoch, seq=seq, number=number)
 
 
 def _stand(connection: sqlite3.Connection, run: str) -> Stand | None:
@@ -137,7 +142,9 @@ def _damaged_run(run: str) -> Corrupt:
 
 
 def append(connection: sqlite3.Connection, lease: Lease, entries: Sequence[Row]) -> None:
-    first, epoch, number = entries[0][1], lease.epoch, lease.number
+    first = entries[0][1]
+    epoch = lease.epoch
+    number = lease.number
     last = first - 1 + len(entries)
     # the update is the check: it finds its row only if epoch, place and hold are as the lease says
     if connection.execute(_ADVANCE, (last, number, lease.run, epoch, first - 1)).rowcount == 1:
@@ -228,7 +235,7 @@ def _verified(blobs: Blobs, run: str, expected: int, row: StoredEntry) -> Entry:
     if seq != expected:
         raise damaged(run, expected, "is missing")
     try:
-        if crc != _checksum(run, seq, at, epoch, kind, version, body, blob):
+        if crc != _checksum(run=run, seq=seq, at=at, epoch=epoch, kind=kind, version=version, body=body, blob=blob):
             raise damaged(run, seq, "is damaged")
         content = blobs.get(blob) if blob else body
     except _UNFIT as error:
@@ -276,7 +283,11 @@ def _listing(connection: sqlite3.Connection, locks: Path) -> list[RunRow]:
             rows.append(_run_row(connection, number, name, epoch, seq, held=held, is_sound=is_sound))
     for name in names.values():  # in the index only
         run = _shown_name(name)
-        rows.append(RunRow(run, 0, 0.0, 0.0, "", 0, held=False, damage=str(_damaged_run(run))))
+        rows.append(
+            RunRow(
+                run=run, seq=0, started=0.0, changed=0.0, type="", epoch=0, held=False, damage=str(_damaged_run(run))
+            )
+        )
     return sorted(rows, key=lambda row: row.run)
 
 
@@ -295,7 +306,9 @@ def _quick_row(stored: tuple[Any, ...], *, held: bool) -> RunRow | None:
     _, name, _, epoch, seq, _, *ends = stored
     if not ends or not seq:
         return None
-    first, last, is_cut = ends[:8], ends[8:16], ends[16]
+    first = ends[:8]
+    last = ends[8:16]
+    is_cut = ends[16]
     try:
         run = name.decode()
         _check_sum(run, first)
@@ -304,7 +317,7 @@ def _quick_row(stored: tuple[Any, ...], *, held: bool) -> RunRow | None:
             return None
     except (Corrupt, *_UNFIT):
         return None
-    return RunRow(run, seq, first[1], last[1], last[3], epoch, held=held)
+    return RunRow(run=run, seq=seq, started=first[1], changed=last[1], type=last[3], epoch=epoch, held=held)
 
 
 def _shown_name(name: object) -> str:
@@ -326,8 +339,10 @@ def _run_row(
         if last_row[2] > epoch or connection.execute(_MORE, (number, last)).fetchone() is not None:
             raise _damaged_run(run)
     except Corrupt as error:
-        return RunRow(run, last, 0.0, 0.0, "", 0, held=held, damage=str(error))
-    return RunRow(run, last, first_row[1], last_row[1], last_row[3], epoch, held=held)
+        return RunRow(run=run, seq=last, started=0.0, changed=0.0, type="", epoch=0, held=held, damage=str(error))
+    return RunRow(
+        run=run, seq=last, started=first_row[1], changed=last_row[1], type=last_row[3], epoch=epoch, held=held
+    )
 
 
 def _check_sum(run: str, row: Sequence[Any]) -> None:

@@ -74,7 +74,16 @@ class SqliteJournal:
         def take() -> SqliteJournal:
             place = Path(path).resolve()
             key = (place, durability, stale, patience, blobs, connect, clock)
-            opener = partial(_opened, place, durability, stale, patience, blobs, connect, clock)
+            opener = partial(
+                _opened,
+                path=place,
+                durability=durability,
+                stale=stale,
+                patience=patience,
+                blobs=blobs,
+                connect=connect,
+                clock=clock,
+            )
             return cls(*USES.acquire(key, opener))
 
         return await in_thread(take, SqliteJournal._close)
@@ -178,7 +187,7 @@ def _opened(
     writer = Writer(path, _registered(path, owner, reopen, patience), owner, reopen)
     readers = Readers(path, partial(open_reader, path, patience, connect))
     beside = FileBlobs.beside(path) if blobs is None else blobs
-    return Backend(path, owner, writer, readers, beside)
+    return Backend(path=path, owner=owner, writer=writer, readers=readers, blobs=beside)
 
 
 def _registered(path: Path, owner: Owner, reopen: Open, patience: Seconds) -> sqlite3.Connection:

@@ -127,7 +127,8 @@ class VectorIndex:
         """How alike the nearest passages of an archive are, by number; of `among` only."""
         with self._lock:
             loaded = self._current(db, holding)
-            signs, spare = loaded.signs, max(0, holding.removed - loaded.removed)
+            signs = loaded.signs
+            spare = max(0, holding.removed - loaded.removed)
         return self.exact(db, asked, signs.nearest(asked.vector, asked.bits, count + spare, among))
 
     def exact(self, db: sqlite3.Connection, asked: Asked, numbers: Sequence[int]) -> dict[int, float]:
@@ -137,7 +138,9 @@ class VectorIndex:
     def _current(self, db: sqlite3.Connection, holding: Holding) -> _Loaded:
         loaded = self._loaded.get(holding.number)
         if loaded is None or loaded.width != holding.width or holding.removed - loaded.removed > FORGIVEN:
-            loaded = _Loaded(self.arithmetic.Signs(), holding.width, holding.first, holding.removed)
+            loaded = _Loaded(
+                signs=self.arithmetic.Signs(), width=holding.width, last=holding.first, removed=holding.removed
+            )
         if loaded.last < holding.first + holding.last_sign:
             rows = db.execute(_NEW, (loaded.last, holding.first + ROOM)).fetchall()
             loaded.signs = loaded.signs.added([(number, bits) for _, number, bits in rows])

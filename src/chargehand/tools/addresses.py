@@ -42,7 +42,8 @@ PRIVATE_6 = {
     IPv6Network("2620:4f:8000::/48"): "is reserved",
     IPv6Network("3fff::/20"): "is for documentation",
 }
-MAPPED, NAT64 = IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96")
+MAPPED = IPv6Network("::ffff:0:0/96")
+NAT64 = IPv6Network("64:ff9b::/96")
 ISATAP = (0x00005EFE, 0x02005EFE)
 
 

@@ -12,7 +12,10 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-LENGTH, DEPTH, DIGITS, SHOWN = 500, 50, 50, 28
+LENGTH = 500
+DEPTH = 50
+DIGITS = 50
+SHOWN = 28
 _LARGEST = 9_999  # powers of ten; far more than anybody means, and quick to compute with
 
 _TOKEN = re.compile(
@@ -76,7 +79,9 @@ def _invalid(error: decimal.InvalidOperation) -> str:
 
 def _tokens(text: str) -> list[Token]:
     found: list[Token] = []
-    place, calls = 0, list[bool]()  # for every open bracket: does a function's name stand before it?
+    # for every open bracket: does a function's name stand before it?
+    place = 0
+    calls = list[bool]()
     while place < len(text):
         if text[place].isspace():
             place += 1

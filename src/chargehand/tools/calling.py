@@ -75,7 +75,8 @@ def quiet_stdout() -> Generator[TextIO]:
     that outlives the context prints to standard output again: hold the context until the last line is written.
     """
     sys.stdout.flush()
-    before, descriptor = sys.stdout, _descriptor(sys.stdout)
+    before = sys.stdout
+    descriptor = _descriptor(sys.stdout)
     if descriptor is None:  # somebody keeps standard output in memory
         with contextlib.redirect_stdout(sys.stderr):
             yield before

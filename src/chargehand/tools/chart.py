@@ -6,7 +6,9 @@ from chargehand.models.exhibits import Chart
 from chargehand.tools.drawing import Series, draw, number
 from chargehand.tools.tool import Tool, ToolFailed, tool
 
-MOST, LARGEST, LONGEST = 50, 1e15, 200
+MOST = 50
+LARGEST = 1e15
+LONGEST = 200
 
 
 def chart(name: str = "draw_chart") -> Tool:
@@ -24,7 +26,7 @@ def draw_chart(
     _check(title, labels, values)
     series = Series(title, labels, values, unit)
     plotted = tuple(zip(labels, values, strict=True))
-    return Chart(title, draw(series, line=kind == "line"), _summary(series, kind), plotted=plotted)
+    return Chart(title=title, svg=draw(series, line=kind == "line"), summary=_summary(series, kind), plotted=plotted)
 
 
 def _check(title: str, labels: list[str], values: list[float]) -> None:
@@ -40,7 +42,8 @@ def _check(title: str, labels: list[str], values: list[float]) -> None:
 
 def _summary(series: Series, kind: str) -> str:
     places = range(len(series.values))
-    high, low = max(places, key=series.values.__getitem__), min(places, key=series.values.__getitem__)
+    high = max(places, key=series.values.__getitem__)
+    low = min(places, key=series.values.__getitem__)
     unit = f" {series.unit}" if series.unit else ""
     words = f"{kind.capitalize()} chart, {len(series.values)} value{'' if len(series.values) == 1 else 's'}: "
     if series.values[high] == series.values[low]:

@@ -182,7 +182,8 @@ async def confined(code: str, stdin: str = "", limits: Limits | None = None) -> 
             stopped = f"it was still running after {limits.seconds:g} s"
         finally:
             await running.bury()
-        out, err = running.out, running.err
+        out = running.out
+        err = running.err
         confirm(made.report, bytes(err.taken))
         if running.unwatched:
             raise Unavailable(f"its memory cannot be watched here: {running.unwatched}")
@@ -191,7 +192,13 @@ async def confined(code: str, stdin: str = "", limits: Limits | None = None) -> 
         if out.full or err.full:
             stopped = f"it wrote more than {limits.output // 1024} KiB"
         seconds = round(time.monotonic() - began, 3)
-        return Outcome(bytes(out.taken), bytes(err.taken), running.process.returncode or 0, seconds, stopped)
+        return Outcome(
+            stdout=bytes(out.taken),
+            stderr=bytes(err.taken),
+            exit=running.process.returncode or 0,
+            seconds=seconds,
+            stopped=stopped,
+        )
 
 
 async def started(made: Cell) -> asyncio.subprocess.Process:

@@ -52,7 +52,7 @@ def date_info(day: Day) -> DayInfo:
 def days_between(start: Day, end: Day) -> Figure:
     """How many days lie between two days: 1 from one day to the next, negative when the end comes first."""
     days = (_day(end) - _day(start)).days
-    return Figure(str(days), f"{start} to {end}", "day" if abs(days) == 1 else "days")
+    return Figure(value=str(days), expression=f"{start} to {end}", unit="day" if abs(days) == 1 else "days")
 
 
 def add_days(
@@ -77,9 +77,9 @@ def _info(day: date) -> DayInfo:
     following = date(day.year + day.month // 12, day.month % 12 + 1, 1) if day.year < 9999 or day.month < 12 else None
     ends = following - timedelta(days=1) if following else date.max
     return DayInfo(
-        day.isoformat(),
-        _WEEKDAYS[day.weekday()],
-        f"{day.year:04d}-Q{(day.month + 2) // 3}",
-        f"{iso.year:04d}-W{iso.week:02d}",
-        ends.isoformat(),
+        date=day.isoformat(),
+        weekday=_WEEKDAYS[day.weekday()],
+        quarter=f"{day.year:04d}-Q{(day.month + 2) // 3}",
+        week=f"{iso.year:04d}-W{iso.week:02d}",
+        month_ends=ends.isoformat(),
     )

@@ -11,7 +11,8 @@ from chargehand.tools.meanings import Meanings, best_both_ways
 from chargehand.tools.passages import Piece, Ranking, pieces
 from chargehand.tools.tool import Tool, ToolFailed, tool
 
-MOST_FILES, MOST_BYTES = 2_000, 32 * 1024 * 1024
+MOST_FILES = 2_000
+MOST_BYTES = 32 * 1024 * 1024
 _KINDS = (".md", ".markdown", ".txt")
 _NAMED = 12
 

@@ -7,9 +7,14 @@ from html import escape
 
 from msgspec import Struct
 
-WIDTH, HEIGHT = 720, 400
-_TOP, _RIGHT = 48, 16
-_INK, _FAINT, _COLOUR, _BELOW = "#1f2933", "#d5dbe1", "#2b6cb0", "#b7472a"
+WIDTH = 720
+HEIGHT = 400
+_TOP = 48
+_RIGHT = 16
+_INK = "#1f2933"
+_FAINT = "#d5dbe1"
+_COLOUR = "#2b6cb0"
+_BELOW = "#b7472a"
 _LETTER = 6.6  # about how wide a letter of 11 px is
 _LONGEST_LABEL = 22
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -79,20 +84,24 @@ def _plot(series: Series, *, zero: bool) -> _Plot:
     slanted = longest > (WIDTH - _RIGHT - left) / len(series.labels) - 4
     left = max(left, 8 + longest * 0.71) if slanted else left
     bottom = HEIGHT - (20 + longest * 0.75 if slanted else 32)
-    return _Plot(scale, left, bottom, (WIDTH - _RIGHT - left) / len(series.labels), slanted)
+    return _Plot(
+        scale=scale, left=left, bottom=bottom, slot=(WIDTH - _RIGHT - left) / len(series.labels), slanted=slanted
+    )
 
 
 def scale_of(values: Sequence[float], *, zero: bool) -> Scale:
     """A scale with round numbers that holds all values. Bars start at zero, or they would lie."""
-    low, high = min(values), max(values)
+    low = min(values)
+    high = max(values)
     if zero:
-        low, high = min(low, 0.0), max(high, 0.0)
+        low = min(low, 0.0)
+        high = max(high, 0.0)
     if low == high:
         low, high = (low - abs(low) / 2, high + abs(high) / 2) if low else (0.0, 1.0)
     rough = max((high - low) / 5, abs(high) * 1e-9, abs(low) * 1e-9, 1e-99)  # finer than that floats are no use
     power = 10.0 ** math.floor(math.log10(rough))
     step = next((factor * power for factor in (1, 2, 5) if factor * power >= rough * 0.999), 10 * power)
-    return Scale(math.floor(low / step) * step, math.ceil(high / step) * step, step)
+    return Scale(low=math.floor(low / step) * step, high=math.ceil(high / step) * step, step=step)
 
 
 def axis_number(value: float, step: float) -> str:
@@ -129,7 +138,8 @@ def _short(label: str) -> str:
 
 def _axis(plot: _Plot) -> Iterator[str]:
     for tick in plot.scale.ticks():
-        y, zero = plot.y(tick), abs(tick) < plot.scale.step / 1000
+        y = plot.y(tick)
+        zero = abs(tick) < plot.scale.step / 1000
         colour = _INK if zero else _FAINT
         yield f'<line x1="{plot.left:.1f}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="{colour}"/>'
         words = axis_number(tick, plot.scale.step)
@@ -141,7 +151,8 @@ def _labels(plot: _Plot, labels: Sequence[str]) -> Iterator[str]:
     for place, label in enumerate(labels):
         if place % every:
             continue
-        x, y = plot.x(place), plot.bottom + 16
+        x = plot.x(place)
+        y = plot.bottom + 16
         turn = ' text-anchor="middle"'
         if plot.slanted:
             turn = f' text-anchor="end" transform="rotate(-45 {x:.1f} {y:.1f})"'
@@ -149,10 +160,12 @@ def _labels(plot: _Plot, labels: Sequence[str]) -> Iterator[str]:
 
 
 def _bars(plot: _Plot, series: Series) -> Iterator[str]:
-    width, base = min(plot.slot * 0.72, 90), plot.y(0)
+    width = min(plot.slot * 0.72, 90)
+    base = plot.y(0)
     written = max(len(number(value)) for value in series.values) * _LETTER < plot.slot
     for place, (label, value) in enumerate(zip(series.labels, series.values, strict=True)):
-        x, y = plot.x(place), plot.y(value)
+        x = plot.x(place)
+        y = plot.y(value)
         colour = _BELOW if value < 0 else _COLOUR
         yield (
             f'<rect x="{x - width / 2:.1f}" y="{min(y, base):.1f}" width="{width:.1f}" height="{abs(y - base):.1f}" '

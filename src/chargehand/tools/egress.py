@@ -118,7 +118,12 @@ def page(url: str, status: int, content_type: str, body: bytes, *, cut: bool) ->
     if not TEXT.fullmatch(kind):
         raise ToolFailed(f"{shown(url)} is {kind[:60]!r}, which is not text")
     named = CHARSET.search(content_type)
-    return Page(url, kind, body.decode(encoding(named[1] if named else "utf-8"), errors="replace"), cut)
+    return Page(
+        url=url,
+        content_type=kind,
+        text=body.decode(encoding(named[1] if named else "utf-8"), errors="replace"),
+        cut=cut,
+    )
 
 
 def encoding(name: str) -> str:

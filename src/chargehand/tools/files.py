@@ -12,7 +12,10 @@ from chargehand.errors import Invalid
 from chargehand.models.exhibits import Passage, Passages, Table
 from chargehand.tools.tool import Tool, ToolFailed, tool
 
-MOST_BYTES, MOST_SHOWN, MOST_LISTED, MOST_SEEN = 10 * 1024 * 1024, 64 * 1024, 200, 20_000
+MOST_BYTES = 10 * 1024 * 1024
+MOST_SHOWN = 64 * 1024
+MOST_LISTED = 200
+MOST_SEEN = 20_000
 
 
 def files(root: Path | str) -> tuple[Tool, Tool]:
@@ -41,7 +44,9 @@ def files(root: Path | str) -> tuple[Tool, Tool]:
         if not found:
             raise ToolFailed(f"no file in {place.name} matches {pattern[:100]!r}; try * for all")
         shown = tuple(found[:MOST_LISTED])
-        return Table(("path", "bytes"), shown, place.name, pattern, len(found) - len(shown))
+        return Table(
+            columns=("path", "bytes"), rows=shown, source=place.name, query=pattern, more=len(found) - len(shown)
+        )
 
     reading = f"Read lines of a text file in the folder {place.name}."
     listing = f"List the files in the folder {place.name} with their sizes."

@@ -12,7 +12,8 @@ from chargehand.memory.chunking import paragraphs, sections
 from chargehand.memory.fusion import MOST_HOLDERS, RARE
 
 LONGEST = 800
-_K1, _B = 1.5, 0.75
+_K1 = 1.5
+_B = 0.75
 _WORD = re.compile(r"\w+(?:'\w+)?")
 _QUOTED = re.compile(r'"([^"]{1,400})"|“([^”]{1,400})”')
 _COMMON_WORDS = (
@@ -22,9 +23,21 @@ _COMMON_WORDS = (
 )
 _COMMON = frozenset(_COMMON_WORDS.split())
 _ENDINGS = (
-    ("ational", "ate"), ("ization", "ize"), ("fulness", "ful"), ("ments", "ment"), ("ingly", ""), ("edly", ""),
-    ("ities", "ity"), ("ies", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("ly", ""), ("es", "e"), ("s", ""),
-)  # fmt: skip
+    ("ational", "ate"),
+    ("ization", "ize"),
+    ("fulness", "ful"),
+    ("ments", "ment"),
+    ("ingly", ""),
+    ("edly", ""),
+    ("ities", "ity"),
+    ("ies", "y"),
+    ("sses", "ss"),
+    ("ing", ""),
+    ("ed", ""),
+    ("ly", ""),
+    ("es", "e"),
+    ("s", ""),
+)
 
 
 class Piece(Struct, frozen=True):
@@ -43,11 +56,11 @@ def pieces(name: str, text: str) -> Iterator[Piece]:
         held = ""
         for part in paragraphs(section.body, LONGEST):
             if held and len(held) + 2 + len(part) > LONGEST:
-                yield Piece(source, held, heading)
+                yield Piece(source=source, text=held, heading=heading)
                 held = ""
             held = f"{held}\n\n{part}" if held else part
         if held:
-            yield Piece(source, held, heading)
+            yield Piece(source=source, text=held, heading=heading)
 
 
 def words(text: str) -> list[str]:

@@ -107,7 +107,7 @@ async def exchange(target: Target, addresses: Sequence[str], waits: Waits, most:
             body, cut = await read(response, most) if wanted else (b"", False)
             content_type = response.headers.get("Content-Type", "")
             response.close()  # the rest is not wanted
-            return Answer(response.status, location, content_type, body, cut)
+            return Answer(status=response.status, location=location, content_type=content_type, body=body, cut=cut)
     except (aiohttp.ClientError, OSError, zlib.error) as error:
         words = str(error) or type(error).__name__
         raise ToolFailed(f"{shown(target.url)} could not be fetched: {words[:200]}") from error

@@ -224,7 +224,8 @@ class QueryPool:
     def close(self) -> None:
         """End the idle processes. The pool can be used again."""
         with self._lock:
-            idle, self._idle = self._idle, []
+            idle = self._idle
+            self._idle = []
         for process in idle:
             process.close()
 

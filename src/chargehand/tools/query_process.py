@@ -139,7 +139,8 @@ def run_query(connection: sqlite3.Connection, sql: str, seconds: float) -> dict[
 
 def _reply(request: dict[str, object], image: sqlite3.Connection | None) -> dict[str, object]:
     """The reply to a request, whatever becomes of it."""
-    sql, seconds = str(request["sql"]), float(str(request["seconds"]))
+    sql = str(request["sql"])
+    seconds = float(str(request["seconds"]))
     try:
         if image is not None:
             return run_query(image, sql, seconds)
@@ -178,7 +179,9 @@ def main() -> None:
     """Serve requests until the parent goes away or has none for a while."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     start = json.loads(sys.stdin.buffer.readline())
-    memory, size, patience = int(start["memory"]), int(start["image_bytes"]), float(start["patience"])
+    memory = int(start["memory"])
+    size = int(start["image_bytes"])
+    patience = float(start["patience"])
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, TEMPORARY_FILE_BYTES)
     _limit_memory(memory + 2 * size)  # an image is there twice while it is loaded

@@ -13,11 +13,40 @@ NAME = re.compile(r"</?([a-zA-Z][a-zA-Z0-9]{0,15})")
 QUOTE = re.compile(r"=\s*([\"'])")
 UNREAD = frozenset({"script", "style", "template", "noscript", "svg", "iframe", "object", "nav", "title", "textarea"})
 CLOSINGS = {name: re.compile(rf"</{name}\b", re.IGNORECASE) for name in UNREAD}
-BREAKS = frozenset({
-    "address", "article", "aside", "blockquote", "br", "dd", "div", "dl", "dt", "figcaption", "figure", "footer",
-    "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main", "ol", "p", "pre", "section", "table",
-    "tr", "ul",
-})  # fmt: skip
+BREAKS = frozenset(
+    {
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "br",
+        "dd",
+        "div",
+        "dl",
+        "dt",
+        "figcaption",
+        "figure",
+        "footer",
+        "form",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "header",
+        "hr",
+        "li",
+        "main",
+        "ol",
+        "p",
+        "pre",
+        "section",
+        "table",
+        "tr",
+        "ul",
+    }
+)
 PARAGRAPHS = frozenset({"article", "blockquote", "h1", "h2", "h3", "h4", "h5", "h6", "p", "pre", "section", "table"})
 CELLS = frozenset({"td", "th"})
 

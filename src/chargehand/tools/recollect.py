@@ -44,9 +44,19 @@ def origin_of(caller: Caller) -> Origin:
     parts = caller.key.rsplit("/", 3)
     run, task, attempt, _ = parts if len(parts) == 4 and parts[2].isdecimal() else ("", "", "0", "")
     if caller.run:  # names may hold slashes
-        run, task = caller.run, caller.task
+        run = caller.run
+        task = caller.task
     key = f"{caller.key}#{caller.mark}" if caller.mark else caller.key
-    return Origin("worker", caller.worker, run, task, int(attempt), key, tainted=caller.tainted, mark=caller.mark)
+    return Origin(
+        by="worker",
+        name=caller.worker,
+        run=run,
+        task=task,
+        attempt=int(attempt),
+        key=key,
+        tainted=caller.tainted,
+        mark=caller.mark,
+    )
 
 
 class Recollection:
@@ -71,7 +81,8 @@ class Recollection:
         one = next((one for one in found if _name(one) == name), None)
         if one is not None:
             return one
-        what, names = ("block" if kind is Block else "archive"), [_name(one) for one in found]
+        what = "block" if kind is Block else "archive"
+        names = [_name(one) for one in found]
         near = get_close_matches(name, names, 3, 0.4) or names
         there = f"there is {' and '.join(map(repr, near))}" if near else f"you have no {what} at all"
         raise ToolFailed(f"you have no {what} {name[:100]!r}; {there}" if name else f"say which {what}: {there}")
@@ -141,7 +152,8 @@ class Recollection:
     ) -> list[Recalled] | str:
         """Search the tasks you were given before, in this run or in earlier ones, and what came of them."""
         memory, agent = self.opened
-        start, end = _moment(start_date), _moment(end_date, end=True)
+        start = _moment(start_date)
+        end = _moment(end_date, end=True)
         try:
             which = self._conversation or agent
             turns = await memory.catalog.recall(which, query, roles=roles, start=start, end=end, limit=limit)
@@ -149,7 +161,9 @@ class Recollection:
             raise ToolFailed(str(error)) from error
         if not turns:
             return f"nothing found for {query[:200]!r} among your earlier tasks; try fewer or other words"
-        return [Recalled(one.role, _iso(one.when), one.text, one.run, one.task) for one in turns]
+        return [
+            Recalled(role=one.role, when=_iso(one.when), text=one.text, run=one.run, task=one.task) for one in turns
+        ]
 
     async def _all(self, kind: type[Block | Archive]) -> list[Attached]:
         memory, agent = self.opened
@@ -175,7 +189,15 @@ def _name(one: Attached) -> str:
 def _found(hit: Hit, names: dict[str, str]) -> Found:
     passage = hit.passage
     source = passage.origin.source or f"{names.get(passage.archive, 'archive')}: {_writer(passage.origin)}"
-    return Found(source, passage.text, hit.score, passage.id, _iso(passage.created), passage.tags, hit.why)
+    return Found(
+        source=source,
+        text=passage.text,
+        score=hit.score,
+        id=passage.id,
+        when=_iso(passage.created),
+        tags=passage.tags,
+        why=hit.why,
+    )
 
 
 def _writer(origin: Origin) -> str:

@@ -29,9 +29,13 @@ from chargehand.tools.tool import Caller, Tool, ToolFailed, tool, with_names
 Label: TypeAlias = Annotated[str, "The label of the block, as your memory shows it"]
 
 BLOCK_TOOLS = (
-    "core_memory_append", "core_memory_replace", "memory_insert", "memory_replace", "memory_apply_patch",
+    "core_memory_append",
+    "core_memory_replace",
+    "memory_insert",
+    "memory_replace",
+    "memory_apply_patch",
     "memory_rethink",
-)  # fmt: skip
+)
 ARCHIVE_TOOLS = ("archival_memory_insert", "archival_memory_search")
 NAMES = (*BLOCK_TOOLS, *ARCHIVE_TOOLS, "conversation_search")
 _SUMMARIES = {
@@ -123,7 +127,8 @@ class Notebook(Recollection):
 @cache
 def described() -> Mapping[str, Tool]:
     """The nine tools as a model is told of them; they can be called only once a memory is behind them."""
-    book, made = Notebook(None, ""), dict[str, Tool]()
+    book = Notebook(None, "")
+    made = dict[str, Tool]()
     for name in NAMES:
         reads = name in MEMORY_SEARCHES
         wanted = tool(effect="read" if reads else "idempotent", trusted=not reads, summary=_SUMMARIES.get(name, ""))
@@ -158,7 +163,8 @@ def memory_tools(
 
 def usual_tools(blocks: Iterable[Access], archives: Iterable[Access], *, remembers: bool) -> list[str]:
     """The names of those a worker is given without asking, by what it may do with each block and archive."""
-    may, use = set(blocks), set(archives)
+    may = set(blocks)
+    use = set(archives)
     wanted = {
         "core_memory_append": bool(may & _CHANGING),
         "memory_insert": "write" in may,

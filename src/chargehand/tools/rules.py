@@ -69,9 +69,16 @@ class RequiresApproval(Struct, frozen=True, tag="requires_approval"):
 
 
 ToolRule: TypeAlias = (
-    RunFirst | ExitLoop | ContinueLoop | ConstrainChildTools | ParentLastTool | Conditional | MaxCountPerStep
-    | RequiredBeforeExit | RequiresApproval
-)  # fmt: skip
+    RunFirst
+    | ExitLoop
+    | ContinueLoop
+    | ConstrainChildTools
+    | ParentLastTool
+    | Conditional
+    | MaxCountPerStep
+    | RequiredBeforeExit
+    | RequiresApproval
+)
 
 
 class Called(Struct, frozen=True):

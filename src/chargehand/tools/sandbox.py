@@ -38,7 +38,7 @@ def python_sandbox(
     threads: int = 16,
 ) -> Tool:
     """A tool that runs Python with the standard library and nothing else of this machine. Sizes are in bytes."""
-    limits = Limits(seconds, memory, disk, output, threads)
+    limits = Limits(seconds=seconds, memory=memory, disk=disk, output=output, threads=threads)
 
     @tool(name="run_python", effect="read", timeout=seconds + 10)
     async def run_python(code: str, stdin: str = "") -> Ran:
@@ -56,11 +56,11 @@ def python_sandbox(
         except Unavailable as error:
             raise ToolFailed(f"Python cannot be run here: {error}. Do without it.", broken=True) from error
         return Ran(
-            outcome.stdout.decode(errors="replace"),
-            outcome.stderr.decode(errors="replace"),
-            outcome.exit,
-            outcome.seconds,
-            f"stopped: {outcome.stopped}" if outcome.stopped else "",
+            stdout=outcome.stdout.decode(errors="replace"),
+            stderr=outcome.stderr.decode(errors="replace"),
+            exit=outcome.exit,
+            seconds=outcome.seconds,
+            note=f"stopped: {outcome.stopped}" if outcome.stopped else "",
         )
 
     return run_python

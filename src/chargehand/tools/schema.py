@@ -79,7 +79,14 @@ def shape_of(signature: Signature, tool: str) -> Shape:
     except TypeError as error:
         raise _blame(signature.parameters, tool, error) from error
     optional = frozenset(part.name for part in signature.parameters if part.optional)
-    return Shape(tool, Raw(msgspec.json.encode(schema)), decoder, optional, signature.key, signature.caller)
+    return Shape(
+        tool=tool,
+        schema=Raw(msgspec.json.encode(schema)),
+        decoder=decoder,
+        optional=optional,
+        key=signature.key,
+        caller=signature.caller,
+    )
 
 
 def _field(part: Parameter) -> tuple[str, Any] | tuple[str, Any, Any]:

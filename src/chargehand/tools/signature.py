@@ -87,7 +87,7 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
         kind = _described(hints[parameter.name], said.get(parameter.name, ""))
         optional = parameter.default is not parameter.empty
         found.append(Parameter(parameter.name, kind, optional, parameter.default if optional else None))
-    return Signature(tuple(found), description, key, caller)
+    return Signature(parameters=tuple(found), description=description, key=key, caller=caller)
 
 
 def _bound(function: Callable[..., Any]) -> set[str]:
@@ -148,12 +148,15 @@ def _split(text: str) -> tuple[str, dict[str, str]]:
     lines = text.splitlines()
     start = next((n for n, line in enumerate(lines) if _SECTION.fullmatch(line)), len(lines))
     said: dict[str, str] = {}
-    name, margin, end = "", "", start + 1
+    name = ""
+    margin = ""
+    end = start + 1
     for end in range(start + 1, len(lines) + 1):
         line = lines[end] if end < len(lines) else ""
         entry = _ENTRY.fullmatch(line)
         if entry and (not margin or entry[1] == margin):
-            margin, name = entry[1], entry[2]
+            margin = entry[1]
+            name = entry[2]
             said[name] = entry[3]
         elif name and line.startswith(margin + " "):
             said[name] += " " + line.strip()

@@ -110,7 +110,13 @@ async def _answer(database: _Database, tables: tuple[Stored, ...], text: str, se
     if isinstance(reply, Failure):
         raise ToolFailed(_explain(reply, tables, seconds))
     known = {table.name for table in tables} & set(reply.tables)
-    return Table(reply.columns, reply.rows, database.files_of(known), " ".join(text.split()), reply.more)
+    return Table(
+        columns=reply.columns,
+        rows=reply.rows,
+        source=database.files_of(known),
+        query=" ".join(text.split()),
+        more=reply.more,
+    )
 
 
 def _explain(failure: Failure, tables: tuple[Stored, ...], seconds: Seconds) -> str:

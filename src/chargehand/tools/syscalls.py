@@ -12,9 +12,16 @@ import struct
 from msgspec import Struct
 
 # Classic BPF over `struct seccomp_data`: the number at offset 0, the architecture at 4, the first argument at 16.
-LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-ALLOW, KILL, REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
-NOT_PERMITTED, NOT_IMPLEMENTED = 1, 38
+LOAD = 0x20
+EQUAL = 0x15
+AT_LEAST = 0x35
+ANY_BIT = 0x45
+RETURN = 0x06
+ALLOW = 0x7FFF0000
+KILL = 0x80000000
+REFUSE = 0x00050000
+NOT_PERMITTED = 1
+NOT_IMPLEMENTED = 38
 NEW_NAMESPACES = 0x7E020000
 NEW_THREAD = 0x00010000
 X32 = 0x40000000

@@ -11,8 +11,11 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-MOST_TABLES, MOST_COLUMNS = 50, 60
-_FEW, _SAMPLE, _ROOM = 8, 20_000, 40
+MOST_TABLES = 50
+MOST_COLUMNS = 60
+_FEW = 8
+_SAMPLE = 20_000
+_ROOM = 40
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEYWORDS_WORDS = (
     "add all alter and as asc between by case check collate commit create cross default delete desc distinct drop else "

@@ -49,7 +49,8 @@ class Threads:
     """At most `most` jobs at a time; the others wait, and their time does not run yet."""
 
     def __init__(self, most: int = MOST, most_lost: int = MOST_LOST) -> None:
-        self._most, self._most_lost = most, most_lost
+        self._most = most
+        self._most_lost = most_lost
         self._reset()
         os.register_at_fork(after_in_child=self._reset)
 

@@ -122,7 +122,8 @@ def cell(code: str, limits: Limits) -> Generator[Cell]:
     with contextlib.ExitStack() as stack:
         report, reporter = pipe(stack)
         info, informer = pipe(stack)
-        source, program = holding(code.encode(errors="replace"), stack), holding(rules, stack)
+        source = holding(code.encode(errors="replace"), stack)
+        program = holding(rules, stack)
         python = [str(interpreter()), "-I", "-S", "-B", "-u", "-X", "utf8"]
         first = Path(__file__).with_name("inside.py").read_text(encoding="utf-8")
         most = (max(1, round(limits.seconds)), limits.memory, limits.disk, limits.threads)
