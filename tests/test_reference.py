@@ -12,7 +12,7 @@ from chargehand.cli.evaluate import UNDER
 from chargehand.cli.exits import EXITS
 from chargehand.cli.main import parser
 from chargehand.cli.verbs import TERMINATED, exit_code
-from chargehand.config import keys, leading_keys, working_keys
+from chargehand.config import keys
 from chargehand.stores.codec import TAGS
 from chargehand.terms.events import Ending, EndReason
 from chargehand.terms.failure import FailureKind
@@ -50,10 +50,10 @@ def test_every_key_of_a_team_file_has_its_row_and_its_anchor() -> None:
     assert rows == [path for path in keys.paths() if not path.endswith("*")]
 
 
-def test_no_words_are_kept_for_keys_that_are_gone() -> None:
-    known = {section.path: {key.name for key in section.keys} for section in keys.sections()}
-    kept = leading_keys.LEADING | working_keys.WORKING
-    assert {path: set(words) for path, words in kept.items()} == known
+def test_every_key_of_a_team_file_has_a_meaning() -> None:
+    assert [
+        f"{section.path}.{key.name}" for section in keys.sections() for key in section.keys if not key.meaning
+    ] == []
 
 
 def test_every_event_has_its_section_with_an_example() -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from chargehand.config import doctor
-from chargehand.config.doctor_around import clock, disk
+from chargehand.config.doctor import clock, disk, writable
 from chargehand.config.doctor_models import keys
-from chargehand.config.doctor_stores import writable
 from tests.config.files import write
 
 
@@ -23,7 +22,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_all_is_looked_at_and_nothing_is_changed(here: Path) -> None:
-    lines = doctor.look(here / ".chargehand" / "runs.db", time.time())
+    lines = doctor.check_surroundings(here / ".chargehand" / "runs.db", time.time())
     assert [line.what for line in lines if line.state == "bad"] == []
     known = {"python", "chargehand", "journal", "memory", "home", "sqlite", "word search", "team", "keys", "sandbox"}
     known |= {"embeddings", "clock"}
@@ -45,7 +44,7 @@ def test_search_by_words_is_looked_for(here: Path) -> None:
 
 def test_it_says_where_memory_is_kept(here: Path) -> None:
     def memory() -> str:
-        (line,) = [one for one in doctor.look(here / "runs.db", time.time()) if one.what == "memory"]
+        (line,) = [one for one in doctor.check_surroundings(here / "runs.db", time.time()) if one.what == "memory"]
         return line.said
 
     assert memory() == f"{here / 'memory.db'} (will be made)"

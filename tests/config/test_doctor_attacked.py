@@ -11,8 +11,8 @@ import pytest
 
 from chargehand.cli.main import main
 from chargehand.config import doctor
-from chargehand.config.doctor_line import Line
-from chargehand.config.doctor_stores import journal_file
+from chargehand.config.doctor import journal_file
+from chargehand.config.doctor_models import CheckResult
 from chargehand.config.environment import models_home
 from chargehand.models.known import without_secrets
 from chargehand.stores.database import JOURNAL
@@ -32,8 +32,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def told(what: str) -> list[Line]:
-    return [one for one in doctor.look(Path("runs.db"), time.time()) if one.what == what]
+def told(what: str) -> list[CheckResult]:
+    return [one for one in doctor.check_surroundings(Path("runs.db"), time.time()) if one.what == what]
 
 
 @pytest.mark.parametrize("how", ["pipe", "endless"])
@@ -112,7 +112,7 @@ def test_models_kept_with_somebody_who_is_not_there_end_nothing(here: Path, monk
 
 
 def test_what_nobody_foresaw_ends_no_other_look(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def odd() -> list[Line]:
+    def odd() -> list[CheckResult]:
         raise ValueError("embedded null byte")
 
     monkeypatch.setattr(doctor, "proxies", odd)

@@ -15,9 +15,8 @@ import pytest
 
 from chargehand import Supervisor, Worker
 from chargehand.config import doctor
-from chargehand.config.doctor_around import port, programs
-from chargehand.config.doctor_line import Line
-from chargehand.config.doctor_stores import home_folder, journal_file, memory_file
+from chargehand.config.doctor import home_folder, journal_file, memory_file, port, programs
+from chargehand.config.doctor_models import CheckResult
 from chargehand.config.environment import home
 from chargehand.models.extras import install_command
 from chargehand.models.local.catalog import CATALOG
@@ -40,16 +39,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def looked(journal: Path | str = "runs.db", team: str | None = None, encoding: str = "utf-8") -> list[Line]:
+def looked(journal: Path | str = "runs.db", team: str | None = None, encoding: str = "utf-8") -> list[CheckResult]:
     """All lines. No fault may keep anybody waiting, and none may show a key."""
     began = time.monotonic()
-    lines = doctor.look(Path(journal), time.time(), team, encoding=encoding)
+    lines = doctor.check_surroundings(Path(journal), time.time(), team, encoding=encoding)
     assert time.monotonic() - began < 12
     assert SECRET not in repr(lines)
     return lines
 
 
-def told(what: str, journal: Path | str = "runs.db", team: str | None = None, encoding: str = "utf-8") -> Line:
+def told(what: str, journal: Path | str = "runs.db", team: str | None = None, encoding: str = "utf-8") -> CheckResult:
     (line,) = [one for one in looked(journal, team, encoding) if one.what == what]
     return line
 
@@ -431,7 +430,7 @@ def test_proxies_that_are_not_used_and_poor_terminals_are_said(here: Path, monke
 
 
 def test_a_look_that_fails_does_not_end_the_others(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken() -> list[Line]:
+    def broken() -> list[CheckResult]:
         raise PermissionError(13, "Permission denied", "/somewhere")
 
     monkeypatch.setattr(doctor, "proxies", broken)

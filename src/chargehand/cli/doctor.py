@@ -9,7 +9,7 @@ import msgspec
 
 from chargehand.cli import USUAL_JOURNAL, USUAL_MEMORY
 from chargehand.cli.console import Console, Tone, clean, clean_json
-from chargehand.config.doctor_line import State
+from chargehand.config.doctor_models import State
 
 _WORDS: dict[State, tuple[str, Tone]] = {"good": ("ok", "good"), "missing": ("--", "dim"), "bad": ("NO", "bad")}
 
@@ -34,10 +34,12 @@ def doctor(options: Namespace) -> int:
         from chargehand.cli.doctor_workers import doctor_workers  # noqa: PLC0415 - only this needs the runtime
 
         return doctor_workers(options)
-    from chargehand.config.doctor import look  # noqa: PLC0415 - --help and completion must not wait for it
+    from chargehand.config.doctor import check_surroundings  # noqa: PLC0415 - --help and completion must not wait for it
 
     console = Console(sys.stdout)
-    lines = look(options.journal, time.time(), options.team, Path(USUAL_MEMORY), sys.stdout.encoding or "")
+    lines = check_surroundings(
+        options.journal, time.time(), options.team, Path(USUAL_MEMORY), sys.stdout.encoding or ""
+    )
     well = not any(line.state == "bad" for line in lines)
     if options.json:
         console.line(clean_json(msgspec.json.encode({"ok": well, "lines": lines}).decode()))

@@ -4,11 +4,10 @@ from msgspec import structs
 
 from chargehand.agents.acceptance import Check, Reviewer, Rule, Verifier, declared
 from chargehand.config import folder
-from chargehand.config.check_shapes import KINDS, CheckShape, VerifierShape
 from chargehand.config.findings import Path, among, near
 from chargehand.config.parts import Parts
 from chargehand.config.python import named_object
-from chargehand.config.shapes import WorkerShape
+from chargehand.config.shapes import CHECK_KINDS, CheckShape, VerifierShape, WorkerShape
 from chargehand.errors import Invalid
 
 
@@ -39,13 +38,13 @@ def _check_unused(parts: Parts) -> None:
 
 
 def _check(parts: Parts, name: str, shape: CheckShape) -> Check:
-    rules = {key: value for key, value in structs.asdict(shape).items() if key not in KINDS and value is not None}
-    kinds = [key for key in KINDS if getattr(shape, key) not in (None, False)]
+    rules = {key: value for key, value in structs.asdict(shape).items() if key not in CHECK_KINDS and value is not None}
+    kinds = [key for key in CHECK_KINDS if getattr(shape, key) not in (None, False)]
     if len(kinds) + bool(rules) != 1:
         said = among([*kinds, *rules])
         raise Invalid(
-            f"{f'mixes {said}' if said else 'checks nothing'}; a check is one of {', '.join(KINDS)}, or a rule of "
-            "contains, matches, at_least_words, at_most_words, cites, has_number"
+            f"{f'mixes {said}' if said else 'checks nothing'}; a check is one of {', '.join(CHECK_KINDS)}, or a rule "
+            "of contains, matches, at_least_words, at_most_words, cites, has_number"
         )
     path: Path = ("checks", name, kinds[0] if kinds else "")
     if shape.python is not None:

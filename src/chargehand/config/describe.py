@@ -1,27 +1,32 @@
 """A team file looked at from all sides, for those who check it: what it holds, and everything that is wrong with it."""
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 from msgspec import Struct, field, structs
 
 from chargehand.config.assemble import assemble
-from chargehand.config.check_shapes import VerifierShape
 from chargehand.config.discover import Found, find_team
-from chargehand.config.environment import lookup_beside
-from chargehand.config.explain import Explained, explain
-from chargehand.config.findings import Finding
+from chargehand.config.environment import lookup_beside, origin
+from chargehand.config.findings import Finding, written
 from chargehand.config.findings import Path as Place
 from chargehand.config.fit import fit
+from chargehand.config.keys import defaults_of_all, meaning
 from chargehand.config.load import OFFLINE, lead
 from chargehand.config.memory import is_handle
 from chargehand.config.parts import Parts
-from chargehand.config.shapes import TeamShape
+from chargehand.config.shapes import TeamShape, VerifierShape
 from chargehand.config.source import Source, read_source
 from chargehand.config.tools import long_form, source_of
 from chargehand.errors import Invalid
 from chargehand.memory.blocks import Access, Grant
 from chargehand.models.find import Finder
 from chargehand.models.known import without_secrets
+
+_SECRET = re.compile(r"key|token|secret|pass|credential|auth", re.IGNORECASE)
+_ROOM = 60
 
 
 class WorkerLine(Struct, frozen=True):
@@ -75,6 +80,15 @@ class MemoryLine(Struct, frozen=True):
     file: str
     blocks: tuple[BlockLine, ...]
     archives: tuple[ArchiveLine, ...]
+
+
+class Explained(Struct, frozen=True):
+    """One value, shortened, where it comes from, and what its key means."""
+
+    path: str
+    value: str
+    origin: str
+    meaning: str = ""
 
 
 class Description(Struct):
@@ -234,3 +248,63 @@ def _check_models(parts: Parts) -> None:
 
             place = ("memory", "archives", one.name, "embed")
             parts.made(place, lambda handle=one.embedding: find_embedding(handle, lookup), None)
+
+
+# --- where each value comes from
+
+
+def explain(source: Source, team: TeamShape) -> list[Explained]:
+    """Every value the file gives, then what it leaves to us."""
+    given = [
+        Explained(written(path), _value(source, path, value), _origin(source, path), meaning(written(path)))
+        for path, value in _leaves(source.data, ())
+    ]
+    taken = {one.path.partition("[")[0] for one in given}
+    left = {written(path): value for path, value in _fields(team, ())} | defaults_of_all()
+    ours = [(path, value) for path, value in left.items() if path not in taken]
+    return [*given, *(Explained(path, _shown(value), "built in", meaning(path)) for path, value in ours)]
+
+
+def _leaves(value: object, path: Place) -> Iterator[tuple[Place, object]]:
+    if isinstance(value, dict) and value:
+        for key, item in cast("dict[str, object]", value).items():
+            yield from _leaves(item, (*path, key))
+    elif isinstance(value, list) and value:
+        for at, item in enumerate(cast("list[object]", value)):
+            yield from _leaves(item, (*path, at))
+    else:
+        yield path, value
+
+
+def _fields(shape: Struct, path: Place) -> Iterator[tuple[Place, object]]:
+    """The scalars of a team that have a value whether or not the file gives one."""
+    for name in shape.__struct_fields__:
+        value = getattr(shape, name)
+        if isinstance(value, Struct):
+            yield from _fields(value, (*path, name))
+        elif isinstance(value, str | int | float) and value != "":
+            yield (*path, name), value
+
+
+def _value(source: Source, path: Place, value: object) -> str:
+    secret = any(_SECRET.search(name) for name in source.used.get(path, ()))
+    return "(not shown)" if secret else _shown(value)
+
+
+def _shown(value: object) -> str:
+    text = str(value).lower() if isinstance(value, bool) or value is None else " ".join(str(value).split())
+    text = without_secrets(text)
+    return text if len(text) <= _ROOM else f"{text[: _ROOM - 1]}…"
+
+
+def _origin(source: Source, path: Place) -> str:
+    line = source.line(path)
+    place = f"{source.file.name}:{line}" if line else source.file.name
+    names = source.used.get(path, ())
+    if not names:
+        return place
+    folder = source.file.resolve().parent
+    said = [
+        f"{name} of {where}" if (where := origin(name, folder)) else f"what stands after {name}:-" for name in names
+    ]
+    return f"{place}, {' and '.join(said)}"

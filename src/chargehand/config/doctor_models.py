@@ -10,9 +10,11 @@ from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from shlex import quote
+from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from chargehand.config.doctor_line import Line
+from msgspec import Struct
+
 from chargehand.config.environment import DOTENV_BYTES, dotenv, lookup, models_home, origin
 from chargehand.models.extras import install_command
 
@@ -25,8 +27,19 @@ _ALSO = {"claude": "anthropic", "gemini": "google", "open_ai": "openai", "open_r
 _START = {"ollama": "ollama serve"}
 _LOCAL = f"{install_command('local')}, then: chargehand models pull minilm"
 
+State: TypeAlias = Literal["good", "missing", "bad"]
 
-def keys(folder: Path, models: Sequence[str] = ()) -> list[Line]:
+
+class CheckResult(Struct, frozen=True):
+    """One thing checked. `missing` is something that some teams need and others do not, or that is good to know."""
+
+    what: str
+    state: State
+    said: str
+    todo: str = ""
+
+
+def keys(folder: Path, models: Sequence[str] = ()) -> list[CheckResult]:
     """Which keys are set, by name; which of them cannot be one; and what looks like one and is not read."""
     names = key_names()
     there = [name for name in names if (lookup(name, folder) or "").strip()]
@@ -34,24 +47,24 @@ def keys(folder: Path, models: Sequence[str] = ()) -> list[Line]:
     near = _near(folder, {_provider(model) for model in models} | set(_OFTEN))
     needed = [line for model in models if (line := _needed(model, folder)) is not None]
     if there:
-        return [Line("keys", "good", f"set: {', '.join(there)}"), *odd, *needed, *near]
+        return [CheckResult("keys", "good", f"set: {', '.join(there)}"), *odd, *needed, *near]
     todo = f"to use a provider set its variable, for example {names[0]}; the offline model needs none"
-    return [Line("keys", "missing", "no key of a provider is set", todo), *needed, *near]
+    return [CheckResult("keys", "missing", "no key of a provider is set", todo), *needed, *near]
 
 
-def _needed(model: str, folder: Path) -> Line | None:
+def _needed(model: str, folder: Path) -> CheckResult | None:
     from chargehand.models.known import OWN  # noqa: PLC0415 - only here
 
     place = OWN.get(_provider(model))
     if place is None or not place.needs_key or lookup(place.key, folder) or lookup(place.base, folder):
         return None
     said = f"{model} needs it; it is neither in the environment nor in {folder / '.env'}"
-    return Line(
+    return CheckResult(
         f"key {place.key}", "bad", said, f"export {place.key}=...; without it: chargehand run --model offline ..."
     )
 
 
-def _odd(name: str, folder: Path) -> Line | None:
+def _odd(name: str, folder: Path) -> CheckResult | None:
     value = (lookup(name, folder) or "").strip()
     if value[0] in _QUOTES or value[-1] in _QUOTES:
         why = "has quotes around it, which are taken for a part of it"
@@ -62,13 +75,13 @@ def _odd(name: str, folder: Path) -> Line | None:
     else:
         return None
     where = origin(name, folder)
-    return Line(f"key {name}", "bad", f"what {where} has for {name} {why}", f"set it anew: export {name}=...")
+    return CheckResult(f"key {name}", "bad", f"what {where} has for {name} {why}", f"set it anew: export {name}=...")
 
 
-def _near(folder: Path, providers: Iterable[str]) -> list[Line]:
+def _near(folder: Path, providers: Iterable[str]) -> list[CheckResult]:
     """Variables somebody may have meant as a key, where the right one is not set."""
     there = {re.sub(r"[^A-Z0-9]", "", name.upper()): name for name in sorted({*os.environ, *dotenv(folder)})}
-    lines: list[Line] = []
+    lines: list[CheckResult] = []
     for provider in sorted(providers):
         right = _variable(provider)
         if not right or lookup(right, folder):
@@ -81,12 +94,12 @@ def _near(folder: Path, providers: Iterable[str]) -> list[Line]:
         for name in dict.fromkeys(one for one in found if one != right):
             said = f"{name} is set, but nothing reads it"
             lines.append(
-                Line(f"key {right}", "missing", said, f'if it is a key of {provider}: export {right}="${name}"')
+                CheckResult(f"key {right}", "missing", said, f'if it is a key of {provider}: export {right}="${name}"')
             )
     return lines
 
 
-def dotenv_file(folder: Path, *, bundled: bool) -> list[Line]:
+def dotenv_file(folder: Path, *, bundled: bool) -> list[CheckResult]:
     """A `.env` that is not read, or of which some lines are not."""
     here = Path.cwd()
     lines = [] if bundled else _unread(folder / ".env")
@@ -94,23 +107,27 @@ def dotenv_file(folder: Path, *, bundled: bool) -> list[Line]:
         said = f"{here / '.env'} is not read: " + (
             "the bundled team has none" if bundled else f"that of this team is {folder / '.env'}"
         )
-        lines.append(Line(".env", "missing", said, "set what it holds for this shell: set -a; . ./.env; set +a"))
+        lines.append(CheckResult(".env", "missing", said, "set what it holds for this shell: set -a; . ./.env; set +a"))
     return lines
 
 
-def _unread(file: Path) -> list[Line]:
+def _unread(file: Path) -> list[CheckResult]:
     try:
         if not file.exists():
             return []
         if not file.is_file():  # who opens a pipe waits for somebody to write
-            return [Line(".env", "bad", f"{file} is no ordinary file and is not read", "put a text file in its place")]
+            return [
+                CheckResult(
+                    ".env", "bad", f"{file} is no ordinary file and is not read", "put a text file in its place"
+                )
+            ]
         if file.stat().st_size > DOTENV_BYTES:
             said = f"{file} is larger than {DOTENV_BYTES // 1024} KiB and is not read"
-            return [Line(".env", "bad", said, "make it shorter")]
+            return [CheckResult(".env", "bad", said, "make it shorter")]
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        return [Line(".env", "bad", f"{file} cannot be read: {why}", f"look at it: ls -l {quote(str(file))}")]
+        return [CheckResult(".env", "bad", f"{file} cannot be read: {why}", f"look at it: ls -l {quote(str(file))}")]
     known, odd = dotenv(file.parent), list[str]()
     for number, line in enumerate(text.splitlines(), 1):
         name = re.match(r"\s*(?:export\s+)?([^\s=]*)\s*=", line)
@@ -119,12 +136,12 @@ def _unread(file: Path) -> list[Line]:
     if not odd:
         return []
     said = f"{file}: not of the form NAME=VALUE, so not read: line {', '.join(odd[:5])}"
-    return [Line(".env", "missing", said, "write one variable a line: NAME=VALUE")]
+    return [CheckResult(".env", "missing", said, "write one variable a line: NAME=VALUE")]
 
 
-def servers(folder: Path, models: Sequence[str]) -> list[Line]:
+def servers(folder: Path, models: Sequence[str]) -> list[CheckResult]:
     """Each model that is not `offline`: whether somebody listens, if that is on this machine."""
-    lines: list[Line] = []
+    lines: list[CheckResult] = []
     for model in [one for one in models if one != "offline" and not one.startswith("local:")][:_SERVERS]:
         address = _address(model, folder)
         if address is not None and _loopback(address[0]):
@@ -132,7 +149,9 @@ def servers(folder: Path, models: Sequence[str]) -> list[Line]:
         elif (address is not None or _provider(model)) and _callable(model, folder):
             todo = f"to try it, for a few tokens: chargehand run --model {quote(model)} --budget-usd 0.05 Say hello"
             lines.append(
-                Line(f"model {model}", "good", f"not called: that may cost money{_elsewhere(model, folder)}", todo)
+                CheckResult(
+                    f"model {model}", "good", f"not called: that may cost money{_elsewhere(model, folder)}", todo
+                )
             )
     return lines
 
@@ -153,7 +172,7 @@ def _elsewhere(model: str, folder: Path) -> str:
     return f"; it would be called at {address[0]}, as {origin(base, folder)} says ({base})"
 
 
-def _listening(model: str, host: str, port: int) -> Line:
+def _listening(model: str, host: str, port: int) -> CheckResult:
     provider = _provider(model)
     try:
         socket.create_connection((host, port), timeout=_CONNECT).close()
@@ -162,38 +181,40 @@ def _listening(model: str, host: str, port: int) -> Line:
         begin = f"start it: {_START[provider]}" if provider in _START else "start that server"
         other = f"; at another address: export {_base(provider)}=http://HOST:PORT/v1" if _base(provider) else ""
         todo = f"{begin}{other}; without it: chargehand run --model offline ..."
-        return Line(f"model {model}", "bad", f"nobody listens at {host} port {port} ({why})", todo)
-    return Line(f"model {model}", "good", f"somebody listens at {host} port {port}")
+        return CheckResult(f"model {model}", "bad", f"nobody listens at {host} port {port} ({why})", todo)
+    return CheckResult(f"model {model}", "good", f"somebody listens at {host} port {port}")
 
 
-def fetched() -> list[Line]:
+def fetched() -> list[CheckResult]:
     """Models that were fetched and are not whole any more."""
     from chargehand.models.local.catalog import CATALOG  # noqa: PLC0415 - only here
     from chargehand.models.local.pull import installed, verify  # noqa: PLC0415 - as above
 
-    folder, lines = models_home(), list[Line]()
+    folder, lines = models_home(), list[CheckResult]()
     whole = installed(folder)
     for name, entry in CATALOG.items():
         again = f"fetch it anew: chargehand models rm {name}, then: chargehand models pull {name}"
         if name not in whole:
             if (folder / name).is_dir() and any((folder / name).iterdir()):
-                lines.append(Line(f"model {name}", "bad", f"{folder / name} is there only in part", again))
+                lines.append(CheckResult(f"model {name}", "bad", f"{folder / name} is there only in part", again))
         elif entry.size <= _WHOLE and not verify(name, folder):
-            lines.append(Line(f"model {name}", "bad", f"{folder / name} does not hold what it should", again))
+            lines.append(CheckResult(f"model {name}", "bad", f"{folder / name} does not hold what it should", again))
     return lines
 
 
-def embeddings() -> Line:
+def embeddings() -> CheckResult:
     from importlib.util import find_spec  # noqa: PLC0415 - only here
 
     from chargehand.models.local.pull import installed  # noqa: PLC0415 - only here
 
     absent = [name for name in ("numpy", "onnxruntime") if find_spec(name) is None]
     if absent:
-        return Line("embeddings", "missing", f"{absent[0]} is not installed; words are compared instead", _LOCAL)
+        return CheckResult("embeddings", "missing", f"{absent[0]} is not installed; words are compared instead", _LOCAL)
     if "minilm" not in installed(models_home()):
-        return Line("embeddings", "missing", "not fetched; words are compared instead", "chargehand models pull minilm")
-    return Line("embeddings", "good", "minilm is here")
+        return CheckResult(
+            "embeddings", "missing", "not fetched; words are compared instead", "chargehand models pull minilm"
+        )
+    return CheckResult("embeddings", "good", "minilm is here")
 
 
 def key_names() -> list[str]:

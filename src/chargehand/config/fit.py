@@ -9,7 +9,7 @@ from msgspec import Struct, field, inspect
 
 from chargehand.config.findings import Finding, Path, among, near
 from chargehand.config.scalars import Dollars
-from chargehand.config.shapes import LATER, TeamShape, scalar
+from chargehand.config.shapes import LATER, TeamShape, bare_type, scalar
 from chargehand.config.source import Source
 from chargehand.config.yaml import typed
 from chargehand.terms.keywords import nearest_keyword, synonym_of
@@ -85,7 +85,11 @@ class _Fitting(Struct):
         missing = [name for name, one in fields.items() if one.required and name not in table]
         if missing and len(self.findings) == before:
             self.say(path, "there is no version; begin with  version: 1" if not path else f"has no {missing[0]!r}")
-        return {key: self.read(item, fields[key].type, (*path, key)) for key, item in table.items() if key in fields}
+        return {
+            key: self.read(item, bare_type(fields[key].type), (*path, key))
+            for key, item in table.items()
+            if key in fields
+        }
 
     def _keys(self, value: object, path: Path) -> dict[str, object]:
         if isinstance(value, dict):

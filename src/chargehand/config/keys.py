@@ -8,13 +8,17 @@ from typing import cast
 from msgspec import NODEFAULT, Struct
 from msgspec import inspect as look
 
-from chargehand.config.leading_keys import LEADING
+from chargehand.agents.factory import Factory
+from chargehand.agents.hedging import Hedge
+from chargehand.agents.ways import Dynamic, Loop, Recursive, Route
+from chargehand.agents.worker import Worker
+from chargehand.config.load import OFFLINE, SECONDS
 from chargehand.config.scalars import Dollars, Duration, Size, Span
-from chargehand.config.shapes import TeamShape
-from chargehand.config.usual import usual
-from chargehand.config.working_keys import WORKING
+from chargehand.config.shapes import TeamShape, bare_type
+from chargehand.memory.blocks import LIMIT
+from chargehand.terms.policy import Limits, Retry
+from chargehand.tools.tool import CAP
 
-_MEANINGS = LEADING | WORKING
 _SCALARS = {
     Duration: "duration such as `90s`",
     Size: "size such as `200k`",
@@ -80,24 +84,23 @@ def _pattern(path: str, name: str = ".+?") -> str:
 
 
 def _sections(path: str, shape: look.StructType) -> Iterator[Section]:
-    words, left_out = _MEANINGS.get(path, {}), usual()
-    yield Section(
-        path,
-        shape.cls,
-        tuple(
-            Key(
-                field.encode_name,
-                takes(field.type),
-                _shown(left_out.get(f"{path}.{field.encode_name}".lstrip("."), field.default)),
-                words.get(field.encode_name, ""),
-                field.required,
-            )
-            for field in shape.fields
-        ),
-    )
+    keys = tuple(_key(f"{path}.{field.encode_name}".lstrip("."), field) for field in shape.fields)
+    yield Section(path, shape.cls, keys)
     for field in shape.fields:
-        for suffix, inner in _inside(field.type):
+        for suffix, inner in _inside(bare_type(field.type)):
             yield from _sections(f"{path}.{field.encode_name}{suffix}".lstrip("."), inner)
+
+
+def _key(path: str, field: look.Field) -> Key:
+    extra = field.type.extra_json_schema if isinstance(field.type, look.Metadata) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    schema = cast("dict[str, str]", extra or {})
+    return Key(
+        name=field.encode_name,
+        takes=takes(bare_type(field.type)),
+        default=_shown(_defaults().get(path, field.default)),
+        meaning=schema.get("description", ""),
+        required=field.required,
+    )
 
 
 def _inside(kind: look.Type) -> Iterator[tuple[str, look.StructType]]:
@@ -147,3 +150,47 @@ def _shown(default: object) -> str:
     if isinstance(default, bool):
         return str(default).lower()
     return str(default) if isinstance(default, str | int | float) and default is not NODEFAULT and default != "" else ""
+
+
+def defaults_of_all() -> dict[str, object]:
+    """What holds where a file says nothing and the shape has no default, by path: in sections that every team has."""
+    worker = Worker("")
+    retry = Retry()
+    limits = Limits()
+    return {
+        "defaults.model": OFFLINE,
+        "defaults.timeout": f"{worker.timeout:g}s",
+        "defaults.steps": worker.steps,
+        "defaults.retry.attempts": retry.attempts,
+        "defaults.retry.fallback_attempts": retry.fallback_attempts,
+        "defaults.retry.backoff": f"{retry.base:g}s..{retry.ceiling:g}s",
+        "defaults.retry.obey_retry_after": f"{retry.obey_retry_after:g}s",
+        "timeout": f"{SECONDS:g}s",
+        "supervisor.plan.max_tasks": limits.tasks,
+        "supervisor.plan.max_depth": limits.depth,
+        "supervisor.plan.max_nesting": limits.nesting,
+    }
+
+
+@cache
+def _defaults() -> dict[str, object]:
+    """The same, and in sections that a team may have."""
+    loop = Loop()
+    recursive = Recursive()
+    factory = Factory()
+    return {
+        **defaults_of_all(),
+        "hedge.share": Hedge().share,
+        "supervisor.way.route.samples": Route().samples,
+        "supervisor.way.loop.most_turns": loop.most_turns,
+        "supervisor.way.loop.stalls": loop.stalls,
+        "supervisor.way.loop.fresh_starts": loop.fresh_starts,
+        "supervisor.way.dynamic.token": Dynamic().token,
+        "supervisor.way.recursive.depth": recursive.depth,
+        "supervisor.way.recursive.breadth": recursive.breadth,
+        "tools.*.cap": f"{CAP // 1024}KiB",
+        "factory.most_tools": factory.most_tools,
+        "factory.capacity": factory.capacity,
+        "factory.steps": factory.steps,
+        "memory.blocks.*.limit": LIMIT,
+    }

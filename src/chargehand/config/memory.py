@@ -9,8 +9,8 @@ from pathlib import Path as File
 
 from chargehand.config.findings import Path, near
 from chargehand.config.folder import inside, within
-from chargehand.config.memory_shapes import ArchiveShape, BlockShape, MemoryShape, Share
 from chargehand.config.parts import Own, Parts
+from chargehand.config.shapes import ArchiveShape, BlockShape, MemoryAccess, MemoryShape
 from chargehand.errors import Invalid
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import LIMIT, Access, Block, Grant
@@ -137,7 +137,7 @@ def archives_of(parts: Parts, worker: str) -> dict[str, Access] | None:
 # --- what blocks and archives have in common
 
 
-def _shared(written: Share, everything: Access) -> Access:
+def _shared(written: MemoryAccess, everything: Access) -> Access:
     return everything if written == "all" else written
 
 

@@ -42,7 +42,7 @@ def json_schema() -> dict[str, Any]:
     """A schema for the whole file, shorthand forms and variables included."""
     made = msgspec.json.schema(TeamShape, schema_hook=_reference)
     parts = {_name(name): _clean(part) for name, part in made["$defs"].items()}
-    _explain(parts)
+    _add_defaults(parts)
     parts["Tool"]["oneOf"] = [{"required": [source]} for source in SOURCES]
     parts["Rule"] |= {"minProperties": 1, "maxProperties": 1}
     team = parts.pop("Team")
@@ -50,15 +50,15 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": DIALECT, **team, "title": "chargehand team file", "$defs": parts | scalars}
 
 
-def _explain(parts: dict[str, Any]) -> None:
-    """What each key means, as editors show it. Where a shape serves two sections, only what holds in both is said."""
-    told: dict[tuple[str, str], set[str]] = {}
+def _add_defaults(parts: dict[str, Any]) -> None:
+    """Say what holds where a key is left out. Where a shape serves two sections, only what holds in both is said."""
+    defaults: dict[tuple[str, str], set[str]] = {}
     for section in sections():
         for key in section.keys:
-            default = f"; default {key.default}" if key.default else ""
-            told.setdefault((_name(section.shape.__name__), key.name), set()).add(key.meaning + default)
-    for (part, key), words in told.items():
-        parts[part]["properties"][key]["description"] = min(words, key=len)
+            defaults.setdefault((_name(section.shape.__name__), key.name), set()).add(key.default)
+    for (part, key), values in defaults.items():
+        if len(values) == 1 and values != {""}:
+            parts[part]["properties"][key]["description"] += f"; default {values.pop()}"
 
 
 def _reference(kind: type) -> dict[str, Any]:
@@ -86,5 +86,6 @@ def _clean(part: object) -> Any:
     if isinstance(fields.get("default"), dict):
         del fields["default"]
     if fields.get("type") in ("integer", "number", "boolean"):
-        return {"anyOf": [fields, {"type": "string", "pattern": _PLACE}]}
+        description = {"description": fields.pop("description")} if "description" in fields else {}
+        return {"anyOf": [fields, {"type": "string", "pattern": _PLACE}], **description}
     return fields

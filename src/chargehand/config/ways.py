@@ -6,8 +6,7 @@ from chargehand.agents.ways import Broadcast, Dynamic, Loop, Recursive, RoundRob
 from chargehand.config.findings import Path, among, near
 from chargehand.config.memory import is_handle
 from chargehand.config.parts import Parts
-from chargehand.config.shapes import WorkerShape
-from chargehand.config.way_shapes import RouteShape, WayName, WayShape
+from chargehand.config.shapes import RouteShape, WayName, WayShape, WorkerShape
 from chargehand.terms.roster import Match, fits
 
 _KINDS: dict[str, type[Way]] = {
