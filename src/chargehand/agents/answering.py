@@ -6,7 +6,6 @@ said below it. How that is found is not known here.
 
 import inspect
 import re
-import secrets
 from collections.abc import Callable, Sequence
 
 from msgspec import structs
@@ -19,7 +18,7 @@ from chargehand.agents.memory_text import instructions, material, shortened
 from chargehand.agents.money import Held, cut_off, too_dear
 from chargehand.core.owed import Brief
 from chargehand.models.code_errors import mistake_failure
-from chargehand.models.envelope import wrap
+from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Request
 from chargehand.models.subject import Answering, Given
 from chargehand.terms.budget import NOTHING
@@ -39,7 +38,7 @@ _MANNER = {"reduce": "Be brief: only the essentials."}
 
 async def answer(writer: Writer, brief: Brief, hand: Hand) -> Done:
     """The answer of a run. Every gap is named in it, whoever wrote it."""
-    nonce = secrets.token_hex(8)
+    nonce = new_nonce()
     given = told(brief, nonce, by_id(brief.tasks), _WHOLE if brief.combine == "reduce" else CAP)
     if writer.own is not None:
         return Done(await _own(writer.own, brief, given), NOTHING)

@@ -3,7 +3,6 @@
 When one works, and where its runs come from, is the runtime's business.
 """
 
-import secrets
 from collections.abc import Sequence
 
 import msgspec
@@ -16,7 +15,7 @@ from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
 from chargehand.memory.blocks import Grant
 from chargehand.memory.declared import Memory
-from chargehand.models.envelope import wrap
+from chargehand.models.envelope import new_nonce, wrap
 from chargehand.terms.failure import Gap
 from chargehand.tools.rules import needs_approval
 
@@ -45,7 +44,7 @@ class TurnTold(Struct, frozen=True, tag_field="kind", tag="turn", omit_defaults=
 
 def looking_back(worker: str, turns: Sequence[tuple[str, TurnTold]]) -> str:
     """The goal of a background run: the turns, by name of their runs, as data from outside and cut to size."""
-    share, nonce = _ROOM // max(1, len(turns)), secrets.token_hex(8)
+    share, nonce = _ROOM // max(1, len(turns)), new_nonce()
     parts = [
         wrap(nonce, f"turn {number}, run {run}", msgspec.json.encode(_cut(turn, share)).decode())
         for number, (run, turn) in enumerate(turns, 1)

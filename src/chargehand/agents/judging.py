@@ -5,7 +5,6 @@ The ruling is read here and never trusted further than that: who wins is one of 
 
 import asyncio
 import re
-import secrets
 from collections.abc import Sequence
 from typing import Any, Literal, cast
 
@@ -18,7 +17,7 @@ from chargehand.agents.crew import Hand, WorkFailed
 from chargehand.agents.exhibit_text import shown
 from chargehand.agents.shape import find_json
 from chargehand.errors import Invalid
-from chargehand.models.envelope import wrap
+from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Request
 from chargehand.models.subject import Given, Judging
 from chargehand.tools.calling import capped
@@ -110,7 +109,7 @@ def _line(settled: Settled) -> str:
 
 
 def _messages(writer: Writer, subject: Judging) -> tuple[Message, Message]:
-    nonce = secrets.token_hex(8)
+    nonce = new_nonce()
     manner, form = _MANNER[subject.manner], _FORM[subject.manner]
     system = writer.prompts.text("judge", instructions=writer.instructions, manner=manner, form=form)
     room = min(CAP, writer.model.card.window * _SHARE // max(1, len(subject.results)))

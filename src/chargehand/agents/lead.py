@@ -1,7 +1,6 @@
 """What the supervisor does before the answer: plan, and refine a task that failed. One call of a model each."""
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from weakref import WeakSet
 
@@ -19,7 +18,7 @@ from chargehand.agents.shape import sent_back, useless
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid, PlanInvalid, Refused
 from chargehand.memory.embedding import Embedding
-from chargehand.models.envelope import wrap
+from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Request, Settings
 from chargehand.models.model import Hear, Model
 from chargehand.models.subject import Planned, Planning, Refining, WorkerCard
@@ -131,7 +130,7 @@ async def plan(lead: Lead, brief: Brief, hand: Hand) -> Proposal:
 
 
 def _planning(lead: Lead, brief: Brief, blocks: Sequence[Seen]) -> Request:
-    given = told(brief, nonce := secrets.token_hex(8), by_id(brief.tasks))
+    given = told(brief, nonce := new_nonce(), by_id(brief.tasks))
     findings = tuple(f"{one.place}: {one.message}" for one in brief.findings)
     planned = tuple(
         Planned(one.id, one.instruction, one.worker, tuple(name for name, _ in needs(one))) for one in brief.tasks
@@ -212,7 +211,7 @@ async def _streamed(lead: Lead, held: Held, hand: Hand, grown: set[str]) -> Call
 
 async def refine(lead: Lead, brief: Brief, hand: Hand) -> Refined:
     """A task that failed, put better."""
-    nonce = secrets.token_hex(8)
+    nonce = new_nonce()
     given = told(brief, nonce)
     card = next((one for one in lead.cards if one.name == brief.worker), WorkerCard(brief.worker, ""))
     subject = Refining(brief.instruction, brief.failure, card, given.inputs)

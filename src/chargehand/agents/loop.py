@@ -1,6 +1,5 @@
 """One attempt at one task: model, tools, model, until there is a result. Every reply is journaled before it is used."""
 
-import secrets
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any
@@ -28,7 +27,7 @@ from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.memory.conversation import Turn
 from chargehand.models.code_errors import model_failed
-from chargehand.models.envelope import wrap
+from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.exhibits import Product
 from chargehand.models.left_out import HINT, SHOUTED
 from chargehand.models.messages import Message, Reply, Request, ToolSpec
@@ -81,7 +80,7 @@ class Attempt:
         self._hand = hand
         self._brief = brief
         self._doubted: Done | None = None  # a result that was sent back, for when no better one comes
-        nonce = secrets.token_hex(8)
+        nonce = new_nonce()
         given = told(brief, nonce, by_handle=True)
         task = kit.prompts.text("task", instruction=brief.instruction, inputs=given.text)
         opening = (kit.system(equipped), Message("user", f"{task}\n\n{day_text(brief.began // DAY)}"))

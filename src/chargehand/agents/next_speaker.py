@@ -3,7 +3,6 @@
 Whether whom it names may speak is the business of `talking`.
 """
 
-import secrets
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import cast
@@ -19,6 +18,7 @@ from chargehand.agents.money import call_held, too_dear
 from chargehand.agents.shape import find_json
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
+from chargehand.models.envelope import new_nonce
 from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.subject import Given, Speaking, WorkerCard
 from chargehand.terms.budget import Amount
@@ -81,7 +81,7 @@ def named(text: str, names: Sequence[str]) -> Named:
 
 async def _request(open_to: tuple[str, ...], left: int, lead: Lead, brief: Brief) -> Request:
     blocks = () if lead.shared is None else await lead.shared()
-    window, nonce = lead.model.card.window, secrets.token_hex(8)
+    window, nonce = lead.model.card.window, new_nonce()
     spoke = {one.id: Task(one.id, f"turn {at}", one.worker) for at, one in enumerate(brief.tasks, 1)}
     heard = told(brief, nonce, spoke, min(CAP, max(_LEAST, window // max(1, len(spoke)))))
     by_task = {one.task: one for one in heard.inputs}

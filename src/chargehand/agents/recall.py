@@ -4,7 +4,6 @@ Each look is a journaled step that holds only what is new, so a resumed attempt 
 put into words is `memory_text`'s business.
 """
 
-import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Literal, TypeAlias
 from uuid import UUID, uuid5
@@ -22,7 +21,7 @@ from chargehand.errors import Invalid, Refused, StoreError
 from chargehand.memory.compaction import behind, chat_due, due, fitting, plain_summary, summary_turn
 from chargehand.memory.conversation import Turn
 from chargehand.memory.opened import OpenMemory
-from chargehand.models.envelope import wrap
+from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.exhibits import Product
 from chargehand.models.messages import Message, Reply, Request, Settings
 from chargehand.terms.budget import NOTHING, Amount
@@ -314,7 +313,7 @@ class Recall:
 
 def _request(speaker: Speaker, turns: Sequence[Turn], room: int) -> Request:
     """The turns, oldest first, each cut to its share of so many bytes."""
-    nonce, share = secrets.token_hex(8), max(1, room // len(turns))
+    nonce, share = new_nonce(), max(1, room // len(turns))
     told = [wrap(nonce, f"{one.role}, turn {one.number}", _opening(one.text, share)) for one in turns]
     messages = (Message("system", speaker.prompts.text("summary")), Message("user", "\n\n".join(told)))
     return Request(messages, settings=SUMMARY_SETTINGS)

@@ -4,7 +4,6 @@ The whole tree is made before anything is done. Its leaves are the tasks, called
 """
 
 import asyncio
-import secrets
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
@@ -20,6 +19,7 @@ from chargehand.agents.shape import sent_back
 from chargehand.agents.splitform import parts, schema
 from chargehand.agents.ways import Recursive
 from chargehand.core.owed import Brief
+from chargehand.models.envelope import new_nonce
 from chargehand.models.subject import Splitting
 from chargehand.terms.budget import Amount
 from chargehand.terms.failure import Failure
@@ -188,7 +188,7 @@ class _Tree(Struct):
             said.append("It is not to be split: say who does it.")
         subject = Splitting(node.instruction, self.lead.cards, self.breadth)
         asked = Question("split", said, schema(names, self.breadth), subject, {"most": str(self.breadth)})
-        request = worded(self.lead, asked, secrets.token_hex(8), self.blocks)
+        request = worded(self.lead, asked, new_nonce(), self.blocks)
         alone = not node.above and not self.brief.tasks
         return await put(self.lead, request, self.hand, aloud=aloud, alone=alone)
 

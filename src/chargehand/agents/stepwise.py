@@ -5,7 +5,6 @@ the tasks (`t4-stall2`, `t5-fresh1`); what was refused since the last task stand
 """
 
 import re
-import secrets
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -18,6 +17,7 @@ from chargehand.agents.questions import Question, put, worded
 from chargehand.agents.shape import sent_back
 from chargehand.agents.ways import Loop
 from chargehand.core.owed import Brief
+from chargehand.models.envelope import new_nonce
 from chargehand.models.subject import Ledger, Planned
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.failure import Failure
@@ -57,7 +57,7 @@ async def stepwise(way: Loop, lead: Lead, brief: Brief, hand: Hand) -> Proposal:
     if any(one.status == "unserved" and one.message.startswith(_ENDED) for one in brief.gaps):
         return Proposal((), closed=True, used=NOTHING)  # it has said so; to be asked again changes nothing
     stand = _standing(way, brief)
-    nonce = secrets.token_hex(8)
+    nonce = new_nonce()
     blocks = () if lead.shared is None else await lead.shared()
     request = worded(lead, _asked(way, lead, brief, stand, nonce), nonce, blocks)
     answered = await put(lead, request, hand, alone=not brief.tasks)

@@ -4,7 +4,6 @@ The run it does the work in is started and driven by a `Foreman`, who binds hims
 """
 
 import re
-import secrets
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -20,6 +19,7 @@ from chargehand.agents.inputs import told
 from chargehand.core.owed import Brief
 from chargehand.core.view import Input
 from chargehand.errors import Invalid, NotJson
+from chargehand.models.envelope import new_nonce
 from chargehand.models.find import Finder
 from chargehand.terms.budget import NOTHING, Amount, Budget, usd_of
 from chargehand.terms.events import Event, InputAnswered, RunRequested
@@ -203,7 +203,7 @@ def _request(brief: Brief) -> str:
 
 
 def _goal(brief: Brief) -> str:
-    given = told(brief, secrets.token_hex(8), cap=_CAP).text
+    given = told(brief, new_nonce(), cap=_CAP).text
     outside = brief.outside or bool(brief.inputs)
     return "\n\n".join(part for part in (brief.instruction, given, _SEEN if outside else _PUT) if part)
 

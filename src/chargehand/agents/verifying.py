@@ -4,7 +4,6 @@ It is shown the task, what there was to work from and the result, never how its 
 here; what becomes of the result is decided elsewhere.
 """
 
-import secrets
 from collections.abc import Iterator, Sequence
 from json import JSONDecoder
 from typing import cast
@@ -25,7 +24,7 @@ from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.models.code_errors import model_failed
-from chargehand.models.envelope import wrap
+from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Request
 from chargehand.models.model import Model, ModelFailed
 from chargehand.models.subject import Given, Reviewing
@@ -124,7 +123,7 @@ async def _first_that_answers(models: Sequence[Model], request: Request, purse: 
 
 
 def _request(panel: Panel, case: Case, hints: Sequence[str]) -> Request:
-    nonce = secrets.token_hex(8)
+    nonce = new_nonce()
     room = min(CAP, panel.models[0].card.window * _SHARE // (len(case.material) + 1))
     parts = [f"Task: {case.brief.instruction}", today(case.brief)]
     parts += [wrap(nonce, _origin(one), capped(shown(one, whole=True), room)[0]) for one in case.material]

@@ -1,12 +1,11 @@
 """Whether an answer fits a rubric, by the judgement of a model. The offline one goes by words, and says so."""
 
-import secrets
 from collections.abc import Sequence
 
 from msgspec import Struct
 
 from chargehand.agents.verifying import FORM, read
-from chargehand.models.envelope import wrap
+from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Request, Settings
 from chargehand.models.model import Model, ModelFailed
 from chargehand.text.numbers import find_numbers, find_quantities
@@ -36,7 +35,7 @@ async def judged(model: Model, request: str, rubric: Sequence[str], answer: str)
     if model.card.handle == "offline":
         return Judged(tuple(said for one in rubric if (said := _by_words(one, answer))), 0, (BY_WORDS,))
     points = "\n".join(f"- {one}" for one in rubric)
-    shown = wrap(secrets.token_hex(8), "answer", answer[:_MOST])
+    shown = wrap(new_nonce(), "answer", answer[:_MOST])
     parts = (f"What was asked: {request}", f"The rubric:\n{points}", f"The answer:\n{shown}")
     asked = "\n\n".join((*parts, f"Does it fit? Reply with {FORM}"))
     try:

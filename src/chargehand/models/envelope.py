@@ -4,8 +4,17 @@ It helps a model to tell data from instructions. What a worker may do does not r
 """
 
 import re
+import secrets
 
 _ENVELOPE = re.compile(r"\A<data ([0-9a-f]+) from \"([^\"\n]*)\">\n(.*)\n</data \1>\Z", re.DOTALL)
+
+
+def new_nonce() -> str:
+    """What delimits material that a model is shown: nobody who wrote the material could know it.
+
+    It begins with a letter: a model may repeat it, and it must not be taken for a figure.
+    """
+    return secrets.choice("abcdef") + secrets.token_hex(8)[1:]
 
 
 def wrap(nonce: str, origin: str, text: str) -> str:

@@ -4,13 +4,12 @@ Earlier turns may repeat what tools found somewhere, so they are given as data, 
 from whoever makes the call and owns the request: they are part of it. The team's own instructions stay above both.
 """
 
-import secrets
 from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
 from chargehand.agents.subteam import seen_before
-from chargehand.models.envelope import wrap
+from chargehand.models.envelope import new_nonce, wrap
 from chargehand.server.openai.problem import refused
 
 MOST = 32_000
@@ -68,6 +67,6 @@ def goal(found: Conversation, *, heeds: bool) -> str:
     asked = f"{found.request}\n\n{_WISHES}\n{found.wishes}" if found.wishes and heeds else found.request
     if not found.earlier:
         return asked
-    nonce = secrets.token_hex(8)  # nobody who wrote a turn could know it
+    nonce = new_nonce()  # nobody who wrote a turn could know it
     told = (wrap(nonce, f"turn {at} ({one.role})", one.text) for at, one in enumerate(found.earlier, 1))
     return seen_before(asked, *told)
