@@ -62,7 +62,10 @@ logger = logging.getLogger(__name__)
 
 _MAX_ENDED_RUNS = 1000
 """How many ended runs a team without a journal keeps, to look at them and to offer their results again."""
-_NOTHING_SET, _NO_CAPS, _USUAL, _WHOLE = Settings(), Budget(), Policy(), Whole()
+_NOTHING_SET = Settings()
+_NO_CAPS = Budget()
+_USUAL = Policy()
+_WHOLE = Whole()
 
 
 class Supervisor(Messaging, Resting, Learning):
@@ -80,6 +83,10 @@ class Supervisor(Messaging, Resting, Learning):
     tasks name them in `accept`. With `hedge`, calls of models that take unusually long are made twice.
     `on_approval` is asked before a plan or a call that needs approval, in place of ending with `needs_input`.
     """
+
+    call_cap: CallCap | None = None
+    _price: Price | None = None
+    _memory: MemoryJournal | None = None
 
     @suggest_keywords("Supervisor")
     def __init__(
@@ -114,17 +121,11 @@ class Supervisor(Messaging, Resting, Learning):
     ) -> None:
         self.name = name
         self.examples = tuple(examples)
-        self.policy = policy
-        if supervisor_timeout is not None:
-            supervision = seconds_of("supervisor_timeout", supervisor_timeout)
-            self.policy = structs.replace(policy, supervision=supervision)
+        self.policy = _with_timeout(policy, supervisor_timeout)
         budgets.check(budget)
         self.budget = budget
         self.timeout = seconds_of("timeout", timeout)
-        check(memory, workers)
-        members = [with_toolbox(worker) for worker in workers]
-        front, behind = background.parted([one if one.team else outfitted(one, memory) for one in members])
-        background.check(memory, front, behind)
+        front, behind = _outfitted(workers, memory)
         self.hiring = Hiring(  # what it is made of: workers, models, checks, the way it is led
             workers=front,
             models=(as_model(model), as_model(planner or model), as_model(judge or model)),
@@ -141,36 +142,52 @@ class Supervisor(Messaging, Resting, Learning):
             checks=acceptance.declared(checks or {}, front),
             hedging=hedging(hedge),
         )
-        self.hiring.checks.vet(() if plan is None else plan.tasks)
-        refuse_circles(name, self, self.teams)
         self._fixed = plan
-        self._journal = SharedFile(journal) if isinstance(journal, str | Path) else journal
-        self._lookup, self._asks = lookup or os.environ.get, lookup is not None
-        self._price: Price | None = None
-        self.call_cap: CallCap | None = None
-        self._memory: MemoryJournal | None = None
-        self._streams = OpenStreams()
-        self._shared = None if memory is None else SharedMemory(memory, name, self.hiring.everybody, self._lookup)
-        self.roster = self.hiring.roster(budget)
-        self.members = tuple(map(self.hiring.agent, front))
-        self.aside, self.bell = self.hiring.aside, Bell()
-        policies.check(self.policy)
-        rosters.check(self.roster)
+        self._enrol(plan)
+        self._keep_in(journal, memory, lookup)
         self.cache = None if cache is None else seconds_of("cache", cache)
         self.hedge = hedge
         self._on_approval = on_approval
 
+    def _enrol(self, plan: Plan | None) -> None:
+        """Make the roster; Invalid for workers, a plan or a policy that cannot work."""
+        self.hiring.checks.vet(() if plan is None else plan.tasks)
+        refuse_circles(self.name, self, self.teams)
+        self.roster = self.hiring.roster(self.budget)
+        self.members = tuple(map(self.hiring.agent, self.hiring.workers))
+        self.aside = self.hiring.aside
+        policies.check(self.policy)
+        rosters.check(self.roster)
+
+    def _keep_in(self, journal: Journal | Path | str | None, memory: Memory | None, lookup: Lookup | None) -> None:
+        """Where runs and memory are kept, and where keys are looked up."""
+        self._journal = SharedFile(journal) if isinstance(journal, str | Path) else journal
+        self._lookup = lookup or os.environ.get
+        self._asks = lookup is not None
+        self._streams = OpenStreams()
+        self._shared = None if memory is None else SharedMemory(memory, self.name, self.hiring.everybody, self._lookup)
+        self.bell = Bell()
+
     def request(self, goal: str, now: float, *, plan: Plan | None = None, seed: int | None = None) -> ev.RunRequested:
         """The request a driver starts with; Invalid for a goal nobody could pursue."""
         wanted = checked_goal(goal)
-        chance, given = secrets.randbits(32) if seed is None else seed, plan or self._fixed
+        chance = secrets.randbits(32) if seed is None else seed
+        given = plan or self._fixed
         if given is not None and self.hiring.combine is not None:
             given = structs.replace(given, combine=self.hiring.combine)
         self.hiring.checks.vet(() if given is None else given.tasks)
-        deadline, (roster, given) = now + self.timeout, self.hiring.fielded(self.roster, given, chance)
+        deadline = now + self.timeout
+        roster, given = self.hiring.fielded(self.roster, given, chance)
         return ev.RunRequested(
-            wanted, roster, self.policy, self.budget, deadline, chance, given, team=self.name
-        )  # fmt: skip
+            goal=wanted,
+            roster=roster,
+            policy=self.policy,
+            budget=self.budget,
+            deadline=deadline,
+            seed=chance,
+            plan=given,
+            team=self.name,
+        )
 
     def bounded(
         self, *, budget: Budget | None = None, timeout: Seconds | None = None, policy: Policy | None = None
@@ -247,7 +264,7 @@ class Supervisor(Messaging, Resting, Learning):
         Each of its tasks is a run of its own in the other's journal, within the other's time and money. `estimate` is
         what a task may use where the other team is capped; left out, it gets a fair share of what is left.
         """
-        return lent(self, name, description, tags, estimate, timeout)
+        return lent(team=self, name=name, description=description, tags=tags, estimate=estimate, timeout=timeout)
 
     @property
     def teams(self) -> tuple[Team, ...]:
@@ -274,8 +291,16 @@ class Supervisor(Messaging, Resting, Learning):
             embedding = self.hiring.route_embedding(self._lookup)
             if embedding is not None:
                 stack.push_async_callback(embedding.close)
-            bounds = self.roster, self.budget, self.policy
-            staff = self.hiring.staff(finder, *bounds, memory, crowd, teams, embedding)
+            staff = self.hiring.staff(
+                finder=finder,
+                roster=self.roster,
+                budget=self.budget,
+                policy=self.policy,
+                memory=memory,
+                crowd=crowd,
+                teams=teams,
+                embedding=embedding,
+            )
             await finder.prepare()  # prices must be known before the first call is paid for
             yield Makeshift(staff, self.hiring, self.roster, self.policy.limits)
 
@@ -369,7 +394,14 @@ class Supervisor(Messaging, Resting, Learning):
                 self._open() as journal,
                 team.crew() as crew,
                 aclosing(
-                    follow(journal, crew, run, request, await team.offered(journal, request), self._on_approval)
+                    follow(
+                        journal=journal,
+                        crew=crew,
+                        run=run,
+                        request=request,
+                        also=await team.offered(journal, request),
+                        on_approval=self._on_approval,
+                    )
                 ) as entries,
             ):
                 async for entry in entries:
@@ -406,3 +438,18 @@ class Supervisor(Messaging, Resting, Learning):
         warning = "" if team.call_cap is None else f"{team.call_cap.warning[:1].upper()}{team.call_cap.warning[1:]}."
         notice = " ".join(part for part in (warning, self.notice) if part)
         return spoken(result_of(found, await journal.read(found.run), notice))
+
+
+def _with_timeout(policy: Policy, supervisor_timeout: WrittenDuration | None) -> Policy:
+    if supervisor_timeout is None:
+        return policy
+    return structs.replace(policy, supervision=seconds_of("supervisor_timeout", supervisor_timeout))
+
+
+def _outfitted(workers: Sequence[Worker], memory: Memory | None) -> tuple[tuple[Worker, ...], tuple[Worker, ...]]:
+    """The workers with their tools and memory: those that get tasks, and those that work in the background."""
+    check(memory, workers)
+    members = [with_toolbox(worker) for worker in workers]
+    front, behind = background.parted([one if one.team else outfitted(one, memory) for one in members])
+    background.check(memory, front, behind)
+    return front, behind

@@ -173,7 +173,8 @@ def _sound_rule(rule: Rule) -> None:
         re.compile(rule.matches)
     except (re.error, RecursionError, OverflowError) as error:
         raise Invalid(f"{rule.matches[:80]!r} is no regular expression: {error}") from error
-    least, most = rule.at_least_words, rule.at_most_words
+    least = rule.at_least_words
+    most = rule.at_most_words
     if least < 0 or most < 0 or (most and least > most):
         raise Invalid(f"at least {least} and at most {most} words cannot be; use numbers from 0, the least first")
 

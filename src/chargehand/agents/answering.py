@@ -51,7 +51,9 @@ async def answer(writer: Writer, brief: Brief, hand: Hand) -> Done:
         if brief.combine in ("select", "vote") and given.inputs:
             text, tracing = await _chosen(writer, bill, brief, given, hand)
         else:
-            text, tracing, cut = await _written(writer, bill, brief, given, hand, nonce)
+            text, tracing, cut = await _written(
+                writer=writer, bill=bill, brief=brief, given=given, hand=hand, nonce=nonce
+            )
     except WorkFailed as error:  # what the calls before it cost is not lost with it
         raise WorkFailed(error.failure, bill.total(), error.findings) from error
     return Done(text, bill.total(), tracing=tracing, cut=cut)
@@ -87,9 +89,7 @@ def _last(results: Sequence[Given], tasks: Sequence[Task]) -> list[Given]:
     return [one for one in results if one.task not in read] or list(results)
 
 
-async def _chosen(
-    writer: Writer, bill: Bill, brief: Brief, given: Told, hand: Hand
-) -> tuple[str, Tracing | None]:  # fmt: skip
+async def _chosen(writer: Writer, bill: Bill, brief: Brief, given: Told, hand: Hand) -> tuple[str, Tracing | None]:
     """The result that is chosen, and what its figures rest on: what the others say, nobody gets to read."""
     from chargehand.agents.checking import handed_on  # noqa: PLC0415 - a team pays only for the way it answers
     from chargehand.agents.choosing import select, vote  # noqa: PLC0415 - a team pays only for the way it answers
@@ -105,7 +105,7 @@ async def _chosen(
 
 async def _written(
     writer: Writer, bill: Bill, brief: Brief, given: Told, hand: Hand, nonce: str
-) -> tuple[str, Tracing, str]:  # fmt: skip
+) -> tuple[str, Tracing, str]:
     """What a model writes from the results, and below it what has to be said about that; and why it is not whole."""
     from chargehand.agents.checking import remarks, rulings  # noqa: PLC0415 - as above
     from chargehand.agents.judging import contradicted  # noqa: PLC0415 - as above
@@ -113,7 +113,7 @@ async def _written(
 
     settled = await rulings(writer, bill, brief, given.inputs, hand)
     lost: list[str] = []
-    text = await reduced(writer, bill, hand, brief.goal, given.text, lost)
+    text = await reduced(writer=writer, bill=bill, hand=hand, goal=brief.goal, text=given.text, lost=lost)
     ruled = [wrap(nonce, "judge", contradicted(settled))] if settled else []
     text = "\n\n".join((text, *(gap_text(gap, nonce) for gap in brief.gaps), *ruled))
     blocks = () if writer.shared is None else await writer.shared()
@@ -127,7 +127,7 @@ async def _written(
     cut = cut_off(reply) if reply.finish == "length" else ""
     not_whole = [f"{NOT_WHOLE}{cut}."] if cut else []
     known = [brief.goal, writer.instructions, *(one.text for one in blocks), *(gap.message for gap in brief.gaps)]
-    said = await remarks(written, brief, given.inputs, known, settled, hand)
+    said = await remarks(text=written, brief=brief, results=given.inputs, known=known, settled=settled, hand=hand)
     part = [f"{CUT}{'; '.join(lost)}."] if lost else []
     return "\n\n".join((with_gaps(written, brief.gaps), *not_whole, *part, *said.texts)), said.tracing, cut
 
@@ -152,7 +152,7 @@ def _missing(brief: Brief) -> list[Given]:
     """What was asked of the tasks that did not deliver."""
     tasks = by_id(brief.tasks)
     found = [tasks[gap.task] for gap in brief.gaps if gap.task in tasks]
-    return [Given(task.id, task.instruction, task.worker, None) for task in found]
+    return [Given(task=task.id, instruction=task.instruction, worker=task.worker, value=None) for task in found]
 
 
 def _request(writer: Writer, brief: Brief, results: Sequence[Given], text: str, more: str) -> Request:

@@ -58,7 +58,9 @@ class Bill:
         # nobody knows what a call costs that is given up before it comes back: what was held for it counts
         self._used.append(held.amount if writer.purse.capped else None)
         try:
-            called = await call_held(hand, writer.purse, writer.model, held, writer.settings, hear)
+            called = await call_held(
+                hand=hand, purse=writer.purse, model=writer.model, held=held, settings=writer.settings, hear=hear
+            )
         except WorkFailed as error:
             self._used[at] = error.used
             raise WorkFailed(error.failure, self.total()) from error

@@ -44,7 +44,8 @@ class TurnTold(Struct, frozen=True, tag_field="kind", tag="turn", omit_defaults=
 
 def looking_back(worker: str, turns: Sequence[tuple[str, TurnTold]]) -> str:
     """The goal of a background run: the turns, by name of their runs, as data from outside and cut to size."""
-    share, nonce = _ROOM // max(1, len(turns)), new_nonce()
+    share = _ROOM // max(1, len(turns))
+    nonce = new_nonce()
     parts = [
         wrap(nonce, f"turn {number}, run {run}", msgspec.json.encode(_cut(turn, share)).decode())
         for number, (run, turn) in enumerate(turns, 1)
@@ -118,7 +119,8 @@ def _check_alone(owner: str, worker: Worker) -> None:
 
 def _may_write(worker: Worker, memory: Memory) -> bool:
     """Whether there is anything it may write text from outside to."""
-    own, held = own_blocks(worker), own_archives(worker, memory.archives)
+    own = own_blocks(worker)
+    held = own_archives(worker, memory.archives)
     for block in memory.blocks:
         grant = own.get(block.label, Grant(block.share))
         if grant.access in _WRITES and not block.read_only and (grant.tainted or not block.trusted):

@@ -40,7 +40,8 @@ _MADE_ONCE = (
 )
 _TOO_MANY = f"At most {AT_ONCE} calls are made in one step. Ask for the rest in the next one."
 _KINDS = frozenset(("table", "figure", "passages", "chart"))
-_LARGEST_EXHIBIT, _MOST_EXHIBITS = 64 * 1024, 8
+_LARGEST_EXHIBIT = 64 * 1024
+_MOST_EXHIBITS = 8
 _NOTHING_SEEN: Mapping[str, int] = {}
 _SHOWN_AGAIN = 600
 """A result of so many characters is shown a second time; a longer one stands in the history already."""
@@ -72,15 +73,39 @@ class Calls:
     """
 
     __slots__ = (
-        "_acted", "_allowed", "_answers", "_ask_if_tainted", "_breakers", "_earlier", "_equipped", "_had", "_hand",
-        "_history", "_mistakes", "_repetition", "circle", "exhibits", "heard", "last", "made", "returned", "seen",
-        "sources", "tainted",
-    )  # fmt: skip
+        "_acted",
+        "_allowed",
+        "_answers",
+        "_ask_if_tainted",
+        "_breakers",
+        "_earlier",
+        "_equipped",
+        "_had",
+        "_hand",
+        "_history",
+        "_mistakes",
+        "_repetition",
+        "circle",
+        "exhibits",
+        "heard",
+        "last",
+        "made",
+        "returned",
+        "seen",
+        "sources",
+        "tainted",
+    )
 
     def __init__(
-        self, equipped: Equipped, hand: Hand, history: History, brief: Brief, breakers: ToolBreakers, *,
+        self,
+        equipped: Equipped,
+        hand: Hand,
+        history: History,
+        brief: Brief,
+        breakers: ToolBreakers,
+        *,
         tainted: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.tainted = tainted
         self.seen: Mapping[str, int] = _NOTHING_SEEN
         self.made: list[Called] = []
@@ -187,7 +212,8 @@ class Calls:
             raise WorkFailed(Failure("logic", reason, permanent=final), NOTHING)
         if call.name == READ_MORE.name:
             return None, ""
-        rules, tool = self._equipped.worker.rules, self._equipped.tools.get(call.name)
+        rules = self._equipped.worker.rules
+        tool = self._equipped.tools.get(call.name)
         if tool is None:
             return None, self._mistaken(_unknown(call.name, self._equipped))
         if problem := objection(rules, asked, call.name, step):
@@ -224,7 +250,9 @@ class Calls:
             except ToolFailed as error:  # nobody is asked about a call that cannot be made
                 return str(error)
             worker = self._equipped.worker.name
-            question = Question("tool", call.name, _arguments(call), because, (worker,))
+            question = Question(
+                what="tool", tool=call.name, arguments=_arguments(call), because=because, workers=(worker,)
+            )
             raise WorkFailed(Failure("approval", wanted, question=question), NOTHING)
         if refusal := self._answers[wanted]:
             problem = f"A person did not allow this call: {refusal}"
@@ -269,7 +297,7 @@ class Calls:
             tool.check(call.arguments)
         except ToolFailed:
             return None
-        return PendingCall(place, wanted, call.name, _arguments(call), because)
+        return PendingCall(call=place, text=wanted, tool=call.name, arguments=_arguments(call), because=because)
 
     def _mistaken(self, problem: str) -> str:
         self._mistakes += 1
@@ -280,7 +308,7 @@ class Calls:
     async def _step(self, call: ToolCall, tool: Tool) -> Returned:
         def make(key: str) -> Coroutine[Any, Any, Done]:
             caller = self._caller(key) if tool.shape is not None and tool.shape.caller else None
-            return made(tool, call, key, caller, self._breakers, self._hand)
+            return made(tool=tool, call=call, key=key, caller=caller, breakers=self._breakers, hand=self._hand)
 
         request = call.arguments
         if tool.effect == "effect":
@@ -289,18 +317,32 @@ class Calls:
             if times := self._acted.get((call.name, request), 0):
                 request = f"{request} (time number {times + 1})"
         return await self._hand.step(
-            tool.name, make, request=request, effect=tool.effect, reserve=tool.holds(call.arguments),
-            share=tool.share, shape=Returned,
-        )  # fmt: skip
+            tool.name,
+            make,
+            request=request,
+            effect=tool.effect,
+            reserve=tool.holds(call.arguments),
+            share=tool.share,
+            shape=Returned,
+        )
 
     def _caller(self, key: str) -> Caller:
         """Who calls: results of the same step are not shown yet, so nothing of them is in the arguments."""
         where = self._hand.where
-        return Caller(key, self._equipped.worker.name, self.tainted, self.seen, where.run, where.task, where.mark)
+        return Caller(
+            key=key,
+            worker=self._equipped.worker.name,
+            tainted=self.tainted,
+            seen=self.seen,
+            run=where.run,
+            task=where.task,
+            mark=where.mark,
+        )
 
     def _show(self, planned: _Planned, returned: Returned, step: int) -> bool:
         """Add a result to the history; whether it is new to the model."""
-        call, tool = planned.call, planned.tool
+        call = planned.call
+        tool = planned.tool
         if returned.code_error is not None:
             _end_on_code_error(call, returned.code_error)
         if call.name == READ_MORE.name:
@@ -333,7 +375,8 @@ class Calls:
 
     def _tell_again(self, planned: _Planned, returned: Returned) -> None:
         """Show the result of an acting call to an equal one of the same step, which was not made."""
-        tool, text = planned.tool, _text(returned)
+        tool = planned.tool
+        text = _text(returned)
         shown, _ = capped(text, _SHOWN_AGAIN if tool is None else min(tool.cap, _SHOWN_AGAIN))
         wrapped = wrap(self._history.nonce, f"tool {planned.call.name}", shown)
         told = wrapped if returned.error else f"{wrapped}\n{_MADE_ONCE}"

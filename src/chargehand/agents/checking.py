@@ -45,7 +45,7 @@ async def rulings(writer: Writer, bill: Bill, brief: Brief, results: Sequence[Gi
         found = await look_through(size, find, results, behind(brief.tasks))
     if not found:
         return ()
-    settled = await settle(writer, bill, hand, brief.goal, found, results)
+    settled = await settle(writer=writer, bill=bill, hand=hand, goal=brief.goal, found=found, results=results)
     hand.note(contradicted(settled))
     return settled
 
@@ -68,7 +68,8 @@ async def remarks(
     doubted = [one for one in claims if not one.supported and one.text in invented]
     for one in doubted[:_NOTED]:
         hand.note(f"not traced to a tool: {told(one)}; it is said in: {one.sentence}")
-    found, traced = coverage(text, results, brief.tasks, brief.gaps), count_traced([tracing])
+    found = coverage(text, results, brief.tasks, brief.gaps)
+    traced = count_traced([tracing])
     if found.unused:
         hand.note(f"the answer does not cite {', '.join(found.unused)}")
     said = [contradicted(settled)] if settled else []

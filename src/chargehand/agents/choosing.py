@@ -17,10 +17,30 @@ from chargehand.text.numbers import find_quantities
 _MOST = 12  # results a judge is shown
 _SHORT = 12  # words of a result whose one number is what it says
 _EXCERPT = 80
-_FILLER = frozenset({
-    "a", "an", "the", "it", "is", "was", "are", "were", "there", "of", "so", "answer", "result", "total", "exactly",
-    "that", "in", "all", "makes", "equals",
-})  # fmt: skip
+_FILLER = frozenset(
+    {
+        "a",
+        "an",
+        "the",
+        "it",
+        "is",
+        "was",
+        "are",
+        "were",
+        "there",
+        "of",
+        "so",
+        "answer",
+        "result",
+        "total",
+        "exactly",
+        "that",
+        "in",
+        "all",
+        "makes",
+        "equals",
+    }
+)
 
 
 async def select(writer: Writer, bill: Bill, hand: Hand, goal: str, results: Sequence[Given]) -> str:
@@ -56,9 +76,12 @@ async def vote(writer: Writer, bill: Bill, hand: Hand, goal: str, results: Seque
     ranked = sorted(votes.values(), key=len, reverse=True)
     if len(ranked) == 1 or len(ranked[0]) > len(ranked[1]):
         said = f"{len(ranked[0])} of {len(results)} results agree: {_ids(ranked[0])}."
-        chosen, others = ranked[0][0], [held[0] for held in ranked[1:]]
+        chosen = ranked[0][0]
+        others = [held[0] for held in ranked[1:]]
     else:
-        chosen, said = await _undecided(writer, bill, hand, goal, ranked, len(results))
+        chosen, said = await _undecided(
+            writer=writer, bill=bill, hand=hand, goal=goal, ranked=ranked, all_of_them=len(results)
+        )
         others = [held[0] for held in ranked if chosen not in held]
     hand.note(said)
     against = "".join(f"\n- [{one.task}] says: {_excerpt(one)}" for one in others[:_MOST])
@@ -92,7 +115,7 @@ def ballot(value: object) -> str:
     """What a result votes for: results with the same ballot say the same."""
     if said := verdict(value):
         return said
-    text = " ".join(shown(Given("", "", "", value)).split())
+    text = " ".join(shown(Given(task="", instruction="", worker="", value=value)).split())
     found = list(find_quantities(text))
     words = re.findall(r"[^\W_]+|%", text.casefold())
     if len(found) == 1 and len(words) <= _SHORT:

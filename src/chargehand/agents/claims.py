@@ -198,7 +198,10 @@ class _Check:
     def __init__(
         self, held: Mapping[str, Source], known: Evidence, behind: Mapping[str, Sequence[str]], today: date | None
     ) -> None:
-        self._held, self._known, self._behind, self._today = held, Source(known, "input"), behind, today
+        self._held = held
+        self._known = Source(known, "input")
+        self._behind = behind
+        self._today = today
         self._quotes: list[str] = []
         self._counts: set[int] = {len(held)}  # how many there are of what is listed
 
@@ -237,7 +240,15 @@ class _Check:
         ) -> Claim:
             searched = cited and not origin and not conflict
             elsewhere = [name for name, one in self._held.items() if holds(one.evidence)] if searched else ()
-            return Claim(kind, text, said, cited, tuple(elsewhere), origin, conflict)
+            return Claim(
+                kind=kind,
+                text=text,
+                sentence=said,
+                cited=cited,
+                elsewhere=tuple(elsewhere),
+                origin=origin,
+                conflict=conflict,
+            )
 
         def looked_up(kind: Kind, text: str, holds: Callable[[Evidence], bool]) -> Claim:
             return claim(kind, text, holds, _origin(sources, holds))
@@ -260,7 +271,7 @@ class _Check:
         plain = EMAIL.sub(lambda found: " " * len(found[0]), plain) if checked else plain
         for day in islice(find_dates(plain), _MOST):
             checked.append(self._day(day, sources, claim))
-            placed.append(Placed(len(checked) - 1, day.start, day.end, day=day))
+            placed.append(Placed(claim=len(checked) - 1, start=day.start, end=day.end, day=day))
             plain = plain[: day.start] + " " * (day.end - day.start) + plain[day.end :]
         for number in self._numbers(plain, sources, borne):
             one = number.quantity
@@ -268,8 +279,10 @@ class _Check:
                 claim("number", one.text, lambda source, one=one: source.holds(one), number.origin, number.conflict)
             )
             if number.origin and not number.structural:
-                placed.append(Placed(len(checked) - 1, one.start, one.end, quantity=one))
-        yield from self._in_rows(sentence, sources, placed, checked, said, cited)
+                placed.append(Placed(claim=len(checked) - 1, start=one.start, end=one.end, quantity=one))
+        yield from self._in_rows(
+            sentence=sentence, sources=sources, placed=placed, checked=checked, said=said, cited=cited
+        )
 
     def _in_rows(
         self,
@@ -285,10 +298,12 @@ class _Check:
         wrong = misplaced_values(sentence, evidence, placed) if not _RESPECTIVELY.search(sentence) else ()
         for at in wrong:
             one = checked[at]
-            checked[at] = Claim(one.kind, one.text, said, cited, (), "", "row")
+            checked[at] = Claim(
+                kind=one.kind, text=one.text, sentence=said, cited=cited, elsewhere=(), origin="", conflict="row"
+            )
         yield from checked
         for text in misplaced_pairs(sentence, evidence):
-            yield Claim("name", text, said, cited, (), "", "row")
+            yield Claim(kind="name", text=text, sentence=said, cited=cited, elsewhere=(), origin="", conflict="row")
 
     def _day(self, day: Date, sources: Sequence[Source], claim: Callable[..., Claim]) -> Claim:
         def holds(source: Evidence) -> bool:
@@ -306,7 +321,8 @@ class _Check:
     def _numbers(self, plain: str, sources: Sequence[Source], borne: list[Decimal]) -> list[_Number]:
         """The numbers of a sentence, and what each rests on, or which of those beside it, it follows from."""
         found: list[_Number] = []
-        adds, apart = _TOTAL.search(plain) is not None, _APART.search(plain) is not None
+        adds = _TOTAL.search(plain) is not None
+        apart = _APART.search(plain) is not None
         for one in islice(find_quantities(plain), _MOST):
             rough = _ROUGH.search(plain[max(0, one.start - 16) : one.start]) is not None
             number = _Number(one, _origin(sources, lambda source, one=one, rough=rough: source.holds(one, rough=rough)))
@@ -317,7 +333,9 @@ class _Check:
                 if not number.conflict:
                     borne.append(one.readings[0][0])
             if (not number.origin or number.conflict) and self._structural(one, plain, sources):
-                number.origin, number.conflict, number.structural = number.origin or "tool", "", True
+                number.origin = number.origin or "tool"
+                number.conflict = ""
+                number.structural = True
             found.append(number)
         for number in found:
             if number.origin in ("", "words") or number.conflict:
@@ -349,7 +367,9 @@ class _Check:
             derived = _follows(one, few, adds=False, apart=apart and (one.unit == "%" or "." in one.text))
             derived = derived or (len(_digits(one)) > 1 and _multiplies(one, few))
         if derived:
-            number.origin, number.conflict, number.structural = "tool", "", False
+            number.origin = "tool"
+            number.conflict = ""
+            number.structural = False
         elif number.conflict:
             number.origin = ""
 

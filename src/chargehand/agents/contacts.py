@@ -11,7 +11,8 @@ from chargehand.errors import Invalid
 from chargehand.terms.keywords import Declared
 from chargehand.terms.roster import Agent
 
-ANYBODY, TAG = "*", "tag:"
+ANYBODY = "*"
+TAG = "tag:"
 _HOW = "name workers, tag:NAME for everybody with a tag, or * for everybody"
 
 

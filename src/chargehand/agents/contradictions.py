@@ -21,22 +21,138 @@ _LONGEST = 50_000  # characters of a result that are read
 _TOGETHER = 400_000  # of all results: others wait meanwhile
 _ROWS = 200
 _KEY = 10
-_STOP = frozenset({
-    "a", "an", "the", "of", "in", "on", "at", "to", "for", "from", "by", "with", "and", "or", "as", "is", "was",
-    "are", "were", "be", "been", "there", "it", "its", "we", "our", "you", "your", "they", "their", "has", "have",
-    "had", "now", "currently", "exactly", "total", "number", "count", "amount", "value", "result", "answer",
-})  # fmt: skip
-_MEASURES = frozenset({
-    "%", "eur", "usd", "gbp", "jpy", "chf", "kg", "g", "mg", "t", "ton", "tonne", "km", "m", "cm", "mm", "mile",
-    "l", "ml", "h", "hour", "minute", "min", "second", "day", "week", "month", "year", "point", "degree", "kwh",
-    "mb", "gb", "tb",
-})  # fmt: skip
-_TIMES = frozenset({
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
-    "december", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "this", "last",
-    "next", "previous", "current", "today", "yesterday", "before", "after", "first", "second", "third", "fourth",
-    "old", "new", "min", "max", "minimum", "maximum", "average", "mean", "median", "gross", "net",
-})  # fmt: skip
+_STOP = frozenset(
+    {
+        "a",
+        "an",
+        "the",
+        "of",
+        "in",
+        "on",
+        "at",
+        "to",
+        "for",
+        "from",
+        "by",
+        "with",
+        "and",
+        "or",
+        "as",
+        "is",
+        "was",
+        "are",
+        "were",
+        "be",
+        "been",
+        "there",
+        "it",
+        "its",
+        "we",
+        "our",
+        "you",
+        "your",
+        "they",
+        "their",
+        "has",
+        "have",
+        "had",
+        "now",
+        "currently",
+        "exactly",
+        "total",
+        "number",
+        "count",
+        "amount",
+        "value",
+        "result",
+        "answer",
+    }
+)
+_MEASURES = frozenset(
+    {
+        "%",
+        "eur",
+        "usd",
+        "gbp",
+        "jpy",
+        "chf",
+        "kg",
+        "g",
+        "mg",
+        "t",
+        "ton",
+        "tonne",
+        "km",
+        "m",
+        "cm",
+        "mm",
+        "mile",
+        "l",
+        "ml",
+        "h",
+        "hour",
+        "minute",
+        "min",
+        "second",
+        "day",
+        "week",
+        "month",
+        "year",
+        "point",
+        "degree",
+        "kwh",
+        "mb",
+        "gb",
+        "tb",
+    }
+)
+_TIMES = frozenset(
+    {
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+        "monday",
+        "tuesday",
+        "wednesday",
+        "thursday",
+        "friday",
+        "saturday",
+        "sunday",
+        "this",
+        "last",
+        "next",
+        "previous",
+        "current",
+        "today",
+        "yesterday",
+        "before",
+        "after",
+        "first",
+        "second",
+        "third",
+        "fourth",
+        "old",
+        "new",
+        "min",
+        "max",
+        "minimum",
+        "maximum",
+        "average",
+        "mean",
+        "median",
+        "gross",
+        "net",
+    }
+)
 _SAYS = re.compile(
     r"(?:\b(?:is|was|are|were|equals?|total(?:s|led)?|amounts? to|came? to|comes to|stands at)|[=:])\s+"
     r"(?:exactly\s+|now\s+|currently\s+)?(?:\*\*)?[$€£¥]?(?:(?:EUR|USD|GBP|CHF)\s)?$",
@@ -91,7 +207,8 @@ class _Fact(Struct, frozen=True):
         """Whether two facts about the same say the same."""
         if self.number is not None and other.number is not None:
             return is_same_number(self.number, other.number)
-        first, second = self.text.casefold(), other.text.casefold()
+        first = self.text.casefold()
+        second = other.text.casefold()
         return first in second or second in first  # a year and a day of it, a name and its first part
 
 
@@ -99,7 +216,8 @@ def find(
     results: Sequence[Given], behind: Mapping[str, Sequence[str]] | None = None, most: int = MOST
 ) -> tuple[Contradiction, ...]:
     """Where results contradict each other. One that was made from another may differ: it knew better."""
-    links, room = behind or {}, min(_LONGEST, _TOGETHER // max(1, len(results)))
+    links = behind or {}
+    room = min(_LONGEST, _TOGETHER // max(1, len(results)))
     groups: dict[tuple[frozenset[str], str], list[_Fact]] = {}
     for given in results:
         for fact in _facts(given, room):
@@ -154,7 +272,8 @@ def _linked(given: Sequence[Given], links: Mapping[str, Sequence[str]]) -> bool:
 
 def _comparable(one: _Fact, other: _Fact) -> bool:
     """Whether two facts with the same words are about the same: their tasks must not tell them apart."""
-    first, second = alike(one.given.instruction), alike(other.given.instruction)
+    first = alike(one.given.instruction)
+    second = alike(other.given.instruction)
     if first == second:
         return True
     if _marks(one.given.instruction) - one.key != _marks(other.given.instruction) - other.key:
@@ -189,7 +308,8 @@ def _in_sentence(given: Given, sentence: str) -> Iterator[_Fact]:
     found = list(find_quantities(sentence))
     if len(found) != 1 or _UNSURE.search(sentence):
         return
-    before, after = sentence[: found[0].start], sentence[found[0].end :]
+    before = sentence[: found[0].start]
+    after = sentence[found[0].end :]
     if _SAYS.search(before):
         yield from _made(given, f"{_SAYS.sub(' ', before)} {after}", found[0])
 
@@ -248,7 +368,7 @@ def _made(given: Given, about: str, number: Quantity, *, strict: bool = False) -
     key = frozenset(one for one in _content(plain) if one != unit)
     if 0 < len(key) <= _KEY:
         shown = " ".join(_WORD.findall(plain)).removeprefix("There ")
-        yield _Fact(given, key, unit, shown, number, strict=strict)
+        yield _Fact(given=given, key=key, unit=unit, about=shown, number=number, strict=strict)
 
 
 def _content(text: str) -> Iterator[str]:

@@ -50,7 +50,8 @@ def objection(worker: Worker, workers: Sequence[Worker], others: Sequence[str] =
 def _several(worker: Worker, workers: Sequence[Worker], others: Sequence[str]) -> str:
     if worker.every is not None:
         return "works in the background, where one of it is enough; leave `instances` out"
-    taken, tag = {*(one.name for one in workers), *others}, tag_of(worker.name)
+    taken = {*(one.name for one in workers), *others}
+    tag = tag_of(worker.name)
     if double := next((name for name, _ in copies(worker) if name in taken), ""):
         return f"would have an instance called {double!r}, as another worker is; rename one of them"
     carrier = next((one.name for one in workers if tag in one.tags), "")

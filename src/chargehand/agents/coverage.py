@@ -80,7 +80,12 @@ def count_traced(tracings: Iterable[Tracing | None]) -> Traced:
     known = [one for one in tracings if one is not None]
     untraced = [item for one in known for item in one.untraced]
     words = sum(item.origin == "words" for item in untraced)
-    return Traced(sum(one.tools for one in known), sum(one.given for one in known), words, len(untraced) - words)
+    return Traced(
+        tools=sum(one.tools for one in known),
+        given=sum(one.given for one in known),
+        words=words,
+        nowhere=len(untraced) - words,
+    )
 
 
 def answer_tracings(state: RunState) -> dict[str, Tracing]:
@@ -99,11 +104,12 @@ def coverage(answer: str, results: Sequence[Given], tasks: Sequence[Task], gaps:
     open_gaps = [gap for gap in gaps if gap.status != "untraced"]
     missing = tuple(gap.task or gap.message for gap in sorted(open_gaps, key=lambda gap: not gap.task))
     unplanned = sum(not gap.task for gap in open_gaps)
-    done, said = set(covered), set(_WORD.findall(answer))
+    done = set(covered)
+    said = set(_WORD.findall(answer))
     cited = {one for one in covered if one in said or (not one.isalnum() and _cited(one, answer))}
     read = {name for task in tasks if task.id in done for name, _ in needs(task)} if cited else done
     unused = tuple(one for one in covered if one not in read and one not in cited)
-    return Coverage(covered, missing, unused, unplanned)
+    return Coverage(covered=covered, missing=missing, unused=unused, unplanned=unplanned)
 
 
 def trace_claims(claims: Sequence[Claim], results: Sequence[Tracing | None]) -> Tracing:
@@ -111,11 +117,11 @@ def trace_claims(claims: Sequence[Claim], results: Sequence[Tracing | None]) -> 
     invented = {item.text for one in results if one is not None for item in one.untraced if not item.origin}
     untraced = [
         Untraced(
-            one.kind,
-            one.text[:160],
-            "words" if one.origin == "words" and one.text not in invented else "",
-            one.conflict,
-            one.sentence[:160],
+            kind=one.kind,
+            text=one.text[:160],
+            origin="words" if one.origin == "words" and one.text not in invented else "",
+            conflict=one.conflict,
+            sentence=one.sentence[:160],
         )
         for one in claims
         if not one.supported

@@ -119,7 +119,10 @@ def _named(owner: str, name: str, known: Mapping[str, Tool]) -> Tool:
 
 
 def skills(tools: Mapping[str, Tool]) -> tuple[Skill, ...]:
-    return tuple(Skill(one.name, one.spec.description, one.spec.parameters, one.summary) for one in tools.values())
+    return tuple(
+        Skill(name=one.name, description=one.spec.description, parameters=one.spec.parameters, summary=one.summary)
+        for one in tools.values()
+    )
 
 
 def equip(
@@ -140,20 +143,45 @@ def equip(
     for what, given in (("tags", worker.tags), ("skills", worker.skills), ("examples", worker.examples)):
         if isinstance(given, str):
             raise Invalid(f"{owner}: {what} is the text {given[:80]!r}; make it a list: [{given[:80]!r}]")
-    phrases, examples = tuple(worker.skills), tuple(worker.examples)
-    card = WorkerCard(worker.name, worker.description, tuple(worker.tags), skills(tools), phrases, examples)
+    phrases = tuple(worker.skills)
+    examples = tuple(worker.examples)
+    card = WorkerCard(
+        name=worker.name,
+        description=worker.description,
+        tags=tuple(worker.tags),
+        skills=skills(tools),
+        phrases=phrases,
+        examples=examples,
+    )
     specs = (*(one.spec for one in tools.values()), GIVE_UP)
     window = min((model.card.window for model in models), default=0)
-    return Equipped(worker, tools, specs, tuple(models), shape, card, tuple(tools), window, desk)
+    return Equipped(
+        worker=worker,
+        tools=tools,
+        specs=specs,
+        models=tuple(models),
+        shape=shape,
+        card=card,
+        names=tuple(tools),
+        window=window,
+        desk=desk,
+    )
 
 
 def _check_team(owner: str, worker: Worker) -> None:
     """Raise Invalid for a worker that is a team and has something of its own to work with."""
     own = {
-        "tools": worker.tools, "rules": worker.rules, "a model": worker.model, "a prompt": worker.prompt,
-        "fallback models": worker.fallback_models, "an output": worker.output is not None, "blocks": worker.blocks,
-        "archives": worker.archives, "earlier tasks": worker.remembers, "contacts": worker.contacts,
-    }  # fmt: skip
+        "tools": worker.tools,
+        "rules": worker.rules,
+        "a model": worker.model,
+        "a prompt": worker.prompt,
+        "fallback models": worker.fallback_models,
+        "an output": worker.output is not None,
+        "blocks": worker.blocks,
+        "archives": worker.archives,
+        "earlier tasks": worker.remembers,
+        "contacts": worker.contacts,
+    }
     for what, given in own.items():
         if given:
             raise Invalid(f"{owner} is a team and has {what} of its own; give that to those who are in the team")
@@ -170,9 +198,18 @@ def listed(worker: Worker, model: str) -> Agent:
         says.append(f"{tuple(made.to)} {made.most}")
     output = "" if worker.output is None else msgspec.json.encode(Shape(worker.output).schema).decode()
     return Agent(
-        worker.name, worker.description, tuple(worker.tags), tuple(tools), model, tuple(worker.fallbacks),
-        worker.capacity, worker.estimate, worker.seconds, parse_duration(worker.timeout), digest(*says, output),
-    )  # fmt: skip
+        name=worker.name,
+        description=worker.description,
+        tags=tuple(worker.tags),
+        tools=tuple(tools),
+        model=model,
+        fallbacks=tuple(worker.fallbacks),
+        capacity=worker.capacity,
+        estimate=worker.estimate,
+        seconds=worker.seconds,
+        timeout=parse_duration(worker.timeout),
+        spec=digest(*says, output),
+    )
 
 
 def _team_listed(worker: Worker, team: Team) -> Agent:
@@ -181,6 +218,15 @@ def _team_listed(worker: Worker, team: Team) -> Agent:
     What it may use is reserved by its only step: an attempt that is taken up after a crash has been charged already.
     """
     return Agent(
-        worker.name, worker.description, tuple(worker.tags), (), "", tuple(worker.fallbacks), worker.capacity, NOTHING,
-        worker.seconds, parse_duration(worker.timeout), digest(team.name, msgspec.json.encode(team.roster).decode()),
-    )  # fmt: skip
+        name=worker.name,
+        description=worker.description,
+        tags=tuple(worker.tags),
+        tools=(),
+        model="",
+        fallbacks=tuple(worker.fallbacks),
+        capacity=worker.capacity,
+        estimate=NOTHING,
+        seconds=worker.seconds,
+        timeout=parse_duration(worker.timeout),
+        spec=digest(team.name, msgspec.json.encode(team.roster).decode()),
+    )

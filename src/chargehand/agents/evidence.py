@@ -24,13 +24,18 @@ _PARTS = re.compile(r"[A-Z]?[^\W\d_A-Z]+\d?|[A-Z]+|\d+")
 _LONGEST = 8_000_000  # characters of all values; of more nothing can be said to be missing
 _NODES = 500_000
 _LABELLED = 60_000  # numbers of which it is kept what they are about: of more, of none
-_ROWS, _CELLS = 20_000, 200_000  # of all tables: beyond, no row is told from another
+# of all tables: beyond, no row is told from another
+_ROWS = 20_000
+_CELLS = 200_000
 _FEW = 14  # numbers of which every two may be compared
 _NAME = 6  # words at most in the name of a row
-_COMMON = frozenset(_WORD.findall(
-    "a an the of in on at to for from by with and or as is was are were be been it its per each than about into over"
-    " after before between within more less only most least that this which there has have had not no yes true false"
-))  # fmt: skip
+_COMMON = frozenset(
+    _WORD.findall(
+        "a an the of in on at to for from by with and or as is was are were be been it its per each than about into"
+        " over after before between within more less only most least that this which there has have had not no yes"
+        " true false"
+    )
+)
 
 
 def addresses(text: str) -> Iterator[tuple[str, int, int]]:
@@ -152,7 +157,8 @@ class Evidence:
 
     def writes(self, text: str, start: int, end: int) -> bool:
         """Whether what stands here in a text stands in it letter for letter, with what is right beside it."""
-        before, beside = text[max(0, start - 3) : start], text[end : end + 3]
+        before = text[max(0, start - 3) : start]
+        beside = text[end : end + 3]
         if not (before + beside).strip(" .,;:!?"):
             return False
         wanted = before + text[start:end] + beside
@@ -205,7 +211,8 @@ class Evidence:
                 self._text(one, place)
 
     def _table_of_keys(self, table: dict[str, object], place: _Place) -> Iterator[tuple[object, _Place]]:
-        columns, rows = table.get("columns"), table.get("rows")
+        columns = table.get("columns")
+        rows = table.get("rows")
         if isinstance(columns, list | tuple) and isinstance(rows, list | tuple):
             more = table.get("more")
             if isinstance(more, int):
@@ -247,9 +254,7 @@ class Evidence:
             self._total(numbers)
         return iter([(item, place) for item in items])
 
-    def _table(
-        self, columns: Sequence[str], rows: Sequence[object], place: _Place
-    ) -> Iterator[tuple[object, _Place]]:  # fmt: skip
+    def _table(self, columns: Sequence[str], rows: Sequence[object], place: _Place) -> Iterator[tuple[object, _Place]]:
         self._counts.add(len(rows))
         words = [tuple(stem(part) for part in _PARTS.findall(column)) for column in columns]
         cells = [cast("Sequence[object]", row) if isinstance(row, list | tuple) else (row,) for row in rows]
@@ -319,7 +324,7 @@ class Evidence:
     def _label(self, value: Decimal, unit: str, words: Sequence[str], row: int) -> None:
         if len(self._occurrences) < _LABELLED:
             about = (frozenset(words) - _COMMON) | self.rows.words_of(row)
-            self._occurrences.append(Occurrence(value, unit, about, about, row))
+            self._occurrences.append(Occurrence(value=value, unit=unit, about=about, noun=about, row=row))
 
     def _text(self, text: str, place: _Place) -> None:
         self._sized(len(text))
@@ -347,9 +352,10 @@ class Evidence:
                 unit = spell_unit(found.currency) or unit_behind(text, found.end) or unit_of_key(list(place.words))
                 beside, behind = _beside(text, found.start, found.end)
                 keys = frozenset(place.words) - _COMMON
-                about, noun = beside | keys | names, behind | keys | names
+                about = beside | keys | names
+                noun = behind | keys | names
                 for value in found.values:
-                    self._occurrences.append(Occurrence(value, unit, about, noun, place.row))
+                    self._occurrences.append(Occurrence(value=value, unit=unit, about=about, noun=noun, row=place.row))
                     unit = ""  # how else it may be read is not measured
 
     def _sized(self, characters: int) -> None:

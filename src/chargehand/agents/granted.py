@@ -32,7 +32,8 @@ def check(memory: Memory | None, workers: Sequence[Worker]) -> None:
         for worker in workers:
             _check_without(worker)
         return
-    labels, names = [one.label for one in memory.blocks], [one.name for one in memory.archives]
+    labels = [one.label for one in memory.blocks]
+    names = [one.name for one in memory.archives]
     for what, found in (("block", labels), ("archive", names)):
         if double := next((one for one in found if found.count(one) > 1), None):
             raise Invalid(f"the memory has two {what}s called {double!r}; give one of them another name")
@@ -76,7 +77,8 @@ def outfitted(worker: Worker, memory: Memory | None) -> Worker:
     """The worker with the memory tools that it gets without naming them, after its own. Most workers need none."""
     if memory is None:
         return worker
-    own, held = own_blocks(worker), own_archives(worker, memory.archives)
+    own = own_blocks(worker)
+    held = own_archives(worker, memory.archives)
     blocks: list[Access] = [_bounded(one, own.get(one.label, Grant(one.share))) for one in memory.blocks]
     archives: list[Access] = [held.get(one.name, Grant(one.share)).access for one in memory.archives]
     return _with(worker, _usual(worker, blocks, archives))
@@ -126,9 +128,11 @@ def _bounded(block: Block, grant: Grant) -> Access:
 def _check_without(worker: Worker) -> None:
     named = next((one for one in worker.tools if isinstance(one, str) and one in NAMES), "")
     wants = {
-        "remembers": worker.remembers, "has blocks": bool(worker.blocks), "has archives": bool(worker.archives),
+        "remembers": worker.remembers,
+        "has blocks": bool(worker.blocks),
+        "has archives": bool(worker.archives),
         f"has the tool {named!r}": bool(named),
-    }  # fmt: skip
+    }
     for what, wanted in wants.items():
         if wanted:
             raise Invalid(f"worker {worker.name!r} {what}, but its team has no memory; give it one: memory=Memory(...)")

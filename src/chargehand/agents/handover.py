@@ -33,8 +33,11 @@ from chargehand.terms.failure import Failure, FailureKind, Gap
 from chargehand.terms.plan import NO_TASK, Task, TaskId
 from chargehand.terms.value import decode_value, encode_value
 
-_LONGEST, _MOST = 400, 20  # characters of a line, and lines
-_MOST_EXHIBITS, _LARGEST_EXHIBIT = 8, 64 * 1024
+# characters of a line, and lines
+_LONGEST = 400
+_MOST = 20
+_MOST_EXHIBITS = 8
+_LARGEST_EXHIBIT = 64 * 1024
 _PASSING: tuple[FailureKind, ...] = ("network", "timeout", "resource")  # what may be over the next time
 _CITED = re.compile(r"\[([^\[\]\n]{1,200})\]")
 _ACTED = b'"acted":true'
@@ -63,7 +66,8 @@ class Came(Struct, frozen=True, omit_defaults=True):
 def came_of(run: str, name: str, state: RunState, entries: Sequence[ev.Entry], *, acted: bool) -> Came:
     """What came of the run of a team that works as `name`: `state` is what its entries amount to."""
     found = [decode_value(one.value) for one in results(state) if one.value is not None]
-    missing, end = _missing(state, found, name), end_of(state)
+    missing = _missing(state, found, name)
+    end = end_of(state)
     ending: ev.Ending = "needs_input" if end is None else end.ending
     if ending not in ("complete", "partial"):
         failure = _failure(run, name, state, entries, missing)
@@ -80,7 +84,16 @@ def came_of(run: str, name: str, state: RunState, entries: Sequence[ev.Entry], *
     products = [one for one in map(_product, found) if one is not None]
     sources = tuple(dict.fromkeys(source for one in products for source in one.sources))
     left = () if end is None else _located(run, name, end, answered=state.answer is not None)
-    return Came(run, ending, answer, missing, _exhibits(products), sources, gaps=left, acted=acted)
+    return Came(
+        run=run,
+        ending=ending,
+        answer=answer,
+        missing=missing,
+        exhibits=_exhibits(products),
+        sources=sources,
+        gaps=left,
+        acted=acted,
+    )
 
 
 def handed(came: Came) -> object:
@@ -91,7 +104,13 @@ def handed(came: Came) -> object:
         return Product(text(came.answer), came.exhibits, came.sources)
     said = _LEFT_OUT.sub("", text(came.answer)).strip()  # the team says so by the ids of its own tasks
     listed = "\n".join(f"- {one}" for one in came.missing)
-    return Partly(f"{said}\n\nNot answered:\n{listed}", came.missing, came.exhibits, came.sources, came.gaps)
+    return Partly(
+        text=f"{said}\n\nNot answered:\n{listed}",
+        missing=came.missing,
+        exhibits=came.exhibits,
+        sources=came.sources,
+        gaps=came.gaps,
+    )
 
 
 def inherited(brief: Brief, *, leads: bool = True) -> Brief:
@@ -159,10 +178,30 @@ def _located(run: str, name: str, end: ev.RunEnded, *, answered: bool) -> tuple[
     """The gaps of a run and of those inside it, as whoever it works for sees them."""
     found = [_outwards(run, name, one) for one in end.gaps]
     if end.ending == "partial" and not found and not answered:
-        found.append(InnerGap(NO_TASK, "unfinished", end.reason, "the answer could not be written", NO_TASK, name, run))
+        found.append(
+            InnerGap(
+                task=NO_TASK,
+                status="unfinished",
+                reason=end.reason,
+                message="the answer could not be written",
+                because=NO_TASK,
+                worker=name,
+                run=run,
+            )
+        )
     more = len(found) - _MOST
     if more > 0:
-        found[_MOST:] = [InnerGap(NO_TASK, "unfinished", "gaps", f"and {more} more", NO_TASK, name, run)]
+        found[_MOST:] = [
+            InnerGap(
+                task=NO_TASK,
+                status="unfinished",
+                reason="gaps",
+                message=f"and {more} more",
+                because=NO_TASK,
+                worker=name,
+                run=run,
+            )
+        ]
     return tuple(found)
 
 
@@ -170,8 +209,26 @@ def _outwards(run: str, name: str, gap: Gap) -> InnerGap:
     message = _short(gap.message, _LONGEST)
     if isinstance(gap, InnerGap):
         worker = f"{name}{INWARDS}{gap.worker}"
-        return InnerGap(NO_TASK, gap.status, gap.reason, message, gap.because, worker, gap.run, gap.inner)
-    return InnerGap(NO_TASK, gap.status, gap.reason, message, gap.because, name, run, gap.task)
+        return InnerGap(
+            task=NO_TASK,
+            status=gap.status,
+            reason=gap.reason,
+            message=message,
+            because=gap.because,
+            worker=worker,
+            run=gap.run,
+            inner=gap.inner,
+        )
+    return InnerGap(
+        task=NO_TASK,
+        status=gap.status,
+        reason=gap.reason,
+        message=message,
+        because=gap.because,
+        worker=name,
+        run=run,
+        inner=gap.task,
+    )
 
 
 def _short(line: str, most: int) -> str:
@@ -205,9 +262,7 @@ def _exhibits(products: Sequence[Product]) -> tuple[Exhibit, ...]:
 # --- why nothing came of it
 
 
-def _failure(
-    run: str, name: str, state: RunState, entries: Sequence[ev.Entry], missing: Sequence[str]
-) -> Failure:  # fmt: skip
+def _failure(run: str, name: str, state: RunState, entries: Sequence[ev.Entry], missing: Sequence[str]) -> Failure:
     ended = state.ended
     if ended is None:
         asked = "" if state.input is None else f" ({state.input.what}{': ' if state.input.text else ''}"

@@ -21,7 +21,9 @@ from chargehand.terms.budget import Amount
 from chargehand.terms.keywords import Declared
 from chargehand.terms.policy import Seconds
 
-_SEEN, _ENOUGH, _UNUSUAL = 200, 20, 0.95
+_SEEN = 200
+_ENOUGH = 20
+_UNUSUAL = 0.95
 _MARGIN = 1.1  # five calls in a hundred are slower than the others by definition: what is meant is by how much
 _MOST_SAVED = 10.0  # second calls that may be made one right after the other, however many calls were quick before
 _IN_PROCESS = ("offline", "local:")  # what handles begin with where a second call only takes time from the first
@@ -80,7 +82,8 @@ class Hedging:
 
     def bet(self, models: Sequence[Priced]) -> Bet:
         """What to do about the next call of a worker with these models."""
-        first, second = models[0], models[min(1, len(models) - 1)]
+        first = models[0]
+        second = models[min(1, len(models) - 1)]
         pays = self._cheap(first, second) and not second.model.card.handle.startswith(_IN_PROCESS)
         return Bet(first, second, self._patience(first.model) if pays and self._saved >= 1.0 else None)
 
@@ -146,7 +149,7 @@ async def race(team: Hedging, bet: Bet, request: Request, hear: Hear | None, han
     if bet.patience is None:
         _take(raced, bet.first, await _call(team, bet.first, request, hear))
     else:
-        await _raced(raced, team, bet, bet.patience, request, hear, hand)
+        await _raced(raced=raced, team=team, bet=bet, patience=bet.patience, request=request, hear=hear, hand=hand)
     if raced.reply is None:
         raced.lost.extend(raced.mistaken)
     return raced
@@ -154,7 +157,7 @@ async def race(team: Hedging, bet: Bet, request: Request, hear: Hear | None, han
 
 async def _raced(
     raced: Raced, team: Hedging, bet: Bet, patience: Seconds, request: Request, hear: Hear | None, hand: Hand
-) -> None:  # fmt: skip
+) -> None:
     gate = None if hear is None else _Gate(hear)
     async with asyncio.TaskGroup() as jobs:
         first = jobs.create_task(_call(team, bet.first, request, gate, slow=patience))
@@ -162,7 +165,8 @@ async def _raced(
         if first.done() or (gate is not None and gate.any) or not team.spend(bet):
             _take(raced, bet.first, await first)
             return
-        one, other = bet.first.model.card.handle, bet.second.model.card.handle
+        one = bet.first.model.card.handle
+        other = bet.second.model.card.handle
         hand.note(f"hedged: {one} has not answered within {patience:.3g} s, so {other} is asked as well")
         if gate is not None:
             gate.shut = True
@@ -210,7 +214,8 @@ async def _decide(raced: Raced, running: dict[asyncio.Task[_Came], Priced], hand
 
 def _take(raced: Raced, whom: Priced, came: _Came) -> None:
     if isinstance(came, Reply):
-        raced.reply, raced.winner = came, whom.model
+        raced.reply = came
+        raced.winner = whom.model
     elif isinstance(came, ModelFailed):
         raced.lost.append((whom.model, came))
     else:
@@ -227,4 +232,4 @@ def _known(whom: Priced, came: _Came) -> Amount:
     micros = came.micros if isinstance(came, Reply) else None
     if micros is None:
         micros = whom.model.card.price(came.usage.input, came.usage.output) or 0
-    return Amount(came.usage.input + came.usage.output, micros, 1)
+    return Amount(tokens=came.usage.input + came.usage.output, micros=micros, calls=1)

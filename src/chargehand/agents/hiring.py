@@ -11,7 +11,7 @@ from chargehand.agents.answering import Writer
 from chargehand.agents.contacts import contract
 from chargehand.agents.copies import check as check_instances
 from chargehand.agents.copies import copies, instances
-from chargehand.agents.equip import equip, listed, nameable, skills, toolset
+from chargehand.agents.equip import Equipped, equip, listed, nameable, skills, toolset
 from chargehand.agents.factory import Factory
 from chargehand.agents.granted import Furnished
 from chargehand.agents.hedging import Hedging
@@ -93,7 +93,16 @@ class Hiring(Struct, frozen=True):
         if made is not None:
             tools = tuple(toolset(f"factory {made.name!r}", made.tools))
             model = _handle(made.model or self.models[0])
-            agents.append(Agent(made.name, made.description, (), tools, model, capacity=made.capacity))
+            agents.append(
+                Agent(
+                    name=made.name,
+                    description=made.description,
+                    tags=(),
+                    tools=tools,
+                    model=model,
+                    capacity=made.capacity,
+                )
+            )
         return Roster(tuple(agents), supervision(budget, self.models[1:], self.settings))
 
     def agent(self, worker: Worker) -> Agent:
@@ -180,53 +189,93 @@ class Hiring(Struct, frozen=True):
         return tuple(dict.fromkeys(handles))
 
     def staff(
-        self, finder: Finder, roster: Roster, budget: Budget, policy: Policy, memory: OpenMemory | None,
-        crowd: Sequence[Furnished], teams: Mapping[str, Subteam], embedding: Embedding | None = None,
-    ) -> Staff:  # fmt: skip
+        self,
+        finder: Finder,
+        roster: Roster,
+        budget: Budget,
+        policy: Policy,
+        memory: OpenMemory | None,
+        crowd: Sequence[Furnished],
+        teams: Mapping[str, Subteam],
+        embedding: Embedding | None = None,
+    ) -> Staff:
         """The crew, its models found."""
         usual, planner, judge = (_found(finder, one) for one in self.models)
         purse = Purse(budget, finder.observations)
         kit = Kit(self.prompts, purse, ToolBreakers(policy.breaking, self.faulty), self.hedging)
-        models = {
-            name: [_found(finder, as_model(model)) for model in (own or usual, *one.fallback_models)]
-            for one in self.everybody
-            for name, own in copies(one)
-        }
+        models = self._models_of_workers(finder, usual)
+        post = self._post(models, capped=purse.capped)
+        many = self.many
+        workers = _equipped(crowd, models, post, many)
+        shared = None if memory is None else partial(shared_blocks, memory)
+        lead = Lead(
+            model=planner,
+            prompts=self.prompts,
+            cards=self.cards(),
+            instructions=self.instructions,
+            settings=self.settings,
+            most_tasks=policy.limits.tasks,
+            purse=purse,
+            stream=self.stream,
+            review=self.review,
+            combine=self.combine,
+            reserve=roster.supervision,
+            shared=shared,
+            embedding=embedding and Once(embedding),
+            many=many,
+            sample=self._sample(models) if purse.capped else None,
+        )
+        writer = Writer(
+            model=judge,
+            prompts=self.prompts,
+            instructions=self.instructions,
+            settings=self.settings,
+            purse=purse,
+            own=self.own,
+            reserve=roster.supervision,
+            shared=shared,
+        )
+        checks = structs.replace(self.checks, by_worker=many.each(self.checks.by_worker)) if many else self.checks
+        return Staff(
+            workers=workers,
+            lead=lead,
+            writer=writer,
+            kit=kit,
+            workshop=self._workshop(finder, usual),
+            post=post,
+            way=self.way,
+            teams=teams,
+            checks=checks,
+            verifiers={name: _found(finder, model) for name, model in self._verifiers()},
+        )
+
+    def _models_of_workers(self, finder: Finder, usual: Model) -> dict[str, list[Model]]:
+        """The models of each worker, by its name: the one it calls, then those it falls back to."""
+        models: dict[str, list[Model]] = {}
+        for worker in self.everybody:
+            for name, own in copies(worker):
+                handles = (own or usual, *worker.fallback_models)
+                models[name] = [_found(finder, as_model(handle)) for handle in handles]
+        return models
+
+    def _post(self, models: Mapping[str, Sequence[Model]], *, capped: bool) -> Post:
+        """What carries messages between workers."""
         members = tuple(self.agent(one) for one in self.workers)
         contracts = {one.name: contract(one.contacts) for one in self.workers if one.contacts}
-        allowances = {
-            one.name: allowance(one, [model for name, _ in copies(one) for model in models[name]])
-            for one in self.workers
-            if purse.capped
-        }
+        allowances: dict[str, Amount] = {}
+        if capped:
+            for one in self.workers:
+                allowances[one.name] = allowance(one, [model for name, _ in copies(one) for model in models[name]])
         post = Post(members, allowances, contracts)
         many = self.many
         post.instances = {one.name: self._agents(one, many) for one in self.workers if one.name in many.kinds}
-        named = {one.name: post.tools(one.name) if one.contacts else {} for one in self.everybody}
-        workers = {
-            name: equip(one.worker, models[name], {**nameable(), **named[one.worker.name], **one.named}, one.desk)
-            for one in crowd
-            if one.worker.team is None
-            for name, _ in copies(one.worker)
-        }
-        workers |= {kind: workers[names[0]] for kind, names in many.kinds.items() if names[0] in workers}
-        shared = None if memory is None else partial(shared_blocks, memory)
-        lead = Lead(
-            planner, self.prompts, self.cards(), self.instructions, self.settings, policy.limits.tasks, purse,
-            stream=self.stream, review=self.review, combine=self.combine, reserve=roster.supervision,
-            shared=shared, embedding=embedding and Once(embedding), many=many,
-            sample=self._sample(models) if purse.capped else None,
-        )  # fmt: skip
-        writer = Writer(
-            judge, self.prompts, self.instructions, self.settings, purse, self.own, roster.supervision, shared
-        )
+        return post
+
+    def _workshop(self, finder: Finder, usual: Model) -> Workshop | None:
         made = self.factory
-        workshop = None if made is None else Workshop(made, _found(finder, made.model) if made.model else usual)
-        verifiers = {name: _found(finder, model) for name, model in self._verifiers()}
-        checks = structs.replace(self.checks, by_worker=many.each(self.checks.by_worker)) if many else self.checks
-        return Staff(
-            workers, lead, writer, kit, workshop, post, way=self.way, teams=teams, checks=checks, verifiers=verifiers,
-        )  # fmt: skip
+        if made is None:
+            return None
+        return Workshop(made, _found(finder, made.model) if made.model else usual)
 
     def _sample(self, models: Mapping[str, Sequence[Model]]) -> Callable[[str], Amount] | None:
         """What one sample of a worker's costs at least, for a team that is sampled."""
@@ -276,13 +325,29 @@ PARTLY = (
 
 def lent(
     team: Team, name: str, description: str, tags: Sequence[str], estimate: Amount, timeout: WrittenDuration | None
-) -> Worker:  # fmt: skip
+) -> Worker:
     """A team as a worker of another."""
     said = description or "; ".join(f"{one.name}: {one.description}" for one in team.roster.agents if one.description)
     usual = min(1.25 * team.timeout, team.timeout + 10)  # what leaves its run all of its own time
     return Worker(
         name or team.name, said, tags=tags, estimate=estimate, timeout=usual if timeout is None else timeout, team=team
     )
+
+
+def _equipped(
+    crowd: Sequence[Furnished], models: Mapping[str, Sequence[Model]], post: Post, many: Instances
+) -> dict[str, Equipped]:
+    """The workers that are no teams, ready to work, by the names of their copies."""
+    ready: dict[str, Equipped] = {}
+    for furnished in crowd:
+        worker = furnished.worker
+        if worker.team is not None:
+            continue
+        mail = post.tools(worker.name) if worker.contacts else {}
+        for name, _ in copies(worker):
+            ready[name] = equip(worker, models[name], {**nameable(), **mail, **furnished.named}, furnished.desk)
+    ready |= {kind: ready[names[0]] for kind, names in many.kinds.items() if names[0] in ready}
+    return ready
 
 
 def _handle(model: str | Model) -> str:

@@ -82,7 +82,12 @@ def gap_text(gap: Gap, nonce: str) -> str:
 
 def _given(one: Input, task: Task | None) -> Given:
     assert one.value is not None, "gaps are not given"
-    return Given(one.task, task.instruction if task else "", task.worker if task else "", decode_value(one.value))
+    return Given(
+        task=one.task,
+        instruction=task.instruction if task else "",
+        worker=task.worker if task else "",
+        value=decode_value(one.value),
+    )
 
 
 def _origin(given: Given) -> str:

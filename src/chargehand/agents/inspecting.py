@@ -33,7 +33,9 @@ from chargehand.terms.plan import digest
 from chargehand.terms.value import decode_value, encode_value
 
 _LONGEST = 1500  # characters of what is wrong
-_MOST, _LARGEST = 24, 256 * 1024  # results of tools that are kept as material, and bytes of them
+# results of tools that are kept as material, and bytes of them
+_MOST = 24
+_LARGEST = 256 * 1024
 _REPEATED = "this result was refused before, and nothing was looked up since"
 _OURS = frozenset(("model", "memory", "summary", "make worker"))
 _Shape = TypeVar("_Shape")
@@ -105,14 +107,20 @@ class Witness(Relay):
         if name not in _OURS and " " not in name and value is not None and len(self.seen) < _MOST:
             self._left -= len(bytes(encode_value(value)))
             if self._left >= 0:
-                self.seen.append(Given(f"{TOOL}{name} {len(self.seen) + 1}", "", "", value))
+                self.seen.append(
+                    Given(task=f"{TOOL}{name} {len(self.seen) + 1}", instruction="", worker="", value=value)
+                )
         return found
 
 
 async def inspected(
-    inspector: Inspector, doing: Coroutine[Any, Any, Done], names: Sequence[str], brief: Brief, hand: Witness,
+    inspector: Inspector,
+    doing: Coroutine[Any, Any, Done],
+    names: Sequence[str],
+    brief: Brief,
+    hand: Witness,
     attempt: Attempt | None = None,
-) -> Done:  # fmt: skip
+) -> Done:
     """Have it done, then looked at. WorkFailed says by whom it was not accepted, and why.
 
     With an `attempt`, a result that is not accepted is first sent back to it: it has found everything already.
@@ -123,7 +131,9 @@ async def inspected(
         raise WorkFailed(Failure("logic", said, permanent=True), NOTHING)
     done = await doing
     mark = digest(held(done.value).json)
-    wrong = await _objections(inspector, names, brief, hand, done, brief.refused, brief.failure)
+    wrong = await _objections(
+        inspector=inspector, names=names, brief=brief, hand=hand, done=done, refused=brief.refused, before=brief.failure
+    )
     if wrong and attempt is not None and attempt.can_go_on:
         hand.note(f"{wrong}; sent back")
         hand.called = False
@@ -131,7 +141,15 @@ async def inspected(
             done = await attempt.mend(wrong)
         except WorkFailed as error:
             raise _with_reason(error, wrong, mark) from error
-        wrong = await _objections(inspector, names, brief, hand, done, (*brief.refused, mark), wrong)
+        wrong = await _objections(
+            inspector=inspector,
+            names=names,
+            brief=brief,
+            hand=hand,
+            done=done,
+            refused=(*brief.refused, mark),
+            before=wrong,
+        )
         mark = digest(held(done.value).json)
     if wrong:
         hand.note(wrong)
@@ -143,9 +161,14 @@ async def inspected(
 
 
 async def _objections(
-    inspector: Inspector, names: Sequence[str], brief: Brief, hand: Witness, done: Done, refused: Sequence[str],
+    inspector: Inspector,
+    names: Sequence[str],
+    brief: Brief,
+    hand: Witness,
+    done: Done,
+    refused: Sequence[str],
     before: str,
-) -> str:  # fmt: skip
+) -> str:
     """By whom a result is not accepted, and why; nothing if it is.
 
     One that was `refused` before is not looked at: what was said then (`before`) still holds.
@@ -227,5 +250,5 @@ def _refused(name: str, problems: Sequence[str]) -> str:
 
 def _material(brief: Brief, hand: Witness, result: object) -> tuple[Given, ...]:
     exhibits = result.exhibits if isinstance(result, Product | Partly) and not hand.seen else ()
-    shown = [Given(f"{TOOL}{at}", "", "", one) for at, one in enumerate(exhibits, 1)]
+    shown = [Given(task=f"{TOOL}{at}", instruction="", worker="", value=one) for at, one in enumerate(exhibits, 1)]
     return (*told(brief, "0").inputs, *hand.seen, *shown)

@@ -63,7 +63,8 @@ class Instances(Struct, frozen=True):
         own = (*self.others, *(one for names in self.kinds.values() for one in names))
         if task.worker in own or (not task.worker.strip() and task.match is not None):
             return ""
-        bare, names = _bare(task.worker), (*self.kinds, *self.others)
+        bare = _bare(task.worker)
+        names = (*self.kinds, *self.others)
         alike = [name for name in names if not bare or _bare(name) == bare]
         return alike[0] if len(alike) == 1 and alike[0] in self.kinds else ""
 
@@ -103,7 +104,8 @@ def turned(agents: Sequence[Agent], chance: int) -> tuple[Agent, ...]:
     found: list[Agent] = []
     at = 0
     while at < len(agents):
-        kind, end = kind_of(agents[at]), at + 1
+        kind = kind_of(agents[at])
+        end = at + 1
         while kind != agents[at].name and end < len(agents) and kind_of(agents[end]) == kind:
             end += 1
         first = chance % (end - at)

@@ -110,7 +110,8 @@ def _line(settled: Settled) -> str:
 
 def _messages(writer: Writer, subject: Judging) -> tuple[Message, Message]:
     nonce = new_nonce()
-    manner, form = _MANNER[subject.manner], _FORM[subject.manner]
+    manner = _MANNER[subject.manner]
+    form = _FORM[subject.manner]
     system = writer.prompts.text("judge", instructions=writer.instructions, manner=manner, form=form)
     room = min(CAP, writer.model.card.window * _SHARE // max(1, len(subject.results)))
     parts = [f"Request: {subject.goal}"]
@@ -146,12 +147,18 @@ def _read(text: str, names: Sequence[str], manner: str) -> Ruling | None:
         return None
     table = cast("dict[str, object]", found)
     winner = _named(table.get("winner"), names)
-    why, ruling = _words(table.get("why")) or _words(table.get("reason")), _words(table.get("ruling"))
+    why = _words(table.get("why")) or _words(table.get("reason"))
+    ruling = _words(table.get("ruling"))
     if not winner and (manner != "contradiction" or table.get("winner") is not None or not (why or ruling)):
         return None
     listed = table.get("agree")
     agree = [_named(one, names) for one in cast("list[object]", listed)] if isinstance(listed, list) else []
-    return Ruling(winner, why or ruling, ruling, tuple(dict.fromkeys(one for one in (winner, *agree) if one)))
+    return Ruling(
+        winner=winner,
+        why=why or ruling,
+        ruling=ruling,
+        agree=tuple(dict.fromkeys(one for one in (winner, *agree) if one)),
+    )
 
 
 def _named(said: object, names: Sequence[str]) -> str:

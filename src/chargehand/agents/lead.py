@@ -73,7 +73,8 @@ class Lead(Struct):
     def system(self) -> Message:
         """What the planner is told about its team: the same message each time."""
         if self.told is None:
-            workers, most = listing(self.cards), str(self.most_tasks)
+            workers = listing(self.cards)
+            most = str(self.most_tasks)
             text = self.prompts.text("plan", workers=workers, instructions=self.instructions, most=most)
             self.told = Message("system", text)
         return self.told
@@ -86,13 +87,17 @@ async def held_call(lead: Lead, request: Request, hand: Hand) -> Held | None:
 
 async def ask(lead: Lead, held: Held, hand: Hand, hear: Hear | None = None) -> Called:
     """One call for the supervisor, for which money is held; its failures are those of its duty."""
-    called = await call_held(hand, lead.purse, lead.model, held, lead.settings, hear)
+    called = await call_held(
+        hand=hand, purse=lead.purse, model=lead.model, held=held, settings=lead.settings, hear=hear
+    )
     handle = lead.model.card.handle
     if not called.reply.text.strip():
         raise WorkFailed(Failure("logic", f"{handle} answered with nothing"), called.used)
     if called.cut:
         finding = Finding(
-            "cut_off", "reply", "Your last reply was cut off because it was too long. Send a shorter one."
+            code="cut_off",
+            place="reply",
+            message="Your last reply was cut off because it was too long. Send a shorter one.",
         )
         raise WorkFailed(Failure("logic", f"{handle}: {called.cut}"), called.used, (finding,))
     return called
@@ -113,7 +118,7 @@ async def plan(lead: Lead, brief: Brief, hand: Hand) -> Proposal:
     try:
         read_plan = read(called.reply.text, lead.holders())
     except Invalid as error:
-        finding = Finding("not_a_plan", "plan", f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        finding = Finding(code="not_a_plan", place="plan", message=f"{str(error)[:1].upper()}{str(error)[1:]}.")
         failure = Failure("logic", useless(lead.model.card.handle, error))
         raise WorkFailed(failure, called.used, (finding,)) from error
     for text in read_plan.assumptions:
@@ -133,9 +138,18 @@ def _planning(lead: Lead, brief: Brief, blocks: Sequence[Seen]) -> Request:
     given = told(brief, nonce := new_nonce(), by_id(brief.tasks))
     findings = tuple(f"{one.place}: {one.message}" for one in brief.findings)
     planned = tuple(
-        Planned(one.id, one.instruction, one.worker, tuple(name for name, _ in needs(one))) for one in brief.tasks
+        Planned(id=one.id, instruction=one.instruction, worker=one.worker, after=tuple(name for name, _ in needs(one)))
+        for one in brief.tasks
     )
-    subject = Planning(brief.goal, lead.cards, lead.most_tasks, findings, planned, given.inputs, brief.gaps)
+    subject = Planning(
+        goal=brief.goal,
+        workers=lead.cards,
+        most_tasks=lead.most_tasks,
+        findings=findings,
+        tasks=planned,
+        results=given.inputs,
+        gaps=brief.gaps,
+    )
     cut = shortened(blocks, lead.model.card.window // 4)
     said = [material(blocks, (), nonce, cut).strip(), today(brief), f"Request: {brief.goal}"]
     if findings:

@@ -61,12 +61,12 @@ def read(table: Mapping[str, object], workers: Sequence[str], failed: Collection
     """What a reply amounts to; what it leaves out is taken as no reason to stop."""
     replaces = table.get("replaces")
     return Said(
-        yes(table.get("done")),
-        yes(table.get("looping")),
-        yes(table.get("progress"), otherwise=True),
-        who(table.get("next"), workers),
-        instruction(table.get("instruction")),
-        words(table.get("why")),
-        replaces if isinstance(replaces, str) and replaces in failed else "",
-        texts(table.get("unserved")),
+        done=yes(table.get("done")),
+        looping=yes(table.get("looping")),
+        progress=yes(table.get("progress"), otherwise=True),
+        worker=who(table.get("next"), workers),
+        instruction=instruction(table.get("instruction")),
+        why=words(table.get("why")),
+        replaces=replaces if isinstance(replaces, str) and replaces in failed else "",
+        unserved=texts(table.get("unserved")),
     )

@@ -138,7 +138,7 @@ def addressed(
         raise Invalid(f"the timeout is {timeout}; give everybody more than no time")
     foreign = any(one.name == sender for one in agents)
     to = named(agents, names, sender) if names else matching(agents, match, sender)
-    return Letter(text, to, sender, foreign, math.inf if timeout is None else timeout)
+    return Letter(text=text, to=to, sender=sender, foreign=foreign, timeout=math.inf if timeout is None else timeout)
 
 
 def nobody(agents: Sequence[Agent], match: Match) -> str:

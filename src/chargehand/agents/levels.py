@@ -146,7 +146,8 @@ def _words(text: str) -> set[str]:
 
 def _rests(task: TaskId, on: TaskId, above: Mapping[TaskId, Sequence[TaskId]]) -> bool:
     """Whether a task was done from what came of another, however far off."""
-    line, seen = [task], set[TaskId]()
+    line = [task]
+    seen = set[TaskId]()
     while line:
         one = line.pop()
         if one == on:

@@ -70,9 +70,23 @@ class Attempt:
     """One attempt of a worker. A result that is not accepted can be sent back to it once it is there."""
 
     __slots__ = (
-        "_asked", "_brief", "_doubted", "_equipped", "_hand", "_history", "_kit", "_longer", "_outside", "_recall",
-        "_repairs", "_repeats", "_steps", "_subject", "_task", "_tried",
-    )  # fmt: skip
+        "_asked",
+        "_brief",
+        "_doubted",
+        "_equipped",
+        "_hand",
+        "_history",
+        "_kit",
+        "_longer",
+        "_outside",
+        "_recall",
+        "_repairs",
+        "_repeats",
+        "_steps",
+        "_subject",
+        "_task",
+        "_tried",
+    )
 
     def __init__(self, equipped: Equipped, kit: Kit, brief: Brief, hand: Hand) -> None:
         self._equipped = equipped
@@ -113,7 +127,14 @@ class Attempt:
         if self._tried is None:
             outside = self._outside or bool(self._subject.inputs or self._subject.gaps)
             breakers = self._kit.breakers
-            self._tried = Calls(self._equipped, self._hand, self._history, self._brief, breakers, tainted=outside)
+            self._tried = Calls(
+                equipped=self._equipped,
+                hand=self._hand,
+                history=self._history,
+                brief=self._brief,
+                breakers=breakers,
+                tainted=outside,
+            )
         return self._tried
 
     async def run(self) -> Done:
@@ -180,15 +201,17 @@ class Attempt:
 
     async def _remind(self, recall: Recall, step: int) -> None:
         """Show what memory holds now, before the model is asked."""
-        equipped, kit, history = self._equipped, self._kit, self._history
+        equipped = self._equipped
+        kit = self._kit
+        history = self._history
         speaker = Speaker(
-            kit.prompts,
-            self._uses_words,
-            lambda tokens: kit.purse.claim_for(
+            prompts=kit.prompts,
+            speaks=self._uses_words,
+            claim=lambda tokens: kit.purse.claim_for(
                 equipped.models, tokens, SUMMARY_SETTINGS, estimate=equipped.worker.estimate
             ),
-            kit.purse.capped,
-            partial(self._first_that_answers, aloud=False),
+            capped=kit.purse.capped,
+            ask=partial(self._first_that_answers, aloud=False),
         )
         system = kit.system(equipped)
         if await recall.look(speaker, tokens(system.text) + tokens(self._task.text)):
@@ -210,13 +233,20 @@ class Attempt:
         except Invalid as error:
             raise WorkFailed(Failure("resource", str(error), permanent=True), NOTHING) from error
         schema = equipped.shape.raw if equipped.shape is not None else None
-        models, purse = equipped.models, self._kit.purse
+        models = equipped.models
+        purse = self._kit.purse
         settings = equipped.worker.settings
         if not purse.capped and not self._longer:
             settings = purse.settings(models[0], settings, self._history.tokens)
         if self._recall is not None and self._subject.chat_turns != self._history.chat_turns:
             self._subject = structs.replace(self._subject, chat_turns=self._history.chat_turns)
-        request = Request(self._history.messages, self._tools(), schema, settings, self._subject)
+        request = Request(
+            messages=self._history.messages,
+            tools=self._tools(),
+            schema=schema,
+            settings=settings,
+            subject=self._subject,
+        )
         claim: CallClaim | None = None
         if purse.capped or self._longer:
             claim = purse.claim(models, request, estimate=equipped.worker.estimate, at_least=self._longer)
@@ -231,7 +261,8 @@ class Attempt:
 
     async def _ask_twice(self, hedging: Hedging, request: Request, claim: CallClaim | None) -> Reply:
         """The same, with a second call where the first takes too long and there is money for both."""
-        models, purse = self._equipped.models, self._kit.purse
+        models = self._equipped.models
+        purse = self._kit.purse
         priced = claim or purse.claim(models, request, estimate=self._equipped.worker.estimate)
         bet = hedging.bet([purse.priced(model, priced) for model in models[:2]])
         if purse.capped and not purse.trusts(bet.second.model):
@@ -357,7 +388,10 @@ class Attempt:
 
     def _material(self) -> Material:
         """What the result of this attempt may rest on."""
-        subject, worker, brief, calls = self._subject, self._equipped.worker, self._brief, self._tried
+        subject = self._subject
+        worker = self._equipped.worker
+        brief = self._brief
+        calls = self._tried
         given: list[object] = [brief.instruction, brief.goal, worker.prompt, worker.description]
         for one in subject.inputs:
             given += [one.value, one.instruction]
@@ -374,7 +408,8 @@ class Attempt:
 
     def _cut(self, reply: Reply) -> None:
         """A reply that is not whole: it is asked for again with more room, once; after that, for a shorter one."""
-        settings, card = self._equipped.worker.settings, self._equipped.models[0].card
+        settings = self._equipped.worker.settings
+        card = self._equipped.models[0].card
         limit = reply_limit(card, settings, self._history.tokens)
         longer = longer_limit(card, settings, limit, self._history.tokens)
         if not self._longer and longer > limit:

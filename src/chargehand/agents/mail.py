@@ -26,21 +26,25 @@ MATCHING = "send_message_to_agents_matching_tags"
 MAIL = (ONE, MATCHING)
 _MESSAGE = "what you want to know or to have done, with everything the reader needs to know"
 
-_NOBODY, _MOST_NAMED = Contacts(), 30
+_NOBODY = Contacts()
+_MOST_NAMED = 30
 _DAY = 86400.0  # the nested run ends long before
-_REPLY, _ASKED = 1024, 3000  # tokens out and in of one call, where nobody knows better
+# tokens out and in of one call, where nobody knows better
+_REPLY = 1024
+_ASKED = 3000
 _ROOMS = (512 * 1024, 64 * 1024)  # bytes that all replies together may take; the second where JSON blows them up
 _LARGEST = 1024 * 1024
 
 
 def allowance(worker: Worker, models: Sequence[Model]) -> Amount:
     """What a worker may use for one message at most: its estimate, else what all its steps would cost."""
-    out, given = worker.settings.max_tokens or _REPLY, worker.estimate
+    out = worker.settings.max_tokens or _REPLY
+    given = worker.estimate
     micros = max((model.card.price(_ASKED, out) or 0 for model in models), default=0)
     return Amount(
-        given.tokens or worker.most_replies * (_ASKED + out),
-        given.micros or worker.most_replies * micros,
-        given.calls or worker.most_replies,
+        tokens=given.tokens or worker.most_replies * (_ASKED + out),
+        micros=given.micros or worker.most_replies * micros,
+        calls=given.calls or worker.most_replies,
     )
 
 
@@ -169,12 +173,15 @@ class Post:
 
     def _reserve(self, allowed: Sequence[Agent], given: Mapping[str, object]) -> Amount:
         """What everybody a call means may use together; the nested run gets that and no more."""
-        one, some, every = given.get("worker"), given.get("match_some"), given.get("match_all")
+        one = given.get("worker")
+        some = given.get("match_some")
+        every = given.get("match_all")
         match = Match(tuple(cast("list[str]", every or ())), tuple(cast("list[str]", some or ())))
         names = [one] if isinstance(one, str) else [agent.name for agent in matching(allowed, match)]
         found = [self._allowances[name] for name in names if name in self._allowances]
-        tokens, micros = sum(each.tokens for each in found), sum(each.micros for each in found)
-        return Amount(tokens, micros, sum(each.calls for each in found))
+        tokens = sum(each.tokens for each in found)
+        micros = sum(each.micros for each in found)
+        return Amount(tokens=tokens, micros=micros, calls=sum(each.calls for each in found))
 
 
 def _told(made: Tool, sender: str, allowed: Sequence[Agent], reserve: Callable[..., Amount]) -> Tool:

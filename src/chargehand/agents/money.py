@@ -82,7 +82,9 @@ class CallClaim(Claim):
         found = NOTHING
         for model in self._models:
             use = self.use(model, limit)
-            found = Amount(found.tokens + use.tokens, found.micros + use.micros, found.calls + use.calls)
+            found = Amount(
+                tokens=found.tokens + use.tokens, micros=found.micros + use.micros, calls=found.calls + use.calls
+            )
         return found
 
     def use(self, model: Model, limit: int) -> Amount:
@@ -92,13 +94,14 @@ class CallClaim(Claim):
         out = observed.length(model.card, limit)
         price = model.card.price(read, out)
         micros = self._estimate.micros if price is None else ceil(price * observed.price)
-        return Amount(read + out, micros, 1)
+        return Amount(tokens=read + out, micros=micros, calls=1)
 
     def reset(self) -> None:
         self.limit = self._most
 
     def fit(self, room: Budget) -> bool:
-        low, high = self._least, self._most
+        low = self._least
+        high = self._most
         if not _fits(self.cost(low), room):
             return False
         while low < high:
@@ -240,7 +243,7 @@ class Purse:
         if reply.usage is None:
             return None if self.capped else Amount(calls=1)
         if reply.micros is not None:
-            return Amount(reply.usage.input + reply.usage.output, reply.micros, 1)
+            return Amount(tokens=reply.usage.input + reply.usage.output, micros=reply.micros, calls=1)
         return _billed(model, reply.usage, reply.micros, reserve)
 
     def lost(self, calls: Sequence[tuple[Model, ModelFailed]]) -> Amount | None:
@@ -278,7 +281,7 @@ def _bytes(text: str) -> int:
 def _billed(model: Model, usage: Usage, micros: int | None, reserve: Amount) -> Amount:
     if micros is None:
         micros = model.card.price(usage.input, usage.output)
-    return Amount(usage.input + usage.output, reserve.micros if micros is None else micros, 1)
+    return Amount(tokens=usage.input + usage.output, micros=reserve.micros if micros is None else micros, calls=1)
 
 
 def failed(model: Model, error: ModelFailed) -> Amount | None:
@@ -429,7 +432,7 @@ def supervision(budget: Budget, models: Sequence[str | Model], settings: Setting
         return NOTHING
     out = LEAST_REPLY if settings.max_tokens is None else min(LEAST_REPLY, settings.max_tokens)
     micros = 0 if budget.micros is None else max(_foreseen(model, budget.floor.micros, out) for model in models)
-    return Amount(_SUPERVISION + out, micros, 1)
+    return Amount(tokens=_SUPERVISION + out, micros=micros, calls=1)
 
 
 def _foreseen(model: str | Model, kept: int, out: int) -> int:
@@ -489,4 +492,8 @@ def total(used: Sequence[Amount | None]) -> Amount | None:
     known = [one for one in used if one is not None]
     if len(known) < len(used):
         return None
-    return Amount(sum(one.tokens for one in known), sum(one.micros for one in known), sum(one.calls for one in known))
+    return Amount(
+        tokens=sum(one.tokens for one in known),
+        micros=sum(one.micros for one in known),
+        calls=sum(one.calls for one in known),
+    )

@@ -47,7 +47,14 @@ async def ask_who(
     if held is None:
         raise too_dear("asking who speaks next", alone=not brief.tasks)
     hand.prompt(lead.model.card.handle, request.messages)
-    called = await call_held(hand, lead.purse, lead.model, held, lead.settings, hand.say if hand.heard else None)
+    called = await call_held(
+        hand=hand,
+        purse=lead.purse,
+        model=lead.model,
+        held=held,
+        settings=lead.settings,
+        hear=hand.say if hand.heard else None,
+    )
     return called.reply, called.used
 
 
@@ -64,7 +71,8 @@ def named(text: str, names: Sequence[str]) -> Named:
         table = cast("Mapping[str, object]", found)
         if "next" not in table:
             return Named(None, problem="the reply has no `next`")
-        found, reason = table["next"], table.get("why")
+        found = table["next"]
+        reason = table.get("why")
         why = f": {' '.join(reason.split())[:_LONGEST]}" if isinstance(reason, str) and reason.strip() else ""
     if found is None:
         return Named("", why)
@@ -81,11 +89,15 @@ def named(text: str, names: Sequence[str]) -> Named:
 
 async def _request(open_to: tuple[str, ...], left: int, lead: Lead, brief: Brief) -> Request:
     blocks = () if lead.shared is None else await lead.shared()
-    window, nonce = lead.model.card.window, new_nonce()
+    window = lead.model.card.window
+    nonce = new_nonce()
     spoke = {one.id: Task(one.id, f"turn {at}", one.worker) for at, one in enumerate(brief.tasks, 1)}
     heard = told(brief, nonce, spoke, min(CAP, max(_LEAST, window // max(1, len(spoke)))))
     by_task = {one.task: one for one in heard.inputs}
-    said = tuple(by_task.get(one.id) or Given(one.id, one.instruction, one.worker, None) for one in spoke.values())
+    said = tuple(
+        by_task.get(one.id) or Given(task=one.id, instruction=one.instruction, worker=one.worker, value=None)
+        for one in spoke.values()
+    )
     parts = [material(blocks, (), nonce, shortened(blocks, window // 4)).strip(), f"Request: {brief.goal}"]
     parts.append(today(brief))
     if brief.findings:
@@ -98,7 +110,13 @@ async def _request(open_to: tuple[str, ...], left: int, lead: Lead, brief: Brief
     system = lead.prompts.text("speak", workers=listing, instructions=lead.instructions) + instructions(blocks)
     messages = (Message("system", system), Message("user", "\n\n".join(one for one in parts if one)))
     subject = Speaking(brief.goal, lead.cards, said, last)
-    return Request(messages, (), _schema(open_to, may_end=bool(spoke)), lead.settings, subject)
+    return Request(
+        messages=messages,
+        tools=(),
+        schema=_schema(open_to, may_end=bool(spoke)),
+        settings=lead.settings,
+        subject=subject,
+    )
 
 
 def _line(card: WorkerCard) -> str:

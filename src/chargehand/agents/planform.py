@@ -128,7 +128,8 @@ def _without_later(
 
 
 def _is_later(one: object, name: str) -> bool:
-    first, second = _NUMBERED.fullmatch(str(one)), _NUMBERED.fullmatch(name)
+    first = _NUMBERED.fullmatch(str(one))
+    second = _NUMBERED.fullmatch(name)
     return first is not None and second is not None and int(first[1]) > int(second[1])
 
 
@@ -188,7 +189,9 @@ class PlanStream:
         self._text = ""
         self._at = -1  # where the next task may begin; -1: `tasks` has not come yet
         self._seen = 0  # up to here it was looked at, and is not again: a task may come in thousands of pieces
-        self._depth, self._quoted, self._escaped = 0, False, False
+        self._depth = 0
+        self._quoted = False
+        self._escaped = False
         self._listed = False
         self._count = 0
 
@@ -205,7 +208,8 @@ class PlanStream:
             self._at = self._seen = opening.end()
         tasks: list[Task] = []
         while (end := self._end()) > 0:
-            body, self._at = self._text[self._at : end].lstrip(" ,\n\r\t"), end
+            body = self._text[self._at : end].lstrip(" ,\n\r\t")
+            self._at = end
             try:
                 tasks.extend(task(name, item, self._holders) for name, item in self._entries(body))
             except (msgspec.DecodeError, Invalid):
@@ -222,22 +226,35 @@ class PlanStream:
 
     def _end(self) -> int:
         """Just behind the task that begins here, or 0 while it is not complete (or there is none)."""
-        text, depth, quoted, escaped = self._text, self._depth, self._quoted, self._escaped
+        text = self._text
+        depth = self._depth
+        quoted = self._quoted
+        escaped = self._escaped
         for at in range(self._seen, len(text)):
             sign = text[at]
             if quoted:
-                escaped, quoted = (sign == "\\" and not escaped), (sign != '"' or escaped)
+                quoted = sign != '"' or escaped
+                escaped = sign == "\\" and not escaped
             elif sign == '"':
                 quoted = True
             elif sign == "]" and depth == 0 and self._listed:  # the list has ended: there are no more tasks
-                self._seen, self._depth, self._quoted, self._escaped = at, 0, False, False
+                self._seen = at
+                self._depth = 0
+                self._quoted = False
+                self._escaped = False
                 return 0
             elif sign == "{":
                 depth += 1
             elif sign == "}" and depth <= 1:
-                self._seen, self._depth, self._quoted, self._escaped = at + depth, 0, False, False
+                self._seen = at + depth
+                self._depth = 0
+                self._quoted = False
+                self._escaped = False
                 return at + 1 if depth else 0
             elif sign == "}":
                 depth -= 1
-        self._seen, self._depth, self._quoted, self._escaped = len(text), depth, quoted, escaped
+        self._seen = len(text)
+        self._depth = depth
+        self._quoted = quoted
+        self._escaped = escaped
         return 0

@@ -22,7 +22,9 @@ from chargehand.tools.threads import THREADS, GivenUp
 from chargehand.tools.tool import ToolFailed
 
 _LONGEST = 100_000  # characters of a result that a pattern is tried on
-_SECONDS, _LATEST = 2, 30.0  # that a pattern may compute, and until when, however busy the machine is
+# that a pattern may compute, and until when, however busy the machine is
+_SECONDS = 2
+_LATEST = 30.0
 _WHOLE = 86400.0  # the attempt's own time ends it long before
 _PLAIN = re.compile(r"[^()|*+?{]*\Z")  # a pattern that can match in one way only
 _WORD = re.compile(r"[^\W_]+(?:['\u2019.,-][^\W_]+)*")

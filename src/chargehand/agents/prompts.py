@@ -25,17 +25,28 @@ NAMES = (
     "route",
 )
 _NEEDED = {
-    "plan": ("workers",), "task": ("instruction", "inputs"), "make": ("tools",), "ledger": ("workers",),
-    "split": ("workers",), "speak": ("workers",), "route": ("workers",), "judge": ("manner", "form"),
-    "verify": ("form",), "review": ("prompt", "form"), "work": ("prompt",),
-}  # fmt: skip
+    "plan": ("workers",),
+    "task": ("instruction", "inputs"),
+    "make": ("tools",),
+    "ledger": ("workers",),
+    "split": ("workers",),
+    "speak": ("workers",),
+    "route": ("workers",),
+    "judge": ("manner", "form"),
+    "verify": ("form",),
+    "review": ("prompt", "form"),
+    "work": ("prompt",),
+}
 """The slots without which whoever is told would not know what they need: who is there, what is given, what to reply."""
 _LOST = {
-    "workers": "the model would not know who is on the team", "instruction": "the worker would not know its task",
-    "inputs": "the worker would not see what others found", "tools": "the model would not know which tools there are",
-    "manner": "the judge would not know what to decide", "form": "the model would not know how to reply",
+    "workers": "the model would not know who is on the team",
+    "instruction": "the worker would not know its task",
+    "inputs": "the worker would not see what others found",
+    "tools": "the model would not know which tools there are",
+    "manner": "the judge would not know what to decide",
+    "form": "the model would not know how to reply",
     "prompt": "what each worker is told about itself would be lost",
-}  # fmt: skip
+}
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 _GAP = re.compile(r"\n{3,}")
 

@@ -65,7 +65,7 @@ async def put(lead: Lead, request: Request, hand: Hand, *, aloud: bool = True, a
         return Answered(_object(called.reply.text), called.used)
     except Invalid as error:
         said = str(error)
-        finding = Finding("not_an_answer", "reply", f"{said[:1].upper()}{said[1:]}.")
+        finding = Finding(code="not_an_answer", place="reply", message=f"{said[:1].upper()}{said[1:]}.")
         raise WorkFailed(Failure("logic", useless(lead.model.card.handle, error)), called.used, (finding,)) from error
 
 

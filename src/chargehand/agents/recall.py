@@ -179,7 +179,8 @@ class Recall:
         """Remember the task and its result, once however often it is repeated. A result is not lost for want of it."""
         if not self._desk.remembers:
             return
-        desk, hand = self._desk, self._hand
+        desk = self._desk
+        hand = self._hand
 
         async def call(_key: str) -> Done:
             at = hand.where
@@ -199,7 +200,8 @@ class Recall:
     # --- inside
 
     async def _read(self, _key: str) -> Done:
-        desk, catalog = self._desk, self._desk.memory.catalog
+        desk = self._desk
+        catalog = self._desk.memory.catalog
         try:
             there = seen(await catalog.attached(desk.agent))
             first = not self._looked
@@ -214,8 +216,9 @@ class Recall:
         blocks = tuple(difference(*one) for one in new)
         if desk.earlier == "chat":
             return Done(self._chat_look(turns, Look(blocks, gone, misled=misled)), NOTHING)
-        shown, upto = tuple(fitting(turns, self._room)), due(turns, self._room)
-        return Done(Look(blocks, gone, shown, upto, misled), NOTHING)
+        shown = tuple(fitting(turns, self._room))
+        upto = due(turns, self._room)
+        return Done(Look(blocks=blocks, gone=gone, turns=shown, upto=upto, misled=misled), NOTHING)
 
     def _chat_look(self, turns: list[Turn], look: Look) -> Look:
         """The same, with as many turns as fit beside the blocks that are there now."""
@@ -227,13 +230,14 @@ class Recall:
         shown = fitting(turns, room, _CHAT_FRAME)
         numbers = [turn.number for turn in shown if turn.role != "summary"]
         summary = next((turn.number for turn in shown if turn.role == "summary"), 0)
-        span = ChatSpan(min(numbers, default=0), max(numbers, default=0), summary, room)
+        span = ChatSpan(first=min(numbers, default=0), last=max(numbers, default=0), summary=summary, room=room)
         upto = chat_due(turns, room, _MOST_CHAT_TURNS, _CHAT_FRAME)
         return structs.replace(look, chat=span, upto=upto)
 
     async def _chat_turns(self, span: ChatSpan) -> tuple[Turn, ...]:
         """The turns of a span; after a crash they are read again."""
-        turns, limit = self._chat, 4 * _MOST_CHAT_TURNS
+        turns = self._chat
+        limit = 4 * _MOST_CHAT_TURNS
         if not turns:
             before = max(span.last, span.summary) + 1
             turns = await self._desk.memory.catalog.turns(self._desk.turns_of, limit=limit, before=before, old=True)
@@ -258,7 +262,8 @@ class Recall:
 
     async def _compact(self, upto: int, speaker: Speaker) -> None:
         """Put old turns behind a summary. Another attempt may have done it meanwhile: then nothing is asked again."""
-        desk, catalog = self._desk, self._desk.memory.catalog
+        desk = self._desk
+        catalog = self._desk.memory.catalog
 
         claim = speaker.claim(self._summary_room + _FRAME * _MOST_TURNS)
 
@@ -313,7 +318,8 @@ class Recall:
 
 def _request(speaker: Speaker, turns: Sequence[Turn], room: int) -> Request:
     """The turns, oldest first, each cut to its share of so many bytes."""
-    nonce, share = new_nonce(), max(1, room // len(turns))
+    nonce = new_nonce()
+    share = max(1, room // len(turns))
     told = [wrap(nonce, f"{one.role}, turn {one.number}", _opening(one.text, share)) for one in turns]
     messages = (Message("system", speaker.prompts.text("summary")), Message("user", "\n\n".join(told)))
     return Request(messages, settings=SUMMARY_SETTINGS)

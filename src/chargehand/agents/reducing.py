@@ -49,8 +49,9 @@ async def reduced(writer: Writer, bill: Bill, hand: Hand, goal: str, text: str, 
             lost.append(f"the budget does not cover the {len(requests)} calls that takes: all results are cut instead")
             hand.note(lost[-1])
             return evenly(held, room * _CHARACTERS)
-        held = await _round(writer, bill, hand, calls, wanted[:_PIECES], lost)
-        before, text = len(text), "".join(short for short, _ in held).rstrip()
+        held = await _round(writer=writer, bill=bill, hand=hand, calls=calls, held=wanted[:_PIECES], lost=lost)
+        before = len(text)
+        text = "".join(short for short, _ in held).rstrip()
         if tokens(text) <= room:
             return text
         if len(text) >= before:  # a model that does not shorten will not the next time
@@ -71,12 +72,14 @@ def by_result(text: str) -> list[Piece]:
 def pieces(held: Sequence[Piece], size: int) -> list[Piece]:
     """The texts in pieces of at most so many characters: short ones together, long ones in slices."""
     found: list[Piece] = []
-    gathered, tasks = "", ()
+    gathered = ""
+    tasks = ()
     for text, names in held:
         for part in _slices(text, max(1, size)):
             if gathered and len(gathered) + len(part) > size:
                 found.append((gathered, tasks))
-                gathered, tasks = "", ()
+                gathered = ""
+                tasks = ()
             gathered += part
             tasks = tuple(dict.fromkeys((*tasks, *names)))
     return [*found, (gathered, tasks)] if gathered else found
@@ -86,7 +89,8 @@ def _slices(text: str, size: int) -> Iterator[str]:
     """A statement cut in two is lost to both slices: each ends with a line, a sentence or a word, where it can."""
     start = 0
     while len(text) - start > size:
-        least, end = start + size * 3 // 4, start + size
+        least = start + size * 3 // 4
+        end = start + size
         late = (found + len(mark) for mark in _BREAKS if (found := text.rfind(mark, least, end)) >= 0)
         end = next(late, end)
         yield text[start:end]
@@ -98,12 +102,14 @@ def _slices(text: str, size: int) -> Iterator[str]:
 def evenly(held: Sequence[Piece], size: int) -> str:
     """The texts together in about so many bytes: short ones as they are, the others each cut to the same length."""
     lengths = sorted(len(text.encode(errors="replace")) for text, _ in held)
-    left, level = size, 0
+    left = size
+    level = 0
     for place, length in enumerate(lengths):
         level = left // (len(lengths) - place)
         if length > level:
             break
-        left, level = left - length, length
+        left = left - length
+        level = length
     return "".join(_cut(text, level) for text, _ in held).rstrip()
 
 

@@ -32,7 +32,7 @@ async def route(way: Route, lead: Lead, brief: Brief, hand: Hand, load: Mapping[
     cards = [card for card in lead.cards if card.name != way.generalist and card.name not in had]
     watch = lead.watch(hand)
     book = None if watch is None else watch.lessons(hand.where.run)
-    found, used = await decide(way, lead, brief, hand, cards, book)
+    found, used = await decide(way=way, lead=lead, brief=brief, hand=hand, cards=cards, learnt=book)
     if book is not None:
         found = await book.consult(found, bare(brief).goal, [card.name for card in cards], lead.embedding)
     view = load or ({} if watch is None else watch.loads())

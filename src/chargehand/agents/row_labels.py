@@ -67,9 +67,7 @@ def _held(source: Evidence, one: Placed) -> bool:
     return one.day is not None and source.days.hold(one.day)
 
 
-def _by_place(
-    sentence: str, names: Sequence[NamedRows], values: Sequence[tuple[Placed, set[int]]]
-) -> list[Placed]:  # fmt: skip
+def _by_place(sentence: str, names: Sequence[NamedRows], values: Sequence[tuple[Placed, set[int]]]) -> list[Placed]:
     """Those that do not belong to the name right behind them, or else to the one before them."""
     wrong: list[Placed] = []
     for one, rows in values:
@@ -90,9 +88,7 @@ def _together(names: Sequence[NamedRows], rows: set[int]) -> bool:
 
 def _in_order(names: Sequence[NamedRows], values: Sequence[tuple[Placed, set[int]]]) -> bool:
     """Whether the first value belongs to the first name, the second to the second, and so on."""
-    return len(names) == len(values) and all(
-        name.rows & rows for name, (_, rows) in zip(names, values, strict=True)
-    )  # fmt: skip
+    return len(names) == len(values) and all(name.rows & rows for name, (_, rows) in zip(names, values, strict=True))
 
 
 def misplaced_pairs(sentence: str, sources: Sequence[Evidence]) -> Iterator[str]:

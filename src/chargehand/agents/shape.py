@@ -28,7 +28,8 @@ def find_json(text: str) -> object:
         raise Invalid("the reply is empty; one JSON value is wanted")
     tries = [stripped, *_FENCE.findall(stripped)]
     for opening, closing in (("{", "}"), ("[", "]")):
-        first, last = stripped.find(opening), stripped.rfind(closing)
+        first = stripped.find(opening)
+        last = stripped.rfind(closing)
         if 0 <= first < last:
             tries.append(stripped[first : last + 1])
     problem = ""
@@ -82,9 +83,14 @@ def _schema_of(wanted: type) -> dict[str, Any]:
 
 
 _KINDS: dict[str, tuple[type, ...]] = {
-    "object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "null": (type(None),),
-    "integer": (int,), "number": (int, float),
-}  # fmt: skip
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "null": (type(None),),
+    "integer": (int,),
+    "number": (int, float),
+}
 
 
 def problems(

@@ -62,7 +62,8 @@ class _Judged(Struct, frozen=True):
 
 def most_calls(way: Recursive, most_tasks: int) -> int:
     """How many calls a whole tree may take."""
-    calls, level = 1, 1
+    calls = 1
+    level = 1
     for _ in range(1, min(way.depth, _DEEPEST)):
         level = min(level * max(1, way.breadth), max(1, most_tasks))
         calls += level
@@ -74,8 +75,8 @@ async def split(way: Recursive, lead: Lead, brief: Brief, hand: Hand) -> Proposa
     if brief.tasks:
         return await leading.plan(lead, brief, hand)
     blocks = () if lead.shared is None else await lead.shared()
-    tree = _Tree(way, lead, brief, hand, blocks)
-    root = _Node("t", brief.goal, "")
+    tree = _Tree(way=way, lead=lead, brief=brief, hand=hand, blocks=blocks)
+    root = _Node(id="t", instruction=brief.goal, worker="")
     unserved = await tree.begin(root)
     level = list(root.parts)
     for _ in range(1, min(way.depth, _DEEPEST)):
@@ -117,7 +118,8 @@ class _Tree(Struct):
             raise self.failed("unknown_worker", f"{said}. The workers are: {', '.join(names)}.")
         if not found.parts and not found.worker and not found.unserved:
             raise self.failed("no_worker", f"Say who does it: `worker` is one of {', '.join(names)}.")
-        root.worker, root.parts = found.worker, found.parts
+        root.worker = found.worker
+        root.parts = found.parts
         self.tell(root, found)
         over = f"a request is split into at most {self.breadth} parts."
         left = [f"{words(one, 200).rstrip('. ')}: {over}" for one in found.rest[:_REST]]
@@ -187,14 +189,21 @@ class _Tree(Struct):
         if self.breadth == 1:
             said.append("It is not to be split: say who does it.")
         subject = Splitting(node.instruction, self.lead.cards, self.breadth)
-        asked = Question("split", said, schema(names, self.breadth), subject, {"most": str(self.breadth)})
+        asked = Question(
+            prompt="split",
+            said=said,
+            schema=schema(names, self.breadth),
+            subject=subject,
+            slots={"most": str(self.breadth)},
+        )
         request = worded(self.lead, asked, new_nonce(), self.blocks)
         alone = not node.above and not self.brief.tasks
         return await put(self.lead, request, self.hand, aloud=aloud, alone=alone)
 
     def read(self, node: _Node, answered: Answered) -> _Judged:
         """How a reply splits a part. One that makes a single part of it, or the same twice, splits nothing."""
-        table, names = answered.table, [card.name for card in self.lead.cards]
+        table = answered.table
+        names = [card.name for card in self.lead.cards]
         given = [] if yes(table.get("simple")) else parts(table.get("subtasks"))
         made: dict[str, _Node] = {}
         numbered: dict[int, _Node] = {}
@@ -204,14 +213,24 @@ class _Tree(Struct):
             if key not in made and len(made) < self.breadth:
                 name = f"{node.id}{'.' if node.above else ''}{len(made) + 1}"
                 after = tuple(dict.fromkeys(numbered[place] for place in one.after if place in numbered))
-                made[key] = _Node(name, one.instruction, worker, (*node.above, _same(node.instruction)), after)
+                made[key] = _Node(
+                    id=name,
+                    instruction=one.instruction,
+                    worker=worker,
+                    above=(*node.above, _same(node.instruction)),
+                    after=after,
+                )
             if key in made:
                 numbered[one.number] = made[key]
-        worker, found = who(table.get("worker"), names), tuple(made.values())
+        worker = who(table.get("worker"), names)
+        found = tuple(made.values())
         if len(found) == 1 or self.breadth == 1:
-            worker, found = worker or (found[0].worker if found else node.worker), ()
+            worker = worker or (found[0].worker if found else node.worker)
+            found = ()
         rest = tuple(one.instruction for one in given if one.number not in numbered) if found else ()
-        return _Judged(worker, found, words(table.get("why")), texts(table.get("unserved")), rest)
+        return _Judged(
+            worker=worker, parts=found, why=words(table.get("why")), unserved=texts(table.get("unserved")), rest=rest
+        )
 
     def tell(self, node: _Node, found: _Judged) -> None:
         why = f" (why: {found.why})" if found.why else ""
@@ -222,7 +241,9 @@ class _Tree(Struct):
             self.hand.note(f"{what} is simple: {node.worker} does it{why}")
 
     def failed(self, code: str, text: str) -> WorkFailed:
-        return WorkFailed(Failure("logic", text), total(self.used), (Finding(code, "subtasks", text),))
+        return WorkFailed(
+            Failure("logic", text), total(self.used), (Finding(code=code, place="subtasks", message=text),)
+        )
 
 
 def _tasks(root: _Node) -> tuple[Task, ...]:

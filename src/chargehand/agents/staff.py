@@ -131,15 +131,27 @@ class Staff:
         """The same for results that must pass checks."""
         from chargehand.agents.inspecting import Inspector, Witness, inspected  # noqa: PLC0415 - few teams have checks
 
-        checks, kit, judge = self._checks, self._kit, self._writer
+        checks = self._checks
+        kit = self._kit
+        judge = self._writer
         inspector = Inspector(
-            checks, self._workers, judge.model, self._verifiers, kit.prompts, kit.purse, judge.reserve
-        )  # fmt: skip
-        seen, names = Witness(hand), checks.of(brief.tasks[0] if brief.tasks else None, brief.worker)
-        team, equipped = self._teams.get(brief.worker), self._workers.get(brief.worker)
+            checks=checks,
+            workers=self._workers,
+            usual=judge.model,
+            models=self._verifiers,
+            prompts=kit.prompts,
+            purse=kit.purse,
+            estimate=judge.reserve,
+        )
+        seen = Witness(hand)
+        names = checks.of(brief.tasks[0] if brief.tasks else None, brief.worker)
+        team = self._teams.get(brief.worker)
+        equipped = self._workers.get(brief.worker)
         if team is None and equipped is not None:
             attempt = Attempt(equipped, kit, brief, seen)
-            return inspected(inspector, attempt.run(), names, brief, seen, attempt)
+            return inspected(
+                inspector=inspector, doing=attempt.run(), names=names, brief=brief, hand=seen, attempt=attempt
+            )
         doing = self._made(brief, seen) if team is None else team.attempt(brief, seen)
         return inspected(inspector, doing, names, brief, seen)
 
@@ -169,12 +181,20 @@ class Staff:
         """What carrying out a plan of this request will cost in dollars."""
         from chargehand.agents.outlay import Means, outlay  # noqa: PLC0415 - most runs are not reckoned
 
-        made, shop = None, self._workshop
+        made = None
+        shop = self._workshop
         if shop is not None:
             made = equip(Worker(shop.factory.name, tools=shop.factory.tools, steps=shop.factory.steps), [shop.model])
         means = Means(
-            self._workers, self._lead, self._writer, self._kit, made, self._teams, self._checks, self._verifiers
-        )  # fmt: skip
+            workers=self._workers,
+            lead=self._lead,
+            writer=self._writer,
+            kit=self._kit,
+            made=made,
+            teams=self._teams,
+            checks=self._checks,
+            verifiers=self._verifiers,
+        )
         return outlay(means, plan, request.roster, request.policy, request.budget, closed=closed)
 
     @property

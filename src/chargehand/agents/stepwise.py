@@ -26,7 +26,9 @@ from chargehand.tools.tool import CAP
 
 _MARK = re.compile(r"t(\d{1,6})(?:-(stall|fresh)(\d{1,4}))?")
 _ENDED = "This stalled"
-_REPEATED, _STALLED, _EMPTY = "repeated", "stalled", "nothing_done"
+_REPEATED = "repeated"
+_STALLED = "stalled"
+_EMPTY = "nothing_done"
 _OURS = (_REPEATED, _STALLED, _EMPTY)
 _REFUSALS = 2  # in a row; the run gives up on a planner after three
 _IDLE = frozenset(
@@ -63,7 +65,7 @@ async def stepwise(way: Loop, lead: Lead, brief: Brief, hand: Hand) -> Proposal:
     answered = await put(lead, request, hand, alone=not brief.tasks)
     said = read(answered.table, [card.name for card in lead.cards], _missing(brief))
     hand.note(f"turn {stand.number}{', a fresh start' if stand.afresh else ''}: {said.told()}")
-    turn = _Turn(way, lead, brief, stand, said, answered.used)
+    turn = _Turn(way=way, lead=lead, brief=brief, stand=stand, said=said, used=answered.used)
     found = turn.done() if said.done else turn.more()
     for text in found.unserved if not said.done else ():
         hand.note(text)
@@ -81,7 +83,7 @@ def _standing(way: Loop, brief: Brief) -> _Stand:
     due = row + failed >= _patience(way) and fresh < way.fresh_starts and bool(brief.tasks)
     afresh = due or any(one.code == _STALLED for one in refused)
     number = 1 + max([len(brief.tasks), *(int(one[1]) for one in marks)])
-    return _Stand(number, row, fresh, failed, afresh, refused)
+    return _Stand(number=number, stalls=row, fresh=fresh, failed=failed, afresh=afresh, refused=refused)
 
 
 def _asked(way: Loop, lead: Lead, brief: Brief, stand: _Stand, nonce: str) -> Question:
@@ -89,7 +91,8 @@ def _asked(way: Loop, lead: Lead, brief: Brief, stand: _Stand, nonce: str) -> Qu
     room = lead.model.card.window * 2 // max(1, len(brief.inputs))  # bytes: about half the window for all results
     given = told(brief, nonce, by_id(brief.tasks), max(500, min(CAP, room)))
     planned = tuple(
-        Planned(one.id, one.instruction, one.worker, tuple(name for name, _ in needs(one))) for one in brief.tasks
+        Planned(id=one.id, instruction=one.instruction, worker=one.worker, after=tuple(name for name, _ in needs(one)))
+        for one in brief.tasks
     )
     said = [f"Request: {brief.goal}", today(brief)]
     if brief.tasks:
@@ -98,8 +101,8 @@ def _asked(way: Loop, lead: Lead, brief: Brief, stand: _Stand, nonce: str) -> Qu
         said.extend(gap_text(one, nonce) for one in brief.gaps)
     said.extend(_warnings(brief, stand, most - len(brief.tasks)))
     shape = schema([card.name for card in lead.cards], _missing(brief))
-    subject = Ledger(brief.goal, lead.cards, planned, given.inputs, brief.gaps)
-    return Question("ledger", said, shape, subject, {"most": str(most)})
+    subject = Ledger(goal=brief.goal, workers=lead.cards, tasks=planned, results=given.inputs, gaps=brief.gaps)
+    return Question(prompt="ledger", said=said, schema=shape, subject=subject, slots={"most": str(most)})
 
 
 def _warnings(brief: Brief, stand: _Stand, left: int) -> Iterator[str]:
@@ -174,7 +177,8 @@ class _Turn(Struct, frozen=True):
 
     def task(self, mark: str) -> Task:
         after = tuple(Edge(one.task, "optional") for one in self.brief.inputs if "[" not in one.task)
-        name, replaces = TaskId(f"t{self.stand.number}{mark}"), TaskId(self.said.replaces)
+        name = TaskId(f"t{self.stand.number}{mark}")
+        replaces = TaskId(self.said.replaces)
         return Task(name, self.said.instruction, self.said.worker, after=after, replaces=replaces)
 
     def proposed(self, mark: str) -> Proposal:
@@ -182,14 +186,15 @@ class _Turn(Struct, frozen=True):
 
     def refuse(self, code: str, text: str, why: str) -> Proposal:
         """Ask again, which counts as a stall; or end it, where that leads nowhere."""
-        row, refused = self.stand.stalls + 1, len(self.stand.refused)
+        row = self.stand.stalls + 1
+        refused = len(self.stand.refused)
         out = row >= _patience(self.way) and self.stand.fresh >= self.way.fresh_starts and not self.stand.afresh
         if refused >= _REFUSALS or (out and self.brief.tasks):
             return self.end(why)
         raise self.failed(code, text)
 
     def failed(self, code: str, text: str) -> WorkFailed:
-        finding = Finding(code, "next", text)
+        finding = Finding(code=code, place="next", message=text)
         return WorkFailed(Failure("logic", text), self.used, (*self.stand.refused, finding))
 
     def end(self, why: str) -> Proposal:

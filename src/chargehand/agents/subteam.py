@@ -87,12 +87,14 @@ def run_name(key: str, asked: str) -> str:
 
 def least(own: Budget, outer: Budget) -> Budget:
     """Both budgets at once. What is kept back for the answer is never more than there is."""
-    tokens, micros = _least(own.tokens, outer.tokens), _least(own.micros, outer.micros)
-    calls, floor = _least(own.calls, outer.calls), own.floor
+    tokens = _least(own.tokens, outer.tokens)
+    micros = _least(own.micros, outer.micros)
+    calls = _least(own.calls, outer.calls)
+    floor = own.floor
     kept = Amount(
-        min(floor.tokens, floor.tokens if tokens is None else tokens),
-        min(floor.micros, floor.micros if micros is None else micros),
-        min(floor.calls, floor.calls if calls is None else calls),
+        tokens=min(floor.tokens, floor.tokens if tokens is None else tokens),
+        micros=min(floor.micros, floor.micros if micros is None else micros),
+        calls=min(floor.calls, floor.calls if calls is None else calls),
     )
     return Budget(tokens=tokens, usd=usd_of(micros), calls=calls, seconds=own.seconds, floor=kept)
 
@@ -176,9 +178,18 @@ class Subteam:
         if foreman is None:
             words = f"{self._worker} is a team and can only work in a run that is driven; run it with Supervisor.run"
             raise WorkFailed(Failure("logic", words, permanent=True), NOTHING)
-        step, request = f"{STEP}{self._team.name}", _request(brief)
+        step = f"{STEP}{self._team.name}"
+        request = _request(brief)
         asked = digest(step, request)
-        errand = Errand(self._team, self._crew, self._worker, _goal(brief), asked, step, self._estimate)
+        errand = Errand(
+            team=self._team,
+            crew=self._crew,
+            worker=self._worker,
+            goal=_goal(brief),
+            asked=asked,
+            step=step,
+            estimate=self._estimate,
+        )
         reserve = await foreman.allowance(hand.where, errand)
 
         async def call(key: str) -> Done:
@@ -188,7 +199,7 @@ class Subteam:
 
         came = await hand.step(
             step, call, request=request, effect="idempotent", reserve=reserve, share=True, shape=Came
-        )  # fmt: skip
+        )
         if came.failure is not None:
             raise WorkFailed(came.failure, NOTHING)
         if came.missing:

@@ -34,7 +34,8 @@ async def broadcast(way: Broadcast, lead: Lead, brief: Brief, hand: Hand) -> Pro
     names = [card.name for card in lead.cards if fits(match, card.tags)]
     if not names:
         raise _nobody(match, lead)
-    asked, left = names[: lead.most_tasks], names[lead.most_tasks :]
+    asked = names[: lead.most_tasks]
+    left = names[lead.most_tasks :]
     unserved: tuple[str, ...] = ()
     if left:
         said = (
@@ -52,7 +53,7 @@ def _nobody(match: Match, lead: Lead) -> WorkFailed:
     wanted += [f"one of {', '.join(match.some)}"] if match.some else []
     there = ", ".join(sorted({tag for card in lead.cards for tag in card.tags})) or "none"
     said = f"no worker has the tags that are asked for ({' and '.join(wanted) or 'any'}); the tags there are: {there}"
-    finding = Finding("no_match", "way", f"{said[:1].upper()}{said[1:]}.")
+    finding = Finding(code="no_match", place="way", message=f"{said[:1].upper()}{said[1:]}.")
     return WorkFailed(Failure("logic", said, permanent=True), NOTHING, (finding,))
 
 
@@ -81,11 +82,11 @@ async def dynamic(way: Dynamic, lead: Lead, brief: Brief, hand: Hand) -> Proposa
         return _closing(lead, used)
     if found.name and found.name in talk.open_to:
         hand.note(f"{found.name} speaks next{found.why}")
-        return _turn(talk, found.name, lead, brief, hand, used)
+        return _turn(talk=talk, name=found.name, lead=lead, brief=brief, hand=hand, used=used)
     name = talk.after_last()
     said = f"{found.name} spoke last" if found.name else "nobody has spoken yet" if found.name == "" else found.problem
     hand.note(f"the supervisor's choice of who speaks next does not count ({said}): {name} is next in order")
-    return _turn(talk, name, lead, brief, hand, used)
+    return _turn(talk=talk, name=name, lead=lead, brief=brief, hand=hand, used=used)
 
 
 # --- how far the talk is
@@ -113,7 +114,14 @@ def _talk(way: RoundRobin | Dynamic, lead: Lead, brief: Brief) -> _Talk:
     names = tuple(card.name for card in lead.cards)
     wanted = way.most_turns if way.most_turns > 0 else len(names)
     last = brief.tasks[-1].worker if brief.tasks else ""
-    return _Talk(names, len(brief.tasks), min(wanted, lead.most_tasks), wanted, way.token.strip(), last)
+    return _Talk(
+        names=names,
+        turns=len(brief.tasks),
+        most=min(wanted, lead.most_tasks),
+        wanted=wanted,
+        token=way.token.strip(),
+        last=last,
+    )
 
 
 def _over(talk: _Talk, brief: Brief, hand: Hand) -> bool:
@@ -178,7 +186,8 @@ _Beside: TypeAlias = tuple[list[str], list[str]]
 
 
 def _beside(text: str, found: re.Match[str]) -> _Beside:
-    before, after = text[max(0, found.start() - 200) : found.start()], text[found.end() : found.end() + 200]
+    before = text[max(0, found.start() - 200) : found.start()]
+    after = text[found.end() : found.end() + 200]
     return [one.lower() for one in _WORD.findall(before)[-_NEAR:]], [
         one.lower() for one in _WORD.findall(after)[:_NEAR]
     ]
@@ -190,10 +199,12 @@ def _quoted(text: str, found: re.Match[str], known: list[_Beside]) -> bool:
         (len(before) == _NEAR and before == one) or (len(after) == _NEAR and after == other) for one, other in known
     ):
         return True
-    left, right = text[max(0, found.start() - 1) : found.start()], text[found.end() : found.end() + 1]
+    left = text[max(0, found.start() - 1) : found.start()]
+    right = text[found.end() : found.end() + 1]
     if not left or not right or left not in _MARKS or right not in _MARKS:
         return False
-    before, after = text[max(0, found.start() - _BESIDE) : found.start()], text[found.end() : found.end() + _BESIDE]
+    before = text[max(0, found.start() - _BESIDE) : found.start()]
+    after = text[found.end() : found.end() + _BESIDE]
     beside = before.rpartition("\n")[2] + after.partition("\n")[0]
     return bool(beside.strip(_MARKS + " \t\r"))  # on a line of its own, marks are an ornament
 

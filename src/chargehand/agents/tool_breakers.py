@@ -83,14 +83,16 @@ class ToolBreakers:
 
     def failed(self, tool: Tool, reason: str) -> str:
         """It failed for a reason of its own. What is to be noted: that it is shut, and for how long; else nothing."""
-        now, found = _now(), self._faulty.opened(tool)
+        now = _now()
+        found = self._faulty.opened(tool)
         found.reason = opening(" ".join(reason.split()), _LONGEST_REASON)
         before = found.breaker.opened
         note(found.breaker, now, self._numbers, good=False)
         if found.breaker.opened == before:
             return ""
         found.since = found.since if before else now
-        wait, again = ceil(next_change(found.breaker) - now), "still " if before else ""
+        wait = ceil(next_change(found.breaker) - now)
+        again = "still " if before else ""
         return f"tool {tool.name} is {again}out of order and not called for {wait} s: {found.reason}"
 
     def worked(self, tool: Tool) -> str:

@@ -52,7 +52,8 @@ async def made(tool: Tool, call: ToolCall, key: str, caller: Caller | None, brea
         if breakers:
             _noted(hand, breakers.worked(tool))
         if isinstance(value, Costs):
-            value, used = value.value, value.used
+            used = value.used
+            value = value.value
     except ToolFailed as error:
         if error.broken:
             _noted(hand, breakers.failed(tool, _printable(str(error))))

@@ -17,10 +17,26 @@ from chargehand.terms.value import decode_value, encode_value
 
 _MOST = 20  # of what could not be traced is kept
 _LONGEST = 160  # characters of a text and of its sentence that are kept
-_JUDGED = frozenset((
-    "score", "scores", "rating", "confidence", "priority", "rank", "index", "order", "probability", "grade",
-    "severity", "level", "weight", "likelihood", "position", "step",
-))  # fmt: skip
+_JUDGED = frozenset(
+    (
+        "score",
+        "scores",
+        "rating",
+        "confidence",
+        "priority",
+        "rank",
+        "index",
+        "order",
+        "probability",
+        "grade",
+        "severity",
+        "level",
+        "weight",
+        "likelihood",
+        "position",
+        "step",
+    )
+)
 
 
 class Material(Struct):
@@ -67,7 +83,13 @@ def _trace(text: str, material: Material, today: date) -> Tracing | None:
 def _untraced(claim: Claim, material: Material) -> Untraced:
     only_words = claim.origin == "words" or not (material.has_tools or claim.conflict)
     origin = "words" if only_words else ""
-    return Untraced(claim.kind, claim.text[:_LONGEST], origin, claim.conflict, claim.sentence[:_LONGEST])
+    return Untraced(
+        kind=claim.kind,
+        text=claim.text[:_LONGEST],
+        origin=origin,
+        conflict=claim.conflict,
+        sentence=claim.sentence[:_LONGEST],
+    )
 
 
 def objection(tracing: Tracing, *, called: bool) -> str:

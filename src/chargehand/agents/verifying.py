@@ -39,7 +39,8 @@ TOOL = "tool "
 """What the name of material begins with that a tool returned; no task is called so by those who make plans."""
 FORM = '{"problems": ["…"], "accepted": true}'
 _SHARE = 2  # bytes of material for every token of the window: the half of it
-_MOST, _LONGEST = 8, 300
+_MOST = 8
+_LONGEST = 300
 _TRIES = 100  # places of a reply at which a verdict is looked for
 _SCHEMA = Raw(
     msgspec.json.encode(
@@ -132,7 +133,13 @@ def _request(panel: Panel, case: Case, hints: Sequence[str]) -> Request:
         said = "\n".join(f"- {one}" for one in hints)
         parts.append(f"Word for word, this does not stand in the material (it may follow from it):\n{said}")
     parts.append(f"Is the result acceptable? Reply with {FORM}")
-    subject = Reviewing(case.brief.instruction, case.result.value, case.result.text, case.material, tuple(hints))
+    subject = Reviewing(
+        instruction=case.brief.instruction,
+        result=case.result.value,
+        text=case.result.text,
+        material=case.material,
+        doubts=tuple(hints),
+    )
     messages = (Message("system", panel.system), Message("user", "\n\n".join(parts)))
     return Request(messages, schema=_SCHEMA, settings=panel.worker.settings, subject=subject)
 
@@ -142,7 +149,7 @@ def _origin(given: Given) -> str:
 
 
 def _shown(result: Held) -> str:
-    return shown(Given("", "", "", result.value))
+    return shown(Given(task="", instruction="", worker="", value=result.value))
 
 
 def doubts(case: Case) -> tuple[str, ...]:
@@ -171,7 +178,8 @@ def read(text: str) -> Verdict:
 
 def _objects(text: str) -> Iterator[dict[str, object]]:
     """All JSON objects that stand in a text, one behind the other."""
-    decoder, at = JSONDecoder(), text.find("{")
+    decoder = JSONDecoder()
+    at = text.find("{")
     for _ in range(_TRIES):
         if at < 0:
             return

@@ -38,12 +38,13 @@ def assemble(
 
     `memory` is the store of a team that names none, `elsewhere` one that is used whatever the file names.
     """
-    return filled(Parts(source, team, model, memory, elsewhere))
+    return filled(Parts(source=source, team=team, model=model, store=memory, elsewhere=elsewhere))
 
 
 def filled(parts: Parts) -> Parts:
     """The same for a file whose place is known: it may be inside others."""
-    team, source = parts.team, parts.source
+    team = parts.team
+    source = parts.source
     add_memory(parts)
     for name, written in team.tools.items():
         if not _TOOL_NAME.match(name):
@@ -182,11 +183,16 @@ def _settings(parts: Parts, shape: WorkerShape) -> Settings:
 
 
 def amount(shape: EstimateShape) -> Amount:
-    return Amount(int(shape.tokens or 0), shape.usd.micros if shape.usd is not None else 0, int(shape.calls or 0))
+    return Amount(
+        tokens=int(shape.tokens or 0),
+        micros=shape.usd.micros if shape.usd is not None else 0,
+        calls=int(shape.calls or 0),
+    )
 
 
 def _factory(parts: Parts, team: TeamShape) -> Factory:
-    shape, plain = team.factory, Factory()
+    shape = team.factory
+    plain = Factory()
     assert shape is not None
     return Factory(
         tools=_held(parts, ("factory", "tools"), shape.tools),

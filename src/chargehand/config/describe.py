@@ -140,7 +140,8 @@ def _tell(told: Description, source: Source, team: TeamShape, model: str) -> Non
         before = len(inner.findings)
         _check_models(inner)
         parts.findings.extend(inner.findings[before:])
-    told.name, told.about = team.name, team.description
+    told.name = team.name
+    told.about = team.description
     told.workers = [_worker(parts, at) for at in range(len(parts.workers))]
     told.tools = [line for entry in team.tools if (line := _tool(parts, entry)) is not None]
     told.memory = _memory(parts)
@@ -152,16 +153,31 @@ def _tell(told: Description, source: Source, team: TeamShape, model: str) -> Non
 
 
 def _worker(parts: Parts, at: int) -> WorkerLine:
-    worker, inner = parts.workers[at], parts.inside.get(parts.workers[at].name)
+    worker = parts.workers[at]
+    inner = parts.inside.get(parts.workers[at].name)
     if inner is not None:
-        file, inside = str(inner.source.file), tuple(_worker(inner, each) for each in range(len(inner.workers)))
-        return WorkerLine(worker.name, worker.description, (), "", tuple(worker.fallbacks), team=file, inside=inside)
+        file = str(inner.source.file)
+        inside = tuple(_worker(inner, each) for each in range(len(inner.workers)))
+        return WorkerLine(
+            name=worker.name,
+            description=worker.description,
+            tools=(),
+            model="",
+            fallbacks=tuple(worker.fallbacks),
+            team=file,
+            inside=inside,
+        )
     names = tuple(getattr(tool, "name", str(tool)) for tool in worker.tools)
     return WorkerLine(
-        worker.name, worker.description, names, without_secrets(str(worker.model)), tuple(worker.fallbacks),
-        worker.remembers, every=worker.every,
+        name=worker.name,
+        description=worker.description,
+        tools=names,
+        model=without_secrets(str(worker.model)),
+        fallbacks=tuple(worker.fallbacks),
+        remembers=worker.remembers,
+        every=worker.every,
         instances=worker.instances if isinstance(worker.instances, int) else len(worker.instances),
-    )  # fmt: skip
+    )
 
 
 def _values(parts: Parts) -> list[Explained]:
@@ -182,7 +198,13 @@ def _tool(parts: Parts, entry: str) -> ToolLine | None:
     if not tools:
         return None
     source = source_of(long_form(parts.team.tools[entry]))
-    return ToolLine(entry, source, tuple(tool.name for tool in tools), tools[0].effect, tools[0].approve)
+    return ToolLine(
+        entry=entry,
+        source=source,
+        names=tuple(tool.name for tool in tools),
+        effect=tools[0].effect,
+        approve=tools[0].approve,
+    )
 
 
 def _memory(parts: Parts) -> MemoryLine | None:
@@ -191,19 +213,26 @@ def _memory(parts: Parts) -> MemoryLine | None:
         return None
     blocks = [
         BlockLine(
-            one.label, len(one.value), one.limit, one.share, one.trusted, one.read_only,
-            {name: _access(own.blocks[one.label]) for name, own in parts.own.items() if one.label in own.blocks},
+            label=one.label,
+            characters=len(one.value),
+            limit=one.limit,
+            share=one.share,
+            trusted=one.trusted,
+            read_only=one.read_only,
+            own={name: _access(own.blocks[one.label]) for name, own in parts.own.items() if one.label in own.blocks},
         )
         for one in found.blocks
-    ]  # fmt: skip
+    ]
     archives = [
         ArchiveLine(
-            one.name, one.embedding, one.share,
-            {name: own.archives[one.name] for name, own in parts.own.items() if one.name in own.archives},
-            str(found.sources.get(one.name, "")),
+            name=one.name,
+            embed=one.embedding,
+            share=one.share,
+            own={name: own.archives[one.name] for name, own in parts.own.items() if one.name in own.archives},
+            adds=str(found.sources.get(one.name, "")),
         )
         for one in found.archives
-    ]  # fmt: skip
+    ]
     return MemoryLine(str(found.store or ""), tuple(blocks), tuple(archives))
 
 
@@ -215,7 +244,8 @@ def _handles(parts: Parts) -> list[tuple[Place, str]]:
     """Every model the team would use, and where it is named."""
     if parts.model:
         return [((), parts.model)]
-    team, named = parts.team, parts.team.supervisor
+    team = parts.team
+    named = parts.team.supervisor
     usual: Place = ("defaults", "model")
     handles: list[tuple[Place, str]] = [(usual, team.defaults.model or ("" if named.model else OFFLINE))]
     handles += [(("supervisor", name), str(getattr(named, name))) for name in ("model", "planner", "judge")]

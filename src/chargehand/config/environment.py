@@ -70,7 +70,8 @@ def _assignment(line: str) -> tuple[str, str] | None:
     found = _LINE.match(line)
     if found is None or line.lstrip().startswith("#"):
         return None
-    name, value = found[1], found[2]
+    name = found[1]
+    value = found[2]
     if len(value) > 1 and value[0] in "'\"" and (end := value.find(value[0], 1)) > 0:
         inside = value[1:end]
         return name, inside if value[0] == "'" else re.sub(r"\\([ntr])", lambda one: _ESCAPES[one[1]], inside)

@@ -78,7 +78,8 @@ class _Fitting(Struct):
 
     def _table(self, value: object, kind: inspect.StructType, path: Path) -> dict[str, object]:
         before = len(self.findings)
-        table, fields = self._keys(value, path), {one.encode_name: one for one in kind.fields}
+        table = self._keys(value, path)
+        fields = {one.encode_name: one for one in kind.fields}
         for key in table:
             if key not in fields and len(self.findings) < _MOST:
                 self.say((*path, key), _unknown(key, list(fields), path))

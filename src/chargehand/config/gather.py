@@ -53,4 +53,6 @@ def load_memory(
     refuse(str(parts.source.file), parts.findings)
     found = parts.memory or Memory(elsewhere or memory)
     beside = lookup_beside(parts.source.file.resolve().parent)
-    return TeamMemory(parts.team.name, found, tuple(parts.workers), beside, parts.memory is not None)
+    return TeamMemory(
+        team=parts.team.name, memory=found, workers=tuple(parts.workers), lookup=beside, said=parts.memory is not None
+    )

@@ -71,7 +71,8 @@ def _variable(inside: str, *, closed: bool, lookup: Lookup, names: list[str]) ->
     found = _NAME.match(inside)
     if not found or not closed:
         return "", f"${{{inside[:40]} is no variable; write ${{NAME}} or ${{NAME:-otherwise}}, and $$ for a dollar sign"
-    name, otherwise = found[1], cast("str | None", found[2])
+    name = found[1]
+    otherwise = cast("str | None", found[2])
     names.append(name)
     value = lookup(name)
     if otherwise is not None:

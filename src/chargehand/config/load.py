@@ -61,7 +61,9 @@ def lead(parts: Parts) -> Supervisor | None:
 def _supervisor(
     parts: Parts, instructions: str, prompts: dict[str, str], way: Way, checks: Mapping[str, Check]
 ) -> Supervisor:
-    team, shape, usual = parts.team, parts.team.supervisor, parts.team.defaults
+    team = parts.team
+    shape = parts.team.supervisor
+    usual = parts.team.defaults
     return Supervisor(
         parts.workers,
         model=parts.handle(shape.model or usual.model) or OFFLINE,
@@ -103,7 +105,8 @@ def _hedge(parts: Parts) -> Hedge | None:
     written = parts.team.hedge
     if isinstance(written, bool):
         return Hedge() if written else None
-    after, most = written.after, written.most_usd
+    after = written.after
+    most = written.most_usd
     share = Hedge().share if written.share is None else written.share
     return parts.made(
         ("hedge",),
@@ -123,7 +126,9 @@ def _budget(team: TeamShape) -> Budget:
 
 
 def _policy(shape: SupervisorShape, usual: DefaultsShape, nesting: int) -> Policy:
-    retry, plain, limits = usual.retry, Retry(), Limits()
+    retry = usual.retry
+    plain = Retry()
+    limits = Limits()
     shortest, longest = retry.backoff or (plain.base, plain.ceiling)
     obeyed = retry.obey_retry_after
     return Policy(

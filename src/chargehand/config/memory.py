@@ -58,7 +58,16 @@ def _block(parts: Parts, label: str, written: BlockShape | str) -> Block:
     _grant(parts, path, label, shape)
     if shape.read_only and (share in ("append", "write") or shape.append or shape.write):
         parts.say(path, "is read_only, and yet somebody may change it; take read_only away, or share it to read")
-    return Block(label, value, shape.description, limit, shape.read_only, shape.trusted, share, shape.tags)
+    return Block(
+        label=label,
+        value=value,
+        description=shape.description,
+        limit=limit,
+        read_only=shape.read_only,
+        trusted=shape.trusted,
+        share=share,
+        tags=shape.tags,
+    )
 
 
 def _limit(parts: Parts, path: Path, shape: BlockShape, size: int) -> int:
@@ -99,7 +108,13 @@ def _archive(parts: Parts, name: str, written: ArchiveShape | str) -> Archive:
         parts.say((*path, "embed"), f"{said} openai:text-embedding-3-small{near(shape.embed, ('auto', 'words'))}")
     for worker, access in _listed(parts, path, shape):
         _own(parts, worker).archives[name] = access
-    return Archive(name, shape.description, shape.embed, _shared(shape.share, "write"), shape.tags)
+    return Archive(
+        name=name,
+        description=shape.description,
+        embedding=shape.embed,
+        share=_shared(shape.share, "write"),
+        tags=shape.tags,
+    )
 
 
 def is_handle(embed: str) -> bool:

@@ -12,9 +12,13 @@ from chargehand.config.parts import Parts
 from chargehand.config.shapes import ContactsShape, WorkerShape
 
 _BLOCKS = (
-    "core_memory_append", "core_memory_replace", "memory_insert", "memory_replace", "memory_apply_patch",
+    "core_memory_append",
+    "core_memory_replace",
+    "memory_insert",
+    "memory_replace",
+    "memory_apply_patch",
     "memory_rethink",
-)  # fmt: skip
+)
 _ARCHIVES = ("archival_memory_insert", "archival_memory_search")
 _TALK = "conversation_search"
 MEMORY_TOOLS = (*_BLOCKS, *_ARCHIVES, _TALK)

@@ -25,9 +25,18 @@ from chargehand.team import Supervisor
 Lead: TypeAlias = Callable[[Parts], Supervisor | None]
 _MOST = 100  # files inside one, all levels together: they may name each other more often than anybody means
 _OUTSIDE = (
-    "description", "team", "tags", "fallback", "concurrency", "timeout", "estimate", "skills", "examples", "accept",
+    "description",
+    "team",
+    "tags",
+    "fallback",
+    "concurrency",
+    "timeout",
+    "estimate",
+    "skills",
+    "examples",
+    "accept",
     "instances",
-)  # fmt: skip
+)
 _PLACED = re.compile(r":(\d+): ")
 
 
@@ -43,7 +52,8 @@ def add_teams(parts: Parts, lead: Lead) -> None:
 
 
 def _team(parts: Parts, worker: Worker, shape: WorkerShape, lead: Lead) -> Worker:
-    name, path = worker.name, ("workers", worker.name)
+    name = worker.name
+    path = ("workers", worker.name)
     _refuse_own(parts, path, name, shape)
     inner = _read(parts, (*path, "team"), shape.team)
     if inner is None:
@@ -54,16 +64,25 @@ def _team(parts: Parts, worker: Worker, shape: WorkerShape, lead: Lead) -> Worke
     parts.findings.extend(inner.findings)
     if team is None:
         return worker
-    timeout, wall = shape.timeout, shape.estimate.wall
+    timeout = shape.timeout
+    wall = shape.estimate.wall
     made = team.as_worker(
-        name, shape.description or inner.team.description, shape.tags, amount(shape.estimate),
+        name,
+        shape.description or inner.team.description,
+        shape.tags,
+        amount(shape.estimate),
         None if timeout is None else float(timeout),
-    )  # fmt: skip
+    )
     return structs.replace(
-        made, fallbacks=shape.fallback.workers, capacity=shape.concurrency, skills=shape.skills,
-        examples=shape.examples, accept=shape.accept, instances=worker.instances,
+        made,
+        fallbacks=shape.fallback.workers,
+        capacity=shape.concurrency,
+        skills=shape.skills,
+        examples=shape.examples,
+        accept=shape.accept,
+        instances=worker.instances,
         seconds=made.seconds if wall is None else float(wall),
-    )  # fmt: skip
+    )
 
 
 def _refuse_own(parts: Parts, path: Path, name: str, shape: WorkerShape) -> None:
@@ -98,7 +117,16 @@ def _read(parts: Parts, path: Path, written: str) -> Parts | None:
     parts.findings.extend(findings)
     if team is None:
         return None
-    within = Parts(source, team, parts.model, parts.store, parts.elsewhere, chain, parts.nesting, parts.read)
+    within = Parts(
+        source=source,
+        team=team,
+        model=parts.model,
+        store=parts.store,
+        elsewhere=parts.elsewhere,
+        above=chain,
+        allowed=parts.nesting,
+        read=parts.read,
+    )
     return filled(within)
 
 

@@ -25,7 +25,8 @@ def named_object(folder: Path, handle: str, beside: str = "the team file") -> ob
     found = _HANDLE.match(handle.replace(".py:", ":", 1))  # people write the name of the file, and mean the same
     if not found:
         raise Invalid(f"{handle!r} names no Python object; write module:attribute, for example tools:convert")
-    module_name, attribute = found[1], found[2]
+    module_name = found[1]
+    attribute = found[2]
     module = _module(folder, module_name, beside)
     if not hasattr(module, attribute):
         public = [name for name in vars(module) if not name.startswith("_")]

@@ -33,7 +33,9 @@ class Source(Struct, frozen=True):
 
     def finding(self, path: Path, message: str, *, grave: bool = True) -> Finding:
         """Something to say of a place in this file."""
-        return Finding(str(self.file), shortened(message), written(path), self.line(path), grave)
+        return Finding(
+            file=str(self.file), message=shortened(message), path=written(path), line=self.line(path), grave=grave
+        )
 
     def line(self, path: Path) -> int:
         """The line of a value, or of the nearest thing around it that has one."""
@@ -57,7 +59,7 @@ def read_source(file: File) -> Source:
     filled = fill(cast("object", document.data), lookup_beside(file.resolve().parent))
     source = Source(file, cast("dict[str, object]", filled.data), document.lines, filled.used)
     findings = tuple(source.finding(path, problem) for path, problem in filled.problems)
-    return Source(file, source.data, source.lines, source.used, findings)
+    return Source(file=file, data=source.data, lines=source.lines, used=source.used, findings=findings)
 
 
 def _text(file: File) -> str:

@@ -10,9 +10,14 @@ from chargehand.config.shapes import RouteShape, WayName, WayShape, WorkerShape
 from chargehand.terms.roster import Match, fits
 
 _KINDS: dict[str, type[Way]] = {
-    "plan": Whole, "route": Route, "loop": Loop, "broadcast": Broadcast, "round_robin": RoundRobin,
-    "dynamic": Dynamic, "recursive": Recursive,
-}  # fmt: skip
+    "plan": Whole,
+    "route": Route,
+    "loop": Loop,
+    "broadcast": Broadcast,
+    "round_robin": RoundRobin,
+    "dynamic": Dynamic,
+    "recursive": Recursive,
+}
 _PLACE: Path = ("supervisor", "way")
 
 

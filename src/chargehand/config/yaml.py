@@ -131,7 +131,8 @@ class _Builder:
 
     def _scalar(self, event: "ScalarEvent") -> None:
         self._check_tag(event)
-        text, plain = str(event.value), event.style in (None, "")
+        text = str(event.value)
+        plain = event.style in (None, "")
         inside = self._open[-1] if self._open else None
         if inside is not None and isinstance(inside.value, dict) and inside.key is None:
             self._key(inside, text, _line(event))
@@ -185,7 +186,8 @@ class _Builder:
             inside.value.append(value)
         else:
             assert inside.key is not None, "a value has a key"
-            inside.value[inside.key], inside.key = value, None
+            inside.value[inside.key] = value
+            inside.key = None
 
     def _check_tag(self, event: "NodeEvent") -> None:
         tag = cast("str | None", getattr(event, "tag", None))

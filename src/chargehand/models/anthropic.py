@@ -55,14 +55,25 @@ class AnthropicMessages:
         notice: str = "",
     ) -> None:
         self._card = ModelCard(
-            handle, window, native_tools, schema, notice, max_tokens=known_limit(name), keeps_limit=True
+            handle=handle,
+            window=window,
+            native_tools=native_tools,
+            schema=schema,
+            notice=notice,
+            max_tokens=known_limit(name),
+            keeps_limit=True,
         )
         self._transport = transport or Transport()
         self._owned = transport is None
-        self._party = Party(handle, urlsplit(base_url).netloc.rpartition("@")[2], (key,) if key else (), variable)
+        self._party = Party(
+            handle=handle,
+            place=urlsplit(base_url).netloc.rpartition("@")[2],
+            secrets=(key,) if key else (),
+            variable=variable,
+        )
         headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
         url = base_url.rstrip("/").removesuffix("/v1") + "/v1/messages"
-        self._endpoint = Endpoint(self._party, url, headers, timeouts, most_bytes)
+        self._endpoint = Endpoint(party=self._party, url=url, headers=headers, timeouts=timeouts, most_bytes=most_bytes)
         self._opening = b'{"model":' + _json(name) + b',"max_tokens":'
         self._most_tokens = maxsize
         self._blocks = Once(_blocks)

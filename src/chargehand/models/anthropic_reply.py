@@ -80,7 +80,7 @@ def read_whole(party: Party, body: bytes) -> Reply:
         finish = _ending(found.stop_reason)
     except Unreadable as error:
         raise garbled(party, str(error)) from None
-    return checked_reply(party, text, calls, finish, usage, found.model)
+    return checked_reply(party=party, text=text, calls=calls, finish=finish, usage=usage, model=found.model)
 
 
 def _content(found: _Whole) -> list[_Block]:
@@ -164,7 +164,8 @@ class MessageStream:
             self._hear(event.content_block.text)
 
     def _grow(self, event: _Event) -> None:
-        growing, delta = self._open_block(event.index), event.delta
+        growing = self._open_block(event.index)
+        delta = event.delta
         kind = growing.block.type
         if delta is None or (delta.text and kind != "text") or (delta.partial_json and kind == "text"):
             raise Unreadable("its stream mixes two kinds of block")
@@ -203,13 +204,15 @@ class MessageStream:
             finish = _ending(self._stop)
         except Unreadable as error:
             raise garbled(self._party, str(error)) from None
-        return checked_reply(self._party, "".join(texts), calls, finish, usage, self._model)
+        return checked_reply(
+            party=self._party, text="".join(texts), calls=calls, finish=finish, usage=usage, model=self._model
+        )
 
 
 def _call(id: str, name: str, arguments: str) -> ToolCall:  # noqa: A002 - what the protocol calls it
     if not id or not name:
         raise Unreadable("one of its tool calls has no name or no id")
-    return ToolCall(id, name, arguments)
+    return ToolCall(id=id, name=name, arguments=arguments)
 
 
 def _ending(reason: str | None) -> Finish:
@@ -234,7 +237,8 @@ def _later(first: _Usage | None, last: _Usage | None) -> _Usage | None:
 def _spent(usage: _Usage | None) -> Usage | None:
     if usage is None:
         return None
-    written, cached = usage.cache_creation_input_tokens or 0, usage.cache_read_input_tokens or 0
+    written = usage.cache_creation_input_tokens or 0
+    cached = usage.cache_read_input_tokens or 0
     if written < 0:
         raise Unreadable("it counts tokens below zero")
     read = None if usage.input_tokens is None else checked_usage(usage.input_tokens, 0, 0)

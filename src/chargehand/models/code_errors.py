@@ -133,5 +133,5 @@ def _frames(error: BaseException) -> tuple[Frame, ...]:
     shown: list[Frame] = []
     for frame in frames[theirs:][-_MOST_FRAMES:]:
         source = linecache.getline(frame.file, frame.line).strip()[:_LONGEST_SOURCE]
-        shown.append(Frame(frame.file, frame.line, frame.function, source))
+        shown.append(Frame(file=frame.file, line=frame.line, function=frame.function, source=source))
     return tuple(shown)

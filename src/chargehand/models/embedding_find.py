@@ -71,18 +71,18 @@ class _Embeddings(Finder):
         url = (options.get("base_url") or self._ask(place.base) or place.url).rstrip("/")
         variable = options.get("variable", "") or place.key
         model = EmbeddingEndpoint(
-            handle,
-            url,
-            name,
-            self._key(handle, options, variable, needed=False),
+            handle=handle,
+            base_url=url,
+            name=name,
+            key=self._key(handle, options, variable, needed=False),
             timeouts=options.get("timeouts", PATIENCE),
             most_bytes=options.get("most_bytes", MOST_BYTES),
             variable=variable,
         )
         price = options.get("price") or (FREE if place.free else None)
-        tag = PriceTag(provider if url == place.url else "", name, url, fixed=price)
+        tag = PriceTag(provider=provider if url == place.url else "", name=name, base_url=url, fixed=price)
         pace = options.get("pace") or place.pace
-        return self._guarded(model, tag, handle, name, pace, options)
+        return self._guarded(model=model, tag=tag, credential=handle, name=name, pace=pace, options=options)
 
 
 def _refuse(handle: str) -> None:

@@ -84,9 +84,15 @@ class EmbeddingEndpoint:
         self.card = ModelCard(handle)
         self._transport = Transport()
         host = urlsplit(base_url).netloc.rpartition("@")[2]
-        self._party = Party(handle, host, (key,) if key else (), variable)
+        self._party = Party(handle=handle, place=host, secrets=(key,) if key else (), variable=variable)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._endpoint = Endpoint(self._party, base_url.rstrip("/") + "/embeddings", headers, timeouts, most_bytes)
+        self._endpoint = Endpoint(
+            party=self._party,
+            url=base_url.rstrip("/") + "/embeddings",
+            headers=headers,
+            timeouts=timeouts,
+            most_bytes=most_bytes,
+        )
         self._name = name
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Embedded:  # noqa: ARG002 - nothing is said
@@ -202,7 +208,8 @@ def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
     for at, text in enumerate(texts):
         if at > start and (at - start >= _MOST_TEXTS or size + len(text) > _MOST_CHARACTERS):
             yield texts[start:at]
-            start, size = at, 0
+            start = at
+            size = 0
         size += len(text)
     if start < len(texts):
         yield texts[start:]

@@ -138,7 +138,11 @@ def refused(party: Party, status: int, words: str, wait: float = 0.0, *, billed:
     said = clean(party, words)
     answer = f"answered {status}" if status else "reported an error"
     message = f"{party.handle}: {party.place} {answer}{': ' + said if said else ''}; {step}"
-    refusal = None if cause is None else Refusal(_provider(party), party.handle, cause, status, party.variable)
+    refusal = (
+        None
+        if cause is None
+        else Refusal(provider=_provider(party), model=party.handle, cause=cause, status=status, variable=party.variable)
+    )
     billed = may_be_billed(status) if billed is None else billed
     return CallFailed(Failure(kind, message, wait, permanent, refusal=refusal), status=status, billed=billed)
 
@@ -277,7 +281,8 @@ def asked_wait(headers: Mapping[str, str]) -> float:
         text = headers.get(name, "").strip()
         if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", text):
             return min(float(text) * unit, LONGEST_WAIT)
-    asked, said_now = headers.get("retry-after", ""), headers.get("date", "")
+    asked = headers.get("retry-after", "")
+    said_now = headers.get("date", "")
     if not (asked and said_now):
         return 0.0
     from email.utils import parsedate_to_datetime  # noqa: PLC0415 - hardly anybody sends a date

@@ -122,10 +122,17 @@ class Finder:
         `price` comes before that of this one.
         """
         other = copy.copy(self)
-        other._lookup, other._folder = lookup, models_folder(lookup) or self._folder  # noqa: SLF001 - of its own kind
-        other._found, other._lent = [], True  # noqa: SLF001 - as above
-        other._price, other._priced = price or self._price, {}  # noqa: SLF001 - as above
+        other._share(lookup, price)  # noqa: SLF001 - of its own kind
         return other
+
+    def _share(self, lookup: Lookup, price: Price | None) -> None:
+        """Ask another lookup; leave connections and limits to the finder they are copied from."""
+        self._lookup = lookup
+        self._folder = models_folder(lookup) or self._folder
+        self._found = []
+        self._lent = True
+        self._price = price or self._price
+        self._priced = {}
 
     def find(self, handle: str, **options: Unpack[Options]) -> Model:
         """Raises Invalid when there is no such model, or something is missing for it: the message says what."""
@@ -150,7 +157,8 @@ class Finder:
 
     async def close(self) -> None:
         """Close every connection. Found again, models open new ones."""
-        found, self._found = self._found, []
+        found = self._found
+        self._found = []
         for _, _, model in found:
             if isinstance(model, _Closes):
                 await model.close()
@@ -164,12 +172,15 @@ class Finder:
             return OfflineModel(folder=self._folder)
         if match := _URL.fullmatch(handle):
             protocol, url, name = match.groups()
-            place = Place("anthropic" if protocol == "anthropic" else "openai", url, "", "", needs_key=False)
+            place = Place(
+                protocol="anthropic" if protocol == "anthropic" else "openai", url=url, key="", base="", needs_key=False
+            )
             return self._own(handle, "", name, place, options)
         match = _PLAIN.fullmatch(handle)
         if match is None or "://" in handle:
             raise Invalid(_unclear(handle))
-        provider, name = match[1].lower(), match[2]
+        provider = match[1].lower()
+        name = match[2]
         if provider == "local":
             return _local(name, self._folder)
         if provider == "scripted":
@@ -194,13 +205,17 @@ class Finder:
             variable=variable,
         )
         if place.protocol == "anthropic":
-            model: Model = AnthropicMessages(handle, url, name, key, **given)
+            model: Model = AnthropicMessages(handle=handle, base_url=url, name=name, key=key, **given)
         else:
-            model = OpenAIChat(handle, url, name, key, reports_cost=place.reports_cost, **given)
+            model = OpenAIChat(
+                handle=handle, base_url=url, name=name, key=key, reports_cost=place.reports_cost, **given
+            )
         price = options.get("price") or (FREE if place.free else None)
-        tag = PriceTag(provider if url == place.url else "", name, url, fixed=price, otherwise=self._price)
+        tag = PriceTag(
+            provider=provider if url == place.url else "", name=name, base_url=url, fixed=price, otherwise=self._price
+        )
         pace = options.get("pace") or self._paces.get(provider) or place.pace
-        return self._guarded(model, tag, f"{url} {key}", name, pace, options)
+        return self._guarded(model=model, tag=tag, credential=f"{url} {key}", name=name, pace=pace, options=options)
 
     def _other(self, handle: str, provider: str, name: str, options: Options) -> Model:
         try:
@@ -221,7 +236,9 @@ class Finder:
         )
         pace = options.get("pace") or self._paces.get(provider) or Pace()
         tag = PriceTag(provider, name, fixed=options.get("price"), otherwise=self._price)
-        return self._guarded(model, tag, f"{provider} {key}", name, pace, options)
+        return self._guarded(
+            model=model, tag=tag, credential=f"{provider} {key}", name=name, pace=pace, options=options
+        )
 
     def _guarded(
         self, model: Model, tag: PriceTag, credential: str, name: str, pace: Pace, options: Options
@@ -279,7 +296,8 @@ def _checked_url(handle: str, url: str) -> str:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
     except ValueError:
-        parts, usable = urlsplit(""), False
+        parts = urlsplit("")
+        usable = False
     if "@" in url:  # the handle may hold the password too: neither is shown
         raise Invalid("the base URL of a model holds no user or password; name the variable that holds its key instead")
     if not usable or parts.query or parts.fragment:

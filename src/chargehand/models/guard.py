@@ -125,7 +125,10 @@ class Guarded:
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
         self.limiter.retries.called()
         told = _Told(hear) if hear is not None else None
-        tries, spent, holding = 0, None, False  # holding: one of the provider's retries is ours
+        # holding: one of the provider's retries is ours
+        tries = 0
+        spent = None
+        holding = False
         try:
             while True:
                 tries += 1
@@ -145,7 +148,8 @@ class Guarded:
                     if wait is None:
                         self.tally.failures += 1
                         raise
-                    holding, again = error.failure.kind in OUTAGES, error.failure
+                    holding = error.failure.kind in OUTAGES
+                    again = error.failure
                 self.tally.retries += 1
                 logger.info("%s: called again in %.1f s", self.card.handle, wait)
                 why = opening(again.message.removeprefix(f"{self.card.handle}: "), 160)
@@ -257,7 +261,8 @@ class Guarded:
         self.limiter.speed_up()
 
     def _failed(self, error: ModelFailed, ticket: Ticket, *, probing: Instant) -> None:
-        failure, before = error.failure, self.breaker.opened
+        failure = error.failure
+        before = self.breaker.opened
         self._why = f" (the last: {opening(failure.message, 160)})"
         if failure.permanent:
             self._forget(probing)  # it answers, if not as one would like: that says nothing either way
@@ -299,7 +304,8 @@ class Guarded:
 
         A refusal takes none: how many are let in after one is up to the limiter, however many wait.
         """
-        failure, numbers = error.failure, self._retry
+        failure = error.failure
+        numbers = self._retry
         if _is_answer(error) and tries < numbers.attempts:
             return 0.0
         if tries >= numbers.attempts or failure.permanent or failure.retry_after > numbers.obey_retry_after:
@@ -314,9 +320,11 @@ class Guarded:
 
     async def _booked(self, reply: Reply, before: Usage | None) -> Reply:
         """The reply with what it cost, tries that were paid for in vain included."""
-        usage, micros = reply.usage, reply.micros
+        usage = reply.usage
+        micros = reply.micros
         if before is not None and usage is not None:
-            usage, micros = _sum(before, usage), None
+            usage = _sum(before, usage)
+            micros = None
         if micros is None and self._prices is not None:
             micros = await self._prices.micros(usage)
             self._label()
@@ -365,4 +373,4 @@ def _tokens(usage: Usage | None) -> int | None:
 def _sum(one: Usage | None, other: Usage | None) -> Usage | None:
     if one is None or other is None:
         return one or other
-    return Usage(one.input + other.input, one.output + other.output, one.cached + other.cached)
+    return Usage(input=one.input + other.input, output=one.output + other.output, cached=one.cached + other.cached)

@@ -99,7 +99,8 @@ class Transport:
         """Any status is an answer; CallFailed when there is none, or none within the limits."""
         from aiohttp import ClientError  # noqa: PLC0415 - loaded already
 
-        party, times = endpoint.party, endpoint.timeouts
+        party = endpoint.party
+        times = endpoint.timeouts
         session = self._sessions.get(asyncio.get_running_loop()) or self._opened()
         url, headers, patience = endpoint.ready()
         arrival = _Arrival(endpoint, taker)
@@ -169,7 +170,8 @@ class _Arrival:
         return Answer(self._answer.status, self._answer.headers, b"", streamed=True)
 
     async def read(self, response: "ClientResponse") -> Answer:
-        status, headers = response.status, response.headers
+        status = response.status
+        headers = response.headers
         self._answer = Answer(status, headers, b"")
         decoder = unpacker(headers.get("Content-Encoding", ""))
         if status == 200 and self._taker is not None and _is_stream(headers):

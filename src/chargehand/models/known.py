@@ -35,10 +35,10 @@ class Place(Struct, frozen=True):
 
 def _server(name: str, url: str, pace: Pace) -> Place:
     return Place(
-        "openai",
-        url,
-        f"{name.upper()}_API_KEY",
-        f"{name.upper()}_BASE_URL",
+        protocol="openai",
+        url=url,
+        key=f"{name.upper()}_API_KEY",
+        base=f"{name.upper()}_BASE_URL",
         needs_key=False,
         free=True,
         window=32_000,
@@ -48,12 +48,20 @@ def _server(name: str, url: str, pace: Pace) -> Place:
 
 
 OWN: dict[str, Place] = {
-    "openai": Place("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    "openai": Place(protocol="openai", url="https://api.openai.com/v1", key="OPENAI_API_KEY", base="OPENAI_BASE_URL"),
     "anthropic": Place(
-        "anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", window=200_000
+        protocol="anthropic",
+        url="https://api.anthropic.com",
+        key="ANTHROPIC_API_KEY",
+        base="ANTHROPIC_BASE_URL",
+        window=200_000,
     ),
     "openrouter": Place(
-        "openai", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "OPENROUTER_BASE_URL", reports_cost=True
+        protocol="openai",
+        url="https://openrouter.ai/api/v1",
+        key="OPENROUTER_API_KEY",
+        base="OPENROUTER_BASE_URL",
+        reports_cost=True,
     ),
     "ollama": _server("ollama", "http://127.0.0.1:11434/v1", _A_FEW),
     "vllm": _server("vllm", "http://127.0.0.1:8000/v1", Pace()),

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 LEFT = "Not answered here: "
 NOTHING = "Nothing to add."
-HINT, SHOUTED = "nswered", "NSWERED"
+HINT = "nswered"
+SHOUTED = "NSWERED"
 """No result without one of these says that something was left out: to look for them is next to free."""
 
 _OPENS = re.compile(
@@ -39,7 +40,8 @@ def left(text: str, seen: Sequence[str] = ()) -> tuple[str, tuple[str, ...]]:
     if HINT not in text and SHOUTED not in text:
         return text, ()
     lines = text.split("\n")
-    fenced, known = _fenced(lines), [f" {_words(one)} " for one in seen]
+    fenced = _fenced(lines)
+    known = [f" {_words(one)} " for one in seen]
     kept: list[str] = []
     parts: dict[str, None] = {}
     at = 0
@@ -87,14 +89,17 @@ def _sentences(item: str) -> list[str]:
 
 def _fenced(lines: Sequence[str]) -> list[bool]:
     """Which lines are code. A fence that is not closed, or stands around all of it, makes none."""
-    found, sign, since = [False] * len(lines), "", 0
+    found = [False] * len(lines)
+    sign = ""
+    since = 0
     spoken = [at for at, line in enumerate(lines) if line.strip()]
     for at, line in enumerate(lines):
         fence = _FENCE.match(line)
         if fence is None:
             continue
         if not sign:
-            sign, since = fence["sign"], at
+            sign = fence["sign"]
+            since = at
         elif fence["sign"].startswith(sign) and not fence["info"].strip():
             if (since, at) != (spoken[0], spoken[-1]):
                 found[since : at + 1] = [True] * (at + 1 - since)

@@ -111,7 +111,8 @@ class Limiter:
 
     def turn_away(self, why: Callable[[], Exception]) -> None:
         """Nobody who waits will be let in before long: each of them hears why, and may go elsewhere."""
-        waiting, self._waiting = self._waiting, deque()
+        waiting = self._waiting
+        self._waiting = deque()
         for place, _ in waiting:
             if not place.done():
                 place.set_exception(why())
@@ -146,7 +147,8 @@ class Limiter:
         return self._window(now, tokens) if self._windowed else 0.0
 
     def _window(self, now: Instant, tokens: int) -> Seconds:
-        recent, pace = self._recent, self.pace
+        recent = self._recent
+        pace = self.pace
         while recent and recent[0].since <= now - _MINUTE:
             self._tokens -= recent.popleft().tokens
         if not recent:

@@ -40,10 +40,12 @@ class ModelCard(Declared, frozen=True):
         """Millionths of a dollar for so many tokens, rounded up; None when nobody knows."""
         if self.micros_in is None or self.micros_out is None:
             return None
-        read, written = self.micros_in, self.micros_out
+        read = self.micros_in
+        written = self.micros_out
         for start, more_in, more_out in self.dearer:
             if tokens_in > start:
-                read, written = more_in, more_out
+                read = more_in
+                written = more_out
         return self.micros_call + ceil(tokens_in * read + tokens_out * written)
 
 

@@ -54,15 +54,25 @@ class OpenAIChat:
         notice: str = "",
     ) -> None:
         self._card = ModelCard(
-            handle, window, native_tools, schema, notice, max_tokens=known_limit(name), keeps_limit=True
+            handle=handle,
+            window=window,
+            native_tools=native_tools,
+            schema=schema,
+            notice=notice,
+            max_tokens=known_limit(name),
+            keeps_limit=True,
         )
         self._transport = transport or Transport()
         self._owned = transport is None
         host = urlsplit(base_url).netloc.rpartition("@")[2]
-        self._party = Party(handle, host, (key,) if key else (), variable)
+        self._party = Party(handle=handle, place=host, secrets=(key,) if key else (), variable=variable)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._endpoint = Endpoint(
-            self._party, base_url.rstrip("/") + "/chat/completions", headers, timeouts, most_bytes
+            party=self._party,
+            url=base_url.rstrip("/") + "/chat/completions",
+            headers=headers,
+            timeouts=timeouts,
+            most_bytes=most_bytes,
         )
         self._reports_cost = reports_cost
         second = host == "api.openai.com" or _COUNTS_THINKING.search(name.lower()) is not None

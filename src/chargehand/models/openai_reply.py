@@ -91,7 +91,9 @@ def read_whole(party: Party, body: bytes, *, reports_cost: bool = False) -> Repl
         text, finish = _ending(said.content, said.refusal, reason)
     except Unreadable as error:
         raise garbled(party, str(error)) from None
-    return checked_reply(party, text, calls, finish, usage, found.model or "", micros)
+    return checked_reply(
+        party=party, text=text, calls=calls, finish=finish, usage=usage, model=found.model or "", micros=micros
+    )
 
 
 def _only(choices: list[_Choice] | None) -> tuple[_Said, str | None]:
@@ -196,18 +198,25 @@ class ChatStream:
         """What it came to, once the body is over."""
         try:
             usage, micros = _spent(self._usage, reports_cost=self._reports_cost)
-            content, refusal = "".join(self._text), "".join(self._refusal)
+            content = "".join(self._text)
+            refusal = "".join(self._refusal)
             text, finish = _ending(content, refusal, self._finish)
         except Unreadable as error:
             raise garbled(self._party, str(error)) from None
-        calls = [ToolCall(call.id, call.name, "".join(call.arguments) or "{}") for call in self._calls]
-        return checked_reply(self._party, text, calls, finish, usage, self._model, micros)
+        calls = [
+            ToolCall(id=call.id, name=call.name, arguments="".join(call.arguments) or "{}") for call in self._calls
+        ]
+        return checked_reply(
+            party=self._party, text=text, calls=calls, finish=finish, usage=usage, model=self._model, micros=micros
+        )
 
 
 def _call(call: _Call, number: int, reply: str) -> ToolCall:
     if call.function is None or not call.function.name:
         raise Unreadable("one of its tool calls has no name")
-    return ToolCall(call.id or f"{reply}-{number}", call.function.name, call.function.arguments or "{}")
+    return ToolCall(
+        id=call.id or f"{reply}-{number}", name=call.function.name, arguments=call.function.arguments or "{}"
+    )
 
 
 def _ending(content: str | None, refusal: str | None, reason: str | None) -> tuple[str, Finish]:

@@ -63,20 +63,23 @@ class Price(Struct, frozen=True, gc=False):
         """The card of the model, with its price."""
         starts = sorted({start for rate in (self.input, self.output) for start, _ in rate.tiers})
         return structs.replace(
-            card, micros_in=self.input.dollars, micros_out=self.output.dollars, micros_cached=self.cached.dollars,
+            card,
+            micros_in=self.input.dollars,
+            micros_out=self.output.dollars,
+            micros_cached=self.cached.dollars,
             micros_call=self.call,
             dearer=tuple((at, self.input.at(at + 1) / _SCALE, self.output.at(at + 1) / _SCALE) for at in starts),
-        )  # fmt: skip
+        )
 
 
-FREE = Price(Rate(), Rate(), Rate())
+FREE = Price(input=Rate(), output=Rate(), cached=Rate())
 
 
 def flat(dollars_in: float, dollars_out: float, dollars_cached: float | None = None) -> Price:
     """A price of one's own, in dollars per million tokens."""
     cached = dollars_in if dollars_cached is None else dollars_cached
     read, written, kept = (Rate(_scaled(Decimal(str(one)))) for one in (dollars_in, dollars_out, cached))
-    return Price(read, written, kept)
+    return Price(input=read, output=written, cached=kept)
 
 
 class PricedModel:
@@ -165,9 +168,12 @@ def look_up(provider: str, name: str, base_url: str, now: Instant) -> Price | No
     prices = found.model_price
     if prices.input_mtok is None and prices.output_mtok is None:
         return None
-    read, cached = _rate(prices.input_mtok), prices.cache_read_mtok
+    read = _rate(prices.input_mtok)
+    cached = prices.cache_read_mtok
     each_call = -(-_rate(prices.requests_kcount).each // 1000)
-    return Price(read, _rate(prices.output_mtok), read if cached is None else _rate(cached), each_call)
+    return Price(
+        input=read, output=_rate(prices.output_mtok), cached=read if cached is None else _rate(cached), call=each_call
+    )
 
 
 def _rate(price: "Decimal | TieredPrices | None") -> Rate:

@@ -43,14 +43,17 @@ class ProviderModel:
     ) -> None:
         self._model = model
         self._timeouts = timeouts
-        self._party = Party(handle, model.system, (key,) if key else (), variable)
+        self._party = Party(handle=handle, place=model.system, secrets=(key,) if key else (), variable=variable)
         profile = model.profile
         self._native_schema = bool(profile.get("supports_json_schema_output", False))
         self._card = ModelCard(
-            handle, window, bool(profile.get("supports_tools", True)), self._native_schema,
+            handle,
+            window,
+            bool(profile.get("supports_tools", True)),
+            self._native_schema,
             max_tokens=known_limit(model.model_name),
             keeps_limit=True,
-        )  # fmt: skip
+        )
         self._entered = False
 
     @property
@@ -79,7 +82,9 @@ class ProviderModel:
             await self._model.__aexit__(None, None, None)
 
     async def _ask(self, request: Request, hear: Hear | None, watch: "_Watch") -> theirs.ModelResponse:
-        said, parameters, settings = _messages(request.messages), self._parameters(request), self._settings(request)
+        said = _messages(request.messages)
+        parameters = self._parameters(request)
+        settings = self._settings(request)
         if hear is None:
             return await model_request(
                 self._model, said, model_settings=settings, model_request_parameters=parameters, instrument=False
@@ -125,7 +130,7 @@ class ProviderModel:
             raise garbled(self._party, f"it is {response.state}")
         text = "".join(part.content for part in response.parts if isinstance(part, theirs.TextPart))
         calls = [
-            ToolCall(part.tool_call_id, part.tool_name, _arguments(part))
+            ToolCall(id=part.tool_call_id, name=part.tool_name, arguments=_arguments(part))
             for part in response.parts
             if isinstance(part, theirs.ToolCallPart)
         ]
@@ -134,12 +139,22 @@ class ProviderModel:
             raise garbled(self._party, f"it ended with {reason!r}")
         used = response.usage
         usage = (
-            None if used.unmeasured_requests else Usage(used.input_tokens, used.output_tokens, used.cache_read_tokens)
+            None
+            if used.unmeasured_requests
+            else Usage(input=used.input_tokens, output=used.output_tokens, cached=used.cache_read_tokens)
         )
-        return checked_reply(self._party, text, calls, _FINISHES[reason], usage, response.model_name or "")
+        return checked_reply(
+            party=self._party,
+            text=text,
+            calls=calls,
+            finish=_FINISHES[reason],
+            usage=usage,
+            model=response.model_name or "",
+        )
 
     def _failed(self, error: Exception) -> CallFailed:
-        party, words = self._party, str(error)
+        party = self._party
+        words = str(error)
         wait = error.retry_after or 0.0 if isinstance(error, exceptions.ModelAPIError) else 0.0
         match error:
             case exceptions.ModelHTTPError():

@@ -85,7 +85,15 @@ class Recorder:
         *,
         billed: bool = True,
     ) -> None:
-        pair = Pair(digest(request), self.card, Raw(_json(request)), reply, failure, usage, billed)
+        pair = Pair(
+            digest=digest(request),
+            card=self.card,
+            request=Raw(_json(request)),
+            reply=reply,
+            failure=failure,
+            usage=usage,
+            billed=billed,
+        )
         line = _json(pair)
         for secret in self._secrets:
             line = line.replace(secret, b"[secret]")

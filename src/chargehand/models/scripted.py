@@ -82,7 +82,8 @@ class ScriptedModel:
         return await line if inspect.isawaitable(line) else line
 
     def _next(self, lines: Sequence[Line]) -> Line:
-        number, self._used = self._used, self._used + 1
+        number = self._used
+        self._used += 1
         if number < len(lines):
             return lines[number]
         if self._repeat and lines:

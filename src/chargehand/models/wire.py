@@ -69,7 +69,7 @@ def checked_usage(read: int | None, written: int | None, cached: int | None) -> 
     cached = cached or 0
     if read < 0 or written < 0 or cached < 0:
         raise Unreadable("it counts tokens below zero")
-    return Usage(read, written, min(cached, read))
+    return Usage(input=read, output=written, cached=min(cached, read))
 
 
 def checked_reply(
@@ -96,4 +96,4 @@ def checked_reply(
     if not text.strip() and not calls and finish != "refused":
         why = " (all its tokens went elsewhere: raise max_tokens)" if finish == "length" else ""
         raise useless(party, f"the model answered with nothing{why}; put the request differently", usage)
-    return Reply(text, tuple(calls), finish, usage, micros, model)
+    return Reply(text=text, calls=tuple(calls), finish=finish, usage=usage, micros=micros, model=model)

@@ -122,11 +122,25 @@ def _requests(run: str, state: RunState, asked: ev.InputRequested) -> dict[int, 
         return {_first_call(asked): ApprovalRequest(run, "plan", worker, task=asked.task, plan=question.plan)}
     calls = {
         _first_call(asked): ApprovalRequest(
-            run, "tool", worker, question.tool, question.arguments, question.because, asked.task
+            run=run,
+            what="tool",
+            worker=worker,
+            tool=question.tool,
+            arguments=question.arguments,
+            because=question.because,
+            task=asked.task,
         )
     }
     for other in question.also:
-        calls[other.call] = ApprovalRequest(run, "tool", worker, other.tool, other.arguments, other.because, asked.task)
+        calls[other.call] = ApprovalRequest(
+            run=run,
+            what="tool",
+            worker=worker,
+            tool=other.tool,
+            arguments=other.arguments,
+            because=other.because,
+            task=asked.task,
+        )
     return calls
 
 

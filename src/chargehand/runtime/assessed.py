@@ -103,7 +103,8 @@ def assess(entries: Sequence[ev.Entry]) -> Assessment:
     """How the answer of a run stands to its results, or what there is where none was written."""
     state = replay(entries)
     tasks = [one.task for one in state.tasks.values() if one.mother is None]
-    given, missing = _given(state), state.ended.gaps if state.ended is not None else gaps(state)
+    given = _given(state)
+    missing = state.ended.gaps if state.ended is not None else gaps(state)
     # parts that workers left, below no task; a run that has not ended does not list them
     missing += tuple(gap for gap in inner_gaps(state) if not gap.task and gap not in missing)
     tracings = answer_tracings(state)
@@ -118,10 +119,20 @@ def assess(entries: Sequence[ev.Entry]) -> Assessment:
     known = [state.requested.goal, *(gap.message for gap in missing if gap.status != "untraced"), *_known(entries)]
     words = {one.task: one.tracing.untraced for one in results(state) if one.tracing is not None}
     today = day_of(entries[-1].at)
-    claims = trace_answer(written, given, known, links, words, today) if claiming(written) else ()
+    claims = (
+        trace_answer(answer=written, results=given, known=known, behind=links, words=words, today=today)
+        if claiming(written)
+        else ()
+    )
     opposed = find(given, links) if len(given) > 1 else ()
     settled = _settled(opposed, entries)
-    return Assessment(coverage(written, given, tasks, missing), traced, untraced, claims, settled)
+    return Assessment(
+        coverage=coverage(written, given, tasks, missing),
+        traced=traced,
+        untraced=untraced,
+        claims=claims,
+        contradictions=settled,
+    )
 
 
 def _given(state: RunState) -> list[Given]:
@@ -131,7 +142,7 @@ def _given(state: RunState) -> list[Given]:
         if one.value is not None:
             task = tasks.get(one.task)
             said, worker = (task.instruction, task.worker) if task is not None else ("", "")
-            found.append(Given(one.task, said, worker, decode_value(one.value)))
+            found.append(Given(task=one.task, instruction=said, worker=worker, value=decode_value(one.value)))
     return found
 
 

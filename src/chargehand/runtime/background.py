@@ -121,10 +121,14 @@ async def _request(team: Team, journal: Journal, agent: Agent, wanted: Due) -> e
     limits = structs.replace(base.policy.limits, replans=0)
     policy = structs.replace(base.policy, limits=limits, refine=False, approve=False, answer=0.0)
     return structs.replace(
-        base, roster=Roster((agent,)), policy=policy, plan=Plan((Task(_TASK, INSTRUCTION, agent.name),), "none"),
-        budget=structs.replace(base.budget, floor=NOTHING, seconds=None), deadline=now + _PATIENCE,
+        base,
+        roster=Roster((agent,)),
+        policy=policy,
+        plan=Plan((Task(_TASK, INSTRUCTION, agent.name),), "none"),
+        budget=structs.replace(base.budget, floor=NOTHING, seconds=None),
+        deadline=now + _PATIENCE,
         turns=wanted.turns,
-    )  # fmt: skip
+    )
 
 
 def _notes(wanted: Due) -> tuple[ev.Noted, ...]:

@@ -39,7 +39,8 @@ def told(state: RunState, before: dict[str, tuple[int, Instant]], event: ev.Even
 
 
 def _words(state: RunState, name: str, was: tuple[int, Instant], event: _Attempted) -> Iterator[str]:
-    breaker, who = state.breakers[name], name.replace(":", " ", 1)
+    breaker = state.breakers[name]
+    who = name.replace(":", " ", 1)
     opened, leased = was
     if breaker.opened > opened and isinstance(event, ev.AttemptFailed):
         why = f"{event.failure.kind}: {' '.join(event.failure.message.split())[:_LONGEST]}"

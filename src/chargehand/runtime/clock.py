@@ -11,7 +11,8 @@ Clock: TypeAlias = Callable[[], Instant]
 
 def steady(wall: Clock = time.time, ticks: Clock = time.monotonic, *, least: Instant = 0.0) -> Clock:
     """A clock that starts at the wall's time, or at `least` if the wall was set back, and then only ticks."""
-    start, first = max(wall(), least), ticks()
+    start = max(wall(), least)
+    first = ticks()
 
     def now() -> Instant:
         return start + (ticks() - first)

@@ -41,7 +41,8 @@ class Draft(Struct, frozen=True):
 
 async def draft(crew: Crew, request: ev.RunRequested) -> Draft:
     """The plan for a request; PlanInvalid with what is wrong, when none was found that can run."""
-    limits, hand = request.policy.limits, _Pencil(request)
+    limits = request.policy.limits
+    hand = _Pencil(request)
     findings: tuple[Finding, ...] = ()
     tokens = micros = calls = 0
     began = time.time()
@@ -51,7 +52,9 @@ async def draft(crew: Crew, request: ev.RunRequested) -> Draft:
         try:
             found = await _proposed(crew, brief, hand, request.policy.supervision)
         except WorkFailed as error:
-            findings = error.findings or (Finding(error.failure.kind, "planner", error.failure.message),)
+            findings = error.findings or (
+                Finding(code=error.failure.kind, place="planner", message=error.failure.message),
+            )
             used = error.used
             if error.failure.permanent:
                 break
@@ -60,14 +63,27 @@ async def draft(crew: Crew, request: ev.RunRequested) -> Draft:
             linted = lint(tasks, request.roster, limits) if tasks or not found.unserved else None
             used = found.used
             if linted is None or not linted.errors:
-                total = None if used is None else Amount(tokens + used.tokens, micros + used.micros, calls + used.calls)
+                total = (
+                    None
+                    if used is None
+                    else Amount(tokens=tokens + used.tokens, micros=micros + used.micros, calls=calls + used.calls)
+                )
                 plan = Plan(linted.tasks if linted else (), found.combine or "merge", request.goal)
                 reckoned = foreseen(crew, plan, request, closed=found.closed) if plan.tasks else None
                 warnings = linted.warnings if linted else ()
-                return Draft(plan, warnings, reckoned, found.unserved, tuple(hand.notes), total)
+                return Draft(
+                    plan=plan,
+                    findings=warnings,
+                    forecast=reckoned,
+                    unserved=found.unserved,
+                    notes=tuple(hand.notes),
+                    spent=total,
+                )
             findings = linted.errors
         if used is not None:
-            tokens, micros, calls = tokens + used.tokens, micros + used.micros, calls + used.calls
+            tokens = tokens + used.tokens
+            micros = micros + used.micros
+            calls = calls + used.calls
     raise PlanInvalid(findings)
 
 
@@ -97,8 +113,9 @@ class _Pencil:
 
     def __init__(self, request: ev.RunRequested) -> None:
         self.heard = False
-        self._ledger, self._answer = Ledger(request.budget), request.roster.supervision
-        self.where = Where("draft", "", "", planned=True)
+        self._ledger = Ledger(request.budget)
+        self._answer = request.roster.supervision
+        self.where = Where(run="draft", task="", mark="", planned=True)
         self.grown: list[Task] = []
         self.notes: list[str] = []
 
@@ -117,7 +134,7 @@ class _Pencil:
 
     async def afford(self, one: Amount, most: int) -> int:
         count = min(most, calls_left(self._ledger, self._answer, one, planning=True)) if self._ledger.capped else most
-        self._ledger.reserve(Amount(one.tokens * count, one.micros * count, one.calls * count))
+        self._ledger.reserve(Amount(tokens=one.tokens * count, micros=one.micros * count, calls=one.calls * count))
         return count
 
     async def hold(self, claim: Claim, covered: Amount) -> bool:

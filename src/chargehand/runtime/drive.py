@@ -34,7 +34,9 @@ logger = logging.getLogger(__name__)
 
 Listener: TypeAlias = Callable[[str, Sequence[ev.Entry]], None]
 Whisper: TypeAlias = Callable[[str, Work, str], None]
-_SOON, _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.25, 5.0
+_SOON = 0.02
+_FIRST_PAUSE = 0.25
+_LONGEST_PAUSE = 5.0
 _FAREWELL = 5.0  # seconds to write the last entries of a process that is told to stop
 _ENCODER = json.Encoder()
 
@@ -242,7 +244,8 @@ class Drive:
         return not (state.input is None or state.owing or state.timers or startable or self._inbox)
 
     def _take_in(self, now: float) -> None:
-        inbox, self._inbox = self._inbox, []
+        inbox = self._inbox
+        self._inbox = []
         for report, future in inbox:
             try:
                 self._record(admit(self.state, report), now)
@@ -271,7 +274,9 @@ class Drive:
     def _write_now(self) -> None:
         """Write without waiting, which some journals can; steps let nothing follow but what money they set free."""
         assert self._now is not None, "asked only of a journal that can"
-        entries, self._unwritten, self._urgent = self._unwritten, [], False
+        entries = self._unwritten
+        self._unwritten = []
+        self._urgent = False
         try:
             self._now(self._lease, entries)
         except ChargehandError as error:  # not this worker's fault: the run itself must hear of it
@@ -283,7 +288,9 @@ class Drive:
             self._ring()
 
     async def _write(self) -> None:
-        entries, self._unwritten, self._urgent = self._unwritten, [], False
+        entries = self._unwritten
+        self._unwritten = []
+        self._urgent = False
         self._writing = entries
         pause = _FIRST_PAUSE
         while True:
@@ -310,7 +317,8 @@ class Drive:
             logger.exception("the listener of run %s failed", self.run)
 
     def _align(self, jobs: asyncio.TaskGroup) -> None:
-        state, running = self.state, self._running
+        state = self.state
+        running = self._running
         for work in state.touched:
             if work in state.owing:
                 if work not in running:

@@ -67,15 +67,15 @@ def outcome(run: str, state: RunState) -> Outcome:
     """Read the outcome off a state."""
     ended = end_of(state) or ev.RunEnded("needs_input", "no_input", gaps(state))
     return Outcome(
-        run,
-        ended.ending,
-        ended.reason,
-        None if state.answer is None else decode_value(state.answer),
-        {task: decode_value(one.result) for task, one in state.tasks.items() if one.result is not None},
-        ended.gaps,
-        {task: one.status for task, one in state.tasks.items()},
-        state.ledger.spent,
-        None if state.ended is not None else state.input,
+        run=run,
+        ending=ended.ending,
+        reason=ended.reason,
+        answer=None if state.answer is None else decode_value(state.answer),
+        results={task: decode_value(one.result) for task, one in state.tasks.items() if one.result is not None},
+        gaps=ended.gaps,
+        statuses={task: one.status for task, one in state.tasks.items()},
+        spent=state.ledger.spent,
+        question=None if state.ended is not None else state.input,
     )
 
 
@@ -242,8 +242,17 @@ class Driver:
         first = ev.Entry(1, now, checked(self._clean(request), now, late=_LATE))
         lease = await self._claim(run, new=True)
         try:
-            heard = self._hears(quiet=quiet)
-            drive = Drive(self._journal, self._crew, lease, begin(first), clock, *heard, unwritten=[first])
+            listener, whisper = self._hears(quiet=quiet)
+            drive = Drive(
+                journal=self._journal,
+                crew=self._crew,
+                lease=lease,
+                state=begin(first),
+                clock=clock,
+                listener=listener,
+                whisper=whisper,
+                unwritten=[first],
+            )
             return await self._drive(drive, lease, [*map(self._clean, also)], wait_for_input=wait_for_input)
         finally:
             await self._release(lease)
@@ -263,8 +272,16 @@ class Driver:
             if state.ended is not None:
                 raise Refused(f"run {run!r} has ended ({state.ended.ending}); fork it to do some of it again")
             more = (ev.RunResumed(lease.epoch), *(self._clean(_fitted(state, one)) for one in also))
-            heard = self._hears(quiet=quiet)
-            drive = Drive(self._journal, self._crew, lease, state, self._steady(state.at), *heard)
+            listener, whisper = self._hears(quiet=quiet)
+            drive = Drive(
+                journal=self._journal,
+                crew=self._crew,
+                lease=lease,
+                state=state,
+                clock=self._steady(state.at),
+                listener=listener,
+                whisper=whisper,
+            )
             return await self._drive(drive, lease, more, wait_for_input=wait_for_input)
         finally:
             await self._release(lease)

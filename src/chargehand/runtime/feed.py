@@ -39,7 +39,8 @@ class Feed:
         if readers is None or not entries:
             self._latest.pop(run, None)
             return
-        count, waiting = len(readers), run in self._gathered
+        count = len(readers)
+        waiting = run in self._gathered
         if count < MANY and not waiting:
             self._latest.pop(run, None)
             self._hand_out(readers, entries)
@@ -67,7 +68,7 @@ class Feed:
         A run without entries is RunUnknown to the reader, unless it is `expected` to begin.
         """
         mates = self._readers.setdefault(run, WeakSet())
-        reader = Reader(self._journal, run, after, self._most, mates, expected=expected)
+        reader = Reader(journal=self._journal, run=run, after=after, most=self._most, mates=mates, expected=expected)
         mates.add(reader)
         kept = self._latest.get(run)
         if kept and kept[0].seq <= after <= kept[-1].seq:

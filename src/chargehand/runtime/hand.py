@@ -88,8 +88,10 @@ def _failed(
     refused: str = "",
 ) -> ev.Event:
     if work.kind == "attempt":
-        return ev.AttemptFailed(work.task, work.number, failure, used, refused)
-    return ev.SupervisionFailed(work.kind, work.number, failure, work.task, findings, used)
+        return ev.AttemptFailed(task=work.task, attempt=work.number, failure=failure, used=used, refused=refused)
+    return ev.SupervisionFailed(
+        duty=work.kind, number=work.number, failure=failure, task=work.task, findings=findings, used=used
+    )
 
 
 _PROPOSALS = msgspec.json.Decoder(Proposal)
@@ -103,15 +105,28 @@ async def _attempt(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Ev
     done = await line.crew.attempt(brief, hand)
     items = len(cast("list[object]", done.value)) if isinstance(done.value, list | tuple) else -1
     result = encode_value(cast("object", done.value))
-    return ev.AttemptSucceeded(work.task, work.number, result, items, done.used, done.tracing, done.exit_tool)
+    return ev.AttemptSucceeded(
+        task=work.task,
+        attempt=work.number,
+        result=result,
+        items=items,
+        used=done.used,
+        tracing=done.tracing,
+        exit_tool=done.exit_tool,
+    )
 
 
 async def _plan(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Event:
     found = _proposal(await line.crew.plan(brief, hand))
     return ev.TasksAdded(
-        work.number, found.tasks, found.combine, closed=found.closed, wake=found.wake, used=found.used,
+        work.number,
+        found.tasks,
+        found.combine,
+        closed=found.closed,
+        wake=found.wake,
+        used=found.used,
         unserved=found.unserved,
-    )  # fmt: skip
+    )
 
 
 async def _refine(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Event:
@@ -121,7 +136,9 @@ async def _refine(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Eve
 
 async def _answer(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Event:
     done = await line.crew.answer(brief, hand)
-    return ev.AnswerWritten(work.number, encode_value(done.value), done.used, done.tracing, done.cut)
+    return ev.AnswerWritten(
+        number=work.number, answer=encode_value(done.value), used=done.used, tracing=done.tracing, cut=done.cut
+    )
 
 
 _VERBS = {"attempt": _attempt, "plan": _plan, "refine": _refine, "answer": _answer}
@@ -161,7 +178,8 @@ class _Hand:
         asked = digest(name, request)
         if effect == "effect" and asked in self._effects:
             return _shaped(self._effects[asked], shape)
-        task, attempt = self._work.task, self._work.number
+        task = self._work.task
+        attempt = self._work.number
         self._number += 1
         recorded = self._recorded.get(self._number)
         if recorded is not None and recorded.result is not None and recorded.request == asked:
@@ -172,7 +190,7 @@ class _Hand:
                 name, call, request=request, effect=effect, reserve=reserve, share=share, shape=shape
             )
         number = self._number
-        started = ev.StepStarted(task, attempt, number, name, effect, asked)
+        started = ev.StepStarted(task=task, attempt=attempt, step=number, name=name, effect=effect, request=asked)
         held = await self._start(started, reserve, share=share)
         try:
             done = await call(f"{self._line.run}/{task}/{attempt}/{number}")
@@ -186,10 +204,14 @@ class _Hand:
                 reserve.leave()
         if effect == "read":
             result = encode_value(done.value)
-            await self._line.ask(ev.StepFinished(task, attempt, number, result, done.good, done.used))
+            await self._line.ask(
+                ev.StepFinished(task=task, attempt=attempt, step=number, result=result, good=done.good, used=done.used)
+            )
         else:
             result, _ = encode_or_text(done.value)
-            await self._record(ev.StepFinished(task, attempt, number, result, done.good, done.used))
+            await self._record(
+                ev.StepFinished(task=task, attempt=attempt, step=number, result=result, good=done.good, used=done.used)
+            )
         return _shaped(result, shape)
 
     async def _record(self, finished: ev.StepFinished) -> None:
@@ -285,7 +307,9 @@ class _Hand:
         self.note(f"step {self._number} diverged from what was recorded and is made anew")
         done = [step for step in self._recorded.values() if step.effect == "effect" and step.good]
         more = {step.request: step.result for step in done if step.result is not None}
-        self._effects, self._number, self._recorded = {**self._effects, **more}, max(self._recorded), {}
+        self._effects = {**self._effects, **more}
+        self._number = max(self._recorded)
+        self._recorded = {}
 
     async def grow(self, tasks: Sequence[Task]) -> None:
         if self._work.kind != "plan":
@@ -294,14 +318,16 @@ class _Hand:
         await self._line.ask(ev.TasksAdded(self._work.number, checked.tasks, done=False, closed=False))
 
     async def afford(self, one: Amount, most: int) -> int:
-        state, work = self._line.state, self._work
+        state = self._line.state
+        work = self._work
         if not state.ledger.capped or one == NOTHING or most <= 0:
             return max(0, most)
         if work.kind not in ("plan", "answer"):
             raise Refused("only who plans or answers holds money for more calls")
-        answer, desk = state.requested.roster.supervision, state.planning if work.kind == "plan" else state.answering
+        answer = state.requested.roster.supervision
+        desk = state.planning if work.kind == "plan" else state.answering
         count = min(most, calls_left(state.ledger, answer, one, planning=work.kind == "plan"))
-        more = Amount(one.tokens * count, one.micros * count, one.calls * count)
+        more = Amount(tokens=one.tokens * count, micros=one.micros * count, calls=one.calls * count)
         try:
             if count:
                 again = ev.SupervisionStarted(
@@ -313,7 +339,8 @@ class _Hand:
         return count
 
     async def hold(self, claim: Claim, covered: Amount) -> bool:
-        state, work = self._line.state, self._work
+        state = self._line.state
+        work = self._work
         if not state.ledger.capped:
             return True
         if work.kind == "attempt":
@@ -329,12 +356,17 @@ class _Hand:
                 return False
             more = _capped_part(beyond(claim.amount, held), state.ledger.budget)
             rest = beyond(self._spare, beyond(claim.amount, covered))
-            taken, self._spare = beyond(self._spare, rest), rest
+            taken = beyond(self._spare, rest)
+            self._spare = rest
             if more == NOTHING:
                 return True
             why = desk.next or "first"
             try:
-                await self._line.ask(ev.SupervisionStarted(work.kind, work.number, until, work.task, why, reserve=more))
+                await self._line.ask(
+                    ev.SupervisionStarted(
+                        duty=work.kind, number=work.number, until=until, task=work.task, why=why, reserve=more
+                    )
+                )
             except Refused:  # somebody else was faster, or nobody waits for this any more
                 self.release(taken)
                 if work not in state.owing:
@@ -348,14 +380,25 @@ class _Hand:
     @property
     def where(self) -> Where:
         requested = self._line.state.requested
-        return Where(self._line.run, self._work.task, f"{requested.seed:x}", planned=requested.plan is None)
+        return Where(
+            run=self._line.run, task=self._work.task, mark=f"{requested.seed:x}", planned=requested.plan is None
+        )
 
     def note(self, text: str, failure: ev.Failure | None = None) -> None:
         self._line.note(ev.Noted(text, self._work.task, self._work.number, failure))
 
     def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
         work = self._work
-        self._line.note(ev.PromptSent(work.kind, work.number, model, self._line.abridged(messages), work.task, tools))
+        self._line.note(
+            ev.PromptSent(
+                duty=work.kind,
+                number=work.number,
+                model=model,
+                messages=self._line.abridged(messages),
+                task=work.task,
+                tools=tools,
+            )
+        )
 
     @property
     def heard(self) -> bool:
@@ -367,7 +410,8 @@ class _Hand:
 
 def calls_left(ledger: Ledger, answer: Amount, one: Amount, *, planning: bool) -> int:
     """How many calls at such a price are covered by what is left, beyond what an answer takes (or takes again)."""
-    budget, floor = ledger.budget, ledger.budget.floor
+    budget = ledger.budget
+    floor = ledger.budget.floor
     counts = [
         max(0, cap - taken - max(kept, last)) // price
         for cap, taken, kept, last, price in (
@@ -401,9 +445,9 @@ def room_left(ledger: Ledger, keep: Amount, *, planning: bool = False) -> Budget
 def _capped_part(amount: Amount, budget: Budget) -> Amount:
     """What counts of an amount."""
     return Amount(
-        0 if budget.tokens is None else amount.tokens,
-        0 if budget.micros is None else amount.micros,
-        0 if budget.calls is None else amount.calls,
+        tokens=0 if budget.tokens is None else amount.tokens,
+        micros=0 if budget.micros is None else amount.micros,
+        calls=0 if budget.calls is None else amount.calls,
     )
 
 
@@ -420,7 +464,9 @@ def portion(ledger: Ledger, wanted: Amount) -> Amount:
     """As much of an amount as may still be reserved."""
     left = carve(ledger, wanted)
     return Amount(
-        wanted.tokens and (left.tokens or 0), wanted.micros and (left.micros or 0), wanted.calls and (left.calls or 0)
+        tokens=wanted.tokens and (left.tokens or 0),
+        micros=wanted.micros and (left.micros or 0),
+        calls=wanted.calls and (left.calls or 0),
     )
 
 

@@ -31,7 +31,9 @@ from chargehand.terms.plan import Plan, Task, TaskId
 from chargehand.terms.policy import Limits
 from chargehand.terms.roster import Roster
 
-_KEPT, _SHARE = 10.0, 0.2  # of the planner's time: seconds, but at most this share, that are kept for who steps in
+# of the planner's time: seconds, but at most this share, that are kept for who steps in
+_KEPT = 10.0
+_SHARE = 0.2
 _FITS = 0.34  # of what the request is about, that somebody's card must speak of
 _ON_THE_WAY = ("network", "timeout", "resource")
 _AT_ONCE = 500
@@ -99,7 +101,8 @@ class Makeshift:
         # what there is must do; a mere draft must say what is wrong; and tags nobody has mean nobody
         if brief.tasks or not hand.where.mark or isinstance(self._hiring.way, Broadcast):
             return await self._crew.plan(brief, hand)
-        last, watched = brief.work.number >= self._limits.plans, _Watched(hand)
+        last = brief.work.number >= self._limits.plans
+        watched = _Watched(hand)
         try:
             found = await self._in_time(brief, watched)
         except WorkFailed as error:
@@ -120,7 +123,8 @@ class Makeshift:
 
     async def _in_time(self, brief: Brief, hand: Hand) -> Proposal:
         """The planner's own plan, asked for no longer than leaves some time to whoever steps in."""
-        left, loop = brief.until - self._clock(), asyncio.get_running_loop()
+        left = brief.until - self._clock()
+        loop = asyncio.get_running_loop()
         if left <= 0:
             return await self._crew.plan(brief, hand)
         failure = Failure("timeout", "the planner did not answer in time")

@@ -57,9 +57,13 @@ def as_message(base: ev.RunRequested, letter: Letter) -> ev.RunRequested:
     agents = [structs.replace(one, fallbacks=(), timeout=min(one.timeout, letter.timeout)) for one in called]
     limits = structs.replace(base.policy.limits, tasks=max(base.policy.limits.tasks, len(letter.to)), replans=0)
     policy = structs.replace(
-        base.policy, retry=structs.replace(base.policy.retry, attempts=1), limits=limits, refine=False, approve=False,
+        base.policy,
+        retry=structs.replace(base.policy.retry, attempts=1),
+        limits=limits,
+        refine=False,
+        approve=False,
         answer=0.0,
-    )  # fmt: skip
+    )
     told = letter.instruction()
     tasks = tuple(
         Task(TaskId(f"m{number}"), told, match=Match((tag_of(one.name),)))
@@ -68,9 +72,13 @@ def as_message(base: ev.RunRequested, letter: Letter) -> ev.RunRequested:
         for number, one in enumerate(letter.to, 1)
     )
     return structs.replace(
-        base, roster=Roster(tuple(agents)), policy=policy, plan=Plan(tasks, "none", base.goal),
-        budget=structs.replace(base.budget, floor=NOTHING), team="",
-    )  # fmt: skip
+        base,
+        roster=Roster(tuple(agents)),
+        policy=policy,
+        plan=Plan(tasks, "none", base.goal),
+        budget=structs.replace(base.budget, floor=NOTHING),
+        team="",
+    )
 
 
 def _several(agents: Sequence[Agent]) -> dict[str, tuple[Agent, ...]]:
@@ -135,7 +143,9 @@ def _reply(task: TaskTrace, whole: Trace, words: str, who: str) -> WorkerReply:
     began = whole.seconds if task.began is None else task.began
     seconds = (whole.seconds if task.ended is None else task.ended) - began
     if task.status == Stand.DONE.value:
-        return WorkerReply(who, "answered", _text(task.result), task.result, "", seconds)
+        return WorkerReply(
+            worker=who, status="answered", text=_text(task.result), value=task.result, failure="", seconds=seconds
+        )
     late = task.failure is not None and task.failure.kind in _LATE
     status: Status = "skipped" if task.status == Stand.SKIPPED.value else "timed out" if late else "failed"
     return WorkerReply(who, status, failure=words or "the run ended before it was finished", seconds=seconds)
@@ -198,7 +208,9 @@ class Messaging:
         match = Match(tuple(match_all), tuple(match_some))
         team = await self.keep_budget()
         request = team.request(text, time.time())
-        letter = addressed(self.members, request.goal, match, workers, sender, timeout)
+        letter = addressed(
+            agents=self.members, text=request.goal, match=match, names=workers, sender=sender, timeout=timeout
+        )
         if not letter.to:
             return Replies(note=nobody(self.members, match))
         name = run or f"{self.name}-{secrets.token_hex(4)}"

@@ -51,7 +51,9 @@ class Messenger:
             raise ToolFailed("The attempt that sends this is no longer under way.")
         barred = {one.name: why for one in letter.to if (why := _barred(sending, one))}
         rest = structs.replace(letter, to=tuple(one for one in letter.to if one.name not in barred))
-        run, used, replies = "", NOTHING, Replies()
+        run = ""
+        used = NOTHING
+        replies = Replies()
         if rest.to:
             asked = digest(letter.text, letter.wanted)[:8]
             if run := await self._acted_before(sending, asked):
@@ -69,7 +71,8 @@ class Messenger:
         """The run of the same message from an earlier attempt, if it had effects: it is read back, not done again."""
         if sending.progress.attempt == 1:
             return ""
-        journal, start = self._driver.journal, f"{sending.run}/{sending.progress.task.id}/"
+        journal = self._driver.journal
+        start = f"{sending.run}/{sending.progress.task.id}/"
         sent = re.compile(rf"{re.escape(start)}(\d+)/\d+/{asked}")
         found = [one for row in await journal.runs() if (one := sent.fullmatch(row.run))]
         for name in [one[0] for one in found if int(one[1]) < sending.progress.attempt]:
@@ -95,7 +98,8 @@ class Messenger:
 
 def _begun_before(sending: Call, entries: Sequence[ev.Entry]) -> int:
     """How many messages the earlier attempts of a task sent, as far as they were not refused."""
-    task, attempt = sending.progress.task.id, sending.progress.attempt
+    task = sending.progress.task.id
+    attempt = sending.progress.attempt
     begun: set[tuple[int, int]] = set()
     for entry in entries:
         event = entry.event
@@ -121,7 +125,12 @@ def _request(run: str, sending: Call, letter: Letter, held: Amount) -> ev.RunReq
     policy: Policy = structs.replace(requested.policy, uncertain="fail")  # nobody can be asked
     parent = sending.parent(sending.chain)
     base = ev.RunRequested(
-        letter.text, Roster(), policy, within(requested.budget, held), sending.deadline, sending.seed(run),
+        goal=letter.text,
+        roster=Roster(),
+        policy=policy,
+        budget=within(requested.budget, held),
+        deadline=sending.deadline,
+        seed=sending.seed(run),
         parent=parent,
-    )  # fmt: skip
+    )
     return as_message(base, letter)

@@ -66,7 +66,9 @@ class Call(Struct, frozen=True):
         return self.progress.timer - self.kept
 
     def parent(self, chain: tuple[str, ...]) -> ev.Parent:
-        return ev.Parent(self.run, self.progress.task.id, self.progress.attempt, self.nesting, chain)
+        return ev.Parent(
+            run=self.run, task=self.progress.task.id, attempt=self.progress.attempt, nesting=self.nesting, chain=chain
+        )
 
     def seed(self, run: str) -> int:
         return int(digest(run, str(self.state.requested.seed))[:8], 16)
@@ -127,7 +129,9 @@ def share(state: RunState, estimate: Amount, own: Budget) -> Amount:
 
     What the answer costs is kept back.
     """
-    ledger, budget, answer = state.ledger, state.requested.budget, state.requested.roster.supervision
+    ledger = state.ledger
+    budget = state.requested.budget
+    answer = state.requested.roster.supervision
     floor = budget.floor
     open_tasks = (one for one in state.tasks.values() if not one.settled and one.status is not Status.EXPANDED)
     claims = sum(not _entrusted(one) for one in open_tasks) + (not state.closed)
@@ -139,13 +143,24 @@ def share(state: RunState, estimate: Amount, own: Budget) -> Amount:
         return fair if most is None else min(fair, most)
 
     return Amount(
-        part(budget.tokens, ledger.tokens + ledger.held_tokens, max(floor.tokens, answer.tokens), estimate.tokens,
-             own.tokens),
-        part(budget.micros, ledger.micros + ledger.held_micros, max(floor.micros, answer.micros), estimate.micros,
-             own.micros),
-        part(budget.calls, ledger.calls + ledger.held_calls, max(floor.calls, answer.calls), estimate.calls,
-             own.calls),
-    )  # fmt: skip
+        tokens=part(
+            budget.tokens,
+            ledger.tokens + ledger.held_tokens,
+            max(floor.tokens, answer.tokens),
+            estimate.tokens,
+            own.tokens,
+        ),
+        micros=part(
+            budget.micros,
+            ledger.micros + ledger.held_micros,
+            max(floor.micros, answer.micros),
+            estimate.micros,
+            own.micros,
+        ),
+        calls=part(
+            budget.calls, ledger.calls + ledger.held_calls, max(floor.calls, answer.calls), estimate.calls, own.calls
+        ),
+    )
 
 
 def _entrusted(progress: Progress) -> bool:
@@ -154,12 +169,15 @@ def _entrusted(progress: Progress) -> bool:
 
 
 def total(amounts: Sequence[Amount]) -> Amount:
-    tokens, micros = sum(one.tokens for one in amounts), sum(one.micros for one in amounts)
-    return Amount(tokens, micros, sum(one.calls for one in amounts))
+    tokens = sum(one.tokens for one in amounts)
+    micros = sum(one.micros for one in amounts)
+    return Amount(tokens=tokens, micros=micros, calls=sum(one.calls for one in amounts))
 
 
 def rest(amount: Amount, paid: Amount) -> Amount:
     """What is still to be paid."""
     return Amount(
-        max(0, amount.tokens - paid.tokens), max(0, amount.micros - paid.micros), max(0, amount.calls - paid.calls)
+        tokens=max(0, amount.tokens - paid.tokens),
+        micros=max(0, amount.micros - paid.micros),
+        calls=max(0, amount.calls - paid.calls),
     )

@@ -65,7 +65,7 @@ def _forwarded(state: RunState) -> str:
     read: set[TaskId] = {name for one in found if one.task in tasks for name, _ in needs(tasks[one.task])}
     last = [one for one in found if one.task not in read] or found
     values = [(one.task, decode_value(one.value)) for one in last if one.value is not None]
-    return "\n\n".join(shown(Given(task, "", "", value)) for task, value in values)
+    return "\n\n".join(shown(Given(task=task, instruction="", worker="", value=value)) for task, value in values)
 
 
 def _last_failure(entries: Sequence[ev.Entry]) -> ev.Failure | None:

@@ -98,7 +98,10 @@ class SharedMemory(Shared[OpenMemory]):
 
     @asynccontextmanager
     async def _whole(self) -> AsyncGenerator[OpenMemory]:
-        declared, team, workers, lookup = self._declared, self._team, self._workers, self._lookup
+        declared = self._declared
+        team = self._team
+        workers = self._workers
+        lookup = self._lookup
         if declared.store is not None:
             async with open_memory(declared, team, workers, lookup) as memory:
                 yield memory

@@ -58,9 +58,7 @@ class Resting:
             return ()
         async with self._open() as journal:  # pyright: ignore[reportPrivateUsage] - a part of the same class
             found = await work.rest(self, journal)
-            return tuple([
-                result_of(one.outcome, await journal.read(one.outcome.run), self.notice) for one in found
-            ])  # fmt: skip
+            return tuple([result_of(one.outcome, await journal.read(one.outcome.run), self.notice) for one in found])
 
     def rest_sync(self: Team) -> tuple[Result, ...]:
         """The same for code without an event loop."""
@@ -72,7 +70,9 @@ class Resting:
 
         Whoever leaves because something went wrong, or was cancelled, leaves it for the next time.
         """
-        bell, over, trouble = self.bell.attend(), asyncio.Event(), list[BaseException]()
+        bell = self.bell.attend()
+        over = asyncio.Event()
+        trouble = list[BaseException]()
         bell.set()  # there may be something left from last time
         try:
             async with asyncio.TaskGroup() as jobs:

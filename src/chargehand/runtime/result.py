@@ -93,9 +93,18 @@ def result_of(found: Outcome, entries: Sequence[ev.Entry], notice: str) -> Resul
     """An outcome with what led to it. Where there is no answer, the gaps are what there is to say."""
     answer = found.answer if found.answer is not None else with_gaps("", found.gaps).strip()
     return Result(
-        found.run, found.ending, found.reason, answer, planned(replay(entries)), found.results, found.gaps,
-        found.spent, tuple(entries), notice, found.question,
-    )  # fmt: skip
+        run=found.run,
+        ending=found.ending,
+        reason=found.reason,
+        answer=answer,
+        plan=planned(replay(entries)),
+        results=found.results,
+        gaps=found.gaps,
+        spent=found.spent,
+        entries=tuple(entries),
+        notice=notice,
+        question=found.question,
+    )
 
 
 def planned(state: RunState) -> Plan:

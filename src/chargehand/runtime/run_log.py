@@ -51,7 +51,8 @@ class RunLog:
             logger.info("run %s: task %s is tried again in %.1f s%s", self._run, event.task, wait, kind)
 
     def _failure(self, failure: ev.Failure) -> None:
-        mistake, refusal = failure.code_error, failure.refusal
+        mistake = failure.code_error
+        refusal = failure.refusal
         if mistake is not None and self._first(mistake.exception, mistake.place()):
             logger.error("run %s: a mistake in code: %s\n%s", self._run, mistake.describe(), traceback_text(mistake))
         if refusal is not None and self._first(refusal.model, refusal.cause):

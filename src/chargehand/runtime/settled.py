@@ -31,7 +31,9 @@ from chargehand.models.own import as_model
 _NAMES: Final = UUID("5c1f0f3a-8a55-5d0e-9c35-6b1f5f0f7a11")
 _BLOCK_FIELDS = ("label", "description", "limit", "read_only", "trusted", "share", "tags", "metadata")
 _ARCHIVE_FIELDS = ("name", "description", "embedding", "share", "tags")
-_GRANTED, _SOURCES = "granted", "sources"  # in settings and metadata: what a declaration did, so that it can be undone
+# in settings and metadata: what a declaration did, so that it can be undone
+_GRANTED = "granted"
+_SOURCES = "sources"
 _PAGE = 500
 _Owner = TypeVar("_Owner", Profile, Group)
 
@@ -43,7 +45,8 @@ def id_of(kind: type[Thing], space: str, name: str) -> str:
 
 async def settle(memory: OpenMemory, declared: Memory, team: str, workers: Sequence[Worker]) -> None:
     """Make what is missing, follow what was declared anew, and attach everybody to their share."""
-    catalog, space = memory.catalog, declared.space or team
+    catalog = memory.catalog
+    space = declared.space or team
     profiles = {one.name: await _profile(catalog, space, one) for one in workers}
     group = await _group(catalog, space, team, [one.id for one in profiles.values()])
     blocks = {one.label: await _block(catalog, space, one) for one in declared.blocks}
@@ -87,12 +90,12 @@ async def _profile(catalog: Catalog, space: str, worker: Worker) -> Profile:
     model = given if isinstance(given, str) else given.card.handle
     tools = tuple(called(one) for one in worker.tools)
     wanted = Profile(
-        worker.name,
-        worker.description,
-        worker.prompt,
-        model,
-        tuple(worker.tags),
-        tools,
+        name=worker.name,
+        description=worker.description,
+        prompt=worker.prompt,
+        model=model,
+        tags=tuple(worker.tags),
+        tools=tools,
         id=id_of(Profile, space, worker.name),
     )
     found, _ = await _ensure(catalog, wanted)

@@ -83,7 +83,8 @@ class Nesting:
     async def carry_out(
         self, key: str, errand: Errand, answer: ev.InputAnswered | None = None
     ) -> tuple[Came, Amount | None]:
-        call, run = open_call(self._driver, key), run_name(key, errand.asked)
+        call = open_call(self._driver, key)
+        run = run_name(key, errand.asked)
         if call is None:
             raise WorkFailed(Failure("logic", "the attempt that needs this is no longer under way"), NOTHING)
         begun = await self._begun(call.run, call.progress, errand) if call.progress.resumes else []
@@ -92,7 +93,12 @@ class Nesting:
         try:
             request = _request(run, call, errand, total((call.held, paid)))
             offered = partial(errand.team.offered, below.journal, request)
-            await _driven(below, run, call, partial(_started, below, run, request, offered, answer))
+            await _driven(
+                below,
+                run,
+                call,
+                partial(_started, below=below, run=run, request=request, offered=offered, answer=answer),
+            )
         except Invalid as error:  # said before anything was begun
             words = f"{errand.worker} could not begin: {error}"
             return Came(run, "failed", failure=Failure("logic", words, permanent=True)), NOTHING
@@ -191,7 +197,8 @@ async def _ended(below: _Below, run: str, job: asyncio.Task[None]) -> None:
 
 
 def _request(run: str, call: Call, errand: Errand, held: Amount) -> ev.RunRequested:
-    requested, own = call.state.requested, errand.team.policy
+    requested = call.state.requested
+    own = errand.team.policy
     deepest = min(own.limits.nesting, requested.policy.limits.nesting)
     policy: Policy = structs.replace(
         own, limits=structs.replace(own.limits, nesting=deepest), grace=min(own.grace, call.kept / 2)

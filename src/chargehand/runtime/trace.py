@@ -63,7 +63,8 @@ def _value(raw: Raw | None) -> object:
 class _Tracer:
     def __init__(self, run: str, first: ev.Entry) -> None:
         self._state: RunState = begin(first)
-        self._began, self._last = first.at, 0.0
+        self._began = first.at
+        self._last = 0.0
         self._tasks: dict[TaskId, TaskTrace] = {}
         self._open: dict[tuple[str, TaskId], AttemptTrace | DutyTrace] = {}
         self._calls: dict[TaskId, list[tuple[str, object]]] = {}
@@ -74,7 +75,8 @@ class _Tracer:
     # --- one entry
 
     def hear(self, entry: ev.Entry) -> None:
-        before, self._last = self._state.ledger.spent, self._state.at - self._began
+        before = self._state.ledger.spent
+        self._last = self._state.at - self._began
         fold(self._state, entry)
         after = self._state.ledger.spent
         more = (after.tokens - before.tokens, after.micros - before.micros, after.calls - before.calls)
@@ -99,7 +101,8 @@ class _Tracer:
 
     def _close(self, kind: str, task: TaskId, at: Seconds, used: Amount, ending: str) -> AttemptTrace | DutyTrace:
         found = self._open.pop((kind, task), None) or DutyTrace(kind, 0, at)
-        found.seconds, found.ending = at - found.began, ending
+        found.seconds = at - found.began
+        found.ending = ending
         found.used = _sum(found.used, used)
         if task in self._tasks:
             self._tasks[task].used = _sum(self._tasks[task].used, used)
@@ -118,14 +121,16 @@ class _Tracer:
     def duty_failed(self, event: ev.SupervisionFailed, at: Seconds, used: Amount) -> None:
         found = self._close(event.duty, event.task, at, used, "failed")
         assert isinstance(found, DutyTrace), "attempts have a kind of their own"
-        found.failure, found.findings = event.failure, event.findings
+        found.failure = event.failure
+        found.findings = event.findings
 
     def tasks_added(self, event: ev.TasksAdded, at: Seconds, used: Amount) -> None:
         self._take_up(self._state)
         if event.done and ("plan", TaskId("")) in self._open:
             found = self._close("plan", TaskId(""), at, used, "succeeded")
             assert isinstance(found, DutyTrace), "attempts have a kind of their own"
-            found.tasks, found.findings = tuple(task.id for task in event.tasks), event.warnings
+            found.tasks = tuple(task.id for task in event.tasks)
+            found.findings = event.warnings
 
     def refined(self, event: ev.TaskRefined, at: Seconds, used: Amount) -> None:
         found = self._close("refine", event.task, at, used, "succeeded")
@@ -145,7 +150,8 @@ class _Tracer:
     # --- attempts and their steps
 
     def attempt_started(self, event: ev.AttemptStarted, at: Seconds, _used: Amount) -> None:
-        progress, task = self._state.tasks[event.task], self._tasks[event.task]
+        progress = self._state.tasks[event.task]
+        task = self._tasks[event.task]
         asked = progress.instruction or progress.task.instruction
         found = AttemptTrace(event.attempt, event.worker, asked, at)
         self._open["attempt", event.task] = found
@@ -183,7 +189,9 @@ class _Tracer:
         steps = found.steps if isinstance(found, AttemptTrace) else []
         for step in steps:
             if step.step == event.step:
-                step.seconds, step.good, step.used = at - step.began, event.good, used
+                step.seconds = at - step.began
+                step.good = event.good
+                step.used = used
                 step.result = _value(event.result)
                 self._calls.setdefault(event.task, []).extend(calls_in(step.result))
         if found is not None:
@@ -194,7 +202,9 @@ class _Tracer:
         found = self._open.get(("attempt", event.task))
         for step in found.steps if isinstance(found, AttemptTrace) else ():
             if step.step == event.step:
-                step.seconds, step.good, step.used = at - step.began, False, used
+                step.seconds = at - step.began
+                step.good = False
+                step.used = used
         if found is not None:
             found.used = _sum(found.used, used)
             self._tasks[event.task].used = _sum(self._tasks[event.task].used, used)
@@ -207,7 +217,8 @@ class _Tracer:
 
     def reused(self, event: ev.ResultReused, _at: Seconds, _used: Amount) -> None:
         task = self._tasks[event.task]
-        task.reused, task.result = f"{event.run}/{event.source}", _value(event.result)
+        task.reused = f"{event.run}/{event.source}"
+        task.result = _value(event.result)
 
     def expanded(self, _event: ev.TaskExpanded, _at: Seconds, _used: Amount) -> None:
         self._take_up(self._state)
@@ -216,14 +227,23 @@ class _Tracer:
 
     def asked(self, event: ev.InputRequested, at: Seconds, _used: Amount) -> None:
         self._trace.questions.append(
-            QuestionTrace(event.number, event.what, at, event.task, event.text, event.question)
+            QuestionTrace(
+                number=event.number,
+                what=event.what,
+                asked=at,
+                task=event.task,
+                text=event.text,
+                question=event.question,
+            )
         )
 
     def told(self, event: ev.InputAnswered, at: Seconds, _used: Amount) -> None:
         self._take_up(self._state)
         for one in self._trace.questions:
             if one.number == event.number:
-                one.verdict, one.feedback, one.answered = event.verdict, event.feedback, at
+                one.verdict = event.verdict
+                one.feedback = event.feedback
+                one.answered = at
                 one.also = event.also
 
     def noted(self, event: ev.Noted, at: Seconds, _used: Amount) -> None:
@@ -234,26 +254,32 @@ class _Tracer:
         # between a crash and the process that goes on nobody worked
         at = self._last if isinstance(event, ev.RunResumed) else at
         for one in self._open.values():
-            one.seconds, one.ending = at - one.began, "stopped"
+            one.seconds = at - one.began
+            one.ending = "stopped"
         self._open.clear()
 
     # --- all of it
 
     def whole(self) -> Trace:
-        found, state = self._trace, self._state
+        found = self._trace
+        state = self._state
         for name, progress in state.tasks.items():
             task = self._tasks[name]
-            task.status, task.failure = progress.status.value, progress.failure
+            task.status = progress.status.value
+            task.failure = progress.failure
             if state.ended is not None and not progress.settled and progress.status is not Status.EXPANDED:
                 task.status = "unfinished"
         dropped = [name for name in self._tasks if name not in state.tasks]
         found.tasks = [task for name, task in self._tasks.items() if name not in dropped]
         found.dropped = [self._tasks[name] for name in dropped]
-        found.combine, found.used, found.seconds = state.combine, state.ledger.spent, state.at - self._began
+        found.combine = state.combine
+        found.used = state.ledger.spent
+        found.seconds = state.at - self._began
         end = end_of(state)
         found.gaps = gaps(state) if end is None else end.gaps
         if end is not None:
-            found.ending, found.reason = end.ending, end.reason
+            found.ending = end.ending
+            found.reason = end.reason
         worked = [*found.supervision, *(one for task in self._tasks.values() for one in task.attempts)]
         found.serial = sum(one.seconds or 0.0 for one in worked)
         planned = [one.task for one in state.tasks.values() if one.mother is None]
@@ -262,7 +288,7 @@ class _Tracer:
 
 
 def _sum(one: Amount, other: Amount) -> Amount:
-    return Amount(one.tokens + other.tokens, one.micros + other.micros, one.calls + other.calls)
+    return Amount(tokens=one.tokens + other.tokens, micros=one.micros + other.micros, calls=one.calls + other.calls)
 
 
 _HEARS: dict[type, Callable[[_Tracer, Any, Seconds, Amount], None]] = {

@@ -22,14 +22,17 @@ from chargehand.terms import events as ev
 from chargehand.terms.policy import Instant
 from chargehand.terms.value import decode_value
 
-FARTHEST, FARTHEST_OF_ALL = 1000, 10_000
+FARTHEST = 1000
+FARTHEST_OF_ALL = 10_000
 """How many runs of the team are looked at, the latest ones, and how many of anybody: what is older is new to nobody."""
 
 TRIES = 3
 """How often a background run is tried for the same turns."""
 
 _PAGE = 50
-_MOST_TURNS, _MOST_LEFT = 50, 200  # that one run covers, and leaves to the next
+# that one run covers, and leaves to the next
+_MOST_TURNS = 50
+_MOST_LEFT = 200
 _NEWEST = 2**63 - 1
 _ANSWERED = ("complete", "partial")
 
@@ -187,12 +190,14 @@ async def _latest(journal: Journal) -> AsyncGenerator[Ends]:
         for one in await _all(journal):
             yield one
         return
-    before, left = _NEWEST, FARTHEST_OF_ALL
+    before = _NEWEST
+    left = FARTHEST_OF_ALL
     while left > 0 and (page := await journal.latest(before=before, limit=min(_PAGE, left))):
         for one in page:
             if isinstance(one, Ends):
                 yield one
-        before, left = page[-1].number, left - len(page)
+        before = page[-1].number
+        left = left - len(page)
 
 
 async def _all(journal: Journal) -> Sequence[Ends]:

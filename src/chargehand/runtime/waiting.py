@@ -8,7 +8,8 @@ from chargehand.errors import Refused
 
 def release(waiting: list[asyncio.Future[None]]) -> None:
     """Let everybody on a list go on, and empty it."""
-    released, waiting[:] = list(waiting), []
+    released = list(waiting)
+    waiting[:] = []
     for future in released:
         if not future.done():
             future.set_result(None)

@@ -37,7 +37,8 @@ class Building:
         check(settings)
         self._redactor = redactor_of(settings, lookup)
         self.houses = Houses(settings, lookup, recover)
-        every, self._keys = doors(), Keyring(settings)
+        every = doors()
+        self._keys = Keyring(settings)
         routes = [route for door in every for route in door.routes(self.houses)]
         app = Starlette(
             routes=routes, lifespan=lambda _: self.opened(), exception_handlers={HTTPException: astray(every)}

@@ -78,7 +78,7 @@ class Door:
     def add(
         self, method: Method, path: str, handler: Handler, scope: Scope = "run", *, when: When | None = None
     ) -> None:
-        self.ways.append(Way(method, path, handler, scope, when))
+        self.ways.append(Way(method=method, path=path, handler=handler, scope=scope, when=when))
 
     def routes(self, houses: Houses) -> list[Route]:
         return [_Choosy(one, self._endpoint(one, houses)) for one in self.ways]

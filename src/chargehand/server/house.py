@@ -52,9 +52,16 @@ class House:
     """One tenant's. `memory` is that of the Letta door; teams have spaces of their own beside it."""
 
     def __init__(
-        self, tenant: str, settings: Settings, lookup: Lookup, finder: Finder, journal: RedactedJournal,
-        catalog: SqliteCatalog, floor: Floor, stack: AsyncExitStack,
-    ) -> None:  # fmt: skip
+        self,
+        tenant: str,
+        settings: Settings,
+        lookup: Lookup,
+        finder: Finder,
+        journal: RedactedJournal,
+        catalog: SqliteCatalog,
+        floor: Floor,
+        stack: AsyncExitStack,
+    ) -> None:
         self.tenant = tenant
         self.settings = settings
         self.lookup = lookup
@@ -123,7 +130,16 @@ async def opened(
         stack.push_async_callback(catalog.close)
         furniture = await stack.enter_async_context(AsyncExitStack())
         floor = await stack.enter_async_context(Floor(places, tenant, settings.grace))
-        house = House(tenant, settings, lookup, finder, journal, catalog, floor, furniture)
+        house = House(
+            tenant=tenant,
+            settings=settings,
+            lookup=lookup,
+            finder=finder,
+            journal=journal,
+            catalog=catalog,
+            floor=floor,
+            stack=furniture,
+        )
         furniture.push_async_callback(house.close)
         yield house
 

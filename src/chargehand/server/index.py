@@ -45,7 +45,8 @@ async def _ready(request: Request, house: House) -> Response:
         raise Problem(503, "store_unavailable", "the store cannot be written just now; runs wait for it", after=2.0)
     if not cast("Visitor", request.scope[VISITOR]).scopes:
         return reply({"status": "ready"})
-    floor, recovery = house.floor, house.part(Recovery)
+    floor = house.floor
+    recovery = house.part(Recovery)
     told = {"status": "ready", "runs": floor.carried, "waiting": floor.waiting}
     return reply({**told, "resumed": recovery.resumed, "left": len(recovery.left)})
 

@@ -53,7 +53,8 @@ class Places:
 
     def full(self, tenant: str) -> bool:
         """Whether nobody more of this tenant may even wait."""
-        guest, most = self.of(tenant), self._limits.waiting
+        guest = self.of(tenant)
+        most = self._limits.waiting
         if self.free and guest.carried < self.share(self._limits.runs):
             return False
         return self.waiting >= most or len(guest.queue) >= self.share(most)
@@ -136,7 +137,8 @@ class Places:
         guest.carried += 1
 
     def overloaded(self) -> Problem:
-        runs, waiting = self._limits.runs - self.free, self.waiting
+        runs = self._limits.runs - self.free
+        waiting = self.waiting
         said = f"{runs} runs are under way and {waiting} wait already; nothing was begun: try again soon"
         return Problem(429, "overloaded", said, after=1.0)
 
@@ -144,7 +146,8 @@ class Places:
 
     def seat(self, tenant: str) -> "Seat":
         """A place for one who listens; 429 where too many do."""
-        guest, most = self.of(tenant), self._limits.streams
+        guest = self.of(tenant)
+        most = self._limits.streams
         if self.streams >= most or guest.streams >= self.share(most):
             raise Problem(429, "streams", f"{self.streams} streams are open already; close one first", after=5.0)
         return Seat(self, guest)

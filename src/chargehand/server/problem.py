@@ -53,7 +53,7 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, Problem):
         return error
     if isinstance(error, PlanInvalid):
-        faults = [Fault(one.place, one.message, one.code) for one in error.findings]
+        faults = [Fault(place=one.place, message=one.message, code=one.code) for one in error.findings]
         return Problem(422, "plan_invalid", str(error), faults=faults)
     if isinstance(error, Invalid):
         return Problem(422, "invalid", str(error))

@@ -61,10 +61,20 @@ class Serving:
         self._building = Building(settings, lookup)
         limits = settings.limits
         config = uvicorn.Config(
-            self._building.app, loop="asyncio", http=bounded_http(limits), ws="none", lifespan="off", log_config=None,
-            access_log=False, server_header=False, date_header=False, backlog=_BACKLOG, proxy_headers=False,
-            timeout_keep_alive=_KEEP_ALIVE, timeout_graceful_shutdown=_REPLIES,
-        )  # fmt: skip
+            self._building.app,
+            loop="asyncio",
+            http=bounded_http(limits),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            backlog=_BACKLOG,
+            proxy_headers=False,
+            timeout_keep_alive=_KEEP_ALIVE,
+            timeout_graceful_shutdown=_REPLIES,
+        )
         self._server = _Server(config, ready)
         self.teams: Sequence[str] = ()
         self._stop = asyncio.Event()
@@ -98,7 +108,8 @@ class Serving:
 
     async def _ended(self) -> None:
         await self._stop.wait()
-        houses, under_way = self._building.houses, sum(one.floor.carried for one in self._building.houses.open)
+        houses = self._building.houses
+        under_way = sum(one.floor.carried for one in self._building.houses.open)
         logger.info("stopping: %d runs have %g s to end", under_way, self._settings.grace)
         async with asyncio.TaskGroup() as jobs:
             drained = jobs.create_task(houses.drain(self._settings.grace))

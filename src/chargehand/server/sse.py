@@ -23,14 +23,17 @@ def event(value: object, *, name: str = "", number: int | None = None) -> bytes:
 
 
 def streamed(
-    *parts: AsyncGenerator[bytes], ping: bytes = PING, every: Seconds = 15.0,
-    headers: Mapping[str, str] | None = None, seat: Seat | None = None,
-) -> Response:  # fmt: skip
+    *parts: AsyncGenerator[bytes],
+    ping: bytes = PING,
+    every: Seconds = 15.0,
+    headers: Mapping[str, str] | None = None,
+    seat: Seat | None = None,
+) -> Response:
     """A reply of parts as they come, from one source or from several at once.
 
     When the caller goes away the generators are closed, and the seat is left.
     """
-    return _Stream(parts, ping, every, seat, {**HEADERS, **(headers or {})})
+    return _Stream(parts=parts, ping=ping, every=every, seat=seat, headers={**HEADERS, **(headers or {})})
 
 
 class _Stream(Response):
@@ -39,9 +42,13 @@ class _Stream(Response):
     media_type = "text/event-stream"
 
     def __init__(
-        self, parts: Sequence[AsyncGenerator[bytes]], ping: bytes, every: Seconds, seat: Seat | None,
+        self,
+        parts: Sequence[AsyncGenerator[bytes]],
+        ping: bytes,
+        every: Seconds,
+        seat: Seat | None,
         headers: Mapping[str, str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(None, headers=headers)
         del self.headers["content-length"]
         self._parts = parts

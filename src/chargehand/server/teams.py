@@ -70,9 +70,15 @@ class Hosted:
         return await bounds.around(self.team).keep_budget(self._house.finder)
 
     async def begin(
-        self, goal: str, run: str = "", *, bounds: Bounds = USUAL, plan: Plan | None = None, seed: int | None = None,
+        self,
+        goal: str,
+        run: str = "",
+        *,
+        bounds: Bounds = USUAL,
+        plan: Plan | None = None,
+        seed: int | None = None,
         also: Sequence[ev.Event] = (),
-    ) -> tuple[str, "asyncio.Future[Outcome]"]:  # fmt: skip
+    ) -> tuple[str, "asyncio.Future[Outcome]"]:
         """Begin a run; back when it is on disk, with its name and what will become of it."""
         self._house.floor.check()
         now = time.time()
@@ -130,7 +136,7 @@ class Hall:
         crew = await self._stack.enter_async_context(team.crew(self._house.finder))
         driver = Driver(self._house.journal, crew, listener=self._house.heard, whisper=self._house.whispered)
         self._house.drivers.append(driver)
-        return Hosted(self._house, self.teams[team.name], crew, driver, team)
+        return Hosted(house=self._house, team=self.teams[team.name], crew=crew, driver=driver, kept=team)
 
 
 def _kind(name: str, budget: Budget) -> _Kind:

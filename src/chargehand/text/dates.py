@@ -93,7 +93,9 @@ def _read_numeric_date(text: str, start: int, end: int) -> Date | None:
     if "." in run[:3] and (match := _DOTTED.fullmatch(run)):
         return _make_date(int(match[3]), int(match[2]), int(match[1]), text=text, start=start, end=end)
     if "/" in run[:3] and (match := _SLASHED.fullmatch(run)):
-        first, second, year = int(match[1]), int(match[2]), int(match[3])
+        first = int(match[1])
+        second = int(match[2])
+        year = int(match[3])
         if first > 12:
             return _make_date(year, second, first, text=text, start=start, end=end)
         other = (year, second, first) if second <= 12 else None
@@ -109,7 +111,8 @@ def _read_month_behind(text: str, start: int, end: int) -> Date | None:
     month = month_number(match[1]) if match is not None else 0
     if match is None or not month:
         return None
-    year, day = int(match[2] or 0), int(text[start:end])
+    year = int(match[2] or 0)
+    day = int(text[start:end])
     return _make_date(year, month, day, text=text, start=start, end=match.end())
 
 
@@ -144,4 +147,4 @@ def _make_date(
 ) -> Date | None:
     if not 1 <= month <= 12 or day > 31:
         return None
-    return Date(year, month, day, text[start:end], start, end, other)
+    return Date(year=year, month=month, day=day, text=text[start:end], start=start, end=end, other=other)

@@ -113,9 +113,11 @@ def find_numbers(text: str) -> Iterator[Number]:
         if date is not None:
             position = date.end
             parts = tuple([(Decimal(part), _ONE) for part in date.readings[0] if part])
-            yield Number(run[0], parts, start, date.end, "date", dates=tuple(date.readings))
+            yield Number(
+                text=run[0], readings=parts, start=start, end=date.end, kind="date", dates=tuple(date.readings)
+            )
         elif _is_in_name(text, start, end):
-            yield Number(run[0], _read_parts(run[0]), start, end, "name")
+            yield Number(text=run[0], readings=_read_parts(run[0]), start=start, end=end, kind="name")
         else:
             yield from _read_run(text, start, end)
     yield from find_number_words(text)
@@ -131,13 +133,21 @@ def find_number_words(text: str) -> Iterator[Number]:
             is_compound = value is not None and 0 < value < 10 and text[tens.end : word.start()] in ("-", " ")
             if value is not None and is_compound:
                 whole = tens.readings[0][0] + value
-                yield Number(text[tens.start : word.end()], ((whole, _ONE),), tens.start, word.end(), "word")
+                yield Number(
+                    text=text[tens.start : word.end()],
+                    readings=((whole, _ONE),),
+                    start=tens.start,
+                    end=word.end(),
+                    kind="word",
+                )
                 tens = None
                 continue
             yield tens
             tens = None
         if value is not None:
-            number = Number(word[0], ((Decimal(value), _ONE),), word.start(), word.end(), "word")
+            number = Number(
+                text=word[0], readings=((Decimal(value), _ONE),), start=word.start(), end=word.end(), kind="word"
+            )
             if value >= 20:
                 tens = number
             else:
@@ -160,7 +170,14 @@ def find_counts(text: str) -> Iterator[Quantity]:
     for number in find_number_words(text):
         if number.text.casefold() not in _NO_COUNTS:
             measure = unit_behind(text, number.end)
-            yield Quantity(number.text, number.readings, measure, number.start, number.end, measure)
+            yield Quantity(
+                text=number.text,
+                readings=number.readings,
+                unit=measure,
+                start=number.start,
+                end=number.end,
+                measure=measure,
+            )
 
 
 def normalize_unit(unit: str) -> str:
@@ -208,7 +225,7 @@ def _is_numbered_name(text: str, number: Number) -> bool:
 def _read_run(text: str, start: int, end: int) -> Iterator[Number]:
     run = text[start:end]
     if ":" in run or "/" in run:
-        yield Number(run, _read_parts(run), start, end, "time")
+        yield Number(text=run, readings=_read_parts(run), start=start, end=end, kind="time")
         return
     if run.isdigit() or ("-" not in run and _PLAIN_NUMBER.fullmatch(run)):
         yield Number(run, _read_number(text, run, end), start, end, currency=_currency_before(text, start))
@@ -218,7 +235,7 @@ def _read_run(text: str, start: int, end: int) -> Iterator[Number]:
         part_end = position + len(part)
         if part[:1].isdigit():
             if part.count(".") > 1:
-                yield Number(part, _read_parts(part), position, part_end, "time")
+                yield Number(text=part, readings=_read_parts(part), start=position, end=part_end, kind="time")
             else:
                 currency = _currency_before(text, position)
                 yield Number(part, _read_number(text, part, part_end), position, part_end, currency=currency)
@@ -259,4 +276,4 @@ def _read_quantity(text: str, number: Number) -> Quantity:
     if unit == "%":
         readings += tuple([(value.scaleb(-2), step.scaleb(-2)) for value, step in readings])
     measure = spell_unit(number.currency) or unit_behind(text, number.end)
-    return Quantity(number.text, readings, unit, number.start, number.end, measure)
+    return Quantity(text=number.text, readings=readings, unit=unit, start=number.start, end=number.end, measure=measure)

@@ -21,7 +21,10 @@ from chargehand.terms.budget import Amount
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Finding
 
-_PHRASES, _EXAMPLES, _LONGEST = 12, 3, 300  # of a card, that a model is shown
+# of a card, that a model is shown
+_PHRASES = 12
+_EXAMPLES = 3
+_LONGEST = 300
 
 
 async def by_model(lead: Lead, brief: Brief, hand: Hand, cards: Sequence[WorkerCard]) -> tuple[Decision, Amount | None]:
@@ -46,7 +49,7 @@ async def by_model(lead: Lead, brief: Brief, hand: Hand, cards: Sequence[WorkerC
     try:
         return read(called.reply.text, names), called.used
     except Invalid as error:
-        finding = Finding("no_route", "route", f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        finding = Finding(code="no_route", place="route", message=f"{str(error)[:1].upper()}{str(error)[1:]}.")
         raise WorkFailed(Failure("logic", useless(lead.model.card.handle, error)), called.used, (finding,)) from error
 
 
@@ -75,7 +78,8 @@ def read(text: str, names: Sequence[str]) -> Decision:
     table = cast("dict[str, object]", found)
     if "primary" not in table:
         raise Invalid("the reply lacks `primary`: a worker's name, or null")
-    worker, second = _worker(table["primary"], names), _worker(table.get("secondary"), names)
+    worker = _worker(table["primary"], names)
+    second = _worker(table.get("secondary"), names)
     why = " ".join(str(table.get("reason") or "").split())[:_LONGEST] or "the model gave no reason"
     if worker is None:
         return nobody("model", why)
@@ -83,7 +87,14 @@ def read(text: str, names: Sequence[str]) -> Decision:
     sure = min(1.0, max(0.0, float(said))) if isinstance(said, int | float) else 0.5
     second = second if second != worker else None
     rest = ((second, round((1 - sure) * 0.5, 4)),) if second is not None else ()
-    return Decision(worker, second, sure, ((worker, round(max(sure, 0.01), 4)), *rest), why, "model")
+    return Decision(
+        worker=worker,
+        second=second,
+        confidence=sure,
+        scores=((worker, round(max(sure, 0.01), 4)), *rest),
+        why=why,
+        router="model",
+    )
 
 
 def _worker(said: object, names: Sequence[str]) -> str | None:

@@ -41,17 +41,22 @@ def calibrated(odds: Sequence[float], right: Sequence[bool], start: Calibration 
     if len(odds) < FEWEST:
         return start
     hits = sum(right)
-    high, low = (hits + 1.0) / (hits + 2.0), 1.0 / (len(right) - hits + 2.0)
+    high = (hits + 1.0) / (hits + 2.0)
+    low = 1.0 / (len(right) - hits + 2.0)
     wanted = [high if one else low for one in right]
-    slope, offset = start.slope, start.offset
+    slope = start.slope
+    offset = start.offset
     for _ in range(_ROUNDS):
         turn, shift = _step(odds, wanted, slope, offset)
         if abs(turn) + abs(shift) < 1e-6:
             break
         loss = _loss(odds, wanted, slope, offset)
         while _loss(odds, wanted, slope - turn, offset - shift) > loss and abs(turn) + abs(shift) > 1e-6:
-            turn, shift = turn / 2, shift / 2  # Newton's method goes too far where the curve is flat
-        slope, offset = slope - turn, offset - shift
+            # Newton's method goes too far where the curve is flat
+            turn = turn / 2
+            shift = shift / 2
+        slope = slope - turn
+        offset = offset - shift
     return Calibration(max(0.05, slope), offset)
 
 
@@ -69,9 +74,14 @@ def _step(odds: Sequence[float], wanted: Sequence[float], slope: float, offset: 
     for at, want in zip(odds, wanted, strict=True):
         chance = _logistic(slope * at + offset)
         bend = chance * (1 - chance)
-        pull, lift = pull + (chance - want) * at, lift + chance - want
-        second, mixed, level = second + bend * at * at, mixed + bend * at, level + bend
-    second, level = second + 1e-3, level + 1e-3  # never flat
+        pull = pull + (chance - want) * at
+        lift = lift + chance - want
+        second = second + bend * at * at
+        mixed = mixed + bend * at
+        level = level + bend
+    # never flat
+    second += 0.001
+    level += 0.001
     whole = second * level - mixed * mixed
     return (level * pull - mixed * lift) / whole, (second * lift - mixed * pull) / whole
 

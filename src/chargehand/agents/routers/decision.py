@@ -12,7 +12,9 @@ from chargehand.terms.policy import Seconds
 MOST_SCORES = 10  # that are kept with a decision: nobody reads more
 _NEAR = 0.5  # somebody's share of belief, of the first's: below it no load makes up for the worse fit
 _TIE = 0.9  # from here on it hardly matters who of the two does it
-_STRAIN, _LITTLE = 0.5, 0.15  # how much more strained the first must be: usually, and where it hardly matters who
+# how much more strained the first must be: usually, and where it hardly matters who
+_STRAIN = 0.5
+_LITTLE = 0.15
 _MARKED = 1.5  # times as slow or as dear, to break a tie by that
 _ENOUGH = 4  # attempts from which their share of failures, pace and price say something
 _ROOM = 4  # tasks at once that half fill somebody without a limit
@@ -128,7 +130,7 @@ def shared(totals: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
 
 
 def nobody(router: str, why: str, scores: Sequence[tuple[str, float]] = ()) -> Decision:
-    return Decision(None, None, 0.0, tuple(scores), why, router)
+    return Decision(worker=None, second=None, confidence=0.0, scores=tuple(scores), why=why, router=router)
 
 
 # --- the load
@@ -142,7 +144,8 @@ def shifted(decision: Decision, load: Mapping[str, Load]) -> Decision:
     first = decision.worker
     if first is None or decision.second is None or not load:
         return decision
-    shares, one = dict(decision.scores), load.get(first, Load())
+    shares = dict(decision.scores)
+    one = load.get(first, Load())
     named = (decision.second, *shares)
     rivals = [name for name in dict.fromkeys(named) if name != first and shares.get(name, 0.0) > 0]
     whole = shares.get(first, 1.0)

@@ -12,7 +12,9 @@ from chargehand.agents.routers.regression import Floats, Whole
 _LOOSE = 0.55  # how near a worker's points are to their middle, on average: below it they are of several kinds
 _TIGHT = 0.65  # and how near they shall be to the middle of their kind
 _FEWEST = 5  # points of a kind, on average
-_MOST, _ALL = 16, 400  # kinds of one worker, and of all: what is learnt grows with them
+# kinds of one worker, and of all: what is learnt grows with them
+_MOST = 16
+_ALL = 400
 _WORTH = 4  # kinds that a worker may have at least, or it is left at one: two halves of somebody help nobody
 _ROUNDS = 15
 
@@ -46,7 +48,8 @@ def _parted(points: Floats, most: int) -> Whole:
 def _nearest(points: Floats, size: int) -> Whole:
     """k-means by angle: begun with the point in the middle, then each time the one farthest from those so far."""
     first = int(numpy.argmax(likeness(points, points.sum(axis=0))))
-    begun, near = [first], likeness(points, points[first])
+    begun = [first]
+    near = likeness(points, points[first])
     while len(begun) < size:
         begun.append(int(numpy.argmin(near)))
         near = numpy.maximum(near, likeness(points, points[begun[-1]]))

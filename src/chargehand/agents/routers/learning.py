@@ -29,12 +29,17 @@ _FOLDS = 5
 _MANY = 3000  # examples, from which one fold tells enough
 # What follows holds where nobody has learnt from examples. It is fitted to teams drawn by chance from CLINC150's
 # validation set: its intents as phrases of some workers, its domains and thirty of its intents by one sentence each.
-_SLOPE, _DESCRIBED_SLOPE = 0.65, 0.45
-_OFFSET, _OFFSET_PER_LOG_WORKER = 0.34, -0.30  # the more workers there are, the more may be right instead
+_SLOPE = 0.65
+_DESCRIBED_SLOPE = 0.45
+# the more workers there are, the more may be right instead
+_OFFSET = 0.34
+_OFFSET_PER_LOG_WORKER = -0.30
 _MOST_OFFSET = -0.2  # between two that fit equally well nobody is sure, however few there are
 # The likeness a request needs: fitted so that 95 of 100 are kept. Where texts of workers are alike, so is much else.
-_SPARSE_THRESHOLD, _THRESHOLD_PER_DENSITY = 0.096, 0.506
-_LEAST_THRESHOLD, _MOST_THRESHOLD = 0.25, 0.36
+_SPARSE_THRESHOLD = 0.096
+_THRESHOLD_PER_DENSITY = 0.506
+_LEAST_THRESHOLD = 0.25
+_MOST_THRESHOLD = 0.36
 _USUAL_DENSITY = 0.37  # where there is one worker, and so nobody to compare with
 
 
@@ -124,11 +129,14 @@ def taught(space: Space, found: Measured, truth: Sequence[Whole]) -> Space:
         home[space.names[at]].append(scope)
     whole, own = thresholds(home, KEPT)
     curve = calibrated(found.odds().tolist(), right.tolist(), space.calibration)
-    return Space(space.names, space.measure, curve, whole, own)
+    return Space(names=space.names, measure=space.measure, calibration=curve, threshold=whole, own=own)
 
 
 def _spread(logits: Floats, cosine: Floats) -> Spread:
     best = logits.max(axis=1)
     return Spread(
-        float(cosine.mean()), max(1e-3, float(cosine.std())), float(best.mean()), max(1e-3, float(best.std()))
+        cosine=float(cosine.mean()),
+        cosine_width=max(1e-3, float(cosine.std())),
+        logit=float(best.mean()),
+        logit_width=max(1e-3, float(best.std())),
     )

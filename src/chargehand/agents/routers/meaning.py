@@ -81,7 +81,9 @@ def decided(found: "Reading") -> Decision:
         return nobody("meaning", why, found.shares)
     beside = f", {second} {rest[0][1]:.0%}" if second else ""
     why = f"its meaning is nearest to {worker} ({share:.0%}{beside}; {_measure(found)})"
-    return Decision(worker, second, found.confidence, found.shares, why, "meaning")
+    return Decision(
+        worker=worker, second=second, confidence=found.confidence, scores=found.shares, why=why, router="meaning"
+    )
 
 
 def _measure(found: "Reading") -> str:

@@ -45,7 +45,8 @@ def fit(vectors: Floats, classes: Whole, count: int, strength: float = STRENGTH,
 
 
 def _loss(vectors: Floats, classes: Whole, shares: Floats, count: int, strength: float) -> Slope:
-    size, width = len(vectors), int(vectors.shape[1])
+    size = len(vectors)
+    width = int(vectors.shape[1])
     rows: Whole = numpy.arange(size)
     held = 1.0 / (strength * size)
 
@@ -82,10 +83,13 @@ def _descend(loss: Slope, point: Wide, rounds: int) -> Wide:
             moved, new = loss(point + length * way)
         else:
             return point  # no way down that floats can see
-        step, change = length * way, new - slope
+        step = length * way
+        change = new - slope
         if inner(step, change) > 1e-12:
             steps.append((step, change))
-        point, value, slope = point + step, moved, new
+        point = point + step
+        value = moved
+        slope = new
         if float(numpy.abs(slope).max()) < 1e-6:
             break
     return point

@@ -19,7 +19,14 @@ def by_rules(text: str, rules: Mapping[str, str]) -> Decision:
     phrase = hits[0][2]
     worker = rules[phrase]
     second = next((rules[one] for _, _, one in hits if rules[one] != worker), None)
-    return Decision(worker, second, 1.0, ((worker, 1.0),), f"the rule for {phrase!r}", "rules")
+    return Decision(
+        worker=worker,
+        second=second,
+        confidence=1.0,
+        scores=((worker, 1.0),),
+        why=f"the rule for {phrase!r}",
+        router="rules",
+    )
 
 
 def _pattern(phrase: str) -> re.Pattern[str]:

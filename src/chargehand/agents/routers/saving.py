@@ -61,11 +61,13 @@ def unpack_space(body: bytes, names: tuple[str, ...], width: int) -> Space:
         with numpy.load(io.BytesIO(body), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = msgspec.json.decode(arrays.pop("header").tobytes(), type=_Header)
-        starts, middles = arrays["starts"], arrays["middles"]
+        starts = arrays["starts"]
+        middles = arrays["middles"]
         measure: Near | Learnt
         if header.spread is None:
-            points, crowded = arrays["points"], arrays["crowded"]
-            measure = Near(points, starts, middles, crowded, header.centre)
+            points = arrays["points"]
+            crowded = arrays["crowded"]
+            measure = Near(points=points, starts=starts, middles=middles, crowded=crowded, centre=header.centre)
             fits = points.shape == (len(crowded), width) and middles.shape == (len(names), width)
         else:
             regression = Regression(arrays["weights"], arrays["offset"])
@@ -77,4 +79,6 @@ def unpack_space(body: bytes, names: tuple[str, ...], width: int) -> Space:
         raise ValueError("a kept route is that of another team")
     if not all(numpy.isfinite(array).all() for array in arrays.values()):
         raise ValueError("a kept route holds no numbers")
-    return Space(names, measure, header.calibration, header.threshold, header.own)
+    return Space(
+        names=names, measure=measure, calibration=header.calibration, threshold=header.threshold, own=header.own
+    )

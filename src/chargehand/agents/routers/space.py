@@ -58,7 +58,13 @@ class Near(Struct, frozen=True):
 
 def place_points(points: Floats, owners: Whole, centre: float = CENTRE) -> Near:
     starts = numpy.flatnonzero(numpy.diff(owners, prepend=-1))
-    return Near(points, starts, middles(points, owners), _CROWDED * _crowd(points, owners), centre)
+    return Near(
+        points=points,
+        starts=starts,
+        middles=middles(points, owners),
+        crowded=_CROWDED * _crowd(points, owners),
+        centre=centre,
+    )
 
 
 class Spread(Struct, frozen=True):
@@ -129,10 +135,10 @@ class Space(Struct, frozen=True):
         order: list[int] = numpy.argsort(-logits, kind="stable")[:most].tolist()
         best = self.names[order[0]]
         return Reading(
-            tuple((self.names[at], round(float(weights[at]), 4)) for at in order),
-            round(self.calibration.confidence(float(found.odds()[0])), 4),
-            float(found.scope[0]),
-            self.own.get(best, self.threshold),
+            shares=tuple((self.names[at], round(float(weights[at]), 4)) for at in order),
+            confidence=round(self.calibration.confidence(float(found.odds()[0])), 4),
+            scope=float(found.scope[0]),
+            threshold=self.own.get(best, self.threshold),
         )
 
 

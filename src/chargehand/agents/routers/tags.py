@@ -19,7 +19,14 @@ def by_tags(text: str, cards: Sequence[WorkerCard]) -> Decision:
     worker, confidence = scores[0]
     tags = ", ".join(tag for tag, one in held[worker].items() if one in found[worker])
     second = scores[1][0] if len(scores) > 1 else None
-    return Decision(worker, second, confidence, scores, f"the request names {tags}", "tags")
+    return Decision(
+        worker=worker,
+        second=second,
+        confidence=confidence,
+        scores=scores,
+        why=f"the request names {tags}",
+        router="tags",
+    )
 
 
 def _stems(text: str) -> list[str]:

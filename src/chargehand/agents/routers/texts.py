@@ -43,7 +43,7 @@ def _of(card: WorkerCard) -> Said:
     described = bool(phrases) and not card.phrases and not examples
     if not phrases and not examples:
         phrases = _tidy([_plain(card.name), *card.tags])
-    return Said(card.name, phrases, examples, clauses, described)
+    return Said(worker=card.name, phrases=phrases, examples=examples, clauses=clauses, described=described)
 
 
 def _clauses(sentence: str) -> list[str]:

@@ -66,7 +66,14 @@ class Lexicon:
         words = ", ".join(whole.get(term, term) for term in common)
         second = scores[1][0] if len(scores) > 1 else None
         confidence = round(share * overlap.sureness(worker), 4)
-        return Decision(worker, second, confidence, scores, f"{worker} speaks of: {words}", "words")
+        return Decision(
+            worker=worker,
+            second=second,
+            confidence=confidence,
+            scores=scores,
+            why=f"{worker} speaks of: {words}",
+            router="words",
+        )
 
     def log_shares(self, text: str) -> list[float]:
         """What words add to the logits of another router, for each worker; nothing where they tell nothing."""

@@ -11,7 +11,7 @@ from chargehand.models.faults.chat import call_frames as chat_frames
 from chargehand.models.faults.exchange import Exchange
 from chargehand.models.faults.shapes import Called, Said, dump
 
-_CALL = Called("call_1", "look_up", '{"word": "ostrich"}')
+_CALL = Called(id="call_1", name="look_up", arguments='{"word": "ostrich"}')
 _PAGE = b"<!doctype html><html><body><h1>Welcome to the guest network</h1></body></html>"
 
 
@@ -51,7 +51,8 @@ async def error_in_200(exchange: Exchange) -> None:
 
 
 async def two_jsons(exchange: Exchange) -> None:
-    shape, said = exchange.ask.shape, exchange.ask.said
+    shape = exchange.ask.shape
+    said = exchange.ask.said
     twice = [frame.rstrip(b"\n") + frame.partition(b"data: ")[2] for frame in shape.events(said)]
     await exchange.send(dump(shape.whole(said)) * 2, twice)
 
@@ -81,7 +82,7 @@ async def usage_absurd(exchange: Exchange) -> None:
 
 
 async def duplicate_call_ids(exchange: Exchange) -> None:
-    other = Called(_CALL.id, "send_mail", '{"to": "everybody"}')
+    other = Called(id=_CALL.id, name="send_mail", arguments='{"to": "everybody"}')
     await exchange.answer(Said(None, (_CALL, other), "tools", (9, 9)))
 
 
@@ -90,7 +91,8 @@ async def wrong_call_index(exchange: Exchange) -> None:
     shape = exchange.ask.shape
     said = Said(None, (_CALL,), "tools", (9, 9))
     frames_of = chat_frames if isinstance(shape, ChatShape) else block_frames
-    good, bad = frames_of(0, 0, _CALL), frames_of(0, 7, _CALL)
+    good = frames_of(0, 0, _CALL)
+    bad = frames_of(0, 7, _CALL)
     events = shape.events(said)
     at = events.index(good[0])
     nameless = replace(said, calls=(replace(_CALL, name=""),))
@@ -103,14 +105,16 @@ async def bad_arguments(exchange: Exchange) -> None:
 
 async def wrong_content_type(exchange: Exchange) -> None:
     """The right answer under the wrong label: careless, and seen in the wild."""
-    shape, said = exchange.ask.shape, exchange.ask.said
+    shape = exchange.ask.shape
+    said = exchange.ask.said
     body = b"".join(shape.events(said)) if exchange.ask.stream else dump(shape.whole(said))
     await exchange.line.whole(body, content_type="text/plain")
 
 
 async def stream_unasked(exchange: Exchange) -> None:
     """A stream for who wanted one piece, and one piece for who wanted a stream."""
-    shape, said = exchange.ask.shape, exchange.ask.said
+    shape = exchange.ask.shape
+    said = exchange.ask.said
     if exchange.ask.stream:
         return await exchange.line.whole(dump(shape.whole(said)))
     return await exchange.line.whole(b"".join(shape.events(said)), content_type="text/event-stream")
@@ -136,7 +140,8 @@ async def split_utf8(exchange: Exchange) -> None:
 
 async def odd_lines(exchange: Exchange) -> None:
     """Carriage returns, comments, unknown fields and empty events between the real ones: legal."""
-    shape, said = exchange.ask.shape, exchange.ask.said
+    shape = exchange.ask.shape
+    said = exchange.ask.said
     events = [b": hello\r\n\r\nid: 1\r\nretry: 10\r\n" + e.replace(b"\n", b"\r\n") for e in shape.events(said)]
     await exchange.send(b"\r\n \t" + dump(shape.whole(said)) + b"\r\n", events)
 

@@ -113,7 +113,13 @@ class FaultServer:
         if not isinstance(asked, dict):
             return await line.whole(dump(shape.error(400, "the request is not an object")), 400)
         fields = cast("Json", asked)
-        ask = Ask(shape, answer(fields), fields.get("stream") is True, self.requests[mode], self.origin)
+        ask = Ask(
+            shape=shape,
+            said=answer(fields),
+            stream=fields.get("stream") is True,
+            number=self.requests[mode],
+            origin=self.origin,
+        )
         return await PLAYS[mode](Exchange(ask, line))
 
     def _chosen(self, path: str, head: Head) -> str:

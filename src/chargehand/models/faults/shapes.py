@@ -67,7 +67,7 @@ def answer(body: Json) -> Said:
     entries = cast("Sequence[object]", messages) if isinstance(messages, list) else ()
     last = _text(entries[-1]) if entries else ""
     calls = tuple(
-        Called(f"call_{number}", name, arguments.strip() or "{}")
+        Called(id=f"call_{number}", name=name, arguments=arguments.strip() or "{}")
         for number, (name, arguments) in enumerate(_MARKER.findall(last), 1)
     )
     read = sum(len(_text(entry)) for entry in entries) // 4 + 1

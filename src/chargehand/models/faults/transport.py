@@ -173,9 +173,11 @@ async def endless_events(exchange: Exchange) -> None:
     if exchange.ask.stream:
         events = exchange.ask.shape.events(exchange.ask.said)
         words = next(frame for frame in events if b'"content":"' in frame or b"text_delta" in frame)
-        before, block = b"".join(events[: events.index(words)]), words * (_BLOCK // len(words))
+        before = b"".join(events[: events.index(words)])
+        block = words * (_BLOCK // len(words))
     else:
-        before, block = b'{"text": "', b"a" * _BLOCK
+        before = b'{"text": "'
+        block = b"a" * _BLOCK
     await exchange.line.chunk(before)
     for _ in range(_HUGE // len(block)):
         await exchange.line.chunk(block)
@@ -220,7 +222,8 @@ async def _drip(exchange: Exchange, data: bytes) -> None:
 
 
 def _body(exchange: Exchange) -> bytes:
-    shape, said = exchange.ask.shape, exchange.ask.said
+    shape = exchange.ask.shape
+    said = exchange.ask.said
     return b"".join(shape.events(said)) if exchange.ask.stream else dump(shape.whole(said))
 
 

@@ -63,7 +63,7 @@ def read_action(text: str, number: int) -> tuple[str, tuple[ToolCall, ...]]:
     """The answer, or the call. ValueError when the model wrote neither."""
     action = msgspec.json.decode(text, type=Action)
     if action.tool != ANSWER:
-        return "", (ToolCall(f"local_{number}", action.tool, bytes(action.args).decode()),)
+        return "", (ToolCall(id=f"local_{number}", name=action.tool, arguments=bytes(action.args).decode()),)
     answer = msgspec.json.decode(action.args, type=dict[str, Raw]).get("answer", Raw(b'""'))
     decoded = msgspec.json.decode(answer)
     return (decoded if isinstance(decoded, str) else bytes(answer).decode()), ()

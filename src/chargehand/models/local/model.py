@@ -150,24 +150,32 @@ class LocalModel:
         return body
 
     def _read(self, request: Request, told: _Told) -> Reply:
-        text, handle = "".join(told.text), self.card.handle
+        text = "".join(told.text)
+        handle = self.card.handle
         if told.error:
             step = "shorten the request or load the model with a larger context" if told.too_long else "try again"
             failure = Failure("logic", f"{handle}: {told.error}; {step}", permanent=told.too_long)
             raise ModelFailed(failure, told.usage)
         if told.finish == "length":
-            return Reply(text, (), "length", told.usage, 0, handle)
+            return Reply(text=text, calls=(), finish="length", usage=told.usage, micros=0, model=handle)
         if told.finish != "stop" or not text.strip():
             raise ModelFailed(Failure("logic", f"{handle} said nothing; try again or put it differently"), told.usage)
         try:
             if request.tools:
                 text, calls = read_action(text, next(self._numbers))
-                return Reply(text, calls, "tools" if calls else "stop", told.usage, 0, handle)
+                return Reply(
+                    text=text,
+                    calls=calls,
+                    finish="tools" if calls else "stop",
+                    usage=told.usage,
+                    micros=0,
+                    model=handle,
+                )
             if request.schema is not None:
                 msgspec.json.decode(text)
         except ValueError as error:
             raise ModelFailed(Failure("logic", f"{handle} wrote no such JSON: {error}"), told.usage) from error
-        return Reply(text, (), "stop", told.usage, 0, handle)
+        return Reply(text=text, calls=(), finish="stop", usage=told.usage, micros=0, model=handle)
 
 
 def _on_loop(loop: asyncio.AbstractEventLoop, hear: Hear, words: str) -> None:

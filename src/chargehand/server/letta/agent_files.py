@@ -121,24 +121,49 @@ def written(profile: Profile, blocks: list[Block], tools: list[ToolTold], turns:
     kept = [name for name in (*KEPT, *WITH_MODEL) if name in profile.settings and name not in _RUNS]
     settings = {name: profile.settings[name] for name in kept}
     said = [
-        {"id": f"message-{number}", "role": "user" if one.role == "user" else "assistant",
-         "content": [{"type": "text", "text": one.text}], "agent_id": "agent-0", "created_at": moment(one.when)}
+        {
+            "id": f"message-{number}",
+            "role": "user" if one.role == "user" else "assistant",
+            "content": [{"type": "text", "text": one.text}],
+            "agent_id": "agent-0",
+            "created_at": moment(one.when),
+        }
         for number, one in enumerate(turns)
-    ]  # fmt: skip
+    ]
     agent: dict[str, object] = {
-        **settings, "id": "agent-0", "name": profile.name, "description": profile.description or None,
-        "system": profile.prompt, "agent_type": settings.get("agent_type") or "letta_v1_agent",
-        "model": profile.model or None, "tags": profile.tags, "metadata": profile.metadata, "memory_blocks": [],
+        **settings,
+        "id": "agent-0",
+        "name": profile.name,
+        "description": profile.description or None,
+        "system": profile.prompt,
+        "agent_type": settings.get("agent_type") or "letta_v1_agent",
+        "model": profile.model or None,
+        "tags": profile.tags,
+        "metadata": profile.metadata,
+        "memory_blocks": [],
         "block_ids": [f"block-{number}" for number in range(len(blocks))],
-        "tool_ids": [f"tool-{number}" for number in range(len(tools))], "messages": said,
-        "in_context_message_ids": [one["id"] for one in said], "group_ids": [], "source_ids": [], "files_agents": [],
-    }  # fmt: skip
+        "tool_ids": [f"tool-{number}" for number in range(len(tools))],
+        "messages": said,
+        "in_context_message_ids": [one["id"] for one in said],
+        "group_ids": [],
+        "source_ids": [],
+        "files_agents": [],
+    }
     held = [
-        {"id": f"block-{number}", "label": one.label, "value": one.value, "description": one.description or None,
-         "limit": one.limit, "read_only": one.read_only, "tags": one.tags, "metadata": one.metadata,
-         "tainted": one.tainted, "untainted": one.untainted}
+        {
+            "id": f"block-{number}",
+            "label": one.label,
+            "value": one.value,
+            "description": one.description or None,
+            "limit": one.limit,
+            "read_only": one.read_only,
+            "tags": one.tags,
+            "metadata": one.metadata,
+            "tainted": one.tainted,
+            "untainted": one.untainted,
+        }
         for number, one in enumerate(blocks)
-    ]  # fmt: skip
+    ]
     filed = [{**msgspec.to_builtins(one), "id": f"tool-{number}"} for number, one in enumerate(tools)]
     whole: dict[str, object] = {name: [] for name in PARTS}
     whole |= {"agents": [agent], "blocks": held, "tools": filed, "metadata": {"written_by": f"chargehand {version}"}}

@@ -36,7 +36,8 @@ def add(door: Door) -> None:
 
 
 async def listing(request: Request, house: House) -> Response:
-    asked, page = request.query_params, page_of(request, 50, "desc")
+    asked = request.query_params
+    page = page_of(request, 50, "desc")
     order = asked.get("order_by") or asked.get("sort_by") or "created_at"
     if order not in _ORDERS:
         raise Problem(422, "invalid", f"order_by is {order[:40]!r}; it must be one of {', '.join(_ORDERS)}")
@@ -80,7 +81,8 @@ def _is_meant(profile: Profile, request: Request) -> bool:
 
 async def holders(request: Request, house: House) -> Response:
     """The agents that have a block, by themselves or through a group."""
-    block, catalog = await found_block(house, part(request, "block")), house.memory.catalog
+    block = await found_block(house, part(request, "block"))
+    catalog = house.memory.catalog
     ids: dict[str, None] = {}
     for owner in await catalog.owners(block.id):
         group = await catalog.get(Group, owner)

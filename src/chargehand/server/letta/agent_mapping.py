@@ -35,10 +35,24 @@ from chargehand.server.problem import Problem
 _TYPE = "letta_v1_agent"
 _LONGEST = 500
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_ENDPOINTS = frozenset((
-    "anthropic", "azure", "bedrock", "deepseek", "fireworks", "groq", "llamacpp", "mistral", "ollama", "openai",
-    "openrouter", "together", "vllm", "xai",
-))  # fmt: skip
+_ENDPOINTS = frozenset(
+    (
+        "anthropic",
+        "azure",
+        "bedrock",
+        "deepseek",
+        "fireworks",
+        "groq",
+        "llamacpp",
+        "mistral",
+        "ollama",
+        "openai",
+        "openrouter",
+        "together",
+        "vllm",
+        "xai",
+    )
+)
 """The kinds of model server that the client knows; to all others one speaks as to OpenAI."""
 
 
@@ -58,9 +72,16 @@ def agent_made(sent: AgentSent, which: str, tools: tuple[str, ...]) -> Profile:
     check_agent_type(sent.agent_type)
     check_timezone(sent.timezone)
     return Profile(
-        sent.name or pleasant_name(which), sent.description or "", sent.system or "", model or "",
-        tuple(dict.fromkeys(sent.tags or ())), tools, dict(sent.metadata or {}), settings, which,
-    )  # fmt: skip
+        name=sent.name or pleasant_name(which),
+        description=sent.description or "",
+        prompt=sent.system or "",
+        model=model or "",
+        tags=tuple(dict.fromkeys(sent.tags or ())),
+        tools=tools,
+        metadata=dict(sent.metadata or {}),
+        settings=settings,
+        id=which,
+    )
 
 
 def _handle(config: ModelConfig | None) -> str:
@@ -110,26 +131,52 @@ def agent_told(profile: Profile, blocks: Sequence[Block], tools: list[ToolTold],
     extra |= {name: kept[name] for name in WITH_MODEL if name in kept}
     extra |= {"response_format": options.response_format, "parallel_tool_calls": options.parallel_tool_calls}
     return AgentTold(
-        profile.id, profile.name, kind, profile.prompt, profile.description or None, profile.model or card.handle,
-        _model(profile, card), shown, MemoryTold(shown, agent_type=kind), tools, profile.tags,
-        cast("list[dict[str, Any]]", kept.get("tool_rules") or []), profile.metadata, moment(profile.created),
-        moment(profile.updated), bool(kept.get("message_buffer_autoclear")),
-        [str(one) for one in items(kept.get("identity_ids"))], (), (), (), (), (), **extra,
-    )  # fmt: skip
+        id=profile.id,
+        name=profile.name,
+        agent_type=kind,
+        system=profile.prompt,
+        description=profile.description or None,
+        model=profile.model or card.handle,
+        llm_config=_model(profile, card),
+        blocks=shown,
+        memory=MemoryTold(shown, agent_type=kind),
+        tools=tools,
+        tags=profile.tags,
+        tool_rules=cast("list[dict[str, Any]]", kept.get("tool_rules") or []),
+        metadata=profile.metadata,
+        created_at=moment(profile.created),
+        updated_at=moment(profile.updated),
+        message_buffer_autoclear=bool(kept.get("message_buffer_autoclear")),
+        identity_ids=[str(one) for one in items(kept.get("identity_ids"))],
+        message_ids=(),
+        sources=(),
+        secrets=(),
+        tool_exec_environment_variables=(),
+        identities=(),
+        **extra,
+    )
 
 
 _AS_THEY_ARE = frozenset(KEPT) & frozenset(AgentTold.__struct_fields__) - {
-    "agent_type", "tool_rules", "message_buffer_autoclear", "identity_ids",
-}  # fmt: skip
+    "agent_type",
+    "tool_rules",
+    "message_buffer_autoclear",
+    "identity_ids",
+}
 
 
 def _model(profile: Profile, card: ModelCard) -> ModelTold:
     provider = profile.model.partition("/")[0] if "/" in profile.model else card.handle.partition(":")[0]
-    options, window = options_of(profile.settings), window_of(profile.settings)
+    options = options_of(profile.settings)
+    window = window_of(profile.settings)
     return ModelTold(
-        _model_name(profile.model) or card.handle,
-        provider if provider in _ENDPOINTS else "openai",
-        card.window if window is None else min(window, card.window), card.handle, provider_name=provider or None,
-        max_tokens=options.max_output_tokens, temperature=options.temperature,
-        parallel_tool_calls=options.parallel_tool_calls, response_format=options.response_format,
-    )  # fmt: skip
+        model=_model_name(profile.model) or card.handle,
+        model_endpoint_type=provider if provider in _ENDPOINTS else "openai",
+        context_window=card.window if window is None else min(window, card.window),
+        handle=card.handle,
+        provider_name=provider or None,
+        max_tokens=options.max_output_tokens,
+        temperature=options.temperature,
+        parallel_tool_calls=options.parallel_tool_calls,
+        response_format=options.response_format,
+    )

@@ -16,7 +16,8 @@ from chargehand.server.letta.shapes import FoundTold, PassageSent
 from chargehand.server.problem import Problem, unknown
 from chargehand.server.wire import body, number, part, reply
 
-_MOST_FOUND, _ALL = 100, 1_000_000
+_MOST_FOUND = 100
+_ALL = 1_000_000
 
 
 class SearchTold(Struct):
@@ -33,7 +34,8 @@ def add(door: Door) -> None:
 
 
 async def create(request: Request, house: House) -> Response:
-    profile, sent = await found(house, part(request, "agent")), await body(request, PassageSent)
+    profile = await found(house, part(request, "agent"))
+    sent = await body(request, PassageSent)
     passage = passage_made(sent)
     if not passage.text.strip():
         raise Problem(422, "invalid", "text is empty; there is nothing to keep")
@@ -43,8 +45,10 @@ async def create(request: Request, house: House) -> Response:
 
 async def listing(request: Request, house: House) -> Response:
     """In the order of keeping. With `search` those in which these words stand."""
-    profile, page = await found(house, part(request, "agent")), page_of(request, 100, "asc")
-    archives, words = await archives_of(house, profile.id), request.query_params.get("search", "").casefold()
+    profile = await found(house, part(request, "agent"))
+    page = page_of(request, 100, "asc")
+    archives = await archives_of(house, profile.id)
+    words = request.query_params.get("search", "").casefold()
     catalog = house.memory.catalog
     if len(archives) == 1 and not words and not page.before:
         told = await catalog.passages(archives[0].id, after=page.after, limit=page.limit, order=page.order)
@@ -57,13 +61,16 @@ async def listing(request: Request, house: House) -> Response:
 
 
 async def search(request: Request, house: House) -> Response:
-    profile, asked = await found(house, part(request, "agent")), request.query_params
+    profile = await found(house, part(request, "agent"))
+    asked = request.query_params
     if not asked.get("query", "").strip():
         raise Problem(422, "invalid", "query is missing; say what to look for")
     within = filtered(
-        tuple(asked.getlist("tags")), asked.get("tag_match_mode"), asked.get("start_datetime"),
+        tuple(asked.getlist("tags")),
+        asked.get("tag_match_mode"),
+        asked.get("start_datetime"),
         asked.get("end_datetime"),
-    )  # fmt: skip
+    )
     limit = number(request, "top_k", 5, 1, _MOST_FOUND)
     archives = await archives_of(house, profile.id)
     hits = await house.memory.search(archives, asked["query"], within=within, limit=limit)
@@ -71,7 +78,8 @@ async def search(request: Request, house: House) -> Response:
 
 
 async def delete(request: Request, house: House) -> Response:
-    profile, which = await found(house, part(request, "agent")), part(request, "passage")
+    profile = await found(house, part(request, "agent"))
+    which = part(request, "passage")
     passage = await house.memory.catalog.passage(which)
     if passage is None or passage.archive not in {one.id for one in await archives_of(house, profile.id)}:
         raise unknown("passage", which)

@@ -331,5 +331,6 @@ class BoundedModel(Struct, frozen=True):
 
 def bound_model(model: Model, settings: Mapping[str, object]) -> Model:
     """The model as an agent with these settings has it."""
-    window, one_call = window_of(settings), options_of(settings).parallel_tool_calls is False
+    window = window_of(settings)
+    one_call = options_of(settings).parallel_tool_calls is False
     return BoundedModel(model, window, one_call) if window is not None or one_call else model

@@ -73,9 +73,20 @@ class AgentChange(Struct):
 
 
 KEPT = (
-    "embedding", "tool_rules", "agent_type", "message_buffer_autoclear", "timezone", "hidden", "identity_ids",
-    "project_id", "template_id", "base_template_id", "last_stop_reason", "last_run_completion", "last_run_duration_ms",
-)  # fmt: skip
+    "embedding",
+    "tool_rules",
+    "agent_type",
+    "message_buffer_autoclear",
+    "timezone",
+    "hidden",
+    "identity_ids",
+    "project_id",
+    "template_id",
+    "base_template_id",
+    "last_stop_reason",
+    "last_run_completion",
+    "last_run_duration_ms",
+)
 """What is kept of an agent as it was sent, in its settings."""
 WITH_MODEL = ("model_settings", "context_window_limit")
 """What is kept besides, under one name each: `agent_settings` says what of it means what."""

@@ -62,7 +62,8 @@ async def all_told(house: House, profiles: Sequence[Profile], include: Sequence[
 
     An agent that was deleted meanwhile is told of as it was, without its blocks.
     """
-    catalog, office = house.memory.catalog, house.part(Office)
+    catalog = house.memory.catalog
+    office = house.part(Office)
     profiles = await with_last_runs(house, profiles)
     held: dict[str, list[Attached]] = {}
     if not include or "agent.blocks" in include:
@@ -71,11 +72,13 @@ async def all_told(house: House, profiles: Sequence[Profile], include: Sequence[
     cards = {handle: office.crew.model(one).card for handle, one in {one.model: one for one in profiles}.items()}
     told = [
         agent_told(
-            one, [each.thing for each in held.get(one.id, ()) if isinstance(each.thing, Block)],
-            [known[name] for name in one.tools if name in known], cards[one.model],
+            one,
+            [each.thing for each in held.get(one.id, ()) if isinstance(each.thing, Block)],
+            [known[name] for name in one.tools if name in known],
+            cards[one.model],
         )
         for one in profiles
-    ]  # fmt: skip
+    ]
     await office.ready()
     for one in told:
         if one.id in office.waiting:
@@ -155,10 +158,12 @@ async def retrieve(request: Request, house: House) -> Response:
 
 
 async def update(request: Request, house: House) -> Response:
-    which, sent = part(request, "agent"), await body(request, AgentChange)
+    which = part(request, "agent")
+    sent = await body(request, AgentChange)
     check_agent_fields(await raw_body(request), AgentChange)
     async with changing(house, which):
-        profile, catalog = await found(house, which), house.memory.catalog
+        profile = await found(house, which)
+        catalog = house.memory.catalog
         ids = None if sent.tool_ids is UNSET or sent.tool_ids is None else sent.tool_ids
         names = None if ids is None else await tools.named(catalog, (), ids)
         wanted = agent_changed(profile, sent, names)
@@ -191,7 +196,8 @@ async def _holds(house: House, which: str, ids: Sequence[str]) -> None:
 async def delete(request: Request, house: House) -> Response:
     """With its conversation and what was attached; blocks and archives stay, others may have them too."""
     which = part(request, "agent")
-    catalog, office = house.memory.catalog, house.part(Office)
+    catalog = house.memory.catalog
+    office = house.part(Office)
     async with changing(house, which):
         if not await catalog.delete(Profile, which):
             raise unknown("agent", which)

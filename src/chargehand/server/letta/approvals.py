@@ -136,7 +136,8 @@ def _verdicts(message: MessageSent, calls: Mapping[str, int]) -> list[tuple[str,
             returns = client_returns([entry], "approvals")
             found += [(call, _Verdict(approve=True, returned=returned)) for call, returned in returns]
             continue
-        call, approve = entry.get("tool_call_id"), entry.get("approve")
+        call = entry.get("tool_call_id")
+        approve = entry.get("approve")
         if not isinstance(call, str) or not isinstance(approve, bool):
             raise _unfit("each of `approvals` needs a tool_call_id, and approve: true or false", calls)
         if message.approve is not None and message.approve != approve:

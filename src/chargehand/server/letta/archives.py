@@ -35,7 +35,9 @@ async def create(request: Request, house: House) -> Response:
 
 
 async def listing(request: Request, house: House) -> Response:
-    asked, page, catalog = request.query_params, page_of(request, 50, "desc"), house.memory.catalog
+    asked = request.query_params
+    page = page_of(request, 50, "desc")
+    catalog = house.memory.catalog
     if agent := asked.get("agent_id"):
         held = [one.thing for one in await catalog.attached(agent) if isinstance(one.thing, Archive)]
         named = [one for one in held if asked.get("name") in (None, one.name)]
@@ -49,7 +51,8 @@ async def retrieve(request: Request, house: House) -> Response:
 
 
 async def update(request: Request, house: House) -> Response:
-    archive, sent = await found(house, part(request, "archive")), await body(request, ArchiveChange)
+    archive = await found(house, part(request, "archive"))
+    sent = await body(request, ArchiveChange)
     return reply(archive_told(await house.memory.catalog.change(archive_changed(archive, sent))))
 
 

@@ -115,10 +115,16 @@ def asked_of(agent: str, sent: TalkSent, raw: bytes, conversation: str = "") -> 
     sent_by = (*(sent.messages or ()), *(() if sent.input is None else (MessageSent(content=sent.input),)))
     said = tuple(_said(one) for one in sent_by)
     found = Asked(
-        agent, tuple(one for one in said if one.text.strip()), _steps(sent.max_steps), sent.override_model or "",
-        sent.override_system or "", bool(sent.background), mark_of(conversation or agent, raw), conversation,
-        sent.client_tools or (),
-    )  # fmt: skip
+        agent=agent,
+        said=tuple(one for one in said if one.text.strip()),
+        steps=_steps(sent.max_steps),
+        model=sent.override_model or "",
+        system=sent.override_system or "",
+        background=bool(sent.background),
+        mark=mark_of(conversation or agent, raw),
+        conversation=conversation,
+        tools=sent.client_tools or (),
+    )
     if not found.said:
         raise Problem(422, "invalid", "there is nothing to say: send `messages` with a content, or `input`")
     check_client_tools(found.tools)
@@ -155,8 +161,12 @@ def _said(message: MessageSent) -> Said:
     if message.role not in _ROLES:
         raise Problem(422, "invalid", f"the role is {message.role[:40]!r}; it must be one of {', '.join(_ROLES)}")
     return Said(
-        text_of(message.content), message.role, message.otid or "", message.name or "", message.sender_id or ""
-    )  # fmt: skip
+        text=text_of(message.content),
+        role=message.role,
+        otid=message.otid or "",
+        name=message.name or "",
+        sender=message.sender_id or "",
+    )
 
 
 def turns_to_begin_with(messages: Sequence[MessageSent]) -> list[Turn]:

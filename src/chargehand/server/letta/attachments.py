@@ -36,7 +36,8 @@ def add(door: Door) -> None:
 
 
 async def attach_archive(request: Request, house: House) -> Response:
-    profile, archive = await found(house, part(request, "agent")), await found_archive(house, part(request, "archive"))
+    profile = await found(house, part(request, "agent"))
+    archive = await found_archive(house, part(request, "archive"))
     await give_archive(house, profile.id, archive.id)
     return reply(None)
 
@@ -48,7 +49,8 @@ async def detach_archive(request: Request, house: House) -> Response:
 
 
 async def attach_block(request: Request, house: House) -> Response:
-    profile, one = await found(house, part(request, "agent")), await found_block(house, part(request, "block"))
+    profile = await found(house, part(request, "agent"))
+    one = await found_block(house, part(request, "block"))
     await house.memory.catalog.attach(profile.id, one.id, ANYTHING)
     return reply(await told(house, profile))
 
@@ -91,7 +93,8 @@ async def tools_of(request: Request, house: House) -> Response:
 
 
 async def attach_tool(request: Request, house: House) -> Response:
-    which, catalog = part(request, "agent"), house.memory.catalog
+    which = part(request, "agent")
+    catalog = house.memory.catalog
     more = await tools.named(catalog, (), [part(request, "tool")])
     async with changing(house, which):
         profile = await found(house, which)
@@ -101,7 +104,8 @@ async def attach_tool(request: Request, house: House) -> Response:
 
 
 async def detach_tool(request: Request, house: House) -> Response:
-    which, catalog = part(request, "agent"), house.memory.catalog
+    which = part(request, "agent")
+    catalog = house.memory.catalog
     less = await tools.named(catalog, (), [part(request, "tool")])
     async with changing(house, which):
         profile = await found(house, which)

@@ -124,7 +124,8 @@ async def changed(request: Request, house: House, which: str) -> Block:
     """The block as it is after a change that somebody sent: all of it, or nothing and a problem."""
     sent = await body(request, BlockChange)
     async with changing(house, which):
-        block, catalog = await found(house, which), house.memory.catalog
+        block = await found(house, which)
+        catalog = house.memory.catalog
         wanted = block_changed(block, sent)
         expect = sent.version if sent.version is not None else _if_match(request)
         value = given(sent.value, block.value)

@@ -143,7 +143,8 @@ class Book:
             rows = ((one, db.execute(query, (one,)).fetchone()) for one in missing)
             return {one: b"" if row is None else row[0] for one, row in rows}
 
-        known, missing = self._last, [one for one in agents if one not in self._last]
+        known = self._last
+        missing = [one for one in agents if one not in self._last]
         if missing:
             writes = self._writes
             known = {**known, **await self._read(work)}
@@ -200,5 +201,6 @@ class Book:
 
 def _step(body: bytes, feedback: str, tags: str) -> StepTold:
     found = _STEPS.decode(body)
-    found.feedback, found.tags = feedback or None, tuple(msgspec.json.decode(tags, type=list[str]))
+    found.feedback = feedback or None
+    found.tags = tuple(msgspec.json.decode(tags, type=list[str]))
     return found

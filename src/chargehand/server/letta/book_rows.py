@@ -61,11 +61,17 @@ def run_told(speech: Speech) -> RunTold:
     over = speech.over or speech.question is not None
     first = next((one.replied for one in speech.steps if one.replied), 0.0)
     return RunTold(
-        speech.run, speech.agent, speech.status, moment(speech.began), moment(speech.ended) if speech.over else None,
-        speech.stop if over else None, speech.asked.background if speech.asked is not None else False,
+        id=speech.run,
+        agent_id=speech.agent,
+        status=speech.status,
+        created_at=moment(speech.began),
+        completed_at=moment(speech.ended) if speech.over else None,
+        stop_reason=speech.stop if over else None,
+        background=speech.asked.background if speech.asked is not None else False,
         total_duration_ns=_nanoseconds(speech.began, speech.ended) if speech.over else None,
-        ttft_ns=_nanoseconds(speech.began, first) if first else None, conversation_id=speech.conversation or None,
-    )  # fmt: skip
+        ttft_ns=_nanoseconds(speech.began, first) if first else None,
+        conversation_id=speech.conversation or None,
+    )
 
 
 def _nanoseconds(start: float, end: float) -> int:
@@ -78,12 +84,22 @@ def keep(db: sqlite3.Connection, speeches: Sequence[Speech], resets: Mapping[str
     `clean` takes secrets out of what is written.
     """
     for one in speeches:
-        asked, told = one.asked, run_told(one)
+        asked = one.asked
+        told = run_told(one)
         row = (
-            one.run, one.name, one.agent, one.conversation, one.began, told.status, told.stop_reason or "",
-            int(not one.over), int(bool(told.background)), asked.mark if asked is not None else "",
-            _ENCODER.encode(one.usage), _ENCODER.encode(told),
-        )  # fmt: skip
+            one.run,
+            one.name,
+            one.agent,
+            one.conversation,
+            one.began,
+            told.status,
+            told.stop_reason or "",
+            int(not one.over),
+            int(bool(told.background)),
+            asked.mark if asked is not None else "",
+            _ENCODER.encode(one.usage),
+            _ENCODER.encode(told),
+        )
         db.execute(_RUN, row)
         # who waits in line is not heard yet: a reader who goes on from there would miss what comes before it
         heard = one.over or one.is_working or one.question is not None
@@ -96,9 +112,16 @@ def keep(db: sqlite3.Connection, speeches: Sequence[Speech], resets: Mapping[str
 def _message(speech: Speech, one: MessageTold, clean: Clean) -> tuple[object, ...]:
     words = (one.content or one.reasoning or "") if one.message_type in _FOUND else ""
     return (
-        one.id, speech.agent, speech.conversation, one.run_id, one.step_id or "", one.message_type, speech.began,
-        clean(words.encode()).decode(), clean(_ENCODER.encode(one)),
-    )  # fmt: skip
+        one.id,
+        speech.agent,
+        speech.conversation,
+        one.run_id,
+        one.step_id or "",
+        one.message_type,
+        speech.began,
+        clean(words.encode()).decode(),
+        clean(_ENCODER.encode(one)),
+    )
 
 
 def page(
@@ -133,7 +156,9 @@ def _cut(
     descending: bool,
 ) -> list[tuple[bytes, ...]]:
     """Rows between the cursors; where these fall, what comes after one is what is older than it."""
-    tests, values, keys = list(wanted.tests), list(wanted.values), _KEYS[table]
+    tests = list(wanted.tests)
+    values = list(wanted.values)
+    keys = _KEYS[table]
     signs = ("<", ">") if cursors_fall else (">", "<")
     for cursor, sign in zip((asked.after, asked.before), signs, strict=True):
         if cursor:

@@ -41,7 +41,7 @@ class Calls(Struct):
     def take(self, calls: Sequence[ToolCall], call_id: Callable[[int], str]) -> None:
         """Take in the calls of a new reply. Clients know them by ids of ours: those of models need not be unique."""
         self.calls = [
-            Called(CallTold(call.name, call.arguments, call_id(number)), number)
+            Called(CallTold(name=call.name, arguments=call.arguments, tool_call_id=call_id(number)), number)
             for number, call in enumerate(calls, 1)
             if call.name not in _OURS
         ]
@@ -91,7 +91,8 @@ def returned(result: msgspec.Raw) -> Return:
     value = decode_value(result)
     if not isinstance(value, dict):
         return Return(plain(value), good=True)
-    error, inner = value.get("error"), value.get("value")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - any JSON
+    error = value.get("error")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - any JSON
+    inner = value.get("value")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - any JSON
     if isinstance(error, str) and error:
         return Return(error, good=False)
     return Return(plain(inner), good=True)  # pyright: ignore[reportUnknownArgumentType] - any JSON

@@ -106,7 +106,8 @@ def client_side_tools(tools: Sequence[ClientTool], find_return: FindReturn) -> d
 def client_returns(entries: Sequence[Mapping[str, object]], place: str) -> Iterator[tuple[str, ClientReturn]]:
     """The returns among what a client sends, by the id of the call."""
     for number, entry in enumerate(entries):
-        call, status = entry.get("tool_call_id"), entry.get("status")
+        call = entry.get("tool_call_id")
+        status = entry.get("status")
         if not isinstance(call, str) or status not in ("success", "error"):
             said = "needs a tool_call_id, a tool_return and a status: success or error"
             raise Problem(422, "invalid", f"{place}[{number}] {said}. Nothing was done.")

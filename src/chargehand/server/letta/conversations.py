@@ -141,10 +141,10 @@ def _describe(conversation: KeptConversation, last: float | None) -> Conversatio
     kept = conversation.settings
     archived = kept.get("archived_at")
     return ConversationTold(
-        conversation.id,
-        conversation.agent,
-        conversation.name or None,
-        conversation.description or None,
+        id=conversation.id,
+        agent_id=conversation.agent,
+        summary=conversation.name or None,
+        description=conversation.description or None,
         archived=isinstance(archived, float),
         archived_at=moment(archived) if isinstance(archived, float) else None,
         model=str(kept["model"]) if kept.get("model") else None,
@@ -171,7 +171,13 @@ async def create(request: Request, house: House) -> Response:
         settings["model"] = sent.model
     if sent.hidden:
         settings["hidden"] = True
-    made = KeptConversation(sent.summary or "", profile.id, sent.description or "", (profile.id,), settings=settings)
+    made = KeptConversation(
+        name=sent.summary or "",
+        agent=profile.id,
+        description=sent.description or "",
+        tags=(profile.id,),
+        settings=settings,
+    )
     return reply((await describe_conversations(house, [await house.memory.catalog.add(made)]))[0])
 
 
@@ -192,7 +198,8 @@ async def retrieve(request: Request, house: House) -> Response:
 
 
 async def update(request: Request, house: House) -> Response:
-    which, sent = part(request, "conversation"), await body(request, ConversationChange)
+    which = part(request, "conversation")
+    sent = await body(request, ConversationChange)
     _check_fields(await raw_body(request), ConversationChange)
     async with changing(house, which):
         before = await find_conversation(house, which)
@@ -216,7 +223,8 @@ async def update(request: Request, house: House) -> Response:
 
 async def delete(request: Request, house: House) -> Response:
     """With what was said in it; its runs stay."""
-    which, office = part(request, "conversation"), house.part(Office)
+    which = part(request, "conversation")
+    office = house.part(Office)
     async with changing(house, which):
         await find_conversation(house, which)
         await office.cancel(await office.under_way(which), "the conversation was deleted")
@@ -228,12 +236,14 @@ async def delete(request: Request, house: House) -> Response:
 
 async def listing(request: Request, house: House) -> Response:
     """All, or those of an agent; the newest first unless it is said otherwise."""
-    asked, page = request.query_params, page_of(request, 50, "desc")
+    asked = request.query_params
+    page = page_of(request, 50, "desc")
     order = asked.get("order_by") or "created_at"
     if order not in _ORDERS:
         raise Problem(422, "invalid", f"order_by is {order[:40]!r}; it must be one of {', '.join(_ORDERS)}")
     status = _archive_status(asked.get("archive_status") or "unarchived")
-    agent, words = asked.get("agent_id"), asked.get("summary_search", "").casefold()
+    agent = asked.get("agent_id")
+    words = asked.get("summary_search", "").casefold()
     match = Match((agent,), ()) if agent else Match()
     kept = await house.memory.catalog.find(KeptConversation, tags=match, limit=_MOST)
     visible = [conversation for conversation in kept if not conversation.settings.get("hidden")]
@@ -255,13 +265,15 @@ def _archive_status(said: str) -> Literal["unarchived", "archived", "all"]:
 
 async def cancel(request: Request, house: House) -> Response:
     """Stop what goes on in a conversation."""
-    office, lane = house.part(Office), (await resolve_conversation(request, house)).lane
+    office = house.part(Office)
+    lane = (await resolve_conversation(request, house)).lane
     return reply(await stop_runs(office, await office.under_way(lane)))
 
 
 async def fork(request: Request, house: House) -> Response:
     """A new conversation that begins with what was said in this one, up to a message if one is named."""
-    origin, catalog = await resolve_conversation(request, house), house.memory.catalog
+    origin = await resolve_conversation(request, house)
+    catalog = house.memory.catalog
     turns = await catalog.turns(origin.lane, limit=_MOST_TURNS, old=True)
     said = [turn for turn in turns if turn.role != "summary"]
     if message := request.query_params.get("message_id"):
@@ -269,7 +281,13 @@ async def fork(request: Request, house: House) -> Response:
     before = KeptConversation() if origin.conversation is None else origin.conversation
     settings = {**before.settings, "hidden": flag(request, "hidden"), "archived_at": None}
     made = await catalog.add(
-        KeptConversation(before.name, origin.profile.id, before.description, (origin.profile.id,), settings=settings)
+        KeptConversation(
+            name=before.name,
+            agent=origin.profile.id,
+            description=before.description,
+            tags=(origin.profile.id,),
+            settings=settings,
+        )
     )
     if said:
         await catalog.say(made.id, said)
@@ -308,7 +326,8 @@ async def send(request: Request, house: House) -> Response:
 
 
 async def messages(request: Request, house: House) -> Response:
-    wanted, conditions = await resolve_conversation(request, house), Conditions()
+    wanted = await resolve_conversation(request, house)
+    conditions = Conditions()
     conditions.equal("agent", wanted.profile.id)
     conditions.add("conversation = ?", wanted.id)
     return await list_messages(request, house, conditions, wanted.profile.id)
@@ -316,7 +335,8 @@ async def messages(request: Request, house: House) -> Response:
 
 async def stream(request: Request, house: House) -> Response:
     """Follow the run that goes on in a conversation, or the latest one; or a run that is named."""
-    sent, office = await body(request, StreamSent), house.part(Office)
+    sent = await body(request, StreamSent)
+    office = house.part(Office)
     if sent.otid:
         raise Problem(
             422, "unsupported", "otid is not supported: send the message again with its otid, and it is joined"

@@ -75,7 +75,8 @@ def _as_asked(profile: Profile, asked: Asked | None) -> tuple[Profile, int]:
     """An agent as this once it is to be, and how many steps it may make."""
     if asked is None:
         return profile, MOST_STEPS
-    model, system = asked.model or profile.model, asked.system or profile.prompt
+    model = asked.model or profile.model
+    system = asked.system or profile.prompt
     return structs.replace(profile, model=model, prompt=system), asked.steps
 
 
@@ -165,13 +166,16 @@ class AgentCrew:
 
     def agent(self, profile: Profile) -> Agent:
         """An agent as the scheduler sees it."""
-        plain = Worker(profile.id, profile.description, profile.prompt, tags=profile.tags, timeout=TIMEOUT)
+        plain = Worker(
+            name=profile.id, description=profile.description, prompt=profile.prompt, tags=profile.tags, timeout=TIMEOUT
+        )
         return listed(plain, self.model(profile).card.handle)
 
     def model(self, profile: Profile) -> Model:
         """The model an agent names, where it is to be had; else the one that stands in."""
         settings = self._house.settings
-        handle, stand_in = profile.model, settings.model or "offline"
+        handle = profile.model
+        stand_in = settings.model or "offline"
         barred = not may_name(handle, settings, self._house.lookup)  # it would be called from inside
         if barred or handle in ("", "offline") or handle.startswith("letta/"):
             return self._house.finder.find(stand_in)
@@ -222,9 +226,16 @@ class AgentCrew:
             said += f"\n\nYour time zone is {timezone}."
         rules = rules_of(settings.get("tool_rules"), names)
         worker = Worker(
-            profile.id, profile.description, said, tools=names, tags=profile.tags, timeout=TIMEOUT,
-            rules=rules.order, remembers=True, settings=options_of(settings).sampling,
-        )  # fmt: skip
+            name=profile.id,
+            description=profile.description,
+            prompt=said,
+            tools=names,
+            tags=profile.tags,
+            timeout=TIMEOUT,
+            rules=rules.order,
+            remembers=True,
+            settings=options_of(settings).sampling,
+        )
         return worker, rules
 
     async def _custom(self, profile: Profile) -> dict[str, Tool]:

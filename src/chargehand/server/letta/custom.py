@@ -57,7 +57,8 @@ async def executed(source: str, name: str, given: dict[str, object], most: int) 
     assert isinstance(ran, Ran)
     before, found, rest = ran.stdout.partition(f"\n{mark}")
     value, _, after = rest.partition("\n")  # what it does on its way out may print as well
-    out, err = [one for one in (before, after) if one], [ran.stderr] if ran.stderr else []
+    out = [one for one in (before, after) if one]
+    err = [ran.stderr] if ran.stderr else []
     if not found or ran.exit or ran.note:
         why = ran.note or ran.stderr.strip()[-_LAST_LINES:] or f"it ended with {ran.exit} and returned nothing"
         return ExecutionTold("error", why, out, err)
@@ -112,9 +113,13 @@ def made(kept: KeptTool) -> Tool:
     most = kept.settings.get("limit")
     spec = ToolSpec(kept.name, kept.description, Raw(msgspec.json.encode(kept.parameters)))
     return Custom(
-        spec, partial(_never), timeout=_SECONDS + 15, approve=bool(kept.settings.get("approval")), source=kept.code,
+        spec,
+        partial(_never),
+        timeout=_SECONDS + 15,
+        approve=bool(kept.settings.get("approval")),
+        source=kept.code,
         most=most if isinstance(most, int) else 50_000,
-    )  # fmt: skip
+    )
 
 
 async def custom_tools(house: House, profile: Profile) -> dict[str, Tool]:

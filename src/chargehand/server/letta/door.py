@@ -29,9 +29,24 @@ from chargehand.server.wire import reply
 
 _STATUS = {"unknown": 404, "conflict": 409}
 _ROOMS = (
-    transfers, agent_lists, agents, attachments, agent_passages, messages, message_lists, runs, steps, blocks, archives,
-    passages, tags, models, tool_runs, tool_routes, conversations,
-)  # fmt: skip
+    transfers,
+    agent_lists,
+    agents,
+    attachments,
+    agent_passages,
+    messages,
+    message_lists,
+    runs,
+    steps,
+    blocks,
+    archives,
+    passages,
+    tags,
+    models,
+    tool_runs,
+    tool_routes,
+    conversations,
+)
 _AGAIN = (429, 502, 503, 504)  # what it makes sense to send again as it was
 
 

@@ -51,9 +51,15 @@ async def found(
     part = await _standing(house, kind, page)
     while True:
         some = await house.memory.catalog.find(
-            kind, name=wanted.name, text=wanted.text, tags=wanted.tags, after=part.after, before=part.before,
-            limit=part.limit, order=part.order,
-        )  # fmt: skip
+            kind,
+            name=wanted.name,
+            text=wanted.text,
+            tags=wanted.tags,
+            after=part.after,
+            before=part.before,
+            limit=part.limit,
+            order=part.order,
+        )
         shown = some if hidden is None else [one for one in some if not hidden(one)]
         told = [*shown, *told] if part.before else [*told, *shown]
         if len(shown) == len(some) or len(some) < part.limit or len(told) >= page.limit:
@@ -66,7 +72,8 @@ async def found(
 
 async def _standing(house: House, kind: type[Kept], page: Page) -> Page:
     """The page, after the nearest that is still there where the one it names is gone."""
-    catalog, trail = house.memory.catalog, house.part(Trail)
+    catalog = house.memory.catalog
+    trail = house.part(Trail)
     for _ in range(_MOST):
         earlier = trail.before(page)
         if not page.after or not earlier or await catalog.get(kind, page.after) is not None:

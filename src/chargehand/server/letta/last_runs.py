@@ -41,9 +41,10 @@ def _with(profile: Profile, run: _Ended | RunTold) -> Profile:
     if run.completed_at is None or ("last_run_completion" in profile.settings and _is_newer(profile, run.completed_at)):
         return profile
     facts = {
-        "last_stop_reason": run.stop_reason, "last_run_completion": run.completed_at,
+        "last_stop_reason": run.stop_reason,
+        "last_run_completion": run.completed_at,
         "last_run_duration_ms": None if run.total_duration_ns is None else run.total_duration_ns // _MILLION,
-    }  # fmt: skip
+    }
     return structs.replace(profile, settings={**profile.settings, **facts})
 
 

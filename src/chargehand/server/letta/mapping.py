@@ -54,10 +54,16 @@ def block_made(sent: BlockSent) -> Block:
     if sent.hidden:
         metadata[_HIDDEN] = True
     return Block(
-        sent.label, sent.value, description=sent.description or "", limit=LIMIT if sent.limit is None else sent.limit,
-        read_only=bool(sent.read_only), tags=tuple(sent.tags or ()), metadata=metadata, share="write",
+        sent.label,
+        sent.value,
+        description=sent.description or "",
+        limit=LIMIT if sent.limit is None else sent.limit,
+        read_only=bool(sent.read_only),
+        tags=tuple(sent.tags or ()),
+        metadata=metadata,
+        share="write",
         trusted=True,  # what a client writes into a persona or guidelines is meant to be followed
-    )  # fmt: skip
+    )
 
 
 def block_changed(block: Block, sent: BlockChange) -> Block:
@@ -83,10 +89,19 @@ def is_hidden(block: Block) -> bool:
 def block_told(block: Block) -> BlockTold:
     metadata = {name: value for name, value in block.metadata.items() if name != _HIDDEN}
     return BlockTold(
-        block.id, block.value, block.label, block.limit, block.description or None, block.read_only, block.tags,
-        metadata, block.version, hidden=True if is_hidden(block) else None, tainted=block.tainted,
+        id=block.id,
+        value=block.value,
+        label=block.label,
+        limit=block.limit,
+        description=block.description or None,
+        read_only=block.read_only,
+        tags=block.tags,
+        metadata=metadata,
+        version=block.version,
+        hidden=True if is_hidden(block) else None,
+        tainted=block.tainted,
         untainted=block.untainted,
-    )  # fmt: skip
+    )
 
 
 # --- archives and passages
@@ -98,15 +113,21 @@ def archive_made(sent: ArchiveSent) -> Archive:
 
 
 def archive_changed(archive: Archive, sent: ArchiveChange) -> Archive:
-    name, does = given(sent.name, archive.name), given(sent.description, archive.description)
+    name = given(sent.name, archive.name)
+    does = given(sent.description, archive.description)
     return structs.replace(archive, name=name, description=does)
 
 
 def archive_told(archive: Archive) -> ArchiveTold:
     return ArchiveTold(
-        archive.id, archive.name, archive.description or None, moment(archive.created), moment(archive.updated),
-        archive.metadata, archive.embedding,
-    )  # fmt: skip
+        id=archive.id,
+        name=archive.name,
+        description=archive.description or None,
+        created_at=moment(archive.created),
+        updated_at=moment(archive.updated),
+        metadata=archive.metadata,
+        embedding=archive.embedding,
+    )
 
 
 def passage_made(sent: PassageSent) -> Passage:
@@ -116,11 +137,16 @@ def passage_made(sent: PassageSent) -> Passage:
 
 def passage_told(passage: Passage) -> PassageTold:
     return PassageTold(
-        passage.id, passage.text, passage.archive, passage.tags, passage.metadata, moment(passage.created)
+        id=passage.id,
+        text=passage.text,
+        archive_id=passage.archive,
+        tags=passage.tags,
+        metadata=passage.metadata,
+        created_at=moment(passage.created),
     )
 
 
 def hit_told(hit: Hit) -> FoundTold:
     one = hit.passage
     relevance = {"score": round(hit.score, 6), "meaning": hit.meaning, "why": hit.why}
-    return FoundTold(one.id, one.text, moment(one.created), one.tags, relevance)
+    return FoundTold(id=one.id, content=one.text, timestamp=moment(one.created), tags=one.tags, relevance=relevance)

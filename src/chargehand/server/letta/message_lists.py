@@ -33,7 +33,8 @@ def joined(bodies: list[bytes]) -> Response:
 
 
 async def of_agent(request: Request, house: House) -> Response:
-    profile, wanted = await found(house, part(request, "agent")), Conditions()
+    profile = await found(house, part(request, "agent"))
+    wanted = Conditions()
     wanted.equal("agent", profile.id)
     return await list_messages(request, house, wanted, profile.id)
 
@@ -70,7 +71,8 @@ async def retrieve(request: Request, house: House) -> Response:
 
 
 async def search(request: Request, house: House) -> Response:
-    sent, wanted = await body(request, SearchSent), Conditions()
+    sent = await body(request, SearchSent)
+    wanted = Conditions()
     wanted.equal("messages.agent", sent.agent_id)
     if sent.start_date:
         wanted.add("messages.at >= ?", instant(sent.start_date, "start_date"))
@@ -85,5 +87,9 @@ async def search(request: Request, house: House) -> Response:
 def _hit(one: MessageTold, agent: str) -> dict[str, object]:
     said = {"reasoning": one.reasoning} if one.reasoning is not None else {"content": one.content or ""}
     return {
-        "message_id": one.id, "message_type": one.message_type, "created_at": one.date, "agent_id": agent, **said,
-    }  # fmt: skip
+        "message_id": one.id,
+        "message_type": one.message_type,
+        "created_at": one.date,
+        "agent_id": agent,
+        **said,
+    }

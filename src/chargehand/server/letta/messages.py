@@ -105,7 +105,8 @@ def again(request: Request) -> bool:
 
 async def cancel(request: Request, house: House) -> Response:
     """Stop what an agent does, with all it had others do; of runs that are not named, all of it."""
-    profile, sent = await found(house, part(request, "agent")), read(await raw_body(request), CancelSent)
+    profile = await found(house, part(request, "agent"))
+    sent = read(await raw_body(request), CancelSent)
     office = house.part(Office)
     runs = list(sent.run_ids or await office.all_under_way(profile.id))
     for run in runs:
@@ -124,7 +125,9 @@ async def stop_runs(office: Office, runs: Sequence[str]) -> dict[str, str]:
 
 async def reset(request: Request, house: House) -> Response:
     """Forget a conversation: the agent no longer remembers it, and lists no longer show it. Runs stay."""
-    which, catalog, office = part(request, "agent"), house.memory.catalog, house.part(Office)
+    which = part(request, "agent")
+    catalog = house.memory.catalog
+    office = house.part(Office)
     if (await body(request, ResetSent)).add_default_initial_messages:
         said = "add_default_initial_messages is not supported: an agent begins without messages here; leave it out"
         raise Problem(422, "unsupported", said)

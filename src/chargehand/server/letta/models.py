@@ -68,7 +68,8 @@ async def listing(request: Request, house: House) -> Response:
     """What can be had for sure: no model, the one that stands in for others, and those that agents name."""
     profiles = await house.memory.catalog.find(Profile, limit=_MOST)
     handles = dict.fromkeys(("offline", house.settings.model, *(one.model for one in profiles)))
-    wanted, name = request.query_params.get("provider_type"), request.query_params.get("provider_name")
+    wanted = request.query_params.get("provider_type")
+    name = request.query_params.get("provider_name")
     told = [_told(one) for one in _cards(house, filter(None, handles))]
     return reply([one for one in told if wanted in (None, one.provider_type) and name in (None, one.provider_name)])
 
@@ -88,7 +89,17 @@ def _told(card: ModelCard) -> ModelListed:
     provider, _, name = card.handle.replace("/", ":", 1).partition(":")
     name = name or provider
     kind = OWN[provider].protocol if provider in OWN else "openai"
-    return ModelListed(name, name, name, card.handle, card.window, card.window, kind, kind, provider)
+    return ModelListed(
+        model=name,
+        name=name,
+        display_name=name,
+        handle=card.handle,
+        context_window=card.window,
+        max_context_window=card.window,
+        model_endpoint_type=kind,
+        provider_type=kind,
+        provider_name=provider,
+    )
 
 
 async def embeddings(_request: Request, house: House) -> Response:
@@ -98,10 +109,17 @@ async def embeddings(_request: Request, house: House) -> Response:
         return reply([])
     provider, _, name = found.handle.partition(":")
     told: dict[str, object] = {
-        "handle": found.handle, "name": name or provider, "display_name": name or provider, "provider_name": provider,
-        "provider_type": "openai", "embedding_model": name or provider, "embedding_dim": found.width,
-        "embedding_endpoint_type": "openai", "model_type": "embedding", "batch_size": 256,
-    }  # fmt: skip
+        "handle": found.handle,
+        "name": name or provider,
+        "display_name": name or provider,
+        "provider_name": provider,
+        "provider_type": "openai",
+        "embedding_model": name or provider,
+        "embedding_dim": found.width,
+        "embedding_endpoint_type": "openai",
+        "model_type": "embedding",
+        "batch_size": 256,
+    }
     return reply([told])
 
 

@@ -58,7 +58,8 @@ class Office:
         self.driver = Driver(house.journal, self.crew, listener=self._heard)
         self._aloud = Driver(house.journal, self.crew, listener=self._heard, whisper=self._whispered)
         house.drivers += (self.driver, self._aloud)
-        self._gate, self._ready = asyncio.Lock(), False
+        self._gate = asyncio.Lock()
+        self._ready = False
         self.caught_up = asyncio.Event()
         """Set once the book knows of every run that was there when the house was opened."""
         self.talks: dict[str, Talk] = {}
@@ -210,7 +211,8 @@ class Office:
 
     async def _joined(self, talk: Talk, found: Speech) -> Talk:
         """Take up what a run has come to; it is gone on with if nobody does."""
-        talk.speech, talk.asked = found, found.asked
+        talk.speech = found
+        talk.asked = found.asked
         if found.over or found.question is not None:
             self.talks.pop(talk.run, None)
             talk.finish()
@@ -243,10 +245,19 @@ class Office:
         return outcome
 
     def _request(self, profile: Profile, asked: Asked) -> ev.RunRequested:
-        plan, seed = Plan((Task(TASK, asked.text, profile.id),), "none"), uuid.uuid4().int & 0xFFFFFFFF
+        plan = Plan((Task(TASK, asked.text, profile.id),), "none")
+        seed = uuid.uuid4().int & 0xFFFFFFFF
         agent = structs.replace(self.crew.agent(profile), timeout=_PATIENCE)  # the crew ends what takes too long
         roster = Roster((agent,))
-        return ev.RunRequested(asked.text, roster, _POLICY, Budget(), time.time() + _PATIENCE, seed, plan)
+        return ev.RunRequested(
+            goal=asked.text,
+            roster=roster,
+            policy=_POLICY,
+            budget=Budget(),
+            deadline=time.time() + _PATIENCE,
+            seed=seed,
+            plan=plan,
+        )
 
     async def _turn(self, agent: str, run: str) -> None:
         """Wait until a run is the next of its conversation."""
@@ -289,7 +300,8 @@ class Office:
 
     def _whispered(self, run: str, work: Work, words: str) -> None:
         self._house.whispered(run, work, words)
-        talk, state = self.talks.get(run), self._aloud.under_way.get(run)
+        talk = self.talks.get(run)
+        state = self._aloud.under_way.get(run)
         if talk is None or state is None or work.kind != "attempt":
             return
         steps = state.tasks[work.task].steps or {}

@@ -32,12 +32,14 @@ async def kept(house: House, archive: Archive, passages: Sequence[Passage]) -> l
 
 
 async def create(request: Request, house: House) -> Response:
-    archive, sent = await found(house, part(request, "archive")), await body(request, PassageSent)
+    archive = await found(house, part(request, "archive"))
+    sent = await body(request, PassageSent)
     return reply(passage_told((await kept(house, archive, [passage_made(sent)]))[0]))
 
 
 async def create_many(request: Request, house: House) -> Response:
-    archive, sent = await found(house, part(request, "archive")), await body(request, PassagesSent)
+    archive = await found(house, part(request, "archive"))
+    sent = await body(request, PassagesSent)
     told = await kept(house, archive, [passage_made(one) for one in sent.passages])
     return reply([passage_told(one) for one in told])
 
@@ -51,7 +53,8 @@ async def delete(request: Request, house: House) -> Response:
 
 async def search(request: Request, house: House) -> Response:
     """In one archive, in those of an agent, or in all. Without a query: the latest passages that fit the filters."""
-    sent, catalog = await body(request, PassageQuery), house.memory.catalog
+    sent = await body(request, PassageQuery)
+    catalog = house.memory.catalog
     if sent.archive_id:
         archives = [await found(house, sent.archive_id)]
     elif sent.agent_id:

@@ -16,9 +16,16 @@ from chargehand.tools import rules
 from chargehand.tools.rules import ToolRule
 
 _TYPES = (
-    "run_first", "exit_loop", "continue_loop", "conditional", "constrain_child_tools", "max_count_per_step",
-    "parent_last_tool", "required_before_exit", "requires_approval",
-)  # fmt: skip
+    "run_first",
+    "exit_loop",
+    "continue_loop",
+    "conditional",
+    "constrain_child_tools",
+    "max_count_per_step",
+    "parent_last_tool",
+    "required_before_exit",
+    "requires_approval",
+)
 _ONE_TOOL: dict[str, Callable[[str], ToolRule]] = {
     "run_first": rules.RunFirst,
     "exit_loop": rules.ExitLoop,
@@ -32,9 +39,16 @@ class Written(Struct):
     """A rule as it is sent. Fields that its type does not have are let go."""
 
     type: Literal[
-        "run_first", "exit_loop", "continue_loop", "conditional", "constrain_child_tools", "max_count_per_step",
-        "parent_last_tool", "required_before_exit", "requires_approval",
-    ]  # fmt: skip
+        "run_first",
+        "exit_loop",
+        "continue_loop",
+        "conditional",
+        "constrain_child_tools",
+        "max_count_per_step",
+        "parent_last_tool",
+        "required_before_exit",
+        "requires_approval",
+    ]
     tool_name: str
     args: dict[str, object] | None = None
     children: tuple[str, ...] = ()

@@ -33,7 +33,8 @@ def add(door: Door) -> None:
 
 
 async def listing(request: Request, house: House) -> Response:
-    asked, wanted = request.query_params, Conditions()
+    asked = request.query_params
+    wanted = Conditions()
     wanted.among("agent", [*asked.getlist("agent_id"), *asked.getlist("agent_ids")])
     wanted.among("status", asked.getlist("statuses"))
     narrow_to_conversation(wanted, asked.get("conversation_id"))
@@ -81,10 +82,12 @@ async def usage(request: Request, house: House) -> Response:
     used = _USAGE.decode((await _kept(request, house))[3])
     return reply(
         {
-            "prompt_tokens": used.prompt_tokens, "completion_tokens": used.completion_tokens,
-            "total_tokens": used.total_tokens, "prompt_tokens_details": {"cached_tokens": used.cached_input_tokens},
+            "prompt_tokens": used.prompt_tokens,
+            "completion_tokens": used.completion_tokens,
+            "total_tokens": used.total_tokens,
+            "prompt_tokens_details": {"cached_tokens": used.cached_input_tokens},
         }
-    )  # fmt: skip
+    )
 
 
 async def trace(request: Request, house: House) -> Response:
@@ -105,15 +108,19 @@ def _span(run: str, first: ev.Entry, last: ev.Entry, event: ev.StepFinished) -> 
     started = first.event
     assert isinstance(started, ev.StepStarted)
     return {
-        "trace_id": run, "span_id": f"{event.task}/{event.attempt}/{event.step}", "span_name": started.name,
-        "timestamp": first.at, "duration_ns": int((last.at - first.at) * 1e9),
+        "trace_id": run,
+        "span_id": f"{event.task}/{event.attempt}/{event.step}",
+        "span_name": started.name,
+        "timestamp": first.at,
+        "duration_ns": int((last.at - first.at) * 1e9),
         "status": "ok" if event.good else "error",
         "attributes": {"attempt": event.attempt, "effect": started.effect},
-    }  # fmt: skip
+    }
 
 
 async def stream(request: Request, house: House) -> Response:
-    sent, run = await body(request, StreamSent), part(request, "run")
+    sent = await body(request, StreamSent)
+    run = part(request, "run")
     if run not in house.part(Office).talks:
         name = (await _kept(request, house))[0]
         if name != run:

@@ -61,7 +61,12 @@ def _cut_off(talk: Talk, error: BaseException) -> TalkTold:
     """The status was sent long ago, so what went wrong is said in the answer."""
     said = _why(error)
     told = MessageTold(
-        "assistant_message", f"message-{uuid.uuid4()}", moment(time.time()), talk.run, content=said, is_err=True
+        message_type="assistant_message",
+        id=f"message-{uuid.uuid4()}",
+        date=moment(time.time()),
+        run_id=talk.run,
+        content=said,
+        is_err=True,
     )
     return TalkTold([told], StopTold("error"), UsageTold(run_ids=(talk.run,)))
 
@@ -107,7 +112,14 @@ def _wanted(talk: Talk, one: MessageTold, view: View) -> bool:
 def _piece(talk: Talk, one: Piece) -> MessageTold:
     """Words of a message, under the id it will have. Without a number: whoever comes back gets all of it."""
     otid = one.message.partition("-")[2]
-    return MessageTold("assistant_message", one.message, moment(time.time()), talk.run, otid=otid, content=one.words)
+    return MessageTold(
+        message_type="assistant_message",
+        id=one.message,
+        date=moment(time.time()),
+        run_id=talk.run,
+        otid=otid,
+        content=one.words,
+    )
 
 
 def _not_yet(one: MessageTold, pieces: dict[str, str]) -> MessageTold | None:
@@ -125,12 +137,13 @@ def _not_yet(one: MessageTold, pieces: dict[str, str]) -> MessageTold | None:
 
 
 def _ping(talk: Talk) -> MessageTold:
-    return MessageTold("ping", f"ping-{uuid.uuid4()}", moment(time.time()), talk.run)
+    return MessageTold(message_type="ping", id=f"ping-{uuid.uuid4()}", date=moment(time.time()), run_id=talk.run)
 
 
 def refuse_callback(url: str | None) -> None:
     if url:
         raise Problem(
-            422, "unsupported",
+            422,
+            "unsupported",
             "callback_url is not supported: this server calls nobody back; ask for the run, or read its stream",
-        )  # fmt: skip
+        )

@@ -10,7 +10,8 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from chargehand.terms.policy import Instant
 
-_FIRST, _LAST = datetime.min.replace(tzinfo=UTC).timestamp(), 253_402_300_799.0
+_FIRST = datetime.min.replace(tzinfo=UTC).timestamp()
+_LAST = 253_402_300_799.0
 
 
 def moment(at: Instant) -> str:

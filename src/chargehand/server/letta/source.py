@@ -12,10 +12,24 @@ Schema = dict[str, object]
 LONGEST = 256 * 1024
 _DEEPEST = 12  # annotations inside annotations
 _PLAIN: Mapping[str, str] = {
-    "str": "string", "int": "integer", "float": "number", "bool": "boolean", "dict": "object", "Dict": "object",
-    "Mapping": "object", "list": "array", "List": "array", "Sequence": "array", "tuple": "array", "Tuple": "array",
-    "set": "array", "Set": "array", "None": "null", "NoneType": "null", "bytes": "string",
-}  # fmt: skip
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "dict": "object",
+    "Dict": "object",
+    "Mapping": "object",
+    "list": "array",
+    "List": "array",
+    "Sequence": "array",
+    "tuple": "array",
+    "Tuple": "array",
+    "set": "array",
+    "Set": "array",
+    "None": "null",
+    "NoneType": "null",
+    "bytes": "string",
+}
 _FILLED_IN = frozenset(("agent_state", "self"))  # parameters that a model does not know of
 _ARGUMENT = re.compile(r"\s+(\w+)\s*(?:\([^)]*\)\s*)?:\s*(.+)")
 _HEADING = re.compile(r"\s*(Args|Arguments|Parameters|Returns?|Raises|Yields|Examples?)\s*:\s*$")
@@ -42,9 +56,10 @@ def described(source: str, name: str = "") -> Described:
         properties[one.arg] = {**schema, "description": said[one.arg]} if one.arg in said else schema
     required = [one.arg for one in named if one.arg not in optional]
     return Described(
-        function.name, summary or f"Calls {function.name}.",
+        function.name,
+        summary or f"Calls {function.name}.",
         {"type": "object", "properties": properties, "required": required},
-    )  # fmt: skip
+    )
 
 
 def _parsed(source: str) -> ast.Module:

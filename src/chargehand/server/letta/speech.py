@@ -23,7 +23,9 @@ from chargehand.terms.value import decode_value
 TASK = TaskId("reply")
 """The only task of a run that answers a person."""
 _SPACE = uuid.UUID("0b9f0d0e-5a7c-4f39-8a26-0c1f6f6d1d55")
-_MODEL, _UNSEEN = "model", frozenset(("memory", "remember", "summary"))  # steps that nobody said anything in
+# steps that nobody said anything in
+_MODEL = "model"
+_UNSEEN = frozenset(("memory", "remember", "summary"))
 _STOPS = {"complete": "end_turn", "partial": "end_turn", "cancelled": "cancelled"}
 _STATUSES = {
     "end_turn": "completed",
@@ -88,7 +90,8 @@ class Speech:
         if self._goal is not None:  # what was asked stands beside the request
             self._opening(entry, self._goal)
         if isinstance(event, ev.RunRequested):
-            self.began, self._goal = entry.at, event
+            self.began = entry.at
+            self._goal = event
             self._model = next((one.model for one in event.roster.agents if self.agent in ("", one.name)), "")
         elif isinstance(event, ev.RunEnded):
             self._end(entry, event)
@@ -106,9 +109,14 @@ class Speech:
             said = (Said(requested.goal, "system" if chain else "user", sender=chain[-1] if chain else ""),)
         for number, one in enumerate(said):
             told = self._add(
-                f"{one.role}_message", f"said {number}", self.began, content=one.text, otid=one.otid or None,
-                name=one.name or None, sender_id=one.sender or None,
-            )  # fmt: skip
+                f"{one.role}_message",
+                f"said {number}",
+                self.began,
+                content=one.text,
+                otid=one.otid or None,
+                name=one.name or None,
+                sender_id=one.sender or None,
+            )
             self._theirs.add(told.id)
 
     def _work(self, entry: ev.Entry) -> None:
@@ -148,10 +156,18 @@ class Speech:
             return  # taken up again after a crash
         self.steps.append(
             StepTold(
-                step, self.agent, self.run, self._model, self._model, self._model.partition(":")[0],
-                trace_id=self.run, started=entry.at, attempt=event.attempt, number=event.step,
+                id=step,
+                agent_id=self.agent,
+                run_id=self.run,
+                model=self._model,
+                model_handle=self._model,
+                provider_name=self._model.partition(":")[0],
+                trace_id=self.run,
+                started=entry.at,
+                attempt=event.attempt,
+                number=event.step,
             )
-        )  # fmt: skip
+        )
 
     def _finished(self, entry: ev.Entry, event: ev.StepFinished) -> None:
         name = self._names.get(event.step, "")
@@ -173,14 +189,19 @@ class Speech:
         self._calls.take(reply.calls, lambda number: f"call-{self._uuid(f'{self._words} call id {number}')}")
 
     def _count(self, reply: Reply, at: Instant) -> None:
-        used, step = self.usage, self.steps[-1]
+        used = self.usage
+        step = self.steps[-1]
         used.step_count += 1
-        step.status, step.replied, step.finished = "success", at, at
+        step.status = "success"
+        step.replied = at
+        step.finished = at
         step.model = reply.model or step.model
         if reply.usage is None:
             return
-        step.prompt_tokens, step.completion_tokens = reply.usage.input, reply.usage.output
-        step.cached_input_tokens, step.total_tokens = reply.usage.cached, reply.usage.input + reply.usage.output
+        step.prompt_tokens = reply.usage.input
+        step.completion_tokens = reply.usage.output
+        step.cached_input_tokens = reply.usage.cached
+        step.total_tokens = reply.usage.input + reply.usage.output
         used.prompt_tokens += reply.usage.input
         used.completion_tokens += reply.usage.output
         used.cached_input_tokens += reply.usage.cached
@@ -197,20 +218,25 @@ class Speech:
         self._failure = failure
         if self.steps and self.steps[-1].status == "pending":
             step = self.steps[-1]
-            step.status, step.error_type, step.finished = "failed", failure.kind, entry.at
+            step.status = "failed"
+            step.error_type = failure.kind
+            step.finished = entry.at
             step.error_data = {"message": failure.message}
 
     # --- a person is asked
 
     def _ask(self, entry: ev.Entry, event: ev.InputRequested) -> None:
-        self.question, self.stop = event, "requires_approval"
+        self.question = event
+        self.stop = "requires_approval"
         self._pending = self._calls.pending(event.question)
         if self._pending:
             calls = tuple(one.call for one in self._pending)
             self._add("approval_request_message", f"ask {event.number}", entry.at, tool_call=calls[0], tool_calls=calls)
 
     def _answered(self, entry: ev.Entry, event: ev.InputAnswered) -> None:
-        asked, self.question, self.stop = self.question, None, ""
+        asked = self.question
+        self.question = None
+        self.stop = ""
         if asked is None or asked.question is None or not self._pending:
             return
         answers: dict[int, ev.InputAnswered | ev.CallVerdict] = {asked.question.call: event}
@@ -241,7 +267,8 @@ class Speech:
             return told
         returned = msgspec.convert(result, ClientReturn)
         self.client_returns[call.call.name, call.call.arguments] = returned
-        told.type, told.tool_return = "tool", returned.text
+        told.type = "tool"
+        told.tool_return = returned.text
         told.status = "success" if returned.good else "error"
         return told
 
@@ -267,14 +294,17 @@ class Speech:
     def _end(self, entry: ev.Entry, event: ev.RunEnded) -> None:
         self._tell_calls(entry.at)
         self._close_calls(entry.at, _CUT)
-        self.over, self.ended, self.question = True, entry.at, None
+        self.over = True
+        self.ended = entry.at
+        self.question = None
         self.stop = _STOPS.get(event.ending) or self._why()
         if self.stop == "end_turn" and self._exit_tool:
             self.stop = "tool_rule"
         elif self.stop == "end_turn" and self._is_cut:
             self.stop = "max_tokens_exceeded"
         for step in self.steps[-1:]:
-            step.stop_reason, step.finished = self.stop, entry.at
+            step.stop_reason = self.stop
+            step.finished = entry.at
             if step.status == "pending":
                 step.status = "cancelled" if self.stop == "cancelled" else "failed"
 
@@ -328,11 +358,16 @@ class Speech:
         self.steps[-1].finished = at
         at_client = self.client_returns.get((one.call.name, one.call.arguments))
         self._add(
-            "tool_return_message", f"{self._words} return {one.number}", at, name=one.call.name, tool_return=text,
-            tool_call_id=one.call.tool_call_id, status="success" if good else "error",
+            "tool_return_message",
+            f"{self._words} return {one.number}",
+            at,
+            name=one.call.name,
+            tool_return=text,
+            tool_call_id=one.call.tool_call_id,
+            status="success" if good else "error",
             stdout=None if at_client is None else at_client.stdout or None,
             stderr=None if at_client is None else at_client.stderr or None,
-        )  # fmt: skip
+        )
 
     @property
     def _words(self) -> str:
@@ -354,6 +389,14 @@ class Speech:
         step = self.steps[-1].id if self.steps else None
         made: dict[str, object] = {"otid": str(which), **{k: v for k, v in rest.items() if v is not None}}
         number = len(self.messages) + 1
-        told = MessageTold(kind, f"message-{which}", moment(at), self.run, step, seq_id=number, **made)  # pyright: ignore[reportArgumentType] - fields of a message
+        told = MessageTold(
+            message_type=kind,
+            id=f"message-{which}",
+            date=moment(at),
+            run_id=self.run,
+            step_id=step,
+            seq_id=number,
+            **made,  # pyright: ignore[reportArgumentType] - fields of a message
+        )
         self.messages.append(told)
         return told

@@ -29,7 +29,8 @@ def add(door: Door) -> None:
 
 
 async def listing(request: Request, house: House) -> Response:
-    asked, wanted = request.query_params, Conditions()
+    asked = request.query_params
+    wanted = Conditions()
     wanted.equal("agent", asked.get("agent_id"))
     wanted.equal("model", asked.get("model"))
     wanted.equal("feedback", asked.get("feedback"))
@@ -61,11 +62,16 @@ async def metrics(request: Request, house: House) -> Response:
     step = await _found(request, house)
     return reply(
         {
-            "id": step.id, "agent_id": step.agent_id, "run_id": step.run_id, "step_start_ns": _ns(step.started),
-            "llm_request_start_ns": _ns(step.started), "llm_request_ns": _ns(step.replied - step.started),
-            "tool_execution_ns": _ns(step.finished - step.replied), "step_ns": _ns(step.finished - step.started),
+            "id": step.id,
+            "agent_id": step.agent_id,
+            "run_id": step.run_id,
+            "step_start_ns": _ns(step.started),
+            "llm_request_start_ns": _ns(step.started),
+            "llm_request_ns": _ns(step.replied - step.started),
+            "tool_execution_ns": _ns(step.finished - step.replied),
+            "step_ns": _ns(step.finished - step.started),
         }
-    )  # fmt: skip
+    )
 
 
 def _ns(seconds: float) -> int:
@@ -86,21 +92,27 @@ async def trace(request: Request, house: House) -> Response:
             replied = decode_value(event.result)
     return reply(
         {
-            "id": f"provider_trace-{step.id.partition('-')[2]}", "step_id": step.id, "run_id": step.run_id,
-            "agent_id": step.agent_id, "request_json": {"messages": told}, "response_json": {"reply": replied},
+            "id": f"provider_trace-{step.id.partition('-')[2]}",
+            "step_id": step.id,
+            "run_id": step.run_id,
+            "agent_id": step.agent_id,
+            "request_json": {"messages": told},
+            "response_json": {"reply": replied},
             "latency_ms": _ns(step.replied - step.started) // 1_000_000,
         }
-    )  # fmt: skip
+    )
 
 
 async def messages(request: Request, house: House) -> Response:
-    step, wanted = await _found(request, house), Conditions()
+    step = await _found(request, house)
+    wanted = Conditions()
     wanted.equal("step", step.id)
     return joined(await house.part(Book).messages(wanted, page_of(request, 100, "asc")))
 
 
 async def feedback(request: Request, house: House) -> Response:
-    sent, step = await body(request, FeedbackSent), await _found(request, house)
+    sent = await body(request, FeedbackSent)
+    step = await _found(request, house)
     if sent.feedback not in (None, "positive", "negative"):
         raise Problem(422, "invalid", f"feedback is {sent.feedback[:40]!r}; it must be positive or negative")
     tags = step.tags if sent.tags is None else sent.tags

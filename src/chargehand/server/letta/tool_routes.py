@@ -101,13 +101,17 @@ async def count(_request: Request, house: House) -> Response:
 async def search(request: Request, house: House) -> Response:
     sent = await body(request, QuerySent)
     words = (sent.query or "").casefold().split()
-    scored = [(sum(word in f"{one.name} {one.description}".casefold() for word in words), one)
-              for one in await _everything(house)]  # fmt: skip
+    scored = [
+        (sum(word in f"{one.name} {one.description}".casefold() for word in words), one)
+        for one in await _everything(house)
+    ]
     wanted = [
-        (score, one) for score, one in scored
-        if (score or not words) and (not sent.tool_types or one.tool_type in sent.tool_types)
+        (score, one)
+        for score, one in scored
+        if (score or not words)
+        and (not sent.tool_types or one.tool_type in sent.tool_types)
         and (not sent.tags or not set(sent.tags).isdisjoint(one.tags))
-    ]  # fmt: skip
+    ]
     wanted.sort(key=lambda each: -each[0])
     best = max((score for score, _ in wanted), default=1) or 1
     told = [{"tool": one, "combined_score": score / best} for score, one in wanted[: max(0, min(sent.limit, 100))]]
@@ -143,7 +147,8 @@ async def create(request: Request, house: House) -> Response:
 
 async def upsert(request: Request, house: House) -> Response:
     allowed(house)
-    sent, catalog = await body(request, ToolSent), house.memory.catalog
+    sent = await body(request, ToolSent)
+    catalog = house.memory.catalog
     made = tool_made(KeptTool(""), sent)
     async with changing(house, _NAMES):
         known = await named(house, made.name)
@@ -154,7 +159,8 @@ async def upsert(request: Request, house: House) -> Response:
 
 async def update(request: Request, house: House) -> Response:
     allowed(house)
-    which, sent = part(request, "tool"), await body(request, ToolSent)
+    which = part(request, "tool")
+    sent = await body(request, ToolSent)
     async with changing(house, _NAMES):
         kept = await _kept(house, which)
         changed = tool_made(kept, sent)
@@ -166,7 +172,8 @@ async def update(request: Request, house: House) -> Response:
 
 async def delete(request: Request, house: House) -> Response:
     """Also from the agents that have it: a tool of the same name that comes later is another one."""
-    kept, catalog = await _kept(house, part(request, "tool")), house.memory.catalog
+    kept = await _kept(house, part(request, "tool"))
+    catalog = house.memory.catalog
     for each in await catalog.find(Profile, limit=_MOST):
         if kept.name in each.tools:
             async with changing(house, each.id):
@@ -203,8 +210,12 @@ def tool_made(kept: KeptTool, sent: ToolSent) -> KeptTool:
     if sent.default_requires_approval is not None:
         settings["approval"] = sent.default_requires_approval
     return structs.replace(
-        kept, name=says.name, description=sent.description or str(given.get("description") or says.description),
-        parameters=cast("dict[str, object]", parameters), code=source, settings=settings,
+        kept,
+        name=says.name,
+        description=sent.description or str(given.get("description") or says.description),
+        parameters=cast("dict[str, object]", parameters),
+        code=source,
+        settings=settings,
         tags=kept.tags if sent.tags is None else tuple(dict.fromkeys(sent.tags)),
         metadata=kept.metadata if sent.metadata_ is None else sent.metadata_,
-    )  # fmt: skip
+    )

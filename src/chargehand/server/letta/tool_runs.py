@@ -50,7 +50,8 @@ async def run(request: Request, house: House) -> Response:
 
 async def run_of_agent(request: Request, house: House) -> Response:
     allowed(house)
-    profile, name = await found(house, part(request, "agent")), part(request, "name")
+    profile = await found(house, part(request, "agent"))
+    name = part(request, "name")
     sent = await body(request, ArgumentsSent)
     kept = None if name not in profile.tools or name in built_in() else await named(house, name)
     if kept is None:
@@ -62,7 +63,9 @@ async def run_of_agent(request: Request, house: House) -> Response:
 
 async def approve(request: Request, house: House) -> Response:
     """Whether a person must be asked before this agent calls this tool: a rule more, or a rule less."""
-    which, name, sent = part(request, "agent"), part(request, "name"), await body(request, ApprovalSent)
+    which = part(request, "agent")
+    name = part(request, "name")
+    sent = await body(request, ApprovalSent)
     async with changing(house, which):
         profile = await found(house, which)
         if name not in profile.tools:

@@ -39,7 +39,14 @@ def _told(spec: ToolSpec) -> ToolTold:
     parameters: dict[str, Any] = msgspec.json.decode(spec.parameters)
     kind = "letta_multi_agent_core" if spec.name in MAIL else "letta_core"
     schema: dict[str, Any] = {"name": spec.name, "description": spec.description, "parameters": parameters}
-    return ToolTold(id_of(spec.name), spec.name, spec.description, schema, kind, (kind,))
+    return ToolTold(
+        id=id_of(spec.name),
+        name=spec.name,
+        description=spec.description,
+        json_schema=schema,
+        tool_type=kind,
+        tags=(kind,),
+    )
 
 
 @cache
@@ -51,10 +58,17 @@ def kept_told(tool: KeptTool) -> ToolTold:
     schema: dict[str, Any] = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     settings = tool.settings
     return ToolTold(
-        tool.id, tool.name, tool.description, schema, "custom", tool.tags, source_code=tool.code or None,
-        return_char_limit=_limit(settings), metadata_=tool.metadata or None,
+        id=tool.id,
+        name=tool.name,
+        description=tool.description,
+        json_schema=schema,
+        tool_type="custom",
+        tags=tool.tags,
+        source_code=tool.code or None,
+        return_char_limit=_limit(settings),
+        metadata_=tool.metadata or None,
         default_requires_approval=bool(settings.get("approval")) or None,
-    )  # fmt: skip
+    )
 
 
 def _limit(settings: dict[str, object]) -> int:

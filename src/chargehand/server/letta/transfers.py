@@ -56,7 +56,8 @@ def add(door: Door) -> None:
 
 
 async def send_out(request: Request, house: House) -> Response:
-    profile, catalog = await found(house, part(request, "agent")), house.memory.catalog
+    profile = await found(house, part(request, "agent"))
+    catalog = house.memory.catalog
     if flag(request, "use_legacy_format"):
         raise Problem(422, "unsupported", "the old format is not written any more; leave use_legacy_format out")
     blocks = [one.thing for one in await catalog.attached(profile.id) if not isinstance(one.thing, Archive)]
@@ -75,7 +76,7 @@ async def take_in(request: Request, house: House) -> Response:
         for one in file.blocks:
             await _keep_block(house, one, kept)
         for one in file.agents:
-            kept.agents.append(await _agent(house, one, file, wishes, names, kept))
+            kept.agents.append(await _agent(house=house, filed=one, file=file, wishes=wishes, names=names, kept=kept))
     except BaseException:
         await _take_away(house, kept)
         raise
@@ -106,15 +107,26 @@ def _wishes(form: FormData) -> Wishes:
         return text(name).lower() in ("true", "1")
 
     return Wishes(
-        text("name", "override_name"), text("model", "override_model_handle"), true("append_copy_suffix"),
-        true("strip_messages"), true("override_existing_tools"),
-    )  # fmt: skip
+        name=text("name", "override_name"),
+        model=text("model", "override_model_handle"),
+        suffix=true("append_copy_suffix"),
+        without_messages=true("strip_messages"),
+        replace_tools=true("override_existing_tools"),
+    )
 
 
 async def _keep_block(house: House, filed: BlockFiled, kept: Made) -> None:
     """A block of the file. Text from outside stays apart from what instructed before it got in."""
     value = filed.untainted if filed.tainted else filed.value
-    sent = BlockSent(filed.label, value, filed.description, filed.limit, filed.read_only, filed.metadata, filed.tags)
+    sent = BlockSent(
+        label=filed.label,
+        value=value,
+        description=filed.description,
+        limit=filed.limit,
+        read_only=filed.read_only,
+        metadata=filed.metadata,
+        tags=filed.tags,
+    )
     block = await house.memory.catalog.add(block_made(sent))
     kept.blocks[filed.id] = block.id
     if filed.tainted:
@@ -145,9 +157,14 @@ def _as_sent(filed: ToolFiled) -> ToolSent:
     if not filed.source_code:
         raise Problem(422, "not_a_tool", f"the tool {filed.name[:60]!r} has no source in this file")
     return ToolSent(
-        filed.source_code, filed.source_type, filed.description, filed.json_schema, tags=filed.tags,
-        return_char_limit=filed.return_char_limit, name=filed.name,
-    )  # fmt: skip
+        filed.source_code,
+        filed.source_type,
+        filed.description,
+        filed.json_schema,
+        tags=filed.tags,
+        return_char_limit=filed.return_char_limit,
+        name=filed.name,
+    )
 
 
 async def _agent(
@@ -156,11 +173,15 @@ async def _agent(
     name = wishes.name if wishes.name and len(file.agents) == 1 else filed.name
     sent = AgentSent(**{each: getattr(filed, each) for each in AgentSent.__struct_fields__})
     sent = structs.replace(
-        sent, name=f"{name}_copy" if wishes.suffix and name else name, model=wishes.model or sent.model,
-        block_ids=tuple(kept.blocks[one] for one in filed.block_ids or ()), tool_ids=None, include_base_tools=False,
+        sent,
+        name=f"{name}_copy" if wishes.suffix and name else name,
+        model=wishes.model or sent.model,
+        block_ids=tuple(kept.blocks[one] for one in filed.block_ids or ()),
+        tool_ids=None,
+        include_base_tools=False,
         initial_message_sequence=None,
         tools=tuple(dict.fromkeys(names[one] for one in filed.tool_ids or () if one in names)),
-    )  # fmt: skip
+    )
     made_one = await made(house, sent)
     turns = turns_of(filed)
     if turns and not wishes.without_messages:

@@ -41,7 +41,8 @@ async def carried(request: Request, house: House, sent: Struct, wanted: Wanted, 
     if key is not None:
         async with house.part(Counter).turn(key.run):
             return key.run if await _came_before(house, key) else await _begun(house, wanted, ear, key)
-    mark, orders = await mark_of(request), house.part(Orders)
+    mark = await mark_of(request)
+    orders = house.part(Orders)
     if is_repeated(request) and (run := await orders.begun_by(mark)):
         return run
     wanted = structs.replace(wanted, order=structs.replace(wanted.order, mark=mark))
@@ -67,7 +68,8 @@ async def _came_before(house: House, key: Key) -> bool:
 
 async def _begun(house: House, wanted: Wanted, ear: Ear | None, key: Key | None) -> str:
     house.floor.check()
-    called, now = wanted.called, time.time()
+    called = wanted.called
+    now = time.time()
     hosted = await house.part(Hall).of(called.team.name)
     asked = goal(wanted.conversation, heeds=not called.offline)
     team = await hosted.keep_budget()
@@ -75,7 +77,9 @@ async def _begun(house: House, wanted: Wanted, ear: Ear | None, key: Key | None)
     if called.worker:
         # earlier turns reach the worker as material of the goal: its letter must not hold them once more
         latest = goal(structs.replace(wanted.conversation, earlier=()), heeds=not called.offline)
-        letter = addressed(called.team.members, latest, Match(), (called.worker,), PERSON, None)
+        letter = addressed(
+            agents=called.team.members, text=latest, match=Match(), names=(called.worker,), sender=PERSON, timeout=None
+        )
         # with the name of its team it goes on after a restart, and can be spoken to, like any other run
         request = structs.replace(as_message(request, letter), team=called.team.name)
     request = checked(request, now)

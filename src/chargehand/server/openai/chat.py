@@ -49,7 +49,8 @@ async def complete(request: Request, house: House) -> Response:
         except AboutRun as problem:  # told here: nothing is wrong with the server
             return enveloped(problem)
         return reply(_whole(await _head(house, run, sent), came), headers={RUN: run})
-    seat, ear = house.floor.seat(), Ear(house, whom.aloud)
+    seat = house.floor.seat()
+    ear = Ear(house, whom.aloud)
     run = await carried(request, house, sent, wanted, ear)
     parts = _stream(house, run, ear, await _head(house, run, sent), whom.team.notice)
     return streamed(seated(parts, seat), every=house.settings.pulse, headers={RUN: run})
@@ -65,9 +66,14 @@ def _whole(head: _Head, came: Told) -> dict[str, object]:
     message = {"role": "assistant", "content": came.text, "refusal": None}
     choice = {"index": 0, "message": message, "finish_reason": came.finish, "logprobs": None}
     return {
-        "id": head.id, "object": "chat.completion", "created": head.created, "model": head.model,
-        "choices": [choice], "usage": usage_of(came.spent), "chargehand": {"run": came.run, "ending": came.ending},
-    }  # fmt: skip
+        "id": head.id,
+        "object": "chat.completion",
+        "created": head.created,
+        "model": head.model,
+        "choices": [choice],
+        "usage": usage_of(came.spent),
+        "chargehand": {"run": came.run, "ending": came.ending},
+    }
 
 
 def usage_of(spent: Spent) -> dict[str, object]:

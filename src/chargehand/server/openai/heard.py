@@ -66,7 +66,9 @@ class Answering:
 
 async def heard(house: House, run: str, ear: Ear) -> AsyncGenerator[Part]:
     """All of a run from its beginning, up to what came of it. Whoever stops listening stops nothing."""
-    answer, last, error = Answering(ear.kind), 0, None
+    answer = Answering(ear.kind)
+    last = 0
+    error = None
     async with asyncio.TaskGroup() as jobs:
         tasks = jobs.create_task(_entries(house, run, ear.line)), jobs.create_task(_end(house, run, ear.line))
         try:

@@ -61,15 +61,20 @@ def told(one: Seen) -> Told:
     found = outcome(one.run, one.state)
     spent = _spent(one.entries, found.spent.tokens)
     if one.state.ended is None:
-        return Told(one.run, _question(one), "stop", "needs_input", spent)
+        return Told(run=one.run, text=_question(one), finish="stop", ending="needs_input", spent=spent)
     if found.ending == "cancelled":
-        raise AboutRun(409, "run_cancelled", f"run {one.run!r} was cancelled; ask again to begin another", one.run)
+        raise AboutRun(
+            status=409,
+            code="run_cancelled",
+            detail=f"run {one.run!r} was cancelled; ask again to begin another",
+            run=one.run,
+        )
     text, good = _of_worker(one) if order is not None and order.worker else _of_team(one)
     if not good:
         said = f"{text}\n(run {one.run}; what it did: GET /api/runs/{one.run})"
-        raise AboutRun(500, "run_failed", said, one.run)
+        raise AboutRun(status=500, code="run_failed", detail=said, run=one.run)
     finish = "length" if found.ending == "partial" and found.reason in _CUT_SHORT else "stop"
-    return Told(one.run, text, finish, found.ending, spent)
+    return Told(run=one.run, text=text, finish=finish, ending=found.ending, spent=spent)
 
 
 def _of_team(one: Seen) -> tuple[str, bool]:
@@ -109,7 +114,8 @@ def _words(value: object) -> str:
 
 def _question(one: Seen) -> str:
     """What is asked, and how it is answered. A run that was paused asks nothing."""
-    asked, run = one.state.input, one.run
+    asked = one.state.input
+    run = one.run
     if asked is None:
         return f"This run is paused. POST /api/runs/{run}/resume goes on with it; GET /api/runs/{run} shows it."
     what = {
@@ -131,7 +137,8 @@ def _plan(state: RunState) -> str:
 
 
 def _spent(entries: Sequence[ev.Entry], total: int) -> Spent:
-    written, models = 0, set[tuple[str, int, int]]()
+    written = 0
+    models = set[tuple[str, int, int]]()
     for entry in entries:
         event = entry.event
         if isinstance(event, ev.StepStarted) and event.name == "model":

@@ -23,7 +23,7 @@ class AboutRun(Problem):
 
 def refused(param: str, detail: str, code: str = "unsupported_value") -> Problem:
     """A parameter that cannot be honoured."""
-    return Problem(400, code, detail, faults=[Fault(param, detail, code)])
+    return Problem(400, code, detail, faults=[Fault(place=param, message=detail, code=code)])
 
 
 def error_of(problem: Problem) -> dict[str, object]:

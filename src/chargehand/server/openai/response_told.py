@@ -33,12 +33,26 @@ class Head(Struct, frozen=True):
 def response(head: Head, status: str, output: list[dict[str, object]], **more: object) -> dict[str, object]:
     order = head.order
     return {
-        "id": head.id, "object": "response", "created_at": head.created, "status": status, "model": order.model,
-        "output": output, "background": order.background, "error": None, "incomplete_details": None,
-        "instructions": order.instructions or None, "metadata": order.metadata or {}, "parallel_tool_calls": False,
-        "previous_response_id": order.previous or None, "store": order.stored, "tool_choice": "none", "tools": [],
-        "text": {"format": {"type": "text"}}, "usage": None, **more,
-    }  # fmt: skip
+        "id": head.id,
+        "object": "response",
+        "created_at": head.created,
+        "status": status,
+        "model": order.model,
+        "output": output,
+        "background": order.background,
+        "error": None,
+        "incomplete_details": None,
+        "instructions": order.instructions or None,
+        "metadata": order.metadata or {},
+        "parallel_tool_calls": False,
+        "previous_response_id": order.previous or None,
+        "store": order.stored,
+        "tool_choice": "none",
+        "tools": [],
+        "text": {"format": {"type": "text"}},
+        "usage": None,
+        **more,
+    }
 
 
 def completed(head: Head, came: Told, output: list[dict[str, object]]) -> dict[str, object]:
@@ -81,7 +95,9 @@ def part(text: str) -> dict[str, object]:
 
 def _usage(spent: Spent) -> dict[str, object]:
     return {
-        "input_tokens": spent.input, "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-        "output_tokens": spent.output, "output_tokens_details": {"reasoning_tokens": 0},
+        "input_tokens": spent.input,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": spent.output,
+        "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": spent.total,
-    }  # fmt: skip
+    }

@@ -41,14 +41,16 @@ async def create(request: Request, house: House) -> Response:
         return reply(as_it_stands(_head(one, wanted.order), one), headers={RUN: run})
     one = await settled(house, run)
     try:
-        came, head = told(one), _head(one, wanted.order)
+        came = told(one)
+        head = _head(one, wanted.order)
     except AboutRun as problem:  # told here: nothing is wrong with the server
         return enveloped(problem)
     return reply(completed(head, came, [message(head, came.text)]), headers={RUN: run})
 
 
 async def _streamed(request: Request, house: House, sent: ResponseSent, wanted: Wanted) -> Response:
-    seat, ear = house.floor.seat(), Ear(house, wanted.called.aloud)
+    seat = house.floor.seat()
+    ear = Ear(house, wanted.called.aloud)
     run = await carried(request, house, sent, wanted, ear)
     head = _head(await seen(house, run), wanted.order)
     parts = events(house, head, ear, wanted.called.team.notice)
@@ -110,10 +112,15 @@ async def _stored(house: House, response: str, param: str) -> tuple[Seen, Order]
 def _order(sent: ResponseSent, whom: Called, talk: Conversation) -> Order:
     stored = sent.store is not False
     return Order(
-        whom.id, whom.worker, stored=stored, turns=bounded(talk.turns) if stored else (),
-        previous=sent.previous_response_id or "", instructions=sent.instructions or "",
-        background=bool(sent.background), metadata=sent.metadata,
-    )  # fmt: skip
+        whom.id,
+        whom.worker,
+        stored=stored,
+        turns=bounded(talk.turns) if stored else (),
+        previous=sent.previous_response_id or "",
+        instructions=sent.instructions or "",
+        background=bool(sent.background),
+        metadata=sent.metadata,
+    )
 
 
 def _head(one: Seen, order: Order) -> Head:

@@ -36,7 +36,8 @@ async def retry(request: Request, house: House) -> Response:
     wanted = await sent(request, RetryAsked)
 
     def again(one: Seen) -> Wish:
-        known, state = _known(one, wanted.tasks), one.state
+        known = _known(one, wanted.tasks)
+        state = one.state
         if known:
             return _wish(one, _plan(one), known)
         kept = offered(state, one.entries)
@@ -52,7 +53,8 @@ async def retry(request: Request, house: House) -> Response:
 
 
 async def skip(request: Request, house: House) -> Response:
-    wanted, task = await sent(request, Skip), TaskId(part(request, "task"))
+    wanted = await sent(request, Skip)
+    task = TaskId(part(request, "task"))
 
     def without(one: Seen) -> Wish:
         _known(one, [task])
@@ -70,11 +72,13 @@ async def skip(request: Request, house: House) -> Response:
 
 
 async def reassign(request: Request, house: House) -> Response:
-    wanted, task = await sent(request, Reassign), TaskId(part(request, "task"))
+    wanted = await sent(request, Reassign)
+    task = TaskId(part(request, "task"))
 
     def to_another(one: Seen) -> Wish:
         _known(one, [task])
-        found, team = _plan(one), house.part(Hall).teams[one.requested.team]
+        found = _plan(one)
+        team = house.part(Hall).teams[one.requested.team]
         names = [each.name for each in team.members]
         if wanted.worker not in names:
             raise Unknown(f"there is no worker {wanted.worker!r} in team {team.name}; there are {', '.join(names)}")
@@ -185,16 +189,29 @@ def _freed(task: Task, gone: set[TaskId]) -> Task:
 
 OPERATIONS = tuple(
     Operation(
-        method="POST", path=path, call=call, name=name, group="runs", scope="run", asked=asked, told=Begun, status=201,
-        creates=True, problems=(404, 409, 422, 429, 503), summary=summary,
+        method="POST",
+        path=path,
+        call=call,
+        name=name,
+        group="runs",
+        scope="run",
+        asked=asked,
+        told=Begun,
+        status=201,
+        creates=True,
+        problems=(404, 409, 422, 429, 503),
+        summary=summary,
     )
     for path, call, name, asked, summary in (
         ("/api/runs/{run}/retry", retry, "retry_run", RetryAsked, "A new run in which what failed is done again."),
         ("/api/runs/{run}/fork", fork, "fork_run", Fork, "A new run that takes over what this one finished."),
         ("/api/runs/{run}/tasks/{task}/skip", skip, "skip_task", Skip, "A new run without this task."),
         (
-            "/api/runs/{run}/tasks/{task}/reassign", reassign, "reassign_task", Reassign,
+            "/api/runs/{run}/tasks/{task}/reassign",
+            reassign,
+            "reassign_task",
+            Reassign,
             "A new run in which another worker does this task.",
         ),
     )
-)  # fmt: skip
+)

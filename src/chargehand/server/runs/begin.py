@@ -105,9 +105,7 @@ async def begun(house: House, hosted: Hosted, wish: Wish, key: Key | None) -> Re
 
 
 async def _begin(house: House, hosted: Hosted, wish: Wish, run: str, seed: int | None) -> Response:
-    name, _ = await hosted.begin(
-        wish.goal, run, bounds=wish.bounds, plan=wish.plan, seed=seed, also=wish.also
-    )  # fmt: skip
+    name, _ = await hosted.begin(wish.goal, run, bounds=wish.bounds, plan=wish.plan, seed=seed, also=wish.also)
     entries = await house.journal.read(name)
     return _created(name, entries[0], source_of(entries))
 
@@ -116,7 +114,9 @@ def _created(run: str, first: ev.Entry, source: str, *, again: bool = False) -> 
     requested = first.event
     assert isinstance(requested, ev.RunRequested), "a run begins with its request"
     headers = {"Location": f"/api/runs/{run}"} | ({"Idempotency-Replayed": "true"} if again else {})
-    return reply(Begun(run, requested.team, requested.goal, first.at, source), 201, headers)
+    return reply(
+        Begun(run=run, team=requested.team, goal=requested.goal, started=first.at, source=source), 201, headers
+    )
 
 
 async def create(request: Request, house: House) -> Response:
@@ -131,8 +131,17 @@ async def create(request: Request, house: House) -> Response:
 
 OPERATIONS = (
     Operation(
-        method="POST", path="/api/runs", call=create, name="create_run", group="runs", scope="run", asked=RunAsked,
-        told=Begun, status=201, creates=True, problems=(404, 422, 429, 503),
+        method="POST",
+        path="/api/runs",
+        call=create,
+        name="create_run",
+        group="runs",
+        scope="run",
+        asked=RunAsked,
+        told=Begun,
+        status=201,
+        creates=True,
+        problems=(404, 422, 429, 503),
         summary="Begin a run; answered when it is on disk.",
     ),
-)  # fmt: skip
+)

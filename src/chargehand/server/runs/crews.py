@@ -36,12 +36,29 @@ async def show(request: Request, house: House) -> Response:
     team = house.part(Hall).teams.get(part(request, "team"))
     if team is None:
         raise unknown("team", part(request, "team"))
-    budget, limits = team.budget, team.policy.limits
-    may = Limits(team.timeout, budget.usd, budget.tokens, budget.calls, limits.tasks, limits.depth, limits.width)
-    return reply(TeamShown(
-        team.name, way_of(team), tuple(map(_worker, team.members)), team.examples, may, team.policy.approve,
-        remembers(team), team.notice,
-    ))  # fmt: skip
+    budget = team.budget
+    limits = team.policy.limits
+    may = Limits(
+        seconds=team.timeout,
+        usd=budget.usd,
+        tokens=budget.tokens,
+        calls=budget.calls,
+        tasks=limits.tasks,
+        depth=limits.depth,
+        width=limits.width,
+    )
+    return reply(
+        TeamShown(
+            name=team.name,
+            way=way_of(team),
+            workers=tuple(map(_worker, team.members)),
+            examples=team.examples,
+            limits=may,
+            approve=team.policy.approve,
+            memory=remembers(team),
+            notice=team.notice,
+        )
+    )
 
 
 async def plan(request: Request, house: House) -> Response:
@@ -77,21 +94,46 @@ def _names(team: Supervisor) -> tuple[str, ...]:
 
 
 def _worker(one: Agent) -> WorkerShown:
-    return WorkerShown(one.name, one.description, one.tags, one.tools, one.model, one.capacity)
+    return WorkerShown(
+        name=one.name,
+        description=one.description,
+        tags=one.tags,
+        tools=one.tools,
+        model=one.model,
+        capacity=one.capacity,
+    )
 
 
 OPERATIONS = (
     Operation(
-        method="GET", path="/api/teams", call=listing, name="list_teams", group="teams", told=TeamList,
+        method="GET",
+        path="/api/teams",
+        call=listing,
+        name="list_teams",
+        group="teams",
+        told=TeamList,
         summary="The teams of this server.",
     ),
     Operation(
-        method="GET", path="/api/teams/{team}", call=show, name="show_team", group="teams", told=TeamShown,
-        problems=(404,), summary="A team: its workers, how it is led, examples, limits.",
+        method="GET",
+        path="/api/teams/{team}",
+        call=show,
+        name="show_team",
+        group="teams",
+        told=TeamShown,
+        problems=(404,),
+        summary="A team: its workers, how it is led, examples, limits.",
     ),
     Operation(
-        method="POST", path="/api/teams/{team}/plan", call=plan, name="draft_plan", group="teams", scope="run",
-        asked=DraftAsked, told=Drafted, problems=(404, 422, 429, 503),
+        method="POST",
+        path="/api/teams/{team}/plan",
+        call=plan,
+        name="draft_plan",
+        group="teams",
+        scope="run",
+        asked=DraftAsked,
+        told=Drafted,
+        problems=(404, 422, 429, 503),
         summary="A plan for a goal, checked and reckoned; nothing is done about it.",
     ),
-)  # fmt: skip
+)

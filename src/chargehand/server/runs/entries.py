@@ -97,9 +97,11 @@ class Written:
 async def entries(request: Request, house: House) -> Response:
     if SSE in request.headers.get("accept", ""):
         return await events(request, house)
-    wanted, run = asked(request, After), part(request, "run")
+    wanted = asked(request, After)
+    run = part(request, "run")
     readable = await house.journal.read_readable(run, after=max(wanted.after - 1, 0))
-    found, damage = readable.entries, readable.damage
+    found = readable.entries
+    damage = readable.damage
     if wanted.after and not found and damage is None:
         raise Refused(f"run {run!r} has no entry {wanted.after} yet; read on from one that it has")
     more = [one for one in found if one.seq > wanted.after]
@@ -174,7 +176,8 @@ async def several(request: Request, house: House) -> Response:
 
 async def _one_of(house: House, run: str, marks: dict[str, int]) -> AsyncGenerator[bytes]:
     """One of several runs. The id of an event says how far all of them were seen."""
-    data, reader = house.part(Written).data, house.feed.subscribe(run, marks[run])
+    data = house.part(Written).data
+    reader = house.feed.subscribe(run, marks[run])
     yield _RETRY
     async for entry in reader:
         told: list[bytes] = []
@@ -197,7 +200,8 @@ def _seen(request: Request, usual: str, count: int) -> list[int]:
 
 
 async def export(request: Request, house: House) -> Response:
-    wanted, run = asked(request, Export), part(request, "run")
+    wanted = asked(request, Export)
+    run = part(request, "run")
     if wanted.format == "json":
         if wanted.nested:
             return reply(await whole_trace(house.journal, run, await house.journal.inside(run)))
@@ -208,23 +212,51 @@ async def export(request: Request, house: House) -> Response:
 
 OPERATIONS = (
     Operation(
-        method="GET", path="/api/runs/{run}/entries", call=entries, name="list_entries", group="entries", query=After,
-        told=Entries, problems=(404, 409, 422),
+        method="GET",
+        path="/api/runs/{run}/entries",
+        call=entries,
+        name="list_entries",
+        group="entries",
+        query=After,
+        told=Entries,
+        problems=(404, 409, 422),
         summary="What a run wrote; with `Accept: text/event-stream`, the same as its events.",
     ),
     Operation(
-        method="GET", path="/api/runs/{run}/events", call=events, name="follow_run", group="entries", query=From,
-        media=(SSE,), empty=True, problems=(404, 409, 422, 429),
+        method="GET",
+        path="/api/runs/{run}/events",
+        call=events,
+        name="follow_run",
+        group="entries",
+        query=From,
+        media=(SSE,),
+        empty=True,
+        problems=(404, 409, 422, 429),
         summary="Entries as server-sent events, from `after` or Last-Event-ID on; 204 when nothing will follow. "
         "A damaged run ends with an event `damaged`.",
     ),
     Operation(
-        method="GET", path="/api/events", call=several, name="follow_runs", group="entries", query=Several,
-        media=(SSE,), empty=True, problems=(404, 409, 422, 429),
+        method="GET",
+        path="/api/events",
+        call=several,
+        name="follow_runs",
+        group="entries",
+        query=Several,
+        media=(SSE,),
+        empty=True,
+        problems=(404, 409, 422, 429),
         summary="The same of several runs in one stream; ids have a number for each run, with dots between.",
     ),
     Operation(
-        method="GET", path="/api/runs/{run}/trace", call=export, name="export_trace", group="entries", query=Export,
-        told=Trace, media=(_LINES,), problems=(404, 422), summary="Every step of a run.",
+        method="GET",
+        path="/api/runs/{run}/trace",
+        call=export,
+        name="export_trace",
+        group="entries",
+        query=Export,
+        told=Trace,
+        media=(_LINES,),
+        problems=(404, 422),
+        summary="Every step of a run.",
     ),
-)  # fmt: skip
+)

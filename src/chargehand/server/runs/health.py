@@ -53,7 +53,12 @@ async def workers(_request: Request, house: House) -> Response:
 
 OPERATIONS = (
     Operation(
-        method="GET", path="/api/health/workers", call=workers, name="show_health", group="health", told=Healths,
+        method="GET",
+        path="/api/health/workers",
+        call=workers,
+        name="show_health",
+        group="health",
+        told=Healths,
         summary="How workers, tools and models are doing, by the latest runs.",
     ),
-)  # fmt: skip
+)

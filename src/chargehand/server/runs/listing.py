@@ -38,7 +38,8 @@ async def listing(request: Request, house: House) -> Response:
     before = wanted.before
     found: list[RunLine] = []
     looked = read = 0
-    lines, size = house.part(Lines), max(_AT_ONCE, wanted.limit) if _chooses(wanted) else wanted.limit
+    lines = house.part(Lines)
+    size = max(_AT_ONCE, wanted.limit) if _chooses(wanted) else wanted.limit
     while looked < _MOST_LOOKED_AT:
         page = await house.journal.latest(before=before, limit=size)
         for one in page:
@@ -94,11 +95,23 @@ async def show(request: Request, house: House) -> Response:
 
 OPERATIONS = (
     Operation(
-        method="GET", path="/api/runs", call=listing, name="list_runs", group="runs", query=Wanted, told=RunPage,
+        method="GET",
+        path="/api/runs",
+        call=listing,
+        name="list_runs",
+        group="runs",
+        query=Wanted,
+        told=RunPage,
         summary="Runs, the latest first; `before` is the `next` of the page before.",
     ),
     Operation(
-        method="GET", path="/api/runs/{run}", call=show, name="show_run", group="runs", told=RunShown, problems=(404,),
+        method="GET",
+        path="/api/runs/{run}",
+        call=show,
+        name="show_run",
+        group="runs",
+        told=RunShown,
+        problems=(404,),
         summary="A run as it stands: plan, tasks, attempts, cost, gaps, answer, and the question it asks.",
     ),
-)  # fmt: skip
+)

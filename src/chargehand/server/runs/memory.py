@@ -91,7 +91,7 @@ async def archives(request: Request, house: House) -> Response:
         found = await memory.catalog.find(Archive, limit=_MOST)
         counts = [(await memory.catalog.count(one.id))[0] for one in found]
     told = [
-        ArchiveShown(one.id, one.name, one.description, one.embedding, count)
+        ArchiveShown(id=one.id, name=one.name, description=one.description, embedding=one.embedding, passages=count)
         for one, count in zip(found, counts, strict=True)
     ]
     return reply(ArchiveList(tuple(told)))
@@ -113,52 +113,119 @@ async def search(request: Request, house: House) -> Response:
 
 def _shown(one: Block) -> BlockShown:
     return BlockShown(
-        one.id, one.label, one.value, one.description, one.limit, one.version, one.read_only, one.trusted, one.tainted,
-        one.instruction, one.share, one.tags, one.updated,
-    )  # fmt: skip
+        id=one.id,
+        label=one.label,
+        value=one.value,
+        description=one.description,
+        limit=one.limit,
+        version=one.version,
+        read_only=one.read_only,
+        trusted=one.trusted,
+        tainted=one.tainted,
+        instruction=one.instruction,
+        share=one.share,
+        tags=one.tags,
+        updated=one.updated,
+    )
 
 
 def _change(one: Change) -> ChangeShown:
     origin = one.origin
     return ChangeShown(
-        one.version, one.kind, origin.by, origin.name, origin.run, origin.task, one.when, one.start, one.removed,
-        one.added, one.tainted,
-    )  # fmt: skip
+        version=one.version,
+        kind=one.kind,
+        by=origin.by,
+        name=origin.name,
+        run=origin.run,
+        task=origin.task,
+        when=one.when,
+        start=one.start,
+        removed=one.removed,
+        added=one.added,
+        tainted=one.tainted,
+    )
 
 
 def _found(hit: Hit, called: dict[str, str]) -> Found:
     one = hit.passage
     return Found(
-        one.id, called.get(one.archive, one.archive), one.text, hit.score, hit.why, one.tags, one.origin.source,
-        one.origin.tainted, one.created,
-    )  # fmt: skip
+        id=one.id,
+        archive=called.get(one.archive, one.archive),
+        text=one.text,
+        score=hit.score,
+        why=hit.why,
+        tags=one.tags,
+        source=one.origin.source,
+        tainted=one.origin.tainted,
+        created=one.created,
+    )
 
 
 _TEAM = "/api/teams/{team}"
 _BLOCK = f"{_TEAM}/blocks/{{block}}"
 OPERATIONS = (
     Operation(
-        method="GET", path=f"{_TEAM}/blocks", call=blocks, name="list_blocks", group="memory", told=BlockList,
-        problems=(404,), summary="The blocks of a team.",
+        method="GET",
+        path=f"{_TEAM}/blocks",
+        call=blocks,
+        name="list_blocks",
+        group="memory",
+        told=BlockList,
+        problems=(404,),
+        summary="The blocks of a team.",
     ),
     Operation(
-        method="GET", path=_BLOCK, call=block, name="show_block", group="memory", told=BlockShown, problems=(404,),
+        method="GET",
+        path=_BLOCK,
+        call=block,
+        name="show_block",
+        group="memory",
+        told=BlockShown,
+        problems=(404,),
         summary="A block, by its label or its id.",
     ),
     Operation(
-        method="GET", path=f"{_BLOCK}/history", call=history, name="show_history", group="memory", query=Past,
-        told=History, problems=(404, 422), summary="What became of a block, the latest change first.",
+        method="GET",
+        path=f"{_BLOCK}/history",
+        call=history,
+        name="show_history",
+        group="memory",
+        query=Past,
+        told=History,
+        problems=(404, 422),
+        summary="What became of a block, the latest change first.",
     ),
     Operation(
-        method="PUT", path=_BLOCK, call=edit, name="edit_block", group="memory", scope="run", asked=BlockEdit,
-        told=BlockShown, problems=(404, 409, 422), summary="Write a block anew; 409 if it has changed since.",
+        method="PUT",
+        path=_BLOCK,
+        call=edit,
+        name="edit_block",
+        group="memory",
+        scope="run",
+        asked=BlockEdit,
+        told=BlockShown,
+        problems=(404, 409, 422),
+        summary="Write a block anew; 409 if it has changed since.",
     ),
     Operation(
-        method="GET", path=f"{_TEAM}/archives", call=archives, name="list_archives", group="memory", told=ArchiveList,
-        problems=(404,), summary="The archives of a team.",
+        method="GET",
+        path=f"{_TEAM}/archives",
+        call=archives,
+        name="list_archives",
+        group="memory",
+        told=ArchiveList,
+        problems=(404,),
+        summary="The archives of a team.",
     ),
     Operation(
-        method="POST", path=f"{_TEAM}/search", call=search, name="search_archives", group="memory", asked=Search,
-        told=FoundList, problems=(404, 422), summary="The passages that fit a question best.",
+        method="POST",
+        path=f"{_TEAM}/search",
+        call=search,
+        name="search_archives",
+        group="memory",
+        asked=Search,
+        told=FoundList,
+        problems=(404, 422),
+        summary="The passages that fit a question best.",
     ),
-)  # fmt: skip
+)

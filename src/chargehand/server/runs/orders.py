@@ -134,7 +134,9 @@ async def answer(request: Request, house: House) -> Response:
 
     def said(one: Seen) -> ev.Event:
         _question(one)
-        return ev.InputAnswered(wanted.number, wanted.verdict, wanted.feedback, wanted.plan, result)
+        return ev.InputAnswered(
+            number=wanted.number, verdict=wanted.verdict, feedback=wanted.feedback, plan=wanted.plan, result=result
+        )
 
     return await _told(request, house, said)
 
@@ -164,7 +166,8 @@ async def _told(request: Request, house: House, say: Callable[[Seen], ev.Event |
 async def feedback(request: Request, house: House) -> Response:
     from chargehand.runtime.lessons import judged  # noqa: PLC0415 - only who judges needs it
 
-    wanted, run = await sent(request, Feedback), part(request, "run")
+    wanted = await sent(request, Feedback)
+    run = part(request, "run")
     found = await judged(house.journal, run, wanted.good, wanted.worker)
     return reply(Learnt(run, tuple(LessonShown(one.worker, one.score, one.request) for one in found)))
 
@@ -179,14 +182,29 @@ _SPOKEN = (
 OPERATIONS = (
     *(
         Operation(
-            method="POST", path=f"/api/runs/{{run}}/{path}", call=call, name=name, group="runs", scope="run",
-            asked=asked, told=RunShown, problems=(404, 409, 422, 429, 503), summary=summary,
+            method="POST",
+            path=f"/api/runs/{{run}}/{path}",
+            call=call,
+            name=name,
+            group="runs",
+            scope="run",
+            asked=asked,
+            told=RunShown,
+            problems=(404, 409, 422, 429, 503),
+            summary=summary,
         )
         for path, call, name, asked, summary in _SPOKEN
     ),
     Operation(
-        method="POST", path="/api/runs/{run}/feedback", call=feedback, name="judge_run", group="runs", scope="run",
-        asked=Feedback, told=Learnt, problems=(404, 409, 422),
+        method="POST",
+        path="/api/runs/{run}/feedback",
+        call=feedback,
+        name="judge_run",
+        group="runs",
+        scope="run",
+        asked=Feedback,
+        told=Learnt,
+        problems=(404, 409, 422),
         summary="Say how well a routed run went; later requests like it are routed by it.",
     ),
-)  # fmt: skip
+)

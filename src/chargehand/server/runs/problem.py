@@ -56,7 +56,14 @@ def about(error: Exception, run: str) -> Exception:
 
 def told(problem: Problem) -> Response:
     run = problem.run if isinstance(problem, AboutRun) else ""
-    body = Told(problem.title, problem.status, problem.detail, problem.code, problem.faults, run)
+    body = Told(
+        title=problem.title,
+        status=problem.status,
+        detail=problem.detail,
+        code=problem.code,
+        errors=problem.faults,
+        run_id=run,
+    )
     headers = {} if problem.after is None else {"Retry-After": str(ceil(problem.after))}
     told = {"type": body.kind, **msgspec.to_builtins(body)}
     return Response(msgspec.json.encode(told), problem.status, headers, TYPE)

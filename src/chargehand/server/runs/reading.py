@@ -54,16 +54,27 @@ def standing(house: House, one: Seen) -> State:
 
 
 def line(house: House, one: Seen) -> RunLine:
-    state, requested = one.state, one.requested
+    state = one.state
+    requested = one.requested
     end = end_of(state)
     settled = [task for task in state.tasks.values() if task.mother is None]
     return RunLine(
-        one.run, requested.team, requested.goal, standing(house, one), one.entries[0].at, state.at,
-        state.at if end is not None else None, "" if end is None else end.reason, state.seq, spent(state.ledger.spent),
-        len(settled), sum(task.status is Status.DONE for task in settled),
-        len(gaps(state) if end is None else end.gaps),
-        "" if requested.parent is None else requested.parent.run, source_of(one.entries),
-    )  # fmt: skip
+        run=one.run,
+        team=requested.team,
+        goal=requested.goal,
+        state=standing(house, one),
+        started=one.entries[0].at,
+        changed=state.at,
+        ended=state.at if end is not None else None,
+        reason="" if end is None else end.reason,
+        entries=state.seq,
+        spent=spent(state.ledger.spent),
+        tasks=len(settled),
+        done=sum(task.status is Status.DONE for task in settled),
+        gaps=len(gaps(state) if end is None else end.gaps),
+        parent="" if requested.parent is None else requested.parent.run,
+        source=source_of(one.entries),
+    )
 
 
 async def damaged_line(house: House, run: str, reason: str) -> RunLine:
@@ -73,7 +84,23 @@ async def damaged_line(house: House, run: str, reason: str) -> RunLine:
     except ChargehandError:  # not even that
         readable = []
     if not readable:
-        return RunLine(run, "", "", "damaged", 0.0, 0.0, None, reason, 0, Spent(0.0, 0, 0), 0, 0, 0, "", "")
+        return RunLine(
+            run=run,
+            team="",
+            goal="",
+            state="damaged",
+            started=0.0,
+            changed=0.0,
+            ended=None,
+            reason=reason,
+            entries=0,
+            spent=Spent(0.0, 0, 0),
+            tasks=0,
+            done=0,
+            gaps=0,
+            parent="",
+            source="",
+        )
     known = line(house, Seen(run, readable, replay(readable)))
     return structs.replace(known, state="damaged", reason=reason)
 
@@ -89,20 +116,37 @@ def spent(used: Amount) -> Spent:
 
 
 def shown(house: House, one: Seen) -> RunShown:
-    found, state = trace(one.run, one.entries), one.state
+    found = trace(one.run, one.entries)
+    state = one.state
     budget = one.requested.budget
     caps = Spent(budget.usd or 0, budget.tokens or 0, budget.calls or 0)
+    traced, untraced = _traced(state)
     return RunShown(
-        line(house, one), planned(state), tuple(map(_task, found.tasks)), found.gaps, found.answer,
-        None if state.ended is not None else state.input, state.requested.deadline,
-        caps if state.ledger.capped else None, tuple(filter(_for_people, found.notes)), *_traced(state),
-    )  # fmt: skip
+        line=line(house, one),
+        plan=planned(state),
+        tasks=tuple(map(_task, found.tasks)),
+        gaps=found.gaps,
+        answer=found.answer,
+        question=None if state.ended is not None else state.input,
+        deadline=state.requested.deadline,
+        limits=caps if state.ledger.capped else None,
+        notes=tuple(filter(_for_people, found.notes)),
+        traced=traced,
+        untraced=untraced,
+    )
 
 
 def _traced(state: RunState) -> tuple[Traced, tuple[UntracedShown, ...]]:
     tracings = answer_tracings(state)
     untraced = tuple(
-        UntracedShown(task, item.kind, item.text, item.origin, item.conflict, item.sentence)
+        UntracedShown(
+            task=task,
+            kind=item.kind,
+            text=item.text,
+            origin=item.origin,
+            conflict=item.conflict,
+            sentence=item.sentence,
+        )
         for task, one in tracings.items()
         for item in one.untraced
     )
@@ -116,13 +160,30 @@ def _for_people(note: str) -> bool:
 def _task(one: TaskTrace) -> TaskShown:
     attempts = tuple(map(_attempt, one.attempts))
     return TaskShown(
-        one.id, one.instruction, one.worker, one.after, one.status, one.began, one.ended, attempts, one.failure,
-        one.reused, one.result, spent(one.used),
-    )  # fmt: skip
+        id=one.id,
+        instruction=one.instruction,
+        worker=one.worker,
+        after=one.after,
+        status=one.status,
+        began=one.began,
+        ended=one.ended,
+        attempts=attempts,
+        failure=one.failure,
+        reused=one.reused,
+        result=one.result,
+        spent=spent(one.used),
+    )
 
 
 def _attempt(one: AttemptTrace) -> AttemptShown:
-    return AttemptShown(one.attempt, one.worker, one.began, one.seconds, one.ending, one.failure)
+    return AttemptShown(
+        attempt=one.attempt,
+        worker=one.worker,
+        began=one.began,
+        seconds=one.seconds,
+        ending=one.ending,
+        failure=one.failure,
+    )
 
 
 class Lines:

@@ -49,7 +49,9 @@ async def taken(
 
 async def _whole(receive: Receive, most: int) -> bytes:
     """All of a body, or as much of it as shows that it is too long."""
-    parts, size, more = list[bytes](), 0, True
+    parts = list[bytes]()
+    size = 0
+    more = True
     while more and size <= most:
         message = await receive()
         if message["type"] == "http.disconnect":

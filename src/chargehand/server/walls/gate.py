@@ -40,9 +40,14 @@ class Gate:
     """Around the application."""
 
     def __init__(
-        self, app: ASGIApp, settings: Settings, keys: Keyring, doors: Sequence[Door],
-        clock: Callable[[], Seconds] = time.monotonic, redactor: Redactor | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        keys: Keyring,
+        doors: Sequence[Door],
+        clock: Callable[[], Seconds] = time.monotonic,
+        redactor: Redactor | None = None,
+    ) -> None:
         self._app = app
         self._limits = settings.limits
         self._keys = keys

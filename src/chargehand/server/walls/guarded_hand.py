@@ -84,7 +84,8 @@ class GuardedHand(Relay):
 
     def flush(self) -> None:
         """Say the word that was kept back."""
-        said, self._unsaid = self._unsaid, ""
+        said = self._unsaid
+        self._unsaid = ""
         if said:
             super().say(self._redactor.text(said))
 

@@ -35,6 +35,7 @@ def _clean(record: logging.LogRecord, redactor: Redactor) -> None:
         return
     cleaned = redactor.text(said)
     if cleaned is not said:
-        record.msg, record.args = cleaned, ()
+        record.msg = cleaned
+        record.args = ()
     if record.exc_info and record.exc_info[0] is not None:
         record.exc_text = redactor.text(_TRACES.formatException(record.exc_info))

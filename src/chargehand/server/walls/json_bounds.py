@@ -7,7 +7,9 @@ from chargehand.server.problem import Problem
 # every quote begins a match, also that of a text without an end: else a hostile body would be looked through from each
 _STRINGS = re.compile(rb'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)')
 _OTHERS = bytes(set(range(256)) - set(b"[]{}:"))
-_OPENS, _CLOSES, _COLON = frozenset(b"[{"), frozenset(b"]}"), ord(":")
+_OPENS = frozenset(b"[{")
+_CLOSES = frozenset(b"]}")
+_COLON = ord(":")
 
 
 def check_json(body: bytes, depth: int, keys: int) -> None:

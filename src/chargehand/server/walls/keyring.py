@@ -41,7 +41,7 @@ class Keyring:
         own = settings.token.encode() or secrets.token_bytes(32)
         self._own = digest_of(own)
         self._operator = Visitor(FIRST, OPERATOR, ("admin",))
-        self._nobody = Key("", digest_of(secrets.token_bytes(32)), "", "", (), 0.0)
+        self._nobody = Key(id="", digest=digest_of(secrets.token_bytes(32)), tenant="", name="", scopes=(), created=0.0)
         self._keys: dict[bytes, Key] = {}
         self._visitors: dict[str, Visitor] = {}
         self._file: KeyFile | None = None
@@ -114,7 +114,8 @@ class Keyring:
             self._version = version
         except (sqlite3.Error, StoreError):
             logger.exception("the keys cannot be read: only the operator's own token is good until they can")
-            keys, self._version = [], -1
+            keys = []
+            self._version = -1
         self._keys = {one.id.encode(): one for one in keys}
         self._visitors = {one.id: Visitor(one.tenant, one.id, one.scopes) for one in keys}
         self._shut_out()
@@ -131,7 +132,8 @@ class Keyring:
 def token_of(authorization: bytes) -> bytes:
     """The token of a header: a bearer's, or the password of Basic; nothing where there is none."""
     kind, _, rest = authorization.partition(b" ")
-    kind, rest = kind.lower(), rest.strip()
+    kind = kind.lower()
+    rest = rest.strip()
     if len(rest) > _LONGEST:
         return b""
     if kind == b"bearer":

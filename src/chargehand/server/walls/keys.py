@@ -107,23 +107,38 @@ class KeyFile:
 
 def _key(row: tuple[str, bytes, str, str, str, float, float | None, float | None]) -> Key:
     scopes = msgspec.convert(row[4].split(), tuple[Allowed, ...])
-    return Key(row[0], row[1], row[2], row[3], scopes, row[5], row[6], row[7])
+    return Key(
+        id=row[0],
+        digest=row[1],
+        tenant=row[2],
+        name=row[3],
+        scopes=scopes,
+        created=row[5],
+        expires=row[6],
+        revoked=row[7],
+    )
 
 
 def digest_of(token: bytes) -> bytes:
     return hashlib.sha256(token).digest()  # enough: what is hashed has 256 bits that nobody can guess
 
 
-def made(
-    tenant: str, name: str, scope: Allowed, now: Instant, expires: Instant | None = None
-) -> tuple[Key, str]:  # fmt: skip
+def made(tenant: str, name: str, scope: Allowed, now: Instant, expires: Instant | None = None) -> tuple[Key, str]:
     """A new key, and its token, which is to be shown once and not kept."""
     check_tenant(tenant)
     if len(name) > _LONGEST_NAME or not name.isprintable():
         raise Invalid(f"the name of a token is at most {_LONGEST_NAME} characters in one line")
     which = secrets.token_hex(4)
     token = f"ch_{which}_{secrets.token_urlsafe(32)}"
-    return Key(which, digest_of(token.encode()), tenant, name, (scope,), now, expires), token
+    return Key(
+        id=which,
+        digest=digest_of(token.encode()),
+        tenant=tenant,
+        name=name,
+        scopes=(scope,),
+        created=now,
+        expires=expires,
+    ), token
 
 
 def key_file(data: Path) -> Path:

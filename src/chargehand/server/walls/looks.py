@@ -12,10 +12,18 @@ from starlette.types import Scope
 from chargehand.server.problem import Problem
 from chargehand.server.settings import LOOPBACK, Settings
 
-_ONCE = frozenset((
-    b"host", b"origin", b"authorization", b"content-length", b"sec-fetch-site", b"content-type", b"transfer-encoding",
-    b"upgrade",
-))  # fmt: skip
+_ONCE = frozenset(
+    (
+        b"host",
+        b"origin",
+        b"authorization",
+        b"content-length",
+        b"sec-fetch-site",
+        b"content-type",
+        b"transfer-encoding",
+        b"upgrade",
+    )
+)
 _LONGEST_PATH = 2048
 _LONGEST_QUERY = 8192
 _ODD = re.compile(r"[\x00-\x1f\x7f\\]|(?:^|/)\.\.?(?:/|$)|\ufffd")
@@ -41,7 +49,8 @@ def headers_of(scope: Scope, most: int) -> Mapping[bytes, bytes]:
 
 def check_path(scope: Scope) -> None:
     """Raise a problem for a path or a method that no honest client sends."""
-    path, raw = cast("str", scope["path"]), cast("bytes", scope.get("raw_path") or b"")
+    path = cast("str", scope["path"])
+    raw = cast("bytes", scope.get("raw_path") or b"")
     if len(raw) > _LONGEST_PATH or len(path) > _LONGEST_PATH or len(scope["query_string"]) > _LONGEST_QUERY:
         raise Problem(414, "path_too_long", f"the path may have {_LONGEST_PATH} bytes, the query {_LONGEST_QUERY}")
     if _ODD.search(path):

@@ -64,7 +64,8 @@ def astray(doors: Sequence[Door]) -> "Callable[[Request, Exception], Awaitable[R
     chosen = manner(doors)
 
     async def said(request: Request, error: Exception) -> Response:
-        path, status = request.scope["path"], error.status_code if isinstance(error, HTTPException) else 500
+        path = request.scope["path"]
+        status = error.status_code if isinstance(error, HTTPException) else 500
         detail = {404: "there is nothing at this path", 405: "this method is not for this path"}.get(status)
         problem = Problem(status, "no_route", detail or HTTPStatus(status).phrase)
         return refusal(chosen(path, SLASH in request.scope), problem)

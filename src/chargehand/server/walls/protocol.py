@@ -57,7 +57,8 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        before, self._fed = self._waits, False
+        before = self._waits
+        self._fed = False
         super().data_received(data)
         if not self._whole and self._ends is None:
             self._ends = self.loop.call_later(self.upload, self._give_up)
@@ -82,11 +83,13 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._arrived()
-        self._size, self._whole = 0, False
+        self._size = 0
+        self._whole = False
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        self._size, self._fed = 0, True
+        self._size = 0
+        self._fed = True
         super().on_body(body)
 
     def on_message_complete(self) -> None:

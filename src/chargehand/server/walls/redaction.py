@@ -82,7 +82,8 @@ def _worth(secret: str) -> bool:
 
 def _shaped(found: re.Match[bytes]) -> bytes:
     """Not within a word (`task-…`), and not without a digit, as names are."""
-    body, at = found.string, found.start()
+    body = found.string
+    at = found.start()
     if (at and _WORD.match(body, at - 1)) or not _DIGIT.search(found[0]):
         return found[0]
     return _MARK
