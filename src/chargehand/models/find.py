@@ -170,6 +170,10 @@ class Finder:
             from chargehand.models.offline.model import OfflineModel  # noqa: PLC0415 - only who needs it loads it
 
             return OfflineModel(folder=self._folder)
+        if handle == "demo":
+            from chargehand.models.demo.model import DemoModel  # noqa: PLC0415 - only who needs it loads it
+
+            return DemoModel()
         if match := _URL.fullmatch(handle):
             protocol, url, name = match.groups()
             place = Place(

@@ -1,0 +1,103 @@
+"""The demo model: which rules answer is decided by what a request is about. No language model is asked."""
+
+import asyncio
+import re
+
+import msgspec
+
+from chargehand.models.messages import Reply, Request, Usage
+from chargehand.models.model import Hear, ModelCard, ModelFailed
+from chargehand.models.subject import (
+    Answering,
+    Judging,
+    Ledger,
+    Making,
+    Planning,
+    Refining,
+    Reviewing,
+    Routing,
+    Speaking,
+    Splitting,
+    WorkerCard,
+    Working,
+)
+from chargehand.terms.events import Failure
+
+NOTICE = (
+    "No language model was asked. A small set of rules made the plan, chose the tools and wrote the answer from what "
+    "they returned."
+)
+_PIECE = re.compile(r"\s*\S+\s*")
+
+
+class DemoModel:
+    """Deterministic, free, and without a network."""
+
+    def __init__(self) -> None:
+        self._card = ModelCard("demo", window=1_000_000, notice=NOTICE, micros_in=0.0, micros_out=0.0, keeps_limit=True)
+
+    @property
+    def card(self) -> ModelCard:
+        return self._card
+
+    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        try:
+            reply = await asyncio.to_thread(_reply, request)
+        except ModelFailed:
+            raise
+        except Exception as error:
+            message = f"the demo model could not make sense of this: {type(error).__name__}: {error}"
+            raise ModelFailed(Failure("logic", message, permanent=True)) from error
+        if hear is not None:
+            for piece in _PIECE.findall(reply.text):
+                hear(piece)
+        read = sum(len(message.text) for message in request.messages)
+        written = len(reply.text) + sum(len(call.arguments) for call in reply.calls)
+        usage = Usage(input=read // 4, output=written // 4)
+        return msgspec.structs.replace(reply, usage=usage, micros=0, model=self._card.handle)
+
+
+def _reply(request: Request) -> Reply:
+    from chargehand.models.demo import background, plan, work  # noqa: PLC0415 - loaded by those who use them
+
+    subject = request.subject if request.subject is not None else _guess_task(request)
+    if isinstance(subject, Planning):
+        labels = plan.block_labels("\n".join(message.text for message in request.messages))
+        return Reply(plan.plan_json(plan.make_plan(subject, labels)))
+    if isinstance(subject, Working):
+        return background.note_turns(subject, request) or work.work(subject, request)
+    return Reply(_say(subject))
+
+
+def _say(
+    subject: Answering | Refining | Routing | Speaking | Ledger | Splitting | Judging | Reviewing | Making,
+) -> str:
+    from chargehand.models.demo import answer, roles  # noqa: PLC0415 - as above
+
+    match subject:
+        case Answering():
+            return answer.write_answer(subject)
+        case Refining():
+            return roles.refine(subject)
+        case Routing():
+            return roles.route(subject)
+        case Speaking():
+            return roles.choose_speaker(subject)
+        case Ledger():
+            return roles.keep_ledger(subject)
+        case Splitting():
+            return roles.split(subject)
+        case Judging():
+            return roles.judge(subject)
+        case Reviewing():
+            return roles.review(subject)
+        case Making():
+            return roles.make_worker(subject)
+
+
+def _guess_task(request: Request) -> Working:
+    """Without a subject the last thing the user said is the task."""
+    for message in reversed(request.messages):
+        if message.role == "user" and message.text.strip():
+            return Working(message.text, WorkerCard("worker", ""))
+    raise ModelFailed(Failure("logic", "the demo model was asked nothing: give it a task", permanent=True))
