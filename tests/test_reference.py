@@ -8,7 +8,7 @@ import pytest
 
 from chargehand import errors
 from chargehand.agents import stepwise
-from chargehand.cli.evaluate import UNDER
+from chargehand.cli.eval_commands import UNDER
 from chargehand.cli.exits import EXITS
 from chargehand.cli.main import parser
 from chargehand.cli.verbs import TERMINATED, exit_code

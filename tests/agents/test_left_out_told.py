@@ -8,9 +8,8 @@ import pytest
 from chargehand.agents.mail import ONE
 from chargehand.agents.ways import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way
 from chargehand.agents.worker import Worker
-from chargehand.evals.dataset import read_dataset
-from chargehand.evals.evaluate import evaluate
-from chargehand.evals.saving import append, case_of
+from chargehand.evals.datasets import append_case, case_of_run, read_dataset
+from chargehand.evals.run import evaluate
 from chargehand.models import subject as subjects
 from chargehand.models.left_out import LEFT
 from chargehand.models.messages import Request
@@ -184,11 +183,11 @@ async def test_of_results_one_of_which_is_chosen_that_one_counts(first: bool, ga
 
 async def test_a_case_that_is_saved_from_such_a_run_passes_again(tmp_path: Path) -> None:
     found = await team(model(work=[PART])).run("Count", run="may")
-    case = case_of("may", found.entries)
-    assert (case.ending, case.most_gaps) == ("partial", 1)
-    append(case, tmp_path / "cases.yaml")
+    case = case_of_run("may", found.entries)
+    assert (case.ending, case.max_gaps) == ("partial", 1)
+    append_case(case, tmp_path / "cases.yaml")
     dataset = read_dataset(tmp_path / "cases.yaml")
     passes = await evaluate([dataset], lambda: team(model(work=[PART])))
-    assert passes.parts[0].scores[0].passed, passes.parts[0].scores[0].why
+    assert passes.sections[0].scores[0].passed, passes.sections[0].scores[0].why
     fails = await evaluate([dataset], lambda: team(model(work=["There are 12 apples."])))
-    assert not fails.parts[0].scores[0].passed
+    assert not fails.sections[0].scores[0].passed

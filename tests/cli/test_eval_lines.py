@@ -19,7 +19,7 @@ def test_each_result_is_a_line_with_how_far_it_is(tmp_path: Path, capfd: pytest.
     assert count > 1
     assert lines[0] == {"tried": 0, "passed": 0, "cases": count}
     assert [(one["tried"], one["cases"]) for one in lines] == [(number, count) for number in range(count + 1)]
-    parts = json.loads((tmp_path / "report.json").read_text())["parts"]
+    parts = json.loads((tmp_path / "report.json").read_text())["sections"]
     kept = [score for part in parts for score in part["scores"]]
     told = [one["score"] for one in lines[1:]]
     assert sorted(map(json.dumps, told)) == sorted(map(json.dumps, kept))

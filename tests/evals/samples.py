@@ -6,7 +6,7 @@ from chargehand.agents.acceptance import Rule
 from chargehand.agents.ways import Route
 from chargehand.agents.worker import Worker
 from chargehand.evals.cases import Case, Dataset
-from chargehand.evals.dataset import read_dataset
+from chargehand.evals.datasets import read_dataset
 from chargehand.models.messages import Reply, ToolCall
 from chargehand.models.scripted import ScriptedModel
 from chargehand.team import Supervisor

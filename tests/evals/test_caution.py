@@ -4,10 +4,11 @@ import pytest
 
 from chargehand.agents.factory import Factory
 from chargehand.agents.worker import Worker
+from chargehand.evals.bench import require_approval
 from chargehand.evals.cases import Case, Expect
-from chargehand.evals.caution import cautious
-from chargehand.evals.evaluate import evaluate
-from chargehand.evals.scores import Score
+from chargehand.evals.report import Score
+from chargehand.evals.run import evaluate
+from chargehand.models.find import Finder
 from chargehand.team import Supervisor
 from chargehand.terms.budget import Budget
 from chargehand.terms.events import Effect
@@ -20,7 +21,7 @@ REFUND = Case("Refund order A17.", worker="cashier", expect=Expect(contains="A17
 
 async def tried(till: Till, case: Case, *, act: bool = False) -> Score:
     report = await evaluate([dataset(case)], till.team, act=act)
-    return report.parts[0].scores[0]
+    return report.sections[0].scores[0]
 
 
 @pytest.mark.parametrize("effect", ["effect", "idempotent"])
@@ -59,7 +60,7 @@ async def test_a_tool_that_asks_by_itself_asks_nobody_and_is_not_called() -> Non
     score = await tried(till, REFUND, act=True)
     assert till.paid == []
     assert not score.error
-    assert any("it waits for a person, and nobody is there: tool refund" in one for one in score.why)
+    assert any("it waits for input: tool refund" in one for one in score.why)
 
 
 async def test_a_team_inside_a_team_does_not_act_and_says_what_it_would_do() -> None:
@@ -71,9 +72,9 @@ async def test_a_team_inside_a_team_does_not_act_and_says_what_it_would_do() -> 
     for case in (Case("Refund order A17."), Case("Refund order A17.", worker="desk", expect=Expect(contains="A17"))):
         report = await evaluate([dataset(case)], outer)
         assert till.paid == []
-        assert report.parts[0].scores[0].error
-        assert "refund" in report.parts[0].scores[0].why[0]
-        assert (await evaluate([dataset(case)], outer, act=True)).parts[0].scores[0].passed
+        assert report.sections[0].scores[0].error
+        assert "refund" in report.sections[0].scores[0].why[0]
+        assert (await evaluate([dataset(case)], outer, act=True)).sections[0].scores[0].passed
         assert till.paid == ["A17"]
         till.paid.clear()
 
@@ -81,7 +82,7 @@ async def test_a_team_inside_a_team_does_not_act_and_says_what_it_would_do() -> 
 def test_teams_inside_a_team_and_those_made_on_the_fly_do_not_act_either() -> None:
     till = Till()
     outer = Supervisor([till.team().as_worker("desk", "pays back")], factory=Factory([till.refund]))
-    hiring = cautious(outer).hiring
+    hiring = require_approval(outer).hiring
     assert hiring.factory is not None
     inner = hiring.workers[0].team
     assert isinstance(inner, Supervisor)
@@ -99,7 +100,7 @@ async def test_whoever_is_made_on_the_fly_does_not_act() -> None:
         return Supervisor([], factory=Factory([till.refund]))
 
     for act, paid in ((False, []), (True, ["A17"])):
-        (part,) = (await evaluate([dataset(Case("Refund order A17."))], made, act=act)).parts
+        (part,) = (await evaluate([dataset(Case("Refund order A17."))], made, act=act)).sections
         assert (part.scores[0].passed, till.paid) == (act, paid)
 
 
@@ -110,9 +111,14 @@ class Foreign:
         self.name, self.policy, self.budget, self.timeout = "foreign", team.policy, team.budget, team.timeout
         self.roster, self.notice, self.teams = team.roster, team.notice, team.teams
         self.request, self.offered, self.crew = team.request, team.offered, team.crew
+        self.unpriced_models = team.unpriced_models
 
     def bounded(self, *, budget: Budget | None = None, policy: Policy | None = None) -> "Foreign":
         del budget, policy
+        return self
+
+    async def keep_budget(self, finder: Finder | None = None) -> "Foreign":
+        del finder
         return self
 
 
@@ -124,9 +130,9 @@ async def test_a_team_nobody_can_make_careful_is_not_tried() -> None:
     def outer() -> Supervisor:
         return Supervisor([Worker("desk", "pays back orders: refunds", team=inner)])
 
-    (part,) = (await evaluate([dataset(case)], outer)).parts
+    (part,) = (await evaluate([dataset(case)], outer)).sections
     assert part.scores[0].error
-    assert "nobody knows whether desk" in part.scores[0].why[0]
+    assert "whether desk, a team of another kind, changes something is not known" in part.scores[0].why[0]
     assert till.paid == []
-    (part,) = (await evaluate([dataset(case)], outer, act=True)).parts
+    (part,) = (await evaluate([dataset(case)], outer, act=True)).sections
     assert part.scores[0].passed, part.scores[0].why

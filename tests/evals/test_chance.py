@@ -2,7 +2,7 @@
 
 import pytest
 
-from chargehand.evals.chance import bootstrap, mean, odds, quantile, seeded_by, turned, wilson
+from chargehand.evals.statistics import bootstrap, mean, paired_difference, quantile, seeded_random, sign_test, wilson
 
 
 @pytest.mark.parametrize(
@@ -21,11 +21,11 @@ def test_an_interval_ends_at_what_is_possible(count: int) -> None:
 
 def test_nothing_seen_says_nothing() -> None:
     assert wilson(0, 0) == (0.0, 1.0)
-    assert bootstrap([], seeded_by(1)) == (0.0, 0.0)
+    assert bootstrap([], seeded_random(1)) == (0.0, 0.0)
 
 
 def test_the_truth_lies_within_the_interval_about_as_often_as_it_should() -> None:
-    random = seeded_by("truth")
+    random = seeded_random("truth")
     caught = 0
     for _ in range(200):
         values = [random.gauss(5, 2) for _ in range(30)]
@@ -36,8 +36,8 @@ def test_the_truth_lies_within_the_interval_about_as_often_as_it_should() -> Non
 
 def test_the_same_seed_draws_the_same() -> None:
     values = [1.0, 2.0, 5.0, 9.0]
-    assert bootstrap(values, seeded_by(3)) == bootstrap(values, seeded_by(3))
-    low, high = bootstrap(values, seeded_by(3))
+    assert bootstrap(values, seeded_random(3)) == bootstrap(values, seeded_random(3))
+    low, high = bootstrap(values, seeded_random(3))
     assert low < mean(values) < high
 
 
@@ -58,7 +58,7 @@ def test_wilsons_interval_is_where_the_share_seen_just_lies_within_the_normal_ra
 
 @pytest.mark.parametrize("count", [6, 8])
 def test_the_truth_is_within_the_interval_of_few_values_too(count: int) -> None:
-    random = seeded_by("few", count)
+    random = seeded_random("few", count)
     caught = 0
     for _ in range(150):
         low, high = bootstrap([random.gauss(5, 2) for _ in range(count)], random)
@@ -71,17 +71,17 @@ def test_the_truth_is_within_the_interval_of_few_values_too(count: int) -> None:
     [(0, 0, 1.0), (3, 0, 0.25), (0, 5, 0.0625), (6, 0, 0.03125), (1, 7, 0.0703125), (4, 4, 1.0)],
 )
 def test_odds_are_those_of_tossing_coins(won: int, lost: int, likely: float) -> None:
-    assert odds(won, lost) == pytest.approx(likely)
+    assert sign_test(won, lost) == pytest.approx(likely)
 
 
 def test_a_difference_without_a_change_is_called_one_in_at_most_one_of_twenty() -> None:
-    random = seeded_by("no change")
+    random = seeded_random("no change")
     for count, share in ((6, 0.5), (6, 1.0), (12, 0.5), (20, 0.3)):
         alarms = 0
         for _ in range(2000):
             turns = [random.random() < share for _ in range(count)]
             won = sum(turn and random.random() < 0.5 for turn in turns)
-            alarms += odds(won, sum(turns) - won) <= 0.05
+            alarms += sign_test(won, sum(turns) - won) <= 0.05
         assert alarms <= 120, (count, share)
 
 
@@ -89,6 +89,6 @@ def test_the_interval_of_a_difference_holds_what_was_seen_and_stays_possible() -
     for count in (1, 5, 30):
         for won in range(count + 1):
             for lost in range(count + 1 - won):
-                low, high = turned(won, lost, count)
+                low, high = paired_difference(won, lost, count)
                 assert -1 <= low <= (won - lost) / count <= high <= 1
-    assert turned(10, 2, 100) == (pytest.approx(0.00816, abs=1e-5), pytest.approx(0.14870, abs=1e-5))
+    assert paired_difference(10, 2, 100) == (pytest.approx(0.00816, abs=1e-5), pytest.approx(0.14870, abs=1e-5))

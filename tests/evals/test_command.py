@@ -59,9 +59,9 @@ def test_a_gate_decides_the_exit_code(typed: Type) -> None:
 
 
 def test_reports_are_written_and_compared(here: Path, typed: Type) -> None:
-    first = typed("eval", "golden.yaml", "-q", "-o", "a.json", "--html", "a.html", "--junit", "ci/a.xml")
+    first = typed("eval", "golden.yaml", "-q", "-o", "a.json", "--markdown", "a.md", "--junit", "ci/a.xml")
     assert (first.returncode, first.stderr) == (0, "")
-    assert (here / "a.html").read_text().startswith("<!doctype html>")
+    assert (here / "a.md").read_text().startswith("# Evaluation of shop")
     assert (here / "ci" / "a.xml").read_text().startswith("<?xml")
     then = typed("eval", "golden.yaml", "--baseline", "a.json", "--json", "--gate", "regressions=0")
     assert then.returncode == 0, then.stderr
@@ -73,10 +73,10 @@ def test_reports_are_written_and_compared(here: Path, typed: Type) -> None:
 def test_what_graders_say_and_print_spoils_no_report(here: Path) -> None:
     (here / "graders.py").write_text('def noisy(answer):\n    print("NOISE")\n    return "half \\ud800 a \\0 sign"\n')
     (here / "x.yaml").write_text(GOLDEN.replace("numbers: 12223.40", "python: 'graders.py:noisy'"))
-    done = chargehand(here, "eval", "x.yaml", "--json", "-o", "a.json", "--html", "a.html", "--junit", "a.xml")
+    done = chargehand(here, "eval", "x.yaml", "--json", "-o", "a.json", "--markdown", "a.md", "--junit", "a.xml")
     assert done.returncode == 0, done.stderr
     assert "NOISE" in done.stderr
-    (score,) = json.loads(done.stdout)["parts"][0]["scores"]
+    (score,) = json.loads(done.stdout)["sections"][0]["scores"]
     assert score["why"] == ["graders.py:noisy: half ? a \0 sign"]
     assert json.loads((here / "a.json").read_text()) == json.loads(done.stdout)
 
@@ -145,7 +145,7 @@ def test_an_evaluation_that_could_try_nothing_has_failed(here: Path, typed: Type
 
 def test_a_report_is_not_written_over_what_is_read_nor_over_another(here: Path, typed: Type) -> None:
     (here / "link.json").symlink_to("golden.yaml")
-    for words in (["-o", "golden.yaml"], ["--html", "./golden.yaml"], ["--junit", "link.json"]):
+    for words in (["-o", "golden.yaml"], ["--markdown", "./golden.yaml"], ["--junit", "link.json"]):
         refused(typed("eval", "golden.yaml", *words), "is read here, and a report would be written over it")
     assert (here / "golden.yaml").read_text() == GOLDEN
     refused(typed("eval", "golden.yaml", "-o", "a.json", "--junit", "a.json"), "is named for another report")
@@ -168,11 +168,11 @@ def test_a_report_that_cannot_be_written_in_the_end_is_still_shown(here: Path, t
         (["golden.yaml", "--gate", "speed=1"], "nothing here measures 'speed'"),
         (["golden.yaml", "golden.yaml"], "two datasets have the same name"),
         (["golden.yaml", "--baseline", "routes.jsonl"], "is no report"),
-        (["golden.yaml", "--at-once", "0"], "0 cases at once"),
+        (["golden.yaml", "--max-parallel", "0"], "0 cases at once"),
         (["golden.yaml", "--gate", "accuracy=1", "--gate", "accuracy=0"], "names 'accuracy' twice"),
         (["golden.yaml", "--gate", "regressions=0"], "--baseline"),
         (["golden.yaml", "-o", "."], "cannot be written"),
-        (["golden.yaml", "--html", "golden.yaml/x"], "cannot be written"),
+        (["golden.yaml", "--markdown", "golden.yaml/x"], "cannot be written"),
         (["golden.yaml", "--judge", "nope"], "'nope' is no model"),
         (["ungraded.yaml"], "case 'may': there is no module 'nowhere', neither beside the cases nor installed"),
         (["save", "x"], "say which run and where to"),

@@ -6,7 +6,7 @@ import pytest
 
 from chargehand.errors import Invalid
 from chargehand.evals.cases import Number, kind_of
-from chargehand.evals.dataset import find_datasets, only, read_dataset
+from chargehand.evals.datasets import find_datasets, read_dataset, select_kinds
 from tests.evals.samples import written
 
 WHOLE = """\
@@ -54,7 +54,11 @@ def test_json_lines_are_cases_and_remarks_are_not(tmp_path: Path) -> None:
         ("a.jsonl", '{"reqest": "x"}', "line 1: this is not a case"),
         ("a.jsonl", '{"request": " "}', "the request is empty"),
         ("a.jsonl", "", "holds no cases"),
-        ("a.yaml", "cases:\n  - request: x\n    kind: routing\n", "line 2: a case of routing says whom it is for"),
+        (
+            "a.yaml",
+            "cases:\n  - request: x\n    kind: routing\n",
+            "line 2: a case of routing says which worker",
+        ),
         ("a.yaml", "cases:\n  - request: x\n    kind: worker\n    worker: y\n", "nothing is expected of the worker"),
         ("a.yaml", "cases:\n  - request: x\n    kind: verifier\n", "a result that is right"),
         ("a.yaml", "kind: poems\ncases: [{request: x}]\n", "no kind of cases"),
@@ -91,12 +95,12 @@ def test_a_file_that_is_not_there_or_not_text_is_said(tmp_path: Path) -> None:
 def test_only_cases_of_some_kinds_are_taken_with_what_the_gate_says_of_them(tmp_path: Path) -> None:
     gate = "gate: {accuracy: 0.5, caught: 0.9, routing.refused: 0.8}"
     found = written(tmp_path, "all.yaml", WHOLE.replace("gate: {accuracy: 0.5}", gate))
-    (chosen,) = only([found], ["routing", "plan"])
+    (chosen,) = select_kinds([found], ["routing", "plan"])
     assert [kind_of(one) for one in chosen.cases] == ["routing", "routing", "plan"]
     assert chosen.gate == {"accuracy": 0.5, "routing.refused": 0.8}
-    assert only([found], []) == [found]
+    assert select_kinds([found], []) == [found]
     with pytest.raises(Invalid, match=r"'all' is no kind of cases; there are routing"):
-        only([found], ["all"])
-    (left,) = only([found], ["run"])
+        select_kinds([found], ["all"])
+    (left,) = select_kinds([found], ["run"])
     with pytest.raises(Invalid, match=r"no cases of plan in these datasets; there are some of run"):
-        only([left], ["plan"])
+        select_kinds([left], ["plan"])

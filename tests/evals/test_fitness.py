@@ -6,8 +6,8 @@ import pytest
 
 from chargehand.errors import Invalid
 from chargehand.evals.cases import Case, Expect, Number
-from chargehand.evals.dataset import read_dataset
-from chargehand.evals.evaluate import evaluate
+from chargehand.evals.datasets import read_dataset
+from chargehand.evals.run import evaluate
 from tests.evals.samples import dataset, store, written
 
 
@@ -27,7 +27,7 @@ from tests.evals.samples import dataset, store, written
         ("expect: {schema: {items: {$ref: '#/$defs/none'}}}", "refers to '#/\\$defs/none', which is not in it"),
         ("expect: {numbers: {value: 3, within: -1}}", "no number can be 3 within -1"),
         ("coverage: 90", "`coverage` is a share from 0 to 1"),
-        ("most_usd: -1", "`most_usd` cannot be -1"),
+        ("max_usd: -1", "`max_usd` cannot be -1"),
         ("worker: x, expect: {}", "nothing is expected of the worker"),
         ("right: a, wrong: {right: b}", "cannot be called 'right'"),
         ("right: a, wrong: {number: a}", "'number' is one of the right ones"),

@@ -9,8 +9,8 @@ from chargehand.agents.worker import Worker
 from chargehand.cli.evaluate import gate
 from chargehand.errors import Invalid
 from chargehand.evals.cases import Case, Expect
-from chargehand.evals.evaluate import evaluate
-from chargehand.evals.scores import Report
+from chargehand.evals.report import Report
+from chargehand.evals.run import evaluate
 from chargehand.models.messages import Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.scripted import ScriptedModel
@@ -49,7 +49,7 @@ async def test_where_no_case_could_be_tried_every_gate_is_closed_and_the_report_
     assert {(one.kind, one.measure): one.held for one in report.gates} == {
         ("run", "seconds"): True, ("run", "gaps"): True, ("worker", "seconds"): False, ("worker", "gaps"): False,
     }  # fmt: skip
-    assert {one.why for one in report.gates} == {"", "nobody could tell"}
+    assert {one.why for one in report.gates} == {"", "it could not be measured"}
     assert not report.held
 
 
@@ -68,7 +68,7 @@ async def test_a_cost_nobody_knows_closes_the_gate_on_costs() -> None:
     assert (await judged(5)).held
     found = await judged(None)
     assert not found.held
-    assert "nobody" in found.gates[0].why
+    assert "could not be measured" in found.gates[0].why
 
 
 async def test_a_gate_on_costs_is_refused_where_nobody_knows_what_the_models_cost() -> None:

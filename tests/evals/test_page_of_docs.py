@@ -5,8 +5,8 @@ from pathlib import Path
 
 from chargehand.config.discover import TEMPLATES
 from chargehand.config.load import load_team
-from chargehand.evals.dataset import find_datasets, read_dataset
-from chargehand.evals.evaluate import evaluate
+from chargehand.evals.datasets import find_datasets, read_dataset
+from chargehand.evals.run import evaluate
 from chargehand.team import Supervisor
 from tests.evals.samples import written
 
@@ -22,11 +22,11 @@ async def test_the_dataset_on_the_page_says_what_is_so(tmp_path: Path) -> None:
     (body,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     report = await evaluate([written(tmp_path, "golden.yaml", body)], shop)
     assert report.held
-    wrong = [(one.case, one.why) for part in report.parts for one in part.scores if not one.passed]
+    wrong = [(one.case, one.why) for part in report.sections for one in part.scores if not one.passed]
     assert [why for _, why in wrong] == [("not noticed: half",)]
 
 
 async def test_the_bundled_team_reaches_its_own_gates() -> None:
     report = await evaluate([read_dataset(file) for file in find_datasets(SHOP)], shop)
     assert report.held
-    assert {part.kind for part in report.parts} == {"routing", "plan", "worker", "run", "verifier"}
+    assert {part.kind for part in report.sections} == {"routing", "plan", "worker", "run", "verifier"}

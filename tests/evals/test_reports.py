@@ -1,7 +1,6 @@
 """What becomes of scores: gates, comparisons, pages, JUnit files. Hostile words stay words."""
 
 import xml.etree.ElementTree as ElementTree
-from html.parser import HTMLParser
 from pathlib import Path
 
 import msgspec
@@ -9,17 +8,13 @@ import pytest
 from msgspec import structs
 
 from chargehand.errors import Invalid
-from chargehand.evals import comparing
+from chargehand.evals import report as report_module
 from chargehand.evals.auditing import audited
 from chargehand.evals.cases import Case, Expect
-from chargehand.evals.chance import seeded_by
-from chargehand.evals.comparing import compared, differences, read_report
-from chargehand.evals.confusion import confusion
-from chargehand.evals.evaluate import evaluate
-from chargehand.evals.gates import MEASURES
-from chargehand.evals.junit import junit
-from chargehand.evals.page import page
-from chargehand.evals.scores import Part, Report, Score
+from chargehand.evals.gates import MEASURES, compare, describe_differences
+from chargehand.evals.report import Report, Score, Section, Table, read_report, render_junit, render_markdown
+from chargehand.evals.run import evaluate
+from chargehand.evals.statistics import seeded_random
 from tests.evals.samples import dataset, desk, store
 
 TONGS = Case("How many tongs are in stock?", name="tongs", expect=Expect(numbers=31))
@@ -28,12 +23,12 @@ EVIL = '<script>alert("x")</script> & \x00\x1b[31m \ud800'
 
 
 def scores(passed: str, seconds: float = 1.0) -> tuple[Score, ...]:
-    return tuple(Score(f"c{at}", "run", one == "+", seconds=seconds, micros=10) for at, one in enumerate(passed))
+    return tuple(Score(f"c{at}", "run", one == "+", seconds=seconds, usd=1e-05) for at, one in enumerate(passed))
 
 
 def changed(before: str, now: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    old = Report("t", (Part("d", "run", scores(before)),))
-    first = compared(old, [Part("d", "run", scores(now))], seeded_by(1))[0]
+    old = Report("t", (Section("d", "run", scores(before)),))
+    first = compare(old, [Section("d", "run", scores(now))], seeded_random(1))[0]
     assert first.measure == "accuracy"
     assert first.low <= first.now - first.before <= first.high
     return first.verdict, first.lost, first.won
@@ -80,7 +75,7 @@ async def test_every_measure_there_is_can_have_a_gate() -> None:
         TONGS, Case("Count them", worker="keeper", expect=Expect(numbers=1)), Case("My invoice", worker="billing"),
         Case("Refund invoices", worker=None), Case("Count apples", right="12", source="12 apples"),
     )  # fmt: skip
-    for part in (await evaluate([dataset(*cases)], desk)).parts:
+    for part in (await evaluate([dataset(*cases)], desk)).sections:
         assert {one.name for one in part.measures} <= set(MEASURES[part.kind])
 
 
@@ -96,21 +91,21 @@ def test_a_change_is_one_only_where_chance_does_not_explain_it() -> None:
 
 
 def test_a_case_that_asks_for_something_else_is_not_compared() -> None:
-    old = Report("t", (Part("d", "run", (Score("a", "run", passed=True, request="How many tongs?"),)),))
-    now = Part("d", "run", (Score("a", "run", passed=False, request="How many anvils?"),))
-    assert compared(old, [now], seeded_by(1)) == ()
-    (said,) = differences(old, [now], "t")
+    old = Report("t", (Section("d", "run", (Score("a", "run", passed=True, request="How many tongs?"),)),))
+    now = Section("d", "run", (Score("a", "run", passed=False, request="How many anvils?"),))
+    assert compare(old, [now], seeded_random(1)) == ()
+    (said,) = describe_differences(old, [now], "t")
     assert "0 of 1 cases are compared" in said
-    other = Part("e", "run", (Score("a", "run", passed=True),))
-    assert differences(old, [other], "u") == (
+    other = Section("e", "run", (Score("a", "run", passed=True),))
+    assert describe_differences(old, [other], "u") == (
         "the baseline is of team t, not u", "e run is not in the baseline", "d run of the baseline was not tried",
     )  # fmt: skip
 
 
 def test_cost_and_time_are_compared_over_the_same_cases() -> None:
-    old = Report("t", (Part("d", "run", scores("++++++++", seconds=3.0)),))
-    new = Part("d", "run", (*scores("++++++++", seconds=1.0), Score("new", "run", passed=False, seconds=99)))
-    found = {one.measure: one for one in compared(old, [new], seeded_by(1))}
+    old = Report("t", (Section("d", "run", scores("++++++++", seconds=3.0)),))
+    new = Section("d", "run", (*scores("++++++++", seconds=1.0), Score("new", "run", passed=False, seconds=99)))
+    found = {one.measure: one for one in compare(old, [new], seeded_random(1))}
     assert (found["seconds"].verdict, found["seconds"].now, found["seconds"].count) == ("better", 1.0, 8)
     assert found["usd"].verdict == "no difference shown"
 
@@ -126,7 +121,7 @@ async def test_a_case_that_was_lost_can_close_a_gate() -> None:
 
 
 def test_what_is_no_report_cannot_be_compared_with(tmp_path: Path) -> None:
-    assert compared(Report("t", ()), [Part("d", "run", scores("+"))], seeded_by(1)) == ()
+    assert compare(Report("t", ()), [Section("d", "run", scores("+"))], seeded_random(1)) == ()
     (tmp_path / "x.json").write_text("[]")
     with pytest.raises(Invalid, match="is no report"):
         read_report(tmp_path / "x.json")
@@ -135,14 +130,14 @@ def test_what_is_no_report_cannot_be_compared_with(tmp_path: Path) -> None:
 
 
 def test_an_endless_report_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparing, "_LARGEST", 1_000_000)
+    monkeypatch.setattr(report_module, "MAX_REPORT_BYTES", 1_000_000)
     with pytest.raises(Invalid, match="larger than 1,000,000 bytes"):
         read_report(Path("/dev/zero"))
 
 
 def test_a_report_may_be_large(tmp_path: Path) -> None:
     many = tuple(Score(f"c{at}", "run", passed=True, got="x" * 2000) for at in range(1000))
-    report = Report("t", (Part("d", "run", many),))
+    report = Report("t", (Section("d", "run", many),))
     (tmp_path / "x.json").write_bytes(msgspec.json.encode(report))
     assert read_report(tmp_path / "x.json") == report
 
@@ -150,7 +145,7 @@ def test_a_report_may_be_large(tmp_path: Path) -> None:
 async def test_cases_without_names_are_told_apart() -> None:
     cases = (Case("How many tongs are in stock?"), Case("How many tongs are in stock?"))
     report = await evaluate([dataset(*cases)], store)
-    assert [one.case for one in report.parts[0].scores] == [cases[0].request, f"{cases[0].request} (2)"]
+    assert [one.case for one in report.sections[0].scores] == [cases[0].request, f"{cases[0].request} (2)"]
 
 
 async def test_a_report_is_read_back_as_it_was_written(tmp_path: Path) -> None:
@@ -161,7 +156,7 @@ async def test_a_report_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 
 async def test_two_evaluations_with_the_same_seed_say_the_same() -> None:
     def told(report: Report) -> list[tuple[str, float, float]]:
-        kept = [one for part in report.parts for one in part.measures if not one.name.startswith("seconds")]
+        kept = [one for part in report.sections for one in part.measures if not one.name.startswith("seconds")]
         return [(one.name, one.low, one.high) for one in kept]
 
     cases = (TONGS, WRONG, Case("Count the apples.", source="12 apples, 7 pears", right="12 apples, 7 pears"))
@@ -170,61 +165,21 @@ async def test_two_evaluations_with_the_same_seed_say_the_same() -> None:
 
 def hostile() -> Report:
     score = Score(EVIL, "run", passed=False, why=(EVIL,), request=EVIL, got=EVIL, wanted=EVIL, notes=(EVIL,))
-    return Report(EVIL, (Part(EVIL, "run", (score, Score("b", "run", passed=False, error=True)), warnings=(EVIL,)),))
-
-
-class _Tags(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
-        assert not [name for name, _ in attrs if name.startswith("on") or name in ("src", "href")]
-
-
-async def test_the_page_is_one_file_without_scripts() -> None:
-    report = await evaluate([dataset(Case("My invoice", worker="billing"), Case("x y", worker="repairs"))], desk)
-    for body in (page(report), page(hostile())):
-        tags = _Tags()
-        tags.feed(body)
-        assert "script" not in tags.seen
-        assert tags.seen.count("html") == 1
-    assert "went to" in page(report)
-    assert "95 %" in page(report)
+    return Report(EVIL, (Section(EVIL, "run", (score, Score("b", "run", passed=False, error=True))),), warnings=(EVIL,))
 
 
 async def test_junit_has_a_suite_a_part_and_a_test_a_case() -> None:
     report = await evaluate([dataset(TONGS, WRONG)], store, gate={"accuracy": 0.9})
-    suites = ElementTree.fromstring(junit(report))
+    suites = ElementTree.fromstring(render_junit(report))
     first, gates = suites.findall("testsuite")
     assert (first.get("name"), first.get("tests"), first.get("failures")) == ("some.run", "2", "1")
     assert [case.get("name") for case in first] == ["tongs", "anvils"]
-    assert [one.get("message") for one in first.iter("failure")] == ["there is no 13 in it"]
+    assert [failure.get("message") for failure in first.iter("failure")] == ["there is no 13 in it"]
     assert (gates.get("failures"), gates.get("tests")) == ("1", "1")
 
 
-def test_a_matrix_of_many_workers_says_what_it_leaves_out_and_lists_the_mistakes() -> None:
-    wanted = [f"w{at}" for at in range(60)]
-    got = [*wanted[:58], "w0", "w1"]
-    found = confusion([Score(a, "routing", a == b, wanted=a, got=b) for a, b in zip(wanted, got, strict=True)], wanted)
-    table, mistakes = found.table(), found.mistakes()
-    assert table.title == "Wanted (rows) and got (columns): the 50 of 60 with most mistakes"
-    assert {"w0", "w1", "w58", "w59"} <= {row[0] for row in table.rows}
-    assert mistakes is not None
-    assert mistakes.rows == (("w59", "w1", "1"), ("w58", "w0", "1"))
-    assert confusion([Score("a", "routing", passed=False, wanted="x", got="y")], ["x", "y"]).mistakes() is None
-
-
-def test_what_stopped_an_evaluation_stands_on_the_page() -> None:
-    part = Part("d", "run", scores("+-"))
-    report = Report("t", (part,), warnings=("<b>",), stopped="the <money> is spent")
-    assert "Stopped: the &lt;money&gt; is spent" in page(report)
-    assert "<li>&lt;b&gt;</li>" in page(report)
-
-
 def test_junit_can_be_read_whatever_was_said() -> None:
-    (suite,) = ElementTree.fromstring(junit(hostile()).encode("utf-8"))
+    (suite,) = ElementTree.fromstring(render_junit(hostile()).encode("utf-8"))
     assert (suite.get("failures"), suite.get("errors")) == ("1", "1")
     assert "<script>" in (suite[0].get("name") or "")
 
@@ -235,3 +190,21 @@ async def test_runs_are_looked_into_for_known_faults() -> None:
     found = audited({"good": good.entries, "torn": good.entries[:2] + good.entries[4:], "none": ()})
     assert found.runs[0].findings == ()
     assert [(one.mode, one.runs) for one in found.modes] == [("2.1", 2)]
+
+
+async def test_markdown_has_gates_measures_and_what_failed() -> None:
+    report = await evaluate([dataset(TONGS, WRONG)], store, gate={"accuracy": 0.9})
+    lines = render_markdown(report).splitlines()
+    assert lines[0] == "# Evaluation of store"
+    assert "- some run: accuracy 50.0% >= 0.9: NOT held" in lines
+    assert any(line.startswith("| accuracy | 50.0% | ") for line in lines)
+    assert "- anvils: there is no 13 in it" in lines
+
+
+def test_markdown_shows_hostile_text_as_text() -> None:
+    text = render_markdown(hostile())
+    assert "<script" not in text
+    assert "&lt;script>" in text
+    assert "\x1b" not in text
+    cell = Section("d", "run", (), tables=(Table("t", ("a", "b"), (("x | y", "[z](http://x)\n# head"),)),))
+    assert "| x \\| y | \\[z\\](http://x) # head |" in render_markdown(Report("t", (cell,)))

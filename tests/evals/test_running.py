@@ -3,10 +3,10 @@
 import pytest
 
 from chargehand.agents.worker import Worker
-from chargehand.evals.cases import Case, Expect, Shape
-from chargehand.evals.evaluate import evaluate
-from chargehand.evals.planning import waiting
-from chargehand.evals.scores import Part, Score
+from chargehand.evals.cases import Case, Expect, PlanShape
+from chargehand.evals.plans import waiting_pairs
+from chargehand.evals.report import Score, Section
+from chargehand.evals.run import evaluate
 from chargehand.models.messages import Reply, ToolCall
 from chargehand.models.scripted import ScriptedModel
 from chargehand.runtime.audit import audit
@@ -18,8 +18,8 @@ from tests.evals.samples import dataset, store
 COUNT = "How many anvils are in stock? How many tongs are in stock?"
 
 
-async def scored(*cases: Case) -> Part:
-    (part,) = (await evaluate([dataset(*cases)], store)).parts
+async def scored(*cases: Case) -> Section:
+    (part,) = (await evaluate([dataset(*cases)], store)).sections
     return part
 
 
@@ -28,14 +28,14 @@ async def one(case: Case) -> Score:
 
 
 async def test_an_answer_that_is_right_passes_with_its_figures() -> None:
-    case = Case(COUNT, expect=Expect(numbers=(12, 31)), workers=("keeper",), ending="complete", most_gaps=0, coverage=1)
+    case = Case(COUNT, expect=Expect(numbers=(12, 31)), workers=("keeper",), ending="complete", max_gaps=0, coverage=1)
     part = await scored(case)
     score = part.scores[0]
     assert (score.passed, score.why) == (True, ())
     assert (score.values["coverage"], score.values["gaps"]) == (1.0, 0.0)
     assert "31" in score.got
     assert {one.name for one in part.measures} == {
-        "accuracy", "usd", "seconds", "seconds_p95", "coverage", "gaps", "mast",
+        "accuracy", "usd", "seconds", "seconds_p95", "coverage", "gaps", "failure_modes",
     }  # fmt: skip
 
 
@@ -46,8 +46,7 @@ async def test_an_answer_that_is_right_passes_with_its_figures() -> None:
         (Case(COUNT, workers=("writer",)), "writer did not work on it; keeper did"),
         (Case(COUNT, ending="partial"), "it ended complete (done), not partial"),
         (Case(COUNT, gaps="the weather"), "no gap speaks of 'the weather'"),
-        (Case(COUNT, most_seconds=0.0), "0 s are allowed"),
-        (Case(COUNT, expect=Expect(rubric="It explains the supplier contracts")), "contracts"),
+        (Case(COUNT, max_seconds=0.0), "0 s are allowed"),
     ],
 )
 async def test_what_is_wrong_with_a_run_is_said(case: Case, words: str) -> None:
@@ -63,7 +62,7 @@ async def test_a_gap_that_was_to_be_named_is_found() -> None:
     )
     score = await one(case)
     assert (score.passed, score.values["gaps"]) == (True, 1.0), score.why
-    assert "it has 1 gaps; 0 are allowed" in (await one(Case(case.request, most_gaps=0))).why
+    assert "it has 1 gaps; 0 are allowed" in (await one(Case(case.request, max_gaps=0))).why
     assert "it covers 50%" in "; ".join((await one(Case(case.request, coverage=0.9))).why)
 
 
@@ -83,26 +82,25 @@ async def test_a_worker_without_a_result_has_not_passed() -> None:
 async def test_a_case_that_cannot_be_tried_is_an_error_and_the_others_go_on() -> None:
     part = await scored(
         Case(COUNT, worker="nobody here", expect=Expect(numbers=1)),
-        Case(COUNT, worker="keeper", expect=Expect(python="no.such:grader")),
         Case("How many tongs are in stock?", worker="keeper", expect=Expect(numbers=31)),
     )
-    assert [(one.passed, one.error) for one in part.scores] == [(False, True), (False, True), (True, False)]
+    assert [(one.passed, one.error) for one in part.scores] == [(False, True), (True, False)]
     assert "there is no worker 'nobody here'" in part.scores[0].why[0]
-    assert part.measures[0].value == 1 / 3
+    assert part.measures[0].value == 1 / 2
 
 
 async def test_what_a_rubric_costs_counts() -> None:
     judge = ScriptedModel(['{"problems": [], "accepted": true}'], micros=300)
     made = dataset(Case(COUNT, expect=Expect(rubric="It is short.")))
-    (part,) = (await evaluate([made], store, judge=judge)).parts
-    assert (part.scores[0].passed, part.scores[0].micros) == (True, 300)
+    (part,) = (await evaluate([made], store, judge=judge)).sections
+    assert (part.scores[0].passed, part.scores[0].usd) == (True, 0.0003)
 
 
 async def test_nobody_is_there_to_approve_a_plan_so_nobody_is_asked() -> None:
     def made() -> Supervisor:
         return store().bounded(policy=Policy(approve=True))
 
-    (part,) = (await evaluate([dataset(Case(COUNT, ending="complete"))], made)).parts
+    (part,) = (await evaluate([dataset(Case(COUNT, ending="complete"))], made)).sections
     assert part.scores[0].passed, part.scores[0].why
 
 
@@ -116,8 +114,8 @@ async def test_what_the_engine_prevented_is_not_held_against_a_run() -> None:
     assert [one.prevented for one in audit(run.run, run.entries)] == [True]
     (part,) = (
         await evaluate([dataset(Case("Count the apples in the cellar.", expect=Expect(numbers=12)))], made)
-    ).parts
-    assert (part.scores[0].passed, part.scores[0].values["mast"]) == (True, 0.0)
+    ).sections
+    assert (part.scores[0].passed, part.scores[0].values["failure_modes"]) == (True, 0.0)
 
 
 async def test_every_case_has_a_team_of_its_own() -> None:
@@ -127,21 +125,21 @@ async def test_every_case_has_a_team_of_its_own() -> None:
         made.append(store())
         return made[-1]
 
-    await evaluate([dataset(Case(COUNT), Case(COUNT, name="again"))], fresh, at_once=2)
+    await evaluate([dataset(Case(COUNT), Case(COUNT, name="again"))], fresh, max_parallel=2)
     assert len(made) == 3  # the last one is asked for its name
 
 
 async def test_a_plan_is_held_against_workers_edges_and_width() -> None:
     part = await scored(
-        Case(COUNT, plan=Shape(workers=("keeper",), width=2, most_tasks=2)),
-        Case(COUNT, plan=Shape(workers=("keeper", "writer"), edges=(("keeper", "writer"),), width=3, most_tasks=1)),
+        Case(COUNT, plan=PlanShape(workers=("keeper",), width=2, max_tasks=2)),
+        Case(COUNT, plan=PlanShape(workers=("keeper", "writer"), edges=(("keeper", "writer"),), width=3, max_tasks=1)),
     )
     good, bad = part.scores
     assert (good.passed, good.values["width"], good.values["tasks"]) == (True, 2.0, 2.0)
     assert bad.why == (
-        "writer has nothing to do in it; keeper has",
-        "writer does not work from what keeper found",
-        "2 tasks can be done side by side; 3 are wanted",
+        "writer has no task in it; keeper has",
+        "writer does not work from the result of keeper",
+        "2 tasks can run in parallel; 3 are wanted",
         "it has 2 tasks; 1 are enough",
     )
     assert {one.name: one.value for one in part.measures}["workers"] == 0.75
@@ -157,8 +155,8 @@ async def test_needless_waits_and_vague_tasks_of_a_plan_are_found() -> None:
     def made() -> Supervisor:
         return Supervisor(store().hiring.workers, checks=store().hiring.checks.by_name, model=ScriptedModel([plan]))
 
-    case = Case("Tents and apples", plan=Shape(independent=(("writer", "keeper"),)))
-    (part,) = (await evaluate([dataset(case)], made)).parts
+    case = Case("Tents and apples", plan=PlanShape(independent=(("writer", "keeper"),)))
+    (part,) = (await evaluate([dataset(case)], made)).sections
     score = part.scores[0]
     assert score.why == (
         "one of writer and keeper waits for the other, and need not",
@@ -171,14 +169,14 @@ async def test_needless_waits_and_vague_tasks_of_a_plan_are_found() -> None:
 async def test_a_plan_that_leaves_out_a_part_of_the_request_or_all_of_it_has_not_passed() -> None:
     half = COUNT + " Sing a song about the sea."
     part = await scored(
-        Case("Sing a song about the sea.", plan=Shape()),
-        Case(half, plan=Shape(workers=("keeper",))),
-        Case(half, name="known", plan=Shape(workers=("keeper",), unserved=1)),
+        Case("Sing a song about the sea.", plan=PlanShape()),
+        Case(half, plan=PlanShape(workers=("keeper",))),
+        Case(half, name="known", plan=PlanShape(workers=("keeper",), unserved=1)),
     )
     assert [one.passed for one in part.scores] == [False, False, True]
     assert part.scores[0].got == "no tasks"
     for one in part.scores[:2]:
-        assert one.why[0].startswith("nobody is given a part of the request: Sing a song about the sea")
+        assert one.why[0].startswith("no worker is given a part of the request: Sing a song about the sea")
     assert {one.name: one.value for one in part.measures}["unserved"] == 1.0
 
 
@@ -188,4 +186,4 @@ def test_who_waits_along_others_waits_too() -> None:
         Task(TaskId("a"), "x", "ann"),
         Task(TaskId("b"), "x", "bob", after=(TaskId("a"),)),
     ]
-    assert waiting(tasks) == {("ann", "bob"), ("bob", "cleo"), ("ann", "cleo")}
+    assert waiting_pairs(tasks) == {("ann", "bob"), ("bob", "cleo"), ("ann", "cleo")}

@@ -3,10 +3,10 @@
 from chargehand.agents.acceptance import Reviewer
 from chargehand.agents.worker import Worker
 from chargehand.evals.cases import Case
-from chargehand.evals.chance import seeded_by
-from chargehand.evals.evaluate import evaluate
-from chargehand.evals.scores import Part
-from chargehand.evals.seeding import KINDS, seeded
+from chargehand.evals.report import Section
+from chargehand.evals.run import evaluate
+from chargehand.evals.statistics import seeded_random
+from chargehand.evals.verifying import MISTAKES, seed_mistakes
 from chargehand.models.scripted import ScriptedModel
 from chargehand.team import Supervisor
 from chargehand.text.numbers import find_quantities
@@ -16,23 +16,23 @@ RIGHT = "Apples came to 1,840 kg, pears to 615 kg, plums to 290 kg."
 HARVEST = Case("Report the harvest of 2024.", source=f"Harvest 2024. {RIGHT}", right=RIGHT)
 
 
-async def scored(case: Case) -> Part:
-    (part,) = (await evaluate([dataset(case)], store)).parts
+async def scored(case: Case) -> Section:
+    (part,) = (await evaluate([dataset(case)], store)).sections
     return part
 
 
 def test_every_kind_of_mistake_differs_from_what_is_right_and_repeats() -> None:
     for number in range(50):
-        made = seeded(RIGHT, seeded_by(number))
-        assert tuple(made) == KINDS
+        made = seed_mistakes(RIGHT, seeded_random(number))
+        assert tuple(made) == MISTAKES
         assert RIGHT not in made.values()
-        assert made == seeded(RIGHT, seeded_by(number))
+        assert made == seed_mistakes(RIGHT, seeded_random(number))
         before, after = ([one.readings[0][0] for one in find_quantities(text)] for text in (RIGHT, made["number"]))
         assert sum(one != other for one, other in zip(before, after, strict=True)) == 1
 
 
 def test_a_text_without_numbers_or_parts_gets_fewer_mistakes() -> None:
-    assert tuple(seeded("All is well", seeded_by(1))) == ("empty", "address", "other")
+    assert tuple(seed_mistakes("All is well", seeded_random(1))) == ("empty", "address", "other")
 
 
 async def test_a_verifier_is_measured_by_what_it_catches() -> None:
@@ -76,7 +76,7 @@ async def test_a_reviewer_of_the_team_is_asked() -> None:
         return Supervisor(workers, checks={"second": Reviewer("bob")})
 
     case = Case("Count the apples.", worker="ann", kind="verifier", right="Twelve.", wrong={"none": "Nothing at all."})
-    (part,) = (await evaluate([dataset(case)], made)).parts
+    (part,) = (await evaluate([dataset(case)], made)).sections
     assert [one.passed for one in part.scores] == [False, True]
     assert "bob says no" in part.scores[0].got
 
@@ -90,7 +90,7 @@ async def test_a_check_that_does_not_work_has_caught_nothing() -> None:
 
     case = Case("Report it", worker="a", kind="verifier", right=RIGHT)
     report = await evaluate([dataset(case)], team, gate={"caught": 0.0})
-    assert {one.error for one in report.parts[0].scores} == {True}
+    assert {one.error for one in report.sections[0].scores} == {True}
     assert not report.held
 
 
@@ -99,6 +99,6 @@ async def test_where_nobody_could_be_asked_nothing_is_said_of_the_checks() -> No
     report = await evaluate(
         [dataset(HARVEST)], lambda: Supervisor([Worker("a")], judge=judge), gate={"false_alarms": 0.0}
     )
-    assert {one.error for one in report.parts[0].scores} == {True}
-    assert "nobody judged it" in report.parts[0].scores[0].why[0]
+    assert {one.error for one in report.sections[0].scores} == {True}
+    assert "no check judged it" in report.sections[0].scores[0].why[0]
     assert not report.held

@@ -52,7 +52,9 @@ def _of_eval(options: Namespace) -> str:
         return _SAVED
     if first == "audit":
         return _AGAIN
-    written = [str(one) for one in (options.output, options.html, options.junit) if one is not None and one.is_file()]
+    written = [
+        str(one) for one in (options.output, options.markdown, options.junit) if one is not None and one.is_file()
+    ]
     if written:
         return f"{_EVAL}, but the report is in {written[0]}"
     return f"{_EVAL}: write the report into a file with -o FILE"

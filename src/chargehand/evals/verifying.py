@@ -1,20 +1,20 @@
 """Scores of checks: how many wrong results they catch, and how many right ones they refuse."""
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chargehand.agents.acceptance import Check, Reviewer, Verifier
 from chargehand.agents.hiring import Hiring
 from chargehand.agents.worker import Worker
 from chargehand.errors import ChargehandError, Invalid, Refused
-from chargehand.evals.cases import Case, several
-from chargehand.evals.measures import accuracy, share, usd
-from chargehand.evals.scores import Measure, Part, Score, Table
-from chargehand.evals.seeding import seeded
-from chargehand.evals.trials import Bench, expected
+from chargehand.evals.bench import Bench, check_workers, failed_to_try
+from chargehand.evals.cases import Case, as_tuple
+from chargehand.evals.report import Measure, Score, Section, Table
+from chargehand.evals.statistics import measure_accuracy, measure_share, measure_usd, seeded_random
 from chargehand.models.messages import Request
 from chargehand.models.scripted import ScriptedModel
 from chargehand.models.subject import Working
@@ -23,114 +23,187 @@ from chargehand.team import Supervisor
 from chargehand.terms.events import Noted
 from chargehand.terms.plan import Plan, Task, TaskId
 from chargehand.terms.policy import Policy, Retry
+from chargehand.text.numbers import find_quantities
 
-_ONCE = Policy(retry=Retry(attempts=1, fallback_attempts=1))
-_SOURCE, _AUTHOR = "source of the material", "author of the result"
-_FIRST, _SECOND = TaskId("t1"), TaskId("t2")
-_TORN, _UNASKED = "failed itself, so nothing can be accepted", "not reviewed by "  # as the engine says it
-_BLANK = " \u200b"  # a reply without anything in it
+_ONE_ATTEMPT = Policy(retry=Retry(attempts=1, fallback_attempts=1))
+_SOURCE = "source of the material"
+_AUTHOR = "author of the result"
+_SOURCE_TASK = TaskId("t1")
+_RESULT_TASK = TaskId("t2")
+_CHECK_FAILED = "failed itself, so nothing can be accepted"
+"""What the message of a check says that did not work."""
+_NOT_REVIEWED = "not reviewed by "
+"""How the note begins of a reviewer that could not be asked."""
+_BLANK = " \u200b"
+"""A reply with nothing in it."""
 
 
-async def score_results(bench: Bench, case: Case, random: Random) -> list[Score]:
+class Verdict(Struct, frozen=True):
+    """What the checks made of a result."""
+
+    refusal: str
+    """Why the result does not count as done; empty where it does."""
+    seconds: float
+    usd: float
+
+
+async def score_results(bench: Bench, case: Case) -> list[Score]:
     """A score for each result that is put before the checks of a case of the kind `verifier`.
 
-    Wrong ones are those of the case; a case that has none gets some that are made from a right one.
+    Wrong results are those of the case; a case that has none gets some that are made from a right one.
     """
-    wrong = case.wrong or seeded(several(case.right)[0], random)
-    results = [("right", text) for text in several(case.right)] + list(wrong.items())
+    wrong = case.wrong or seed_mistakes(as_tuple(case.right)[0], seeded_random(bench.seed, case.name))
+    results = [("right", text) for text in as_tuple(case.right)] + list(wrong.items())
     scores: list[Score] = []
-    for number, (kind, text) in enumerate(results, 1):
-        name = f"{case.name}: {kind} ({number})"
+    for number, (mistake, text) in enumerate(results, 1):
+        name = f"{case.name}: {mistake} ({number})"
         try:
-            looked = await _looked(bench, case, text)
+            verdict = await _ask_checks(bench, case, text)
         except ChargehandError as error:
-            said = f"it could not be tried: {error}"
-            scores.append(Score(name, "verifier", passed=False, why=(said,), error=True, request=case.request))
+            scores.append(structs.replace(failed_to_try(case, error), case=name))
             continue
-        scores.append(_score(name, kind, looked, f"{case.request}\n{text}"))
+        scores.append(_score(name, mistake, verdict, f"{case.request}\n{text}"))
     return scores
 
 
-def _score(name: str, kind: str, looked: "_Looked", request: str) -> Score:
-    good, refused = kind == "right", looked.refused
-    held = bool(refused) != good
-    why = () if held else (f"refused, although it is right: {refused}",) if good else (f"not noticed: {kind}",)
-    values = {"alarm" if good else "caught": float(bool(refused))}
+def _score(name: str, mistake: str, verdict: Verdict, request: str) -> Score:
+    is_right = mistake == "right"
+    is_refused = bool(verdict.refusal)
+    why: tuple[str, ...] = ()
+    if is_right and is_refused:
+        why = (f"refused, although it is right: {verdict.refusal}",)
+    elif not is_right and not is_refused:
+        why = (f"not noticed: {mistake}",)
     return Score(
-        name, "verifier", held, why, values=values, seconds=looked.seconds, micros=looked.micros, request=request,
-        got=refused or "accepted", wanted="accepted" if good else "refused",
-    )  # fmt: skip
+        case=name,
+        kind="verifier",
+        passed=not why,
+        why=why,
+        values={"alarm" if is_right else "caught": float(is_refused)},
+        seconds=verdict.seconds,
+        usd=verdict.usd,
+        request=request,
+        got=verdict.refusal or "accepted",
+        wanted="accepted" if is_right else "refused",
+    )
 
 
-class _Looked(Struct, frozen=True):
-    """Why a result does not count as done (empty: it does), how long it took to say so, and what it cost."""
-
-    refused: str
-    seconds: float
-    micros: int
-
-
-async def _looked(bench: Bench, case: Case, text: str) -> _Looked:
-    """What a team with these checks makes of a result."""
-    team = bench.team()
-    expected(team, case.labels)
+async def _ask_checks(bench: Bench, case: Case, text: str) -> Verdict:
+    """Have a worker return this text, in a team with the checks of the case."""
+    team = bench.new_team()
+    check_workers(team, case.labels)
     hiring = team.hiring
-    checks = _checks(case, hiring)
+    checks = _checks_of(case, hiring)
 
-    def said(request: Request) -> str:
+    def reply(request: Request) -> str:
         assert isinstance(request.subject, Working), "only workers have this model"
         return case.source if request.subject.worker.name == _SOURCE else text or _BLANK
 
-    model = ScriptedModel(said)
-    reviewers = [one.worker for one in checks.values() if isinstance(one, Reviewer)]
-    others = [
-        Worker(one.name, one.description, one.prompt, model=one.model or hiring.models[0])
-        for one in hiring.workers
-        if one.name in reviewers
-    ]
-    workers = [Worker(_SOURCE, model=model), Worker(_AUTHOR, model=model, accept=tuple(checks)), *others]
-    first = (Task(_FIRST, "Hand over what there is to work from.", _SOURCE),) if case.source else ()
-    task = Task(_SECOND, case.request, _AUTHOR, after=(_FIRST,) if case.source else ())
-    team = Supervisor(
-        workers, model=hiring.models[0], judge=hiring.models[2], plan=Plan((*first, task), "none"), policy=_ONCE,
-        checks=checks, lookup=bench.lookup,
-    )  # fmt: skip
+    model = ScriptedModel(reply)
+    reviewers = [check.worker for check in checks.values() if isinstance(check, Reviewer)]
+    workers = [Worker(_SOURCE, model=model), Worker(_AUTHOR, model=model, accept=tuple(checks))]
+    for worker in hiring.workers:
+        if worker.name in reviewers:
+            reviewer_model = worker.model or hiring.models[0]
+            workers.append(Worker(worker.name, worker.description, worker.prompt, model=reviewer_model))
+    source = (Task(_SOURCE_TASK, "Hand over what there is to work from.", _SOURCE),) if case.source else ()
+    task = Task(_RESULT_TASK, case.request, _AUTHOR, after=tuple(before.id for before in source))
+    checking_team = Supervisor(
+        workers,
+        model=hiring.models[0],
+        judge=hiring.models[2],
+        plan=Plan((*source, task), "none"),
+        policy=_ONE_ATTEMPT,
+        checks=checks,
+        lookup=bench.lookup,
+    )
     began = time.perf_counter()
-    found = await team.run(case.request)
-    took, gaps = time.perf_counter() - began, [gap.message for gap in found.gaps if gap.task == _SECOND]
-    refused = "" if _SECOND in found.results else (gaps or ["it did not count as done"])[0]
-    if unread := _unread(found, refused):
-        raise Refused(f"nobody judged it: {unread}")
-    return _Looked(refused, took, found.spent.micros)
+    result = await checking_team.run(case.request)
+    seconds = time.perf_counter() - began
+    refusal = ""
+    if _RESULT_TASK not in result.results:
+        messages = [gap.message for gap in result.gaps if gap.task == _RESULT_TASK]
+        refusal = messages[0] if messages else "it did not count as done"
+    if broken := _broken_check(result, refusal):
+        raise Refused(f"no check judged it: {broken}")
+    return Verdict(refusal, seconds, result.spent.micros / 1_000_000)
 
 
-def _unread(found: Result, refused: str) -> str:
-    """Why a verdict says nothing of the checks: one did not work itself, or nobody could be asked."""
-    notes = (one.event.text for one in found.entries if isinstance(one.event, Noted))
-    return refused if _TORN in refused else next((text for text in notes if text.startswith(_UNASKED)), "")
+def _broken_check(result: Result, refusal: str) -> str:
+    """Why a verdict says nothing of the checks: one did not work, or its reviewer could not be asked."""
+    if _CHECK_FAILED in refusal:
+        return refusal
+    notes = (entry.event.text for entry in result.entries if isinstance(entry.event, Noted))
+    return next((text for text in notes if text.startswith(_NOT_REVIEWED)), "")
 
 
-def _checks(case: Case, hiring: Hiring) -> Mapping[str, Check]:
-    """Those that the case names, else those of its worker; where there are none, a verifier."""
+def _checks_of(case: Case, hiring: Hiring) -> Mapping[str, Check]:
+    """The checks that the case names, else those of its worker; where there are none, a verifier."""
     known = hiring.checks
     names = case.checks or tuple(name for worker in case.labels for name in known.by_worker.get(worker, ()))
-    if strange := [name for name in names if name not in known.by_name]:
-        there = ", ".join(known.by_name) or "none"
-        raise Invalid(f"the team has no check {strange[0]!r}; there are {there}")
+    if unknown := [name for name in names if name not in known.by_name]:
+        existing = ", ".join(known.by_name) or "none"
+        raise Invalid(f"the team has no check {unknown[0]!r}; there are {existing}")
     return {name: known.by_name[name] for name in names} or {"verifier": Verifier()}
 
 
-def report_results(dataset: str, scores: Sequence[Score], random: Random) -> Part:
-    """All that is to be said of such cases."""
-    caught = [one for one in scores if "caught" in one.values]
-    right = [one for one in scores if "alarm" in one.values]
-    measures: list[Measure] = [accuracy(scores)]
-    measures += [share("caught", sum(one.passed for one in caught), len(caught))] if caught else []
-    measures += [share("false_alarms", sum(not one.passed for one in right), len(right), "less")] if right else []
-    measures += usd([*caught, *right], random)
-    kinds: dict[str, list[Score]] = {}
-    for one in (*caught, *right):
-        kinds.setdefault(one.case.rsplit(": ", 1)[-1].rsplit(" (", 1)[0], []).append(one)
-    rows = tuple((kind, str(len(found)), str(sum(one.passed for one in found))) for kind, found in kinds.items())
-    table = Table("Results by what is wrong with them", ("kind", "results", "judged rightly"), rows)
-    return Part(dataset, "verifier", tuple(scores), tuple(measures), (table,))
+def report_results(dataset: str, scores: Sequence[Score], random: Random) -> Section:
+    wrong = [score for score in scores if "caught" in score.values]
+    right = [score for score in scores if "alarm" in score.values]
+    measures: list[Measure] = [measure_accuracy(scores)]
+    if wrong:
+        measures.append(measure_share("caught", sum(score.passed for score in wrong), len(wrong)))
+    if right:
+        alarms = sum(not score.passed for score in right)
+        measures.append(measure_share("false_alarms", alarms, len(right), "less"))
+    measures += measure_usd([*wrong, *right], random)
+    by_mistake: dict[str, list[Score]] = {}
+    for score in (*wrong, *right):
+        mistake = score.case.rsplit(": ", 1)[-1].rsplit(" (", 1)[0]
+        by_mistake.setdefault(mistake, []).append(score)
+    rows = tuple(
+        (mistake, str(len(group)), str(sum(score.passed for score in group))) for mistake, group in by_mistake.items()
+    )
+    table = Table("Results by mistake", ("mistake", "results", "judged rightly"), rows)
+    return Section(dataset, "verifier", tuple(scores), tuple(measures), (table,))
+
+
+# --- wrong results made from right ones
+
+
+MISTAKES = ("number", "missing", "empty", "half", "address", "other")
+_PART_END = re.compile(r"(?<=[.!?;,])\s+|\n+")
+_OTHER_SUBJECT = "The meeting was moved to the large hall because the small one is being painted."
+
+
+def seed_mistakes(right: str, random: Random) -> dict[str, str]:
+    """Results with one mistake each, by its kind; kinds that do not change this text are left out."""
+    wrong = {
+        "number": _change_number(right, random),
+        "missing": _leave_out_part(right, random),
+        "empty": "",
+        "half": right[: len(right) // 2].rstrip() if len(right.split()) > 3 else right,
+        "address": f"{right} See https://records.example/{random.randrange(1000, 9999)}.",
+        "other": _OTHER_SUBJECT,
+    }
+    return {mistake: text for mistake, text in wrong.items() if text != right}
+
+
+def _change_number(right: str, random: Random) -> str:
+    numbers = list(find_quantities(right))
+    if not numbers:
+        return right
+    number = random.choice(numbers)
+    digits = [index for index in range(number.start, number.end) if right[index].isdigit()]
+    index = random.choice(digits[:2])
+    digit = (int(right[index]) + random.randrange(1, 9)) % 10
+    return f"{right[:index]}{digit}{right[index + 1 :]}"
+
+
+def _leave_out_part(right: str, random: Random) -> str:
+    """One part less, not the first: what is left still reads well."""
+    parts = [part for part in _PART_END.split(right) if part]
+    if len(parts) < 2:
+        return right
+    del parts[random.randrange(1, len(parts))]
+    return " ".join(parts)

@@ -1,0 +1,327 @@
+"""What `chargehand eval` does: try cases and report, save cases from runs, audit runs."""
+
+import asyncio
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from chargehand.cli.console import Console, clean, clean_json, short
+from chargehand.cli.phrases import counted
+from chargehand.cli.run_names import resolve_run
+from chargehand.cli.stage import Claim
+from chargehand.cli.table import table
+from chargehand.cli.terminated import Termination
+from chargehand.cli.verbs import TERMINATED, Terminated
+from chargehand.config.discover import find_team
+from chargehand.config.environment import lookup_beside
+from chargehand.config.load import load_team
+from chargehand.errors import Invalid
+from chargehand.evals.auditing import Audit, audited
+from chargehand.evals.cases import Dataset
+from chargehand.evals.datasets import append_case, case_of_run, find_datasets, read_dataset, select_kinds
+from chargehand.evals.report import (
+    MEASURE_HEADS,
+    Change,
+    Report,
+    Score,
+    Section,
+    format_change,
+    format_gate,
+    format_measure,
+    read_report,
+    render_junit,
+    render_markdown,
+)
+from chargehand.evals.run import Progress, evaluate, report_unfinished
+from chargehand.stores.reader import read_run, read_runs
+from chargehand.team import Supervisor
+
+UNDER = 6
+"""The exit code where a gate was not reached."""
+SPENT = 5
+"""The exit code where the budget ended it before every case was tried."""
+_INTERRUPTED = "it was interrupted: gates and comparisons are left out"
+_TERMINATED = "it was stopped by SIGTERM: gates and comparisons are left out"
+_STOP_CODES = {_INTERRUPTED: 130, _TERMINATED: TERMINATED}
+_MAX_FAILED = 20
+"""How many failed cases are shown."""
+_MAX_EVIDENCE_CHARS = 160
+_PROGRESS_SECONDS = 10.0
+
+
+class PrintedProgress(Progress):
+    """A line for each case that did not pass, as soon as it is known, and a count every few seconds.
+
+    The scores are kept: they are all there is when the evaluation is interrupted. `json_lines` gets each score as a
+    line of JSON.
+    """
+
+    def __init__(self, console: Console, json_lines: Console | None = None) -> None:
+        self.scores: dict[str, list[Score]] = {}
+        self._console = console
+        self._json_lines = json_lines
+        self._cases = 0
+        self._seconds = 0.0
+
+    def begin(self, datasets: Sequence[Dataset]) -> None:
+        self._cases = sum(len(dataset.cases) for dataset in datasets)
+        self.scores = {dataset.name: [] for dataset in datasets}
+        self._write_json()
+        self._schedule()
+
+    def add(self, dataset: str, score: Score) -> None:
+        self.scores[dataset].append(score)
+        self._write_json(dataset=dataset, score=score)
+        if not score.passed:
+            word = "not tried" if score.error else "failed"
+            self._console.line(f"{self._tried:4d}  {score.kind}  {word}  {short(score.case, 80)}", "dim")
+
+    @property
+    def _tried(self) -> int:
+        return sum(map(len, self.scores.values()))
+
+    @property
+    def _passed(self) -> int:
+        return sum(score.passed for scores in self.scores.values() for score in scores)
+
+    @property
+    def _total(self) -> int:
+        """A verifier case has several results, so there may be more of them than cases."""
+        return max(self._tried, self._cases)
+
+    def _write_json(self, **more: object) -> None:
+        if self._json_lines is not None:
+            line = {"tried": self._tried, "passed": self._passed, "cases": self._total, **more}
+            self._json_lines.line(clean_json(msgspec.json.encode(line).decode()))
+
+    def _schedule(self) -> None:
+        """The timer ends with its event loop."""
+        asyncio.get_running_loop().call_later(_PROGRESS_SECONDS, self._print_count)
+
+    def _print_count(self) -> None:
+        self._seconds += _PROGRESS_SECONDS
+        self._console.line(f"{self._tried:4d}  of {self._total}, {self._passed} passed, {self._seconds:g} s", "dim")
+        self._schedule()
+
+
+def run_eval(options: Namespace) -> int:
+    """Cases touch neither the memory nor the journal of the team: each has a team and a memory of its own."""
+    _check_options(options)
+    with Termination() as termination:
+        claim = Claim()
+        json_lines = Console(claim.stream, patient=True) if options.jsonl else None
+        try:
+            report = _evaluate(options, json_lines, termination)
+        finally:
+            claim.give_back()
+        unwritten = _write_reports(options, report)
+        if json_lines is not None:
+            json_lines.complain()
+        console = Console(sys.stdout, quiet=options.jsonl)
+        if options.json:
+            console.line(clean_json(msgspec.json.format(msgspec.json.encode(report), indent=2).decode()))
+        else:
+            print_report(console, report)
+        for text in unwritten:
+            Console(sys.stderr).line(f"chargehand: {clean(text)}", "bad")
+        return _exit_code(report, all_written=not unwritten)
+
+
+def _exit_code(report: Report, *, all_written: bool) -> int:
+    if report.stopped in _STOP_CODES:
+        return _STOP_CODES[report.stopped]
+    if not report.tried:
+        Console(sys.stderr).line("chargehand: no case could be tried; see what each of them says", "bad")
+        return 1
+    if not report.held:
+        return UNDER
+    if not all_written:
+        return 1
+    return SPENT if report.stopped else 0
+
+
+def _check_options(options: Namespace) -> None:
+    """What is wrong with options, before a long evaluation rather than after it."""
+    names = [name for name, _ in options.gate]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise Invalid(f"--gate names {twice!r} twice; keep one of them")
+    for path in _report_files(options):
+        try:
+            is_new = not path.exists()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.open("ab").close()
+            if is_new:
+                path.unlink()
+        except OSError as error:
+            raise Invalid(f"{path} cannot be written: {error.strerror}; name another file") from error
+
+
+def _report_files(options: Namespace) -> list[Path]:
+    return [path for path in (options.output, options.markdown, options.junit) if path is not None]
+
+
+def _check_overwriting(options: Namespace, inputs: Iterable[Path]) -> None:
+    """Refuse to write over a file that is read, and over a report of this evaluation."""
+    taken = {path.resolve(): "is read here" for path in inputs}
+    for path in _report_files(options):
+        if path.exists() and not path.is_file():
+            continue  # a device takes as many reports as it is given
+        if why := taken.get(path.resolve()):
+            raise Invalid(f"{path} {why}, and a report would be written over it; name another file")
+        taken[path.resolve()] = "is named for another report"
+
+
+def _evaluate(options: Namespace, json_lines: Console | None, termination: Termination) -> Report:
+    team_file = find_team(options.team).file
+    files = [Path(name) for name in options.what] or list(find_datasets(team_file))
+    _check_overwriting(options, (team_file, *files))
+    datasets = select_kinds([read_dataset(file) for file in files], options.kind)
+    baseline = None if options.baseline is None else read_report(options.baseline)
+    with TemporaryDirectory(prefix="chargehand-eval-") as folder:
+        numbers = iter(range(sys.maxsize))
+
+        def load() -> Supervisor:
+            return load_team(team_file, model=options.model or "", elsewhere=Path(folder, f"{next(numbers)}.db"))
+
+        name = load().name  # what is wrong with a team file is said once, before anything is tried
+        progress = PrintedProgress(Console(sys.stderr, quiet=options.quiet), json_lines)
+        try:
+            return termination.run(
+                evaluate(
+                    datasets,
+                    load,
+                    judge=options.judge,
+                    gate=dict(options.gate),
+                    baseline=baseline,
+                    lookup=lookup_beside(team_file.resolve().parent),
+                    max_parallel=options.max_parallel,
+                    seed=options.seed,
+                    act=options.act,
+                    budget_usd=options.budget_usd,
+                    progress=progress,
+                )
+            )
+        except KeyboardInterrupt as stop:
+            if not any(progress.scores.values()):
+                raise  # nothing is known that could be written over an earlier report
+            why = _TERMINATED if isinstance(stop, Terminated) else _INTERRUPTED
+            return report_unfinished(name, progress.scores, why, options.seed)
+
+
+def _write_reports(options: Namespace, report: Report) -> list[str]:
+    """Why files could not be written: the report is still shown, since it may have been paid for."""
+    renderers: tuple[tuple[Path | None, Callable[[Report], str]], ...] = (
+        (options.output, lambda report: msgspec.json.format(msgspec.json.encode(report), indent=1).decode() + "\n"),
+        (options.markdown, render_markdown),
+        (options.junit, render_junit),
+    )
+    problems: list[str] = []
+    for path, render in renderers:
+        if path is None:
+            continue
+        try:
+            path.write_text(render(report), encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            problems.append(f"{path} could not be written: {error.strerror}; keep what stands above")
+            continue
+        Console(sys.stderr, quiet=options.quiet).line(f"written: {clean(str(path))}", "dim")
+    return problems
+
+
+# --- the report on a terminal
+
+
+def print_report(console: Console, report: Report) -> None:
+    if report.notice:
+        console.line(f"notice: {clean(report.notice)}", "dim")
+    for section in report.sections:
+        _print_section(console, section)
+    for text in report.warnings:
+        console.line(f"warning: {clean(text)}", "warn")
+    for change in report.changes:
+        _print_change(console, change)
+    for gate in report.gates:
+        console.line(clean(f"gate: {format_gate(gate)}"), "good" if gate.held else "bad")
+    if report.stopped:
+        console.line(f"stopped: {clean(report.stopped)}", "bad")
+
+
+def _print_section(console: Console, section: Section) -> None:
+    passed = sum(score.passed for score in section.scores)
+    console.line(f"{clean(section.dataset)}: {section.kind}: {passed} of {len(section.scores)} passed", "bold")
+    table(console, MEASURE_HEADS, [format_measure(measure) for measure in section.measures])
+    for rows in section.tables:
+        console.line()
+        console.line(clean(rows.title), "bold")
+        table(console, rows.heads, rows.rows)
+    console.line()
+    failed = [score for score in section.scores if not score.passed]
+    for score in failed[:_MAX_FAILED]:
+        console.line(f"failed: {short(score.case, 70)}: {clean('; '.join(score.why))}", "bad")
+    if len(failed) > _MAX_FAILED:
+        console.line(f"and {len(failed) - _MAX_FAILED} more: --json or --markdown shows all")
+    if failed:
+        console.line()
+
+
+def _print_change(console: Console, change: Change) -> None:
+    line = clean(f"since the baseline: {format_change(change)}")
+    if change.verdict == "no difference shown":
+        console.line(line)
+    else:
+        console.line(line, "good" if change.verdict == "better" else "bad")
+    for word, cases in (("lost", change.lost), ("won", change.won)):
+        for case in cases[:_MAX_FAILED]:
+            console.line(f"  {word}: {short(case, 80)}")
+
+
+# --- save and audit
+
+
+def save_case(options: Namespace, words: Sequence[str]) -> int:
+    """A case from a run that has ended."""
+    if len(words) != 1 or options.to is None:
+        raise Invalid("say which run and where to: chargehand eval save RUN --to cases.yaml")
+    run = resolve_run(options.journal, words[0])
+    case = case_of_run(run, read_run(options.journal, run))
+    if options.name:
+        case = msgspec.structs.replace(case, name=options.name)
+    count = append_case(case, options.to)
+    console = Console(sys.stdout)
+    console.line(f"saved: case {clean(case.name)} in {clean(str(options.to))}, which has {count} now")
+    console.line("look at what it expects: it is what this run did, whether that was right or not", "warn")
+    return 0
+
+
+def audit_runs(options: Namespace, words: Sequence[str]) -> int:
+    """Failure modes in the runs of a journal."""
+    named = [resolve_run(options.journal, word) for word in words]
+    names = named or [run.row.run for run in read_runs(options.journal)]
+    audit = audited({name: read_run(options.journal, name) for name in names})
+    console = Console(sys.stdout)
+    if options.json:
+        console.line(clean_json(msgspec.json.format(msgspec.json.encode(audit), indent=2).decode()))
+    else:
+        print_audit(console, audit)
+    return 0
+
+
+def print_audit(console: Console, found: Audit) -> None:
+    """What was found in each run, then how often each mode occurs."""
+    for run in found.runs:
+        for one in run.findings:
+            where = f" {clean(one.task)}:" if one.task else ""
+            done = " (prevented)" if one.prevented else ""
+            proof = f" ({short(one.evidence, _MAX_EVIDENCE_CHARS)})" if one.evidence else ""
+            text = f"{clean(run.run)}: MAST {one.mode}{done}:{where} {clean(one.message)}{proof}"
+            console.line(text, "plain" if one.prevented else "warn")
+    if not found.modes:
+        console.line(f"{counted(len(found.runs), 'run')}: nothing was found", "good")
+        return
+    console.line()
+    rows = [(one.mode, str(one.runs), str(one.found), str(one.prevented)) for one in found.modes]
+    table(console, ("mode", "runs", "found", "prevented"), rows)

@@ -1,0 +1,113 @@
+"""What a case is tried on: a new team, which does not act on the world unless it is allowed to."""
+
+import copy
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from difflib import get_close_matches
+from typing import TypeAlias, TypeVar
+
+from msgspec import Struct, structs
+
+from chargehand.agents.worker import Worker
+from chargehand.errors import ChargehandError, Invalid, Refused
+from chargehand.evals.cases import Case, kind_of
+from chargehand.evals.report import Score
+from chargehand.models.find import Lookup
+from chargehand.models.model import Model
+from chargehand.team import Supervisor
+from chargehand.tools.tool import Tool
+
+TeamFactory: TypeAlias = Callable[[], Supervisor]
+_T = TypeVar("_T")
+
+
+class Bench(Struct, frozen=True):
+    """What cases are tried on: a new team for each, so that none sees what another left in memory."""
+
+    team_factory: TeamFactory
+    lookup: Lookup
+    """Finds the keys of models that a case names."""
+    judge: Model | None = None
+    """Judges rubrics."""
+    folder: str = ""
+    """Where grader functions are looked for."""
+    act: bool = False
+    """Whether tools that change something are called."""
+    seed: int = 0
+
+    def new_team(self) -> Supervisor:
+        team = self.team_factory()
+        return team if self.act else require_approval(team)
+
+
+ScoreCase: TypeAlias = Callable[[Case], Awaitable[list[Score]]]
+"""Tries one case. A verifier case has a score for each result."""
+OpenScorer: TypeAlias = Callable[[Bench], AbstractAsyncContextManager[ScoreCase]]
+
+
+def score_each(score: Callable[[Bench, Case], Awaitable[list[Score]]]) -> OpenScorer:
+    """A scorer that keeps nothing open between cases."""
+
+    @asynccontextmanager
+    async def open_scorer(bench: Bench) -> AsyncGenerator[ScoreCase]:
+        async def score_case(case: Case) -> list[Score]:
+            return await score(bench, case)
+
+        yield score_case
+
+    return open_scorer
+
+
+def failed_to_try(case: Case, error: Exception) -> Score:
+    """The score of a case that could not be tried: it has not passed."""
+    named = "" if isinstance(error, ChargehandError) else f"{type(error).__name__}: "
+    why = f"it could not be tried: {named}{error}"
+    return Score(case=case.name, kind=kind_of(case), passed=False, why=(why,), error=True, request=case.request)
+
+
+def check_workers(team: Supervisor, names: Iterable[str]) -> None:
+    """Raise Invalid for a worker that a case names and the team does not have."""
+    if team.hiring.factory is not None:
+        return  # the names of workers that are made during a run are not known yet
+    known = [worker.name for worker in team.hiring.workers]
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            raise Invalid(f"there is no worker {name!r} on team {team.name}; {hint}")
+
+
+# --- a team that does not act
+
+
+def require_approval(team: Supervisor) -> Supervisor:
+    """The same team, and the teams inside it, with approval needed for every tool that changes something.
+
+    A tool that changes something and declares its effect as `read` is believed. Memory tools are left as they are: a
+    case has a memory of its own.
+    """
+    hiring = team.hiring
+    factory = hiring.factory
+    if factory is not None:
+        factory = structs.replace(factory, tools=tuple(map(_tool_with_approval, factory.tools)))
+    team = copy.copy(team)
+    workers = tuple(map(_worker_with_approval, hiring.workers))
+    team.hiring = structs.replace(hiring, workers=workers, factory=factory)
+    return team
+
+
+def _worker_with_approval(worker: Worker) -> Worker:
+    inner = worker.team
+    if inner is not None and not isinstance(inner, Supervisor):
+        raise Refused(
+            f"whether {worker.name}, a team of another kind, changes something is not known; try it with --act"
+        )
+    if inner is not None:
+        inner = require_approval(inner)
+    return structs.replace(worker, tools=tuple(map(_tool_with_approval, worker.tools)), team=inner)
+
+
+def _tool_with_approval(tool: _T) -> _T:
+    if isinstance(tool, Tool) and tool.effect != "read" and not tool.approve:
+        return structs.replace(tool, approve=True)
+    return tool

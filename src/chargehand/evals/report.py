@@ -1,0 +1,286 @@
+"""The report of an evaluation as data, and as Markdown and JUnit XML. No case is run here."""
+
+import re
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from chargehand.errors import Invalid
+from chargehand.evals.cases import Kind
+
+Better: TypeAlias = Literal["more", "less"]
+MAX_REPORT_BYTES = 256 * 1024 * 1024
+PERCENTAGES = frozenset(
+    ("accuracy", "out_of_scope", "refused", "confidence", "coverage", "caught", "false_alarms", "workers", "edges")
+)
+"""Measures that are shown in percent."""
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_MARKDOWN = re.compile(r"([\\`*_\[\]|])")
+
+
+class Score(Struct, frozen=True, omit_defaults=True):
+    """What came of one case, or of one result that was put before a check."""
+
+    case: str
+    kind: Kind
+    passed: bool
+    why: tuple[str, ...] = ()
+    """What was wrong."""
+    error: bool = False
+    """The case could not be tried at all."""
+    values: dict[str, float] = {}
+    """Figures of this case by name."""
+    seconds: float = 0.0
+    usd: float | None = 0.0
+    """None where the cost is not known."""
+    request: str = ""
+    got: str = ""
+    wanted: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class Measure(Struct, frozen=True, omit_defaults=True):
+    """A figure over cases, with its interval at 95 % confidence."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    count: int
+    better: Better = "more"
+
+    @property
+    def has_interval(self) -> bool:
+        """Values that are all the same have none."""
+        return self.low != self.high
+
+
+class Table(Struct, frozen=True):
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+class Section(Struct, frozen=True, omit_defaults=True):
+    """The cases of one kind in one dataset."""
+
+    dataset: str
+    kind: Kind
+    scores: tuple[Score, ...]
+    measures: tuple[Measure, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+    def measure(self, name: str) -> Measure | None:
+        return next((measure for measure in self.measures if measure.name == name), None)
+
+
+class Gate(Struct, frozen=True, omit_defaults=True):
+    """A measure that had to reach something, and whether it did."""
+
+    dataset: str
+    kind: Kind
+    measure: str
+    wanted: float
+    value: float
+    held: bool
+    better: Better = "more"
+    why: str = ""
+    """Why there is no value to go by."""
+
+
+class Change(Struct, frozen=True, omit_defaults=True):
+    """How a measure differs from an earlier report over the same cases, with the interval of the difference."""
+
+    dataset: str
+    kind: Kind
+    measure: str
+    before: float
+    now: float
+    low: float
+    high: float
+    count: int
+    verdict: Literal["better", "worse", "no difference shown"]
+    lost: tuple[str, ...] = ()
+    won: tuple[str, ...] = ()
+
+
+class Report(Struct, frozen=True, omit_defaults=True):
+    """One evaluation of a team."""
+
+    team: str
+    sections: tuple[Section, ...]
+    gates: tuple[Gate, ...] = ()
+    changes: tuple[Change, ...] = ()
+    notice: str = ""
+    """What readers must know about the models behind it."""
+    seed: int = 0
+    warnings: tuple[str, ...] = ()
+    """About the evaluation, not about the team."""
+    stopped: str = ""
+    """Why not every case was tried."""
+
+    @property
+    def tried(self) -> bool:
+        """Whether at least one case could be tried."""
+        return any(not score.error for section in self.sections for score in section.scores)
+
+    @property
+    def held(self) -> bool:
+        """Whether every gate was reached."""
+        return all(gate.held for gate in self.gates)
+
+
+def read_report(file: Path) -> Report:
+    """A report that `chargehand eval -o FILE` wrote."""
+    try:
+        with file.open("rb") as opened:
+            body = opened.read(MAX_REPORT_BYTES + 1)  # a device has no size that could be asked for
+        if len(body) > MAX_REPORT_BYTES:
+            raise Invalid(f"{file} is larger than {MAX_REPORT_BYTES:,} bytes; compare fewer cases at once")
+        return msgspec.json.decode(body, type=Report)
+    except OSError as error:
+        raise Invalid(f"{file} cannot be read: {error.strerror}; name a report that can be") from error
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise Invalid(f"{file} is no report: {error}; write one with  chargehand eval -o before.json") from error
+
+
+# --- as lines of text, for the terminal and Markdown
+
+
+def format_figure(name: str, value: float) -> str:
+    return f"{value:.1%}" if name in PERCENTAGES else f"{value:.4g}"
+
+
+def format_measure(measure: Measure) -> tuple[str, ...]:
+    """The cells of a row: name, value, interval, number of cases."""
+    interval = ""
+    if measure.has_interval:
+        interval = f"{format_figure(measure.name, measure.low)} to {format_figure(measure.name, measure.high)}"
+    return measure.name, format_figure(measure.name, measure.value), interval, str(measure.count)
+
+
+MEASURE_HEADS = ("measure", "value", "95 %", "cases")
+
+
+def format_gate(gate: Gate) -> str:
+    sign = ">=" if gate.better == "more" else "<="
+    value = format_figure(gate.measure, gate.value)
+    why = f" ({gate.why})" if gate.why else ""
+    verdict = "held" if gate.held else "NOT held"
+    return f"{gate.dataset} {gate.kind}: {gate.measure} {value} {sign} {gate.wanted:g}: {verdict}{why}"
+
+
+def format_change(change: Change) -> str:
+    before = format_figure(change.measure, change.before)
+    now = format_figure(change.measure, change.now)
+    interval = f"{change.low:+.4g} to {change.high:+.4g} over {change.count} cases"
+    return f"{change.dataset} {change.kind}: {change.measure} {before} → {now}, {change.verdict} ({interval})"
+
+
+# --- Markdown
+
+
+def render_markdown(report: Report) -> str:
+    """The whole report as Markdown. Text of models and requests is escaped: it stays text."""
+    return "\n".join(_markdown_lines(report)) + "\n"
+
+
+def _markdown_lines(report: Report) -> Iterator[str]:
+    yield f"# Evaluation of {_plain(report.team)}"
+    notes = (report.notice, *(f"Warning: {text}" for text in report.warnings))
+    stopped = f"Stopped: {report.stopped}" if report.stopped else ""
+    for text in (*notes, stopped):
+        if text:
+            yield f"\n{_plain(text)}"
+    yield from _markdown_list("Gates", [format_gate(gate) for gate in report.gates])
+    yield from _markdown_list("Since the baseline", [line for change in report.changes for line in _changed(change)])
+    for section in report.sections:
+        yield from _markdown_section(section)
+
+
+def _changed(change: Change) -> Iterator[str]:
+    yield format_change(change)
+    yield from (f"lost: {case}" for case in change.lost)
+    yield from (f"won: {case}" for case in change.won)
+
+
+def _markdown_section(section: Section) -> Iterator[str]:
+    passed = sum(score.passed for score in section.scores)
+    yield f"\n## {_plain(section.dataset)}: {section.kind}, {passed} of {len(section.scores)} passed"
+    measures = [format_measure(measure) for measure in section.measures]
+    yield from _markdown_table(MEASURE_HEADS, measures)
+    for table in section.tables:
+        yield f"\n### {_plain(table.title)}"
+        yield from _markdown_table(table.heads, table.rows)
+    failed = [score for score in section.scores if not score.passed]
+    yield from _markdown_list("Failed", [f"{score.case}: {'; '.join(score.why)}" for score in failed], level=3)
+
+
+def _markdown_list(title: str, lines: Sequence[str], level: int = 2) -> Iterator[str]:
+    if lines:
+        yield f"\n{'#' * level} {title}\n"
+        yield from (f"- {_plain(line)}" for line in lines)
+
+
+def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    if rows:
+        yield f"\n| {' | '.join(map(_plain, heads))} |"
+        yield f"|{'---|' * len(heads)}"
+        yield from (f"| {' | '.join(map(_plain, row))} |" for row in rows)
+
+
+def _plain(text: str) -> str:
+    """A text in one line that Markdown and the HTML made of it show as it is."""
+    one_line = " ".join(_NOT_XML.sub("\ufffd", text).split())
+    return _MARKDOWN.sub(r"\\\1", one_line.replace("&", "&amp;").replace("<", "&lt;"))
+
+
+# --- JUnit
+
+
+def render_junit(report: Report) -> str:
+    """One suite for each section, one test for each case; gates are a suite of their own."""
+    suites = [_junit_section(section) for section in report.sections]
+    if report.gates:
+        suites.append(_junit_gates(report.gates))
+    return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", *suites, "</testsuites>", ""])
+
+
+def _junit_gates(gates: Sequence[Gate]) -> str:
+    failed = sum(not gate.held for gate in gates)
+    lines = [f'  <testsuite name="gates" tests="{len(gates)}" failures="{failed}" errors="0">']
+    for gate in gates:
+        name = f'classname="gates.{_xml(gate.dataset)}" name="{_xml(gate.kind)} {_xml(gate.measure)}"'
+        lines.append(f"    <testcase {name}>")
+        if not gate.held:
+            lines.append(f'      <failure message="{_xml(format_gate(gate))}"/>')
+        lines.append("    </testcase>")
+    return "\n".join([*lines, "  </testsuite>"])
+
+
+def _junit_section(section: Section) -> str:
+    errors = sum(score.error for score in section.scores)
+    failed = sum(not score.passed for score in section.scores) - errors
+    seconds = sum(score.seconds for score in section.scores)
+    name = _xml(f"{section.dataset}.{section.kind}")
+    counts = f'tests="{len(section.scores)}" failures="{failed}" errors="{errors}" time="{seconds:.3f}"'
+    head = f'  <testsuite name="{name}" {counts}>'
+    return "\n".join([head, *(_junit_case(name, score) for score in section.scores), "  </testsuite>"])
+
+
+def _junit_case(suite: str, score: Score) -> str:
+    head = f'    <testcase classname="{suite}" name="{_xml(score.case)}" time="{score.seconds:.3f}"'
+    if score.passed:
+        return f"{head}/>"
+    kind = "error" if score.error else "failure"
+    why = _xml("; ".join(score.why))
+    body = _xml(f"asked: {score.request}\nwanted: {score.wanted}\ngot: {score.got}")
+    return f'{head}>\n      <{kind} message="{why}">{body}</{kind}>\n    </testcase>'
+
+
+def _xml(text: str) -> str:
+    return escape(_NOT_XML.sub("\ufffd", text), quote=True)
