@@ -38,7 +38,7 @@ def test_a_plan_is_drafted_and_reckoned_and_nobody_works(home: Garden) -> None:
     drafted = home.client.post("/api/teams/garden/plan", json={"goal": BOTH}).json()
     assert [one["worker"] for one in drafted["plan"]["tasks"]] == ["buyer", "reader"]
     assert drafted["forecast"]["width"] == 2
-    assert (drafted["forecast"]["usd"]["most"], drafted["forecast"]["usd"]["unknown"]) == (0, [])
+    assert (drafted["forecast"]["usd"]["about"], drafted["forecast"]["usd"]["unknown"]) == (0, [])
     assert home.client.get("/api/runs").json()["runs"] == []
 
 

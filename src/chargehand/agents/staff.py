@@ -36,7 +36,7 @@ from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Plan
 
 if TYPE_CHECKING:
-    from chargehand.agents.outlook import Outlay
+    from chargehand.agents.cost_forecast import CostForecast
 
 _LONGEST_PERSONA = 2000
 _WHOLE = Whole()
@@ -177,9 +177,9 @@ class Staff:
         """What a call of the supervisor is taken to cost, now that it is known what its models do."""
         return supervision(budget, (self._lead.model, self._writer.model), self._lead.settings)
 
-    def outlay(self, plan: Plan, request: RunRequested, *, closed: bool = True) -> "Outlay":
-        """What carrying out a plan of this request will cost in dollars."""
-        from chargehand.agents.outlay import Means, outlay  # noqa: PLC0415 - most runs are not reckoned
+    def cost_forecast(self, plan: Plan, request: RunRequested, *, closed: bool = True) -> "CostForecast":
+        """The estimated cost of carrying out a plan of this request."""
+        from chargehand.agents.cost_forecast import Means, forecast_cost  # noqa: PLC0415 - few runs are estimated
 
         made = None
         shop = self._workshop
@@ -187,7 +187,6 @@ class Staff:
             made = equip(Worker(shop.factory.name, tools=shop.factory.tools, steps=shop.factory.steps), [shop.model])
         means = Means(
             workers=self._workers,
-            lead=self._lead,
             writer=self._writer,
             kit=self._kit,
             made=made,
@@ -195,7 +194,7 @@ class Staff:
             checks=self._checks,
             verifiers=self._verifiers,
         )
-        return outlay(means, plan, request.roster, request.policy, request.budget, closed=closed)
+        return forecast_cost(means, plan, request.roster, request.policy, request.budget, closed=closed)
 
     @property
     def free(self) -> bool:

@@ -1,18 +1,15 @@
-"""Whether a plan can be paid for at all, said before anybody is called. How dollars are reckoned is not known here."""
+"""Budgets on the command line: caps that can be kept, and plans that are estimated to cost more."""
 
 import asyncio
 import sys
 
-from chargehand.agents.outlook import Outlay, Outlook
+from chargehand.agents.cost_forecast import CostForecast, PlanForecast
 from chargehand.cli.console import Console, clean
 from chargehand.cli.phrases import dollars
 from chargehand.errors import Invalid
 from chargehand.runtime.draft import foreseen
 from chargehand.team import Supervisor
 from chargehand.terms.events import RunRequested
-
-EXIT = 5
-"""As of a run that its budget ended."""
 
 
 def keep_budget(team: Supervisor) -> Supervisor:
@@ -25,18 +22,16 @@ def keep_budget(team: Supervisor) -> Supervisor:
     return kept
 
 
-def refused(team: Supervisor, request: RunRequested) -> bool:
-    """Whether even the least that a plan costs is above the budget; then that is said."""
+def warn_above_budget(team: Supervisor, request: RunRequested) -> None:
+    """Say it where a plan is estimated to cost more than the run may."""
     if request.plan is None or request.budget.micros is None or team.cache is not None:
-        return False  # what a plan will be is not known, nothing is capped, or results may be had for nothing
-    found = asyncio.run(outlook(team, request)).usd
-    if found is None or not found.too_much:
-        return False
-    Console(sys.stderr).line(f"chargehand: {clean(above(found))}", "bad")
-    return True
+        return  # what a plan will be is not known, nothing is capped, or results may be had for nothing
+    cost = asyncio.run(forecast_plan(team, request)).usd
+    if cost is not None and cost.above_budget:
+        Console(sys.stderr).prose(f"warning: {clean(above_budget(cost))}", "warn")
 
 
-async def outlook(team: Supervisor, request: RunRequested) -> Outlook:
+async def forecast_plan(team: Supervisor, request: RunRequested) -> PlanForecast:
     """What the plan of a request takes."""
     if request.plan is None:
         raise Invalid("there is no plan to reckon with; name one with --plan")
@@ -44,10 +39,11 @@ async def outlook(team: Supervisor, request: RunRequested) -> Outlook:
         return foreseen(crew, request.plan, request)
 
 
-def above(found: Outlay) -> str:
+def above_budget(cost: CostForecast) -> str:
     """That a plan costs more than there is, in words."""
-    least, budget = (round(1_000_000 * (one or 0)) for one in (found.least, found.budget))
+    about = dollars(round(1_000_000 * (cost.about or 0)))
+    budget = dollars(round(1_000_000 * (cost.budget or 0)))
     return (
-        f"this plan costs {dollars(least)} at the least, the budget is {dollars(budget)}; nobody was asked: "
-        "allow it more with --budget-usd, leave tasks out of it, or name a cheaper model with --model"
+        f"this plan is estimated at {about}, the budget is {budget}: the run stops where that is used up. Allow it "
+        "more with --budget-usd, leave tasks out of the plan, or name a cheaper model with --model"
     )

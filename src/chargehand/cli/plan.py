@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
+from chargehand.agents.cost_forecast import PlanForecast
 from chargehand.agents.instances import of_roster
-from chargehand.agents.outlook import Outlook
 from chargehand.cli.console import Console, clean, clean_json
 from chargehand.cli.phrases import counted, money
-from chargehand.cli.render import finding, heading, mermaid, outlook, tree
+from chargehand.cli.render import finding, forecast_lines, heading, mermaid, tree
 from chargehand.cli.request import read_request
 from chargehand.cli.script import Story, read_story, read_table, told
 from chargehand.errors import Invalid
@@ -90,7 +90,7 @@ def _show(console: Console, draft: Draft) -> None:
     for line in tree(draft.plan, console.columns):
         console.line(line)
     if draft.forecast is not None:
-        for line in outlook(draft.forecast):
+        for line in forecast_lines(draft.forecast):
             console.line(line)
     for text in draft.unserved:
         console.line(f"nobody here can: {clean(text)}", "warn")
@@ -127,19 +127,19 @@ def _of_file(options: Namespace) -> Draft:
         return Draft(repaired, linted.findings, None)
     seen = None if linted.errors or options.roster is not None else _with_dollars(repaired, options)
     plain = structs.asdict(forecast(repaired, roster, policy))
-    return Draft(repaired, linted.findings, seen or Outlook(**plain))
+    return Draft(repaired, linted.findings, seen or PlanForecast(**plain))
 
 
-def _with_dollars(found: Plan, options: Namespace) -> Outlook | None:
+def _with_dollars(found: Plan, options: Namespace) -> PlanForecast | None:
     """The forecast of a team that knows what its models cost; a plan can be checked without their keys."""
     if not options.team:
         return None
-    from chargehand.cli.afford import keep_budget, outlook  # noqa: PLC0415 - it brings all of a team
+    from chargehand.cli.afford import forecast_plan, keep_budget  # noqa: PLC0415 - it brings all of a team
     from chargehand.cli.run import team_of  # noqa: PLC0415 - as above
 
     team = keep_budget(_capped(team_of(options), options))
     try:
-        return asyncio.run(outlook(team, team.request(found.goal or "this plan", time.time(), plan=found)))
+        return asyncio.run(forecast_plan(team, team.request(found.goal or "this plan", time.time(), plan=found)))
     except Invalid as error:
         Console(sys.stderr).line(f"notice: what it costs is not reckoned: {clean(str(error))}", "warn")
         return None

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
+from chargehand.agents.cost_forecast import BASIS, CostForecast, PlanForecast
 from chargehand.agents.instances import meant
-from chargehand.agents.outlook import Outlay, Outlook
 from chargehand.cli.console import clean, short
 from chargehand.cli.phrases import counted, dollars
 from chargehand.terms.budget import Amount
@@ -101,61 +101,48 @@ def _branches(tasks: Sequence[Task]) -> Iterator[tuple[str, Task]]:
     yield from (("?─ ", task) for task in tasks if id(task) not in placed)
 
 
-def outlook(found: Forecast) -> list[str]:
-    """What a plan will take, in a few lines; nothing about times and costs that nobody stated."""
-    path = " → ".join([*map(clean, found.critical_path[:8]), *(["…"] if len(found.critical_path) > 8 else [])])
-    named, band = found.usd if isinstance(found, Outlook) else None, _band(found.low, found.high)
-    unknown = f", where {', '.join(map(clean, found.unbounded))} counts once" if found.unbounded else ""
-    times = [
-        f"expected: {seconds(found.makespan)} ({seconds(found.serial)} of work, up to {found.width} at once{unknown})",
-        f"critical: {path} ({seconds(found.critical)})",
-    ]
-    chain = [f"longest chain: {path}"] if len(found.critical_path) > 1 else []
-    return [
-        *(times if found.timed else chain),
-        *(_priced(named, found) if named is not None else [f"cost: {band}"] if band else []),
-    ]
+def forecast_lines(forecast: Forecast) -> list[str]:
+    """What a plan will take, in a few lines; nothing about times and costs that were not stated."""
+    path = " → ".join([*map(clean, forecast.critical_path[:8]), *(["…"] if len(forecast.critical_path) > 8 else [])])
+    lines: list[str] = []
+    if forecast.timed:
+        once = f", where {', '.join(map(clean, forecast.unbounded))} counts once" if forecast.unbounded else ""
+        work = f"{seconds(forecast.serial)} of work, up to {forecast.width} at once{once}"
+        lines.append(f"expected: {seconds(forecast.makespan)} ({work})")
+        lines.append(f"critical: {path} ({seconds(forecast.critical)})")
+    elif len(forecast.critical_path) > 1:
+        lines.append(f"longest chain: {path}")
+    cost = forecast.usd if isinstance(forecast, PlanForecast) else None
+    if cost is not None:
+        return [*lines, *_cost_lines(cost, forecast.cost)]
+    stated = [dollars(forecast.cost.micros)] if forecast.cost.micros else []
+    stated += _tokens_and_calls(forecast.cost)
+    return [*lines, f"cost: about {', '.join(stated)}"] if stated else lines
 
 
-def _priced(found: Outlay, taken: Forecast) -> list[str]:
-    """The dollars that were reckoned from prices; tokens and calls are still those of the workers' estimates."""
-    more = _more(taken.low, taken.high)
-    if found.least is None:
-        models = clean(" and ".join(found.unknown)) or "one of the models"
+def _cost_lines(cost: CostForecast, stated: Amount) -> list[str]:
+    """The estimate in dollars; tokens and calls are still those that the workers state."""
+    more = _tokens_and_calls(stated)
+    if cost.about is None:
+        models = clean(" and ".join(cost.unknown)) or "one of the models"
         return [", ".join([f"cost: unknown, since nobody knows what {models} costs", *more])]
-    least, most = round(1_000_000 * found.least), found.most
-    if not least and most == 0:
+    if cost.about == 0 and not cost.grows:
         return [", ".join(["cost: $0, since no model that is asked costs anything", *more])]
-    if found.too_much:
-        return [f"cost: {roughly(least)} at the least, above the budget, so it will be refused", _rests(found)]
-    top = "or more" if most is None else f"to {roughly(round(1_000_000 * most), up=True)}"
-    capped = ", the budget" if most is not None and most == found.budget else ""
-    why = f" ({clean(found.grows)}{capped})" if found.grows else f" ({capped[2:]})" if capped else ""
-    usual = round(1_000_000 * (found.about or 0))
-    # nothing is usual of a team that plans for itself
-    about = f"about {roughly(usual, up=True)}, " if usual > least or most is not None else ""
-    return [", ".join([f"cost: {about}{roughly(least)} {top}{why}", *more]), _rests(found)]
+    grows = f" or more ({clean(cost.grows)})" if cost.grows else ""
+    cap = f", above the budget of {dollars(round(1_000_000 * (cost.budget or 0)))}" if cost.above_budget else ""
+    about = roughly(round(1_000_000 * cost.about))
+    return [", ".join([f"cost: about {about}{grows}{cap}", *more]), f"estimate: {BASIS}"]
 
 
-def _rests(found: Outlay) -> str:
-    return f"estimate: {found.rests_on}"
-
-
-def roughly(micros: int, *, up: bool = False) -> str:
+def roughly(micros: int) -> str:
     """Dollars in two digits that count, for what is only estimated."""
     step = 10 ** max(0, len(str(micros)) - 2)
-    return dollars(-(-micros // step) * step if up else micros // step * step)
+    return dollars(-(-micros // step) * step)
 
 
-def _band(low: Amount, high: Amount) -> str:
-    parts = [f"{dollars(low.micros)} to {dollars(high.micros)}"] if high.micros else []
-    return ", ".join([*parts, *_more(low, high)])
-
-
-def _more(low: Amount, high: Amount) -> list[str]:
-    parts = [f"{low.tokens:,} to {high.tokens:,} tokens"] if high.tokens else []
-    parts += [f"{low.calls:,} to {high.calls:,} calls"] if high.calls else []
-    return parts
+def _tokens_and_calls(amount: Amount) -> list[str]:
+    parts = [f"{amount.tokens:,} tokens"] if amount.tokens else []
+    return [*parts, f"{amount.calls:,} calls"] if amount.calls else parts
 
 
 def seconds(amount: Seconds) -> str:

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from chargehand.cli import USUAL_MEMORY
 from chargehand.cli.advice import Advice, program
-from chargehand.cli.afford import EXIT, keep_budget, refused
+from chargehand.cli.afford import keep_budget, warn_above_budget
 from chargehand.cli.console import short
 from chargehand.cli.exhibits import make_folder
 from chargehand.cli.request import read_request
@@ -41,8 +41,8 @@ def run(options: Namespace) -> int:
     check_name(name)
     now = time.time()
     request = checked(team.request(goal, now, plan=plan), now)
-    if not options.reuse and refused(team, request):
-        return EXIT
+    if not options.reuse:
+        warn_above_budget(team, request)
     if options.save:
         make_folder(Path(options.save))
     words = team_words(options)

@@ -13,7 +13,7 @@ from chargehand.cli.measures import Measures
 from chargehand.cli.memory_words import QUIET
 from chargehand.cli.phrases import counted, gap, money
 from chargehand.cli.question import question_lines
-from chargehand.cli.render import heading, outlook, seconds, tree
+from chargehand.cli.render import forecast_lines, heading, seconds, tree
 from chargehand.cli.timeline import LEGEND
 from chargehand.cli.words import SUPERVISOR, said
 from chargehand.core.fold import begin, fold
@@ -124,7 +124,7 @@ class Tale:
         self._console.line(heading(plan), "bold")
         for line in tree(plan, self._console.columns):
             self._console.line(line)
-        for line in outlook(forecast(plan, requested.roster, requested.policy)):
+        for line in forecast_lines(forecast(plan, requested.roster, requested.policy)):
             self._console.prose(line, "dim")
         self._console.line()
 

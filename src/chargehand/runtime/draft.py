@@ -7,8 +7,8 @@ from typing import Protocol, TypeVar, cast, runtime_checkable
 
 from msgspec import Struct, structs
 
+from chargehand.agents.cost_forecast import CostForecast, PlanForecast
 from chargehand.agents.crew import Claim, Crew, Done, Proposal, Where, WorkFailed
-from chargehand.agents.outlook import Outlay, Outlook
 from chargehand.core.owed import Brief
 from chargehand.core.state import Work
 from chargehand.errors import PlanInvalid
@@ -33,7 +33,7 @@ class Draft(Struct, frozen=True):
 
     plan: Plan
     findings: tuple[Finding, ...]
-    forecast: Outlook | None
+    forecast: PlanForecast | None
     unserved: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     spent: Amount | None = NOTHING
@@ -87,17 +87,18 @@ async def draft(crew: Crew, request: ev.RunRequested) -> Draft:
     raise PlanInvalid(findings)
 
 
-def foreseen(crew: Crew, plan: Plan, request: ev.RunRequested, *, closed: bool = True) -> Outlook:
+def foreseen(crew: Crew, plan: Plan, request: ev.RunRequested, *, closed: bool = True) -> PlanForecast:
     """What a plan will take: time, and dollars where the crew knows its models."""
     known = structs.asdict(forecast(plan, request.roster, request.policy))
-    return Outlook(**known, usd=crew.outlay(plan, request, closed=closed) if isinstance(crew, Reckoning) else None)
+    cost = crew.cost_forecast(plan, request, closed=closed) if isinstance(crew, EstimatesCost) else None
+    return PlanForecast(**known, usd=cost)
 
 
 @runtime_checkable
-class Reckoning(Protocol):
+class EstimatesCost(Protocol):
     """A crew that knows what its models cost."""
 
-    def outlay(self, plan: Plan, request: ev.RunRequested, *, closed: bool = True) -> Outlay | None: ...
+    def cost_forecast(self, plan: Plan, request: ev.RunRequested, *, closed: bool = True) -> CostForecast | None: ...
 
 
 async def _proposed(crew: Crew, brief: Brief, hand: "_Pencil", seconds: Seconds) -> Proposal:

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from msgspec import structs
 
 from chargehand.agents.copies import copies
+from chargehand.agents.cost_forecast import CostForecast
 from chargehand.agents.crew import Crew, Done, Hand, Posted, Proposal, Refined, WorkFailed
 from chargehand.agents.hiring import Hiring
-from chargehand.agents.outlook import Outlay
 from chargehand.agents.relay import Relay
 from chargehand.agents.routers.decision import Board
 from chargehand.agents.ways import Broadcast, Route
@@ -80,9 +80,9 @@ class Makeshift:
     def supervision(self, budget: Budget) -> Amount:
         return getattr(self._crew, "supervision")(budget)  # noqa: B009 - as above
 
-    def outlay(self, plan: Plan, request: RunRequested, *, closed: bool = True) -> Outlay | None:
-        reckon = getattr(self._crew, "outlay", None)
-        return None if reckon is None else reckon(plan, request, closed=closed)
+    def cost_forecast(self, plan: Plan, request: RunRequested, *, closed: bool = True) -> CostForecast | None:
+        estimate = getattr(self._crew, "cost_forecast", None)
+        return None if estimate is None else estimate(plan, request, closed=closed)
 
     @property
     def free(self) -> bool:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.plan import Plan, TaskId, in_order, needs
@@ -18,9 +18,9 @@ from chargehand.terms.roster import USUAL_SECONDS, Agent, Match, Roster, fits
 class Forecast(Struct, frozen=True, omit_defaults=True):
     """`critical`: nothing limits the tasks, of which `width` then run at once. `makespan`: as the policy allows.
 
-    `low` is one attempt a task, one plan, one answer; `high` all the policy allows, but for replans; both are nothing
-    if a worker has no estimate. `unbounded` tasks are repeated over a list of unknown length: they count once.
-    Not `timed`: nobody said how long some of the tasks take, and a usual time counts.
+    `cost` is one attempt a task, one plan and one answer, by what workers state; nothing if one of them states nothing.
+    `unbounded` tasks are repeated over a list of unknown length: they count once. Not `timed`: nobody said how long
+    some of the tasks take, and a usual time counts.
     """
 
     critical_path: tuple[TaskId, ...] = ()
@@ -29,8 +29,7 @@ class Forecast(Struct, frozen=True, omit_defaults=True):
     makespan: Seconds = 0.0
     width: int = 0
     speedup: float = 1.0
-    low: Amount = NOTHING
-    high: Amount = NOTHING
+    cost: Amount = NOTHING
     unbounded: tuple[TaskId, ...] = ()
     timed: bool = True
 
@@ -57,7 +56,7 @@ def forecast(plan: Plan, roster: Roster, policy: Policy) -> Forecast:
     path = [ranks.index(max(ranks))] if ranks else []
     while path and readers[path[-1]]:
         path.append(max(readers[path[-1]], key=ranks.__getitem__))
-    low, high = _costs([(count, lines[key]) for key, count in asked.items()], plan, roster, policy)
+    cost = _cost([(count, lines[key]) for key, count in asked.items()], plan, roster, policy)
     critical_path = tuple(tasks[at].id for at in path)
     unbounded = tuple(task.id for task in tasks if task.for_each)
     speedup = serial / critical if critical else 1.0
@@ -69,8 +68,7 @@ def forecast(plan: Plan, roster: Roster, policy: Policy) -> Forecast:
         makespan=makespan,
         width=width,
         speedup=speedup,
-        low=low,
-        high=high,
+        cost=cost,
         unbounded=unbounded,
         timed=timed,
     )
@@ -105,17 +103,14 @@ def _played(readers: list[list[int]], takes: list[Seconds], ranks: list[Seconds]
     return now, most
 
 
-def _costs(asked: Sequence[tuple[int, Sequence[Agent]]], plan: Plan, roster: Roster, policy: Policy) -> list[Amount]:
+def _cost(asked: Sequence[tuple[int, Sequence[Agent]]], plan: Plan, roster: Roster, policy: Policy) -> Amount:
     if not all(line and line[0].estimate != NOTHING for _, line in asked):
-        return [NOTHING, NOTHING]  # the supervisor's part alone would pass for all of it
-    answers = policy.limits.answers if plan.combine != "none" else 0
-    low = [(1 + min(1, answers), roster.supervision)]
-    high = [(policy.limits.plans + answers, roster.supervision)]
-    for count, line in asked:
-        low += [(count, agent.estimate) for agent in line[:1]]
-        for place, agent in enumerate(line):
-            attempts = policy.retry.fallback_attempts if place else policy.retry.attempts
-            high.append((count * attempts, agent.estimate))
-            high.append((count * (attempts - 1) * policy.refine, roster.supervision))
-    scaled = [[[times * number for number in structs.astuple(one)] for times, one in parts] for parts in (low, high)]
-    return [Amount(*map(sum, zip(*parts, strict=True))) for parts in scaled]
+        return NOTHING  # the supervisor's part alone would pass for all of it
+    answers = 0 if plan.combine == "none" else min(1, policy.limits.answers)
+    parts = [(1 + answers, roster.supervision)]
+    parts += [(count, line[0].estimate) for count, line in asked]
+    return Amount(
+        tokens=sum(count * amount.tokens for count, amount in parts),
+        micros=sum(count * amount.micros for count, amount in parts),
+        calls=sum(count * amount.calls for count, amount in parts),
+    )
