@@ -1,6 +1,6 @@
 """What delimits material in a prompt."""
 
-import secrets
+import os
 from pathlib import Path
 
 import pytest
@@ -12,10 +12,10 @@ from chargehand.text.numbers import find_quantities
 
 @pytest.mark.parametrize("digits", ["1234567890123456", "12e4567890123456", "3e10000000000000", "9999999999999e99"])
 def test_a_nonce_that_a_model_repeats_is_no_figure(digits: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def token_hex(_nbytes: int) -> str:
-        return digits
+    def urandom(_size: int) -> bytes:
+        return bytes.fromhex(digits)
 
-    monkeypatch.setattr(secrets, "token_hex", token_hex)
+    monkeypatch.setattr(os, "urandom", urandom)
     nonce = new_nonce()
     assert len(nonce) == 16
     assert list(find_quantities(f"It is in <data {nonce}> and {nonce}.")) == []
@@ -25,5 +25,5 @@ def test_a_nonce_that_a_model_repeats_is_no_figure(digits: str, monkeypatch: pyt
 def test_all_nonces_of_prompts_come_from_one_place() -> None:
     folder = Path(chargehand.__file__).parent
     users = [file for room in ("agents", "evals", "server/openai") for file in (folder / room).rglob("*.py")]
-    assert [file.name for file in users if "nonce" in (text := file.read_text()) and "token_hex" in text] == []
+    assert [file.name for file in users if "nonce" in (text := file.read_text()) and "urandom" in text] == []
     assert len({new_nonce() for _ in range(1000)}) == 1000

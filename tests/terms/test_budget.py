@@ -52,6 +52,16 @@ def test_what_is_spent_and_reserved_never_passes_the_cap(
     assert ledger.spent.tokens <= 100
 
 
+@given(AMOUNTS, AMOUNTS)
+def test_amounts_add_up(one: Amount, other: Amount) -> None:
+    assert one + other - other == one
+    assert sum([one, other, other], NOTHING) == one + other * 2
+    assert one.within(one.max(other))
+    assert other.within(one.max(other))
+    assert one.beyond(other) == one.max(other) - other
+    assert one.within(other) == (one.beyond(other) == NOTHING)
+
+
 def test_unknown_use_is_charged_as_reserved() -> None:
     ledger = Ledger(Budget())
     ledger.reserve(Amount(5, 6, 7))

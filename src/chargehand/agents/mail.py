@@ -178,10 +178,7 @@ class Post:
         every = given.get("match_all")
         match = Match(tuple(cast("list[str]", every or ())), tuple(cast("list[str]", some or ())))
         names = [one] if isinstance(one, str) else [agent.name for agent in matching(allowed, match)]
-        found = [self._allowances[name] for name in names if name in self._allowances]
-        tokens = sum(each.tokens for each in found)
-        micros = sum(each.micros for each in found)
-        return Amount(tokens=tokens, micros=micros, calls=sum(each.calls for each in found))
+        return sum((self._allowances[name] for name in names if name in self._allowances), NOTHING)
 
 
 def _told(made: Tool, sender: str, allowed: Sequence[Agent], reserve: Callable[..., Amount]) -> Tool:

@@ -16,7 +16,7 @@ from chargehand.models.messages import Message, Reply, Request, Settings, ToolSp
 from chargehand.models.model import Hear, Model, ModelFailed
 from chargehand.models.observed import Observations
 from chargehand.models.reply_limit import GENEROUS_LIMIT, USUAL_LIMIT, longer_limit, reply_limit
-from chargehand.terms.budget import NOTHING, Amount, Budget, Ledger, beyond
+from chargehand.terms.budget import NOTHING, Amount, Budget, Ledger
 from chargehand.terms.failure import Failure
 
 Lost: TypeAlias = list[tuple[Model, ModelFailed]]
@@ -79,13 +79,11 @@ class CallClaim(Claim):
 
     def cost(self, limit: int) -> Amount:
         """What is reserved for a reply of so many tokens."""
-        found = NOTHING
-        for model in self._models:
-            use = self.use(model, limit)
-            found = Amount(
-                tokens=found.tokens + use.tokens, micros=found.micros + use.micros, calls=found.calls + use.calls
-            )
-        return found
+        model, *others = self._models
+        amount = self.use(model, limit)
+        for other in others:
+            amount += self.use(other, limit)
+        return amount
 
     def use(self, model: Model, limit: int) -> Amount:
         """What one of the models may use."""
@@ -229,7 +227,7 @@ class Purse:
         if not self.capped:
             return True
         await claim.enter_for(model)
-        return beyond(claim.amount, reserve) == NOTHING
+        return claim.amount.within(reserve)
 
     # --- after a call
 
@@ -378,7 +376,7 @@ async def _call(hand: Hand, purse: Purse, model: Model, held: Held, hear: Hear |
 
 async def _held_anew(hand: Hand, purse: Purse, model: Model, held: Held, claim: CallClaim) -> Held:
     """What is held, with more where the model wrote more than it was asked for since it was held."""
-    if beyond(claim.amount, held.amount) == NOTHING:
+    if claim.amount.within(held.amount):
         return held
     if not await hand.hold(claim, held.amount):
         raise WorkFailed(Failure("budget", f"the budget does not cover a reply of {model.card.handle}"), NOTHING)
@@ -398,7 +396,7 @@ async def _call_now(
     if reply.usage is None:
         return reply, unknown
     used = _billed(model, reply.usage, reply.micros, held.amount)
-    hand.release(beyond(held.amount, used))
+    hand.release(held.amount.beyond(used))
     return reply, used
 
 
@@ -492,8 +490,4 @@ def total(used: Sequence[Amount | None]) -> Amount | None:
     known = [one for one in used if one is not None]
     if len(known) < len(used):
         return None
-    return Amount(
-        tokens=sum(one.tokens for one in known),
-        micros=sum(one.micros for one in known),
-        calls=sum(one.calls for one in known),
-    )
+    return sum(known, NOTHING)

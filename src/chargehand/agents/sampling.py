@@ -16,7 +16,7 @@ def expected(worker: Worker, models: Sequence[Model]) -> Amount:
     """What one sample is taken to cost at least: what its worker is estimated at, and a call of its model."""
     guess = worker.estimate
     price = max((model.card.price(*_CALL) or 0 for model in models), default=0)
-    return Amount(tokens=max(guess.tokens, sum(_CALL)), micros=max(guess.micros, price), calls=max(guess.calls, 1))
+    return guess.max(Amount(tokens=sum(_CALL), micros=price, calls=1))
 
 
 async def affordable(samples: int, worker: str, lead: Lead, hand: Hand) -> int:

@@ -8,7 +8,7 @@ from chargehand.core.attempts import DOUBT
 from chargehand.core.state import Progress, RunState, Status, Work
 from chargehand.errors import PlanInvalid, Refused
 from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.budget import NOTHING
 from chargehand.terms.lint import lint
 from chargehand.terms.plan import NO_TASK, Plan, TaskId, fingerprint
 
@@ -77,11 +77,7 @@ def _step(state: RunState, report: ev.StepStarted) -> ev.Event:
     if report.step in (progress.steps or {}):
         raise Refused(f"step {report.step} of {report.task!r} has been started before")
     # what the attempt itself holds is given back at its first step
-    held = progress.held
-    wanted = report.reserve or NOTHING
-    more = Amount(
-        tokens=wanted.tokens - held.tokens, micros=wanted.micros - held.micros, calls=wanted.calls - held.calls
-    )
+    more = (report.reserve or NOTHING) - progress.held
     if not state.ledger.covers(more, keep=state.requested.budget.floor):
         raise Refused(f"the budget does not cover step {report.step} of {report.task!r}")
     return report

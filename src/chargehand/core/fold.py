@@ -11,7 +11,7 @@ from chargehand.core.growth import add, drop_round, settle, undelivered_item
 from chargehand.core.state import Desk, Progress, RunState, Status, Work, enqueue
 from chargehand.terms import events as ev
 from chargehand.terms.breaker import forget_probe
-from chargehand.terms.budget import NOTHING, Amount, Ledger, added
+from chargehand.terms.budget import NOTHING, Amount, Ledger
 from chargehand.terms.chance import backoff
 from chargehand.terms.plan import NO_TASK, Plan, TaskId
 from chargehand.terms.policy import Seconds
@@ -76,7 +76,7 @@ def _supervision_started(state: RunState, event: ev.SupervisionStarted) -> None:
     if event.duty == "refine":
         progress = state.tasks[event.task]
         if progress.status is Status.REFINING:  # it is under way and holds more
-            progress.held = added(progress.held, held)
+            progress.held += held
             return
         del state.judged[event.task]
         progress.status = Status.REFINING
@@ -90,7 +90,7 @@ def _supervision_started(state: RunState, event: ev.SupervisionStarted) -> None:
     desk.next = event.why
     desk.number = event.number
     desk.timer = event.until
-    desk.held = added(desk.held, held)
+    desk.held += held
     if event.duty == "plan" and event.why != "failed" and not again:
         state.round += 1
         state.fresh = 0

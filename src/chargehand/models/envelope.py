@@ -3,8 +3,8 @@
 It helps a model to tell data from instructions. What a worker may do does not rest on it: that is enforced elsewhere.
 """
 
+import os
 import re
-import secrets
 
 _ENVELOPE = re.compile(r"\A<data ([0-9a-f]+) from \"([^\"\n]*)\">\n(.*)\n</data \1>\Z", re.DOTALL)
 
@@ -14,7 +14,7 @@ def new_nonce() -> str:
 
     It begins with a letter: a model may repeat it, and it must not be taken for a figure.
     """
-    return secrets.choice("abcdef") + secrets.token_hex(8)[1:]
+    return "d" + os.urandom(8).hex()[1:]
 
 
 def wrap(nonce: str, origin: str, text: str) -> str:

@@ -15,7 +15,7 @@ from chargehand.errors import PlanInvalid
 from chargehand.models.messages import Message
 from chargehand.runtime.hand import calls_left, room_left, widened
 from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount, Ledger, beyond, larger
+from chargehand.terms.budget import NOTHING, Amount, Ledger
 from chargehand.terms.events import Effect, Failure
 from chargehand.terms.forecast import forecast
 from chargehand.terms.lint import lint
@@ -44,7 +44,7 @@ async def draft(crew: Crew, request: ev.RunRequested) -> Draft:
     limits = request.policy.limits
     hand = _Pencil(request)
     findings: tuple[Finding, ...] = ()
-    tokens = micros = calls = 0
+    spent = NOTHING
     began = time.time()
     for number in range(1, limits.plans + 1):
         brief = Brief(Work("plan", NO_TASK, number), request.goal, request.deadline, findings=findings, began=began)
@@ -63,11 +63,7 @@ async def draft(crew: Crew, request: ev.RunRequested) -> Draft:
             linted = lint(tasks, request.roster, limits) if tasks or not found.unserved else None
             used = found.used
             if linted is None or not linted.errors:
-                total = (
-                    None
-                    if used is None
-                    else Amount(tokens=tokens + used.tokens, micros=micros + used.micros, calls=calls + used.calls)
-                )
+                total = None if used is None else spent + used
                 plan = Plan(linted.tasks if linted else (), found.combine or "merge", request.goal)
                 reckoned = foreseen(crew, plan, request, closed=found.closed) if plan.tasks else None
                 warnings = linted.warnings if linted else ()
@@ -81,9 +77,7 @@ async def draft(crew: Crew, request: ev.RunRequested) -> Draft:
                 )
             findings = linted.errors
         if used is not None:
-            tokens = tokens + used.tokens
-            micros = micros + used.micros
-            calls = calls + used.calls
+            spent += used
     raise PlanInvalid(findings)
 
 
@@ -135,16 +129,16 @@ class _Pencil:
 
     async def afford(self, one: Amount, most: int) -> int:
         count = min(most, calls_left(self._ledger, self._answer, one, planning=True)) if self._ledger.capped else most
-        self._ledger.reserve(Amount(tokens=one.tokens * count, micros=one.micros * count, calls=one.calls * count))
+        self._ledger.reserve(one * count)
         return count
 
     async def hold(self, claim: Claim, covered: Amount) -> bool:
         if not self._ledger.capped:
             return True
-        keep = larger(self._answer, self._ledger.budget.floor)
+        keep = self._answer.max(self._ledger.budget.floor)
         if not claim.fit(widened(room_left(self._ledger, keep, planning=True), covered)):
             return False
-        self._ledger.reserve(beyond(claim.amount, covered))
+        self._ledger.reserve(claim.amount.beyond(covered))
         return True
 
     def release(self, amount: Amount) -> None:

@@ -18,7 +18,7 @@ from chargehand.models.waits import waiting
 from chargehand.runtime.earlier import with_first
 from chargehand.stores.codec import check
 from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount, Budget, Ledger, added, beyond, carve, larger, usd_of
+from chargehand.terms.budget import NOTHING, Amount, Budget, Ledger, carve, usd_of
 from chargehand.terms.events import Effect
 from chargehand.terms.plan import Finding, Task, digest
 from chargehand.terms.value import decode_value, encode_or_text, encode_value
@@ -263,7 +263,7 @@ class _Hand:
         """Record a step with what it claims, once such a call may be under way; it is no longer if that is refused."""
         await claim.enter()
         try:
-            amount = added(claim.amount, claim.extra) if claim.extra_held else claim.amount
+            amount = claim.amount + claim.extra if claim.extra_held else claim.amount
             await self._line.ask(structs.replace(started, reserve=amount))
         except BaseException:
             claim.leave()
@@ -273,7 +273,7 @@ class _Hand:
         """What a step may take that does not get all it wants: what is left for the answer stays untouched."""
         state = self._line.state
         answer = NOTHING if state.combine == "none" else state.requested.roster.supervision
-        room = room_left(state.ledger, larger(answer, state.requested.budget.floor))
+        room = room_left(state.ledger, answer.max(state.requested.budget.floor))
         return widened(room, state.tasks[started.task].held)
 
     async def _begin(self, started: ev.StepStarted, *, share: bool = False) -> None:
@@ -289,7 +289,7 @@ class _Hand:
                 return await self._line.ask(started)
             except Refused as error:
                 left = portion(self._line.state.ledger, wanted) if share else wanted
-                if left not in (wanted, started.reserve) and _half(left, wanted):
+                if left not in (wanted, started.reserve) and wanted.within(left * 2):
                     started = structs.replace(started, reserve=left)
                 elif await self._refunded():
                     started = structs.replace(started, reserve=started.reserve and wanted)
@@ -327,7 +327,7 @@ class _Hand:
         answer = state.requested.roster.supervision
         desk = state.planning if work.kind == "plan" else state.answering
         count = min(most, calls_left(state.ledger, answer, one, planning=work.kind == "plan"))
-        more = Amount(tokens=one.tokens * count, micros=one.micros * count, calls=one.calls * count)
+        more = one * count
         try:
             if count:
                 again = ev.SupervisionStarted(
@@ -348,15 +348,15 @@ class _Hand:
         desk = state.planning if work.kind == "plan" else state.answering
         until = state.tasks[work.task].timer if work.kind == "refine" else desk.timer
         answers = work.kind == "answer"
-        keep = NOTHING if answers else larger(state.requested.roster.supervision, state.requested.budget.floor)
+        keep = NOTHING if answers else state.requested.roster.supervision.max(state.requested.budget.floor)
         while True:
-            held = added(covered, self._spare)
+            held = covered + self._spare
             room = room_left(state.ledger, keep, planning=work.kind == "plan")
             if not claim.fit(widened(room, held)):
                 return False
-            more = _capped_part(beyond(claim.amount, held), state.ledger.budget)
-            rest = beyond(self._spare, beyond(claim.amount, covered))
-            taken = beyond(self._spare, rest)
+            more = _capped_part(claim.amount.beyond(held), state.ledger.budget)
+            rest = self._spare.beyond(claim.amount.beyond(covered))
+            taken = self._spare.beyond(rest)
             self._spare = rest
             if more == NOTHING:
                 return True
@@ -375,7 +375,7 @@ class _Hand:
                 return True
 
     def release(self, amount: Amount) -> None:
-        self._spare = added(self._spare, amount)
+        self._spare += amount
 
     @property
     def where(self) -> Where:
@@ -411,13 +411,13 @@ class _Hand:
 def calls_left(ledger: Ledger, answer: Amount, one: Amount, *, planning: bool) -> int:
     """How many calls at such a price are covered by what is left, beyond what an answer takes (or takes again)."""
     budget = ledger.budget
-    floor = ledger.budget.floor
+    gone = ledger.taken + budget.floor.max(answer)
     counts = [
-        max(0, cap - taken - max(kept, last)) // price
-        for cap, taken, kept, last, price in (
-            (budget.tokens, ledger.tokens + ledger.held_tokens, floor.tokens, answer.tokens, one.tokens),
-            (budget.micros, ledger.micros + ledger.held_micros, floor.micros, answer.micros, one.micros),
-            (budget.calls, ledger.calls + ledger.held_calls, floor.calls, answer.calls, one.calls),
+        max(0, cap - gone) // price
+        for cap, gone, price in (
+            (budget.tokens, gone.tokens, one.tokens),
+            (budget.micros, gone.micros, one.micros),
+            (budget.calls, gone.calls, one.calls),
         )
         if cap is not None and price
     ]
@@ -428,17 +428,18 @@ def calls_left(ledger: Ledger, answer: Amount, one: Amount, *, planning: bool) -
 def room_left(ledger: Ledger, keep: Amount, *, planning: bool = False) -> Budget:
     """What one call may take beyond what is to be kept; of that, a plan leaves half to others."""
     budget = ledger.budget
+    gone = ledger.taken + keep
 
-    def left(cap: int | None, taken: int, kept: int) -> int | None:
+    def left(cap: int | None, gone: int) -> int | None:
         if cap is None:
             return None
-        rest = max(0, cap - taken - kept)
+        rest = max(0, cap - gone)
         return rest // 2 if planning else rest
 
     return Budget(
-        tokens=left(budget.tokens, ledger.tokens + ledger.held_tokens, keep.tokens),
-        usd=usd_of(left(budget.micros, ledger.micros + ledger.held_micros, keep.micros)),
-        calls=left(budget.calls, ledger.calls + ledger.held_calls, keep.calls),
+        tokens=left(budget.tokens, gone.tokens),
+        usd=usd_of(left(budget.micros, gone.micros)),
+        calls=left(budget.calls, gone.calls),
     )
 
 
@@ -468,8 +469,3 @@ def portion(ledger: Ledger, wanted: Amount) -> Amount:
         micros=wanted.micros and (left.micros or 0),
         calls=wanted.calls and (left.calls or 0),
     )
-
-
-def _half(left: Amount, wanted: Amount) -> bool:
-    pairs = ((left.tokens, wanted.tokens), (left.micros, wanted.micros), (left.calls, wanted.calls))
-    return all(2 * have >= want for have, want in pairs)

@@ -132,52 +132,24 @@ def share(state: RunState, estimate: Amount, own: Budget) -> Amount:
     ledger = state.ledger
     budget = state.requested.budget
     answer = state.requested.roster.supervision
-    floor = budget.floor
     open_tasks = (one for one in state.tasks.values() if not one.settled and one.status is not Status.EXPANDED)
     claims = sum(not _entrusted(one) for one in open_tasks) + (not state.closed)
 
-    def part(cap: int | None, taken: int, kept: int, wanted: int, most: int | None) -> int:
+    gone = ledger.taken + budget.floor.max(answer)
+
+    def part(cap: int | None, gone: int, wanted: int, most: int | None) -> int:
         if cap is None:
             return 0
-        fair = wanted or max(0, cap - taken - kept) // max(1, claims)
+        fair = wanted or max(0, cap - gone) // max(1, claims)
         return fair if most is None else min(fair, most)
 
     return Amount(
-        tokens=part(
-            budget.tokens,
-            ledger.tokens + ledger.held_tokens,
-            max(floor.tokens, answer.tokens),
-            estimate.tokens,
-            own.tokens,
-        ),
-        micros=part(
-            budget.micros,
-            ledger.micros + ledger.held_micros,
-            max(floor.micros, answer.micros),
-            estimate.micros,
-            own.micros,
-        ),
-        calls=part(
-            budget.calls, ledger.calls + ledger.held_calls, max(floor.calls, answer.calls), estimate.calls, own.calls
-        ),
+        tokens=part(budget.tokens, gone.tokens, estimate.tokens, own.tokens),
+        micros=part(budget.micros, gone.micros, estimate.micros, own.micros),
+        calls=part(budget.calls, gone.calls, estimate.calls, own.calls),
     )
 
 
 def _entrusted(progress: Progress) -> bool:
     """Whether a team has its part for this task already."""
     return any(step.result is None and step.name.startswith(STEP) for step in (progress.steps or {}).values())
-
-
-def total(amounts: Sequence[Amount]) -> Amount:
-    tokens = sum(one.tokens for one in amounts)
-    micros = sum(one.micros for one in amounts)
-    return Amount(tokens=tokens, micros=micros, calls=sum(one.calls for one in amounts))
-
-
-def rest(amount: Amount, paid: Amount) -> Amount:
-    """What is still to be paid."""
-    return Amount(
-        tokens=max(0, amount.tokens - paid.tokens),
-        micros=max(0, amount.micros - paid.micros),
-        calls=max(0, amount.calls - paid.calls),
-    )

@@ -19,7 +19,7 @@ from chargehand.core.state import Progress, RunState
 from chargehand.errors import ChargehandError, Invalid, Refused, RunUnknown
 from chargehand.runtime.doubt import doubtful_call
 from chargehand.runtime.messaging import Drives
-from chargehand.runtime.nesting import Call, had_effects, nesting, open_call, rest, share, total, within
+from chargehand.runtime.nesting import Call, had_effects, nesting, open_call, share, within
 from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING, Amount, Budget
 from chargehand.terms.failure import Failure, Question
@@ -69,7 +69,7 @@ class Nesting:
             words = f"{errand.worker} is a team inside {nesting(state) - 1} others, and at most {most} are allowed"
             raise WorkFailed(Failure("logic", f"{words} (policy.limits.nesting)", permanent=True), NOTHING)
         progress = state.tasks[TaskId(where.task)]
-        if progress.resumes and total(await self._begun(where.run, progress, errand)) != NOTHING:
+        if progress.resumes and sum(await self._begun(where.run, progress, errand), NOTHING) != NOTHING:
             return NOTHING  # it was charged with all of it when the process died
         return share(state, errand.estimate, errand.team.budget)
 
@@ -88,10 +88,10 @@ class Nesting:
         if call is None:
             raise WorkFailed(Failure("logic", "the attempt that needs this is no longer under way"), NOTHING)
         begun = await self._begun(call.run, call.progress, errand) if call.progress.resumes else []
-        paid = total(begun[:-1])
+        paid = sum(begun[:-1], NOTHING)
         _, below = self._below.setdefault(id(errand.crew), (errand.crew, self._driver.beneath(errand.crew)))
         try:
-            request = _request(run, call, errand, total((call.held, paid)))
+            request = _request(run, call, errand, call.held + paid)
             offered = partial(errand.team.offered, below.journal, request)
             await _driven(
                 below,
@@ -110,7 +110,7 @@ class Nesting:
             raise WorkFailed(asked_inside(errand.worker, run, state, entries), NOTHING)
         acted = await had_effects(self._driver.journal, run, entries)
         came = came_of(run, errand.worker, state, entries, acted=acted)
-        return came, rest(state.ledger.spent, paid)
+        return came, state.ledger.spent.beyond(paid)
 
 
 def asked_inside(worker: str, run: str, state: RunState, entries: Sequence[ev.Entry]) -> Failure:

@@ -79,10 +79,9 @@ class _Tracer:
         self._last = self._state.at - self._began
         fold(self._state, entry)
         after = self._state.ledger.spent
-        more = (after.tokens - before.tokens, after.micros - before.micros, after.calls - before.calls)
         told = _HEARS.get(type(entry.event))
         if told is not None:
-            told(self, entry.event, entry.at - self._began, Amount(*more))
+            told(self, entry.event, entry.at - self._began, after - before)
         task = getattr(entry.event, "task", "")
         self._settled(self._state.tasks.get(TaskId(task)), entry.at)
 
@@ -103,9 +102,9 @@ class _Tracer:
         found = self._open.pop((kind, task), None) or DutyTrace(kind, 0, at)
         found.seconds = at - found.began
         found.ending = ending
-        found.used = _sum(found.used, used)
+        found.used += used
         if task in self._tasks:
-            self._tasks[task].used = _sum(self._tasks[task].used, used)
+            self._tasks[task].used += used
         return found
 
     # --- planning, refining, answering
@@ -195,8 +194,8 @@ class _Tracer:
                 step.result = _value(event.result)
                 self._calls.setdefault(event.task, []).extend(calls_in(step.result))
         if found is not None:
-            found.used = _sum(found.used, used)
-            self._tasks[event.task].used = _sum(self._tasks[event.task].used, used)
+            found.used += used
+            self._tasks[event.task].used += used
 
     def step_failed(self, event: ev.StepFailed, at: Seconds, used: Amount) -> None:
         found = self._open.get(("attempt", event.task))
@@ -206,8 +205,8 @@ class _Tracer:
                 step.good = False
                 step.used = used
         if found is not None:
-            found.used = _sum(found.used, used)
-            self._tasks[event.task].used = _sum(self._tasks[event.task].used, used)
+            found.used += used
+            self._tasks[event.task].used += used
 
     # --- what becomes of a task
 
@@ -285,10 +284,6 @@ class _Tracer:
         planned = [one.task for one in state.tasks.values() if one.mother is None]
         found.critical_path = critical_path(planned, self._ends)
         return found
-
-
-def _sum(one: Amount, other: Amount) -> Amount:
-    return Amount(tokens=one.tokens + other.tokens, micros=one.micros + other.micros, calls=one.calls + other.calls)
 
 
 _HEARS: dict[type, Callable[[_Tracer, Any, Seconds, Amount], None]] = {

@@ -19,29 +19,38 @@ class Amount(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_f
     micros: int = 0
     calls: int = 0
 
+    def __add__(self, other: "Amount") -> "Amount":
+        return Amount(
+            tokens=self.tokens + other.tokens, micros=self.micros + other.micros, calls=self.calls + other.calls
+        )
+
+    def __sub__(self, other: "Amount") -> "Amount":
+        """What is left without the other, which may be less than nothing; see `beyond`."""
+        return Amount(
+            tokens=self.tokens - other.tokens, micros=self.micros - other.micros, calls=self.calls - other.calls
+        )
+
+    def __mul__(self, times: int) -> "Amount":
+        return Amount(tokens=self.tokens * times, micros=self.micros * times, calls=self.calls * times)
+
+    def max(self, other: "Amount") -> "Amount":
+        """The larger of each, which covers either amount."""
+        return Amount(
+            tokens=max(self.tokens, other.tokens),
+            micros=max(self.micros, other.micros),
+            calls=max(self.calls, other.calls),
+        )
+
+    def beyond(self, covered: "Amount") -> "Amount":
+        """What this takes that is not covered, never less than nothing."""
+        return (self - covered).max(NOTHING)
+
+    def within(self, other: "Amount") -> bool:
+        """Whether the other amount covers this one."""
+        return self.tokens <= other.tokens and self.micros <= other.micros and self.calls <= other.calls
+
 
 NOTHING = Amount()
-
-
-def added(one: Amount, other: Amount) -> Amount:
-    """Both amounts together."""
-    return Amount(tokens=one.tokens + other.tokens, micros=one.micros + other.micros, calls=one.calls + other.calls)
-
-
-def larger(one: Amount, other: Amount) -> Amount:
-    """What covers either of two amounts."""
-    return Amount(
-        tokens=max(one.tokens, other.tokens), micros=max(one.micros, other.micros), calls=max(one.calls, other.calls)
-    )
-
-
-def beyond(amount: Amount, covered: Amount) -> Amount:
-    """What an amount takes that is not covered."""
-    return Amount(
-        tokens=max(0, amount.tokens - covered.tokens),
-        micros=max(0, amount.micros - covered.micros),
-        calls=max(0, amount.calls - covered.calls),
-    )
 
 
 def usd_of(micros: int | None) -> float | None:
@@ -141,6 +150,11 @@ class Ledger(Struct):
     def reserved(self) -> Amount:
         return Amount(tokens=self.held_tokens, micros=self.held_micros, calls=self.held_calls)
 
+    @property
+    def taken(self) -> Amount:
+        """What is spent or reserved, and so no longer to be had."""
+        return self.spent + self.reserved
+
 
 def _room(cap: int | None, taken: int, more: int, keep: int) -> bool:
     # asking for nothing always fits: a free tool may run when the purse is empty
@@ -154,15 +168,16 @@ def carve(ledger: Ledger, share: Amount) -> Budget:
     so children draw on the parent's purse and never open one of their own.
     """
     budget = ledger.budget
+    gone = ledger.taken + budget.floor
 
-    def left(cap: int | None, taken: int, wanted: int, keep: int) -> int | None:
+    def left(cap: int | None, gone: int, wanted: int) -> int | None:
         if cap is None:
             return wanted or None
-        rest = max(0, cap - taken - keep)
+        rest = max(0, cap - gone)
         return min(wanted, rest) if wanted else rest
 
     return Budget(
-        tokens=left(budget.tokens, ledger.tokens + ledger.held_tokens, share.tokens, budget.floor.tokens),
-        usd=usd_of(left(budget.micros, ledger.micros + ledger.held_micros, share.micros, budget.floor.micros)),
-        calls=left(budget.calls, ledger.calls + ledger.held_calls, share.calls, budget.floor.calls),
+        tokens=left(budget.tokens, gone.tokens, share.tokens),
+        usd=usd_of(left(budget.micros, gone.micros, share.micros)),
+        calls=left(budget.calls, gone.calls, share.calls),
     )

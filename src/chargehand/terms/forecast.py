@@ -107,10 +107,5 @@ def _cost(asked: Sequence[tuple[int, Sequence[Agent]]], plan: Plan, roster: Rost
     if not all(line and line[0].estimate != NOTHING for _, line in asked):
         return NOTHING  # the supervisor's part alone would pass for all of it
     answers = 0 if plan.combine == "none" else min(1, policy.limits.answers)
-    parts = [(1 + answers, roster.supervision)]
-    parts += [(count, line[0].estimate) for count, line in asked]
-    return Amount(
-        tokens=sum(count * amount.tokens for count, amount in parts),
-        micros=sum(count * amount.micros for count, amount in parts),
-        calls=sum(count * amount.calls for count, amount in parts),
-    )
+    supervision = roster.supervision * (1 + answers)
+    return sum((line[0].estimate * count for count, line in asked), supervision)
