@@ -9,7 +9,6 @@ from chargehand.text.words import (
     STOP_WORDS,
     content_words,
     quoted_phrases,
-    replace_quoted,
     singular,
     split_words,
     stem,
@@ -78,7 +77,6 @@ def test_a_stem_is_shown_as_the_first_word_that_has_it() -> None:
 def test_quotations_are_found_whatever_their_marks() -> None:
     text = '"one" \u201ctwo\u201d \u201ethree\u201c \u00abfour\u00bb 5" and 6"'
     assert quoted_phrases(text) == ["one", "two", "three", "four"]
-    assert replace_quoted('say "this" twice', "that") == "say that twice"
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from chargehand.errors import Invalid
 from chargehand.models.exhibits import Passages
+from chargehand.text.words import stem, stems
 from chargehand.tools.documents import documents
-from chargehand.tools.passages import LONGEST, Piece, Ranking, pieces, stem, words
+from chargehand.tools.passages import LONGEST, Piece, Ranking, pieces
 from chargehand.tools.tool import Tool, ToolFailed
 
 
@@ -37,9 +38,9 @@ async def test_the_best_passage_comes_first_with_its_place(handbook: Path) -> No
     found = await search(documents(handbook), "How long is the warranty of a battery?")
     assert [passage.source for passage in found.found] == ["deep/warranty.txt"]
     assert found.found[0].score > 0
-    paying = await search(documents(handbook), "who pays the shipping of returned goods")
+    paying = await search(documents(handbook), "who pays the shipping when goods go back")
     assert [passage.source for passage in paying.found] == ["returns.md#who-pays-and-when", "returns.md#returns"]
-    assert len((await search(documents(handbook), "who pays the shipping of returned goods", 1)).found) == 1
+    assert len((await search(documents(handbook), "who pays the shipping when goods go back", 1)).found) == 1
 
 
 async def test_quoted_words_must_occur_as_they_are(handbook: Path) -> None:
@@ -104,7 +105,7 @@ def test_a_long_paragraph_is_cut_after_a_sentence() -> None:
      ("returned", "returns"), ("policies", "policy"), ("Anna's", "anna"), ("quickly", "quick")],
 )  # fmt: skip
 def test_forms_of_a_word_are_one(one: str, two: str) -> None:
-    assert stem(one.casefold()) == stem(two)
+    assert stems(one) == stems(two)
 
 
 @pytest.mark.parametrize(("one", "two"), [("status", "state"), ("class", "clas"), ("sing", "s"), ("red", "r")])
@@ -120,4 +121,4 @@ def test_rare_words_weigh_more_than_common_ones() -> None:
 def test_an_empty_document_breaks_nothing() -> None:
     assert list(pieces("x", "")) == []
     assert Ranking([]).best("x", 5) == []
-    assert words("") == []
+    assert stems("") == []

@@ -3,7 +3,6 @@
 How a judge is asked is not known here.
 """
 
-import re
 from collections.abc import Sequence
 
 from chargehand.agents.asking import Bill, Writer
@@ -13,34 +12,12 @@ from chargehand.agents.exhibit_text import shown
 from chargehand.agents.judging import rule
 from chargehand.models.subject import Given, Judging
 from chargehand.text.numbers import find_quantities
+from chargehand.text.words import FUNCTION_WORDS, split_words
 
 _MOST = 12  # results a judge is shown
 _SHORT = 12  # words of a result whose one number is what it says
 _EXCERPT = 80
-_FILLER = frozenset(
-    {
-        "a",
-        "an",
-        "the",
-        "it",
-        "is",
-        "was",
-        "are",
-        "were",
-        "there",
-        "of",
-        "so",
-        "answer",
-        "result",
-        "total",
-        "exactly",
-        "that",
-        "in",
-        "all",
-        "makes",
-        "equals",
-    }
-)
+_FILLER = FUNCTION_WORDS | {"all", "answer", "equals", "exactly", "makes", "result", "so", "total"}
 
 
 async def select(writer: Writer, bill: Bill, hand: Hand, goal: str, results: Sequence[Given]) -> str:
@@ -117,13 +94,17 @@ def ballot(value: object) -> str:
         return said
     text = " ".join(shown(Given(task="", instruction="", worker="", value=value)).split())
     found = list(find_quantities(text))
-    words = re.findall(r"[^\W_]+|%", text.casefold())
+    words = _words(text)
     if len(found) == 1 and len(words) <= _SHORT:
         number = found[0].readings[0][0].normalize()
-        cut = f"{text[: found[0].start]} {text[found[0].end :]}".casefold()
-        rest = sorted(set(re.findall(r"[^\W_]+|%", cut)) - _FILLER)
+        cut = f"{text[: found[0].start]} {text[found[0].end :]}"
+        rest = sorted(set(_words(cut)) - _FILLER)
         return f"{number:f} {' '.join(rest)}"
     return " ".join(words)
+
+
+def _words(text: str) -> list[str]:
+    return split_words(text.replace("%", " percent "))
 
 
 def _by_id(results: Sequence[Given], task: str) -> Given:

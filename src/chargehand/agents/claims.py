@@ -17,8 +17,10 @@ from chargehand.agents.known_values import KnownNumbers, is_about
 from chargehand.agents.row_labels import Placed, misplaced_pairs, misplaced_values
 from chargehand.models.subject import Given
 from chargehand.terms.tracing import Conflict, Kind, Origin, Untraced
-from chargehand.text.dates import MONTH, Date, find_dates
+from chargehand.text.dates import Date, find_dates
 from chargehand.text.numbers import Quantity, find_counts, find_quantities
+from chargehand.text.sentences import split_sentences
+from chargehand.text.words import QUOTED
 
 _LONGEST = 100_000  # characters of an answer that are looked at
 _TOGETHER = 4_000_000  # characters of all results: of more nothing can be said to be missing
@@ -27,12 +29,10 @@ _MARK = 0xE000  # a quotation is taken out of its line as one sign of this priva
 _WORDS = 4
 _FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"`([^`\n]{1,2000})`")
-_QUOTED = re.compile(r"“([^“”\n]{1,999})”|„([^„“”\n]{1,999})[“”]|«([^«»\n]{1,999})»|(?<!\w)\"([^\"\n]{1,999})\"")
 _BLOCK = re.compile(r"(?:^[ \t]*>[^\n]*(?:\n|\Z))+", re.MULTILINE)
 _NOT_SHOWN = re.compile(r"^… (?:and )?[\d,]+ more rows$", re.MULTILINE)  # says how long a table is, not what it holds
 _GAP = re.compile(r"…|\.\.\.|\[[^\]\n]{0,80}\]")
 _LATE = re.compile(r"([.!?])[ \t]*((?:\[[^\]\n]{1,200}\][ \t]*)+)(?=\s|$)", re.MULTILINE)
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=\S)|\n+")
 CLAIMING = re.compile(
     r"[\d>\"'“”„«»\u2018\u2019@|]|://|www\."
     r"|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty)\b",
@@ -62,8 +62,6 @@ _APART = re.compile(
     r"|bigger|smaller|cheaper|dearer|mehr|weniger|höher|niedriger|pro|anteil|differenz|unterschied|übrig|rest)\b",
     re.IGNORECASE,
 )
-_ABBREVIATED = re.compile(r"\b(ca|approx|no|nr|vs|bzw|e\.g|i\.e|z\.\s?b|inkl|incl|st|mr|mrs|dr)\.(?=\s)", re.IGNORECASE)
-_DOTTED_DAY = re.compile(rf"\b(\d{{1,2}})\.(?=\s{MONTH})", re.IGNORECASE)
 _RESPECTIVELY = re.compile(r"\b(?:respectively|beziehungsweise|bzw|jeweils)\b", re.IGNORECASE)
 _YEAR = re.compile(r"(?:19|20)\d\d")
 
@@ -210,17 +208,15 @@ class _Check:
             self._counts |= {listed(paragraph), listed(paragraph) - 1}  # a table has one line more than rows
         for paragraph in re.split(r"\n[ \t]*\n", self._prepared(answer)):
             borne: list[Decimal] = []
-            for sentence in _SENTENCE.split(_LATE.sub(r" \2\1 ", paragraph)):
-                if sentence.strip():
-                    yield from self._sentence(sentence, borne)
+            for sentence in split_sentences(_LATE.sub(r" \2\1 ", paragraph)):
+                yield from self._sentence(sentence, borne)
 
     def _prepared(self, answer: str) -> str:
         """The answer without code and list numbers, each quotation of some length as one sign."""
         text = _FENCE.sub("", answer)
         text = _CODE.sub(lambda found: found[1] if re.fullmatch(r"[\d.,\s%$€£]+", found[1]) else " ", text)
         text = _BLOCK.sub(lambda found: self._kept(_unquoted(found[0]), f"{found[0]}\n") + "\n", text)
-        text = _QUOTED.sub(lambda found: self._kept(next(one for one in found.groups() if one), found[0]), text)
-        text = _DOTTED_DAY.sub(r"\1", _ABBREVIATED.sub(r"\1", text))
+        text = QUOTED.sub(lambda found: self._kept(next(one for one in found.groups() if one), found[0]), text)
         return _NUMBERED.sub(" ", text)
 
     def _kept(self, quote: str, whole: str) -> str:

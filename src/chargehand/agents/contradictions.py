@@ -15,47 +15,16 @@ from chargehand.models.exhibits import Figure, Product, Table
 from chargehand.models.subject import Given
 from chargehand.text.dates import MONTH, find_dates
 from chargehand.text.numbers import Quantity, find_quantities
+from chargehand.text.sentences import split_sentences
+from chargehand.text.words import FUNCTION_WORDS, WORD, singular
 
 MOST = 5
 _LONGEST = 50_000  # characters of a result that are read
 _TOGETHER = 400_000  # of all results: others wait meanwhile
 _ROWS = 200
 _KEY = 10
-_STOP = frozenset(
+_STOP = FUNCTION_WORDS | frozenset(
     {
-        "a",
-        "an",
-        "the",
-        "of",
-        "in",
-        "on",
-        "at",
-        "to",
-        "for",
-        "from",
-        "by",
-        "with",
-        "and",
-        "or",
-        "as",
-        "is",
-        "was",
-        "are",
-        "were",
-        "be",
-        "been",
-        "there",
-        "it",
-        "its",
-        "we",
-        "our",
-        "you",
-        "your",
-        "they",
-        "their",
-        "has",
-        "have",
-        "had",
         "now",
         "currently",
         "exactly",
@@ -175,9 +144,7 @@ _NAMING = re.compile(r"\b(?:by|von|durch|is|was|ist|war) [A-Z]")
 _LISTS = re.compile(
     r"\b(?:are|were|sind|waren|among|including|also|one of|such as|e\.g|unter anderem|auch)\b", re.IGNORECASE
 )
-_WORD = re.compile(r"[^\W_]+")
 _DIGIT = re.compile(r"\d")
-_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 _YES = re.compile(r"\W*(yes|no|true|false)\b(?=\s*(?:[,.;:!\u2013\u2014-]|$))", re.IGNORECASE)
 
 
@@ -284,9 +251,10 @@ def _comparable(one: _Fact, other: _Fact) -> bool:
 
 def _marks(instruction: str) -> frozenset[str]:
     """Words that tell one thing from another of its kind: names, numbers, times."""
-    words = _WORD.findall(instruction)
-    named = {one for at, one in enumerate(words) if at and one[:1].isupper()}
-    return frozenset(_stem(one) for one in words if one in named or one.casefold() in _TIMES or not one.isalpha())
+    words = WORD.findall(instruction)
+    names = {word for word in words[1:] if word[:1].isupper()}
+    marks = [word for word in words if word in names or word.casefold() in _TIMES or not word.isalpha()]
+    return frozenset(singular(word.casefold()) for word in marks)
 
 
 def _facts(given: Given, room: int) -> Iterator[_Fact]:
@@ -297,7 +265,7 @@ def _facts(given: Given, room: int) -> Iterator[_Fact]:
         elif isinstance(exhibit, Table):
             yield from _in_table(given, exhibit)
     text = _text(given.value)[:room]
-    for sentence in _SENTENCE.split(text) if _DIGIT.search(text) or _NAMING.search(text) else ():
+    for sentence in split_sentences(text, ".!?;") if _DIGIT.search(text) or _NAMING.search(text) else ():
         if len(sentence) <= 240 and not sentence.lstrip().startswith(("|", ">")):
             plain = " ".join(sentence.split())
             yield from _in_sentence(given, plain)
@@ -340,7 +308,7 @@ def _told(given: Given, frame: str, unit: str, text: str) -> Iterator[_Fact]:
     plain = re.sub(r"\[[^\]]*\]", " ", frame)
     key = frozenset(word for word in _content(plain) if len(word) > 1)
     if 1 < len(key) <= _KEY:
-        yield _Fact(given, key, unit, " ".join(_WORD.findall(plain)), text=text, strict=True)
+        yield _Fact(given, key, unit, " ".join(WORD.findall(plain)), text=text, strict=True)
 
 
 def _in_table(given: Given, table: Table) -> Iterator[_Fact]:
@@ -367,17 +335,12 @@ def _made(given: Given, about: str, number: Quantity, *, strict: bool = False) -
     plain = re.sub(r"\[[^\]]*\]", " ", about)
     key = frozenset(one for one in _content(plain) if one != unit)
     if 0 < len(key) <= _KEY:
-        shown = " ".join(_WORD.findall(plain)).removeprefix("There ")
+        shown = " ".join(WORD.findall(plain)).removeprefix("There ")
         yield _Fact(given=given, key=key, unit=unit, about=shown, number=number, strict=strict)
 
 
 def _content(text: str) -> Iterator[str]:
-    return (_stem(one) for one in _WORD.findall(text) if one.casefold() not in _STOP)
-
-
-def _stem(word: str) -> str:
-    plain = word.casefold()
-    return plain[:-1] if len(plain) > 3 and plain.endswith("s") and not plain.endswith("ss") else plain
+    return (singular(one.casefold()) for one in WORD.findall(text) if one.casefold() not in _STOP)
 
 
 def _exhibits(value: object) -> bool:

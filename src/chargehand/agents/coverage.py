@@ -16,10 +16,10 @@ from chargehand.models.subject import Given
 from chargehand.terms.failure import Gap
 from chargehand.terms.plan import Task, needs
 from chargehand.terms.tracing import Tracing, Untraced
+from chargehand.text.words import WORD
 
 _FEW = 2  # parts or fewer: the gap itself says how much is missing
 _SHOWN = 8
-_WORD = re.compile(r"\w+")
 UNTRACED = "Not traced to a tool:"
 COUNTED = "Counted: "
 
@@ -105,7 +105,7 @@ def coverage(answer: str, results: Sequence[Given], tasks: Sequence[Task], gaps:
     missing = tuple(gap.task or gap.message for gap in sorted(open_gaps, key=lambda gap: not gap.task))
     unplanned = sum(not gap.task for gap in open_gaps)
     done = set(covered)
-    said = set(_WORD.findall(answer))
+    said = set(WORD.findall(answer))
     cited = {one for one in covered if one in said or (not one.isalnum() and _cited(one, answer))}
     read = {name for task in tasks if task.id in done for name, _ in needs(task)} if cited else done
     unused = tuple(one for one in covered if one not in read and one not in cited)

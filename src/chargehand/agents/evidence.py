@@ -15,11 +15,11 @@ from chargehand.agents.known_values import KnownDates, KnownNumbers
 from chargehand.models.exhibits import PICTURES
 from chargehand.text.numbers import Quantity, find_numbers
 from chargehand.text.units import convert, spell_unit, unit_behind, unit_of_key
+from chargehand.text.words import STOP_WORDS, WORD, singular, split_words
 
 URL = re.compile(r"\b(?:https?://|www\.)[^\s<>\"'`|\\\]]{1,2000}", re.IGNORECASE)
 EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}(?!\w)")
 _ESCAPED = re.compile(r"\\+[nrt'\"]")
-_WORD = re.compile(r"[^\W_]+")
 _PARTS = re.compile(r"[A-Z]?[^\W\d_A-Z]+\d?|[A-Z]+|\d+")
 _LONGEST = 8_000_000  # characters of all values; of more nothing can be said to be missing
 _NODES = 500_000
@@ -29,13 +29,7 @@ _ROWS = 20_000
 _CELLS = 200_000
 _FEW = 14  # numbers of which every two may be compared
 _NAME = 6  # words at most in the name of a row
-_COMMON = frozenset(
-    _WORD.findall(
-        "a an the of in on at to for from by with and or as is was are were be been it its per each than about into"
-        " over after before between within more less only most least that this which there has have had not no yes"
-        " true false"
-    )
-)
+_COMMON = STOP_WORDS | {"least", "less", "most", "true", "false"}
 
 
 def addresses(text: str) -> Iterator[tuple[str, int, int]]:
@@ -51,7 +45,7 @@ def plain_words(text: str) -> str:
     """The words of a text alone, with one space before and behind each. Escapes of quoted text are no words."""
     if "\\" in text:
         text = _ESCAPED.sub(" ", text)
-    return f" {' '.join(_WORD.findall(text.casefold()))} "
+    return f" {' '.join(split_words(text))} "
 
 
 def address(text: str) -> str:
@@ -61,10 +55,7 @@ def address(text: str) -> str:
 
 def stem(word: str) -> str:
     """A word without regard to capitals and to one or many."""
-    plain = word.casefold()
-    if len(plain) > 4 and plain.endswith("ies"):
-        return f"{plain[:-3]}y"
-    return plain[:-1] if len(plain) > 3 and plain.endswith("s") and not plain.endswith("ss") else plain
+    return singular(word.casefold())
 
 
 class Occurrence(Struct, frozen=True, gc=False):
@@ -388,7 +379,7 @@ class Rows:
 
     def new_table(self, columns: Sequence[str]) -> int:
         self._last += 1
-        self._columns.update(tuple(stem(part) for part in _WORD.findall(column)) for column in columns)
+        self._columns.update(tuple(stem(part) for part in WORD.findall(column)) for column in columns)
         return self._last
 
     def add(self, inside: int, names: Mapping[int, str], table: int = 0) -> int:
@@ -400,7 +391,7 @@ class Rows:
         row = len(self._words)
         words: set[str] = set()
         for column, name in names.items():
-            parts = tuple(stem(part) for part in _WORD.findall(name[:200]))
+            parts = tuple(stem(part) for part in WORD.findall(name[:200]))
             is_number = all(part.isdigit() for part in parts)  # of those, only what may be an order or a customer
             if 0 < len(parts) <= _NAME and len(name) > (4 if is_number else 1) and parts[0] not in _COMMON:
                 rows, columns = self._names.setdefault(parts, (set(), set()))
@@ -419,7 +410,7 @@ class Rows:
         """The rows whose names stand in a text; of names that begin alike, the longest."""
         if not self._first:
             return []
-        words = [(stem(match[0]), match.start(), match.end()) for match in _WORD.finditer(text)]
+        words = [(stem(match[0]), match.start(), match.end()) for match in WORD.finditer(text)]
         found: list[NamedRows] = []
         at = 0
         while at < len(words):

@@ -3,16 +3,15 @@
 For readers, passages that have nothing to do with it are left out; those that judge it get them, too.
 """
 
-import re
 from collections.abc import Sequence
 
 import msgspec
 
 from chargehand.models.exhibits import Chart, Exhibit, Figure, Passage, Passages, Product, Table
 from chargehand.models.subject import Given
+from chargehand.text.words import split_words
 
 _ROWS = 20
-_WORD = re.compile(r"\w{3,}")
 
 
 def shown(given: Given, *, whole: bool = False) -> str:
@@ -43,16 +42,20 @@ def _idle(product: Product) -> frozenset[str]:
 
 def _telling(several: Passages, named: set[str], least: float) -> list[str]:
     """Those with a word that was searched for and is not in all of them, where those that were named have one."""
-    words = {one.source: set(_WORD.findall(f"{one.source} {one.text}".lower())) for one in several.found}
+    words = {one.source: _words(f"{one.source} {one.text}") for one in several.found}
     common = set[str].intersection(*words.values()) if len(words) > 2 else set[str]()
-    wanted = set(_WORD.findall(several.query.lower())) - common
+    wanted = _words(several.query) - common
     told = any(wanted & said for source, said in words.items() if source in named)
-    own = [one for one in several.found if wanted & words[one.source] - set(_WORD.findall(_file(one))) or not told]
+    own = [one for one in several.found if wanted & words[one.source] - _words(_file(one)) or not told]
     return [one.source for one in own if one.score >= least]
 
 
 def _file(one: Passage) -> str:
     return one.source.partition("#")[0].lower()
+
+
+def _words(text: str) -> set[str]:
+    return {word for word in split_words(text) if len(word) > 2}
 
 
 def _exhibit(exhibit: Exhibit, said: str, idle: frozenset[str]) -> str:

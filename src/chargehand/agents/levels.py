@@ -4,7 +4,6 @@ A run inside another has a journal of its own; what it left out travels with its
 `handover`'s business.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import cast
 
@@ -20,14 +19,13 @@ from chargehand.terms.failure import Gap
 from chargehand.terms.plan import NO_TASK, Task, TaskId, needs
 from chargehand.terms.roster import Agent
 from chargehand.terms.value import decode_value
+from chargehand.text.words import FUNCTION_WORDS, singular, split_words
 
 INWARDS = " > "
 MARK = b'"kind":"partly"'
 MAIL = "send_message_to_agent"
 """How the names of all tools begin that wait for another worker's words."""
 _MOST = 20  # parts that one worker can leave, and that are looked for in what others were asked
-_WORD = re.compile(r"\w+")
-_SMALL = frozenset(_WORD.findall("a an and at by for from in is it its of on or the their this that to was were with"))
 
 
 class InnerGap(Gap, frozen=True, omit_defaults=True, gc=False):
@@ -140,8 +138,8 @@ def left_out(said: Sequence[tuple[Task, Partly]], answers: Sequence[Answer]) -> 
 
 def _words(text: str) -> set[str]:
     """What a text speaks of: who repeats a part need not use its small words."""
-    words = {one.casefold() for one in _WORD.findall(text)}
-    return {one.removesuffix("s") for one in words - _SMALL} or words or {text}
+    words = set(split_words(text))
+    return {singular(word) for word in words - FUNCTION_WORDS} or words or {text}
 
 
 def _rests(task: TaskId, on: TaskId, above: Mapping[TaskId, Sequence[TaskId]]) -> bool:

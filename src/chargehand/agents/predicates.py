@@ -18,6 +18,7 @@ from chargehand.agents.shape import Shape
 from chargehand.errors import ChargehandError, Invalid
 from chargehand.models.exhibits import Product
 from chargehand.terms.value import decode_value, encode_value
+from chargehand.text.words import WORD
 from chargehand.tools.threads import THREADS, GivenUp
 from chargehand.tools.tool import ToolFailed
 
@@ -27,7 +28,6 @@ _SECONDS = 2
 _LATEST = 30.0
 _WHOLE = 86400.0  # the attempt's own time ends it long before
 _PLAIN = re.compile(r"[^()|*+?{]*\Z")  # a pattern that can match in one way only
-_WORD = re.compile(r"[^\W_]+(?:['\u2019.,-][^\W_]+)*")
 _CITED = re.compile(r"\[[^\[\]\n]{1,200}\]|\((?:see |source:? )?[\w./ -]{1,100}\.\w{1,5}(?:[:#][^()\n]{1,60})?\)")
 _SAID = re.compile(r"\bsources?: *\S|\baccording to \S", re.IGNORECASE)
 _CITING = frozenset(("source", "sources", "url", "urls", "citation", "citations", "reference", "references"))
@@ -83,7 +83,7 @@ async def broken(rule: Rule, result: Held) -> list[str]:
     plain = _plain(text)
     wanted = (rule.contains,) if isinstance(rule.contains, str) else rule.contains
     found = [f"{one!r} is not in it" for one in wanted if _plain(one) not in plain]
-    words = len(_WORD.findall(text))
+    words = sum(WORD.search(chunk) is not None for chunk in text.split())
     if words < rule.at_least_words:
         found.append(f"it has {words} words; at least {rule.at_least_words} are wanted")
     if rule.at_most_words and words > rule.at_most_words:

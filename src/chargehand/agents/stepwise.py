@@ -22,6 +22,7 @@ from chargehand.models.subject import Ledger, Planned
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Edge, Finding, Task, TaskId, fingerprint, needs
+from chargehand.text.words import FUNCTION_WORDS, split_words
 from chargehand.tools.tool import CAP
 
 _MARK = re.compile(r"t(\d{1,6})(?:-(stall|fresh)(\d{1,4}))?")
@@ -31,9 +32,7 @@ _STALLED = "stalled"
 _EMPTY = "nothing_done"
 _OURS = (_REPEATED, _STALLED, _EMPTY)
 _REFUSALS = 2  # in a row; the run gives up on a planner after three
-_IDLE = frozenset(
-    ("a", "again", "an", "and", "carefully", "more", "now", "of", "once", "please", "the", "then", "this")
-)
+_IDLE = FUNCTION_WORDS | {"again", "carefully", "more", "now", "once", "please", "then"}
 _AFRESH = (
     "What was tried so far is of no use: this is a fresh start. Take another way, with another worker or another kind"
     " of task, and ask for nothing that was asked for before."
@@ -218,7 +217,7 @@ def _patience(way: Loop) -> int:
 
 
 def _bag(text: str) -> frozenset[str]:
-    return frozenset(re.findall(r"\w+", text.casefold())) - _IDLE
+    return frozenset(split_words(text)) - _IDLE
 
 
 def alike(one: frozenset[str], other: frozenset[str]) -> bool:

@@ -19,11 +19,11 @@ from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Edge, Finding, Task, TaskId
 from chargehand.terms.roster import Match, fits
 from chargehand.terms.value import decode_value
+from chargehand.text.words import split_words
 
 _NEAR = 3  # words beside a token that show where it was taken from
 _BESIDE = 200  # characters: a text may be long, and hold a token often
 _MARKS = "\"'`\u2018\u2019\u201c\u201d\u00ab\u00bb"
-_WORD = re.compile(r"\w+")
 
 
 async def broadcast(way: Broadcast, lead: Lead, brief: Brief, hand: Hand) -> Proposal:
@@ -188,9 +188,7 @@ _Beside: TypeAlias = tuple[list[str], list[str]]
 def _beside(text: str, found: re.Match[str]) -> _Beside:
     before = text[max(0, found.start() - 200) : found.start()]
     after = text[found.end() : found.end() + 200]
-    return [one.lower() for one in _WORD.findall(before)[-_NEAR:]], [
-        one.lower() for one in _WORD.findall(after)[:_NEAR]
-    ]
+    return split_words(before)[-_NEAR:], split_words(after)[:_NEAR]
 
 
 def _quoted(text: str, found: re.Match[str], known: list[_Beside]) -> bool:

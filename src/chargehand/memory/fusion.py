@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import log2
 
+from chargehand.text.words import QUOTED, quoted_phrases
+
 MOST_TERMS = 8
 """Of the telling words of a question, the first so many are looked for."""
 MOST_HOLDERS = 50
@@ -28,8 +30,7 @@ BARE = 0.5
 
 _READ = 2_000  # characters of a question
 _FEW = 3  # words that are a search rather than a sentence
-_QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]{2,200})[\"”“»]")
-_WORD = re.compile(r"\w+(?:[-._/:@+']\w+)*")
+_NAME_OR_WORD = re.compile(r"\w+(?:[-._/:@+']\w+)*")
 _INNER = re.compile(r"_|\w[./:@+]\w|[a-z][A-Z]")
 _JOINED = re.compile(r"[-._/]")
 _TURN = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
@@ -43,9 +44,9 @@ def telling(query: str) -> tuple[str, ...]:
     words or fewer, where each was chosen. Without vectors to compare, every word counts and this is not asked.
     """
     query = query[:_READ]
-    found: list[str] = [match[1].strip() for match in _QUOTED.finditer(query)]
-    rest = _QUOTED.sub(" . ", query)
-    words = list(_WORD.finditer(rest))
+    found: list[str] = quoted_phrases(query)
+    rest = QUOTED.sub(" . ", query)
+    words = list(_NAME_OR_WORD.finditer(rest))
     search = len(words) <= _FEW and not rest.rstrip().endswith("?")
     shouted = rest.isupper()
     for match in words:

@@ -6,6 +6,8 @@ What becomes of a run in which that was said is not known here.
 import re
 from collections.abc import Sequence
 
+from chargehand.text.sentences import split_sentences
+
 LEFT = "Not answered here: "
 NOTHING = "Nothing to add."
 HINT = "nswered"
@@ -21,7 +23,6 @@ _FENCE = re.compile(r" {0,3}(?P<sign>```+|~~~+)(?P<info>.*)")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,2}[.)])\s+(?P<what>\S.*)")
 _LABELS = "sources?|references?|notes?|confidence|caveats?|summary|next steps?|assumptions?"
 _OTHER = re.compile(rf"\s*(?:[|>#]|```|~~~|[*_]{{0,3}}(?:{_LABELS})[*_]{{0,3}}:)", re.IGNORECASE)
-_PART = re.compile(r"(?<=[.?!])\s+(?=[A-Z\"'\u201c(])")
 _NONE = re.compile(
     r"(?:nothing|none|nil|n/?a|no(?: parts?)?|not applicable|-*|nichts|keine?s?|rien|aucune?|nada|ninguno|niente)"
     r"(?: (?:at all|else|more|further|left|missing|remains|(?:is|was) (?:left|missing)))?(?: out)?",
@@ -83,8 +84,8 @@ def _block(lines: Sequence[str], at: int, opening: re.Match[str]) -> tuple[int, 
 
 
 def _sentences(item: str) -> list[str]:
-    parts = [" ".join(one.split()).strip(_MARKUP)[:_LONGEST] for one in _PART.split(item)]
-    return [] if _NONE.fullmatch(parts[0].strip("()[]\"'.!; ")) else [one for one in parts if one]
+    parts = [" ".join(one.split()).strip(_MARKUP)[:_LONGEST] for one in split_sentences(item)]
+    return [] if _NONE.fullmatch("".join(parts[:1]).strip("()[]\"'.!; ")) else [one for one in parts if one]
 
 
 def _fenced(lines: Sequence[str]) -> list[bool]:

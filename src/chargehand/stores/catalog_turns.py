@@ -1,6 +1,5 @@
 """What agents said and were told, as rows: in order, behind summaries, and found by words."""
 
-import re
 import sqlite3
 from collections.abc import Sequence
 
@@ -11,8 +10,8 @@ from chargehand.memory.catalog import PREFIXES, KeptConversation, Profile
 from chargehand.memory.conversation import Role, Turn
 from chargehand.stores.catalog_things import need_number
 from chargehand.terms.policy import Instant
+from chargehand.text.words import WORD
 
-_WORD = re.compile(r"\w*[^\W_]\w*")
 _MOST_WORDS = 64
 _READ = 4_000  # characters of a question
 _SAY = """
@@ -75,7 +74,7 @@ def turns(db: sqlite3.Connection, space: str, which: str, limit: int, before: in
 def recall(db: sqlite3.Connection, space: str, which: str, asked: Question) -> list[Turn]:
     """Without any word to look for: the latest ones that fit."""
     agent = _speaker(db, space, which)
-    words = _WORD.findall(asked.words[:_READ])[:_MOST_WORDS]
+    words = WORD.findall(asked.words[:_READ])[:_MOST_WORDS]
     values: list[object] = [agent]
     if words:
         either = " OR ".join(f'"{word}"' for word in words)

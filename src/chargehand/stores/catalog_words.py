@@ -7,7 +7,6 @@ import re
 import sqlite3
 import unicodedata
 from collections.abc import Iterable, Sequence
-from functools import cache
 from itertools import accumulate
 
 from msgspec import Struct
@@ -15,27 +14,17 @@ from msgspec import Struct
 from chargehand.memory.archives import Filter
 from chargehand.memory.fusion import MOST_HOLDERS, MOST_TERMS, RARE
 from chargehand.stores.passage_rows import Holding, Value, conditions, listed
+from chargehand.text.words import QUOTED, STOP_WORDS, quoted_phrases, tokenize
 
 BUDGET = 4_000  # rows to rank: a microsecond each
 _READ = 4_000  # characters of a question
 _WEIGHED = 48  # terms of it whose rarity is looked up
 _LONGEST = 32  # words of a phrase, and parts of a word such as a-b.c: the index takes seconds to find thousands
 
-_QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]{2,200})[\"”“»]")
 _BREAK = re.compile(r"[\s,;!?()\[\]{}<>|\"“”„«»]+")
 _ENDS = re.compile(r"^[^\w]+|(?:['\u2019]s)?[^\w]+$|['\u2019]s$")
 _PARTS = re.compile(rf"\W*\w+(?:\W+\w+){{0,{_LONGEST - 1}}}")
-_APOSTROPHES = str.maketrans("", "", "'\u2019")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_STOP = """
-    a about after all also am an and any are as at be been before being but by can cant could did didnt do does doesnt
-    doing dont else for from get give go got had has have havent having he hello her here hers hi him his how i id if
-    ill im in into is isnt it its ive just know let lets like make may me might mine more most must my need no nor not
-    now of off ok on one only or other our ours out over please s shall she should so some such t tell than thank
-    thanks that thats the their theirs them then there these they theyre this those through to too under until up us
-    use very want was wasnt way we were what whats when where which while who whom whose why will with wont would yes
-    you your yours youre
-"""
 
 _COUNT = """
     SELECT count(*) FROM (
@@ -69,10 +58,9 @@ class Match(Struct, frozen=True):
 def terms(query: str) -> tuple[str, ...]:
     """What is in quotes, and every word that means something. Of a question without such, the whole as a phrase."""
     query = _CONTROL.sub(" ", unicodedata.normalize("NFC", query[:_READ].encode(errors="ignore").decode()))
-    phrases = [" ".join(match[1].split()[:_LONGEST]) for match in _QUOTED.finditer(query)]
-    words = _spoken(_ENDS.sub("", word) for word in _BREAK.split(_QUOTED.sub(" ", query)))
-    stop = _stop()
-    found = _spoken(phrases) + [word for word in words if word.translate(_APOSTROPHES).casefold() not in stop]
+    phrases = [" ".join(phrase.split()[:_LONGEST]) for phrase in quoted_phrases(query)]
+    words = _spoken(_ENDS.sub("", word) for word in _BREAK.split(QUOTED.sub(" ", query)))
+    found = _spoken(phrases) + [word for word in words if not _is_stop_word(word)]
     if not found and words:
         found = [" ".join(words[:_LONGEST])]
     return tuple({term.casefold(): term for term in reversed(found)}.values())[::-1]
@@ -83,9 +71,8 @@ def _spoken(texts: Iterable[str]) -> list[str]:
     return [part for part in parts if any(sign.isalnum() for sign in part)]
 
 
-@cache
-def _stop() -> frozenset[str]:
-    return frozenset(_STOP.split())
+def _is_stop_word(word: str) -> bool:
+    return STOP_WORDS.issuperset(tokenize(word))
 
 
 class Words:

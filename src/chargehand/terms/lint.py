@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 from chargehand.terms.plan import Edge, Finding, Need, Task, TaskId, depth, in_order, needs
 from chargehand.terms.policy import Limits
 from chargehand.terms.roster import Agent, Match, Roster, fits
+from chargehand.text.words import STOP_WORDS
 
 _MOST = 20  # findings of one code
 _ERRORS = {
@@ -40,9 +41,8 @@ _WARNINGS = {
 }
 _SIGN = re.compile(r"[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|\w+")  # scripts without blanks
 _PLAIN = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
-# words that say nothing, or little; how words begin that gather anew, or speak of an input; words that turn a sense
-_LISTS = """about all also an and any are as at be by can do for get give has have how if in into is make me my need of
-on one or our out over please should so some the then there to up us we what when which will you | a analyse analysis
+# words that say little; how words begin that gather anew, or speak of an input; words that turn a sense
+_LISTS = """a analyse analysis
 analyze anything assist check complete continue data deal details each every everything execute finish fix from go
 handle help info information investigate issue it its job look manage needed next part perform problem proceed process
 properly question relevant request research rest solve something start step stuff task tasks that their them these they
@@ -50,7 +50,8 @@ thing things this those topic user with work | brows colle downl fetch find gath
 searc | above answe based best both cheap check combi compa each earli evalu findi from given highe input it its large
 least lowes merge most outpu previ prior rank recom resul revie stron summa synth that their them these they this those
 top use using verif with | after against before but except instead never no not only unlike without"""
-_STOP, _FILLER, _GATHERS, _READS, _TURNS = (frozenset(words.split()) for words in _LISTS.split("|"))
+_FILLER, _GATHERS, _READS, _TURNS = (frozenset(words.split()) for words in _LISTS.split("|"))
+_STOP = STOP_WORDS - _FILLER - _READS - _TURNS
 _VAGUE = _STOP | _FILLER
 
 

@@ -4,11 +4,10 @@ import re
 from collections.abc import Iterator
 
 _BREAK = re.compile(r"(?P<mark>[.!?;:])\s+|\n\s*")
-_ABBREVIATIONS = """
-    approx bzw ca cf dr e.g etc fig i.e incl inkl inc ltd mr mrs ms no nr prof st vs z.b
-    jan feb mar apr jun jul aug sep sept oct okt nov dec dez
-"""
+_ABBREVIATIONS = "approx bzw ca cf dr e.g i.e incl inkl mr mrs ms prof st vs z z.b"
 _ABBREVIATED = frozenset(_ABBREVIATIONS.split())
+_BEFORE_DIGITS = "fig no nr p jan feb mar apr jun jul aug sep sept oct okt nov dec dez"
+_ABBREVIATED_BEFORE_DIGITS = frozenset(_BEFORE_DIGITS.split())
 _LONGEST_ABBREVIATION = 7
 _MONTH = re.compile(
     r"(?:jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)[^\W\d_]{0,6}\b", re.IGNORECASE
@@ -43,6 +42,8 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
     before = text[max(0, match.start() - _LONGEST_ABBREVIATION) : match.start()].split()
     last_word = before[-1].lstrip("([").casefold() if before else ""
     if last_word in _ABBREVIATED:
+        return False
+    if last_word in _ABBREVIATED_BEFORE_DIGITS and text[match.end() : match.end() + 1].isdigit():
         return False
     is_numbered_day = last_word.isdigit() and len(last_word) <= 2 and _MONTH.match(text, match.end())
     return not is_numbered_day

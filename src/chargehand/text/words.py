@@ -12,24 +12,29 @@ LETTERS = re.compile(r"[^\W\d_]+")
 _TOKEN = re.compile(r"\d{4}-\d\d-\d\d|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|[^\W\d_]+(?:['\u2019][^\W\d_]+)?")
 _CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _CONTRACTION = re.compile(r"['\u2019](?:s|re|ve|ll|d|m)$")
-_QUOTED = re.compile(
+QUOTED = re.compile(
     r'(?<!\w)"(?P<straight>[^"\n]{1,1000})"'
     r"|\u201c(?P<curved>[^\u201c\u201d\n]{1,1000})\u201d"
     r"|\u201e(?P<low>[^\u201c\u201d\u201e\n]{1,1000})[\u201c\u201d]"
     r"|\u00ab(?P<angled>[^\u00ab\u00bb\n]{1,1000})\u00bb"
 )
+"""What stands in double quotation marks of any kind: one of its groups is the phrase."""
+
 _VOWEL = re.compile(r"[aeiouy]")
 
 _FUNCTION_WORDS = """
     a am an and are as at be been being but by did do does for from had has have he her him his i in into is it its me
-    my of on or our she than that the their them there they this to us was we were which who whom whose with you your
+    my of on or our she than that the their them there they this to was we were which who whom whose with you your
 """
 _QUESTION_WORDS = """
-    about after all also any before both can could doing done each either else every few get give given got having here
-    how if itself just know let like make many may might more most much must need no nor not now off once only other
-    out over own per please same shall should show so some such tell then these thing those through too under until up
-    use used using very want well what when where while why will within without would yes yet
+    about above after again all also any before below between both can could doing done down each either else every few
+    further get give given got having here how if itself just know let like make many may might more much must need no
+    nor not now off once only other out over own per please same shall should show so some such tell then these thing
+    those through too under until up us use used using very want well what when where while why will within without
+    would yes yet
     answer hello help hi kindly ok question said say says thank thanks whether
+    aren't can't couldn't didn't doesn't don't hadn't hasn't haven't isn't shouldn't wasn't weren't won't wouldn't
+    cant didnt doesnt dont isnt thats wasnt whats wont
 """
 
 FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
@@ -56,7 +61,7 @@ def tokenize(text: str) -> list[str]:
 def _normalize(token: str) -> str:
     if token[0].isdigit():
         return token.replace(",", "")
-    return _CONTRACTION.sub("", token.lower()).replace("\u2019", "'")
+    return _CONTRACTION.sub("", token.casefold()).replace("\u2019", "'")
 
 
 def content_words(text: str) -> list[str]:
@@ -116,10 +121,5 @@ def _strip_verb_ending(word: str) -> str:
 
 def quoted_phrases(text: str) -> list[str]:
     """What stands in double quotation marks of any kind, in order."""
-    phrases = (next(filter(None, match.groups())).strip() for match in _QUOTED.finditer(text))
+    phrases = (next(filter(None, match.groups())).strip() for match in QUOTED.finditer(text))
     return [phrase for phrase in phrases if phrase]
-
-
-def replace_quoted(text: str, replacement: str) -> str:
-    """A text with other words in the place of everything that stands in double quotation marks."""
-    return _QUOTED.sub(lambda _: replacement, text)

@@ -7,8 +7,8 @@ from chargehand.memory.embedding import Embedding
 from chargehand.models import embedding_multilingual as multilingual
 from chargehand.models.embedding_find import find_embedding
 from chargehand.models.find import Lookup
-from chargehand.models.language import is_english
 from chargehand.models.subject import WorkerCard
+from chargehand.text.language import is_english
 
 
 def find_route_embedding(way: Route, cards: Sequence[WorkerCard], lookup: Lookup) -> Embedding | None:

@@ -11,7 +11,7 @@ from heapq import nlargest
 from typing import TYPE_CHECKING
 
 from chargehand.memory.embedding import Embedding
-from chargehand.models.offline.words import terms
+from chargehand.text.words import stems
 
 if TYPE_CHECKING:
     from chargehand.agents.routers.regression import Floats
@@ -73,7 +73,7 @@ class Vectors:
 
 @lru_cache(maxsize=8192)  # as many as there are lessons: each new one makes the index anew, and stems are slow to find
 def _held(text: str) -> frozenset[str]:
-    return frozenset(terms(text))
+    return frozenset(stems(text))
 
 
 class Words:

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from chargehand.agents.routers.decision import Decision, nobody, shared
-from chargehand.models.offline.words import stem, tokens
 from chargehand.models.subject import WorkerCard
+from chargehand.text.words import stem, tokenize
 
 
 def by_tags(text: str, cards: Sequence[WorkerCard]) -> Decision:
@@ -30,4 +30,4 @@ def by_tags(text: str, cards: Sequence[WorkerCard]) -> Decision:
 
 
 def _stems(text: str) -> list[str]:
-    return [stem(word) for word in tokens(text.replace("-", " "))]
+    return [stem(word) for word in tokenize(text.replace("-", " "))]

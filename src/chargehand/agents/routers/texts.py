@@ -5,16 +5,17 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from chargehand.models.offline.remembering.family import bare
 from chargehand.models.subject import WorkerCard
+from chargehand.text.sentences import split_sentences
+from chargehand.tools.remember import NAMES as MEMORY_TOOLS
 
-_SENTENCE = re.compile(r"(?<=[.!?;])(?<!\be\.g\.)\s+|\n+")
 # Where a sentence lists what somebody does. `like` lists too, but is a verb as well: both readings cost little.
 _CLAUSE = re.compile(
     r"\s*(?:[,:;()\u2013\u2014]|\be\.g\.|\b(?:such as|for example|for instance|including|like|as well as|and|or"
     r"|und|oder|sowie|wie|zum Beispiel|et|ou|tels? que|par exemple)\b)[\s,:]*",
     re.IGNORECASE,
 )
+_SENTENCE_ENDS = ".!?;"
 _LONGEST = 600  # characters of one text
 _MOST = 40  # texts taken from descriptions; phrases and examples are taken all
 
@@ -31,12 +32,14 @@ class Said(Struct, frozen=True):
 
 def said(cards: Sequence[WorkerCard]) -> tuple[Said, ...]:
     """The texts of each card. Its name counts only where it says nothing else: names of people mean nothing."""
-    return tuple(_of(bare(card)) for card in cards)
+    return tuple(_of(card) for card in cards)
 
 
 def _of(card: WorkerCard) -> Said:
-    tools = [(_SENTENCE.split(one.description.strip()) or [""])[0] or _plain(one.name) for one in card.skills]
-    sentences = _SENTENCE.split(card.description)
+    # everybody in a team may have the tools of memory: they tell nobody apart
+    skills = [skill for skill in card.skills if skill.name not in MEMORY_TOOLS]
+    tools = [_first_sentence(skill.description) or _plain(skill.name) for skill in skills]
+    sentences = split_sentences(card.description, _SENTENCE_ENDS)
     phrases = _tidy([*card.phrases, *[*sentences, *tools][:_MOST]])
     clauses = _tidy([clause for sentence in sentences for clause in _clauses(sentence)])[:_MOST]
     examples = _tidy(card.examples)
@@ -44,6 +47,10 @@ def _of(card: WorkerCard) -> Said:
     if not phrases and not examples:
         phrases = _tidy([_plain(card.name), *card.tags])
     return Said(worker=card.name, phrases=phrases, examples=examples, clauses=clauses, described=described)
+
+
+def _first_sentence(description: str) -> str:
+    return next(iter(split_sentences(description, _SENTENCE_ENDS)), "")
 
 
 def _clauses(sentence: str) -> list[str]:

@@ -8,9 +8,8 @@ from msgspec import Struct
 
 from chargehand.agents.routers.decision import Decision, nobody, shared
 from chargehand.agents.routers.texts import said
-from chargehand.models.offline.mistyped import meant
-from chargehand.models.offline.words import spoken, terms
 from chargehand.models.subject import WorkerCard
+from chargehand.text.words import stems, words_by_stem
 from chargehand.tools.threads import THREADS
 
 _ONE_TEXT = 0.6  # how much the nearest single text counts; the rest is all that the worker says, together
@@ -42,8 +41,8 @@ class Lexicon:
         wholes: list[Counter[str]] = []
         for at, (card, one) in enumerate(zip(cards, said(cards), strict=True)):
             lines = [*one.phrases, *one.examples, card.name]
-            texts.extend((at, Counter(terms(line))) for line in lines)
-            wholes.append(Counter(terms(" ".join([*lines, *card.tags]))))
+            texts.extend((at, Counter(stems(line))) for line in lines)
+            wholes.append(Counter(stems(" ".join([*lines, *card.tags]))))
         held = Counter(term for whole in wholes for term in whole)
         self._weights = {term: math.log(1 + len(cards) / count) for term, count in held.items()}
         self._known = [frozenset(whole) for whole in wholes]
@@ -53,8 +52,7 @@ class Lexicon:
                 self._places.setdefault(term, []).append((number, at, weight))
 
     def decide(self, text: str) -> Decision:
-        text, _ = meant(text, self._cards)
-        asked = Counter(terms(text))
+        asked = Counter(stems(text))
         overlap = self._overlap(asked)
         scores = shared(overlap.powers)
         if not scores:
@@ -62,7 +60,7 @@ class Lexicon:
         worker, share = scores[0]
         at = overlap.places[worker]
         common = sorted(self._known[at] & asked.keys(), key=lambda term: (-self._weight(term), term))[:6]
-        whole = spoken(text)
+        whole = words_by_stem(text)
         words = ", ".join(whole.get(term, term) for term in common)
         second = scores[1][0] if len(scores) > 1 else None
         confidence = round(share * overlap.sureness(worker), 4)
@@ -77,7 +75,7 @@ class Lexicon:
 
     def log_shares(self, text: str) -> list[float]:
         """What words add to the logits of another router, for each worker; nothing where they tell nothing."""
-        overlap = self._overlap(Counter(terms(meant(text, self._cards)[0])))
+        overlap = self._overlap(Counter(stems(text)))
         total = sum(overlap.powers.values())
         if not total:
             return [0.0] * len(self._cards)

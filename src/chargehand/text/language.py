@@ -1,13 +1,9 @@
 """Whether texts are English, by their commonest words. Which other language it is, is not told."""
 
-import re
 from collections.abc import Iterable
 
-_WORD = re.compile(r"[^\W\d_]+")
-_ENGLISH_WORDS = """
-    a about all an and any are as at be by can do does for from has have help helps how i if in into is it its my
-    not of on or other such that the their them they this to up was what when where which who why will with you your
-"""
+from chargehand.text.words import LETTERS, STOP_WORDS
+
 # The commonest words of German, French, Spanish, Italian, Portuguese, Dutch, Polish and Turkish, without English ones.
 _OTHER_WORDS = """
     aber auch auf aus bei beim bis das dem den der des dich die ein eine einem einen einer fragen fuer haben ich ihr
@@ -27,16 +23,15 @@ _OTHER_WORDS = """
     ale czy dla do gdzie jak jest lub mam mnie na nie od po przez sie to w z za ze
     bir bu da de icin ile ne nasil ve veya
 """
-_ENGLISH = frozenset(_ENGLISH_WORDS.split())
-_OTHERS = frozenset(_OTHER_WORDS.split()) - _ENGLISH
+_OTHERS = frozenset(_OTHER_WORDS.split()) - STOP_WORDS
 
 
 def is_english(texts: Iterable[str]) -> bool:
     """False only where other languages clearly have the upper hand; a few words that may be anything are English."""
     english = others = 0
     for text in texts:
-        for word in _WORD.findall(text.lower()):
-            if word in _ENGLISH:
+        for word in LETTERS.findall(text.lower()):
+            if word in STOP_WORDS:
                 english += 1
             elif word in _OTHERS or not word.isascii():
                 others += 1
