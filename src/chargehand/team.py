@@ -28,6 +28,7 @@ from chargehand.errors import Invalid
 from chargehand.memory.declared import Memory
 from chargehand.memory.opened import OpenMemory
 from chargehand.models.find import Finder, Lookup
+from chargehand.models.known import BUILT_IN
 from chargehand.models.messages import Settings
 from chargehand.models.own import AnyModel, as_model
 from chargehand.models.prices import Price
@@ -93,7 +94,7 @@ class Supervisor(Messaging, Resting, Learning):
         self,
         workers: Sequence[Worker],
         *,
-        model: AnyModel = "offline",
+        model: AnyModel = BUILT_IN,
         name: str = "team",
         instructions: str = "",
         planner: AnyModel = "",

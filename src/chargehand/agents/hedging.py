@@ -26,7 +26,6 @@ _ENOUGH = 20
 _UNUSUAL = 0.95
 _MARGIN = 1.1  # five calls in a hundred are slower than the others by definition: what is meant is by how much
 _MOST_SAVED = 10.0  # second calls that may be made one right after the other, however many calls were quick before
-_IN_PROCESS = ("offline", "local:")  # what handles begin with where a second call only takes time from the first
 
 
 class Hedge(Declared, frozen=True, forbid_unknown_fields=True):
@@ -84,7 +83,7 @@ class Hedging:
         """What to do about the next call of a worker with these models."""
         first = models[0]
         second = models[min(1, len(models) - 1)]
-        pays = self._cheap(first, second) and not second.model.card.handle.startswith(_IN_PROCESS)
+        pays = self._cheap(first, second) and not second.model.card.in_process
         return Bet(first, second, self._patience(first.model) if pays and self._saved >= 1.0 else None)
 
     def _cheap(self, first: Priced, second: Priced) -> bool:

@@ -34,6 +34,7 @@ from chargehand.errors import Invalid
 from chargehand.memory.embedding import Embedding
 from chargehand.memory.opened import OpenMemory
 from chargehand.models.find import Finder, Lookup
+from chargehand.models.known import BUILT_IN
 from chargehand.models.messages import Settings
 from chargehand.models.model import Model
 from chargehand.models.own import as_model
@@ -310,15 +311,15 @@ class Hiring(Struct, frozen=True):
         wanted += [model for _, model in self._verifiers()]
         cards = [_found(finder, one).card for one in wanted]
         notices = [one.notice for one in cards]
-        if len({one.handle == "offline" for one in cards}) > 1:  # then it would not be true as it stands
-            notices = [PARTLY if one.handle == "offline" else one.notice for one in cards]
+        if len({one.reads_facts for one in cards}) > 1:  # then it would not be true as it stands
+            notices = [PARTLY if one.reads_facts else one.notice for one in cards]
         notices += [one.team.notice for one in self.workers if one.team is not None]
         return " ".join(dict.fromkeys(one for one in notices if one))
 
 
 PARTLY = (
-    "Part of this is not the work of a language model: where the model is `offline`, a small set of rules decides and "
-    "writes."
+    f"Part of this is not the work of a language model: where the model is `{BUILT_IN}`, a small set of rules "
+    "decides and writes."
 )
 """What people must know about a team of which only some work without a language model."""
 

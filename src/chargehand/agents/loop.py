@@ -187,8 +187,8 @@ class Attempt:
 
     @property
     def _uses_words(self) -> bool:
-        """Whether its model makes something of what it is told; the offline model would say the same again."""
-        return self._equipped.models[0].card.handle != "offline"
+        """Whether its model makes something of what it is told."""
+        return not self._equipped.models[0].card.reads_facts
 
     async def mend(self, problem: str) -> Done:
         """The result once more. The model has before it what it found, and is told why that was not accepted."""

@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from chargehand.agents.crew import Claim, Hand, WorkFailed
 from chargehand.errors import Invalid
 from chargehand.models.code_errors import model_failed
+from chargehand.models.known import is_free
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolSpec, Usage
 from chargehand.models.model import Hear, Model, ModelFailed
 from chargehand.models.observed import Observations
@@ -25,8 +26,6 @@ LEAST_REPLY = 1_000
 """Tokens below which a reply is not asked for: where the budget covers fewer, the call is not made."""
 _DENSE = 3  # bytes a token has at least, as a rule
 _FRAME = 8  # tokens around a message, a call or a tool
-# what handles of models begin with that nobody charges for
-_FREE = ("offline", "local:", "ollama:", "vllm:", "llamacpp:")
 _SUPERVISION = 3_000  # tokens that a call of the supervisor reads, as long as nobody knows better
 _NOTHING_SET = Settings()
 _NO_ESTIMATE = NOTHING
@@ -435,8 +434,10 @@ def supervision(budget: Budget, models: Sequence[str | Model], settings: Setting
 
 def _foreseen(model: str | Model, kept: int, out: int) -> int:
     price = None if isinstance(model, str) else model.card.price(_SUPERVISION, out)
-    handle = model if isinstance(model, str) else model.card.handle
-    return price if price is not None else 0 if handle.startswith(_FREE) else max(1, kept)
+    if price is not None:
+        return price
+    free = is_free(model) if isinstance(model, str) else model.card.free
+    return 0 if free else max(1, kept)
 
 
 class PriceUnknown(Invalid):

@@ -115,7 +115,7 @@ class Staff:
         return structs.replace(found, tasks=lead.many.spread(found.tasks))
 
     def _read(self, model: Model, brief: Brief) -> Brief:
-        return bare(brief) if model.card.handle == "offline" else brief
+        return bare(brief) if model.card.reads_facts else brief
 
     def attempt(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
         brief = aware(brief)

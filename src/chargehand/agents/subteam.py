@@ -238,11 +238,8 @@ def bare(brief: Brief) -> Brief:
     """The brief with only what is asked, without material and form: for who would take every line for a request."""
     if not brief.goal.endswith((_SEEN, _PUT)):
         return brief
-    from chargehand.models.offline.reading import read_text  # noqa: PLC0415 - only those it is for load it
-    from chargehand.models.offline.task_text import asked  # noqa: PLC0415 - as above
-
     goal = brief.goal.removesuffix(_SEEN).removesuffix(_PUT)
-    return structs.replace(brief, goal=asked(read_text(_without_envelopes(goal))))
+    return structs.replace(brief, goal=_without_envelopes(goal).strip())
 
 
 def seen_before(*parts: str) -> str:

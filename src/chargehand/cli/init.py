@@ -12,6 +12,7 @@ from chargehand.cli.console import Console, clean
 from chargehand.config.detect import Detected, detect_model
 from chargehand.config.discover import NAMES, TEMPLATES
 from chargehand.errors import Invalid, Refused
+from chargehand.models.known import BUILT_IN
 
 USUAL = "minimal"
 _ABOUT = {
@@ -20,9 +21,8 @@ _ABOUT = {
     "support": "answers customers from a handbook and an order book, and drafts the reply",
     "code-review": "reads a small code base, measures it, and writes a review",
 }
-OFFLINE = "offline"
 _VARIABLE = "CHARGEHAND_MODEL"
-_TEMPLATE_MODEL = f"${{{_VARIABLE}:-{OFFLINE}}} # no key, no network"
+_TEMPLATE_MODEL = f"${{{_VARIABLE}:-{BUILT_IN}}} # no key, no network"
 """How every template names its model."""
 _IGNORED = (".chargehand/", ".env", "__pycache__/")
 _NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.pyc", ".chargehand")
@@ -34,7 +34,7 @@ def add_init(parser: ArgumentParser) -> None:
         "folder", metavar="DIR", nargs="?", default="", help="where to put it (default: a folder of its name)"
     )
     parser.add_argument("--force", action="store_true", help="write over files that are there")
-    words = "the model of the team (default: that of a key in the environment, else of an Ollama here, else offline)"
+    words = f"the model of the team (default: of a key in the environment, else of an Ollama here, else {BUILT_IN})"
     parser.add_argument("--model", metavar="NAME", help=words)
     parser.add_argument("--list", action="store_true", help="list the templates")
 
@@ -87,11 +87,11 @@ def _copy(template: Path, folder: Path, *, force: bool) -> None:
 
 
 def _set_model(file: Path, model: Detected) -> None:
-    """Put the model where the template has the offline one."""
-    if model.handle == OFFLINE:
+    """Put the model where the template has the built-in one."""
+    if model.handle == BUILT_IN:
         return
     text = file.read_text(encoding="utf-8")
-    note = f"# {model.why}; `{OFFLINE}` needs no key and no network"
+    note = f"# {model.why}; `{BUILT_IN}` needs no key and no network"
     file.write_text(text.replace(_TEMPLATE_MODEL, f"${{{_VARIABLE}:-{model.handle}}} {note}", 1), encoding="utf-8")
 
 
@@ -108,10 +108,10 @@ def _next_steps(console: Console, name: str, folder: Path, model: Detected) -> N
     place = shlex.quote(str(folder))
     console.line(f"{clean(str(folder / NAMES[0]))}: the team {name!r}", "good")
     console.prose(clean(f"model: {model.handle}, because {model.why}"))
-    if model.handle == OFFLINE:
+    if model.handle == BUILT_IN:
         console.prose("  a demo: rules, and no language model; docs/first-model.md says how to get one")
     elif model.charged:
-        console.prose("  its calls are charged; --model offline costs nothing")
+        console.prose(f"  its calls are charged; --model {BUILT_IN} costs nothing")
     console.line("next:")
     if folder.resolve() != Path.cwd():
         console.line(clean(f"  cd {place}"))

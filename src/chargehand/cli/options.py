@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from chargehand.cli import USUAL_JOURNAL, USUAL_MEMORY
 from chargehand.cli.request import count, duration, positive, token_price, usd
+from chargehand.models.known import BUILT_IN
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage] - what add_subparsers returns
@@ -181,7 +182,7 @@ def _team(parser: ArgumentParser) -> None:
     words = "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)"
     parser.add_argument("--team", metavar="PATH", help=words)
     parser.add_argument(
-        "--model", metavar="NAME", help="the model of everybody, for example openai:gpt-5-mini or offline"
+        "--model", metavar="NAME", help=f"the model of everybody, for example openai:gpt-5-mini or {BUILT_IN}"
     )
     words = "what a model costs that no table has: dollars per million tokens, in and out, like 0.25/2"
     parser.add_argument("--price", metavar="IN/OUT", type=token_price, help=words)

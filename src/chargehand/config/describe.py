@@ -14,7 +14,7 @@ from chargehand.config.findings import Finding, written
 from chargehand.config.findings import Path as Place
 from chargehand.config.fit import fit
 from chargehand.config.keys import defaults_of_all, meaning
-from chargehand.config.load import OFFLINE, lead
+from chargehand.config.load import lead
 from chargehand.config.memory import is_handle
 from chargehand.config.parts import Parts
 from chargehand.config.shapes import TeamShape, VerifierShape
@@ -23,7 +23,7 @@ from chargehand.config.tools import long_form, source_of
 from chargehand.errors import Invalid
 from chargehand.memory.blocks import Access, Grant
 from chargehand.models.find import Finder
-from chargehand.models.known import without_secrets
+from chargehand.models.known import BUILT_IN, without_secrets
 
 _SECRET = re.compile(r"key|token|secret|pass|credential|auth", re.IGNORECASE)
 _ROOM = 60
@@ -247,7 +247,7 @@ def _handles(parts: Parts) -> list[tuple[Place, str]]:
     team = parts.team
     named = parts.team.supervisor
     usual: Place = ("defaults", "model")
-    handles: list[tuple[Place, str]] = [(usual, team.defaults.model or ("" if named.model else OFFLINE))]
+    handles: list[tuple[Place, str]] = [(usual, team.defaults.model or ("" if named.model else BUILT_IN))]
     handles += [(("supervisor", name), str(getattr(named, name))) for name in ("model", "planner", "judge")]
     for name, worker in team.workers.items():
         if not isinstance(worker, str) and not worker.team:
@@ -269,7 +269,7 @@ def _check_models(parts: Parts) -> None:
     lookup = lookup_beside(parts.source.file.resolve().parent)
     finder = Finder(lookup)
     for place, handle in _handles(parts):
-        if handle == OFFLINE:
+        if handle == BUILT_IN:
             continue  # needs nothing
         parts.made(place, lambda handle=handle: finder.find(handle), None)
     for one in parts.memory.archives if parts.memory is not None else ():

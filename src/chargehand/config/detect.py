@@ -10,7 +10,7 @@ from urllib.request import ProxyHandler, build_opener
 
 from msgspec import Struct
 
-from chargehand.models.known import OWN
+from chargehand.models.known import BUILT_IN, OWN, is_free
 from chargehand.models.prices import is_local
 
 _USUAL_NAMES = {"openai": "gpt-5-mini", "anthropic": "claude-haiku-4-5", "openrouter": "openai/gpt-5-mini"}
@@ -30,7 +30,7 @@ class Detected(Struct, frozen=True):
 def detect_model(environment: Mapping[str, str]) -> Detected:
     """Nothing is sent but one question to the Ollama of this machine, and that only where no key is set."""
     if handle := environment.get(_MODEL, "").strip():
-        return Detected(handle, f"{_MODEL} names it", charged=not handle.startswith(("offline", "local:", "ollama:")))
+        return Detected(handle, f"{_MODEL} names it", charged=not is_free(handle))
     for provider, name in _USUAL_NAMES.items():
         if environment.get(OWN[provider].key, "").strip():
             return Detected(f"{provider}:{name}", f"{OWN[provider].key} is set", charged=True)
@@ -41,8 +41,8 @@ def detect_model(environment: Mapping[str, str]) -> Detected:
     if names:
         return Detected(f"ollama:{names[0]}", f"Ollama runs on {where} and has it")
     if names is not None:
-        return Detected("offline", f"no key is set, and Ollama on {where} has no model yet (ollama pull NAME)")
-    return Detected("offline", f"no key is set, and no Ollama answers on {where}")
+        return Detected(BUILT_IN, f"no key is set, and Ollama on {where} has no model yet (ollama pull NAME)")
+    return Detected(BUILT_IN, f"no key is set, and no Ollama answers on {where}")
 
 
 def ollama_models(url: str) -> list[str] | None:

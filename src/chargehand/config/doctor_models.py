@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from chargehand.config.environment import DOTENV_BYTES, dotenv, lookup, models_home, origin
 from chargehand.models.extras import install_command
+from chargehand.models.known import BUILT_IN, is_in_process
 
 _CONNECT = 1.0
 _SERVERS = 8  # more are not tried: the doctor must not keep anybody waiting
@@ -48,7 +49,7 @@ def keys(folder: Path, models: Sequence[str] = ()) -> list[CheckResult]:
     needed = [line for model in models if (line := _needed(model, folder)) is not None]
     if there:
         return [CheckResult("keys", "good", f"set: {', '.join(there)}"), *odd, *needed, *near]
-    todo = f"to use a provider set its variable, for example {names[0]}; the offline model needs none"
+    todo = f"to use a provider set its variable, for example {names[0]}; the model `{BUILT_IN}` needs none"
     return [CheckResult("keys", "missing", "no key of a provider is set", todo), *needed, *near]
 
 
@@ -60,7 +61,7 @@ def _needed(model: str, folder: Path) -> CheckResult | None:
         return None
     said = f"{model} needs it; it is neither in the environment nor in {folder / '.env'}"
     return CheckResult(
-        f"key {place.key}", "bad", said, f"export {place.key}=...; without it: chargehand run --model offline ..."
+        f"key {place.key}", "bad", said, f"export {place.key}=...; without it: chargehand run --model {BUILT_IN} ..."
     )
 
 
@@ -140,9 +141,9 @@ def _unread(file: Path) -> list[CheckResult]:
 
 
 def servers(folder: Path, models: Sequence[str]) -> list[CheckResult]:
-    """Each model that is not `offline`: whether somebody listens, if that is on this machine."""
+    """Each model that does not run in this process: whether somebody listens, if that is on this machine."""
     lines: list[CheckResult] = []
-    for model in [one for one in models if one != "offline" and not one.startswith("local:")][:_SERVERS]:
+    for model in [one for one in models if not is_in_process(one)][:_SERVERS]:
         address = _address(model, folder)
         if address is not None and _loopback(address[0]):
             lines.append(_listening(model, *address))
@@ -180,7 +181,7 @@ def _listening(model: str, host: str, port: int) -> CheckResult:
         why = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
         begin = f"start it: {_START[provider]}" if provider in _START else "start that server"
         other = f"; at another address: export {_base(provider)}=http://HOST:PORT/v1" if _base(provider) else ""
-        todo = f"{begin}{other}; without it: chargehand run --model offline ..."
+        todo = f"{begin}{other}; without it: chargehand run --model {BUILT_IN} ..."
         return CheckResult(f"model {model}", "bad", f"nobody listens at {host} port {port} ({why})", todo)
     return CheckResult(f"model {model}", "good", f"somebody listens at {host} port {port}")
 

@@ -12,10 +12,11 @@ from chargehand.agents.factory import Factory
 from chargehand.agents.hedging import Hedge
 from chargehand.agents.ways import Dynamic, Loop, Recursive, Route
 from chargehand.agents.worker import Worker
-from chargehand.config.load import OFFLINE, SECONDS
+from chargehand.config.load import SECONDS
 from chargehand.config.scalars import Dollars, Duration, Size, Span
 from chargehand.config.shapes import TeamShape, bare_type
 from chargehand.memory.blocks import LIMIT
+from chargehand.models.known import BUILT_IN
 from chargehand.terms.policy import Limits, Retry
 from chargehand.tools.tool import CAP
 
@@ -158,7 +159,7 @@ def defaults_of_all() -> dict[str, object]:
     retry = Retry()
     limits = Limits()
     return {
-        "defaults.model": OFFLINE,
+        "defaults.model": BUILT_IN,
         "defaults.timeout": f"{worker.timeout:g}s",
         "defaults.steps": worker.steps,
         "defaults.retry.attempts": retry.attempts,

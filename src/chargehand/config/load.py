@@ -15,13 +15,13 @@ from chargehand.config.nested import add_teams
 from chargehand.config.parts import Parts
 from chargehand.config.shapes import DefaultsShape, SupervisorShape, TeamShape
 from chargehand.config.ways import make_way
+from chargehand.models.known import BUILT_IN
 from chargehand.models.messages import Settings
 from chargehand.team import Supervisor
 from chargehand.terms.budget import Budget
 from chargehand.terms.keywords import suggest_keywords
 from chargehand.terms.policy import Limits, Policy, Retry
 
-OFFLINE = "offline"
 SECONDS = 300.0
 
 
@@ -66,7 +66,7 @@ def _supervisor(
     usual = parts.team.defaults
     return Supervisor(
         parts.workers,
-        model=parts.handle(shape.model or usual.model) or OFFLINE,
+        model=parts.handle(shape.model or usual.model) or BUILT_IN,
         name=team.name,
         instructions=instructions,
         planner=parts.handle(shape.planner) if shape.planner else "",

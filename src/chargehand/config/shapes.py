@@ -10,6 +10,7 @@ from msgspec import Meta, Struct, field, inspect
 
 from chargehand.agents.ways import Router
 from chargehand.config.scalars import Dollars, Duration, Size, Span, dollars, duration, size, span
+from chargehand.models.known import BUILT_IN
 from chargehand.terms.plan import Combine
 
 Text: TypeAlias = str
@@ -44,7 +45,7 @@ class RetryShape(Struct, frozen=True, forbid_unknown_fields=True):
 class DefaultsShape(Struct, frozen=True, forbid_unknown_fields=True):
     model: Annotated[
         Text,
-        Meta(description="a handle such as `offline`, `openai:gpt-5-mini` or `anthropic:claude-sonnet-4-5`"),
+        Meta(description=f"a handle such as `{BUILT_IN}`, `openai:gpt-5-mini` or `anthropic:claude-sonnet-4-5`"),
     ] = ""
     timeout: Annotated[Duration | None, Meta(description="how long an attempt may take")] = None
     retry: Annotated[RetryShape, Meta(description="how often what failed is tried again")] = RetryShape()

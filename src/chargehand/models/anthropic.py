@@ -52,6 +52,7 @@ class AnthropicMessages:
         native_tools: bool = True,
         schema: bool = True,
         variable: str = "",
+        free: bool = False,
         notice: str = "",
     ) -> None:
         self._card = ModelCard(
@@ -62,6 +63,7 @@ class AnthropicMessages:
             notice=notice,
             max_tokens=known_limit(name),
             keeps_limit=True,
+            free=free,
         )
         self._transport = transport or Transport()
         self._owned = transport is None

@@ -1,6 +1,6 @@
 """From a handle to a model that can be called.
 
-    offline                                 no key, no network, no language model
+    BUILT_IN (models/known.py)              no key, no network, no language model
     openai:NAME  anthropic:NAME             with OPENAI_API_KEY, ANTHROPIC_API_KEY
     openrouter:NAME                         with OPENROUTER_API_KEY
     ollama:NAME  vllm:NAME  llamacpp:NAME   a server on this machine, or at OLLAMA_BASE_URL and so on
@@ -28,7 +28,7 @@ from chargehand.models.anthropic import AnthropicMessages
 from chargehand.models.extras import install_command
 from chargehand.models.guard import BREAKING, RETRY, Guarded
 from chargehand.models.http import MOST_BYTES, PATIENCE, Timeouts, Transport
-from chargehand.models.known import OTHERS, OWN, Place, key_variable, without_secrets
+from chargehand.models.known import BUILT_IN, LOCAL, OTHERS, OWN, Place, key_variable, without_secrets
 from chargehand.models.limits import Limiter, Pace
 from chargehand.models.model import Model
 from chargehand.models.observed import Observations
@@ -74,6 +74,7 @@ class _Given(TypedDict):
     native_tools: bool
     schema: bool
     variable: str
+    free: bool
 
 
 @runtime_checkable
@@ -91,7 +92,7 @@ class Finder:
     has connections of its own and is closed on its own.
     """
 
-    without_key = "or use `offline`, which needs none"
+    without_key = f"or use `{BUILT_IN}`, which needs none"
 
     def __init__(
         self,
@@ -166,7 +167,7 @@ class Finder:
             await self._transport.close()
 
     def _make(self, handle: str, options: Options) -> Model:
-        if handle == "offline":
+        if handle == BUILT_IN:
             from chargehand.models.offline.model import OfflineModel  # noqa: PLC0415 - only who needs it loads it
 
             return OfflineModel(folder=self._folder)
@@ -185,7 +186,7 @@ class Finder:
             raise Invalid(_unclear(handle))
         provider = match[1].lower()
         name = match[2]
-        if provider == "local":
+        if provider == LOCAL:
             return _local(name, self._folder)
         if provider == "scripted":
             raise Invalid(_unclear(handle))
@@ -207,6 +208,7 @@ class Finder:
             native_tools=options.get("native_tools", True),
             schema=options.get("schema", True),
             variable=variable,
+            free=place.free,
         )
         if place.protocol == "anthropic":
             model: Model = AnthropicMessages(handle=handle, base_url=url, name=name, key=key, **given)
@@ -312,18 +314,19 @@ def _checked_url(handle: str, url: str) -> str:
 
 def _unclear(handle: str) -> str:
     if not handle:
-        return "no model is named; write provider:name, for example openai:gpt-5-mini, or offline"
-    if handle.lower() in {*OWN, *OTHERS, "local"}:
+        return f"no model is named; write provider:name, for example openai:gpt-5-mini, or {BUILT_IN}"
+    if handle.lower() in {*OWN, *OTHERS, LOCAL}:
         return f"{handle!r} does not say which model; write {handle}:NAME"
     if handle.startswith("scripted"):
         return "a scripted model has no handle: make a ScriptedModel and hand it over in place of one"
     if "://" in handle:
         return f"{handle!r} is no model; a URL is written like openai+http://host:port/v1#NAME"
-    near = difflib.get_close_matches(handle.lower(), [*OWN, *OTHERS, "offline", "local"], 3)
-    return f"{handle!r} is no model; write provider:name or offline" + (f" (near: {', '.join(near)})" if near else "")
+    near = difflib.get_close_matches(handle.lower(), [*OWN, *OTHERS, BUILT_IN, LOCAL], 3)
+    hint = f" (near: {', '.join(near)})" if near else ""
+    return f"{handle!r} is no model; write provider:name or {BUILT_IN}{hint}"
 
 
 def _unknown(handle: str, provider: str) -> str:
-    names = [*OWN, *OTHERS, "offline", "local"]
+    names = [*OWN, *OTHERS, BUILT_IN, LOCAL]
     near = difflib.get_close_matches(provider, names, 3) or sorted(OWN)
     return f"{handle!r}: there is no provider {provider!r}; did you mean {', '.join(near)}?"

@@ -9,6 +9,10 @@ from chargehand.models.http import PATIENCE, Timeouts
 from chargehand.models.limits import Pace
 
 Protocol = Literal["openai", "anthropic"]
+BUILT_IN = "offline"
+"""The model that needs no key, no network and no language model; it is used where no other is named."""
+LOCAL = "local"
+"""The provider of models that are pulled to this machine and run in this process."""
 HIDDEN = "…"
 """What stands for a secret that is not shown."""
 _URL = re.compile(r"://(?P<user>[^/\s#]*@)?(?P<rest>[^\s?#]*)(?P<query>\?[^\s#]+)?")
@@ -95,6 +99,21 @@ OTHERS: dict[str, str] = {
     "xai": "",
     "zai": "",
 }
+
+
+def is_in_process(handle: str) -> bool:
+    """Whether the model of a handle runs in this process."""
+    return handle == BUILT_IN or _provider(handle) == LOCAL
+
+
+def is_free(handle: str) -> bool:
+    """Whether nobody charges for the model of a handle, as far as its provider tells."""
+    place = OWN.get(_provider(handle))
+    return is_in_process(handle) or (place is not None and place.free)
+
+
+def _provider(handle: str) -> str:
+    return handle.replace("/", ":").partition(":")[0].lower()
 
 
 def key_variable(provider: str) -> str:

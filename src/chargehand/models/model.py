@@ -20,7 +20,9 @@ class ModelCard(Declared, frozen=True):
     from the provider's cache) are millionths of a dollar a token; left out, nobody knows. `micros_call` is what each
     call costs besides. `dearer`: what a token costs, in and out, in calls that read more than so many tokens.
     `max_tokens` is how many tokens it writes at most, thinking included (0: nobody knows). `keeps_limit`: it never
-    writes more than a request's `max_tokens`; where that is not known, calls under a cap start slowly.
+    writes more than a request's `max_tokens`; where that is not known, calls under a cap start slowly. `in_process`:
+    it runs in this process, so a second call only takes time from the first. `free`: nobody charges for its calls.
+    `reads_facts`: it works from the subject of a request and reads no instructions, so told again it says the same.
     """
 
     handle: str
@@ -35,6 +37,9 @@ class ModelCard(Declared, frozen=True):
     dearer: tuple[tuple[int, float, float], ...] = ()
     max_tokens: int = 0
     keeps_limit: bool = False
+    in_process: bool = False
+    free: bool = False
+    reads_facts: bool = False
 
     def price(self, tokens_in: int, tokens_out: int) -> int | None:
         """Millionths of a dollar for so many tokens, rounded up; None when nobody knows."""

@@ -49,6 +49,7 @@ class OpenAIChat:
         native_tools: bool = True,
         schema: bool = True,
         variable: str = "",
+        free: bool = False,
         reports_cost: bool = False,
         tokens_field: str = "",
         notice: str = "",
@@ -61,6 +62,7 @@ class OpenAIChat:
             notice=notice,
             max_tokens=known_limit(name),
             keeps_limit=True,
+            free=free,
         )
         self._transport = transport or Transport()
         self._owned = transport is None

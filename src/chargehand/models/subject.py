@@ -1,4 +1,4 @@
-"""What a request is about, as plain data. The offline model works from this; others read the messages made from it."""
+"""What a request is about, as plain data. Models that read facts work from it; others read the messages."""
 
 from typing import Literal, TypeAlias
 

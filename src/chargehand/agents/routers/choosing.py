@@ -49,5 +49,4 @@ def fitting(lead: Lead) -> Router:
     """The best router with what is there. Small local models choose no better than meaning does, and take seconds."""
     if lead.embedding is None:
         return "model"
-    handle = lead.model.card.handle
-    return "meaning" if handle == "offline" or handle.startswith("local:") else "hybrid"
+    return "meaning" if lead.model.card.in_process else "hybrid"

@@ -84,6 +84,8 @@ class LocalModel:
             micros_out=0.0,
             max_tokens=context // 2,
             keeps_limit=True,
+            in_process=True,
+            free=True,
         )
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:

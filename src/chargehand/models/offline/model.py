@@ -7,6 +7,7 @@ from typing import cast
 
 import msgspec
 
+from chargehand.models.known import BUILT_IN
 from chargehand.models.messages import Message, Reply, Request, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.offline.matching import Embedder
@@ -51,7 +52,15 @@ class OfflineModel:
         self._embedder = embedder
         self._folder = folder
         self._card = ModelCard(
-            "offline", window=1_000_000, notice=NOTICE, micros_in=0.0, micros_out=0.0, keeps_limit=True
+            BUILT_IN,
+            window=1_000_000,
+            notice=NOTICE,
+            micros_in=0.0,
+            micros_out=0.0,
+            keeps_limit=True,
+            in_process=True,
+            free=True,
+            reads_facts=True,
         )
 
     @property

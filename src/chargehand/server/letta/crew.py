@@ -25,6 +25,7 @@ from chargehand.core.owed import Brief
 from chargehand.core.state import Step
 from chargehand.errors import Invalid
 from chargehand.memory.catalog import KeptConversation, Profile
+from chargehand.models.known import BUILT_IN
 from chargehand.models.model import Model
 from chargehand.server.house import House
 from chargehand.server.letta.agent_settings import JsonReply, bound_model, merged_options, options_of
@@ -175,9 +176,9 @@ class AgentCrew:
         """The model an agent names, where it is to be had; else the one that stands in."""
         settings = self._house.settings
         handle = profile.model
-        stand_in = settings.model or "offline"
+        stand_in = settings.model or BUILT_IN
         barred = not may_name(handle, settings, self._house.lookup)  # it would be called from inside
-        if barred or handle in ("", "offline") or handle.startswith("letta/"):
+        if barred or handle in ("", BUILT_IN) or handle.startswith("letta/"):
             return self._house.finder.find(stand_in)
         try:
             return self._house.finder.find(handle)

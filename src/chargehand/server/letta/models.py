@@ -13,7 +13,7 @@ from starlette.types import Scope
 
 from chargehand.errors import Invalid
 from chargehand.memory.catalog import Profile
-from chargehand.models.known import OWN
+from chargehand.models.known import BUILT_IN, OWN
 from chargehand.models.model import ModelCard
 from chargehand.server.doors import Door, Handler
 from chargehand.server.house import House
@@ -67,7 +67,7 @@ def add(door: Door) -> None:
 async def listing(request: Request, house: House) -> Response:
     """What can be had for sure: no model, the one that stands in for others, and those that agents name."""
     profiles = await house.memory.catalog.find(Profile, limit=_MOST)
-    handles = dict.fromkeys(("offline", house.settings.model, *(one.model for one in profiles)))
+    handles = dict.fromkeys((BUILT_IN, house.settings.model, *(one.model for one in profiles)))
     wanted = request.query_params.get("provider_type")
     name = request.query_params.get("provider_name")
     told = [_told(one) for one in _cards(house, filter(None, handles))]

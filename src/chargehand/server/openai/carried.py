@@ -71,12 +71,12 @@ async def _begun(house: House, wanted: Wanted, ear: Ear | None, key: Key | None)
     called = wanted.called
     now = time.time()
     hosted = await house.part(Hall).of(called.team.name)
-    asked = goal(wanted.conversation, heeds=not called.offline)
+    asked = goal(wanted.conversation, heeds=not called.reads_facts)
     team = await hosted.keep_budget()
     request = team.request(asked, now, seed=None if key is None else key.seed)
     if called.worker:
         # earlier turns reach the worker as material of the goal: its letter must not hold them once more
-        latest = goal(structs.replace(wanted.conversation, earlier=()), heeds=not called.offline)
+        latest = goal(structs.replace(wanted.conversation, earlier=()), heeds=not called.reads_facts)
         letter = addressed(
             agents=called.team.members, text=latest, match=Match(), names=(called.worker,), sender=PERSON, timeout=None
         )

@@ -63,7 +63,7 @@ def bounded(turns: Sequence[Turn]) -> tuple[Turn, ...]:
 
 
 def goal(found: Conversation, *, heeds: bool) -> str:
-    """What a team is asked. Who does not heed wishes (the offline model) would take them for something to be done."""
+    """What a team is asked. A model that reads facts only would take them for something to be done."""
     asked = f"{found.request}\n\n{_WISHES}\n{found.wishes}" if found.wishes and heeds else found.request
     if not found.earlier:
         return asked

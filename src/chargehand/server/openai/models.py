@@ -4,6 +4,7 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from chargehand.models.known import BUILT_IN
 from chargehand.server.house import House
 from chargehand.server.problem import Problem
 from chargehand.server.teams import Hall
@@ -35,9 +36,9 @@ class Called(Struct, frozen=True):
     worker: str = ""
 
     @property
-    def offline(self) -> bool:
+    def reads_facts(self) -> bool:
         """Whether nobody in it reads more than the request."""
-        return all(one.model == "offline" for one in self.team.members)
+        return all(one.model == BUILT_IN for one in self.team.members)
 
     @property
     def aloud(self) -> str:
