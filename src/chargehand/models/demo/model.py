@@ -34,7 +34,17 @@ class DemoModel:
     """Deterministic, free, and without a network."""
 
     def __init__(self) -> None:
-        self._card = ModelCard("demo", window=1_000_000, notice=NOTICE, micros_in=0.0, micros_out=0.0, keeps_limit=True)
+        self._card = ModelCard(
+            "demo",
+            window=1_000_000,
+            notice=NOTICE,
+            micros_in=0.0,
+            micros_out=0.0,
+            keeps_limit=True,
+            in_process=True,
+            free=True,
+            reads_facts=True,
+        )
 
     @property
     def card(self) -> ModelCard:
