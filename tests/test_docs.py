@@ -13,7 +13,7 @@ from msgspec import structs
 from chargehand.cli.script import Story
 from chargehand.cli.verbs import WORDS
 from chargehand.terms.policy import Breaking, Limits, Policy, Retry
-from tests.cli.commands import COMMAND, environment
+from tests.cli.commands import chargehand, python
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -28,8 +28,7 @@ CONSOLE = [(name, code, exact, body) for name, code, exact, kind, body in BLOCKS
 
 @pytest.mark.parametrize(("page", "code"), PYTHON, ids=[page for page, _ in PYTHON])
 def test_the_python_on_a_page_runs(tmp_path: Path, page: str, code: str) -> None:
-    words = [sys.executable, "-W", "error", "-c", code]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=30)
+    done = python(tmp_path, code)
     assert done.returncode == 0, done.stderr
 
 
@@ -43,10 +42,7 @@ def test_the_commands_on_a_page_end_as_it_says(
     codes: list[int] = []
     shown = ""
     for words in commands:
-        given = [*COMMAND, *words]
-        done = subprocess.run(
-            given, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=30
-        )
+        done = chargehand(tmp_path, *words)
         codes.append(done.returncode)
         shown += done.stdout
     assert codes == [*([0] * (len(commands) - 1)), int(code)]

@@ -3,10 +3,10 @@
 import inspect
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,12 +16,14 @@ from msgspec import Struct, structs
 
 from chargehand import Supervisor, Worker
 from tests.cli.commands import COMMAND, ROOT, environment
+from tests.cli.forked import write_command
 from tests.server.running import running, settings_in
 
 GUIDES = ("first-model", "approvals", "when-things-fail", "memory", "archives")
 _BLOCK = re.compile(r"^<!-- (file|shows): (\S+) -->\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _SERVES = "$ chargehand serve --no-token &"
 _FAULTS = "$ chargehand fault-server &"
+_OF_A_PROCESS = re.compile(r"\b(kill -9|ulimit)\b")  # what is done to a command must reach it
 
 
 class Block(Struct, frozen=True):
@@ -61,15 +63,17 @@ class Reader:
     def __init__(self, home: Path, faults: str) -> None:
         self.home = home / "home"
         self.home.mkdir()
-        (home / "bin").mkdir()
-        command = home / "bin" / "chargehand"
-        command.write_text(f'#!/bin/sh\nexec {sys.executable} -W error -m chargehand "$@"\n')
-        command.chmod(0o755)
+        (home / "forked").mkdir()
+        write_command(home / "forked" / "chargehand")
+        (home / "fresh").mkdir()
+        fresh = home / "fresh" / "chargehand"
+        fresh.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
+        fresh.chmod(0o755)
         shutil.copytree(ROOT / "examples", self.home / "examples")
         self.exports: list[str] = []
         self.places = {"http://127.0.0.1:8787": faults}
         kept = {name: value for name, value in environment().items() if not name.endswith(("_API_KEY", "_BASE_URL"))}
-        self.environment = {**kept, "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}", "HOME": str(self.home)}
+        self._environment = {**kept, "HOME": str(self.home)}
 
     def follow(self, block: Block) -> tuple[int, str]:
         """The exit code of the last command, and what all of them wrote."""
@@ -77,8 +81,10 @@ class Reader:
         script = "\n".join([*self.exports, *commands])
         self.exports += [line for line in commands if line.startswith("export ")]
         script = self._placed(script)
+        commands_in = self.home.parent / ("fresh" if _OF_A_PROCESS.search(script) else "forked")
+        path = f"{commands_in}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(
-            ["bash", "-c", script], cwd=self.home, env=self.environment, stdout=subprocess.PIPE,
+            ["bash", "-c", script], cwd=self.home, env={**self._environment, "PATH": path}, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, check=False, timeout=100,
         )  # fmt: skip
         return done.returncode, self._plain(done.stdout)

@@ -1,4 +1,7 @@
-"""Real commands in real processes, and small scripts for them to play."""
+"""Real commands in real processes, and small scripts for them to play.
+
+`COMMAND` starts a fresh interpreter; `chargehand`, `fed` and `Underway` fork one that has imported everything.
+"""
 
 import json
 import os
@@ -7,11 +10,16 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
+
+from tests.cli.forked import Forked
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 COMMAND = (sys.executable, "-W", "error", "-m", "chargehand")
 JOURNAL = Path(".chargehand/runs.db")
+_PATIENCE = 60  # seconds
 
 _NOT_OURS = ("NO_COLOR", "TERM", "PYTHONIOENCODING", "COLUMNS", "LINES")  # whoever runs the tests may set them
 
@@ -25,31 +33,39 @@ def environment(**more: str) -> dict[str, str]:
 
 def chargehand(folder: Path, *words: str | Path, given: str = "", **more: str) -> Done:
     """Run one command in a folder, to its end."""
-    return subprocess.run(
-        [*COMMAND, *map(str, words)],
-        cwd=folder,
-        env=environment(**more),
-        input=given,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
+    with TemporaryFile() as source:
+        source.write(given.encode(errors="surrogateescape"))
+        source.seek(0)
+        return _run(folder, source, *words, **more)
 
 
 def fed(folder: Path, source: Path, *words: str) -> Done:
     """The same with a file as standard input: it need not be text."""
     with source.open("rb") as file:
-        return subprocess.run(
-            [*COMMAND, *words],
-            cwd=folder,
-            env=environment(),
-            stdin=file,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=30,
-        )
+        return _run(folder, file, *words)
+
+
+def python(folder: Path, code: str) -> Done:
+    """Run Python code in a folder, to its end."""
+    with Path(os.devnull).open("rb") as nothing:
+        return _run(folder, nothing, code=code)
+
+
+def _run(folder: Path, source: IO[bytes], *words: str | Path, code: str | None = None, **variables: str) -> Done:
+    with TemporaryFile() as output, TemporaryFile() as errors:
+        streams = source.fileno(), output.fileno(), errors.fileno()
+        process = Forked(words, folder=folder, environment=environment(**variables), streams=streams, code=code)
+        try:
+            status = process.wait(timeout=_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        return Done(list(words), status, _text(output), _text(errors))
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
 class Underway:
@@ -57,14 +73,9 @@ class Underway:
 
     def __init__(self, folder: Path, *words: str | Path) -> None:
         self.heard = folder / "progress.txt"
-        with self.heard.open("w") as progress:
-            self.process = subprocess.Popen(
-                [*COMMAND, *map(str, words)],
-                cwd=folder,
-                env=environment(),
-                stdout=subprocess.DEVNULL,
-                stderr=progress,
-            )
+        with Path(os.devnull).open("r+b") as nothing, self.heard.open("wb") as progress:
+            streams = nothing.fileno(), nothing.fileno(), progress.fileno()
+            self.process = Forked(words, folder=folder, environment=environment(), streams=streams)
 
     def until(self, words: str) -> None:
         """Wait until it has said this."""

@@ -1,0 +1,110 @@
+"""A command as a fork of `tests.cli.forkserver`: a real process, without 0.3 s of imports for each.
+
+As a program, `python forked.py SOCKET WORD...`, it is that command: same streams, folder, environment and exit code,
+but it is not ended with this process. Only the standard library is imported, which takes no time.
+"""
+
+import atexit
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryFile, mkdtemp
+
+_ROOT = Path(__file__).parents[2]
+
+
+class Forked:
+    """A process under way, as `subprocess.Popen` would show it: `chargehand` with these words, or Python code."""
+
+    def __init__(
+        self,
+        words: Sequence[str | Path],
+        *,
+        folder: Path,
+        environment: Mapping[str, str],
+        streams: tuple[int, int, int],
+        code: str | None = None,
+        server: str = "",
+    ) -> None:
+        command = {"words": [*map(str, words)], "folder": str(folder), "environment": {**environment}, "code": code}
+        self.returncode: int | None = None
+        self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with TemporaryFile() as file:
+            file.write(json.dumps(command).encode())
+            file.seek(0)
+            self._connection.connect(server or start_server().path)
+            socket.send_fds(self._connection, [b"!"], [file.fileno(), *streams])
+        self.pid = int(self._connection.recv(100))
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def poll(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(timeout=0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            self._connection.settimeout(timeout)
+            try:
+                status = self._connection.recv(100)
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired("chargehand", timeout or 0.0) from None
+            self._connection.close()
+            self.returncode = os.waitstatus_to_exitcode(int(status))
+        return self.returncode
+
+
+class _Server:
+    """Listens at `path`, and ends with this process."""
+
+    def __init__(self) -> None:
+        self.path = str(Path(mkdtemp(prefix="fork-")) / "socket")
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "tests.cli.forkserver", self.path],
+            cwd=_ROOT,
+            env={**os.environ, "PYTHONUTF8": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.read(1), "the fork server did not start"
+        atexit.register(self._stop)
+
+    def _stop(self) -> None:
+        self._process.communicate(timeout=10)
+
+
+start_server = cache(_Server)
+
+
+def write_command(path: Path) -> None:
+    """An executable file that is `chargehand`."""
+    words = [sys.executable, "-E", "-S", __file__, start_server().path]
+    path.write_text(f'#!/bin/sh\nexec {" ".join(words)} "$@"\n')
+    path.chmod(0o755)
+
+
+if __name__ == "__main__":
+    status = Forked(
+        sys.argv[2:], folder=Path.cwd(), environment=os.environ, streams=(0, 1, 2), server=sys.argv[1]
+    ).wait()
+    if status < 0:  # a signal ended it
+        os.kill(os.getpid(), -status)
+    sys.exit(status)
