@@ -89,7 +89,7 @@ def test_expressions_have_the_value_one_expects(expression: str, value: str) -> 
         ("2)", "')' at character 2"),
         ("$5", "'$' at character 1"),
         ("٣ + 1", "character 1"),
-        ("sqroot(4)", "did you mean sqrt"),
+        ("sqroot(4)", "did you mean 'sqrt'"),
         ("revenue * 2", "no 'revenue'"),
         ("__import__('os')", "character 12"),
         ("sqrt 4", "in brackets"),

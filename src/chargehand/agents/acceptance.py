@@ -1,7 +1,6 @@
 """What a result must pass before it counts as done, as people declare it. How a check is made is not known here."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -12,6 +11,7 @@ from chargehand.errors import Invalid
 from chargehand.models.model import Model
 from chargehand.terms.keywords import Declared
 from chargehand.terms.plan import Task, digest
+from chargehand.text.names import did_you_mean
 
 LONGEST_PATTERN = 1000
 _LONGEST_NAME = 64
@@ -86,9 +86,7 @@ NO_CHECKS = Checks({}, {})
 def unknown(name: str, known: Iterable[str]) -> str:
     """The end of a sentence about somebody who names a check that is not there."""
     names = list(known)
-    near = get_close_matches(name[:_LONGEST_NAME], names, 3, 0.5)
-    there = f"there are {', '.join(names)}" if names else "the team has none: declare it under `checks`"
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else there
+    hint = did_you_mean(name, names, "" if names else "the team has none: declare it under `checks`")
     return f"names the check {name[:_LONGEST_NAME]!r}, which there is not; {hint}"
 
 
@@ -121,8 +119,7 @@ def _sound(check: object, workers: Mapping[str, Worker]) -> None:
         case Reviewer():
             found = workers.get(check.worker)
             if found is None:
-                near = get_close_matches(str(check.worker), workers, 1, 0.5)
-                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(workers) or 'none'}"
+                hint = did_you_mean(str(check.worker), workers)
                 raise Invalid(f"there is no worker {check.worker!r} to review; {hint}")
             if found.team is not None:
                 raise Invalid(f"{check.worker!r} is a team, and a team reviews nothing; name a worker")

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, NoReturn, cast
 
 import msgspec
@@ -25,6 +24,7 @@ from chargehand.terms.budget import NOTHING
 from chargehand.terms.failure import AskedBecause, CodeError, Failure, PendingCall, Question
 from chargehand.terms.plan import digest
 from chargehand.terms.value import encode_value
+from chargehand.text.names import did_you_mean
 from chargehand.tools.calling import ToolFailed, capped
 from chargehand.tools.repetition import NOT_SEEN, Repetition
 from chargehand.tools.rules import Called, may_exit, needs_approval, objection
@@ -463,11 +463,7 @@ def _reason(call: ToolCall) -> tuple[str, bool]:
 
 
 def _unknown(name: str, equipped: Equipped) -> str:
-    near = get_close_matches(name, equipped.tools, 3, 0.4)
-    hint = (
-        f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are {', '.join(equipped.tools) or 'none'}"
-    )
-    return f"There is no tool {name!r}; {hint}"
+    return f"There is no tool {name!r}; {did_you_mean(name, equipped.tools)}"
 
 
 class _Piece(Struct, frozen=True):

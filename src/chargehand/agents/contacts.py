@@ -4,12 +4,12 @@ It binds workers only: a person may write to anybody.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import cast
 
 from chargehand.errors import Invalid
 from chargehand.terms.keywords import Declared
 from chargehand.terms.roster import Agent
+from chargehand.text.names import did_you_mean
 
 ANYBODY = "*"
 TAG = "tag:"
@@ -50,8 +50,7 @@ def objections(contacts: Contacts, sender: str, team: Mapping[str, Sequence[str]
         if entry == sender:
             yield at, "is the worker itself; name somebody else"
         elif not entry.startswith(TAG):
-            near = get_close_matches(entry[:100], others, 1, 0.6)
-            yield at, f"there is no worker {entry!r} to write to; {f'did you mean {near[0]!r}?' if near else _HOW}"
+            yield at, f"there is no worker {entry!r} to write to; {did_you_mean(entry, others, _HOW)}"
         elif not any(entry.removeprefix(TAG) in tags for tags in others.values()):
             known = ", ".join(sorted({tag for tags in others.values() for tag in tags})) or "none"
             yield at, f"nobody else carries the tag {entry.removeprefix(TAG)!r}; the tags there are: {known}"

@@ -1,7 +1,6 @@
 """Workers as they go to work: tools by name, specs for the model, the shape of the result, models to try in turn."""
 
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache
 from typing import TypeAlias, TypeVar
 
@@ -23,6 +22,7 @@ from chargehand.terms.budget import NOTHING
 from chargehand.terms.duration import parse_duration
 from chargehand.terms.plan import digest
 from chargehand.terms.roster import Agent
+from chargehand.text.names import did_you_mean
 from chargehand.tools.remember import described
 from chargehand.tools.rules import check
 from chargehand.tools.tool import Tool, as_tool
@@ -113,9 +113,7 @@ def _named(owner: str, name: str, known: Mapping[str, Tool]) -> Tool:
     if name in WITH_SETTINGS:
         raise Invalid(f"{owner} names the tool {name!r}, which needs settings; {WITH_SETTINGS[name]}")
     names = [*BUILT_IN, *known]
-    near = get_close_matches(name, names, 3, 0.5)
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are {', '.join(names)}"
-    raise Invalid(f"{owner} names the tool {name!r}, which there is not; {hint}")
+    raise Invalid(f"{owner} names the tool {name!r}, which there is not; {did_you_mean(name, names)}")
 
 
 def skills(tools: Mapping[str, Tool]) -> tuple[Skill, ...]:

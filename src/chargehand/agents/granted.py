@@ -1,7 +1,6 @@
 """What workers may do with the memory of their team, as it is declared and as they go to work. Others open it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import get_args
 
 from msgspec import Struct, field, structs
@@ -13,6 +12,7 @@ from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Access, Block, Grant
 from chargehand.memory.declared import Memory
 from chargehand.memory.opened import OpenMemory
+from chargehand.text.names import did_you_mean, listed
 from chargehand.tools.remember import ARCHIVE_TOOLS, BLOCK_TOOLS, NAMES, memory_tools, usual_tools
 from chargehand.tools.tool import Tool
 
@@ -141,8 +141,7 @@ def _check_without(worker: Worker) -> None:
 def _check_known(owner: str, what: str, asked: Sequence[str] | Mapping[str, object], known: Sequence[str]) -> None:
     for name in asked:
         if name not in known:
-            near = get_close_matches(name, known, 3, 0.5)
-            hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"there is {', '.join(known) or 'none'}"
+            hint = did_you_mean(name, known, f"there is {listed(known) or 'none'}")
             raise Invalid(f"{owner} names the {what} {name!r}, which the memory does not have; {hint}")
 
 

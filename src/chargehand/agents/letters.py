@@ -6,7 +6,6 @@ Who carries them is not known here.
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -17,6 +16,7 @@ from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.events import InputRequested
 from chargehand.terms.policy import Seconds
 from chargehand.terms.roster import Agent, Match, fits
+from chargehand.text.names import did_you_mean
 
 PERSON = "person"
 Status: TypeAlias = Literal["answered", "failed", "timed out", "skipped"]
@@ -122,9 +122,7 @@ def named(agents: Iterable[Agent], names: Sequence[str], sender: str = "") -> tu
     known = {one.name: one for one in agents}
     for name in names:
         if name not in known:
-            near = get_close_matches(name[:100], known, 3, 0.5)
-            hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are {', '.join([*known][:20])}"
-            raise Invalid(f"there is no worker {name[:100]!r}; {hint}")
+            raise Invalid(f"there is no worker {name[:100]!r}; {did_you_mean(name, known)}")
     return tuple(one for name, one in known.items() if name in names and name != sender)
 
 

@@ -4,11 +4,12 @@ from msgspec import structs
 
 from chargehand.agents.acceptance import Check, Reviewer, Rule, Verifier, declared
 from chargehand.config import folder
-from chargehand.config.findings import Path, among, near
+from chargehand.config.findings import Path, near
 from chargehand.config.parts import Parts
 from chargehand.config.python import named_object
 from chargehand.config.shapes import CHECK_KINDS, CheckShape, VerifierShape, WorkerShape
 from chargehand.errors import Invalid
+from chargehand.text.names import listed
 
 
 def make_checks(parts: Parts) -> dict[str, Check]:
@@ -41,7 +42,7 @@ def _check(parts: Parts, name: str, shape: CheckShape) -> Check:
     rules = {key: value for key, value in structs.asdict(shape).items() if key not in CHECK_KINDS and value is not None}
     kinds = [key for key in CHECK_KINDS if getattr(shape, key) not in (None, False)]
     if len(kinds) + bool(rules) != 1:
-        said = among([*kinds, *rules])
+        said = listed([*kinds, *rules])
         raise Invalid(
             f"{f'mixes {said}' if said else 'checks nothing'}; a check is one of {', '.join(CHECK_KINDS)}, or a rule "
             "of contains, matches, at_least_words, at_most_words, cites, has_number"
@@ -76,7 +77,7 @@ def _check_named(parts: Parts, worker: str, shape: WorkerShape, checks: dict[str
     for at, name in enumerate(shape.accept):
         place: Path = ("workers", worker, "accept", at)
         if name not in known:
-            there = f"; there are {among(known)}" if known else "; write it under  checks:"
+            there = f"; there are {listed(known)}" if known else "; write it under  checks:"
             parts.say(place, f"there is no check {name!r}{near(name, known) or there}")
             continue
         check = checks.get(name)

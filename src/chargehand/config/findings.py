@@ -1,17 +1,15 @@
 """What a check of a team file has to say, one thing at a time, each with its place: file, line, path in the file."""
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from shlex import quote
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from chargehand.errors import Invalid
+from chargehand.text.names import nearest_names
 
 Path: TypeAlias = tuple[str | int, ...]
-
-_LONG = 80
 
 
 class Finding(Struct, frozen=True, omit_defaults=True):
@@ -38,14 +36,8 @@ def written(path: Path) -> str:
 
 def near(name: str, names: Iterable[str]) -> str:
     """The nearest name, as the end of a sentence; nothing when none is near."""
-    found = get_close_matches(name, list(names), 1, 0.6) if len(name) <= _LONG else []
-    return f"; did you mean {found[0]!r}?" if found else ""
-
-
-def among(names: Iterable[str], most: int = 8) -> str:
-    """Names in a row, cut where there are too many of them."""
-    known = list(names)
-    return ", ".join(known[:most]) + (f" and {len(known) - most} more" if len(known) > most else "")
+    nearest = nearest_names(name, names, count=1)
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 
 def refuse(file: str, findings: Sequence[Finding]) -> None:

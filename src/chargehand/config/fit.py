@@ -7,12 +7,13 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct, field, inspect
 
-from chargehand.config.findings import Finding, Path, among, near
+from chargehand.config.findings import Finding, Path, near
 from chargehand.config.scalars import Dollars
 from chargehand.config.shapes import LATER, TeamShape, bare_type, scalar
 from chargehand.config.source import Source
 from chargehand.config.yaml import typed
 from chargehand.terms.keywords import nearest_keyword, synonym_of
+from chargehand.text.names import listed
 
 _MOST = 100
 _AT_THE_TOP = (
@@ -128,7 +129,7 @@ def _unknown(key: str, known: list[str], path: Path) -> str:
     if path and above and not synonym_of(key, known):
         return f"there is no key {key!r} here; did you mean {above!r}? Write it at the top, beside  workers:"
     meant = nearest_keyword(key, known)
-    hint = f"did you mean {meant!r}?" if meant else f"the keys are {among(known, 16)}"
+    hint = f"did you mean {meant!r}?" if meant else f"the keys are {listed(known)}"
     return f"there is no key {key!r} here; {hint}"
 
 

@@ -13,9 +13,10 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from chargehand.config.findings import among, near
+from chargehand.config.findings import near
 from chargehand.config.folder import inside
 from chargehand.errors import Invalid
+from chargehand.text.names import listed
 
 _HANDLE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)\Z")
 
@@ -31,7 +32,7 @@ def named_object(folder: Path, handle: str, beside: str = "the team file") -> ob
     if not hasattr(module, attribute):
         public = [name for name in vars(module) if not name.startswith("_")]
         own = [name for name in public if getattr(vars(module)[name], "__module__", "") == module.__name__] or public
-        hint = near(attribute, public) or (f"; it has {among(own)}" if own else "; it is empty")
+        hint = near(attribute, public) or (f"; it has {listed(own)}" if own else "; it is empty")
         raise Invalid(f"{module_name!r} has no {attribute!r}{hint}")
     return getattr(module, attribute)
 
@@ -59,7 +60,7 @@ def _missing(folder: Path, name: str, error: ModuleNotFoundError, named: str) ->
     if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
         return Invalid(f"{name!r} imports {error.name!r}, which is not installed (modules beside it need a package)")
     here = [path.stem for path in folder.glob("*.py")]
-    hint = near(name, here) or (f"; beside {named} there is {among(here)}" if here else "")
+    hint = near(name, here) or (f"; beside {named} there is {listed(here)}" if here else "")
     return Invalid(f"there is no module {name!r}, neither beside {named} nor installed{hint}")
 
 

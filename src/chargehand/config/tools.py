@@ -11,12 +11,12 @@ from typing import TypeAlias, cast
 from msgspec import structs
 
 from chargehand.config.environment import lookup_beside
-from chargehand.config.findings import among
 from chargehand.config.folder import inside
 from chargehand.config.python import named_object
 from chargehand.config.shapes import PLAIN_SOURCES, SOURCES, ToolShape
 from chargehand.errors import Invalid
 from chargehand.models.find import models_folder
+from chargehand.text.names import listed
 from chargehand.tools.tool import Tool, as_tool
 from chargehand.tools.toolbox import renamed, tools_named
 
@@ -38,7 +38,7 @@ def source_of(shape: ToolShape) -> str:
     """The one source a tool comes from; Invalid when there is none, or more than one."""
     named = [name for name in SOURCES if getattr(shape, name) not in (None, False)]
     if len(named) != 1:
-        many = f"names {len(named)} sources ({among(named)})" if named else "names no source"
+        many = f"names {len(named)} sources ({listed(named)})" if named else "names no source"
         raise Invalid(f"{many}; a tool has exactly one of {', '.join(SOURCES)}")
     return named[0]
 
@@ -74,7 +74,7 @@ def _python(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:
     found = _made(handle, named_object(folder, handle))
     tools = [as_tool(cast("Callable[..., object]", one)) for one in found if callable(one) or isinstance(one, Tool)]
     if not tools or len(tools) != len(found):
-        kinds = among(dict.fromkeys(type(one).__name__ for one in found)) or "an empty list"
+        kinds = listed(dict.fromkeys(type(one).__name__ for one in found)) or "an empty list"
         raise Invalid(f"{handle!r} is {kinds}, not a tool, a function, or a function that makes tools")
     return (renamed(tools[0], name),) if len(tools) == 1 else tuple(tools)
 

@@ -3,11 +3,12 @@
 from msgspec import structs
 
 from chargehand.agents.ways import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
-from chargehand.config.findings import Path, among, near
+from chargehand.config.findings import Path, near
 from chargehand.config.memory import is_handle
 from chargehand.config.parts import Parts
 from chargehand.config.shapes import RouteShape, WayName, WayShape, WorkerShape
 from chargehand.terms.roster import Match, fits
+from chargehand.text.names import listed
 
 _KINDS: dict[str, type[Way]] = {
     "plan": Whole,
@@ -27,7 +28,7 @@ def make_way(parts: Parts, written: WayShape | WayName) -> Way:
         return _KINDS[written]()
     named = [name for name in written.__struct_fields__ if getattr(written, name) is not None]
     if len(named) != 1:
-        said = f"names {len(named)} ways ({among(named)})" if named else "names no way"
+        said = f"names {len(named)} ways ({listed(named)})" if named else "names no way"
         parts.say(_PLACE, f"{said}; a team is led in exactly one: {', '.join(_KINDS)}")
         return Whole()
     shape = getattr(written, named[0])
@@ -67,4 +68,4 @@ def _check_tags(parts: Parts, way: Broadcast) -> None:
     match = Match(way.match_all, way.match_some)
     if parts.workers and not any(fits(match, one.tags) for one in parts.workers):
         tags = sorted({tag for one in parts.workers for tag in one.tags})
-        parts.say((*_PLACE, "broadcast"), f"nobody has these tags; the tags are {among(tags, 16) or 'none'}")
+        parts.say((*_PLACE, "broadcast"), f"nobody has these tags; the tags are {listed(tags) or 'none'}")

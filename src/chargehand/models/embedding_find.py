@@ -10,7 +10,6 @@ openai+http://HOST:PORT/v1#NAME         any server that speaks OpenAI's `/embedd
 Chat models are found by `models.find`. The environment is not read here: `lookup` is asked for variables.
 """
 
-import difflib
 from pathlib import Path
 from typing import Unpack
 
@@ -25,6 +24,7 @@ from chargehand.models.guard import Guarded
 from chargehand.models.known import OTHERS, OWN, Place
 from chargehand.models.model import Model
 from chargehand.models.prices import FREE, PriceTag
+from chargehand.text.names import nearest_names
 
 _SPEAKING = [name for name, place in OWN.items() if place.protocol == "openai"]
 
@@ -99,7 +99,7 @@ def _refuse(handle: str) -> None:
         )
     if "@" in handle:  # it may hold a password
         raise Invalid(f"this is no embedding; write words, auto, {HANDLE} or provider:name")
-    near = difflib.get_close_matches(handle.lower(), ["words", "auto", HANDLE, multilingual.HANDLE, *_SPEAKING], 3)
+    near = nearest_names(handle.lower(), ["words", "auto", HANDLE, multilingual.HANDLE, *_SPEAKING])
     hint = f" (near: {', '.join(near)})" if near else ""
     raise Invalid(
         f"{handle!r} is no embedding; write words, auto, {HANDLE}, provider:name or openai+http://HOST:PORT/v1#NAME{hint}"

@@ -14,7 +14,6 @@ colon. The environment is not read here: `lookup` is asked for variables. No key
 """
 
 import copy
-import difflib
 import hashlib
 import re
 from collections.abc import Callable, Mapping
@@ -36,6 +35,7 @@ from chargehand.models.openai import OpenAIChat
 from chargehand.models.prices import FREE, Price, PricedModel, PriceTag
 from chargehand.terms.breaker import Breaker
 from chargehand.terms.policy import Breaking, Retry
+from chargehand.text.names import nearest_names
 
 Lookup: TypeAlias = Callable[[str], str | None]
 
@@ -321,12 +321,12 @@ def _unclear(handle: str) -> str:
         return "a scripted model has no handle: make a ScriptedModel and hand it over in place of one"
     if "://" in handle:
         return f"{handle!r} is no model; a URL is written like openai+http://host:port/v1#NAME"
-    near = difflib.get_close_matches(handle.lower(), [*OWN, *OTHERS, BUILT_IN, LOCAL], 3)
+    near = nearest_names(handle.lower(), [*OWN, *OTHERS, BUILT_IN, LOCAL])
     hint = f" (near: {', '.join(near)})" if near else ""
     return f"{handle!r} is no model; write provider:name or {BUILT_IN}{hint}"
 
 
 def _unknown(handle: str, provider: str) -> str:
     names = [*OWN, *OTHERS, BUILT_IN, LOCAL]
-    near = difflib.get_close_matches(provider, names, 3) or sorted(OWN)
+    near = nearest_names(provider, names) or sorted(OWN)
     return f"{handle!r}: there is no provider {provider!r}; did you mean {', '.join(near)}?"

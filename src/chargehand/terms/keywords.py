@@ -2,11 +2,12 @@
 
 import inspect
 from collections.abc import Callable, Collection, Iterable
-from difflib import get_close_matches
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from msgspec import Struct, StructMeta
+
+from chargehand.text.names import nearest_names
 
 _P = ParamSpec("_P")
 _Made = TypeVar("_Made")
@@ -65,7 +66,7 @@ def nearest_keyword(word: str, known: Collection[str]) -> str:
         return synonym
     if len(word) > _LONGEST_WORD:
         return ""
-    near = get_close_matches(word, known, 1, 0.6)
+    near = nearest_names(word, known, count=1)
     begun = [name for name in known if len(word) >= _SHORTEST_BEGINNING and name.startswith(word)]
     return next(iter((*near, *begun)), "")
 

@@ -6,13 +6,13 @@ most 2,000. The words are English: other languages get fewer warnings. Not its b
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 
 from msgspec import Struct, structs
 
 from chargehand.terms.plan import Edge, Finding, Need, Task, TaskId, depth, in_order, needs
 from chargehand.terms.policy import Limits
 from chargehand.terms.roster import Agent, Match, Roster, fits
+from chargehand.text.names import nearest_names
 from chargehand.text.words import STOP_WORDS
 
 _MOST = 20  # findings of one code
@@ -110,7 +110,7 @@ class _Look(Struct):
             shown = [text if len(text) < 200 else f"{text[:196]} ..." for text in map(str, (task, *given))]
             names = [name for names in near for name in names]
             names.sort(key=lambda name: (abs(len(name) - len(shown[-1])), name))
-            alike = " or ".join(map(repr, get_close_matches(shown[-1], names[:500], cutoff=0.5)))
+            alike = " or ".join(map(repr, nearest_names(shown[-1], names[:500])))
             hint = f" Did you mean {alike}?" if alike else ""
             sentence = _ERRORS.get(code) or _WARNINGS.get(code, "{1} was read as {2}.")
             place = f"tasks[{at}] ({shown[0]}).{field}" if at >= 0 else "tasks"

@@ -7,10 +7,11 @@ import decimal
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from difflib import get_close_matches
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+
+from chargehand.text.names import did_you_mean
 
 LENGTH = 500
 DEPTH = 50
@@ -195,9 +196,7 @@ class _Parser:
         token = self._next()
         name = token.text.lower()
         if name not in FUNCTIONS:
-            near = get_close_matches(name, FUNCTIONS, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(FUNCTIONS)}"
-            raise NotComputable(f"there is no {token.text!r}; {hint}")
+            raise NotComputable(f"there is no {token.text!r}; {did_you_mean(name, FUNCTIONS)}")
         if self._next().text != "(":
             raise NotComputable(f"{name} needs its numbers in brackets, for example {name}(2)")
         numbers = [self._expression(0)] if self._now.text != ")" else []

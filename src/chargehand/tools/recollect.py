@@ -5,7 +5,6 @@ What another agent wrote comes back as data: these tools are not trusted. How pa
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
@@ -20,6 +19,7 @@ from chargehand.memory.origin import Origin
 from chargehand.models.exhibits import Passage as Found
 from chargehand.models.exhibits import Passages
 from chargehand.terms.policy import Instant
+from chargehand.text.names import nearest_names
 from chargehand.tools.tool import Caller, ToolFailed
 
 Moment: TypeAlias = Annotated[str, "A day or time in ISO 8601, inclusive"]
@@ -83,7 +83,7 @@ class Recollection:
             return one
         what = "block" if kind is Block else "archive"
         names = [_name(one) for one in found]
-        near = get_close_matches(name, names, 3, 0.4) or names
+        near = nearest_names(name, names) or names
         there = f"there is {' and '.join(map(repr, near))}" if near else f"you have no {what} at all"
         raise ToolFailed(f"you have no {what} {name[:100]!r}; {there}" if name else f"say which {what}: {there}")
 

@@ -1,12 +1,12 @@
 """Constraints on the order of tool calls within an attempt. Pure: calls so far in, what is allowed now out."""
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from chargehand.errors import Invalid
+from chargehand.text.names import did_you_mean
 
 
 class RunFirst(Struct, frozen=True, tag="run_first"):
@@ -151,8 +151,7 @@ def check(rules: Sequence[ToolRule], tools: Sequence[str]) -> None:
     for rule in rules:
         for name in _names(rule):
             if name not in known:
-                near = get_close_matches(name, sorted(known), 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"the tools are {', '.join(sorted(known)) or 'none'}"
+                hint = did_you_mean(name, sorted(known))
                 raise Invalid(f"a rule {_kind(rule)} names the tool {name!r}, which there is not; {hint}")
         if isinstance(rule, MaxCountPerStep) and rule.most < 1:
             raise Invalid(f"max_count_per_step of {rule.tool!r} is {rule.most}; leave the tool out instead, or say 1")

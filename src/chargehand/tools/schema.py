@@ -1,13 +1,13 @@
 """Arguments as JSON: the schema a model is shown, and what it wrote checked against it."""
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any, cast
 
 import msgspec
 from msgspec import Raw, Struct, structs
 
 from chargehand.errors import Invalid
+from chargehand.text.names import nearest_names
 from chargehand.tools.calling import ToolFailed
 from chargehand.tools.signature import Parameter, Signature
 
@@ -169,7 +169,7 @@ def _blame(parameters: tuple[Parameter, ...], tool: str, error: TypeError) -> In
 def _named(unknown: list[str], known: tuple[str, ...]) -> str:
     words: list[str] = []
     for name in unknown[:5]:
-        near = get_close_matches(name, known, 2, 0.5)
+        near = nearest_names(name, known, count=2)
         words.append(f"{name[:80]!r}" + (f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""))
     return ", ".join(words) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
 

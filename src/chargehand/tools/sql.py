@@ -4,7 +4,6 @@ import re
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from difflib import get_close_matches
 from pathlib import Path
 from time import monotonic
 from typing import Annotated
@@ -14,6 +13,7 @@ from msgspec import Struct
 from chargehand.errors import Invalid
 from chargehand.models.exhibits import Table
 from chargehand.terms.policy import Seconds
+from chargehand.text.names import nearest_names
 from chargehand.tools.csv_tables import csv_database
 from chargehand.tools.query_pool import GRACE_SECONDS, MEMORY, START_SECONDS, Failure, Query, Source
 from chargehand.tools.query_process import ROWS, TEMPORARY_FILE_BYTES, cut_text, open_file, open_image
@@ -152,7 +152,7 @@ def _nearest(kind: str, name: str, tables: tuple[Stored, ...]) -> str:
     names = [table.name for table in tables]
     if kind == "column":
         names = [column.name for table in tables for column in table.columns]
-    near = get_close_matches(wanted, {each.lower(): each for each in names}, 3, 0.5)
+    near = nearest_names(wanted, {each.lower(): each for each in names})
     if near:
         return f"; did you mean {' or '.join(near)}?"
     if kind == "table":

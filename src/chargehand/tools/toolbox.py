@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import TypeAlias
 
 from msgspec import structs
 
 from chargehand.errors import Invalid
+from chargehand.text.names import did_you_mean
 from chargehand.tools.calculator import calculator
 from chargehand.tools.chart import chart
 from chargehand.tools.dates import Clock, dates
@@ -41,9 +41,7 @@ def built_in(name: str, clock: Clock) -> tuple[Tool, ...]:
     """The tools of this name; Invalid with the nearest one when there is none."""
     if name in BUILT_IN:
         return BUILT_IN[name](clock)
-    near = get_close_matches(name, BUILT_IN, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(BUILT_IN)}"
-    raise Invalid(f"there is no built-in tool {name!r}; {hint}")
+    raise Invalid(f"there is no built-in tool {name!r}; {did_you_mean(name, BUILT_IN)}")
 
 
 def tools_named(source: str, name: str = "") -> tuple[Tool, ...]:

@@ -5,7 +5,6 @@ Letta knows several names for the same setting (`max_tokens`, `model_settings.ma
 """
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, cast
 from zoneinfo import ZoneInfo
 
@@ -19,6 +18,7 @@ from chargehand.models.model import Hear, Model, ModelCard
 from chargehand.server.letta.schemas import schema_problem
 from chargehand.server.problem import Problem
 from chargehand.terms.value import encode_value
+from chargehand.text.names import did_you_mean
 
 LEAST_WINDOW = 256
 """Tokens of a context window below which no agent could be told anything."""
@@ -156,8 +156,7 @@ def refuse_unsupported(
             continue
         refusal = unsupported.get(name)
         if refusal is None:
-            near = get_close_matches(name, known, 1, 0.75)
-            hint = f"did you mean {near[0]!r}?" if near else "leave it out"
+            hint = did_you_mean(name, known, "leave it out")
             raise Problem(422, "unknown_field", f"{place}{name[:60]} is not known here; {hint}")
         if value not in _EMPTY and not any(value is each or value == each for each in refusal.harmless):
             raise Problem(422, "unsupported", f"{place}{name} is not supported: {refusal.advice}; leave it out")

@@ -1,0 +1,28 @@
+"""Names that are not known: the nearest ones that are, and the end of the sentence that says so."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+_SIMILARITY = 0.5
+_MAX_LENGTH = 100  # comparing takes time that grows with the square of it
+_MAX_LISTED = 16
+
+
+def nearest_names(name: str, names: Iterable[str], *, count: int = 3) -> list[str]:
+    """The names that look most like one, the nearest first."""
+    return get_close_matches(name[:_MAX_LENGTH], list(names), count, _SIMILARITY)
+
+
+def did_you_mean(name: str, names: Iterable[str], otherwise: str = "") -> str:
+    """The end of a sentence on a name that is not known: which one may be meant; else `otherwise`, or all there are."""
+    known = list(names)
+    near = nearest_names(name, known)
+    if near:
+        return f"did you mean {' or '.join(map(repr, near))}?"
+    return otherwise or f"there are {listed(known) or 'none'}"
+
+
+def listed(names: Iterable[str], count: int = _MAX_LISTED) -> str:
+    """Names in a row, cut where there are too many of them."""
+    known = list(names)
+    return ", ".join(known[:count]) + (f" and {len(known) - count} more" if len(known) > count else "")
