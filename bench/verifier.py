@@ -17,8 +17,8 @@ from chargehand.agents.acceptance import Check, Verifier
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request
 from chargehand.models.model import Model
-from chargehand.models.scripted import ScriptedModel
 from chargehand.models.subject import Working
+from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Supervisor
 from chargehand.terms.plan import Plan, Task, TaskId
 from chargehand.terms.policy import Policy, Retry

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from chargehand.memory.declared import Memory
     from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, Usage
     from chargehand.models.model import Model, ModelCard, ModelFailed
-    from chargehand.models.scripted import ScriptedModel
+    from chargehand.models.testing.scripted import ScriptedModel
     from chargehand.runtime.approving import ApprovalRequest
     from chargehand.runtime.driver import Driver, Outcome
     from chargehand.runtime.result import Result
@@ -67,7 +67,7 @@ _ROOMS = {
     "memory.declared": ("Memory",),
     "models.messages": ("Message", "Reply", "Request", "Settings", "ToolCall", "Usage"),
     "models.model": ("Model", "ModelCard", "ModelFailed"),
-    "models.scripted": ("ScriptedModel",),
+    "models.testing.scripted": ("ScriptedModel",),
     "runtime.approving": ("ApprovalRequest",),
     "runtime.driver": ("Driver", "Outcome"),
     "stores.catalog": ("SqliteCatalog",),

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Answering, Judging, Making, Planning, Refining, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.journal import Journal
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor

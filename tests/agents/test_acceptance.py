@@ -18,8 +18,8 @@ from chargehand.models.local import LocalModel
 from chargehand.models.local.pull import pull
 from chargehand.models.messages import Request, Settings, Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Reviewing
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.audit import audit
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal

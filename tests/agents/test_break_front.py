@@ -15,8 +15,8 @@ from chargehand.agents.factory import Factory
 from chargehand.agents.worker import Worker
 from chargehand.errors import ChargehandError, Invalid, PlanInvalid, Refused
 from chargehand.models.messages import Request
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Planning
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.front import LONGEST_GOAL
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal

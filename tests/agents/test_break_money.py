@@ -6,8 +6,8 @@ from chargehand.agents.factory import Factory
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request, Settings, Usage
 from chargehand.models.model import ModelCard, ModelFailed
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Making, Planning
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor

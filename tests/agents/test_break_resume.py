@@ -7,7 +7,7 @@ import pytest
 from chargehand.agents.factory import Factory
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Reply, Request, ToolCall
-from chargehand.models.scripted import Line, ScriptedModel
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
 from chargehand.terms import events as ev

@@ -27,8 +27,8 @@ from chargehand.errors import Invalid
 from chargehand.models.envelope import unwrap
 from chargehand.models.messages import Message, Reply, Request, ToolCall
 from chargehand.models.model import ModelCard
-from chargehand.models.scripted import Line
 from chargehand.models.subject import Answering, Working
+from chargehand.models.testing.scripted import Line
 from chargehand.terms.budget import Budget
 from chargehand.terms.failure import Gap
 from chargehand.terms.plan import Edge, TaskId
@@ -562,8 +562,8 @@ async def test_two_made_workers_at_once_are_not_taken_for_each_other() -> None:
         number += 1
         return f'{{"persona": "Person for {request.messages[1].text[6:]}", "tools": []}}'
 
-    from chargehand.models.scripted import ScriptedModel
     from chargehand.models.subject import Making, Planning
+    from chargehand.models.testing.scripted import ScriptedModel
 
     async def lines(request: Request) -> Line:
         if isinstance(request.subject, Planning):

@@ -11,7 +11,7 @@ from chargehand.errors import Invalid
 from chargehand.models.messages import Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.prices import flat
-from chargehand.models.scripted import ScriptedModel
+from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor

@@ -13,7 +13,7 @@ from chargehand import Failure, Plan, Reply, ScriptedModel, Supervisor, Task, To
 from chargehand.models.code_errors import code_error, is_outage
 from chargehand.models.messages import Request
 from chargehand.models.model import Hear, ModelCard, ModelFailed
-from chargehand.models.scripted import Line
+from chargehand.models.testing.scripted import Line
 from chargehand.terms import events as ev
 from chargehand.terms.plan import TaskId
 from chargehand.terms.policy import Limits, Policy

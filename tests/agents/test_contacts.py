@@ -14,8 +14,8 @@ from chargehand.config.load import load_team
 from chargehand.errors import Invalid
 from chargehand.models.envelope import unwrap
 from chargehand.models.messages import Request, ToolCall
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.journal import Journal
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal

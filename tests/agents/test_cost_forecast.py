@@ -11,8 +11,8 @@ from chargehand.agents.cost_forecast import CostForecast
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Reply, Request, Settings, Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.scripted import ScriptedModel
 from chargehand.models.subject import Reviewing, Working
+from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.draft import foreseen
 from chargehand.team import Supervisor
 from chargehand.terms.budget import Amount, Budget

@@ -8,8 +8,8 @@ import pytest
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Reply, Request, Settings, Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Planning
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.terms import events as ev
 from chargehand.terms.budget import Budget
 from chargehand.terms.policy import Policy

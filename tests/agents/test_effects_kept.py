@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from chargehand.agents.tool_calls import LARGEST, LARGEST_OF_ACTION
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request
-from chargehand.models.scripted import Line
+from chargehand.models.testing.scripted import Line
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal

@@ -12,11 +12,11 @@ import pytest
 from chargehand.agents.hedging import Hedge
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
-from chargehand.models.faults import FaultServer
 from chargehand.models.guard import Guarded
 from chargehand.models.limits import Limiter, Pace
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
+from chargehand.models.testing.fault_server import FaultServer
 from chargehand.runtime.driver import Driver
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor

@@ -14,8 +14,8 @@ from chargehand.agents.ways import Broadcast, Dynamic, Loop, Recursive, RoundRob
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request, Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Given, Splitting, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.driver import Driver
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor

@@ -8,7 +8,7 @@ from msgspec import structs
 from chargehand.agents.worker import REPEATS, Worker
 from chargehand.errors import Invalid
 from chargehand.models.messages import Request, ToolCall
-from chargehand.models.scripted import Line
+from chargehand.models.testing.scripted import Line
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.terms import events as ev

@@ -19,8 +19,8 @@ from chargehand.errors import Invalid
 from chargehand.memory.blocks import Block
 from chargehand.memory.declared import Memory
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Answering, Ledger, Planning, Routing, Speaking, Splitting, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.health import health
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal

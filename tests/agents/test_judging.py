@@ -21,8 +21,8 @@ from chargehand.models.local.pull import pull
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.offline.model import OfflineModel
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Answering, Given, Judging, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.terms import events as ev
 from chargehand.terms.failure import Failure

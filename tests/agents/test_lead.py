@@ -18,8 +18,8 @@ from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid, PlanInvalid
 from chargehand.models.messages import Request, Usage
 from chargehand.models.model import Hear, ModelCard
-from chargehand.models.scripted import ScriptedModel
 from chargehand.models.subject import Planning, Refining
+from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.terms import events as ev
 from chargehand.terms.failure import Failure, Gap
 from chargehand.terms.lint import lint

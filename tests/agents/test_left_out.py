@@ -16,7 +16,7 @@ from chargehand.core.fold import replay
 from chargehand.models import subject as subjects
 from chargehand.models.left_out import LEFT, left
 from chargehand.models.messages import Request
-from chargehand.models.scripted import Line, ScriptedModel
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.driver import Driver
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal

@@ -13,7 +13,7 @@ from chargehand.evals.run import evaluate
 from chargehand.models import subject as subjects
 from chargehand.models.left_out import LEFT
 from chargehand.models.messages import Request
-from chargehand.models.scripted import Line, ScriptedModel
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.journal import Lease
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor

@@ -14,7 +14,7 @@ from chargehand.models.envelope import unwrap
 from chargehand.models.exhibits import Table
 from chargehand.models.messages import Reply, Settings, ToolCall
 from chargehand.models.model import ModelCard
-from chargehand.models.scripted import Line, ScriptedModel
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.terms import events as ev
 from chargehand.terms.failure import Failure

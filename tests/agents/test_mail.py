@@ -13,8 +13,8 @@ from chargehand.agents.mail import MAIL, Post, shown
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid, Refused
 from chargehand.models.messages import Request
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.journal import Journal
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal

@@ -18,8 +18,8 @@ from chargehand.memory.origin import PERSON
 from chargehand.models.envelope import unwrap
 from chargehand.models.messages import Request
 from chargehand.models.model import ModelCard
-from chargehand.models.scripted import Line
 from chargehand.models.subject import Answering, Planning, Working
+from chargehand.models.testing.scripted import Line
 from chargehand.runtime.result import Result
 from chargehand.stores.catalog import SqliteCatalog
 from chargehand.terms import events as ev

@@ -16,8 +16,8 @@ from chargehand.memory.declared import Memory
 from chargehand.memory.origin import Origin
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import ModelCard
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.driver import Driver
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor

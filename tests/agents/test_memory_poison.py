@@ -9,8 +9,8 @@ from chargehand.agents.worker import Worker
 from chargehand.memory.blocks import Access, Block, Grant
 from chargehand.memory.declared import Memory
 from chargehand.models.messages import Reply, Request
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.team import Supervisor
 from chargehand.terms.policy import Policy, Retry
 from chargehand.tools.calculator import calculator

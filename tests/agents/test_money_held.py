@@ -7,8 +7,8 @@ from chargehand.core.fold import begin, fold
 from chargehand.core.reuse import key_of
 from chargehand.models.messages import Request, Settings, Usage
 from chargehand.models.model import ModelCard, ModelFailed
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Answering, Judging
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.terms import events as ev

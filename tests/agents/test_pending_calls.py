@@ -7,7 +7,7 @@ import pytest
 from chargehand.agents.worker import Worker
 from chargehand.errors import Refused
 from chargehand.models.messages import Request
-from chargehand.models.scripted import Line
+from chargehand.models.testing.scripted import Line
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor

@@ -9,8 +9,8 @@ import chargehand.config
 from chargehand.config.load import load_team
 from chargehand.models.messages import Request
 from chargehand.models.model import ModelCard
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Answering, Planning, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from tests.agents.crowd import call, calls, plan
 

@@ -16,8 +16,8 @@ from chargehand.agents.worker import Worker
 from chargehand.models.envelope import wrap
 from chargehand.models.messages import Reply, Request, Settings, Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Planning, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.terms import events as ev
 from chargehand.terms.budget import Amount, Budget
 from chargehand.terms.failure import Failure

@@ -14,8 +14,8 @@ from chargehand.models.messages import Reply, Request, Settings, Usage
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
 from chargehand.models.prices import flat
 from chargehand.models.reply_limit import GENEROUS_LIMIT, USUAL_LIMIT, known_limit
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Answering, Planning, Refining, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.team import Supervisor
 from chargehand.terms import events as ev
 from chargehand.terms.budget import Amount, Budget

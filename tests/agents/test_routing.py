@@ -20,8 +20,8 @@ from chargehand.memory.embedding import Embedding
 from chargehand.models.messages import Message, Request, Settings, Usage
 from chargehand.models.model import Model, ModelCard
 from chargehand.models.offline.model import OfflineModel
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Answering, Routing, WorkerCard, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
 from chargehand.terms import events as ev

@@ -15,8 +15,8 @@ from chargehand.models.exhibits import Product
 from chargehand.models.local import LocalModel
 from chargehand.models.local.pull import pull
 from chargehand.models.messages import Request, Settings
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Judging, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor

@@ -11,8 +11,8 @@ from chargehand.agents.splitting import most_calls
 from chargehand.agents.ways import Recursive
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Reply, Request, Usage
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Answering, Planning, Splitting, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor

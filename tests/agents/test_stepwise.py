@@ -12,8 +12,8 @@ from chargehand.agents.stepwise import alike
 from chargehand.agents.ways import Loop
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request, Usage
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Answering, Ledger, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor

@@ -9,8 +9,8 @@ from chargehand.agents.ways import Broadcast, Dynamic, RoundRobin, Way
 from chargehand.agents.worker import Worker
 from chargehand.errors import PlanInvalid
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Answering, Speaking, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor

@@ -8,7 +8,7 @@ import pytest
 from chargehand.agents.tool_breakers import Faulty, ToolBreakers
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request
-from chargehand.models.scripted import Line, ScriptedModel
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.health import WorkerHealth, health
 from chargehand.team import Supervisor
 from chargehand.terms import events as ev

@@ -9,7 +9,7 @@ import pytest
 from chargehand.agents.worker import Worker
 from chargehand.cli.question import question_lines
 from chargehand.models.messages import Reply, ToolCall
-from chargehand.models.scripted import ScriptedModel
+from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
 from chargehand.terms import events as ev

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chargehand import Failure, Plan, ScriptedModel, Supervisor, Task, Worker
-from chargehand.models.faults import FaultServer
+from chargehand.models.testing.fault_server import FaultServer
 from chargehand.terms.failure import Refusal
 from chargehand.terms.plan import TaskId
 from tests.agents.playhouse import Playhouse

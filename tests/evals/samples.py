@@ -8,7 +8,7 @@ from chargehand.agents.worker import Worker
 from chargehand.evals.cases import Case, Dataset
 from chargehand.evals.datasets import read_dataset
 from chargehand.models.messages import Reply, ToolCall
-from chargehand.models.scripted import ScriptedModel
+from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Supervisor
 from chargehand.terms.events import Effect
 from chargehand.terms.policy import Policy

@@ -13,7 +13,7 @@ from chargehand.evals.report import Report
 from chargehand.evals.run import evaluate
 from chargehand.models.messages import Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.scripted import ScriptedModel
+from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Supervisor
 from tests.evals.samples import dataset, store
 

@@ -15,7 +15,7 @@ from chargehand.evals.graders import (
     judge_rubric,
     written_numbers,
 )
-from chargehand.models.scripted import ScriptedModel
+from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.terms.failure import Failure
 
 RUBRIC = Expect(rubric="It names a source.")

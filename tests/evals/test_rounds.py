@@ -19,7 +19,7 @@ from chargehand.evals.report import Score
 from chargehand.evals.run import evaluate, report_unfinished
 from chargehand.models.messages import Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.scripted import ScriptedModel
+from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Supervisor
 from tests.cli.commands import COMMAND, environment
 from tests.evals.samples import dataset, store, written

@@ -8,7 +8,7 @@ from chargehand.evals.routing import count_confusion, report_routes
 from chargehand.evals.run import evaluate
 from chargehand.evals.statistics import seeded_random
 from chargehand.models.messages import Usage
-from chargehand.models.scripted import ScriptedModel
+from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Supervisor
 from chargehand.terms.failure import Failure
 from tests.evals.samples import dataset, desk, store

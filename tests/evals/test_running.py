@@ -8,7 +8,7 @@ from chargehand.evals.plans import waiting_pairs
 from chargehand.evals.report import Score, Section
 from chargehand.evals.run import evaluate
 from chargehand.models.messages import Reply, ToolCall
-from chargehand.models.scripted import ScriptedModel
+from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.audit import audit
 from chargehand.team import Supervisor
 from chargehand.terms.plan import Plan, Task, TaskId

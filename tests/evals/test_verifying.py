@@ -7,7 +7,7 @@ from chargehand.evals.report import Section
 from chargehand.evals.run import evaluate
 from chargehand.evals.statistics import seeded_random
 from chargehand.evals.verifying import MISTAKES, seed_mistakes
-from chargehand.models.scripted import ScriptedModel
+from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Supervisor
 from chargehand.text.numbers import find_quantities
 from tests.evals.samples import dataset, store

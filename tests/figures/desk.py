@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Reply, Request, ToolCall
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.team import Supervisor
 from chargehand.terms.plan import Plan, Task, TaskId

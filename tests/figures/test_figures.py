@@ -12,8 +12,8 @@ from chargehand.agents.acceptance import Verifier
 from chargehand.agents.coverage import Traced
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Answering, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor

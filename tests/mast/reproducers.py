@@ -7,8 +7,8 @@ from msgspec import Raw, Struct, structs
 
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Reply, Request
-from chargehand.models.scripted import Line
 from chargehand.models.subject import Working
+from chargehand.models.testing.scripted import Line
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.terms import events as ev

@@ -14,8 +14,8 @@ from chargehand.errors import Corrupt
 from chargehand.models.exhibits import Table
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import ModelCard
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Ledger, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.audit import MODES, AuditFinding, audit
 from chargehand.runtime.audit_mutants import catch_rate, mutants
 from chargehand.runtime.result import Result

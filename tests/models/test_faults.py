@@ -13,11 +13,11 @@ from msgspec import Struct
 
 from chargehand.errors import Invalid
 from chargehand.models.anthropic import AnthropicMessages
-from chargehand.models.faults import MODES, FaultServer, serve
 from chargehand.models.http import Timeouts, Transport
 from chargehand.models.messages import Message, Reply, Request, Settings
 from chargehand.models.model import Model, ModelFailed
 from chargehand.models.openai import OpenAIChat
+from chargehand.models.testing.fault_server import MODES, FaultServer, serve
 from chargehand.terms.failure import Failure
 
 TIMES = Timeouts(connect=1.0, first=1.0, whole=1.0, idle=1.0, total=1.5)

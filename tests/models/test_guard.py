@@ -14,7 +14,7 @@ from chargehand.models.limits import Limiter, Pace
 from chargehand.models.messages import Message, Reply, Request, Settings, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.prices import PriceTag, flat
-from chargehand.models.scripted import Line, ScriptedModel
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.models.waits import Wait, collect_waits
 from chargehand.terms.failure import Failure
 from chargehand.terms.policy import Breaking, Retry

@@ -11,8 +11,8 @@ from chargehand.models.guard import Guarded
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, ToolSpec, Usage
 from chargehand.models.model import ModelCard, ModelFailed
 from chargehand.models.openai import OpenAIChat
-from chargehand.models.record import Recorder, Replayer, digest
-from chargehand.models.scripted import ScriptedModel
+from chargehand.models.testing.recorded import Recorder, Replayer, digest
+from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.terms.failure import Failure
 from tests.models.loopback import loopback, whole
 

@@ -6,11 +6,11 @@ import pytest
 
 from chargehand import Plan, ScriptedModel, Supervisor, Task, Worker
 from chargehand.models.failed import Party, headline, refused
-from chargehand.models.faults import FaultServer
 from chargehand.models.guard import Guarded
 from chargehand.models.limits import Limiter
 from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.model import Hear, ModelCard, ModelFailed
+from chargehand.models.testing.fault_server import FaultServer
 from chargehand.terms.failure import RefusalCause
 from chargehand.terms.plan import TaskId
 from chargehand.terms.policy import Limits, Policy

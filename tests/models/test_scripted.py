@@ -7,7 +7,7 @@ import pytest
 
 from chargehand.models.messages import Message, Reply, Request, Usage
 from chargehand.models.model import ModelFailed
-from chargehand.models.scripted import ScriptedModel
+from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.terms.failure import Failure
 
 HELLO = Request([Message("user", "hello")])

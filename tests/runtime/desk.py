@@ -17,7 +17,7 @@ from chargehand.memory.blocks import Block
 from chargehand.memory.declared import Memory
 from chargehand.models.model import Model
 from chargehand.models.offline.model import OfflineModel
-from chargehand.models.scripted import ScriptedModel
+from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.stores.journal import Journal, Lease
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor

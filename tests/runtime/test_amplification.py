@@ -10,12 +10,12 @@ import pytest
 from chargehand.agents.hedging import Hedge
 from chargehand.agents.worker import Worker
 from chargehand.models.failed import CallFailed
-from chargehand.models.faults import FaultServer
 from chargehand.models.guard import Guarded
 from chargehand.models.limits import Limiter
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Model
-from chargehand.models.scripted import Line, ScriptedModel
+from chargehand.models.testing.fault_server import FaultServer
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.driver import Driver
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor

@@ -11,8 +11,8 @@ from chargehand.agents.coverage import Traced
 from chargehand.agents.judging import Ruling
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Judging, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.assessed import assess
 from chargehand.runtime.result import Result
 from chargehand.team import Supervisor

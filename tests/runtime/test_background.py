@@ -17,7 +17,7 @@ from chargehand.memory.declared import Memory
 from chargehand.models.messages import Request
 from chargehand.models.model import Model
 from chargehand.models.offline.model import OfflineModel
-from chargehand.models.scripted import Line, ScriptedModel
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime import turns
 from chargehand.stores.journal import DamagedRun, Ends, RunRow
 from chargehand.stores.memory import MemoryJournal

@@ -8,7 +8,7 @@ import pytest
 
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request
-from chargehand.models.scripted import Line, ScriptedModel
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime import turns
 from chargehand.stores.journal import DamagedRun, Ends
 from chargehand.stores.memory import MemoryJournal

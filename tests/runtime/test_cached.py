@@ -17,8 +17,8 @@ from chargehand.errors import Invalid
 from chargehand.memory.blocks import Block
 from chargehand.memory.declared import Memory
 from chargehand.models.messages import Reply, Request
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime import cached
 from chargehand.runtime.driver import Driver
 from chargehand.stores.journal import Lease

@@ -9,8 +9,8 @@ from chargehand.agents.worker import Worker
 from chargehand.cli.verbs import exit_code
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Planning, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.driver import Driver
 from chargehand.runtime.plain_answer import spoken
 from chargehand.runtime.result import Result, result_of

@@ -9,7 +9,7 @@ from chargehand.agents.acceptance import Rule
 from chargehand.agents.mail import ONE as SEND
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request
-from chargehand.models.scripted import Line, ScriptedModel
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor

@@ -10,7 +10,7 @@ from chargehand.agents.scripted import Move, Script, ScriptedCrew
 from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief
 from chargehand.models.messages import Reply
-from chargehand.models.scripted import Line, ScriptedModel
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.health import WorkerHealth, health, health_of
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor

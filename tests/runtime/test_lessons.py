@@ -16,8 +16,8 @@ from chargehand.agents.ways import Loop, Route, Way
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid, Refused, StoreUnavailable, Unknown
 from chargehand.models.messages import Request
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Answering, Judging, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.lessons import Lesson, Lessons
 from chargehand.stores.memory import MemoryJournal

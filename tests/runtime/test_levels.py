@@ -13,8 +13,8 @@ from chargehand.agents.worker import Worker
 from chargehand.cli.report import report
 from chargehand.core.fold import replay
 from chargehand.models.messages import Request
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Answering, Planning, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.driver import Driver
 from chargehand.runtime.nested_trace import whole_trace
 from chargehand.runtime.traced import Trace

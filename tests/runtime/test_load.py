@@ -14,8 +14,8 @@ from chargehand.agents.ways import Route
 from chargehand.agents.worker import Worker
 from chargehand.core.fold import begin
 from chargehand.models.messages import Request, Usage
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Routing, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.driver import Driver
 from chargehand.runtime.load import MAX_ATTEMPTS, WINDOW, LoadView
 from chargehand.stores.memory import MemoryJournal

@@ -19,8 +19,8 @@ from chargehand.core.fold import begin, fold
 from chargehand.errors import Invalid
 from chargehand.models.messages import Reply, Request, Settings, ToolCall, Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Answering, Planning, Refining, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.driver import Driver
 from chargehand.stores.journal import Journal, Lease
 from chargehand.stores.memory import MemoryJournal

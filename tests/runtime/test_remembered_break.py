@@ -11,8 +11,8 @@ from chargehand.memory.blocks import Append, Block
 from chargehand.memory.declared import Memory
 from chargehand.memory.origin import PERSON
 from chargehand.models.messages import Request
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.remembered import SharedMemory, open_memory
 from chargehand.terms.plan import Plan, Task, TaskId
 from tests.agents.crowd import call, calls, team

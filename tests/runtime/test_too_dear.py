@@ -6,7 +6,7 @@ from chargehand.agents.ways import Loop, Recursive, Route, Way, Whole
 from chargehand.agents.worker import Worker
 from chargehand.errors import PlanInvalid
 from chargehand.models.model import ModelCard
-from chargehand.models.scripted import ScriptedModel
+from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Supervisor
 from chargehand.terms import events as ev
 from chargehand.terms.budget import Budget

@@ -7,8 +7,8 @@ from pathlib import Path
 from chargehand.agents.worker import Worker
 from chargehand.cli.runs import standing
 from chargehand.models.messages import Reply, Request, ToolCall
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Answering
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.plain_answer import plain_answer
 from chargehand.runtime.trace import trace
 from chargehand.stores.reader import Found, read_run, read_runs

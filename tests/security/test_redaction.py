@@ -16,7 +16,7 @@ import pytest
 from chargehand.agents.worker import Worker
 from chargehand.config.hidden import secret_values
 from chargehand.models.messages import Reply, Request, ToolCall
-from chargehand.models.scripted import ScriptedModel
+from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.driver import Driver
 from chargehand.server.house import House, Houses
 from chargehand.server.settings import Settings

@@ -32,8 +32,8 @@ from chargehand.models.guard import Guarded
 from chargehand.models.limits import Limiter, Pace
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard
-from chargehand.models.scripted import Line, ScriptedModel
 from chargehand.models.subject import Answering, Planning
+from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.terms import events as ev
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import TaskId

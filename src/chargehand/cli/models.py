@@ -97,8 +97,8 @@ def add_fault_server(parser: ArgumentParser) -> None:
 
 def fault_server(options: Namespace) -> int:
     """Serve faults on this machine until Ctrl-C."""
-    from chargehand.models.faults.modes import MODES  # noqa: PLC0415 - as above
-    from chargehand.models.faults.server import serve  # noqa: PLC0415 - as above
+    from chargehand.models.testing.fault_server.modes import MODES  # noqa: PLC0415 - as above
+    from chargehand.models.testing.fault_server.server import serve  # noqa: PLC0415 - as above
 
     port: int = options.port
     if not 0 <= port <= 65535:

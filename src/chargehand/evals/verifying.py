@@ -16,8 +16,8 @@ from chargehand.evals.cases import Case, as_tuple
 from chargehand.evals.report import Measure, Score, Section, Table
 from chargehand.evals.statistics import measure_accuracy, measure_share, measure_usd, seeded_random
 from chargehand.models.messages import Request
-from chargehand.models.scripted import ScriptedModel
 from chargehand.models.subject import Working
+from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.team import Supervisor
 from chargehand.terms.events import Noted

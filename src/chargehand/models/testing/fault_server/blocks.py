@@ -2,7 +2,7 @@
 
 import msgspec
 
-from chargehand.models.faults.shapes import MODEL, Called, Json, Said, Why, dump, pieces
+from chargehand.models.testing.fault_server.shapes import MODEL, Called, Json, Said, Why, dump, pieces
 
 _WHY: dict[Why, str] = {"stop": "end_turn", "tools": "tool_use", "length": "max_tokens", "refused": "refusal"}
 

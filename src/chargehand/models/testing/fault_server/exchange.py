@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 from msgspec import Struct
 
-from chargehand.models.faults.shapes import Json, Said, Shape, dump
+from chargehand.models.testing.fault_server.shapes import Json, Said, Shape, dump
 
 JSON = "application/json"
 EVENTS = "text/event-stream"

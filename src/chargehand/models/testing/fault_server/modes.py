@@ -1,8 +1,8 @@
 """The table of faults: what each is called, what it does in one line, and who plays it."""
 
-import chargehand.models.faults.answers as answers
-import chargehand.models.faults.transport as transport
-from chargehand.models.faults.transport import Play, status
+import chargehand.models.testing.fault_server.answers as answers
+import chargehand.models.testing.fault_server.transport as transport
+from chargehand.models.testing.fault_server.transport import Play, status
 
 ELSEWHERE = "elsewhere"
 

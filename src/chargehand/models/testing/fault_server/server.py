@@ -10,11 +10,11 @@ from typing import Self, cast
 import msgspec
 
 from chargehand.errors import Invalid
-from chargehand.models.faults.blocks import BlockShape
-from chargehand.models.faults.chat import ChatShape
-from chargehand.models.faults.exchange import Ask, Exchange, Head, Line, TooMuch
-from chargehand.models.faults.modes import ELSEWHERE, MODES, PLAYS
-from chargehand.models.faults.shapes import MODEL, Json, Shape, answer, dump
+from chargehand.models.testing.fault_server.blocks import BlockShape
+from chargehand.models.testing.fault_server.chat import ChatShape
+from chargehand.models.testing.fault_server.exchange import Ask, Exchange, Head, Line, TooMuch
+from chargehand.models.testing.fault_server.modes import ELSEWHERE, MODES, PLAYS
+from chargehand.models.testing.fault_server.shapes import MODEL, Json, Shape, answer, dump
 
 _HEAD_LIMIT = 64 * 1024
 _SHAPES: dict[str, Shape] = {"/chat/completions": ChatShape(), "/messages": BlockShape()}

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from chargehand.models.faults.shapes import MODEL, Called, Json, Said, Why, dump, pieces
+from chargehand.models.testing.fault_server.shapes import MODEL, Called, Json, Said, Why, dump, pieces
 
 _WHY: dict[Why, str] = {"stop": "stop", "tools": "tool_calls", "length": "length", "refused": "content_filter"}
 

@@ -5,11 +5,11 @@ Some are no faults at all, only unusual: a client must take them as they are.
 
 from msgspec.structs import replace
 
-from chargehand.models.faults.blocks import call_frames as block_frames
-from chargehand.models.faults.chat import ChatShape
-from chargehand.models.faults.chat import call_frames as chat_frames
-from chargehand.models.faults.exchange import Exchange
-from chargehand.models.faults.shapes import Called, Said, dump
+from chargehand.models.testing.fault_server.blocks import call_frames as block_frames
+from chargehand.models.testing.fault_server.chat import ChatShape
+from chargehand.models.testing.fault_server.chat import call_frames as chat_frames
+from chargehand.models.testing.fault_server.exchange import Exchange
+from chargehand.models.testing.fault_server.shapes import Called, Said, dump
 
 _CALL = Called(id="call_1", name="look_up", arguments='{"word": "ostrich"}')
 _PAGE = b"<!doctype html><html><body><h1>Welcome to the guest network</h1></body></html>"

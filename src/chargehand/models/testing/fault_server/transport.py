@@ -4,8 +4,8 @@ import zlib
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from chargehand.models.faults.exchange import Exchange
-from chargehand.models.faults.shapes import dump
+from chargehand.models.testing.fault_server.exchange import Exchange
+from chargehand.models.testing.fault_server.shapes import dump
 
 Play: TypeAlias = Callable[[Exchange], Awaitable[None]]
 
