@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from chargehand.cli.commands import VERBS
 from chargehand.cli.script import Story
-from chargehand.cli.verbs import WORDS
 from chargehand.terms.policy import Breaking, Limits, Policy, Retry
 from tests.cli.commands import chargehand, python
 
@@ -90,8 +90,8 @@ def _prose(text: str) -> str:
 def test_every_verb_is_told_of() -> None:
     """Options have their rows in the reference, which is held by test_reference."""
     page, readme = TOLD["docs/cli.md"], TOLD["README.md"]
-    assert [verb for verb in WORDS if f"### `chargehand {verb}" not in page] == []
-    assert [verb for verb in WORDS if f"`chargehand {verb}" not in readme] == []
+    assert [verb for verb in VERBS if f"### `chargehand {verb}" not in page] == []
+    assert [verb for verb in VERBS if f"`chargehand {verb}" not in readme] == []
 
 
 def test_every_field_of_a_script_is_documented() -> None:

@@ -9,9 +9,8 @@ import pytest
 from chargehand import errors
 from chargehand.agents import stepwise
 from chargehand.cli.eval_commands import UNDER
-from chargehand.cli.exits import EXITS
+from chargehand.cli.exit_codes import EXIT_CODES, TERMINATED, exit_code
 from chargehand.cli.main import parser
-from chargehand.cli.verbs import TERMINATED, exit_code
 from chargehand.config import keys
 from chargehand.stores.codec import TAGS
 from chargehand.terms.events import Ending, EndReason
@@ -110,5 +109,5 @@ ENDS: list[tuple[Ending, EndReason]] = [
 
 def test_every_exit_code_has_its_section() -> None:
     found = {int(code) for code in re.findall(r"^## (\d+)$", TOLD["exit-codes.md"], re.MULTILINE)}
-    assert found == set(EXITS) == {exit_code(ending, reason) for ending, reason in ENDS} | {2, UNDER, TERMINATED}
+    assert found == set(EXIT_CODES) == {exit_code(ending, reason) for ending, reason in ENDS} | {2, UNDER, TERMINATED}
     assert {int(code) for code in re.findall(r"(?<!\d)(\d+) [a-z]", parser().epilog or "")} == found

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from chargehand.agents.cost_forecast import BASIS, CostForecast, PlanForecast, TaskCost
-from chargehand.cli.afford import above_budget
-from chargehand.cli.render import forecast_lines
+from chargehand.cli.plan_view import forecast_lines
+from chargehand.cli.teams import above_budget
 from chargehand.terms.budget import Amount
 from chargehand.terms.plan import NO_TASK
 from tests.cli.commands import chargehand

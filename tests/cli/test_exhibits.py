@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.cli.exhibits import save
+from chargehand.cli.artifacts import save
 from chargehand.errors import Invalid
 from chargehand.runtime.traced import TaskTrace, Trace
 from chargehand.terms.plan import TaskId

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from chargehand.cli.commands import VERBS
 from chargehand.cli.main import main, parser
-from chargehand.cli.verbs import WORDS
 
 USUAL_TEAM = "(default: the nearest team.yaml upwards, else the bundled team)"
 
@@ -44,7 +44,7 @@ def test_whichever_verb_takes_a_team_says_which_it_is_without() -> None:
     assert [prog for prog, words in said if USUAL_TEAM not in words] == []
 
 
-@pytest.mark.parametrize("verb", WORDS)
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_example_in_the_help_can_be_typed(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main([verb, "--help"])

@@ -7,10 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chargehand.cli.board import MOST, Foot, rows, title
 from chargehand.cli.console import Console
-from chargehand.cli.live import LiveView
-from chargehand.cli.tale import Tale
+from chargehand.cli.live_view import MOST, Foot, LiveView, rows, title
+from chargehand.cli.transcript import Transcript
 from chargehand.core.state import Work
 from chargehand.stores.reader import read_run
 from chargehand.terms.events import AttemptStarted, Entry, InputAnswered, InputRequested, RetryScheduled, RunReleased
@@ -31,7 +30,7 @@ class Screen(io.StringIO):
 def test_every_moment_of_a_run_can_be_drawn(history: Path) -> None:
     entries = [msgspec.json.decode(line, type=Entry) for line in history.read_bytes().splitlines()]
     console, screen = Console(io.StringIO(), quiet=True), Screen()
-    tale = Tale(console, console, jsonl=False, lines=False)
+    tale = Transcript(console, console, jsonl=False, lines=False)
     now = 0.0
     view = LiveView(Console(screen), tale, "a run", lambda: now)
     view.start()
@@ -53,7 +52,7 @@ def test_finished_tasks_are_counted_when_there_are_many(tmp_path: Path) -> None:
     assert chargehand(tmp_path, "play", file, "--run", "many").returncode == 3
     entries = read_run(tmp_path / JOURNAL, "many")
     console = Console(io.StringIO(), quiet=True)
-    tale = Tale(console, console, jsonl=False)
+    tale = Transcript(console, console, jsonl=False)
     tale.hear("many", entries[:60])
     shown = rows(tale.state, tale.measures, {})
     assert len(shown) <= MOST + 2
@@ -64,10 +63,10 @@ def test_finished_tasks_are_counted_when_there_are_many(tmp_path: Path) -> None:
     ]
 
 
-def told_until(entries: list[Entry], event: type[object]) -> Tale:
+def told_until(entries: list[Entry], event: type[object]) -> Transcript:
     """A run as it stands after the first event of this kind."""
     console = Console(io.StringIO(), quiet=True)
-    tale = Tale(console, console, jsonl=False)
+    tale = Transcript(console, console, jsonl=False)
     at = next(number for number, entry in enumerate(entries, 1) if isinstance(entry.event, event))
     tale.hear("a run", entries[:at])
     return tale
@@ -92,7 +91,7 @@ def test_what_a_model_is_writing_is_shown_and_steers_nothing(monkeypatch: pytest
     monkeypatch.setenv("COLUMNS", "200")
     entries = [msgspec.json.decode(line, type=Entry) for line in HISTORIES[0].read_bytes().splitlines()]
     console, screen = Console(io.StringIO(), quiet=True), Screen()
-    tale = Tale(console, console, jsonl=False, lines=False)
+    tale = Transcript(console, console, jsonl=False, lines=False)
     view = LiveView(Console(screen), tale, "a run", lambda: entries[0].at)
     at = next(n for n, entry in enumerate(entries) if isinstance(entry.event, AttemptStarted))
     started = entries[at].event

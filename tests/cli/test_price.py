@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.cli.request import token_price
+from chargehand.cli.arguments import token_price
 from chargehand.models.messages import Usage
 from chargehand.models.prices import PriceTag, flat
 from chargehand.stores.reader import read_run

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.worker import Worker
-from chargehand.cli.question import question_lines
+from chargehand.cli.questions import question_lines
 from chargehand.models.messages import Reply, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.stores.sqlite import SqliteJournal

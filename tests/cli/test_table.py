@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from chargehand.cli.console import Console
-from chargehand.cli.table import ago, bar, columns, fitted, size_of, table, when
+from chargehand.cli.console import Console, columns, fitted, table
+from chargehand.cli.format import ago, bar, size_of, when
 
 
 class _Screen(io.StringIO):

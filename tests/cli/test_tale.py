@@ -6,8 +6,8 @@ from typing import get_args
 from chargehand import Plan, ScriptedModel, Supervisor, Task, Worker
 from chargehand.agents.acceptance import Reviewer
 from chargehand.cli.console import Console
-from chargehand.cli.phrases import gap
-from chargehand.cli.tale import Tale
+from chargehand.cli.format import gap
+from chargehand.cli.transcript import Transcript
 from chargehand.terms.events import Entry, Event, Noted
 from chargehand.terms.failure import Gap
 from chargehand.terms.plan import TaskId
@@ -16,7 +16,7 @@ from tests.sim.run import Case, play
 
 def told(entries: list[Entry]) -> list[str]:
     page = io.StringIO()
-    tale = Tale(Console(page), Console(page), jsonl=False)
+    tale = Transcript(Console(page), Console(page), jsonl=False)
     tale.hear("run", entries)
     tale.close()
     return page.getvalue().splitlines()
@@ -48,7 +48,7 @@ def test_a_note_is_whole_where_all_is_told_and_short_elsewhere() -> None:
     note = Entry(2, first.at + 1, Noted(why))
     assert any(line.endswith(why) for line in told([first, note]))
     page = io.StringIO()
-    Tale(Console(page), Console(page), jsonl=False, models=False).hear("run", [first, note])
+    Transcript(Console(page), Console(page), jsonl=False, models=False).hear("run", [first, note])
     assert max(map(len, page.getvalue().splitlines()[-1:])) < 120
 
 

@@ -11,9 +11,10 @@ from typing import NoReturn
 
 import pytest
 
+from chargehand.cli.commands import loading
+from chargehand.cli.exit_codes import TERMINATED, Terminated
 from chargehand.cli.main import main
-from chargehand.cli.terminated import Termination
-from chargehand.cli.verbs import TERMINATED, Terminated, loading
+from chargehand.cli.signals import Termination
 from tests.cli.commands import Underway, chargehand, script, task
 
 
@@ -78,7 +79,7 @@ def test_afterwards_it_means_what_it_did_before() -> None:
 
 _STUBBORN = """
 import asyncio, time
-from chargehand.cli.terminated import Termination
+from chargehand.cli.signals import Termination
 
 times = iter([0.0, 0.5, 2.0])
 

@@ -1,6 +1,6 @@
 """Lines of prose on a narrow terminal are cut between words; charts are drawn with characters."""
 
-from chargehand.cli.charts import draw_chart
+from chargehand.cli.artifacts import draw_chart
 from chargehand.cli.console import cells, wrap_words
 from chargehand.models.exhibits import Chart
 

@@ -4,7 +4,7 @@ import re
 from argparse import SUPPRESS, Action, ArgumentParser
 from collections.abc import Collection, Iterator
 
-from chargehand.cli.exits import exits_of
+from chargehand.cli.exit_codes import exit_codes_of
 from chargehand.cli.main import parser
 from tests.reference.markdown import code, page, sentence, table
 from tests.reference.parsers import verbs_of
@@ -42,7 +42,7 @@ def _verb(name: str, one: ArgumentParser, level: int, known: Collection[tuple[st
     yield _also(name, [action for action in options if action not in new])
     yield _epilog(one)
     if level == 2:
-        codes = ", ".join(f"[{number}](exit-codes.md#{number})" for number in exits_of(name.split()[1]))
+        codes = ", ".join(f"[{number}](exit-codes.md#{number})" for number in exit_codes_of(name.split()[1]))
         yield f"Exit codes: {codes}."
     told = {tuple(action.option_strings) for action in options}
     for action in inner:

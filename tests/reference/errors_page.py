@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 from chargehand import errors
-from chargehand.cli.exits import exit_of
+from chargehand.cli.exit_codes import error_exit_code
 from chargehand.errors import ChargehandError
 from chargehand.terms import lint
 from chargehand.terms.failure import FailureKind
@@ -67,7 +67,7 @@ def _raised() -> Iterator[str]:
     for one in _all(ChargehandError):
         who, colon, what = (one.__doc__ or "").partition(": ")
         assert colon, f"{one.__name__}: begin its docstring with who can act, and a colon"
-        rows.append((code(one.__name__), who.lower(), sentence(what), str(exit_of(one))))
+        rows.append((code(one.__name__), who.lower(), sentence(what), str(error_exit_code(one))))
     yield table(("class", "who can act", "what it is, what to do", "exit"), rows[1:])
 
 

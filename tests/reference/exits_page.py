@@ -1,7 +1,7 @@
 """The page about exit codes: what each means, and a command that ends with it."""
 
-from chargehand.cli.exits import EXITS, exits_of
-from chargehand.cli.verbs import WORDS
+from chargehand.cli.commands import VERBS
+from chargehand.cli.exit_codes import EXIT_CODES, exit_codes_of
 from tests.reference.markdown import page
 
 _ABOUT = """\
@@ -41,13 +41,13 @@ _NOT_RUN = {
 
 
 def exits_page() -> str:
-    return page("Exit codes", _ABOUT, *(part for code in EXITS for part in _code(code)))
+    return page("Exit codes", _ABOUT, *(part for code in EXIT_CODES for part in _code(code)))
 
 
 def _code(code: int) -> tuple[str, ...]:
-    verbs = [verb for verb in WORDS if code in exits_of(verb)]
-    who = "Every verb." if len(verbs) == len(WORDS) else f"Verbs: {', '.join(f'`{verb}`' for verb in verbs)}."
-    said = EXITS[code][:1].upper() + EXITS[code][1:]
+    verbs = [verb for verb in VERBS if code in exit_codes_of(verb)]
+    who = "Every verb." if len(verbs) == len(VERBS) else f"Verbs: {', '.join(f'`{verb}`' for verb in verbs)}."
+    said = EXIT_CODES[code][:1].upper() + EXIT_CODES[code][1:]
     words = f"{said}. {_MORE[code]} {who}"
     if code in _COMMANDS:
         return f"## {code}", words, f"<!-- runs: {code} -->\n```console\n$ {_COMMANDS[code]}\n```"

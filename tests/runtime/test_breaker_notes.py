@@ -7,8 +7,8 @@ import pytest
 from msgspec import structs
 
 from chargehand.agents.scripted import Move, Script, ScriptedCrew
-from chargehand.cli.board import Foot
-from chargehand.cli.measures import Measures
+from chargehand.cli.live_view import Foot
+from chargehand.cli.transcript import Measures
 from chargehand.core.fold import begin, fold, replay
 from chargehand.runtime.breaker_notes import MARK
 from chargehand.terms import events as ev

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from chargehand.agents.worker import Worker
-from chargehand.cli.verbs import exit_code
+from chargehand.cli.exit_codes import exit_code
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear
 from chargehand.models.subject import Planning, Working

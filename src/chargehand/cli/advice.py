@@ -1,4 +1,4 @@
-"""What to type next: how a run can be looked at, gone on with, or done once more."""
+"""What to do next: the command that goes on with a run, and what is kept where output was lost."""
 
 import shlex
 import sys

@@ -8,15 +8,16 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from typing import Literal, TextIO
 from unicodedata import combining, east_asian_width
 
 from chargehand.errors import StoreUnavailable
 
 Tone = Literal["plain", "good", "bad", "warn", "dim", "bold"]
-
 _PAINT: dict[Tone, str] = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "1"}
+
 # C0, DEL, C1; what joins or breaks invisibly; what turns the reading direction; halves of pairs; tags
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
@@ -157,3 +158,82 @@ class Console:
         """Raise OutputLost if something could not be written."""
         if self._lost:
             raise OutputLost(f"the output cannot be written: {self._lost}")
+
+
+_LEAST = 20  # columns that the last cell has, however narrow the terminal is
+
+
+def table(
+    console: Console, heads: Sequence[str], rows: Iterable[Sequence[str]], tones: Sequence[Tone] | None = None
+) -> None:
+    """Columns as wide as what stands in them; on a terminal the last one is cut where the line ends."""
+    cells = [[clean(cell) for cell in row] for row in rows]
+    wide = [max(columns(row[at]) for row in (heads, *cells)) for at in range(len(heads))]
+    room = max(_LEAST, console.columns - sum(wide[:-1]) - 2 * (len(heads) - 1)) if console.terminal else 0
+    for number, row in enumerate((heads, *cells)):
+        last = fitted(row[-1], room) if room else row[-1]
+        line = "  ".join([*(_padded(cell, width) for cell, width in zip(row[:-1], wide, strict=False)), last]).rstrip()
+        usual: Tone = "dim" if number == 0 else "plain"
+        console.line(line, tones[number - 1] if tones and number else usual)
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal a text takes: some signs take two, some none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for one in text)
+
+
+def fitted(text: str, room: int) -> str:
+    """As much of a text as so many columns hold."""
+    if columns(text) <= room:
+        return text
+    kept = text[:room]
+    while columns(kept) > room - 1:
+        kept = kept[:-1]
+    return f"{kept}…"
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - columns(text))
+
+
+class ProgressLine:
+    """`name` is what is worked on. With `still` nothing is said where there is no terminal."""
+
+    def __init__(self, name: str, *, still: bool = False) -> None:
+        self._name = name
+        self._moving = sys.stderr.isatty()
+        self._still = still
+        self._last = ""
+
+    def show(self, what: str, done: int, total: int) -> None:
+        share = f"{min(done, total) * 100 // total:3d} %" if total else "     "
+        said = clean(f"{self._name}: {share}  {what}")
+        if self._moving and said != self._last:
+            sys.stderr.write(f"\r\x1b[K{said}")
+            sys.stderr.flush()
+        elif not self._moving and not self._still and what != self._last:
+            Console(sys.stderr).line(said, "dim")
+        self._last = said if self._moving else what
+
+    def end(self) -> None:
+        if self._moving and self._last:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+        self._last = ""
+
+
+@contextmanager
+def told_if_stopped(line: ProgressLine, kept: Callable[[], str]) -> Generator[None]:
+    """Take the line away at the end; after a Ctrl-C also say what is kept, and that nothing need be done twice."""
+    from asyncio import CancelledError  # noqa: PLC0415 - --help must not wait for it
+
+    try:
+        yield
+    except (CancelledError, KeyboardInterrupt):
+        line.end()
+        Console(sys.stderr).line(clean(f"stopped: {kept()}; the same command again does the rest"), "warn")
+        raise
+    finally:
+        line.end()

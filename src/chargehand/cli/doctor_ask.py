@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from chargehand.cli.console import Console, clean, clean_json
-from chargehand.cli.phrases import counted, dollars
+from chargehand.cli.format import counted, dollars
 from chargehand.models.code_errors import model_failed
 from chargehand.models.failed import headline
 from chargehand.models.find import Finder

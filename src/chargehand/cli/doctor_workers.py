@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from chargehand.cli.console import Console, Tone, clean, clean_json
-from chargehand.cli.table import ago, now, table
+from chargehand.cli.console import Console, Tone, clean, clean_json, table
+from chargehand.cli.format import ago, now
 from chargehand.errors import StoreError
 from chargehand.runtime.health import MAX_RUNS, State, WorkerHealth, health
 from chargehand.stores.reader import read_run, read_runs

@@ -9,13 +9,12 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from chargehand.cli.console import Console, clean, clean_json, short
-from chargehand.cli.phrases import counted
+from chargehand.cli.console import Console, clean, clean_json, short, table
+from chargehand.cli.exit_codes import TERMINATED, Terminated
+from chargehand.cli.format import counted
 from chargehand.cli.run_names import resolve_run
-from chargehand.cli.stage import Claim
-from chargehand.cli.table import table
-from chargehand.cli.terminated import Termination
-from chargehand.cli.verbs import TERMINATED, Terminated
+from chargehand.cli.run_session import Claim
+from chargehand.cli.signals import Termination
 from chargehand.config.discover import find_team
 from chargehand.config.environment import lookup_beside
 from chargehand.config.load import load_team

@@ -57,7 +57,7 @@ def lessons(options: Namespace) -> int:
 
 
 def _show(console: Console, report: "Report") -> None:
-    from chargehand.cli.table import table  # noqa: PLC0415 - only who looks needs it
+    from chargehand.cli.console import table  # noqa: PLC0415 - only who looks needs it
 
     sums = Counter[str]()
     for worker in report.workers:

@@ -12,12 +12,20 @@ import msgspec
 from msgspec import Struct, field, structs
 
 from chargehand.cli import USUAL_MEMORY
-from chargehand.cli.console import Console, Tone, clean, clean_json, clean_lines, short
+from chargehand.cli.console import (
+    Console,
+    ProgressLine,
+    Tone,
+    clean,
+    clean_json,
+    clean_lines,
+    short,
+    table,
+    told_if_stopped,
+)
+from chargehand.cli.format import ago, bar, counted, now, size_of, when
 from chargehand.cli.memory_session import MemorySession, describe_origin, find_memory, open_session
-from chargehand.cli.phrases import counted
-from chargehand.cli.progress import ProgressLine, told_if_stopped
-from chargehand.cli.table import ago, bar, now, size_of, table, when
-from chargehand.cli.terminated import Termination
+from chargehand.cli.signals import Termination
 from chargehand.errors import Invalid, Refused, Unknown
 from chargehand.memory.archives import Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.blocks import Block, Change, Edit, Restore, Rethink
@@ -44,7 +52,7 @@ _CREATES = ("set", "add", "import")
 
 
 def add_memory(parser: ArgumentParser) -> None:
-    parser.epilog = "Deleting, appending, patching, tags and conversations: in Python, see docs/memory.md.\n\n" + (
+    parser.epilog = "For deleting, patching, tags and conversations see docs/memory.md, In Python.\n\n" + (
         parser.epilog or ""
     )
     _add_common(parser, nested=False)

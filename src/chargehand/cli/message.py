@@ -3,7 +3,7 @@
 import secrets
 import sys
 import time
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
 import msgspec
@@ -12,17 +12,13 @@ from msgspec import structs
 from chargehand.agents.instances import meant
 from chargehand.agents.letters import PERSON, Letter, Replies, WorkerReply, addressed
 from chargehand.cli.advice import Advice, farewell
-from chargehand.cli.afford import keep_budget
-from chargehand.cli.carry import carry
-from chargehand.cli.console import Console, Tone, clean, clean_json, clean_lines, short
-from chargehand.cli.phrases import counted
-from chargehand.cli.progress import ProgressLine
-from chargehand.cli.render import seconds
-from chargehand.cli.request import read_request
-from chargehand.cli.run import team_of, team_words
-from chargehand.cli.stage import Claim
-from chargehand.cli.terminated import Interruption, Termination
-from chargehand.cli.verbs import Terminated, exit_code
+from chargehand.cli.arguments import add_color, add_journal, add_team, duration, read_request
+from chargehand.cli.console import Console, ProgressLine, Tone, clean, clean_json, clean_lines, short
+from chargehand.cli.exit_codes import Terminated, exit_code
+from chargehand.cli.format import counted, seconds
+from chargehand.cli.run_session import Claim
+from chargehand.cli.signals import Interruption, Termination, carry
+from chargehand.cli.teams import keep_budget, team_of, team_words
 from chargehand.config.findings import among, near
 from chargehand.errors import Invalid
 from chargehand.runtime.driver import Driver, Outcome, checked
@@ -31,6 +27,23 @@ from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
 from chargehand.terms import events as ev
 from chargehand.terms.roster import Match
+
+
+def add_message(parser: ArgumentParser) -> None:
+    words = "what you want to know or to have done; - for standard input"
+    parser.add_argument("text", metavar="TEXT", nargs="*", help=words)
+    words = "only workers with this tag; may be repeated: all of them"
+    parser.add_argument("--match-all", metavar="TAG", action="append", default=[], help=words)
+    words = "only workers with this tag; may be repeated: at least one of them"
+    parser.add_argument("--match-some", metavar="TAG", action="append", default=[], help=words)
+    words = "this worker, instead of tags; may be repeated"
+    parser.add_argument("--worker", metavar="NAME", action="append", default=[], help=words)
+    parser.add_argument("--timeout", metavar="TIME", type=duration, help="the time each of them has: 90s, 5m")
+    add_team(parser)
+    add_journal(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    add_color(parser)
+
 
 _SETTLED = (ev.AttemptSucceeded, ev.TaskFailed, ev.TaskSkipped)
 _TONES: dict[str, Tone] = {"answered": "good", "failed": "bad", "timed out": "bad", "skipped": "warn"}

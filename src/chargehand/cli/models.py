@@ -7,8 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from chargehand.cli.console import Console, clean, clean_json
-from chargehand.cli.progress import ProgressLine
+from chargehand.cli.console import Console, ProgressLine, clean, clean_json
 from chargehand.config.environment import models_home
 from chargehand.errors import Invalid
 

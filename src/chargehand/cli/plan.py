@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import time
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,10 @@ from msgspec import structs
 
 from chargehand.agents.cost_forecast import PlanForecast
 from chargehand.agents.instances import of_roster
+from chargehand.cli.arguments import add_color, add_request, add_team, read_request, usd
 from chargehand.cli.console import Console, clean, clean_json
-from chargehand.cli.phrases import counted, money
-from chargehand.cli.render import finding, forecast_lines, heading, mermaid, tree
-from chargehand.cli.request import read_request
+from chargehand.cli.format import counted, money
+from chargehand.cli.plan_view import finding, forecast_lines, heading, mermaid, tree
 from chargehand.cli.script import Story, read_story, read_table, told
 from chargehand.errors import Invalid
 from chargehand.runtime.draft import Draft
@@ -28,6 +28,22 @@ from chargehand.terms.roster import Agent, Roster
 
 if TYPE_CHECKING:
     from chargehand.team import Supervisor
+
+
+def add_plan(parser: ArgumentParser) -> None:
+    add_request(parser)
+    add_team(parser)
+    parser.add_argument(
+        "--from", dest="source", metavar="FILE", help="check this plan or script (JSON); - for standard input"
+    )
+    parser.add_argument("--roster", metavar="SCRIPT", help="with --from: a script whose workers and policy count")
+    words = "the most a run may cost, also its planning: the forecast stays below it (default: as the team says)"
+    parser.add_argument("--budget-usd", metavar="USD", type=usd, help=words)
+    parser.add_argument("-o", "--output", metavar="FILE", help="also write the plan there, as run --plan takes it")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--json", action="store_true", help="findings, repaired plan and forecast as JSON")
+    how.add_argument("--mermaid", action="store_true", help="the plan as a Mermaid flowchart")
+    add_color(parser)
 
 
 def plan(options: Namespace) -> int:
@@ -104,8 +120,12 @@ def _show(console: Console, draft: Draft) -> None:
 
 
 def _of_team(options: Namespace) -> tuple[Draft, str, str]:
-    from chargehand.cli.afford import keep_budget  # noqa: PLC0415 - it brings all of a team
-    from chargehand.cli.run import example_of, nothing_asked, team_of  # noqa: PLC0415 - as above
+    from chargehand.cli.teams import (  # noqa: PLC0415 - as above
+        example_of,
+        keep_budget,
+        nothing_asked,
+        team_of,
+    )
 
     team = keep_budget(_capped(team_of(options), options))
     if options.example is None:
@@ -134,8 +154,11 @@ def _with_dollars(found: Plan, options: Namespace) -> PlanForecast | None:
     """The forecast of a team that knows what its models cost; a plan can be checked without their keys."""
     if not options.team:
         return None
-    from chargehand.cli.afford import forecast_plan, keep_budget  # noqa: PLC0415 - it brings all of a team
-    from chargehand.cli.run import team_of  # noqa: PLC0415 - as above
+    from chargehand.cli.teams import (  # noqa: PLC0415 - it brings all of a team
+        forecast_plan,
+        keep_budget,
+        team_of,
+    )
 
     team = keep_budget(_capped(team_of(options), options))
     try:
@@ -162,7 +185,7 @@ def _planned(options: Namespace) -> tuple[Plan, Roster, Policy]:
     if story is not None:
         return found, story.roster, story.policy
     if options.team:
-        from chargehand.cli.run import team_of  # noqa: PLC0415 - as above
+        from chargehand.cli.teams import team_of  # noqa: PLC0415 - as above
 
         return found, team_of(options).roster, Policy()
     return found, _everybody(found), Policy()

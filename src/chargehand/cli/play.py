@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -10,15 +10,26 @@ from pathlib import Path
 from chargehand.agents.crew import Crew
 from chargehand.agents.scripted import ScriptedCrew
 from chargehand.cli.advice import Advice
-from chargehand.cli.render import finding
+from chargehand.cli.arguments import add_execution, add_reuse
+from chargehand.cli.plan_view import finding
+from chargehand.cli.run_session import RunSession
 from chargehand.cli.script import Story, read_story
-from chargehand.cli.stage import Stage
 from chargehand.errors import Invalid, PlanInvalid
 from chargehand.runtime.driver import Driver, Outcome, checked
 from chargehand.stores.journal import check_name
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.terms import events as ev
 from chargehand.terms.lint import lint
+
+
+def add_play(parser: ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a script as JSON, for example examples/cascade.json")
+    parser.add_argument(
+        "--run", metavar="NAME", help="what to call the run (default: the file's name and a random part)"
+    )
+    add_reuse(parser)
+    add_execution(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
 
 
 def play(options: Namespace) -> int:
@@ -29,7 +40,7 @@ def play(options: Namespace) -> int:
     check_name(run)
     request = _checked(file, story)
     advice = Advice(run, options.journal, ("--script", file), ("play", file, "--reuse", run))
-    stage = Stage(options, advice)
+    stage = RunSession(options, advice)
     if story.plan is not None:
         for warning in lint(story.plan.tasks, story.roster, story.policy.limits).warnings:
             stage.console.line(finding(warning), "warn")

@@ -3,18 +3,19 @@
 import secrets
 import sys
 import time
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from msgspec import structs
 
 from chargehand.cli.advice import Advice
+from chargehand.cli.arguments import RUN_HELP, add_execution, add_team
 from chargehand.cli.console import Console, clean
-from chargehand.cli.hire import hire
-from chargehand.cli.seats import Seats
-from chargehand.cli.stage import Stage
-from chargehand.cli.terminated import deferred_interrupts
+from chargehand.cli.output import Output
+from chargehand.cli.run_session import RunSession
+from chargehand.cli.signals import deferred_interrupts
+from chargehand.cli.teams import hire
 from chargehand.core.fold import replay as folded
 from chargehand.core.reuse import offers
 from chargehand.core.state import RunState
@@ -25,6 +26,21 @@ from chargehand.stores.reader import read_run
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.terms import events as ev
 from chargehand.terms.plan import Task, TaskId, needs
+
+
+def add_replay(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="RUN", help=RUN_HELP)
+    words = "so many times as fast; 0: at once (default 4 at a terminal, else 0)"
+    parser.add_argument("--speed", metavar="X", type=float, help=words)
+    parser.add_argument(
+        "--from", dest="source", metavar="TASK", help="a new run that does this task again, and what needs it"
+    )
+    parser.add_argument("--dry", action="store_true", help="with --from: only say what would be done again")
+    parser.add_argument("--run", metavar="NAME", help="with --from: what to call the new run")
+    add_team(parser)
+    parser.add_argument("--script", metavar="FILE", help="with --from: the script of a run that was played")
+    add_execution(parser)
+
 
 _LONGEST = 2.0  # seconds that anybody waits between two entries
 _PICTURE = 0.125
@@ -43,7 +59,7 @@ def replay(options: Namespace) -> int:
 
 def _told(options: Namespace, entries: Sequence[ev.Entry]) -> int:
     now = entries[0].at
-    seats = Seats(options, options.name, clock=lambda: now)
+    seats = Output(options, options.name, clock=lambda: now)
     speed: float = options.speed if options.speed is not None else (4.0 if seats.console.terminal else 0.0)
     with deferred_interrupts() as raise_pressed:  # or a picture would be cut in two
         try:
@@ -85,7 +101,7 @@ def _forked(options: Namespace, state: RunState) -> int:
     old = structs.replace(state.requested, plan=planned(state), deadline=now + given, seed=secrets.randbits(32))
     request = checked(old, now)
     again = ("replay", options.name, "--from", options.source, *hired.words)
-    stage = Stage(options, Advice(run, Path(options.journal), hired.words, again), hired.team, hired.notice)
+    stage = RunSession(options, Advice(run, Path(options.journal), hired.words, again), hired.team, hired.notice)
     offered = ev.ResultsOffered(options.name, tuple(kept), tuple(state.unserved))
 
     async def act(driver: Driver, _journal: SqliteJournal) -> Outcome:

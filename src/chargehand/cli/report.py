@@ -10,11 +10,10 @@ from typing import cast
 
 import msgspec
 
-from chargehand.cli.below import below
 from chargehand.cli.console import clean, clean_lines
-from chargehand.cli.memory_words import QUIET, step_came_to
-from chargehand.cli.phrases import counted, dollars, gap, money
-from chargehand.cli.render import seconds, tree
+from chargehand.cli.event_text import QUIET, step_came_to
+from chargehand.cli.format import counted, dollars, gap, money, seconds
+from chargehand.cli.plan_view import tree
 from chargehand.runtime.run_log import traceback_text
 from chargehand.runtime.traced import (
     AttemptTrace,
@@ -283,3 +282,26 @@ def _end(found: Trace, *, fenced: bool) -> Iterator[str]:
 
 def _prose(answer: object) -> list[str]:
     return [clean_lines(answer)] if isinstance(answer, str) else _json(answer)
+
+
+_BY, _DEEPEST = 3, 6
+
+
+def below(page: str) -> Iterator[str]:
+    """The lines of a page as part of one whose headings go down to the third level."""
+    fence = ""
+    for line in page.splitlines():
+        ticks = line[: len(line) - len(line.lstrip("`"))]
+        if fence:
+            fence = "" if line == fence else fence
+        elif len(ticks) >= 3:
+            fence = ticks
+        elif line.startswith("#"):
+            yield _deeper(line)
+            continue
+        yield line
+
+
+def _deeper(line: str) -> str:
+    signs = len(line) - len(line.lstrip("#"))
+    return f"{'#' * min(_DEEPEST, signs + _BY)}{line[signs:]}"

@@ -1,16 +1,17 @@
 """`chargehand resume`: go on with a run that a crash or a question left unfinished."""
 
 import shlex
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
 from chargehand.cli.advice import Advice
-from chargehand.cli.carry import Act
-from chargehand.cli.hire import hire
+from chargehand.cli.arguments import RUN_HELP, add_background, add_execution, add_team
+from chargehand.cli.run_session import RunSession
 from chargehand.cli.script import read_plan, read_value
-from chargehand.cli.stage import Stage
+from chargehand.cli.signals import Act
+from chargehand.cli.teams import hire
 from chargehand.core.fold import replay
 from chargehand.core.state import RunState
 from chargehand.errors import Refused
@@ -19,6 +20,28 @@ from chargehand.stores.reader import read_run
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.terms import events as ev
 from chargehand.terms.value import encode_value
+
+
+def add_resume(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="RUN", help=RUN_HELP)
+    add_team(parser)
+    parser.add_argument("--script", metavar="FILE", help="the script of a run that was played")
+    answer = parser.add_mutually_exclusive_group()
+    answer.add_argument("--approve", action="store_true", help="the plan may run, the call may be made")
+    answer.add_argument("--reject", metavar="TEXT", help="it may not, and why; whoever proposed it is asked again")
+    answer.add_argument("--plan", metavar="FILE", help="run this plan instead")
+    answer.add_argument("--answer", metavar="TEXT", help="yes, or what to do instead of the call")
+    answer.add_argument(
+        "--effect", choices=("done", "again", "fail"), help="what became of an effect nobody is sure of"
+    )
+    parser.add_argument("--result", metavar="JSON", default="null", help="with --effect done: what the task returns")
+    parser.add_argument(
+        "--question", metavar="N", type=int, help="answer question N, and no other that is asked by now"
+    )
+    add_background(parser)
+    add_execution(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+
 
 _YES = ("approve", "yes", "y", "ok")
 _Reply: TypeAlias = Callable[[int], ev.InputAnswered]
@@ -32,14 +55,14 @@ def resume(options: Namespace) -> int:
         raise Refused(f"there is no journal {journal}; name the one that holds {run!r} with --journal")
     hired = hire(options, run, lambda: replay(read_run(journal, run)))
     advice = Advice(run, journal, hired.words, (*hired.again, "--reuse", run))
-    stage = Stage(options, advice, hired.team, hired.notice)
+    stage = RunSession(options, advice, hired.team, hired.notice)
     act = _going_on(stage, run, reply, "play FILE" if options.script else "run", options.question)
     code = stage.carry(act, hired.crew)
     hired.leave(code)
     return code
 
 
-def _going_on(stage: Stage, run: str, reply: _Reply | None, again: str, question: int | None) -> Act:
+def _going_on(stage: RunSession, run: str, reply: _Reply | None, again: str, question: int | None) -> Act:
     async def act(driver: Driver, journal: SqliteJournal) -> Outcome:
         entries = await journal.read(run)
         stage.tale.catch_up(entries)

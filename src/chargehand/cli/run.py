@@ -2,23 +2,29 @@
 
 import secrets
 import time
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from msgspec import structs
 
-from chargehand.cli import USUAL_MEMORY
-from chargehand.cli.advice import Advice, program
-from chargehand.cli.afford import keep_budget, warn_above_budget
-from chargehand.cli.console import short
-from chargehand.cli.exhibits import make_folder
-from chargehand.cli.request import read_request
+from chargehand.cli.advice import Advice
+from chargehand.cli.arguments import (
+    add_background,
+    add_execution,
+    add_request,
+    add_reuse,
+    add_team,
+    duration,
+    positive,
+    read_request,
+    usd,
+)
+from chargehand.cli.artifacts import make_folder
+from chargehand.cli.run_session import RunSession
 from chargehand.cli.script import read_plan
-from chargehand.cli.stage import Stage
-from chargehand.config.load import load_team
+from chargehand.cli.teams import example_of, keep_budget, leave, nothing_asked, team_of, team_words, warn_above_budget
 from chargehand.core.fold import replay
 from chargehand.errors import Invalid
-from chargehand.models.prices import flat
 from chargehand.runtime.driver import Driver, Outcome, checked
 from chargehand.runtime.result import planned
 from chargehand.stores.journal import check_name
@@ -28,7 +34,28 @@ from chargehand.team import Supervisor
 from chargehand.terms.budget import usd_of
 from chargehand.terms.plan import Plan
 
-_ANSWERED = (0, 3, 5)  # exit codes of runs that may have an answer
+
+def add_run(parser: ArgumentParser) -> None:
+    add_request(parser)
+    add_team(parser)
+    asked = "whether a person is asked about the plan; auto and never: no (default: as the team says)"
+    parser.add_argument("--approve", choices=("auto", "ask", "never"), help=asked)
+    words = "the most it may cost; a --plan that costs more at the least is refused (default: as the team says)"
+    parser.add_argument("--budget-usd", metavar="USD", type=usd, help=words)
+    parser.add_argument(
+        "--timeout", metavar="TIME", type=duration, help="the time it has: 90s, 5m, 1h (default: as the team says)"
+    )
+    parser.add_argument("--plan", metavar="FILE", help="carry out this plan instead of asking the planner")
+    parser.add_argument(
+        "--run", metavar="NAME", help="what to call the run (default: the team's name and a random part)"
+    )
+    add_reuse(parser)
+    parser.add_argument("--save", metavar="DIR", help="write charts, tables and the answer into this folder")
+    add_background(parser)
+    words = "tasks that may run at once; 1: one after the other (default: as the team says)"
+    parser.add_argument("--max-parallel", metavar="N", type=positive, help=words)
+    add_execution(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
 
 
 def run(options: Namespace) -> int:
@@ -47,7 +74,7 @@ def run(options: Namespace) -> int:
         make_folder(Path(options.save))
     words = team_words(options)
     advice = Advice(name, options.journal, words, ("run", "--reuse", name, *words))
-    stage = Stage(options, advice, team=team.name, notice=team.notice)
+    stage = RunSession(options, advice, team=team.name, notice=team.notice)
 
     async def act(driver: Driver, journal: SqliteJournal) -> Outcome:
         if options.reuse:
@@ -58,14 +85,6 @@ def run(options: Namespace) -> int:
     code = stage.carry(act, team.crew)
     leave(team, options, code)
     return code
-
-
-def leave(team: Supervisor, options: Namespace, code: int) -> None:
-    """After a run that came to an answer: what background workers have to do is done now."""
-    if team.aside and not options.no_background and code in _ANSWERED:
-        from chargehand.cli.rest import look_back  # noqa: PLC0415 - few teams have somebody in the background
-
-        look_back(team, Path(options.journal), options.durability, quiet=options.quiet)
 
 
 def _asked(options: Namespace, team: Supervisor, plan: Plan | None) -> tuple[str, Plan | None]:
@@ -99,44 +118,3 @@ def _bound(team: Supervisor, options: Namespace) -> Supervisor:
     if options.max_parallel is not None:
         policy = structs.replace(policy, limits=structs.replace(policy.limits, width=options.max_parallel))
     return team.bounded(budget=budget, timeout=seconds, policy=policy)
-
-
-# --- what other verbs need of a team as well
-
-
-def team_words(options: Namespace) -> tuple[str, ...]:
-    """The words that name the same team again."""
-    team = ("--team", str(options.team)) if options.team else ()
-    memory = ("--memory", str(options.memory)) if options.memory else ()
-    price = ("--price", options.price.text) if options.price else ()
-    return (*team, *(("--model", options.model) if options.model else ()), *price, *memory)
-
-
-def example_of(team: Supervisor, number: int) -> str:
-    """One of the team's own examples, counted from 1."""
-    known = team.examples
-    if not 1 <= number <= len(known):
-        have = f"it has {len(known)}" if known else "it has none: list some under `examples` in its file"
-        raise Invalid(f"team {team.name} has no example {number}; {have}")
-    return known[number - 1]
-
-
-def nothing_asked(team: Supervisor, verb: str = "run") -> str:
-    """How to ask."""
-    said = f'nothing was asked; say what is to be done: {program()} {verb} "REQUEST"'
-    known = team.examples
-    if not known:
-        return said
-    shown = ", ".join(f"{number}: {short(one, 80)}" for number, one in enumerate(known[:5], 1))
-    return f"{said}, or try an example of team {team.name} with --example N ({shown})"
-
-
-def team_of(options: Namespace) -> Supervisor:
-    """The team that the options name."""
-    team = load_team(
-        options.team,
-        model=options.model or "",
-        memory=USUAL_MEMORY,
-        elsewhere=options.memory,
-    )
-    return team.priced(flat(options.price.read, options.price.written)) if options.price else team

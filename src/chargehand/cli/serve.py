@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chargehand.cli import USUAL_DATA
+from chargehand.cli.arguments import duration, token_price
 from chargehand.cli.console import Console, clean
-from chargehand.cli.request import duration, token_price
 from chargehand.config.environment import lookup
 from chargehand.config.hidden import secret_values
 from chargehand.errors import Invalid

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chargehand.cli import USUAL_DATA
+from chargehand.cli.arguments import duration
 from chargehand.cli.console import Console, clean, clean_json
-from chargehand.cli.request import duration
 from chargehand.errors import Unknown
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _revoke(options: Namespace, file: "KeyFile") -> int:
 
 
 def _list(options: Namespace, file: "KeyFile") -> int:
-    from chargehand.cli.table import table  # noqa: PLC0415 - only who looks needs it
+    from chargehand.cli.console import table  # noqa: PLC0415 - only who looks needs it
 
     keys = file.all()
     if options.json:

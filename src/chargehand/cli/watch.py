@@ -2,15 +2,25 @@
 
 import shlex
 import time
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 
 from chargehand.agents.levels import end_of
+from chargehand.cli.arguments import RUN_HELP, add_color, add_journal
 from chargehand.cli.console import clean
-from chargehand.cli.seats import Seats
-from chargehand.cli.terminated import deferred_interrupts
-from chargehand.cli.verbs import exit_code
+from chargehand.cli.exit_codes import exit_code
+from chargehand.cli.output import Output
+from chargehand.cli.signals import deferred_interrupts
 from chargehand.errors import RunUnknown
 from chargehand.stores.reader import Found, read_run, read_runs
+
+
+def add_watch(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="RUN", help=RUN_HELP)
+    parser.add_argument("--from-seq", metavar="N", type=int, default=0, help="tell what happened from entry N on")
+    parser.add_argument("--jsonl", action="store_true", help="the entries as JSON lines on standard output")
+    add_journal(parser)
+    add_color(parser)
+
 
 _LOOK = 0.2
 _LEFT = 1.0  # a run that nobody has driven for so long is not going on
@@ -19,7 +29,7 @@ _LEFT = 1.0  # a run that nobody has driven for so long is not going on
 def watch(options: Namespace) -> int:
     """Until the run ends, or nobody drives it any more; the exit code is that of the run."""
     run: str = options.name
-    seats = Seats(options, run)
+    seats = Output(options, run)
     entries = read_run(options.journal, run)
     first = max(0, min(options.from_seq - 1, len(entries))) if options.from_seq else 0
     seats.catch_up(entries[:first])
@@ -49,7 +59,7 @@ def _row(options: Namespace, run: str) -> Found:
     raise RunUnknown(run)
 
 
-def _closed(seats: Seats, run: str) -> int:
+def _closed(seats: Output, run: str) -> int:
     state = seats.tale.state
     seats.close()
     if (end := end_of(state)) is not None:

@@ -1,4 +1,4 @@
-"""Which verbs there are, where each lives, and the exit code a run deserves. Verbs are imported when called."""
+"""The verbs: what each is for, and the module it lives in. Modules are imported when their verb is called."""
 
 import signal
 import threading
@@ -9,22 +9,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import cast
 
-_CODES = {"complete": 0, "partial": 3, "failed": 1, "cancelled": 130, "needs_input": 4}
-TERMINATED = 143
-"""What a shell says of whatever SIGTERM ended: also of us, where something had to be said first."""
-INTERRUPTED = 130
-"""The same of Ctrl-C."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C came, and what was under way was stopped in order."""
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM came, and what was under way is stopped as Ctrl-C would stop it."""
-
-
-WORDS = {
+VERBS = {
     "run": "plan a request, carry it out and answer it",
     "plan": "plan a request, or check a plan, and say what it will take; nothing is done",
     "runs": "the runs of a journal: list, show, export, diff, cancel, prune, backup, restore",
@@ -47,38 +32,23 @@ WORDS = {
     "fault-server": "serve every fault a model provider can have, for tests",
 }
 """What each verb is for."""
-
-_ELSEWHERE = {"fault-server": "models", "eval": "evaluate"}  # these live in the module of another verb
-_APART = (
-    "eval",
-    "serve",
-    "feedback",
-    "lessons",
-    "memory",
-    "init",
-    "check",
-    "doctor",
-    "models",
-    "tokens",
-    "completion",
-    "fault-server",
-)  # they say what they take
+_MODULES = {"fault-server": "models", "eval": "evaluate"}
+"""The modules of verbs that cannot have one of their own name."""
 
 
-def function_of(verb: str) -> Callable[[Namespace], int]:
-    """The function that does what the verb says: it has the verb's name."""
-    return cast("Callable[[Namespace], int]", getattr(_module(verb), verb.replace("-", "_")))
+def verb_function(verb: str) -> Callable[[Namespace], int]:
+    """The function of a verb: it has the verb's name."""
+    return cast("Callable[[Namespace], int]", getattr(_import_module(verb), verb.replace("-", "_")))
 
 
-def options_of(verb: str) -> Callable[[ArgumentParser], None]:
-    """The function that adds what the verb takes to its parser."""
-    elsewhere = import_module("chargehand.cli.options")
-    module = _module(verb) if verb in _APART else elsewhere
-    return cast("Callable[[ArgumentParser], None]", getattr(module, f"add_{verb.replace('-', '_')}"))
+def add_options(verb: str, parser: ArgumentParser) -> None:
+    """Add the arguments of a verb to its parser."""
+    add = cast("Callable[[ArgumentParser], None]", getattr(_import_module(verb), f"add_{verb.replace('-', '_')}"))
+    add(parser)
 
 
-def _module(verb: str) -> ModuleType:
-    return import_module(f"chargehand.cli.{_ELSEWHERE.get(verb, verb)}")
+def _import_module(verb: str) -> ModuleType:
+    return import_module(f"chargehand.cli.{_MODULES.get(verb, verb)}")
 
 
 @contextmanager
@@ -89,14 +59,10 @@ def loading() -> Generator[None]:
     """
     ours = threading.current_thread() is threading.main_thread()
     if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield  # it is ignored here, or somebody else's
+        yield  # it is ignored here, or handled elsewhere
         return
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def exit_code(ending: str, reason: str) -> int:
-    return 5 if reason in ("budget", "deadline", "overspent") else _CODES[ending]

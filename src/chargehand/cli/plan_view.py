@@ -1,4 +1,4 @@
-"""A plan to look at: as a tree, as Mermaid, and what it will take. Findings, and amounts of time, in words."""
+"""A plan as a tree, as Mermaid, and its forecast; findings in words."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,16 +7,13 @@ from msgspec import Struct
 from chargehand.agents.cost_forecast import BASIS, CostForecast, PlanForecast
 from chargehand.agents.instances import meant
 from chargehand.cli.console import clean, short
-from chargehand.cli.phrases import counted, dollars
+from chargehand.cli.format import counted, dollars, roughly, seconds
 from chargehand.terms.budget import Amount
 from chargehand.terms.forecast import Forecast
 from chargehand.terms.plan import Finding, Plan, Task, TaskId, in_order, needs
-from chargehand.terms.policy import Seconds
 
 _MOST = 60  # tasks that a tree shows
 _LEAST_ROOM = 16
-
-
 _COMBINED = {
     "merge": "merged into one answer",
     "select": "of which the best is the answer",
@@ -134,23 +131,9 @@ def _cost_lines(cost: CostForecast, stated: Amount) -> list[str]:
     return [", ".join([f"cost: about {about}{grows}{cap}", *more]), f"estimate: {BASIS}"]
 
 
-def roughly(micros: int) -> str:
-    """Dollars in two digits that count, for what is only estimated."""
-    step = 10 ** max(0, len(str(micros)) - 2)
-    return dollars(-(-micros // step) * step)
-
-
 def _tokens_and_calls(amount: Amount) -> list[str]:
     parts = [f"{amount.tokens:,} tokens"] if amount.tokens else []
     return [*parts, f"{amount.calls:,} calls"] if amount.calls else parts
-
-
-def seconds(amount: Seconds) -> str:
-    if amount < 0.0995:
-        return f"{amount * 1000:.0f} ms" if amount else "0 s"
-    if amount < 120:
-        return f"{amount:.1f} s"
-    return f"{amount / 60:.1f} min" if amount < 7200 else f"{amount / 3600:.1f} h"
 
 
 def finding(found: Finding) -> str:

@@ -1,29 +1,27 @@
-"""A run told to people, entry by entry: the same words whether it is under way or long over.
+"""The transcript of a run, entry by entry: the same words whether it is under way or over. With costs and times."""
 
-It folds what it hears, so it knows what the run knows. A view that moves is drawn by `live`, from what is known here.
-"""
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
+from msgspec import Struct
 
 from chargehand.agents.levels import end_of
 from chargehand.cli.console import Console, clean, clean_json, clean_lines, short, wrap_words
-from chargehand.cli.measures import Measures
-from chargehand.cli.memory_words import QUIET
-from chargehand.cli.phrases import counted, gap, money
-from chargehand.cli.question import question_lines
-from chargehand.cli.render import forecast_lines, heading, seconds, tree
-from chargehand.cli.timeline import LEGEND
-from chargehand.cli.words import SUPERVISOR, said
+from chargehand.cli.event_text import QUIET, SUPERVISOR, said
+from chargehand.cli.format import counted, gap, money, seconds
+from chargehand.cli.plan_view import forecast_lines, heading, tree
+from chargehand.cli.questions import question_lines
 from chargehand.core.fold import begin, fold
 from chargehand.core.state import RunState
 from chargehand.core.view import gaps, results
 from chargehand.errors import Corrupt
+from chargehand.runtime.trace import critical_path
 from chargehand.terms import events as ev
+from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.forecast import forecast
-from chargehand.terms.plan import Plan
-from chargehand.terms.policy import Seconds
+from chargehand.terms.plan import Plan, Task, TaskId, in_order, needs
+from chargehand.terms.policy import Instant, Seconds
+from chargehand.terms.roster import USUAL_SECONDS
 from chargehand.terms.value import decode_value
 
 _ROOM = 2000  # characters of a goal: that of a background run holds whole turns, and the journal has all of it
@@ -31,7 +29,7 @@ _LEAST_ROOM = 20  # columns beside the names, below which words are not wrapped
 _BESIDE = " " * 14  # what stands under a line of the story
 
 
-class Tale:
+class Transcript:
     """`console` is for the story, `data` for the answer, and for the entries where they are asked for (`jsonl`).
 
     Without `lines` only plans are told, not every event; without `models` nothing of what models were asked and said,
@@ -221,3 +219,184 @@ def ending(state: RunState) -> str:
     if state.input is not None:
         return f"not yet: a person is asked {_ASKED[state.input.what]}"
     return "not yet"
+
+
+class Measures:
+    """Hears every entry of a run in turn, with the state after it."""
+
+    def __init__(self) -> None:
+        self.timeline = Timeline()
+        self.began: Instant = 0.0
+        self.costs: dict[str, Amount] = {}
+        self.ends: dict[TaskId, Instant] = {}
+        self._spent = NOTHING
+
+    def hear(self, state: RunState, entry: ev.Entry) -> None:
+        self.timeline.hear(entry)
+        self.began = self.began or entry.at
+        spent, before = state.ledger.spent, self._spent
+        name = part_of(entry.event)
+        if spent != before:
+            had = self.costs.get(name, NOTHING)
+            self.costs[name] = Amount(
+                had.tokens + spent.tokens - before.tokens,
+                had.micros + spent.micros - before.micros,
+                had.calls + spent.calls - before.calls,
+            )
+            self._spent = spent
+        progress = state.tasks.get(TaskId(name))
+        if progress is not None and progress.settled:
+            self.ends.setdefault(progress.task.id, entry.at)
+
+    def critical(self, state: RunState, now: Instant) -> tuple[TaskId, ...]:
+        """The chain of tasks that decides when the run is over: as it was, and as it will be if guesses hold."""
+        tasks = [one.task for one in state.tasks.values() if one.mother is None]
+        return critical_path(tasks, self._expected(state, tasks, now))
+
+    def _expected(self, state: RunState, tasks: list[Task], now: Instant) -> Mapping[TaskId, Instant]:
+        ends: dict[TaskId, Instant] = {}
+        for task in in_order(tasks)[0]:
+            known = self.ends.get(task.id)
+            if known is None:
+                begun = self.timeline.begun(task.id)
+                start = max([now, *(ends.get(name, now) for name, _ in needs(task))]) if begun is None else begun
+                known = max(now, start + _guess(state, task))
+            ends[task.id] = known
+        return ends
+
+
+def _guess(state: RunState, task: Task) -> Seconds:
+    if task.seconds is not None:
+        return task.seconds
+    agent = state.agents.get(state.tasks[task.id].worker or task.worker)
+    return USUAL_SECONDS if agent is None or agent.seconds is None else agent.seconds
+
+
+def part_of(event: ev.Event) -> str:
+    """The task an event is about, or the duty of the supervisor."""
+    task = getattr(event, "task", "")
+    if task:
+        return task
+    match event:
+        case ev.TasksAdded():
+            return "(plan)"
+        case ev.AnswerWritten():
+            return "(answer)"
+        case ev.SupervisionStarted(duty=duty) | ev.SupervisionFailed(duty=duty):
+            return f"({duty})"
+        case _:
+            return ""
+
+
+_FILL = {"work": "━", "failed": "─", "refine": "~", "wait": "·"}
+LEGEND = "━ work  x failed  · waiting to retry  ~ being refined"
+_MOST = 40
+
+
+class _Span(Struct):
+    kind: str
+    start: Instant
+    end: Instant | None = None
+
+
+class Timeline:
+    """Hears every entry of a run in turn."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, list[_Span]] = {}
+        self._open: dict[str, _Span] = {}
+        self._first: Instant | None = None
+        self._last: Instant = 0.0
+
+    def hear(self, entry: ev.Entry) -> None:
+        at, before = entry.at, self._last
+        self._last = at
+        self._first = at if self._first is None else self._first
+        match entry.event:
+            case ev.AttemptStarted(task=task):
+                self._begin(task, "work", at)
+            case ev.SupervisionStarted(duty=duty, task=task) if (task or f"({duty})") not in self._open:
+                self._begin(task or f"({duty})", "refine" if duty == "refine" else "work", at)
+            case ev.RetryScheduled(task=task, after=after) if after > at:
+                self._begin(task, "wait", at)
+            case ev.RunResumed():  # between the crash and now nobody worked
+                self._end_all(before)
+            case event:
+                self._hear_an_end(event, at)
+
+    def _hear_an_end(self, event: ev.Event, at: Instant) -> None:
+        match event:
+            case ev.AttemptSucceeded(task=task) | ev.BackoffEnded(task=task) | ev.TaskRefined(task=task):
+                self._end(task, at)
+            case ev.AttemptFailed(task=task, failure=failure):
+                self._end(task, at, kind="" if failure.kind == "approval" else "failed")
+            case ev.SupervisionFailed(duty=duty, task=task):
+                self._end(task or f"({duty})", at, kind="failed")
+            case ev.TasksAdded(done=True):
+                self._end("(plan)", at)
+            case ev.AnswerWritten():
+                self._end("(answer)", at)
+            case ev.TimeRanOut() | ev.RunEnded():
+                self._end_all(at)
+            case _:
+                pass
+
+    def _begin(self, name: str, kind: str, at: Instant) -> None:
+        self._open[name] = _Span(kind, at)
+        self._rows.setdefault(name, []).append(self._open[name])
+
+    def _end(self, name: str, at: Instant, kind: str = "") -> None:
+        span = self._open.pop(name, None)
+        if span is not None:
+            span.end = at
+            span.kind = kind if kind and span.kind == "work" else span.kind
+
+    def _end_all(self, at: Instant) -> None:
+        for name in list(self._open):
+            self._end(name, at, kind="failed")
+
+    def begun(self, name: str) -> Instant | None:
+        """When work on it began."""
+        return self._rows[name][0].start if name in self._rows else None
+
+    def serial(self) -> Seconds:
+        """How long everything took that was worked on, one after the other; waiting to retry does not count."""
+        spans = [span for row in self._rows.values() for span in row if span.kind != "wait"]
+        return sum((self._last if span.end is None else span.end) - span.start for span in spans)
+
+    def bar(self, name: str, room: int, now: Instant) -> str:
+        """The bar of one row, from the first entry up to now."""
+        if self._first is None:
+            return ""
+        return _bar(self._rows.get(name, []), room, self._first, max(now, self._last))
+
+    def lines(self, columns: int) -> list[str]:
+        if self._first is None or not self._rows:
+            return []
+        shown = dict(list(self._rows.items())[:_MOST])
+        name = max(len(short(one, 20)) for one in shown)
+        room = max(10, columns - name - 30)
+        lines = [
+            f"{short(one, 20):{name}} │{_bar(spans, room, self._first, self._last):{room}}│ {_sum(spans, self._last)}"
+            for one, spans in shown.items()
+        ]
+        if len(self._rows) > _MOST:
+            lines.append(f"… and {len(self._rows) - _MOST} more")
+        return lines
+
+
+def _bar(spans: list[_Span], room: int, first: Instant, last: Instant) -> str:
+    scale = room / max(last - first, 1e-9)
+    bar = ""
+    for span in spans:  # each gets a cell at least, be it at the expense of the next
+        start = max(len(bar), min(room - 1, int((span.start - first) * scale)))
+        end = max(start + 1, round(((last if span.end is None else span.end) - first) * scale))
+        drawn = _FILL[span.kind] * (end - start)
+        bar = bar.ljust(start) + (f"{drawn[:-1]}x" if span.kind == "failed" else drawn)
+    return bar[:room]
+
+
+def _sum(spans: list[_Span], now: Instant) -> str:
+    worked = [span for span in spans if span.kind in ("work", "failed")]
+    took = sum((now if span.end is None else span.end) - span.start for span in worked)
+    return f"{seconds(took)}{f', {len(worked)} attempts' if len(worked) > 1 else ''}"

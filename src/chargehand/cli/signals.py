@@ -1,18 +1,22 @@
-"""SIGTERM and Ctrl-C stop a command in order: what it has by then is kept. Which exit code follows is not known here.
-
-SIGTERM works also where Ctrl-C is ignored, as in the background jobs of a script.
-"""
+"""Ctrl-C and SIGTERM stop a command in order: what it has by then is kept. And running a command under them."""
 
 import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
-from chargehand.cli.verbs import Terminated
+from chargehand.agents.crew import Crew
+from chargehand.cli.exit_codes import Interrupted, Terminated
+from chargehand.errors import ChargehandError, StoreUnavailable
+from chargehand.runtime.drive import Listener, Whisper
+from chargehand.runtime.driver import Driver, Outcome
+from chargehand.stores.database import Durability
+from chargehand.stores.sqlite import SqliteJournal
 
 _T = TypeVar("_T")
 _ONE = 1.0  # seconds within which several count as one: `timeout` sends it to the process and to its group
@@ -158,3 +162,75 @@ class Interruption:
                 os.write(2, f"{cursor}{self._farewell}\n".encode(errors="backslashreplace"))
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
+
+
+Act: TypeAlias = Callable[[Driver, SqliteJournal], Awaitable[Outcome]]
+Leave: TypeAlias = Callable[[], object]
+Beside: TypeAlias = Callable[[Driver, Leave], Coroutine[None, None, None]]
+
+
+def carry(
+    act: Act,
+    *,
+    crew: Callable[[], AbstractAsyncContextManager[Crew]],
+    journal: Path,
+    durability: Durability,
+    listener: Listener,
+    whisper: Whisper,
+    interruption: Interruption,
+    termination: Termination,
+    beside: Sequence[Beside] = (),
+) -> Outcome | None:
+    """Do `act`; None if it was left where it stands.
+
+    The first Ctrl-C and SIGTERM leave the run where it stands, too: they raise Interrupted and Terminated. What goes on
+    `beside` may leave the run, and is stopped when the run is over.
+    """
+    try:
+        journal.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(f"{journal.parent} cannot be made: {error.strerror}; name another --journal") from error
+
+    async def main() -> Outcome | None:
+        task = asyncio.current_task()
+        assert task is not None, "asyncio.run makes one"
+        interruption.bind(task.cancel)
+        opened = await SqliteJournal.open(journal, durability=durability)
+        try:
+            async with crew() as hired:
+                driver = Driver(opened, hired, listener=listener, whisper=whisper)
+                return await _accompany(lambda: act(driver, opened), driver, beside)
+        finally:
+            await opened.close()
+
+    with interruption:
+        try:
+            return termination.run(main())
+        except asyncio.CancelledError:
+            if not interruption.pressed:
+                raise
+            raise Interrupted from None
+
+
+async def _accompany(act: Callable[[], Awaitable[Outcome]], driver: Driver, beside: Sequence[Beside]) -> Outcome | None:
+    """Do `act` with company; what it raises is raised bare, which a group of jobs would wrap."""
+    trouble: ChargehandError | None = None
+    outcome: Outcome | None = None
+
+    async def do() -> None:
+        nonlocal outcome, trouble
+        try:
+            outcome = await act()
+        except ChargehandError as error:
+            trouble = error
+        finally:
+            for job in company:
+                job.cancel()
+
+    async with asyncio.TaskGroup() as jobs:
+        company: list[asyncio.Task[None]] = []
+        doing = jobs.create_task(do())
+        company += [jobs.create_task(accompany(driver, doing.cancel)) for accompany in beside]
+    if trouble is not None:
+        raise trouble
+    return outcome

@@ -1,4 +1,4 @@
-"""One run before its audience: told or shown as it goes, questions put to whoever is there, and the end of it."""
+"""One run at the command line: shown as it goes, questions asked at the terminal, and its end."""
 
 import asyncio
 import io
@@ -15,39 +15,33 @@ import msgspec
 from chargehand.agents.answering import MISSING
 from chargehand.agents.crew import Crew
 from chargehand.cli.advice import Advice, advise, farewell, going_on
-from chargehand.cli.asking import Asker, may_ask
-from chargehand.cli.carry import Act, Beside, carry
-from chargehand.cli.charts import draw_charts
+from chargehand.cli.artifacts import draw_charts, save
 from chargehand.cli.console import Console, clean, clean_json, clean_lines
-from chargehand.cli.document import document
-from chargehand.cli.exhibits import save
-from chargehand.cli.phrases import gap, money
-from chargehand.cli.question import question_lines
-from chargehand.cli.seats import Seats
-from chargehand.cli.tale import ending
-from chargehand.cli.terminated import Interruption, Termination
-from chargehand.cli.trouble import Trouble, decides
-from chargehand.cli.verbs import INTERRUPTED, TERMINATED, Terminated, exit_code
-from chargehand.core.state import Work
+from chargehand.cli.exit_codes import INTERRUPTED, TERMINATED, Terminated, exit_code
+from chargehand.cli.format import gap, money
+from chargehand.cli.output import Output, Trouble, decides
+from chargehand.cli.questions import Asker, may_ask, question_lines
+from chargehand.cli.signals import Act, Beside, Interruption, Termination, carry
+from chargehand.cli.transcript import ending
+from chargehand.core.state import RunState, Work
 from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
 from chargehand.models.waits import collect_waits
 from chargehand.runtime.assessed import assess
 from chargehand.runtime.driver import Outcome, outcome
 from chargehand.runtime.plain_answer import plain_answer
 from chargehand.runtime.trace import trace
-from chargehand.runtime.traced import Trace
+from chargehand.runtime.traced import TaskTrace, Trace
 from chargehand.stores.reader import read_run
 from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING
+from chargehand.terms.plan import Task
 
 _FIRST_LINE, _FIRST_LINE_OF_A_FILE = 1.0, 10.0  # seconds that the first line waits for the first outcome
-
-
 StopSignal: TypeAlias = Literal["Ctrl-C", "SIGTERM"]
 EXIT_CODES: dict[StopSignal, int] = {"Ctrl-C": INTERRUPTED, "SIGTERM": TERMINATED}
 
 
-class Stage:
+class RunSession:
     """`options` say who the audience is: json, jsonl, quiet, verbose, no_input, save."""
 
     def __init__(self, options: Namespace, advice: Advice, team: str = "", notice: str = "") -> None:
@@ -55,7 +49,7 @@ class Stage:
         self._advice = advice
         self._about = (team, notice)
         self._claim = Claim()
-        self._seats = Seats(options, advice.run, Console(self._claim.stream, patient=True))
+        self._seats = Output(options, advice.run, Console(self._claim.stream, patient=True))
         self.console, self.tale = self._seats.console, self._seats.tale
         self.asks = may_ask(options, self.console)
         self._asker = Asker(self.console, advice.run, self._seats.stop, self._seats.start) if self.asks else None
@@ -271,3 +265,43 @@ class Claim:
             sys.stdout.flush()
             os.dup2(self.stream.fileno(), sys.stdout.fileno())
             self.stream.close()
+
+
+def document(trace: Trace, state: RunState, *, team: str, notice: str, saved: Sequence[Path] = ()) -> dict[str, object]:
+    """Run, ending, answer, plan with goal and tasks, results, gaps, usage, cost, times."""
+    planned = {one.id: one for one in trace.tasks}
+    tasks = [one.task for one in state.tasks.values() if one.mother is None]
+    results = {one.id: one.result for one in trace.tasks if one.result is not None}
+    whole = trace.combine == "none" and state.ended is not None  # then the results are the answer
+    return {
+        "run": trace.run,
+        "team": team,
+        "notice": notice,
+        "ending": trace.ending or ("needs_input" if state.input is not None else "unfinished"),
+        "reason": trace.reason,
+        "answer": results if whole and trace.answer is None else trace.answer,
+        "plan": {"goal": trace.goal, "combine": trace.combine, "tasks": [_task(one, planned[one.id]) for one in tasks]},
+        "results": results,
+        "gaps": trace.gaps,
+        "usage": {"tokens": trace.used.tokens, "calls": trace.used.calls},
+        "cost_usd": trace.used.micros / 1_000_000,
+        "seconds": round(trace.seconds, 3),
+        "seconds_one_at_a_time": round(trace.serial, 3),
+        "critical_path": trace.critical_path,
+        "saved": [str(path) for path in saved],
+    }
+
+
+def _task(task: Task, found: TaskTrace) -> dict[str, object]:
+    took = None if found.began is None or found.ended is None else round(found.ended - found.began, 3)
+    return {
+        "id": task.id,
+        "instruction": task.instruction,
+        "worker": found.worker,
+        "after": found.after,
+        "status": found.status,
+        "attempts": len(found.attempts),
+        "seconds": took,
+        "tokens": found.used.tokens,
+        "cost_usd": found.used.micros / 1_000_000,
+    }

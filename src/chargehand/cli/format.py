@@ -1,5 +1,7 @@
-"""Amounts, results, failures and gaps in a few words. What an event says as a whole lies in `words`."""
+"""Values as short text: money, counts, times, sizes, results, failures and gaps."""
 
+import time
+from datetime import UTC, datetime
 from typing import cast
 
 import msgspec
@@ -11,6 +13,7 @@ from chargehand.models.exhibits import Chart, Exhibit, Figure, Passages, Table
 from chargehand.runtime.traced import calls_in
 from chargehand.terms import events as ev
 from chargehand.terms.budget import Amount
+from chargehand.terms.policy import Seconds
 from chargehand.terms.value import decode_value
 
 ROOM = 72
@@ -89,3 +92,62 @@ def _why(found: ev.Gap) -> str:
 
 def failure(found: ev.Failure) -> str:
     return f"({found.kind}: {short(found.message, ROOM)})"
+
+
+_BAR = 10
+
+
+def bar(share: float) -> str:
+    """Ten signs, of which as many are full as the share says; whatever is not nothing shows."""
+    filled = max(1, round(min(1.0, share) * _BAR)) if share > 0 else 0
+    return f"{'━' * filled}{'·' * (_BAR - filled)}"
+
+
+def size_of(count: float) -> str:
+    """An amount of bytes."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 10 else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
+def when(at: float) -> str:
+    """A moment on the clock here."""
+    if not at:
+        return "never"
+    try:
+        return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return "no known time"
+
+
+def ago(at: float, present: float) -> str:
+    """How long ago a moment was; a day, if that is long."""
+    if not at:
+        return "never"
+    passed = present - at
+    for limit, unit, word in ((60, 1, ""), (3600, 60, "min"), (86_400, 3600, "h"), (864_000, 86_400, "days")):
+        if -5 <= passed < limit:
+            count = int(passed // unit)
+            said = "day" if word == "days" and count == 1 else word
+            return f"{count} {said} ago" if word else "just now"
+    return when(at)[:10]
+
+
+def now() -> float:
+    return time.time()
+
+
+def roughly(micros: int) -> str:
+    """Dollars in two digits that count, for what is only estimated."""
+    step = 10 ** max(0, len(str(micros)) - 2)
+    return dollars(-(-micros // step) * step)
+
+
+def seconds(amount: Seconds) -> str:
+    if amount < 0.0995:
+        return f"{amount * 1000:.0f} ms" if amount else "0 s"
+    if amount < 120:
+        return f"{amount:.1f} s"
+    return f"{amount / 60:.1f} min" if amount < 7200 else f"{amount / 3600:.1f} h"

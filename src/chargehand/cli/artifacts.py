@@ -1,4 +1,4 @@
-"""Charts and tables that results hold, written to files. What they show is not its business."""
+"""Charts and tables that results hold: written to files, and charts drawn with characters."""
 
 import csv
 import re
@@ -8,6 +8,7 @@ from typing import cast
 
 import msgspec
 
+from chargehand.cli.console import cells, short
 from chargehand.errors import Invalid
 from chargehand.models.exhibits import Chart, Exhibit, Table
 from chargehand.runtime.traced import Trace
@@ -85,3 +86,41 @@ def _write_table(path: Path, table: Table) -> Path:
 def _cell(value: object) -> object:
     """A spreadsheet must not take text for a formula."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
+_MOST_BARS = 12
+_LONGEST_LABEL = 24
+_LEAST_ROOM = 10
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def draw_charts(trace: Trace, columns: int) -> Iterator[str]:
+    """The lines of every chart of a run whose values are known; nothing where there is none."""
+    for _, exhibit in exhibits_of(trace):
+        if isinstance(exhibit, Chart) and exhibit.plotted:
+            yield from draw_chart(exhibit, columns)
+            yield ""
+
+
+def draw_chart(chart: Chart, columns: int) -> Iterator[str]:
+    """Title, then a line for each value. Values below zero have no bar; of many values the first are drawn."""
+    yield f"chart: {short(chart.title, max(_LEAST_ROOM, columns - 7))}"
+    shown = chart.plotted[:_MOST_BARS]
+    labels = [short(label, _LONGEST_LABEL) for label, _ in shown]
+    numbers = [f"{value:,.10g}" for _, value in shown]
+    label_room = max(map(cells, labels))
+    number_room = max(map(len, numbers))
+    bar_room = max(_LEAST_ROOM, columns - label_room - number_room - 6)
+    largest = max(value for _, value in shown)
+    for label, number, (_, value) in zip(labels, numbers, shown, strict=True):
+        padding = " " * (label_room - cells(label))
+        yield f"  {label}{padding}  {number:>{number_room}}  {_bar(value, largest, bar_room)}".rstrip()
+    if len(chart.plotted) > len(shown):
+        yield f"  … and {len(chart.plotted) - len(shown)} more"
+
+
+def _bar(value: float, largest: float, room: int) -> str:
+    if value <= 0 or largest <= 0:
+        return ""
+    eighths = max(1, round(value / largest * room * 8))
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()

@@ -1,4 +1,4 @@
-"""Where somebody looks on from: a view that moves on a terminal, else one line an event."""
+"""Where a run is shown: a live view on a terminal, else one line an event; and errors that a person must fix."""
 
 import sys
 import time
@@ -6,18 +6,22 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from chargehand.cli.console import Console
-from chargehand.cli.tale import Tale
+from chargehand.cli.console import Console, clean, clean_lines
+from chargehand.cli.transcript import Transcript
 from chargehand.core.state import Work
+from chargehand.models.failed import headline
 from chargehand.models.waits import Wait
+from chargehand.runtime.run_log import traceback_text
+from chargehand.terms import events as ev
 from chargehand.terms.events import Entry
+from chargehand.terms.failure import CodeError, Refusal
 from chargehand.terms.policy import Instant
 
 if TYPE_CHECKING:
-    from chargehand.cli.live import LiveView
+    from chargehand.cli.live_view import LiveView
 
 
-class Seats:
+class Output:
     """`options` may hold json, jsonl, quiet and verbose. `data` is where the answer or the entries go."""
 
     def __init__(
@@ -31,7 +35,7 @@ class Seats:
         moves = self.console.terminal and self.console.draws and not quiet and not mixed
         to = self.console if given.get("json") else self.data
         told = bool(given.get("verbose"))
-        self.tale = Tale(self.console, to, jsonl=self.jsonl, lines=not moves or told, models=told)
+        self.tale = Transcript(self.console, to, jsonl=self.jsonl, lines=not moves or told, models=told)
         self._run = run
         self._view = self._make_view(clock) if moves else None
         self._hushed = False
@@ -91,6 +95,56 @@ class Seats:
         self.tale.show_summary()
 
     def _make_view(self, clock: Callable[[], Instant]) -> "LiveView":
-        from chargehand.cli.live import LiveView  # noqa: PLC0415 - it brings Rich, which only a terminal needs
+        from chargehand.cli.live_view import LiveView  # noqa: PLC0415 - it brings Rich, which only a terminal needs
 
         return LiveView(self.console, self.tale, self._run, clock, lambda: self.waits)
+
+
+_UNDECIDED = (
+    ev.RunRequested,
+    ev.ResultsOffered,
+    ev.SupervisionStarted,
+    ev.AttemptStarted,
+    ev.StepStarted,
+    ev.PromptSent,
+)
+
+
+class Trouble:
+    """What was met so far, in the order it was met."""
+
+    def __init__(self) -> None:
+        self._refusals: dict[tuple[str, str], Refusal] = {}
+        self._mistakes: dict[tuple[str, str], CodeError] = {}
+
+    def hear(self, entries: Sequence[ev.Entry], console: Console) -> None:
+        """Say what is new in these entries."""
+        for entry in entries:
+            failure = ev.failure_in(entry.event)
+            if failure is None:
+                continue
+            refusal, mistake = failure.refusal, failure.code_error
+            if refusal is not None and (refusal.model, refusal.cause) not in self._refusals:
+                self._refusals[refusal.model, refusal.cause] = refusal
+                console.prose(f"error: {clean(headline(refusal))}", "bad")
+            if mistake is not None and (mistake.exception, mistake.place()) not in self._mistakes:
+                self._mistakes[mistake.exception, mistake.place()] = mistake
+                console.line(clean_lines(traceback_text(mistake)), "bad")
+
+    @property
+    def any(self) -> bool:
+        return bool(self._refusals or self._mistakes)
+
+    def close(self, console: Console, once_more: str) -> None:
+        """The last line of a run that met a mistake in code: where it is, and what to do."""
+        if not self._mistakes:
+            return
+        first = next(iter(self._mistakes.values()))
+        more = len(self._mistakes) - 1
+        others = f" (and {more} more, see above)" if more else ""
+        console.prose(f"error: {clean(first.describe())}{others}. Mend the code, then: {once_more}", "bad")
+
+
+def decides(entry: ev.Entry) -> bool:
+    """Whether a run has come as far as its first outcome: until then nobody knows whether its models answer."""
+    return not isinstance(entry.event, _UNDECIDED)

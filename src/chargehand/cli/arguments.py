@@ -1,13 +1,16 @@
-"""What is asked for: from the words of the command, from standard input, or one of the team's examples. And amounts."""
+"""Arguments that several verbs take: their types, the options themselves, and the request."""
 
 import math
 import re
 import sys
-from argparse import ArgumentTypeError
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+from chargehand.cli import USUAL_JOURNAL, USUAL_MEMORY
 from chargehand.errors import Invalid
+from chargehand.models.known import BUILT_IN
 
 MOST = 1 << 20
 _NUMBER = r"\d+(?:\.\d+)?"
@@ -109,3 +112,64 @@ def usd(text: str) -> int:
     if not 0 <= amount < 1e9:
         raise ArgumentTypeError(f"{text!r} is no amount of dollars; write it like 0.50")
     return round(amount * 1_000_000)
+
+
+RUN_HELP = "the run, as  chargehand runs  names it; the beginning of its name; or  last"
+
+
+# --- what several verbs take
+
+
+def add_request(parser: ArgumentParser) -> None:
+    words = "what is to be done, in words; - for standard input"
+    parser.add_argument("request", metavar="REQUEST", nargs="*", help=words)
+    words = "the team's own example number N (default 1)"
+    parser.add_argument("--example", metavar="N", type=int, nargs="?", const=1, help=words)
+
+
+def add_team(parser: ArgumentParser) -> None:
+    words = "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)"
+    parser.add_argument("--team", metavar="PATH", help=words)
+    parser.add_argument(
+        "--model", metavar="NAME", help=f"the model of everybody, for example openai:gpt-5-mini or {BUILT_IN}"
+    )
+    words = "what a model costs that no table has: dollars per million tokens, in and out, like 0.25/2"
+    parser.add_argument("--price", metavar="IN/OUT", type=token_price, help=words)
+    words = f"where the team's memory is kept (default: as the team says, else {USUAL_MEMORY})"
+    parser.add_argument("--memory", metavar="PATH", type=Path, help=words)
+
+
+def add_reuse(parser: ArgumentParser) -> None:
+    words = "take over every result of this run whose task and inputs are unchanged; as for resume, also  last"
+    parser.add_argument("--reuse", metavar="RUN", help=words)
+
+
+def add_background(parser: ArgumentParser) -> None:
+    words = "leave what background workers have to do for the next time"
+    parser.add_argument("--no-background", action="store_true", help=words)
+
+
+def add_execution(parser: ArgumentParser) -> None:
+    add_journal(parser)
+    words = "what a written entry survives: the loss of power, or only the end of the process (default machine)"
+    parser.add_argument("--durability", choices=("machine", "process"), default="machine", help=words)
+    parser.add_argument("--jsonl", action="store_true", help="the entries as JSON lines on standard output")
+    parser.add_argument("-q", "--quiet", action="store_true", help="nothing but the answer, and what is wrong")
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="one line an event, also where there is a live view, and also for what models are asked and say",
+    )
+    parser.add_argument("--no-input", action="store_true", help="never ask at the terminal")
+    add_color(parser)
+
+
+def add_journal(parser: ArgumentParser, *, nested: bool = False) -> None:
+    words = f"the SQLite file (default {USUAL_JOURNAL})"
+    usual = SUPPRESS if nested else Path(USUAL_JOURNAL)  # what was said before the nested verb must stand
+    parser.add_argument("--journal", metavar="PATH", type=Path, default=usual, help=words)
+
+
+def add_color(parser: ArgumentParser) -> None:
+    parser.add_argument("--no-color", action="store_true", help="no colours")

@@ -1,22 +1,76 @@
-"""Ask the person at the terminal what a run asks: may this plan, may this call, what became of that effect."""
+"""Questions of a run: shown whole, and put to the person at the terminal."""
 
 import asyncio
+import json
 import os
 import sys
+import textwrap
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from msgspec import structs
 
-from chargehand.cli.carry import Leave
-from chargehand.cli.console import Console, clean
-from chargehand.cli.question import question_lines
+from chargehand.cli.console import Console, clean, clean_json
+from chargehand.cli.signals import Leave
 from chargehand.errors import Refused
 from chargehand.runtime.doubt import doubtful_calls
 from chargehand.runtime.driver import Driver
 from chargehand.terms import events as ev
+from chargehand.terms.failure import Question
 from chargehand.terms.value import encode_value
+
+_INDENT = "  "
+_NARROWEST = 40
+_BECAUSE = {
+    "repeated": "asked because this attempt has made the same call already",
+    "tainted": "asked because this worker has seen text from outside",
+}
+
+
+def question_lines(asked: ev.InputRequested, columns: int) -> list[str]:
+    """All there is to say about a question, within a width. A plan of this run itself is shown elsewhere."""
+    question = asked.question
+    if question is None:
+        return list(_wrapped(clean_json(json.dumps(asked.text, ensure_ascii=False)), columns, "")) if asked.text else []
+    lines = list(_wrapped(_who(asked, question), columns, ""))
+    for task in question.plan:
+        lines += _wrapped(clean(task), columns, _INDENT)
+    if question.because in _BECAUSE:
+        lines += _wrapped(_BECAUSE[question.because], columns, _INDENT)
+    for name, value in question.arguments.items():
+        lines += _field(name, value, columns)
+    return lines
+
+
+def _who(asked: ev.InputRequested, question: Question) -> str:
+    what = "the plan of a team" if asked.what == "plan" else clean(question.tool) or "a call"
+    wanted = f", wanted by {clean(' > '.join(question.workers))}" if question.workers else ""
+    inside = f" in run {clean(question.run)}" if question.run else ""
+    task = f", task {clean(question.task)}" if question.task else ""
+    return f"{what}{wanted}{inside}{task}"
+
+
+def _field(name: str, value: object, columns: int) -> Iterator[str]:
+    shown = clean_json(json.dumps(name, ensure_ascii=False))
+    label = name if name.isidentifier() and name.isascii() else shown
+    body = clean_json(json.dumps(value, ensure_ascii=False, indent=2 if isinstance(value, dict | list) else None))
+    first, *rest = body.split("\n")  # line breaks inside of texts are escaped
+    yield from _wrapped(f"{label}: {first}", columns, _INDENT)
+    for line in rest:
+        inner = line.lstrip(" ")
+        yield from _wrapped(inner, columns, _INDENT + line[: len(line) - len(inner)])
+
+
+def _wrapped(line: str, columns: int, indent: str) -> Iterator[str]:
+    """The whole line, cut where it is too wide; what follows is indented further."""
+    room = max(_NARROWEST, columns - len(indent) - len(_INDENT))
+    pieces = textwrap.wrap(
+        line, room, drop_whitespace=False, replace_whitespace=False, break_on_hyphens=False, expand_tabs=False
+    )
+    for number, piece in enumerate(pieces or [""]):
+        yield f"{indent}{piece}" if number == 0 else f"{indent}{_INDENT}{piece}"
+
 
 _QUESTIONS = {"plan": "May this plan run?", "tool": "May this call be made?", "effect": "What became of it?"}
 _HINTS = {"plan": "y yes, n no", "tool": "y yes, n no", "effect": "d, a or f"}
