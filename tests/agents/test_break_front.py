@@ -33,7 +33,7 @@ ONCE = Policy(retry=Retry(attempts=1, base=0.001), refine=False)
 
 async def test_two_hundred_runs_of_one_supervisor_at_once_do_not_mix() -> None:
     def work(request: Request) -> Line:
-        task = request.messages[1].text.partition("\n")[0]
+        task = request.messages[1].text
         return f"result of {task.rsplit(maxsplit=1)[-1]}"
 
     def lines(request: Request) -> Line:

@@ -488,7 +488,7 @@ async def test_what_was_done_for_a_task_that_failed_is_still_handed_through() ->
         work=lambda request: (
             calls(call("give_up", reason="no"))
             if "Divide" in request.messages[1].text
-            else request.messages[1].text[6:23]
+            else request.messages[1].text.rpartition("Task: ")[2]
         ),
     )
     found = await team(script, Worker("ann"), Worker("bob"), policy=ONCE).run("Count")

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chargehand.agents.claims import Claim, unsupported
+from chargehand.agents.claims import Claim, trace_answer, unsupported
 from chargehand.agents.coverage import COUNTED, untraced_section
 from chargehand.models.exhibits import Figure, Passage, Passages, Product, Table
 from chargehand.models.subject import Given
+from chargehand.terms.tracing import Untraced
 from chargehand.text.numbers import find_quantities
 from tests.models.offline.test_shop import ran, shop
 
@@ -103,6 +104,15 @@ def test_a_number_from_another_result_than_the_cited_one_is_flagged_and_traced()
 
 def test_a_result_may_say_what_it_was_made_from() -> None:
     assert unsupported("It is 14 days [t1].", RESULTS, behind={"t1": ("t2",)}) == ()
+
+
+def test_a_number_that_only_a_worker_says_does_not_follow_from_itself() -> None:
+    """It differs from the 0 in the result by itself, and stands in the worker's own text."""
+    table = Table(columns=("fee_percent",), rows=(), source="funds.csv", query="SELECT fee_percent FROM funds LIMIT 0")
+    results = [Given("t1", "Find the fee.", "ann", Product("The fee is 0.25%.", (table,)))]
+    words = {"t1": (Untraced(kind="number", text="0.25"),)}
+    claims = trace_answer("The fee is 0.25%, so four quarters of it are 0.25% again.", results, words=words)
+    assert {claim.origin for claim in claims} == {"words"}
 
 
 def test_what_the_request_says_may_be_said_again() -> None:

@@ -227,7 +227,8 @@ async def test_a_result_of_a_shape_comes_as_a_value() -> None:
 
 
 def first_line(request: Request) -> str:
-    return request.messages[1].text.partition("\n")[0]
+    """The first line of the task, which comes after the day."""
+    return request.messages[1].text.partition("\n\n")[2].partition("\n")[0]
 
 
 async def test_the_first_line_says_who_sent_it_and_the_words_come_once_as_they_were_written() -> None:
@@ -247,7 +248,7 @@ async def test_no_text_of_a_worker_can_pass_for_the_line_that_names_the_sender()
     assert first_line(model.requests[0]).startswith(
         'Task: Message from worker "eve". This line is written by the engine'
     )
-    opening = text.split("\n")[1]
+    opening = text.split("\n")[3]
     assert opening.startswith("<data ")
     nonce = opening.split()[1]
     closing = text.index(f"\n</data {nonce}>")

@@ -60,7 +60,7 @@ async def test_trusted_blocks_are_instructions_and_all_others_are_data() -> None
     assert "Twelve apples." not in system
     envelope = user[user.index("<data ") : user.index("</data ") + len("</data 0123456789abcdef>")]
     assert unwrap(envelope) == ("block notes", "Twelve apples.")
-    assert f"Task: {CELLAR}\n\nToday is " in user
+    assert user.endswith(f".)\n\nTask: {CELLAR}")
 
 
 async def test_a_worker_without_memory_is_told_what_it_was_always_told_and_makes_no_step_for_it() -> None:

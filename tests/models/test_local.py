@@ -201,7 +201,7 @@ def test_the_longest_output_is_never_underestimated(schema: dict[str, object], v
 def test_actions_become_calls_and_answers() -> None:
     assert read_action('{"tool": "look_up", "args": {"word": "x"}}', 7) == (
         "",
-        (ToolCall("local_7", "look_up", '{"word": "x"}'),),
+        (ToolCall("local_7", "look_up", '{"word":"x"}'),),
     )
     assert read_action(f'{{"tool": "{ANSWER}", "args": {{"answer": "It is so."}}}}', 1) == ("It is so.", ())
     assert read_action(f'{{"tool": "{ANSWER}", "args": {{"answer": {{"n": 1}}}}}}', 1) == ('{"n": 1}', ())
@@ -236,3 +236,17 @@ def test_a_conversation_with_tools_is_told_in_turns_every_template_knows() -> No
     assert told[3].text == "Result of look_up: a letter"
     assert read_action(told[2].text, 1)[1][0].name == "look_up"
     assert read_action(told[4].text, 1) == ("A letter.", ())
+
+
+def test_a_failed_call_is_to_be_corrected_and_the_task_is_said_again() -> None:
+    asked = Message("user", "(Today is Monday.)\n\nTask: Count the apples.")
+    called = Message("assistant", calls=(ToolCall(id="1", name="look_up", arguments="{}"),))
+    failed = Message("tool", "no such column", call="1", is_error=True)
+    shown = turns([asked, called, failed], [TOOL])[-1].text
+    assert "That call failed" in shown
+    assert shown.endswith(": Task: Count the apples.")
+
+
+def test_braces_that_were_meant_to_close_the_json_are_cut_from_texts() -> None:
+    _, (call,) = read_action('{"tool": "query", "args": {"sql": "SELECT 1}}", "other": "{}"}}', 1)
+    assert call.arguments == '{"sql":"SELECT 1","other":"{}"}'

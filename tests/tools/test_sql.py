@@ -51,7 +51,7 @@ def test_the_description_shows_every_table_in_a_fixed_form(shop: Path) -> None:
         "country TEXT one of 'DE','FR','US', amount REAL like 0.0,75.0,149.5, \"group\" TEXT, photo BLOB)"
     )
     assert sql(shop).spec.description.splitlines() == [
-        "Ask my shop?#1.db with SQL (SQLite, read-only, at most 200 rows come back).",
+        "Ask my shop?#1.db with SQL (SQLite, read-only, at most 200 rows).",
         f"table german(day TEXT one of {days}, amount REAL like 0.0,75.0,148.5)",
         orders,
         "table staff(name TEXT one of 'O''Neil', note TEXT one of 'one line')",

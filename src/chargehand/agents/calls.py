@@ -370,7 +370,7 @@ class Calls:
             wrapped = self._wrap_again(call, shown, failed=bool(returned.error))
         if returned.note:  # in our words, so outside the envelope
             wrapped = f"{wrapped}\n{returned.note}"
-        self._history.add(Message("tool", wrapped, call=call.id), text)
+        self._history.add(Message("tool", wrapped, call=call.id, is_error=bool(returned.error)), text)
         return not seen.warning
 
     def _tell_again(self, planned: _Planned, returned: Returned) -> None:

@@ -93,6 +93,11 @@ class Source(Struct, frozen=True):
     origin: Origin = "tool"
     words: Evidence | None = None
 
+    def reliable_numbers(self) -> Iterator[Decimal]:
+        """The numbers of a short source, without those that only a worker says."""
+        worded = () if self.words is None else self.words.few
+        return (value for value in self.evidence.few if value not in worded)
+
 
 def claiming(answer: str) -> bool:
     """Whether there is anything in an answer that could be looked up."""
@@ -326,16 +331,19 @@ class _Check:
                 number.origin = _origin(sources, lambda source, one=one: source.writes(plain, one.start, one.end))
             if number.origin:
                 number.conflict = _conflict(one, plain, sources)
-                if not number.conflict:
+                if not number.conflict and number.origin != "words":
                     borne.append(one.readings[0][0])
             if (not number.origin or number.conflict) and self._structural(one, plain, sources):
                 number.origin = number.origin or "tool"
                 number.conflict = ""
                 number.structural = True
             found.append(number)
+        worded = [number.quantity.readings[0][0] for number in found if number.origin == "words"]
         for number in found:
-            if number.origin in ("", "words") or number.conflict:
+            if not number.origin or number.conflict:
                 self._derive(number, plain, sources, borne, adds=adds, apart=apart)
+            if not number.origin and worded and _follows(number.quantity, worded, adds=adds, apart=apart):
+                number.origin = "words"
         listing = [number for number in found if not (number.structural and number.origin == "tool")]
         return [*listing, *self._spelled_out(plain, sources)]
 
@@ -359,7 +367,7 @@ class _Check:
             derived = derived or any(source.evidence.differences.hold(one) for source in sources)
         derived = derived or _follows(one, borne[-12:], adds=adds, apart=apart)
         if not derived:
-            few = [value for source in sources for value in source.evidence.few if value][:12]
+            few = [value for source in sources for value in source.reliable_numbers() if value][:12]
             derived = _follows(one, few, adds=False, apart=apart and (one.unit == "%" or "." in one.text))
             derived = derived or (len(_digits(one)) > 1 and _multiplies(one, few))
         if derived:

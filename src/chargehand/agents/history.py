@@ -116,7 +116,7 @@ class History:
                     f"{message.text[:_EXCERPT]}\n… shortened; the rest: read_more(handle={handle!r}, start={_EXCERPT})"
                     f"{self._end}"
                 )
-                self._replace(at, Message("tool", text, call=message.call))
+                self._replace(at, Message("tool", text, call=message.call, is_error=message.is_error))
             if self._size <= room:
                 return
 

@@ -96,8 +96,8 @@ class Attempt:
         self._doubted: Done | None = None  # a result that was sent back, for when no better one comes
         nonce = new_nonce()
         given = told(brief, nonce, by_handle=True)
-        task = kit.prompts.text("task", instruction=brief.instruction, inputs=given.text)
-        opening = (kit.system(equipped), Message("user", f"{task}\n\n{day_text(brief.began // DAY)}"))
+        task = kit.prompts.text("task", instruction=brief.instruction, inputs=given.text).strip()
+        opening = (kit.system(equipped), Message("user", f"({day_text(brief.began // DAY)})\n\n{task}"))
         self._task = opening[1]
         self._history = History(opening, equipped.window, nonce)
         for handle, text in given.kept.items():

@@ -13,6 +13,8 @@ class Table(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="tabl
     source: str = ""
     query: str = ""
     more: int = 0
+    note: str = ""
+    """What a reader of the rows may overlook, such as that a NULL means that no row matched."""
 
 
 class Figure(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="figure"):

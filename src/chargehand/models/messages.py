@@ -27,6 +27,8 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     call: str = ""
+    is_error: bool = False
+    """A tool message: the call failed, and the text says why."""
 
 
 class Usage(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -90,7 +90,8 @@ def _tokens(text: str) -> list[Token]:
         grouped = None if any(calls) else _THOUSANDS.match(text, place)
         match = grouped or _TOKEN.match(text, place)
         if match is None:
-            raise NotComputable(f"{text[place]!r} at character {place + 1} is no part of arithmetic")
+            problem = f"{text[place]!r} at character {place + 1} is no part of arithmetic"
+            raise NotComputable(f"{problem}: give the numbers themselves, not names or conditions")
         token = _token(match, grouped is not None, place)
         if token.text == "(":
             calls.append(bool(found) and found[-1].kind == "name")

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from chargehand.errors import Invalid
 from chargehand.models.exhibits import Table
@@ -23,6 +23,19 @@ from chargehand.tools.tool import Tool, ToolFailed, tool
 
 _DESCRIBE_SECONDS: Seconds = 5.0
 _UNKNOWN = re.compile(r"no such (column|table|function): (\S+)")
+_DATE_PARTS = {
+    "year": "strftime('%Y', column) = '2026'",
+    "month": "strftime('%m', column) = '03'",
+    "day": "strftime('%d', column) = '01'",
+    "date_trunc": "strftime('%Y-%m', column)",
+    "date_format": "strftime('%Y-%m', column)",
+    "to_char": "strftime('%Y-%m', column)",
+    "extract": "strftime('%Y', column)",
+    "now": "date('now')",
+    "curdate": "date('now')",
+}
+"""What SQLite has for functions of other databases."""
+_NO_MATCH = "no row matches; check the conditions and the spelling of the values"
 
 
 class _Database(Struct, frozen=True):
@@ -60,12 +73,13 @@ def sql(path: Path | str | Sequence[Path | str], name: str = "query", *, seconds
     if not tables:
         raise Invalid(f"{database.name} has no tables; there is nothing to ask")
 
-    async def query(sql: Annotated[str, "One SELECT statement in SQLite's dialect"]) -> Table:
+    example = f"SELECT count(*) FROM {quoted(tables[-1].name)}"  # noqa: S608 - shown to a model, not executed
+    statement = Meta(description="One SELECT statement", examples=[example])
+
+    async def query(sql: Annotated[str, statement]) -> Table:
         return await _answer(database, tables, sql, seconds)
 
-    description = (
-        f"Ask {database.name} with SQL (SQLite, read-only, at most {ROWS} rows come back).\n{described(tables)}"
-    )
+    description = f"Ask {database.name} with SQL (SQLite, read-only, at most {ROWS} rows).\n{described(tables)}"
     summary = f"a database with the tables {outlined(tables)}"
     copied = bool(database.source.image)  # others may write to a file; nobody writes to a copy of it
     return tool(name=name, description=description, timeout=_most_seconds(seconds) + 1, stable=copied, summary=summary)(
@@ -116,6 +130,7 @@ async def _answer(database: _Database, tables: tuple[Stored, ...], text: str, se
         source=database.files_of(known),
         query=" ".join(text.split()),
         more=reply.more,
+        note="" if any(value is not None for row in reply.rows for value in row) else _NO_MATCH,
     )
 
 
@@ -146,7 +161,8 @@ def _explain_error(words: str, tables: tuple[Stored, ...]) -> str:
 def _nearest(kind: str, name: str, tables: tuple[Stored, ...]) -> str:
     wanted = name.rpartition(".")[2].strip("\"'`[]").lower()
     if kind == "function":
-        return "; only SQLite's own functions can be used"
+        instead = f"; use {_DATE_PARTS[wanted]}" if wanted in _DATE_PARTS else ""
+        return f"; only SQLite's own functions can be used{instead}"
     if kind == "column" and (holders := _holders(wanted, tables)):
         return f"; {wanted} is a column of {' and of '.join(holders)}: join that table"
     names = [table.name for table in tables]

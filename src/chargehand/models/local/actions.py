@@ -63,16 +63,32 @@ def read_action(text: str, number: int) -> tuple[str, tuple[ToolCall, ...]]:
     """The answer, or the call. ValueError when the model wrote neither."""
     action = msgspec.json.decode(text, type=Action)
     if action.tool != ANSWER:
-        return "", (ToolCall(id=f"local_{number}", name=action.tool, arguments=bytes(action.args).decode()),)
+        call = ToolCall(id=f"local_{number}", name=action.tool, arguments=_without_stray_braces(action.args))
+        return "", (call,)
     answer = msgspec.json.decode(action.args, type=dict[str, Raw]).get("answer", Raw(b'""'))
     decoded = msgspec.json.decode(answer)
     return (decoded if isinstance(decoded, str) else bytes(answer).decode()), ()
 
 
+def _without_stray_braces(arguments: Raw) -> str:
+    """The arguments, where texts do not end in braces that were meant to close the JSON around them."""
+    values = msgspec.json.decode(arguments)
+    if not isinstance(values, dict):
+        return bytes(arguments).decode()
+    fields = cast("dict[str, object]", values)
+    for name, value in fields.items():
+        if isinstance(value, str) and value.endswith("}") and value.count("}") > value.count("{"):
+            fields[name] = value.rstrip('}" ')
+    return _dump(fields)
+
+
 def _reminder(messages: Sequence[Message]) -> str:
-    """What is still owed. Without it a small model takes the same tool again."""
+    """What is still owed. Without it a small model takes the same tool again, or gives up on the first error."""
     asked = next((message.text for message in reversed(messages) if message.role == "user"), "")
-    return f"If that is enough, take {ANSWER} and answer: {asked[-_MOST_REMINDER:]}"
+    wanted = asked.rstrip().rpartition("\n\n")[2][-_MOST_REMINDER:]
+    if messages[-1].is_error:
+        return f"That call failed. Correct it, make it shorter, or take another tool: {wanted}"
+    return f"If that is enough, take {ANSWER} and answer: {wanted}"
 
 
 def _branch(name: str, args: Json) -> Json:
@@ -92,14 +108,21 @@ def _manual(tools: Sequence[ToolSpec]) -> str:
     lines = ["Reply with one JSON object: the next action. The actions are:"]
     for tool in tools:
         fields = ", ".join(_fields(_decoded(tool.parameters)))
-        lines.append(f"- {tool.name}({fields}): {' '.join(tool.description.split())}")
+        lines.append(f"- {tool.name}({fields}): {_indented(tool.description)}")
     lines.append(f"- {ANSWER}(answer): when you know the answer, or when no tool fits")
-    lines.append("Take a tool if it fits the request. Copy its arguments from the request. Examples:")
+    lines.append(
+        "Take a tool if it fits the task. Keep its arguments short: add nothing that was not asked for. Examples:"
+    )
     for tool in tools:
         example = _example(bound(_decoded(tool.parameters)), "")
         lines.append(f"{_wish(tool)} -> {_action(tool.name, example)}")
     lines.append(f"Hello! -> {_action(ANSWER, {'answer': 'Hello, what can I do for you?'})}")
     return "\n".join(lines)
+
+
+def _indented(description: str) -> str:
+    """A description with its lines, such as those of tables, below each other."""
+    return "\n  ".join(line.strip() for line in description.splitlines() if line.strip())
 
 
 def _wish(tool: ToolSpec) -> str:
@@ -127,7 +150,7 @@ def _example(schema: Mapping[str, object], name: str) -> object:
         return {field: _example(shape, field) for field, shape in fields.items()}
     if kind == "array":
         return [_example(cast("Json", schema.get("items") or {}), name)]
-    simple: dict[object, object] = {"integer": 3, "number": 2.5, "boolean": True, "null": None}
+    simple: dict[object, object] = {"integer": 3, "number": 2.5, "boolean": False, "null": None}
     return simple.get(kind, f"the {name.replace('_', ' ')}".strip())
 
 
