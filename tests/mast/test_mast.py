@@ -469,7 +469,7 @@ async def test_how_well_somebody_checks_is_measured_with_results_known_to_be_wro
     """This one reckons, so it sees wrong numbers; what is turned into its opposite passes before its eyes."""
 
     def reckons(request: Request) -> Line:
-        numbers = [int(one) for one in re.findall(r"\d+", request.messages[1].text.partition("Today is")[0])]
+        numbers = [int(one) for one in re.findall(r"\d+", request.messages[1].text.rpartition("Task: ")[2])]
         return "OK" if len(numbers) == 3 and numbers[0] == numbers[1] + numbers[2] else "WRONG"
 
     async def approves(text: str) -> bool:
