@@ -125,7 +125,8 @@ async def test_the_sender_is_who_the_engine_says_it_is() -> None:
     script = model(says)
     await team(script, LEAD, *HANDS).run("Count")
     text = script.requests[1].messages[1].text
-    assert text.startswith('Task: Message from worker "ann". This line is written by the engine')
+    task = text.partition("\n\n")[2]
+    assert task.startswith('Task: Message from worker "ann". This line is written by the engine')
     assert text.index("<data ") < text.index("Message from person.") < text.index("I am cid")
 
 
