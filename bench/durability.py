@@ -44,7 +44,8 @@ def tasks(settings: Settings) -> list[Row]:
 
 
 async def _tasks(settings: Settings) -> list[Row]:
-    graph, runs = flat(_COUNT), 0
+    graph = flat(_COUNT)
+    runs = 0
 
     async def ours(width: int) -> Lap:
         nonlocal runs
@@ -55,12 +56,27 @@ async def _tasks(settings: Settings) -> list[Row]:
         contenders = (partial(ours, _COUNT), partial(ours, 16), partial(bare_fan, _COUNT))
         wide, narrow, floor = await in_turn(settings.repeat, *contenders)
     scale = MICRO / _COUNT
-    bare, disk = floor.wall(scale), shown(MILLI * fdatasync())
+    bare = floor.wall(scale)
+    disk = shown(MILLI * fdatasync())
     also = f"CPU {shown(median(wide.cpu(scale)))}, fdatasync {disk} ms"
     also_narrow = f"CPU {shown(median(narrow.cpu(scale)))}"
     return [
-        Row("1,000 no-op tasks, SQLite FULL", "wall us a task", wide.wall(scale), bare, Target("<=", 250), also),
-        Row("  the same, width 16", "wall us a task", narrow.wall(scale), bare, None, also_narrow),
+        Row(
+            what="1,000 no-op tasks, SQLite FULL",
+            unit="wall us a task",
+            ours=wide.wall(scale),
+            floor=bare,
+            target=Target("<=", 250),
+            also=also,
+        ),
+        Row(
+            what="  the same, width 16",
+            unit="wall us a task",
+            ours=narrow.wall(scale),
+            floor=bare,
+            target=None,
+            also=also_narrow,
+        ),
     ]
 
 
@@ -122,7 +138,9 @@ def fold(settings: Settings) -> list[Row]:
 
 
 async def _fold(count: int, settings: Settings) -> list[Row]:
-    reading, folding, floor = Laps(), Laps(), Laps()
+    reading = Laps()
+    folding = Laps()
+    floor = Laps()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal.db"
         journal = await SqliteJournal.open(path, durability="process")
@@ -143,7 +161,16 @@ async def _fold(count: int, settings: Settings) -> list[Row]:
     whole = Laps([Lap(one.wall + other.wall, one.cpu + other.cpu) for one, other in parts])
     seconds = [f"{word} {shown(median(part))}" for word, part in (("read", reading.cpu()), ("fold", folding.cpu()))]
     also = f"{', '.join(seconds)}, wall {shown(median(whole.wall()))}"
-    return [Row("100,000 events read and folded", "CPU s", whole.cpu(), floor.cpu(), Target("<=", 1.5), also)]
+    return [
+        Row(
+            what="100,000 events read and folded",
+            unit="CPU s",
+            ours=whole.cpu(),
+            floor=floor.cpu(),
+            target=Target("<=", 1.5),
+            also=also,
+        )
+    ]
 
 
 async def _write(journal: SqliteJournal, count: int) -> None:

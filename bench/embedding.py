@@ -53,9 +53,12 @@ async def _look(folder: Path) -> Seen:
     for at in range(50):
         await embedding.embed([SHORT[at % 3].format(at)])
     one = (time.process_time() - began) / 50
-    after, peak = resident() - before, resident(peak=True) - before
+    after = resident() - before
+    peak = resident(peak=True) - before
     await embedding.close()
-    return Seen(load.wall, load.cpu, short, one, long, loaded, after, peak)
+    return Seen(
+        load=load.wall, load_cpu=load.cpu, short=short, one=one, long=long, loaded=loaded, after=after, peak=peak
+    )
 
 
 async def _speed(embedding: LocalEmbedding, texts: list[str]) -> float:

@@ -97,7 +97,7 @@ def _figures(kind: Kind, half: Half, way: Way, ranks: Sequence[int]) -> Figures:
     count = len(ranks)
     mrr = sum(1 / rank for rank in ranks if rank) / count
     ten = sum(0 < rank <= 10 for rank in ranks) / count
-    return Figures(kind, half, way, count, mrr, ranks.count(1) / count, ten)
+    return Figures(kind=kind, half=half, way=way, count=count, mrr=mrr, first=ranks.count(1) / count, ten=ten)
 
 
 async def main() -> int:

@@ -23,7 +23,9 @@ def imports(settings: Settings) -> list[Row]:
         own, others = (tuple(side) for side in zip(*shares, strict=True))
         walls, floor = (tuple(MILLI * wall for wall, _ in one) for one in (laps, bare))
         also = f"CPU {shown(MILLI * median(cpu for _, cpu in laps))}; floor: import asyncio"
-        rows.append(Row(f"import {module}", "wall ms", walls, floor, Target("<", 150), also))
+        rows.append(
+            Row(what=f"import {module}", unit="wall ms", ours=walls, floor=floor, target=Target("<", 150), also=also)
+        )
         rest = f"others {shown(median(others))}"
         rows.append(Row("  in modules of ours", "ms by -X importtime", own, target=Target("<", 60), also=rest))
     return rows

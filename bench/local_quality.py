@@ -145,9 +145,11 @@ async def measure_plan(asked: Asked, team: Supervisor, crew: Crew, model: str) -
     try:
         drafted = await draft(crew, team.request(asked.text, time.time()))
     except PlanInvalid as error:
-        plan, said = Plan(()), str(error)
+        plan = Plan(())
+        said = str(error)
     else:
-        plan, said = drafted.plan, "; ".join(drafted.unserved)
+        plan = drafted.plan
+        said = "; ".join(drafted.unserved)
     return Outcome(
         model=model,
         team=asked.team,

@@ -28,7 +28,8 @@ from chargehand.terms.plan import Combine, Plan, Task, TaskId
 from chargehand.terms.policy import Limits, Policy
 from chargehand.terms.roster import Agent, Roster
 
-MICRO, MILLI = 1e6, 1e3
+MICRO = 1e6
+MILLI = 1e3
 ONE_WORKER = Roster((Agent("worker"),))
 Given = ParamSpec("Given")
 Found = TypeVar("Found")
@@ -60,9 +61,11 @@ def timed() -> Generator[Lap, None, None]:
     """Wall and CPU time of what is done within; earlier garbage is not its business."""
     gc.collect()
     lap = Lap()
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall = time.perf_counter()
+    cpu = time.process_time()
     yield lap
-    lap.wall, lap.cpu = time.perf_counter() - wall, time.process_time() - cpu
+    lap.wall = time.perf_counter() - wall
+    lap.cpu = time.process_time() - cpu
 
 
 class Laps(Struct):
@@ -237,7 +240,9 @@ class Sleeper:
 def request(plan: Plan | None = None, *, width: int = 1000, roster: Roster = ONE_WORKER) -> RunRequested:
     """A request that no limit but the width stands in the way of."""
     policy = Policy(limits=Limits(width=width, tasks=10**6, depth=10**6, fan_out=10**6))
-    return RunRequested("the goal", roster, policy, Budget(), time.time() + 3600, 7, plan)
+    return RunRequested(
+        goal="the goal", roster=roster, policy=policy, budget=Budget(), deadline=time.time() + 3600, seed=7, plan=plan
+    )
 
 
 async def planned(journal: Journal, graph: Graph, *, run: str = "run", width: int = 1000) -> Lap:

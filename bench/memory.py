@@ -28,9 +28,18 @@ from chargehand.stores.catalog import SqliteCatalog
 OURS = "chargehand"
 HANDLE = "bench:vectors"
 _HEAD: tuple[str, ...] = (
-    "store", "rows/s", "disk MB", "memory MB", "open ms", "first ms", "dense p50/p95 recall", "1 % of rows",
-    "30 % of rows", "hybrid p50/p95", "words p50/p95",
-)  # fmt: skip
+    "store",
+    "rows/s",
+    "disk MB",
+    "memory MB",
+    "open ms",
+    "first ms",
+    "dense p50/p95 recall",
+    "1 % of rows",
+    "30 % of rows",
+    "hybrid p50/p95",
+    "words p50/p95",
+)
 
 
 # --- ours
@@ -83,7 +92,9 @@ async def _ask(path: Path, data: Data) -> Figures:
     hybrid = await _measured(data, lambda at: search(data.questions[at], given[at]))
     words = await _measured(data, lambda at: search(data.questions[at]))
     await catalog.close()
-    return Figures(opened, first, dense, few, some, grown, hybrid, words)
+    return Figures(
+        opened=opened, first=first, dense=dense, few=few, some=some, memory=grown, hybrid=hybrid, words=words
+    )
 
 
 async def _measured(data: Data, work: Callable[[int], Awaitable[list[Hit]]], tag: str | None = None) -> Took:
@@ -155,7 +166,9 @@ def _cells(name: str, rows: int, filled: Build, asked: Figures) -> tuple[str, ..
 
 def _judged(ours: Figures) -> int:
     """The targets, and whether they were met."""
-    dense, few, some = ours.dense.recall or 0.0, ours.few.recall or 0.0, ours.some.recall or 0.0
+    dense = ours.dense.recall or 0.0
+    few = ours.few.recall or 0.0
+    some = ours.some.recall or 0.0
     targets = {
         f"search p50 <= 5 ms: {ours.dense.p50:.2f}": ours.dense.p50 <= 5,
         f"recall >= 0.98: {dense:.4f}": dense >= 0.98,

@@ -72,8 +72,10 @@ def embedded(texts: Path, rows: int, queries: int, *, seed: int = 7) -> Data:
     random.Random(seed).shuffle(sentences)
     sentences = sentences[: rows + queries]
     real = numpy.array(opened.embed(sentences), numpy.float32)
-    asked, real = real[:queries], real[queries:]
-    questions, sentences = sentences[:queries], sentences[queries:]
+    asked = real[:queries]
+    real = real[queries:]
+    questions = sentences[:queries]
+    sentences = sentences[queries:]
     rng = numpy.random.default_rng(seed)
     one, other = rng.integers(0, len(real), (2, rows - len(real)))
     share = rng.uniform(0.2, 0.8, (len(one), 1)).astype(numpy.float32)
@@ -94,7 +96,9 @@ def _data(found: Matrix, words: Sequence[str], rows: int, seed: int, about: str)
         for at, text in enumerate(words[rows:])
     ]
     few, some = (rng.random(rows) < share for share in (0.01, 0.30))
-    return Data(found[:rows], texts, found[rows:], questions, few, some, about)
+    return Data(
+        vectors=found[:rows], texts=texts, asked=found[rows:], questions=questions, few=few, some=some, about=about
+    )
 
 
 def _units(found: NDArray[numpy.floating]) -> Matrix:

@@ -158,7 +158,7 @@ def ask(name: str, folder: Path, data: Data) -> Figures:
     dense = measured(data, lambda at: rival.nearest(data.asked[at]))
     few = measured(data, lambda at: rival.nearest(data.asked[at], "few", data.few), data.few)
     some = measured(data, lambda at: rival.nearest(data.asked[at], "some", data.some), data.some)
-    return Figures(opened, first, dense, few, some, resident() - before)
+    return Figures(opened=opened, first=first, dense=dense, few=few, some=some, memory=resident() - before)
 
 
 def _timed(work: Callable[[], object]) -> float:

@@ -29,7 +29,8 @@ from chargehand.agents.routers.words import Lexicon
 from chargehand.models.local.pull import pull
 from chargehand.models.subject import WorkerCard
 
-DRAWS, SAMPLE = 3, 500
+DRAWS = 3
+SAMPLE = 500
 
 
 async def shots(bench: Bench, count: int, goal: float, *, named: bool) -> tuple[Row, list[Judged], Space]:

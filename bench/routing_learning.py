@@ -25,7 +25,8 @@ _TIMED = 500
 class Known:
     """The vectors the bench has made, as an embedding: what is measured is the decision."""
 
-    handle, width = "bench", 384
+    handle = "bench"
+    width = 384
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -41,14 +42,17 @@ def forced(space: Space, vector: bytes) -> Decision:
     """Whoever is nearest, strangers included: accuracy is of requests that are somebody's."""
     found = space.read(vector, MOST_SCORES)
     (first, _), (second, _), *_ = found.shares
-    return Decision(first, second, found.confidence, found.shares, "", "meaning")
+    return Decision(
+        worker=first, second=second, confidence=found.confidence, scores=found.shares, why="", router="meaning"
+    )
 
 
 class Pupil:
     """A team that learns, as one source tells it."""
 
     def __init__(self, bench: Bench, space: Space, source: Source) -> None:
-        self._bench, self._space = bench, space
+        self._bench = bench
+        self._space = space
         self._source: Source = source
         self._kept = MemoryJournal().lessons("clinc")
         self._embedding = Once(Known(bench))
@@ -64,7 +68,9 @@ class Pupil:
         return found.worker or ""
 
     async def told(self, number: int, text: str, worker: str, *, right: bool) -> None:
-        lesson = Lesson(text, worker, float(right), self._source, f"run-{number}", float(number))
+        lesson = Lesson(
+            request=text, worker=worker, score=float(right), source=self._source, run=f"run-{number}", at=float(number)
+        )
         await self._kept.keep(lesson.run, self._source, [lesson])
 
     async def accuracy(self) -> float:
@@ -77,7 +83,8 @@ async def stream(bench: Bench, space: Space, source: Source, stops: Sequence[int
     requests = list(bench.data.train)
     Random(0).shuffle(requests)
     await bench.vectors([text for text, _ in (*requests[: stops[-1]], *bench.data.test)])
-    pupil, found = Pupil(bench, space, source), list[float]()
+    pupil = Pupil(bench, space, source)
+    found = list[float]()
     for number, (text, name) in enumerate(requests[: stops[-1]], 1):
         worker = await pupil.choice(text)
         await pupil.told(number, text, worker, right=worker == name)

@@ -48,7 +48,8 @@ class Case:
 
     def __init__(self, bench: Bench, space: Space, text: str, vector: bytes, owner: str) -> None:
         read = space.read(vector, MOST_SCORES)
-        self.text, self.owner = text, owner
+        self.text = text
+        self.owner = owner
         self.nearest = [name for name, _ in read.shares[:FEW]]
         self.right = self.nearest[0] == owner
         self.clear = clear(decided(read))
@@ -66,12 +67,18 @@ async def llm_rows(bench: Bench, handle: str, models: Path, seconds: float, shot
     finder = Finder(lambda name: str(models) if name == "CHARGEHAND_MODELS" else os.environ.get(name))
     try:
         lead = Lead(
-            finder.find(handle), Prompts(), tuple(cards.values()), "", Settings(temperature=0.0), 50, Purse(Budget())
+            model=finder.find(handle),
+            prompts=Prompts(),
+            cards=tuple(cards.values()),
+            instructions="",
+            settings=Settings(temperature=0.0),
+            most_tasks=50,
+            purse=Purse(Budget()),
         )
         asked, hits, times = await _asked(lead, drawn, cards, seconds)
     finally:
         await finder.close()
-    return _rows(handle, shots, cases, unclear, asked, hits, times)
+    return _rows(handle=handle, shots=shots, cases=cases, unclear=unclear, asked=asked, hits=hits, times=times)
 
 
 async def _asked(
@@ -98,13 +105,19 @@ async def _asked(
 
 
 def _rows(
-    handle: str, shots: int, cases: Sequence[Case], unclear: Sequence[Case], asked: Sequence[Case],
-    hits: Sequence[bool], times: Sequence[float],
-) -> list[Row]:  # fmt: skip
+    handle: str,
+    shots: int,
+    cases: Sequence[Case],
+    unclear: Sequence[Case],
+    asked: Sequence[Case],
+    hits: Sequence[bool],
+    times: Sequence[float],
+) -> list[Row]:
     what = f"hybrid, {f'{shots} examples' if shots else 'zero-shot'}"
     share = len(unclear) / len(cases)
     sure = mean(one.right for one in cases if one.clear) if len(unclear) < len(cases) else 0.0
-    alone, with_it = mean(one.right for one in asked), mean(hits)
+    alone = mean(one.right for one in asked)
+    with_it = mean(hits)
     whole = mean(one.right for one in cases)
     turned = [hit - one.right for hit, one in zip(hits, asked, strict=True)]
     spread = f"+- {196 * share * pstdev(turned) / len(turned) ** 0.5:.1f}"  # of the difference, at 95 %

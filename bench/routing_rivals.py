@@ -59,7 +59,17 @@ async def rival_lines(bench: Bench) -> list[Line]:
             seen, took = await _asked(bench, routes, owners(bench), aggregation)
             count = len(seen.home) + len(seen.strange)
             name = f"semantic-router, {aggregation}"
-            lines.append(Line(name, knows, accuracy(seen), ranked(seen), took, count, "without embedding"))
+            lines.append(
+                Line(
+                    router=name,
+                    knows=knows,
+                    accuracy=accuracy(seen),
+                    auroc=ranked(seen),
+                    seconds=took,
+                    count=count,
+                    also="without embedding",
+                )
+            )
     return lines
 
 
@@ -82,7 +92,8 @@ async def _asked(
         right.append(choice.name == owner.get(name))
         sure.append(choice.confidence or 0.0)
     size = len(board.data.test)
-    home, strange = numpy.array(sure[:size]), numpy.array(sure[size:])
+    home = numpy.array(sure[:size])
+    strange = numpy.array(sure[size:])
     return Judged(numpy.array(right[:size]), home, home, strange, home), median(took)
 
 

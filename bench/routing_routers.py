@@ -74,7 +74,8 @@ async def quick_lines(bench: Bench) -> list[Line]:
     told = cards(bench)
     rules = {phrase: card.name for card in told for phrase in card.phrases}
     lexicon = Lexicon(told)
-    home, strange = bench.data.test, bench.data.oos_test
+    home = bench.data.test
+    strange = bench.data.oos_test
 
     async def static(text: str) -> Decision:
         return by_rules(text, rules)
@@ -84,22 +85,34 @@ async def quick_lines(bench: Bench) -> list[Line]:
 
     owner = owners(bench)
     lines = [
-        await _line("static", "intents as rules", static, home, strange, owner),
-        await _line("words", "intents as phrases", worded, home, strange, owner),
+        await _line(router="static", knows="intents as rules", decide=static, home=home, strange=strange, owner=owner),
+        await _line(router="words", knows="intents as phrases", decide=worded, home=home, strange=strange, owner=owner),
     ]
     for shots, knows in ((0, "intents as phrases"), (SHOTS, f"and {SHOTS} examples of each")):
         known = await meaning(cards(bench, shots), bench.embedding)
         seen = await bench.judged(known.space, owner)
-        timed = await _line("", "", known.decide, home[:QUICK], strange[:QUICK], owner)
+        timed = await _line(
+            router="", knows="", decide=known.decide, home=home[:QUICK], strange=strange[:QUICK], owner=owner
+        )
         name = "meaning, zero-shot" if not shots else f"meaning, {SHOTS}-shot"
         right = 100 * float(seen.right.mean())
-        lines.append(Line(name, knows, right, ranked(seen), timed.seconds, len(home) + len(strange)))
+        lines.append(
+            Line(
+                router=name,
+                knows=knows,
+                accuracy=right,
+                auroc=ranked(seen),
+                seconds=timed.seconds,
+                count=len(home) + len(strange),
+            )
+        )
     return lines
 
 
 async def asked_lines(bench: Bench, handle: str, models: Path, seconds: float) -> list[Line]:
     """A model, the hybrid that asks it where meaning is not clear, and meaning alone, on the same few requests."""
-    told, owner = cards(bench), owners(bench)
+    told = cards(bench)
+    owner = owners(bench)
     chance = Random(0)
     home, strange = (chance.sample(one, len(one)) for one in (bench.data.test, bench.data.oos_test))
     finder = Finder(lambda name: str(models) if name == "CHARGEHAND_MODELS" else os.environ.get(name))
@@ -107,7 +120,14 @@ async def asked_lines(bench: Bench, handle: str, models: Path, seconds: float) -
     try:
         model = finder.find(handle)
         lead = Lead(
-            model, Prompts(), tuple(told), "", Settings(temperature=0.0), 50, Purse(Budget()), embedding=bench.embedding
+            model=model,
+            prompts=Prompts(),
+            cards=tuple(told),
+            instructions="",
+            settings=Settings(temperature=0.0),
+            most_tasks=50,
+            purse=Purse(Budget()),
+            embedding=bench.embedding,
         )
 
         async def one(text: str) -> Decision:
@@ -119,20 +139,43 @@ async def asked_lines(bench: Bench, handle: str, models: Path, seconds: float) -
         async def both(text: str) -> Decision:
             return (await by_both(lead, _brief(text), Quiet(), told))[0]  # pyright: ignore[reportArgumentType]
 
-        first = await _line(handle, "intents as phrases", one, home, strange, owner, until=time.monotonic() + seconds)
+        first = await _line(
+            router=handle,
+            knows="intents as phrases",
+            decide=one,
+            home=home,
+            strange=strange,
+            owner=owner,
+            until=time.monotonic() + seconds,
+        )
         size = max(3, first.count)
-        some, others = home[: size - size // 3], strange[: size // 3]
-        second = await _line("hybrid", f"the same; {handle}", both, some, others, owner)
-        third = await _line("meaning, the same requests", "intents as phrases", known.decide, some, others, owner)
+        some = home[: size - size // 3]
+        others = strange[: size // 3]
+        second = await _line(
+            router="hybrid", knows=f"the same; {handle}", decide=both, home=some, strange=others, owner=owner
+        )
+        third = await _line(
+            router="meaning, the same requests",
+            knows="intents as phrases",
+            decide=known.decide,
+            home=some,
+            strange=others,
+            owner=owner,
+        )
     finally:
         await finder.close()
     return [first, second, third]
 
 
 async def _line(
-    router: str, knows: str, decide: Decide, home: Sequence[Pair], strange: Sequence[Pair],
-    owner: Mapping[str, str], until: float | None = None,
-) -> Line:  # fmt: skip
+    router: str,
+    knows: str,
+    decide: Decide,
+    home: Sequence[Pair],
+    strange: Sequence[Pair],
+    owner: Mapping[str, str],
+    until: float | None = None,
+) -> Line:
     """In turn two that are somebody's and one that is nobody's, while both last and time allows; then what is left."""
     right: list[bool] = []
     sure: tuple[list[float], list[float]] = ([], [])
@@ -151,7 +194,15 @@ async def _line(
     at_home = numpy.array(sure[0])
     auroc = ranked(Judged(numpy.array(right), at_home, at_home, away, at_home))
     also = f"mean {mean(took):.1f} s" if max(took) > 0.5 else ""
-    return Line(router, knows, 100 * mean(right), auroc, median(took), len(took), also)
+    return Line(
+        router=router,
+        knows=knows,
+        accuracy=100 * mean(right),
+        auroc=auroc,
+        seconds=median(took),
+        count=len(took),
+        also=also,
+    )
 
 
 def _mixed(home: Sequence[Pair], strange: Sequence[Pair]) -> list[tuple[str, str, bool]]:
@@ -184,5 +235,11 @@ def table(lines: Sequence[Line]) -> str:
 def _cells(line: Line) -> tuple[str, ...]:
     spent = f"{line.seconds * 1e6:,.0f} us" if line.seconds < 0.1 else f"{line.seconds:.1f} s"
     return (
-        line.router, line.knows, f"{line.accuracy:.1f}", f"{line.auroc:.1f}", spent, f"{line.count:,}", line.also,
-    )  # fmt: skip
+        line.router,
+        line.knows,
+        f"{line.accuracy:.1f}",
+        f"{line.auroc:.1f}",
+        spent,
+        f"{line.count:,}",
+        line.also,
+    )

@@ -55,14 +55,22 @@ def tasks(settings: Settings) -> list[Row]:
     bare_small, bare_large = (tuple(MICRO * lap.cpu for lap in laps) for laps in _sides(floor))
     growth = tuple(one / other for one, other in zip(large, small, strict=True))
     bare_growth = tuple(one / other for one, other in zip(bare_large, bare_small, strict=True))
-    memory, bare_memory = tuple(one.memory for one in ours), tuple(one.memory for one in floor)
+    memory = tuple(one.memory for one in ours)
+    bare_memory = tuple(one.memory for one in floor)
     also = f"wall {shown(median(MICRO * one.large.wall for one in ours))}"
     traced = f"tracemalloc at 10,000: {shown(fresh(allocated, 10_000))}"
     what = f"{count:,} tasks in layers"
     return [
-        Row(what, "CPU us a task", large, bare_large, None, also),
+        Row(what=what, unit="CPU us a task", ours=large, floor=bare_large, target=None, also=also),
         Row("  the same by that at 1,000", "ratio", growth, bare_growth, Target("<=", 1.5)),
-        Row("  the same, memory", "bytes a task", memory, bare_memory, Target("<=", 4096), traced),
+        Row(
+            what="  the same, memory",
+            unit="bytes a task",
+            ours=memory,
+            floor=bare_memory,
+            target=Target("<=", 4096),
+            also=traced,
+        ),
     ]
 
 
@@ -115,7 +123,8 @@ class Crowd(Struct, frozen=True):
     memory: float
 
 
-_RUNS, _SECONDS = 1000, 0.05
+_RUNS = 1000
+_SECONDS = 0.05
 _IDEAL = 3 * _SECONDS
 
 
@@ -132,10 +141,19 @@ def runs(settings: Settings) -> list[Row]:
 
 def _crowd_rows(word: str, crowds: list[Crowd]) -> list[Row]:
     ours, floor = (Laps([lap for laps in side for lap in laps.laps]) for side in _contenders(crowds))
-    scale, also = MICRO / _RUNS, f"{shown(median(ours.wall()))} s, ideal {_IDEAL:.2f} s"
-    wall, bare_wall = ours.wall(1 / _IDEAL), floor.wall(1 / _IDEAL)
+    scale = MICRO / _RUNS
+    also = f"{shown(median(ours.wall()))} s, ideal {_IDEAL:.2f} s"
+    wall = ours.wall(1 / _IDEAL)
+    bare_wall = floor.wall(1 / _IDEAL)
     return [
-        Row(f"1,000 runs at once, {word}", "wall / ideal", wall, bare_wall, Target("<=", 1.5), also),
+        Row(
+            what=f"1,000 runs at once, {word}",
+            unit="wall / ideal",
+            ours=wall,
+            floor=bare_wall,
+            target=Target("<=", 1.5),
+            also=also,
+        ),
         Row("  the same", "CPU us a run", ours.cpu(scale), floor.cpu(scale)),
     ]
 
@@ -165,7 +183,8 @@ def bare_memory() -> float:
 
 
 async def _ours(count: int) -> Lap:
-    crew, wanted = Sleeper(flat(3).tasks(), seconds=_SECONDS), request(width=16)
+    crew = Sleeper(flat(3).tasks(), seconds=_SECONDS)
+    wanted = request(width=16)
     driver = Driver(MemoryJournal(), crew)
     with timed() as lap:
         async with asyncio.TaskGroup() as jobs:

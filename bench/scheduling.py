@@ -54,8 +54,22 @@ async def _overhead(settings: Settings) -> list[Row]:
     also = f"wall {shown(median(wide.wall(scale)))}"
     also_narrow = f"wall {shown(median(narrow.wall(scale)))}"
     return [
-        Row("1,000 no-op tasks in memory", "CPU us a task", wide.cpu(scale), bare, Target("<=", 60), also),
-        Row("  the same, width 16", "CPU us a task", narrow.cpu(scale), bare, None, also_narrow),
+        Row(
+            what="1,000 no-op tasks in memory",
+            unit="CPU us a task",
+            ours=wide.cpu(scale),
+            floor=bare,
+            target=Target("<=", 60),
+            also=also,
+        ),
+        Row(
+            what="  the same, width 16",
+            unit="CPU us a task",
+            ours=narrow.cpu(scale),
+            floor=bare,
+            target=None,
+            also=also_narrow,
+        ),
     ]
 
 
@@ -128,10 +142,12 @@ async def _makespan(name: str, graph: Graph, settings: Settings) -> list[Row]:
     disk_now = f"fdatasync {shown(MILLI * fdatasync())} ms"
     (waves,) = await in_turn(1, partial(bare_waves, graph), warm=False)
     scale = 1 / graph.critical()
-    bare, target, whole = floor.wall(scale), Target("<=", 1.02), f"critical path {graph.critical():.3f} s"
+    bare = floor.wall(scale)
+    target = Target("<=", 1.02)
+    whole = f"critical path {graph.critical():.3f} s"
     unit = "makespan / critical path"
     return [
-        Row(f"{name}, in memory", unit, memory.wall(scale), bare, target, whole),
-        Row("  the same, SQLite FULL", unit, disk.wall(scale), bare, target, disk_now),
+        Row(what=f"{name}, in memory", unit=unit, ours=memory.wall(scale), floor=bare, target=target, also=whole),
+        Row(what="  the same, SQLite FULL", unit=unit, ours=disk.wall(scale), floor=bare, target=target, also=disk_now),
         Row("  bare asyncio in ideal waves", unit, waves.wall(scale), bare),
     ]

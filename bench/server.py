@@ -41,34 +41,63 @@ def rows(agent: str, archive: str) -> list[Row]:
     block = {"label": "notes", "value": "what is known so far", "limit": 5000}
     return [
         Row(
-            "block create",
-            lambda client, _: client.blocks.create(label="notes", value="what is known so far", limit=5000),
-            lambda _: ("POST", "/v1/blocks/", block), 25, 44.3, 5, 600,
+            what="block create",
+            alone=lambda client, _: client.blocks.create(label="notes", value="what is known so far", limit=5000),
+            together=lambda _: ("POST", "/v1/blocks/", block),
+            old=25,
+            old_rate=44.3,
+            target=5,
+            calls=600,
         ),
         Row(
-            "agent create",
-            lambda client, n: client.agents.create(name=f"made {n}", memory_blocks=[block], tags=["made"]),  # pyright: ignore[reportArgumentType] - as a dictionary, as people write it
-            lambda n: ("POST", "/v1/agents/", {"name": f"wide {n}", "memory_blocks": [block], "tags": ["made"]}),
-            116, 12.7, 8,
+            what="agent create",
+            alone=lambda client, n: client.agents.create(name=f"made {n}", memory_blocks=[block], tags=["made"]),  # pyright: ignore[reportArgumentType] - as a dictionary, as people write it
+            together=lambda n: (
+                "POST",
+                "/v1/agents/",
+                {"name": f"wide {n}", "memory_blocks": [block], "tags": ["made"]},
+            ),
+            old=116,
+            old_rate=12.7,
+            target=8,
         ),
         Row(
-            "agents list (50, by tag)",
-            lambda client, _: client.agents.list(tags=["fifty"], limit=50),
-            lambda _: ("GET", "/v1/agents/?tags=fifty&limit=50", None), 81, 11.1, 8, 200,
+            what="agents list (50, by tag)",
+            alone=lambda client, _: client.agents.list(tags=["fifty"], limit=50),
+            together=lambda _: ("GET", "/v1/agents/?tags=fifty&limit=50", None),
+            old=81,
+            old_rate=11.1,
+            target=8,
+            calls=200,
         ),
         Row(
-            "archival insert",
-            lambda client, n: client.archives.passages.create(archive, text=f"Finding {n}: the margin is {n} %."),
-            lambda n: ("POST", f"/v1/archives/{archive}/passages", {"text": f"Finding {n}: the price is {n} EUR."}),
-            158, 6.0, 15,
+            what="archival insert",
+            alone=lambda client, n: client.archives.passages.create(archive, text=f"Finding {n}: the margin is {n} %."),
+            together=lambda n: (
+                "POST",
+                f"/v1/archives/{archive}/passages",
+                {"text": f"Finding {n}: the price is {n} EUR."},
+            ),
+            old=158,
+            old_rate=6.0,
+            target=15,
         ),
         Row(
-            "message, 0 ms model, one agent",
-            lambda client, n: client.agents.messages.create(agent, messages=[{"role": "user", "content": f"And {n}?"}]),
-            lambda n: ("POST", f"/v1/agents/{agent}/messages", {"messages": [{"role": "user", "content": f"Ask {n}"}]}),
-            838, 1.8, 20, 100,
+            what="message, 0 ms model, one agent",
+            alone=lambda client, n: client.agents.messages.create(
+                agent, messages=[{"role": "user", "content": f"And {n}?"}]
+            ),
+            together=lambda n: (
+                "POST",
+                f"/v1/agents/{agent}/messages",
+                {"messages": [{"role": "user", "content": f"Ask {n}"}]},
+            ),
+            old=838,
+            old_rate=1.8,
+            target=20,
+            calls=100,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def measure(served: Served, client: Letta, handle: str, calls: float) -> bool:
@@ -89,10 +118,17 @@ def measure(served: Served, client: Letta, handle: str, calls: float) -> bool:
         said = f"{row.old_rate:g} req/s, >= {wanted:g}"
         good &= _tell(f"  {WIDE} at once", together, said, together.rate >= wanted and not together.errors)
     spread = asyncio.run(
-        at_once(served, max(2 * WIDE, int(300 * calls)), WIDE, lambda n: (
-            "POST", f"/v1/agents/{crowd[n % WIDE]}/messages", {"messages": [{"role": "user", "content": f"Ask {n}"}]}
-        ))
-    )  # fmt: skip
+        at_once(
+            served,
+            max(2 * WIDE, int(300 * calls)),
+            WIDE,
+            lambda n: (
+                "POST",
+                f"/v1/agents/{crowd[n % WIDE]}/messages",
+                {"messages": [{"role": "user", "content": f"Ask {n}"}]},
+            ),
+        )
+    )
     good &= _tell(f"  {WIDE} at once to {WIDE} agents", spread, "1.8 req/s, >= 18", spread.rate >= 18)
     return good
 
@@ -129,7 +165,7 @@ def shared_block(served: Served, client: Letta, handle: str) -> bool:
     block = client.blocks.create(label="log", value="", limit=20_000)
     agents = [
         client.agents.create(name=f"writer {n}", block_ids=[block.id], model=f"{handle}insert-0").id for n in range(8)
-    ]  # fmt: skip
+    ]
 
     def what(number: int) -> tuple[str, str, object]:
         sent = {"messages": [{"role": "user", "content": "write it down"}]}

@@ -9,9 +9,14 @@ from msgspec import json
 
 from bench.server_parts import Line, Served, serving
 
-RUNS, AGENTS = 16, 500
-_PEAK, _PRESS = 4.0, 6.0  # seconds
-_LEAST, _SLOWEST = 0.9, 20.0  # of the peak; milliseconds
+RUNS = 16
+AGENTS = 500
+# seconds
+_PEAK = 4.0
+_PRESS = 6.0
+# of the peak; milliseconds
+_LEAST = 0.9
+_SLOWEST = 20.0
 _SENT = {"messages": [{"role": "user", "content": "And?"}]}
 
 
@@ -40,7 +45,8 @@ async def _agents(served: Served, model: str) -> list[str]:
 
 async def _peak(served: Served, agents: list[str]) -> float:
     """Good replies a second when as many ask as there are places, and as many wait."""
-    until, good = time.perf_counter() + _PEAK, 0
+    until = time.perf_counter() + _PEAK
+    good = 0
 
     async def caller(number: int) -> None:
         nonlocal good

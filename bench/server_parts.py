@@ -135,7 +135,8 @@ class Line:
     async def ask(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
         if self._writer is None:
             self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 24)
-        reader, writer = self._reader, self._writer
+        reader = self._reader
+        writer = self._writer
         assert reader is not None
         sent = b"" if body is None else json.encode(body)
         writer.write(f"{method} {path} HTTP/1.1\r\n{self._head}content-length: {len(sent)}\r\n\r\n".encode() + sent)
@@ -176,7 +177,14 @@ class Figures(Struct):
 def figures(laps: Sequence[float], wall: float, errors: int, cpu: float, client: float = 0.0) -> Figures:
     cuts = quantiles(laps, n=20) if len(laps) > 1 else [laps[0]] * 19
     each = 1000 / max(1, len(laps))
-    return Figures(cuts[9] * 1000, cuts[18] * 1000, len(laps) / wall, errors, cpu * each, client * each)
+    return Figures(
+        p50=cuts[9] * 1000,
+        p95=cuts[18] * 1000,
+        rate=len(laps) / wall,
+        errors=errors,
+        cpu=cpu * each,
+        client=client * each,
+    )
 
 
 def one_by_one(served: Served, calls: int, call: Callable[[int], object]) -> Figures:
@@ -184,7 +192,9 @@ def one_by_one(served: Served, calls: int, call: Callable[[int], object]) -> Fig
     for number in range(3):
         call(-1 - number)
     laps: list[float] = []
-    cpu, own, began = served.cpu(), time.process_time(), time.perf_counter()
+    cpu = served.cpu()
+    own = time.process_time()
+    began = time.perf_counter()
     for number in range(calls):
         start = time.perf_counter()
         call(number)
@@ -192,9 +202,7 @@ def one_by_one(served: Served, calls: int, call: Callable[[int], object]) -> Fig
     return figures(laps, time.perf_counter() - began, 0, served.cpu() - cpu, time.process_time() - own)
 
 
-async def at_once(
-    served: Served, calls: int, width: int, what: Callable[[int], tuple[str, str, object]]
-) -> Figures:  # fmt: skip
+async def at_once(served: Served, calls: int, width: int, what: Callable[[int], tuple[str, str, object]]) -> Figures:
     """So many calls, so many of them at a time."""
     laps: list[float] = []
     numbers = iter(range(calls))
@@ -212,7 +220,8 @@ async def at_once(
                     if bad <= 2:
                         print(f"  {status}: {body[:200]!r}", file=sys.stderr)
 
-    cpu, began = served.cpu(), time.perf_counter()
+    cpu = served.cpu()
+    began = time.perf_counter()
     async with asyncio.TaskGroup() as jobs:
         for _ in range(width):
             jobs.create_task(some())

@@ -17,10 +17,13 @@ from msgspec import Struct
 
 from bench.server_parts import Served, at_once, modelling, serving
 
-AGENTS, WIDE, STRIDE = 50, 20, 100
+AGENTS = 50
+WIDE = 20
+STRIDE = 100
 WARM = 1000
 """So many runs go before: caches fill, and every page is used for the first time."""
-MOST_GROWTH, MOST_LOG = 1.0, 64.0
+MOST_GROWTH = 1.0
+MOST_LOG = 64.0
 
 
 class Sample(Struct, frozen=True):
@@ -77,7 +80,9 @@ def main() -> int:
     began = time.monotonic()
     with TemporaryDirectory(prefix="chargehand-soak-") as folder, modelling() as handle:
         seen, errors = soak(Path(folder), handle, WARM + options.runs)
-    slope, first, last = growth(seen), next(one for one in seen if one.runs >= WARM), seen[-1]
+    slope = growth(seen)
+    first = next(one for one in seen if one.runs >= WARM)
+    last = seen[-1]
     flat = last.files <= median(one.files for one in seen) + 5 and last.threads <= first.threads + 2
     met = slope <= MOST_GROWTH and flat and max(one.log for one in seen) <= MOST_LOG and not errors
     print(

@@ -9,7 +9,8 @@ _EVERY = 10  # as `make sim` does, one seed in ten is resumed from every entry o
 
 def seeds(settings: Settings) -> list[Row]:
     count = 30 if settings.quick else 100
-    plain, resumed = Laps(), Laps()
+    plain = Laps()
+    resumed = Laps()
     wrong: dict[int, str] = {}
     for number in range(settings.repeat):
         first = number * count

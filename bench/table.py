@@ -46,7 +46,8 @@ class Row(Struct, frozen=True):
         return _HOLDS[self.target.sign](value, self.target.bound)
 
     def cells(self) -> tuple[str, ...]:
-        ratio, target = self.ratio, self.target
+        ratio = self.ratio
+        target = self.target
         return (
             f"{self.what}, {self.unit}",
             shown(median(self.ours)),

@@ -85,11 +85,11 @@ def prose(source: str, *words: str, least: int = 8) -> dict[str, Check]:
 
 CASES = (
     Seeded(
-        "harvest",
-        "Summarise the harvest: how much of each fruit, and where the figures come from.",
-        HARVEST,
-        prose(HARVEST, "apples", "pears", "plums", "orchard.example"),
-        (
+        name="harvest",
+        instruction="Summarise the harvest: how much of each fruit, and where the figures come from.",
+        source=HARVEST,
+        checks=prose(HARVEST, "apples", "pears", "plums", "orchard.example"),
+        right=(
             (
                 "The harvest of 2024 brought 1,840 kg of apples, 615 kg of pears and 290 kg of plums "
                 "(https://orchard.example/harvest-2024)."
@@ -99,7 +99,7 @@ CASES = (
                 "https://orchard.example/harvest-2024."
             ),
         ),
-        {
+        wrong={
             "number": "The harvest of 2024 brought 1,480 kg of apples, 615 kg of pears and 290 kg of plums "
             "(https://orchard.example/harvest-2024).",
             "missing": "The harvest of 2024 brought 1,840 kg of apples and 615 kg of pears, a good year.",
@@ -111,15 +111,15 @@ CASES = (
         },
     ),
     Seeded(
-        "price",
-        "Say what a brake set and a chain cost, in euros, with the source.",
-        PRICES,
-        {**prose(PRICES, "brake set", "chain", least=6), "cites": Rule(cites=True)},
-        (
+        name="price",
+        instruction="Say what a brake set and a chain cost, in euros, with the source.",
+        source=PRICES,
+        checks={**prose(PRICES, "brake set", "chain", least=6), "cites": Rule(cites=True)},
+        right=(
             "A brake set costs 21.40 euros and a chain 14.90 euros (prices.csv).",
             "According to prices.csv the chain is 14.90 euros and the brake set 21.40 euros.",
         ),
-        {
+        wrong={
             "number": "A brake set costs 24.10 euros and a chain 14.90 euros (prices.csv).",
             "missing": "A brake set costs 21.40 euros (prices.csv), as the list says.",
             "empty": "I'm sorry, I do not know what these cost.",
@@ -129,15 +129,15 @@ CASES = (
         },
     ),
     Seeded(
-        "leave",
-        "How many days of leave are there, and how far ahead must leave be asked for?",
-        LEAVE,
-        prose(LEAVE, "28", "14", "leave"),
-        (
+        name="leave",
+        instruction="How many days of leave are there, and how far ahead must leave be asked for?",
+        source=LEAVE,
+        checks=prose(LEAVE, "28", "14", "leave"),
+        right=(
             "There are 28 days of leave, and leave must be asked for 14 days ahead.",
             "Employees have 28 days of leave; they ask for leave 14 days ahead (https://handbook.example/leave).",
         ),
-        {
+        wrong={
             "number": "There are 38 days of leave, and leave must be asked for 14 days ahead.",
             "missing": "Employees have 28 days of leave, which end on 31 March of the next year.",
             "empty": "",
@@ -147,15 +147,15 @@ CASES = (
         },
     ),
     Seeded(
-        "weather",
-        "Report the highest wind and the rain of the station, in a sentence each.",
-        WEATHER,
-        prose(WEATHER, "wind", "rain"),
-        (
+        name="weather",
+        instruction="Report the highest wind and the rain of the station, in a sentence each.",
+        source=WEATHER,
+        checks=prose(WEATHER, "wind", "rain"),
+        right=(
             "The highest wind was 96 km/h. There were 31 mm of rain.",
             "Wind: at most 96 km/h, at 14:20 on Tuesday. Rain: 31 mm in all of the report.",
         ),
-        {
+        wrong={
             "number": "The highest wind was 69 km/h. There were 31 mm of rain.",
             "missing": "The highest wind was 96 km/h, measured at 14:20 on Tuesday.",
             "empty": "N/A",
@@ -165,15 +165,15 @@ CASES = (
         },
     ),
     Seeded(
-        "order",
-        "Write the order as a record: supplier, lines with euros, total.",
-        ORDER,
-        {"record": RECORD, "adds_up": adds_up},
-        (
+        name="order",
+        instruction="Write the order as a record: supplier, lines with euros, total.",
+        source=ORDER,
+        checks={"record": RECORD, "adds_up": adds_up},
+        right=(
             f'{{"supplier": "Ott GmbH", "lines": {LINES}, "total": 1105.0}}',
             f'{{"total": 1105, "lines": {LINES}, "supplier": "Ott GmbH"}}',
         ),
-        {
+        wrong={
             "number": f'{{"supplier": "Ott GmbH", "lines": {LINES}, "total": 1150.0}}',
             "missing": f'{{"lines": {LINES}, "total": 1105.0}}',
             "empty": "{}",
@@ -183,18 +183,18 @@ CASES = (
         },
     ),
     Seeded(
-        "minutes",
-        "Say what the board decided about the roof and the lift, and what Ms Keller will do.",
-        MEETING,
-        prose(MEETING, "roof", "lift", "Keller"),
-        (
+        name="minutes",
+        instruction="Say what the board decided about the roof and the lift, and what Ms Keller will do.",
+        source=MEETING,
+        checks=prose(MEETING, "roof", "lift", "Keller"),
+        right=(
             (
                 "The board approved 48,000 euros for the roof and postponed the lift. Ms Keller will ask three "
                 "builders for offers by 15 May."
             ),
             "For the roof 48,000 euros were approved, the lift was postponed, and Ms Keller asks builders for offers.",
         ),
-        {
+        wrong={
             "number": "The board approved 84,000 euros for the roof and postponed the lift. Ms Keller asks builders.",
             "missing": "The board approved 48,000 euros for the roof and will come back to the rest on Monday.",
             "empty": "TBD",
@@ -205,15 +205,15 @@ CASES = (
         },
     ),
     Seeded(
-        "trial",
-        "How many patients were there, how many improved, and how many stopped early?",
-        TRIAL,
-        prose(TRIAL, "212", "71", "9 percent"),
-        (
+        name="trial",
+        instruction="How many patients were there, how many improved, and how many stopped early?",
+        source=TRIAL,
+        checks=prose(TRIAL, "212", "71", "9 percent"),
+        right=(
             "Of 212 patients 71 percent improved and 9 percent stopped early.",
             "There were 212 patients: 71 percent improved, 9 percent stopped early (https://trial.example/r17).",
         ),
-        {
+        wrong={
             "number": "Of 212 patients 77 percent improved and 9 percent stopped early.",
             "missing": "Of 212 patients 71 percent improved, which is a good result for such a trial.",
             "empty": "As an AI I cannot answer questions about medicine.",
@@ -223,15 +223,15 @@ CASES = (
         },
     ),
     Seeded(
-        "stock",
-        "List the stock of bolts, nuts and washers, and who counted it.",
-        STOCK,
-        prose(STOCK, "bolts", "nuts", "washers", "Lena", least=6),
-        (
+        name="stock",
+        instruction="List the stock of bolts, nuts and washers, and who counted it.",
+        source=STOCK,
+        checks=prose(STOCK, "bolts", "nuts", "washers", "Lena", least=6),
+        right=(
             "Lena counted 1250 bolts, 840 nuts and 3100 washers on Friday.",
             "- bolts: 1250\n- nuts: 840\n- washers: 3100\n\nLena counted them on Friday.",
         ),
-        {
+        wrong={
             "number": "Lena counted 1250 bolts, 480 nuts and 3100 washers on Friday.",
             "missing": "There are 1250 bolts and 840 nuts in stock, counted on Friday by Lena.",
             "empty": "{{result}}",

@@ -31,7 +31,16 @@ def calls(settings: Settings) -> list[Row]:
     ours, floor = asyncio.run(_measured(count, settings.repeat))
     us = MICRO / count
     what = "a real HTTP model call in a run, 32 at once"
-    return [Row(what, "CPU us a call", ours.cpu(us), floor.cpu(us), Target("<=", 250), "floor: bare aiohttp")]
+    return [
+        Row(
+            what=what,
+            unit="CPU us a call",
+            ours=ours.cpu(us),
+            floor=floor.cpu(us),
+            target=Target("<=", 250),
+            also="floor: bare aiohttp",
+        )
+    ]
 
 
 async def _measured(count: int, repeat: int) -> list[Laps]:

@@ -245,7 +245,8 @@ class _Bill:
     def see(self, event: ev.Event) -> None:
         match event:
             case ev.SupervisionStarted():
-                held, more = self.open.get((event.duty, event.task), NOTHING), event.reserve or NOTHING
+                held = self.open.get((event.duty, event.task), NOTHING)
+                more = event.reserve or NOTHING
                 both = Amount(held.tokens + more.tokens, held.micros + more.micros, held.calls + more.calls)
                 self.open[event.duty, event.task] = both
             case ev.SupervisionFailed():

@@ -179,7 +179,9 @@ def _count(tally: Tally, life: Life) -> None:
 
 def many(kills: int, seed: int, *, size: int = ROUND, jobs: int = 2, aloud: bool = False) -> Tally:
     """So many deaths, in rounds."""
-    total, done, began = Tally(), [0], time.monotonic()
+    total = Tally()
+    done = [0]
+    began = time.monotonic()
 
     def report() -> None:
         done[0] += 1

@@ -28,11 +28,14 @@ _FONT = "ui-monospace, DejaVu Sans Mono, monospace"  # no font is fetched from a
 
 def screen(drawn: str) -> list[str]:
     """The lines that stand on a terminal in the end, with their colours: a view that moves writes over its own."""
-    lines, row, fresh = [""], 0, True
+    lines = [""]
+    row = 0
+    fresh = True
     for piece in _PIECES.finditer(drawn):
         told = piece[0]
         if told == "\n":
-            row, fresh = row + 1, True
+            row += 1
+            fresh = True
             lines += [""] * (row + 1 - len(lines))
         elif told == "\r":
             fresh = True
@@ -41,7 +44,8 @@ def screen(drawn: str) -> list[str]:
         elif piece[2] == "K":
             lines[row] = ""
         elif piece[2] in ("m", None):
-            lines[row], fresh = ("" if fresh else lines[row]) + told, False
+            lines[row] = ("" if fresh else lines[row]) + told
+            fresh = False
     return lines
 
 
@@ -49,7 +53,8 @@ def chosen(lines: list[str]) -> Iterator[str]:
     """What the picture shows of it."""
     plain = [Text.from_ansi(line).plain.strip() for line in lines]
     first = next(number for number, line in enumerate(plain) if line.startswith("plan: "))
-    shows, left_out = True, False
+    shows = True
+    left_out = False
     for line, words in zip(lines[first:], plain[first:], strict=True):
         if words.startswith("Counted: "):
             return

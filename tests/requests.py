@@ -22,4 +22,13 @@ def request(
     seconds: float = 60.0,
     parent: Parent | None = None,
 ) -> RunRequested:
-    return RunRequested("the goal", roster, policy, budget, time.time() + seconds, 7, plan, parent)
+    return RunRequested(
+        goal="the goal",
+        roster=roster,
+        policy=policy,
+        budget=budget,
+        deadline=time.time() + seconds,
+        seed=7,
+        plan=plan,
+        parent=parent,
+    )

@@ -21,7 +21,8 @@ async def test_a_task_costs_few_calls() -> None:
 
 
 async def test_four_times_the_tasks_cost_four_times_the_calls() -> None:
-    small, large = await calls_a_task(layered(1000), width=1000), await calls_a_task(layered(4000), width=1000)
+    small = await calls_a_task(layered(1000), width=1000)
+    large = await calls_a_task(layered(4000), width=1000)
     assert large <= 1.1 * small
 
 
@@ -66,7 +67,8 @@ async def calls_beside(waiting: int, count: int = 1000) -> float:
 
 
 async def test_a_long_queue_at_one_worker_makes_the_starts_of_another_no_dearer() -> None:
-    alone, beside = await calls_beside(1), await calls_beside(2000)
+    alone = await calls_beside(1)
+    beside = await calls_beside(2000)
     assert beside <= MOST
     assert beside <= 1.1 * alone
 
@@ -76,6 +78,7 @@ async def test_a_task_with_a_model_call_costs_few_calls() -> None:
 
 
 async def test_a_long_tool_loop_costs_the_same_at_every_turn() -> None:
-    short, long = await calls_a_turn(50), await calls_a_turn(500)
+    short = await calls_a_turn(50)
+    long = await calls_a_turn(500)
     assert long <= 450
     assert long <= 1.05 * short

@@ -89,7 +89,8 @@ def _prose(text: str) -> str:
 
 def test_every_verb_is_told_of() -> None:
     """Options have their rows in the reference, which is held by test_reference."""
-    page, readme = TOLD["docs/cli.md"], TOLD["README.md"]
+    page = TOLD["docs/cli.md"]
+    readme = TOLD["README.md"]
     assert [verb for verb in VERBS if f"### `chargehand {verb}" not in page] == []
     assert [verb for verb in VERBS if f"`chargehand {verb}" not in readme] == []
 
@@ -100,7 +101,8 @@ def test_every_field_of_a_script_is_documented() -> None:
 
 
 def test_every_default_number_is_documented_as_it_is() -> None:
-    page, numbers = TOLD["docs/decisions/numbers.md"], (Retry(), Breaking(), Limits(), Policy())
+    page = TOLD["docs/decisions/numbers.md"]
+    numbers = (Retry(), Breaking(), Limits(), Policy())
     retry, breaking, limits, policy = numbers
     for words in (
         f"| {retry.attempts}, then {retry.fallback_attempts} by each fallback |",

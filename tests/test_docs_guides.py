@@ -84,9 +84,15 @@ class Reader:
         commands_in = self.home.parent / ("fresh" if _OF_A_PROCESS.search(script) else "forked")
         path = f"{commands_in}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(
-            ["bash", "-c", script], cwd=self.home, env={**self._environment, "PATH": path}, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, check=False, timeout=100,
-        )  # fmt: skip
+            ["bash", "-c", script],
+            cwd=self.home,
+            env={**self._environment, "PATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=100,
+        )
         return done.returncode, self._plain(done.stdout)
 
     def write(self, block: Block) -> None:
@@ -114,7 +120,8 @@ def flat(text: str) -> str:
 
 def missing(block: Block, came: str) -> list[str]:
     """The lines that are shown and did not come, in this order; `…` stands for what was left out."""
-    rest, gone = flat(came), list[str]()
+    rest = flat(came)
+    gone = list[str]()
     for line in block.shown:
         for part in filter(None, (flat(one) for one in line.split("…"))):
             _, found, after = rest.partition(part)

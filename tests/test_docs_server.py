@@ -15,9 +15,16 @@ from chargehand.server.settings import Limits
 from tests.server.running import Running, running, settings_in
 
 ROOT = Path(__file__).parents[1]
-TOLD = {name: (ROOT / name).read_text(encoding="utf-8") for name in (
-    "README.md", "docs/server.md", "docs/openai-clients.md", "docs/letta-clients.md", "docs/http-api.md",
-)}  # fmt: skip
+TOLD = {
+    name: (ROOT / name).read_text(encoding="utf-8")
+    for name in (
+        "README.md",
+        "docs/server.md",
+        "docs/openai-clients.md",
+        "docs/letta-clients.md",
+        "docs/http-api.md",
+    )
+}
 _BLOCK = re.compile(r"^```(py|sh)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 BLOCKS = [(name, *found.groups()) for name, text in TOLD.items() for found in _BLOCK.finditer(text)]
 _SERVES = re.compile(r"^chargehand serve .*&\n", re.MULTILINE)
@@ -33,31 +40,46 @@ def server(tmp_path: Path) -> Iterator[Running]:
 def _environment(server: Running) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_BASE_URL"))}
     return {
-        **kept, "SERVER": server.url, "TOKEN": server.token, "LETTA_BASE_URL": server.keyed_url,
-        "OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": server.token,
-    }  # fmt: skip
+        **kept,
+        "SERVER": server.url,
+        "TOKEN": server.token,
+        "LETTA_BASE_URL": server.keyed_url,
+        "OPENAI_BASE_URL": f"{server.url}/v1",
+        "OPENAI_API_KEY": server.token,
+    }
 
 
 def _shell(body: str, server: Running, folder: Path) -> str:
     """What commands print. One that serves is left out: there is a server."""
     script = "set -e\n" + _SERVES.sub("", body).replace("http://127.0.0.1:8283", server.url)
     done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=_environment(server), capture_output=True, text=True, check=False,
+        ["bash", "-c", script],
+        cwd=folder,
+        env=_environment(server),
+        capture_output=True,
+        text=True,
+        check=False,
         timeout=50,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.mark.parametrize(
-    ("page", "body"), [(page, body) for page, kind, body in BLOCKS if kind == "py"],
+    ("page", "body"),
+    [(page, body) for page, kind, body in BLOCKS if kind == "py"],
     ids=[page for page, kind, _ in BLOCKS if kind == "py"],
-)  # fmt: skip
+)
 def test_the_python_on_a_page_runs_against_a_server(server: Running, tmp_path: Path, page: str, body: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", body], cwd=tmp_path, env=_environment(server), capture_output=True,
-        text=True, check=False, timeout=50,
-    )  # fmt: skip
+        [sys.executable, "-W", "error", "-c", body],
+        cwd=tmp_path,
+        env=_environment(server),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
     assert done.returncode == 0, f"{page}: {done.stderr}"
 
 
@@ -89,7 +111,8 @@ def test_the_progress_that_is_shown_is_what_comes(server: Running) -> None:
 
 
 def test_every_limit_is_documented_as_it_is() -> None:
-    page, limits = TOLD["docs/server.md"], Limits()
+    page = TOLD["docs/server.md"]
+    limits = Limits()
     for words in (
         f"| runs at once (`--open-runs`) | {limits.runs} |",
         f"| runs in line | {limits.waiting} |",

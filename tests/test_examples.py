@@ -40,7 +40,8 @@ class Ran(Struct, frozen=True):
 
     @property
     def most_at_once(self) -> int:
-        under_way, most = 0, 0
+        under_way = 0
+        most = 0
         for entry in self.entries:
             under_way += isinstance(entry.event, ev.AttemptStarted)
             under_way -= isinstance(entry.event, ev.AttemptSucceeded | ev.AttemptFailed)

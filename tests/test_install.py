@@ -55,7 +55,8 @@ def names_in(wheel: Path) -> frozenset[str]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     dist = tmp_path_factory.mktemp("dist")
-    sdist, wheel = build("sdist", ROOT, dist), build("wheel", ROOT, dist)
+    sdist = build("sdist", ROOT, dist)
+    wheel = build("wheel", ROOT, dist)
     with tarfile.open(sdist) as packed:
         source = frozenset(name.partition("/")[2] for name in packed.getnames())
     return Made(wheel, sdist, names_in(wheel), source)
@@ -132,7 +133,8 @@ def locked(file: str) -> dict[str, tuple[Requirement, frozenset[str]]]:
 
 
 def test_what_is_locked_for_users_is_what_the_tests_run_with() -> None:
-    for_users, for_tests = locked("run.lock"), locked("dev.lock")
+    for_users = locked("run.lock")
+    for_tests = locked("dev.lock")
     assert len(for_users) > 20
     for name, (wanted, hashes) in for_users.items():
         assert (for_tests[name][0].specifier, for_tests[name][1]) == (wanted.specifier, hashes)
@@ -152,7 +154,8 @@ def lend(packages: Path) -> None:
 
 
 def test_in_a_clean_place_the_first_page_works(made: Made, tmp_path: Path) -> None:
-    place, empty = tmp_path / "place", tmp_path / "empty"
+    place = tmp_path / "place"
+    empty = tmp_path / "empty"
     empty.mkdir()
     run([sys.executable, "-m", "venv", "--without-pip", place], tmp_path)
     python = place / "bin" / "python"

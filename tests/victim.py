@@ -62,7 +62,15 @@ def request_of(run: str) -> RunRequested:
         uncertain=rng.choice(("fail", "ask")),
     )
     plan = plan_of(run) if rng.random() < 0.5 else None
-    return RunRequested(run, ROSTER, policy, Budget(calls=1_000_000), time.time() + 3600, 7, plan)
+    return RunRequested(
+        goal=run,
+        roster=ROSTER,
+        policy=policy,
+        budget=Budget(calls=1_000_000),
+        deadline=time.time() + 3600,
+        seed=7,
+        plan=plan,
+    )
 
 
 class Outside:
@@ -93,7 +101,9 @@ class Crew:
         await asyncio.sleep(self._rng.uniform(0, self._pace))
 
     async def attempt(self, brief: Brief, hand: Hand) -> Done:
-        run, task, number = brief.goal, brief.work.task, brief.work.number
+        run = brief.goal
+        task = brief.work.task
+        number = brief.work.number
         steps = dice(run, task).randint(0, 3)
         for step in range(steps):
             await self._step(run, task, step, hand)

@@ -9,7 +9,8 @@ import time
 from chargehand import Failure, Plan, Policy, Request, Result, Retry, ScriptedModel, Supervisor, Task, Worker
 from chargehand.terms.policy import Breaking
 
-DOWN, TASKS = 0.5, 12
+DOWN = 0.5
+TASKS = 12
 WITH = Breaking(consecutive=3, open=0.6)
 WITHOUT = Breaking(consecutive=1_000_000, sample=1_000_000)
 

@@ -27,8 +27,10 @@ def desk(places: asyncio.Semaphore) -> Callable[[Request], Awaitable[str]]:
 
 def office() -> list[Worker]:
     models = {name: ScriptedModel(desk(asyncio.Semaphore(2)), handle=name) for name in ("north", "south")}
-    return [Worker(name, "counts parcels", skills=["parcels that came in"], model=models[name], capacity=2)
-            for name in models]  # fmt: skip
+    return [
+        Worker(name, "counts parcels", skills=["parcels that came in"], model=models[name], capacity=2)
+        for name in models
+    ]
 
 
 async def at_once(teams: list[Supervisor]) -> tuple[Counter[str], float, list[str]]:
@@ -51,7 +53,8 @@ def shared_out(*, named: bool) -> tuple[Counter[str], float]:
 
 
 async def main() -> None:
-    crew, way = office(), Route(router="words", learn=False)
+    crew = office()
+    way = Route(router="words", learn=False)
     await at_once([Supervisor(office(), way=way) for _ in REQUESTS])  # what is loaded only once shall not count
     got, took, _ = await at_once([Supervisor(crew, way=way) for _ in REQUESTS])  # ten teams: none sees the others
     print(f"without a look at the load: {dict(got)}, {took:.2f} s")

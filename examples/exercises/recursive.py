@@ -11,7 +11,9 @@ from collections import Counter
 
 from chargehand import Limits, Policy, Recursive, Request, Result, ScriptedModel, Supervisor, Usage, Worker
 
-PRICE, USED = 2_000, Usage(900, 100)  # a fifth of a cent a call
+# a fifth of a cent a call
+PRICE = 2_000
+USED = Usage(900, 100)
 PARTS = ("history", "present", "future")
 
 

@@ -9,7 +9,10 @@ from random import Random
 
 from chargehand import Failure, ModelCard, Plan, Request, Result, ScriptedModel, Supervisor, Task, Worker
 
-STATIONS, LINES, WINDOW = 12, 375, 4000  # the window in tokens of four characters
+# the window in tokens of four characters
+STATIONS = 12
+LINES = 375
+WINDOW = 4000
 STATION = re.compile(r"Read the log of station (\d+)\.")
 GUST = re.compile(r"Station \d+ had a gust of \d+ km/h at \d\d:\d\d\.")
 
@@ -19,7 +22,9 @@ def log(request: Request) -> str:
     number = int(STATION.findall(request.messages[-1].text)[0])
     chance = Random(number)  # noqa: S311 - weather, no secret
     lines = [f"Station {number}: wind {chance.randint(5, 60)} km/h, calm." for _ in range(LINES)]
-    gust, hour, minute = chance.randint(101, 160), chance.randint(0, 23), chance.randint(0, 59)
+    gust = chance.randint(101, 160)
+    hour = chance.randint(0, 23)
+    minute = chance.randint(0, 59)
     lines[chance.randrange(LINES)] = f"Station {number} had a gust of {gust} km/h at {hour:02}:{minute:02}."
     return "\n".join(lines)
 

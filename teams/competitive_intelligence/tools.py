@@ -9,9 +9,15 @@ from chargehand.tools.tool import ToolFailed
 
 FEATURES = Path(__file__).parent / "features" / "features.csv"
 Feature = Literal[
-    "Gantt view", "time tracking", "offline mode", "single sign-on", "automation rules", "guest access", "public API",
+    "Gantt view",
+    "time tracking",
+    "offline mode",
+    "single sign-on",
+    "automation rules",
+    "guest access",
+    "public API",
     "audit log",
-]  # fmt: skip
+]
 Product = Literal["Tidewell", "Kanbrio", "Plotline", "Orchardly", "Stackmoor"]
 
 
@@ -22,7 +28,8 @@ def feature_comparison(first: Product, second: Product) -> Table:
     held = _supported()
     rows: list[tuple[object, ...]] = []
     for feature in held[first]:
-        ours, theirs = held[first][feature], held[second][feature]
+        ours = held[first][feature]
+        theirs = held[second][feature]
         leads = "both" if ours and theirs else first if ours else second if theirs else "neither"
         rows.append((feature, _word(has=ours), _word(has=theirs), leads))
     return Table(("feature", first, second, "has it"), tuple(rows), "features/features.csv")

@@ -69,7 +69,8 @@ def order(goal: str) -> list[str]:
     for row in _rows("prerequisites.csv"):
         needs.setdefault(row["topic"], set()).add(row["needs"])
     known = [one["topic"] for one in _rows("topics.csv")]
-    wanted, waiting = set[str](), [goal]
+    wanted = set[str]()
+    waiting = [goal]
     while waiting:
         topic = waiting.pop()
         if topic not in wanted:

@@ -77,7 +77,8 @@ def loan_payment(amount: float, rate: float, years: int) -> Table:
     """
     if amount <= 0 or not 0 <= rate <= 100 or not 0 < years <= 60:
         raise ToolFailed("a loan has an amount above 0, a rate of 0 to 100 percent and 1 to 60 years")
-    months, monthly = years * 12, Decimal(str(rate)) / 1200
+    months = years * 12
+    monthly = Decimal(str(rate)) / 1200
     borrowed = Decimal(str(amount))
     instalment = borrowed * monthly / (1 - (1 + monthly) ** -months) if monthly else borrowed / months
     instalment = instalment.quantize(Decimal("0.01"), ROUND_HALF_UP)

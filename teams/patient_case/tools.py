@@ -13,9 +13,16 @@ from chargehand.tools.tool import ToolFailed
 HERE = Path(__file__).parent
 Patient = Annotated[Literal["Moreau", "Vos", "Hart"], "The patient's family name"]
 Medicine = Literal[
-    "metformin", "lisinopril", "spironolactone", "ibuprofen", "warfarin", "amiodarone", "naproxen", "levothyroxine",
+    "metformin",
+    "lisinopril",
+    "spironolactone",
+    "ibuprofen",
+    "warfarin",
+    "amiodarone",
+    "naproxen",
+    "levothyroxine",
     "calcium carbonate",
-]  # fmt: skip
+]
 Test = Literal["HbA1c", "creatinine", "potassium", "haemoglobin", "ferritin", "INR", "TSH"]
 
 
@@ -72,7 +79,8 @@ def _abnormal(patient: str) -> tuple[int, list[tuple[object, ...]]]:
     rows: list[tuple[object, ...]] = []
     for test, found in results.items():
         low, high = _range(test)
-        last, before = found[-1], found[-2] if len(found) > 1 else found[-1]
+        last = found[-1]
+        before = found[-2] if len(found) > 1 else found[-1]
         place = _place(last["result"], low, high)
         if place != "in range":
             moves = _moves(Decimal(before["result"]), Decimal(last["result"]))

@@ -13,7 +13,9 @@ from chargehand.tools.tool import ToolFailed
 
 HERE = Path(__file__).parent
 SMALLEST_TRADE = 500
-LARGEST_SHARE, FEW_FUNDS = 45, 2  # policy/risk.md: the limit does not hold for portfolios of two funds
+# policy/risk.md: the limit does not hold for portfolios of two funds
+LARGEST_SHARE = 45
+FEW_FUNDS = 2
 RISK = ("fund", "gain in percent", "volatility in percent", "deepest fall in percent")
 Client = Annotated[Literal["Harrow", "Lindqvist", "Okafor"], "Whose portfolio"]
 Fund = Literal[
@@ -38,8 +40,15 @@ def allocation(client: Client) -> Table:
         lacks = _round(total * target / 100 - value)
         figures = (float(_round(value)), float(weight), float(target), float(drift))
         rows.append((asset_class, *figures, _state(drift, band), float(lacks)))
-    columns = ("asset class", "value in EUR", "weight in percent", "target in percent", "drift in points", "band",
-               "to its target in EUR")  # fmt: skip
+    columns = (
+        "asset class",
+        "value in EUR",
+        "weight in percent",
+        "target in percent",
+        "drift in points",
+        "band",
+        "to its target in EUR",
+    )
     return Table(columns, tuple(rows), f"data/holdings.csv at prices of {day}")
 
 
@@ -113,7 +122,8 @@ def _risk(fund: str) -> tuple[object, ...]:
     if len(prices) < 3:
         raise ToolFailed(f"there are only {len(prices)} prices of {fund}; at least 3 are needed")
     changes = [float(after / before - 1) for before, after in pairwise(prices)]
-    highest, fall = prices[0], Decimal(0)
+    highest = prices[0]
+    fall = Decimal(0)
     for price in prices:
         highest = max(highest, price)
         fall = min(fall, price / highest - 1)

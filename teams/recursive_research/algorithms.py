@@ -17,7 +17,8 @@ def linear_search(items: list[int], wanted: int, tick: Tick) -> int:
 
 
 def binary_search(items: list[int], wanted: int, tick: Tick) -> int:
-    low, high = 0, len(items) - 1
+    low = 0
+    high = len(items) - 1
     while low <= high:
         middle = (low + high) // 2
         tick()
@@ -44,7 +45,8 @@ def merge_sort(items: list[int], tick: Tick) -> list[int]:
     if len(items) <= 1:
         return list(items)
     middle = len(items) // 2
-    left, right = merge_sort(items[:middle], tick), merge_sort(items[middle:], tick)
+    left = merge_sort(items[:middle], tick)
+    right = merge_sort(items[middle:], tick)
     found: list[int] = []
     while left and right:
         tick()

@@ -46,7 +46,8 @@ def model(
     turn = {"plan": 0, "work": 0}
 
     def of(lines: Sequence[Line], key: str) -> Line:
-        at, turn[key] = turn[key], turn[key] + 1
+        at = turn[key]
+        turn[key] += 1
         return lines[min(at, len(lines) - 1)]
 
     def script(request: Request) -> Line:

@@ -162,7 +162,7 @@ def why_not_twelve(value: dict[str, str]) -> str:
         (is_twelve, "12", "13", "not accepted by it"),
         (why_not_twelve, "12", "13", "not accepted by it: it is not 12"),
     ],
-)  # fmt: skip
+)
 async def test_each_kind_of_check_lets_the_right_one_pass(rule: Check, good: str, bad: str, why: str) -> None:
     assert (await crew({"it": rule}, [good])[0].run("How many?")).ending == "complete"
     found = await crew({"it": rule}, [bad])[0].run("How many?")
@@ -389,7 +389,7 @@ def declare(checks: dict[str, object], *accept: str, task: Sequence[str] = ()) -
         ({"it": 12}, (), (), "check 'it': int is no check; give a function"),
         ({" ": Rule(cites=True)}, (), (), "is no name for a check"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_refused_where_it_is_declared(
     checks: dict[str, object], accept: tuple[str, ...], task: tuple[str, ...], why: str
 ) -> None:
@@ -422,7 +422,8 @@ def test_a_worker_whose_checks_change_is_another_for_the_cache() -> None:
 
 
 async def test_every_seeded_mistake_is_caught_by_rules_and_most_by_the_offline_verifier() -> None:
-    rules, offline = await measured(None), await measured("offline")
+    rules = await measured(None)
+    offline = await measured("offline")
     assert sum(map(len, rules.wrong.values())) == 48
     assert (rules.rate, rules.misses) == (1.0, []), rules.told()
     assert not any(offline.right), offline.misses

@@ -130,7 +130,8 @@ async def test_a_stream_left_early_stops_the_run_and_it_can_be_resumed(closes: b
         return "12"
 
     script = ScriptedModel(slow)
-    crew, count = team(script), 0
+    crew = team(script)
+    count = 0
     entries = crew.stream("Count", run="r")
     async for _ in entries:
         count += 1
@@ -170,7 +171,8 @@ async def test_a_failing_run_does_not_cancel_whoever_reads_its_stream() -> None:
 
 
 async def test_a_cancelled_run_can_be_resumed() -> None:
-    begun, gate = asyncio.Event(), asyncio.Event()
+    begun = asyncio.Event()
+    gate = asyncio.Event()
 
     async def slow(request: Request) -> Line:
         if isinstance(request.subject, Planning):

@@ -75,8 +75,10 @@ async def test_nothing_is_asked_of_a_supervisor_once_the_money_is_gone() -> None
     """The price of a handle is known only once it is connected: still no call is made with an empty purse."""
     dear = ScriptedModel(
         lambda request: plan(*MANY[:2]) if isinstance(request.subject, Planning) else "done",
-        usage=Usage(10, 10), micros=600, card=ModelCard("dear", micros_in=0.0001, micros_out=0.0001),
-    )  # fmt: skip
+        usage=Usage(10, 10),
+        micros=600,
+        card=ModelCard("dear", micros_in=0.0001, micros_out=0.0001),
+    )
     found = await team(dear, budget=Budget(usd=0.001), policy=QUICK).run("Count")
     assert found.spent.micros <= 1000 + 600
     assert len(dear.requests) <= 2
@@ -102,8 +104,10 @@ async def test_an_estimate_stands_in_for_a_price_nobody_knows() -> None:
 async def test_a_floor_stands_in_for_what_a_supervisor_costs() -> None:
     unknown = ScriptedModel(
         lambda request: plan(*MANY[:2]) if isinstance(request.subject, Planning) else "done",
-        usage=Usage(5, 5), micros=40, card=ModelCard("mystery"),
-    )  # fmt: skip
+        usage=Usage(5, 5),
+        micros=40,
+        card=ModelCard("mystery"),
+    )
     worker = Worker("ann", estimate=Amount(micros=40))
     found = await team(unknown, worker, budget=Budget(usd=0.00013, floor=Amount(micros=40)), policy=QUICK).run("Count")
     assert (found.ending, len(found.results), found.spent.micros) == ("partial", 1, 120)
@@ -134,9 +138,12 @@ async def test_failed_calls_are_paid_for() -> None:
     first = ScriptedModel([dead], card=EXACT, handle="first")
     second = ScriptedModel(["done"], usage=Usage(10, 5), micros=15, card=EXACT)
     found = await team(
-        model(card=EXACT), Worker("ann", model=first, fallback_models=[second]), planner=planner,
-        budget=Budget(usd=1.0), policy=QUICK,
-    ).run("Count")  # fmt: skip
+        model(card=EXACT),
+        Worker("ann", model=first, fallback_models=[second]),
+        planner=planner,
+        budget=Budget(usd=1.0),
+        policy=QUICK,
+    ).run("Count")
     assert found.ending == "complete"
     assert found.spent == Amount(150 + 15 + 150 + 15, 150 + 15 + 150 + 15, 4)
 
@@ -153,8 +160,9 @@ async def test_what_a_dear_second_model_may_cost_is_reserved() -> None:
 async def test_tokens_are_counted_for_models_without_a_price() -> None:
     script = ScriptedModel(
         lambda request: plan(*MANY[:1]) if isinstance(request.subject, Planning) else "done",
-        usage=Usage(10, 5), card=ModelCard("mystery"),
-    )  # fmt: skip
+        usage=Usage(10, 5),
+        card=ModelCard("mystery"),
+    )
     found = await team(script).run("Count")
     assert found.spent == Amount(45, 0, 3)
 

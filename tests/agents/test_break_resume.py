@@ -129,7 +129,8 @@ async def test_a_task_with_inputs_is_not_paid_again_either() -> None:
     assert whole.ending == "complete"
     asked: list[int] = []
     for at in range(1, len(whole.entries)):
-        script, world = model(plans=[plan(APPLES, PEARS, BOTH)], work=work), World()
+        script = model(plans=[plan(APPLES, PEARS, BOTH)], work=work)
+        world = World()
         found = await crew(world, script, await cut(whole.entries, at)).resume("r")
         if undone(whole.entries[:at]):
             continue
@@ -141,15 +142,11 @@ async def test_a_task_with_inputs_is_not_paid_again_either() -> None:
 
 
 async def test_a_person_is_asked_once_for_a_task_with_inputs() -> None:
-    world, script = (
-        World(),
-        model(
-            plans=[plan(APPLES, PEARS, BOTH)],
-            work=lambda request: (
-                by_step(calls(call("pay", to="bob")), "paid")(request)
-                if "Add the" in request.messages[1].text
-                else "12"
-            ),
+    world = World()
+    script = model(
+        plans=[plan(APPLES, PEARS, BOTH)],
+        work=lambda request: (
+            by_step(calls(call("pay", to="bob")), "paid")(request) if "Add the" in request.messages[1].text else "12"
         ),
     )
     crew = team(script, Worker("ann", tools=world.pick("pay")), Worker("bob"))
@@ -244,7 +241,8 @@ async def test_refinement_survives_a_crash_after_any_entry_and_effects_stay_done
     assert [to for to, _ in first.sent] == ["bob", "eve"], "the second attempt does not send the first letter again"
     for at in range(1, len(whole.entries)):
         world = World()
-        sender, journal = Worker("ann", tools=world.pick("send")), await cut(whole.entries, at)
+        sender = Worker("ann", tools=world.pick("send"))
+        journal = await cut(whole.entries, at)
         found = await team(model(work=work), sender, journal=journal, policy=UNASKED).resume("r")
         if undone(whole.entries[:at]):
             assert found.gaps[0].reason == "uncertain", at

@@ -209,11 +209,18 @@ async def test_a_long_result_can_be_read_whole_piece_by_piece() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        "", "null", "[]", '{"handle": "result-1"}', '{"handle": "result-1", "start": -5}',
-        '{"handle": "result-1", "start": 99999999999999999999}', '{"handle": "../etc/passwd", "start": 0}',
-        '{"handle": "result-1", "start": 1e400}', "[" * 5000, '{"handle": null, "start": 0}',
+        "",
+        "null",
+        "[]",
+        '{"handle": "result-1"}',
+        '{"handle": "result-1", "start": -5}',
+        '{"handle": "result-1", "start": 99999999999999999999}',
+        '{"handle": "../etc/passwd", "start": 0}',
+        '{"handle": "result-1", "start": 1e400}',
+        "[" * 5000,
+        '{"handle": null, "start": 0}',
     ],
-)  # fmt: skip
+)
 async def test_no_way_to_ask_for_more_breaks_the_attempt(arguments: str) -> None:
     @tool(cap=50)
     def much() -> str:
@@ -283,7 +290,8 @@ async def test_what_is_printed_by_a_tool_is_no_result(capsys: pytest.CaptureFixt
 
 
 async def test_async_tools_that_never_return_are_given_up_together() -> None:
-    meeting, met = asyncio.Barrier(20), 0
+    meeting = asyncio.Barrier(20)
+    met = 0
 
     @tool(timeout=0.5)
     async def endless(number: int) -> int:
@@ -384,7 +392,8 @@ async def test_the_words_of_a_result_come_before_what_backs_them() -> None:
         """Return a long table."""
         return Table(("name", "count"), tuple((f"apple {n}", n) for n in range(1500)))
 
-    one, two = ("Count the apples in the cellar.", "ann", ()), ("Say how many apples there are.", "bob", ("t1",))
+    one = ("Count the apples in the cellar.", "ann", ())
+    two = ("Say how many apples there are.", "bob", ("t1",))
 
     def work(request: Request) -> Line:
         if "Say how many" in request.messages[1].text:
@@ -459,7 +468,8 @@ def test_no_text_takes_long_to_read(text: str) -> None:
 
 
 def test_a_plan_in_thousands_of_pieces_does_not_take_long() -> None:
-    stream, began = PlanStream(), time.thread_time()
+    stream = PlanStream()
+    began = time.thread_time()
     for piece in ['{"goal": "', *["more "] * 20_000, '", "tasks": {"t1": {"instruction": "', *["more "] * 20_000]:
         assert stream.feed(piece) == []
     assert time.thread_time() - began < 4

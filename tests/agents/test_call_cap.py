@@ -101,7 +101,8 @@ async def test_there_is_a_call_for_each_cent_and_ten_at_least(usd: float, calls:
 
 
 async def test_every_model_that_may_be_called_counts() -> None:
-    known, unknown = ScriptedModel(["done"], repeat=True, card=PRICED), mystery()
+    known = ScriptedModel(["done"], repeat=True, card=PRICED)
+    unknown = mystery()
     inner = Supervisor([Worker("bob", model=unknown)], model=known, name="inner")
     teams = [
         Supervisor([Worker("ann")], model=known, planner=unknown, budget=Budget(usd=1.0)),
@@ -123,13 +124,18 @@ async def test_every_model_that_may_be_called_counts() -> None:
 
 async def test_a_team_inside_another_keeps_its_own_cap_in_calls() -> None:
     inner = Supervisor(
-        [Worker("bob", model=mystery())], model=mystery(), name="inner", budget=Budget(usd=0.5),
+        [Worker("bob", model=mystery())],
+        model=mystery(),
+        name="inner",
+        budget=Budget(usd=0.5),
         plan=Plan((Task(TaskId("t1"), "Count.", "bob"),), "forward"),
-    )  # fmt: skip
+    )
     outer = Supervisor(
-        [inner.as_worker("desk", description="Counts.")], model=mystery(), journal=(journal := MemoryJournal()),
+        [inner.as_worker("desk", description="Counts.")],
+        model=mystery(),
+        journal=(journal := MemoryJournal()),
         plan=Plan((Task(TaskId("t1"), "Count.", "desk"),), "forward"),
-    )  # fmt: skip
+    )
     found = await outer.run("Count", run="outer")
     assert found.ending == "complete"
     inside = next(line.run for line in await journal.runs() if line.run != "outer")

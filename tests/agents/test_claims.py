@@ -150,7 +150,9 @@ def test_the_examples_of_the_shop_raise_no_false_alarm() -> None:
 
 
 def test_changed_digits_are_nearly_always_caught() -> None:
-    chance, caught, tried = random.Random(7), 0, 0
+    chance = random.Random(7)
+    caught = 0
+    tried = 0
     for goal, answer, results, gaps in examples():
         body = re.sub(r"`[^`]*`", lambda found: " " * len(found[0]), answer.partition("## Sources")[0])
         for one in find_quantities(body):

@@ -64,7 +64,8 @@ def failures(entries: Sequence[ev.Entry]) -> list[Failure]:
 
 @pytest.mark.parametrize("count", [1, 3, 10, 50])
 def test_a_mistake_in_a_model_fails_each_task_at_its_first_attempt_and_nothing_is_waited_for(count: int) -> None:
-    model, house = Own(misses_an_attribute), Playhouse()
+    model = Own(misses_an_attribute)
+    house = Playhouse()
     team = Supervisor([Worker("ann", model=model)], model=FINE, plan=many(count, "ann"), timeout=3600)
     entries = house.run(team)
     assert house.now == 0.0
@@ -97,13 +98,15 @@ def test_the_next_model_gets_its_chance_when_the_first_has_a_mistake() -> None:
 
 
 def test_another_worker_gets_its_chance_when_the_first_has_a_mistake() -> None:
-    ann, bob = Worker("ann", model=Own(misses_an_attribute), fallbacks=("bob",)), Worker("bob", model=FINE)
+    ann = Worker("ann", model=Own(misses_an_attribute), fallbacks=("bob",))
+    bob = Worker("bob", model=FINE)
     entries = Playhouse().run(Supervisor([ann, bob], model=FINE, plan=many(2, "ann")))
     assert len(of(entries, ev.AttemptSucceeded)) == 2
 
 
 def test_a_mistake_in_the_planners_model_ends_the_run_at_once() -> None:
-    house, model = Playhouse(), Own(misses_an_attribute)
+    house = Playhouse()
+    model = Own(misses_an_attribute)
     entries = house.run(Supervisor([Worker("ann", model=model)], model=model, timeout=3600))
     (failed,) = of(entries, ev.SupervisionFailed) or of(entries, ev.AttemptFailed)
     assert isinstance(failed, ev.SupervisionFailed | ev.AttemptFailed)

@@ -75,14 +75,18 @@ def chosen(chance: random.Random) -> tuple[Supervisor, Plan]:
     models = [clerk(DEAR, chance), clerk(CHEAP, chance)]
     workers = [
         Worker(
-            f"w{number}", "looks things up", prompt="You know the cellar. " * chance.randrange(30),
-            model=chance.choice(models), tools=[look_up] if chance.random() < 0.6 else [],
-            settings=Settings(max_tokens=chance.choice((None, 1000))), steps=chance.choice((7, 10)),
+            f"w{number}",
+            "looks things up",
+            prompt="You know the cellar. " * chance.randrange(30),
+            model=chance.choice(models),
+            tools=[look_up] if chance.random() < 0.6 else [],
+            settings=Settings(max_tokens=chance.choice((None, 1000))),
+            steps=chance.choice((7, 10)),
             fallback_models=[chance.choice(models)] if chance.random() < 0.2 else (),
             accept=("sound",) if chance.random() < 0.2 else (),
         )
         for number in range(3)
-    ]  # fmt: skip
+    ]
     tasks: list[Task] = []
     for number in range(chance.randrange(1, 9)):
         earlier = chance.sample(tasks, min(len(tasks), chance.randrange(3)))

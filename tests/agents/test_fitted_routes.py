@@ -65,8 +65,10 @@ async def test_other_words_or_another_embedding_are_fitted_anew_and_the_oldest_g
         await meaning(TEAM, bag, book)
         assert bag.asked
     module._KEPT.clear()
-    first, last = Bag(), Bag()
-    first.handle, last.handle = "bag 0", f"bag {MOST_FITTED + 1}"
+    first = Bag()
+    last = Bag()
+    first.handle = "bag 0"
+    last.handle = f"bag {MOST_FITTED + 1}"
     await meaning(TEAM, last, book)
     assert not last.asked
     await meaning(TEAM, first, book)

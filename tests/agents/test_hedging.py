@@ -123,8 +123,11 @@ class Wavering(Paced):
 
 
 def test_the_slowest_calls_get_quick_and_it_costs_a_few_calls_more() -> None:
-    plain, hedged = Playhouse(5_000_000), Playhouse(5_000_000)
-    one, other, spare = Wavering("one", 1), Wavering("one", 1), Wavering("spare", 2)
+    plain = Playhouse(5_000_000)
+    hedged = Playhouse(5_000_000)
+    one = Wavering("one", 1)
+    other = Wavering("one", 1)
+    spare = Wavering("spare", 2)
     before = took(plain.run(team(one, hedge=None, tasks=2000)))
     entries = hedged.run(team(other, spare, hedge=Hedge(), tasks=2000))
     after = took(entries)
@@ -142,15 +145,17 @@ def test_the_slowest_calls_get_quick_and_it_costs_a_few_calls_more() -> None:
 
 
 def test_who_answers_first_is_used_and_the_other_is_given_up_and_paid_for() -> None:
-    slow, quick = Paced("slow", 1.0, 1.0, 50.0), Paced("quick", 1.0)
+    slow = Paced("slow", 1.0, 1.0, 50.0)
+    quick = Paced("quick", 1.0)
     house = Playhouse()
     entries = house.run(team(slow, quick))
     assert replies(entries)[2].startswith('{"text":"done by quick"')
     assert (slow.calls, slow.cancelled, quick.calls) == (3, 1, 1)
     assert took(entries)[2] == pytest.approx(3.0, abs=0.01)
     assert notes(entries) == [
-        "hedged: slow has not answered within 2 s, so quick is asked as well", "hedged: quick answered first",
-    ]  # fmt: skip
+        "hedged: slow has not answered within 2 s, so quick is asked as well",
+        "hedged: quick answered first",
+    ]
     one, _, twice = used(entries)
     assert one == Amount(15, 15, 1)
     assert twice is not None
@@ -159,7 +164,8 @@ def test_who_answers_first_is_used_and_the_other_is_given_up_and_paid_for() -> N
 
 
 def test_the_first_may_still_be_faster() -> None:
-    slow, other = Paced("slow", 1.0, 1.0, 2.5), Paced("other", 5.0)
+    slow = Paced("slow", 1.0, 1.0, 2.5)
+    other = Paced("other", 5.0)
     entries = Playhouse().run(team(slow, other))
     assert replies(entries)[2].startswith('{"text":"done by slow"')
     assert (other.calls, other.cancelled) == (1, 1)
@@ -173,21 +179,25 @@ def test_without_another_model_the_same_is_asked_again() -> None:
 
 
 def test_a_second_call_that_fails_is_no_loss() -> None:
-    slow, bad = Paced("slow", 1.0, 1.0, 5.0), Paced("bad", (0.5, GONE))
+    slow = Paced("slow", 1.0, 1.0, 5.0)
+    bad = Paced("bad", (0.5, GONE))
     entries = Playhouse().run(team(slow, bad))
     assert replies(entries)[2].startswith('{"text":"done by slow"')
     assert (slow.cancelled, took(entries)[2]) == (0, pytest.approx(5.0, abs=0.01))
 
 
 def test_a_first_call_that_fails_leaves_the_second() -> None:
-    slow, good = Paced("slow", 1.0, 1.0, (3.0, GONE)), Paced("good", 5.0)
+    slow = Paced("slow", 1.0, 1.0, (3.0, GONE))
+    good = Paced("good", 5.0)
     entries = Playhouse().run(team(slow, good))
     assert replies(entries)[2].startswith('{"text":"done by good"')
     assert (good.calls, took(entries)[2]) == (1, pytest.approx(7.0, abs=0.01))
 
 
 def test_where_both_fail_the_next_model_stands_in_and_neither_is_asked_again() -> None:
-    slow, bad, third = Paced("slow", 1.0, 1.0, (3.0, GONE)), Paced("bad", (0.5, GONE)), Paced("third", 1.0)
+    slow = Paced("slow", 1.0, 1.0, (3.0, GONE))
+    bad = Paced("bad", (0.5, GONE))
+    third = Paced("third", 1.0)
     entries = Playhouse().run(team(slow, bad, third))
     assert replies(entries)[2].startswith('{"text":"done by third"')
     assert (slow.calls, bad.calls, third.calls) == (3, 1, 1)
@@ -197,7 +207,8 @@ def test_where_both_fail_the_next_model_stands_in_and_neither_is_asked_again() -
 
 
 def test_a_first_call_that_fails_in_time_is_followed_by_the_next_model_as_ever() -> None:
-    bad, good = Paced("bad", 1.0, 1.0, (1.0, GONE)), Paced("good", 1.0)
+    bad = Paced("bad", 1.0, 1.0, (1.0, GONE))
+    good = Paced("good", 1.0)
     entries = Playhouse().run(team(bad, good))
     assert len(replies(entries)) == 3
     assert notes(entries) == ["falls back to model good: the line went dead"]
@@ -221,25 +232,29 @@ class Careless(Paced):
 
 
 def test_a_reply_is_not_lost_over_what_the_one_that_was_given_up_raises() -> None:
-    slow, quick = Careless("slow", 1.0, 1.0, 50.0), Paced("quick", 1.0)
+    slow = Careless("slow", 1.0, 1.0, 50.0)
+    quick = Paced("quick", 1.0)
     entries = Playhouse().run(team(slow, quick))
     assert replies(entries)[2].startswith('{"text":"done by quick"')
 
 
 def test_a_mistake_in_one_model_does_not_end_the_call_of_the_other() -> None:
-    slow, wrong = Paced("slow", 1.0, 1.0, 9.0), Careless("wrong", 1.0, late=True)
+    slow = Paced("slow", 1.0, 1.0, 9.0)
+    wrong = Careless("wrong", 1.0, late=True)
     wrong.calls = 2
     entries = Playhouse().run(team(slow, wrong, budget=Budget(usd=0.1)))
     assert replies(entries)[2].startswith('{"text":"done by slow"')
     twice = used(entries)[2]
     assert twice is not None
     assert (twice.calls, twice.micros > 1024) == (2, True), "what it used is not known: what was held is taken for it"
-    slow, wrong = Careless("slow", 1.0, 1.0, 9.0, late=True), Paced("wrong", 2.0)
+    slow = Careless("slow", 1.0, 1.0, 9.0, late=True)
+    wrong = Paced("wrong", 2.0)
     assert replies(Playhouse().run(team(slow, wrong)))[2].startswith('{"text":"done by wrong"')
 
 
 def test_a_mistake_without_any_reply_fails_the_attempt_as_ever() -> None:
-    slow, wrong = Careless("slow", 1.0, 1.0, 9.0, late=True), Paced("wrong", (2.0, GONE))
+    slow = Careless("slow", 1.0, 1.0, 9.0, late=True)
+    wrong = Paced("wrong", (2.0, GONE))
     entries = Playhouse().run(team(slow, wrong))
     (failed,) = [one.event.failure for one in entries if isinstance(one.event, ev.AttemptFailed)]
     assert (failed.kind, "a mistake in it" in failed.message) == ("logic", True)
@@ -249,7 +264,9 @@ def test_a_mistake_without_any_reply_fails_the_attempt_as_ever() -> None:
 
 
 def test_calls_that_ended_with_their_run_say_nothing_of_how_long_calls_take() -> None:
-    house, model, spare = Playhouse(), Paced("one", 1.0), Paced("spare", 1.0)
+    house = Playhouse()
+    model = Paced("one", 1.0)
+    spare = Paced("spare", 1.0)
     crew = team(model, spare, hedge=Hedge(share=0.5))
 
     async def stopped(number: int) -> None:
@@ -283,22 +300,26 @@ def test_calls_that_ended_with_their_run_say_nothing_of_how_long_calls_take() ->
 def test_the_second_call_must_be_cheap_enough(
     first: float | None, second: float | None, most: int | None, asked: bool
 ) -> None:
-    one, other = Paced("one", 1.0, 1.0, 50.0, price=first), Paced("other", 1.0, price=second)
+    one = Paced("one", 1.0, 1.0, 50.0, price=first)
+    other = Paced("other", 1.0, price=second)
     Playhouse().run(team(one, other, hedge=Hedge(after=2.0, share=0.5, most_micros=most)))
     assert other.calls == asked
 
 
 def test_no_more_calls_than_the_share_are_made_twice() -> None:
-    slow, other = Paced("slow", 10.0), Paced("other", 1.0)
+    slow = Paced("slow", 10.0)
+    other = Paced("other", 1.0)
     Playhouse().run(team(slow, other, hedge=Hedge(after=2.0, share=0.1), tasks=200))
     assert 18 <= other.calls <= 20
 
 
 def test_without_a_time_the_last_calls_say_what_is_unusual() -> None:
-    early, other = Paced("early", *[1.0] * 15, 50.0, 1.0), Paced("other", 1.0)
+    early = Paced("early", *[1.0] * 15, 50.0, 1.0)
+    other = Paced("other", 1.0)
     Playhouse().run(team(early, other, hedge=Hedge(share=0.5), tasks=17))
     assert other.calls == 0  # nobody knows yet
-    late, other = Paced("late", *[1.0] * 25, 50.0, 1.0), Paced("other", 1.0)
+    late = Paced("late", *[1.0] * 25, 50.0, 1.0)
+    other = Paced("other", 1.0)
     entries = Playhouse().run(team(late, other, hedge=Hedge(share=0.5), tasks=27))
     assert other.calls == 1
     assert took(entries)[25] == pytest.approx(2.1, abs=0.01)
@@ -307,7 +328,8 @@ def test_without_a_time_the_last_calls_say_what_is_unusual() -> None:
 @pytest.mark.parametrize("models", [1, 2])
 def test_both_calls_are_paid_from_the_budget_before_they_are_made(models: int) -> None:
     """There is money for each of several models anyway; for a second call of the same one more is held."""
-    slow, quick = Paced("slow", 1.0, 1.0, 50.0, 1.0), Paced("quick", 1.0)
+    slow = Paced("slow", 1.0, 1.0, 50.0, 1.0)
+    quick = Paced("quick", 1.0)
     entries = Playhouse().run(team(*(slow, quick)[:models], budget=Budget(usd=0.1)))
     held = [one.event.reserve or Amount() for one in entries if isinstance(one.event, ev.StepStarted)]
     assert [one.calls for one in held] == [models, models, 2]
@@ -318,7 +340,8 @@ def test_both_calls_are_paid_from_the_budget_before_they_are_made(models: int) -
 
 
 def test_under_a_cap_no_second_call_goes_to_a_model_not_known_to_keep_its_limit() -> None:
-    slow, quick = Paced("slow", 1.0, 1.0, 50.0), Paced("quick", 1.0)
+    slow = Paced("slow", 1.0, 1.0, 50.0)
+    quick = Paced("quick", 1.0)
     quick.card = ModelCard("quick", micros_in=1.0, micros_out=1.0)
     Playhouse().run(team(slow, quick, budget=Budget(usd=0.1)))
     assert (slow.calls, quick.calls) == (3, 0)
@@ -355,7 +378,8 @@ def guarded(model: Model, house: Playhouse, pace: Pace | None = None) -> Guarded
 
 def test_a_provider_in_trouble_is_not_asked_twice() -> None:
     house = Playhouse()
-    slow, other = Paced("slow", 1.0, 1.0, 50.0), Paced("other", 1.0)
+    slow = Paced("slow", 1.0, 1.0, 50.0)
+    other = Paced("other", 1.0)
     troubled = guarded(other, house)
     troubled.breaker.row = 1
     house.run(team(guarded(slow, house), troubled))
@@ -368,10 +392,12 @@ def test_a_provider_in_trouble_is_not_asked_twice() -> None:
 
 def test_a_provider_without_room_is_not_asked_twice() -> None:
     house = Playhouse()
-    slow, other = Paced("slow", 1.0, 1.0, 50.0, 1.0), Paced("other", 1.0)
+    slow = Paced("slow", 1.0, 1.0, 50.0, 1.0)
+    other = Paced("other", 1.0)
     house.run(team(guarded(slow, house, Pace(concurrency=1)), hedge=HALF))
     assert slow.calls == 3  # the one place there is was taken by the first
-    house, slow = Playhouse(), Paced("slow", 1.0, 1.0, 50.0)
+    house = Playhouse()
+    slow = Paced("slow", 1.0, 1.0, 50.0)
     held = guarded(other, house)
     house.play(lambda: _hold(held))
     house.run(team(guarded(slow, house), held))
@@ -383,15 +409,20 @@ async def _hold(model: Guarded) -> None:
 
 
 def listened(crew: Supervisor) -> tuple[list[str], list[ev.Entry]]:
-    house, heard = Playhouse(), list[str]()
+    house = Playhouse()
+    heard = list[str]()
     entries: list[ev.Entry] = []
 
     async def story() -> None:
         async with crew.crew() as staff:
             driver = Driver(
-                MemoryJournal(), staff, wall=house.loop.time, ticks=house.loop.time,
-                listener=lambda _, new: entries.extend(new), whisper=lambda _run, _work, text: heard.append(text),
-            )  # fmt: skip
+                MemoryJournal(),
+                staff,
+                wall=house.loop.time,
+                ticks=house.loop.time,
+                listener=lambda _, new: entries.extend(new),
+                whisper=lambda _run, _work, text: heard.append(text),
+            )
             await driver.start("run", crew.request("Do it all.", NOW))
 
     house.play(story)
@@ -399,23 +430,27 @@ def listened(crew: Supervisor) -> tuple[list[str], list[ev.Entry]]:
 
 
 def test_who_listens_hears_one_reply_and_whole() -> None:
-    slow, quick = Paced("slow", 1.0, 1.0, 50.0), Paced("quick", 1.0)
+    slow = Paced("slow", 1.0, 1.0, 50.0)
+    quick = Paced("quick", 1.0)
     heard, _ = listened(team(slow, quick))
     assert heard == ["done.", "done.", "done by quick"]
-    slow, other = Paced("slow", 1.0, 1.0, 2.5), Paced("other", 5.0)
+    slow = Paced("slow", 1.0, 1.0, 2.5)
+    other = Paced("other", 5.0)
     heard, _ = listened(team(slow, other))
     assert heard == ["done.", "done.", "done by slow"]
 
 
 def test_once_a_word_was_heard_nobody_else_is_asked() -> None:
-    slow, quick = Paced("slow", 1.0, 1.0, 50.0, speaks=True), Paced("quick", 1.0)
+    slow = Paced("slow", 1.0, 1.0, 50.0, speaks=True)
+    quick = Paced("quick", 1.0)
     heard, entries = listened(team(slow, quick))
     assert (quick.calls, slow.cancelled, len(replies(entries))) == (0, 0, 3)
     assert heard == ["Well, ", "done."] * 3
 
 
 def test_when_the_attempt_is_over_both_calls_are() -> None:
-    slow, other = Paced("slow", 1.0, 1.0, 500.0), Paced("other", 500.0)
+    slow = Paced("slow", 1.0, 1.0, 500.0)
+    other = Paced("other", 500.0)
     Playhouse().run(team(slow, other))  # a worker has 300 s
     assert (slow.cancelled, other.cancelled) == (1, 1)
 
@@ -442,13 +477,15 @@ def test_a_resumed_run_reads_the_reply_back_whoever_it_came_from() -> None:
         await again.journal.release(lease)
 
     again.play(before)
-    slow, quick = Paced("slow", 1.0), Paced("quick", 1.0)
+    slow = Paced("slow", 1.0)
+    quick = Paced("quick", 1.0)
     entries = again.resume(team(slow, quick), "run0")
     assert (slow.calls, quick.calls, len(replies(entries))) == (0, 0, 1)
 
 
 def test_by_default_nothing_is_asked_twice() -> None:
-    slow, quick = Paced("slow", 1.0, 1.0, 290.0), Paced("quick", 1.0)
+    slow = Paced("slow", 1.0, 1.0, 290.0)
+    quick = Paced("quick", 1.0)
     entries = Playhouse().run(team(slow, quick, hedge=None))
     assert (quick.calls, notes(entries)) == (0, [])
 
@@ -474,15 +511,19 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float], words:
 async def test_a_silent_server_and_a_quick_one_over_real_sockets() -> None:
     """Bob's model answers and ann's does not: after two of his calls one of hers may be made twice."""
     async with FaultServer() as server:
-        silent, quick = f"openai+{server.url('hang-before-headers')}#any", f"openai+{server.url('ok')}#any"
+        silent = f"openai+{server.url('hang-before-headers')}#any"
+        quick = f"openai+{server.url('ok')}#any"
         ann = Worker("ann", "asks", model=silent, fallback_models=[quick], estimate=Amount(micros=1))
         bob = Worker("bob", "asks too", model=quick)
         wanted = [Task(TaskId(f"b{n}"), f"ask for part number {n} of it", "bob") for n in range(2)]
         last = Task(TaskId("a"), "ask for the last part of it", "ann", after=(TaskId("b0"), TaskId("b1")))
         crew = Supervisor(
-            [ann, bob], plan=Plan((*wanted, last), "none"), timeout=30.0, lookup=lambda _: None,
+            [ann, bob],
+            plan=Plan((*wanted, last), "none"),
+            timeout=30.0,
+            lookup=lambda _: None,
             hedge=Hedge(after=0.2, share=0.5),
-        )  # fmt: skip
+        )
         began = asyncio.get_running_loop().time()
         found = await crew.run("Do it.")
         took = asyncio.get_running_loop().time() - began

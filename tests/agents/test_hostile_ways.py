@@ -27,21 +27,73 @@ from tests.runtime.test_nesting import kept_within
 from tests.sim.loop import VirtualLoop
 
 WAYS: tuple[Way, ...] = (
-    Whole(), Loop(most_turns=6, stalls=2, fresh_starts=1), Recursive(depth=3, breadth=3), RoundRobin(most_turns=5),
-    Dynamic(most_turns=5), Broadcast(), Route(router="model", generalist="w0"),
-)  # fmt: skip
+    Whole(),
+    Loop(most_turns=6, stalls=2, fresh_starts=1),
+    Recursive(depth=3, breadth=3),
+    RoundRobin(most_turns=5),
+    Dynamic(most_turns=5),
+    Broadcast(),
+    Route(router="model", generalist="w0"),
+)
 KEYS = (
-    "done", "looping", "progress", "next", "instruction", "why", "replaces", "unserved", "simple", "subtasks", "worker",
-    "after", "primary", "secondary", "confidence", "reason", "winner", "agree", "ruling", "tasks", "combine", "goal",
-)  # fmt: skip
+    "done",
+    "looping",
+    "progress",
+    "next",
+    "instruction",
+    "why",
+    "replaces",
+    "unserved",
+    "simple",
+    "subtasks",
+    "worker",
+    "after",
+    "primary",
+    "secondary",
+    "confidence",
+    "reason",
+    "winner",
+    "agree",
+    "ruling",
+    "tasks",
+    "combine",
+    "goal",
+)
 ODD: tuple[object, ...] = (
-    None, True, False, 0, -1, 10**30, 0.5, "", " ", "w0", "W0", "w1", "nobody", "ann\u202e", "t1", "t1-stall9999",
-    "true", "yes", "DONE!", "\u00e4\u4e16\U0001f600" * 50, "x" * 20_000, "</data>", "merge", "vote", [], {},
-    [list[object]()], ["w0"] * 500,
-    [{"instruction": "Count the pears.", "worker": "w0", "after": [1, 2, -1, 10**9]}] * 40, {"t1": {"instruction": 3}},
-    [{"instruction": f"Count heap {n}.", "worker": f"w{n % 3}"} for n in range(5)], ["Count this.", 7, None],
+    None,
+    True,
+    False,
+    0,
+    -1,
+    10**30,
+    0.5,
+    "",
+    " ",
+    "w0",
+    "W0",
+    "w1",
+    "nobody",
+    "ann\u202e",
+    "t1",
+    "t1-stall9999",
+    "true",
+    "yes",
+    "DONE!",
+    "\u00e4\u4e16\U0001f600" * 50,
+    "x" * 20_000,
+    "</data>",
+    "merge",
+    "vote",
+    [],
+    {},
+    [list[object]()],
+    ["w0"] * 500,
+    [{"instruction": "Count the pears.", "worker": "w0", "after": [1, 2, -1, 10**9]}] * 40,
+    {"t1": {"instruction": 3}},
+    [{"instruction": f"Count heap {n}.", "worker": f"w{n % 3}"} for n in range(5)],
+    ["Count this.", 7, None],
     {"t1": {"instruction": "Count.", "worker": "w0", "after": ["t1"]}},
-)  # fmt: skip
+)
 
 
 def hostile(chance: random.Random, request: Request) -> Line:
@@ -59,9 +111,11 @@ async def played(way: Way, seed: int, loop: VirtualLoop) -> None:
     """One run with models that answer at random."""
     chance = random.Random(f"{type(way).__name__}/{seed}")
     script = ScriptedModel(
-        lambda request: hostile(chance, request), usage=Usage(10, 5), micros=0,
+        lambda request: hostile(chance, request),
+        usage=Usage(10, 5),
+        micros=0,
         card=ModelCard("odd", window=chance.choice((600, 128_000)), micros_in=0.0, micros_out=0.0),
-    )  # fmt: skip
+    )
     workers = [Worker(f"w{n}", "counts \u00e4pfel", steps=2) for n in range(chance.choice((1, 2, 50)))]
     policy = Policy(retry=Retry(attempts=2), limits=Limits(tasks=8, replans=chance.choice((0, 1))))
     budget = chance.choice((Budget(), Budget(calls=chance.randint(0, 30))))

@@ -113,7 +113,8 @@ async def test_a_dead_one_is_left_out_once_its_breaker_opens_and_the_others_do_i
 
 async def test_what_one_cannot_do_its_twins_are_not_asked_for() -> None:
     script = ScriptedModel([Failure("logic", "nobody could", permanent=True)], repeat=True)
-    twins, bob = Worker("ann", "counts", instances=8, fallbacks=["bob"]), Worker("bob", "counts", prompt="Count.")
+    twins = Worker("ann", "counts", instances=8, fallbacks=["bob"])
+    bob = Worker("bob", "counts", prompt="Count.")
     found = await crew(script, twins, bob, plan=shelves(1), policy=ONCE).run("Count")
     assert found.ending == "failed"
     assert len(started(found.entries)) == 2, "one of the eight, and who stands in"
@@ -125,7 +126,8 @@ async def test_a_fallback_that_is_there_several_times_stands_in_with_the_idlest_
         dead = request.subject.worker.name == "ann"
         return Failure("logic", "cannot", permanent=True) if dead else "done"
 
-    ann, bob = Worker("ann", "counts", fallbacks=["bob"]), Worker("bob", "counts too", instances=2)
+    ann = Worker("ann", "counts", fallbacks=["bob"])
+    bob = Worker("bob", "counts too", instances=2)
     found = await crew(ScriptedModel(work), ann, bob, plan=shelves(2), policy=ONCE).run("Count")
     assert found.ending == "complete"
     assert set(started(found.entries)) <= {"ann", "bob-1", "bob-2"}
@@ -207,9 +209,13 @@ async def test_every_way_of_leading_sees_one_and_asks_one_of_them(way: Way) -> N
     assert found.ending == "complete", found.gaps
     names = [meant(task) for task in found.plan.tasks]
     expected: dict[type[Way], list[str]] = {
-        Broadcast: ["ann", "bob"], RoundRobin: ["ann", "bob", "ann"], Dynamic: ["ann", "bob"], Loop: ["ann"],
-        Recursive: ["ann", "ann"], Route: ["ann"],
-    }  # fmt: skip
+        Broadcast: ["ann", "bob"],
+        RoundRobin: ["ann", "bob", "ann"],
+        Dynamic: ["ann", "bob"],
+        Loop: ["ann"],
+        Recursive: ["ann", "ann"],
+        Route: ["ann"],
+    }
     assert names == expected[type(way)]
     assert set(started(found.entries)) <= {"ann-1", "ann-2", "bob"}
     assert not any("ann-" in part.text for one in script.requests for part in one.messages)
@@ -336,8 +342,12 @@ async def test_what_one_instance_did_is_used_again_whichever_comes_first() -> No
 
 
 async def test_a_team_may_be_there_several_times() -> None:
-    inner = Supervisor([Worker("cyd", "counts")], model=ScriptedModel(["seven"], repeat=True), name="counters",
-                       plan=shelves(1, "cyd", "forward"))  # fmt: skip
+    inner = Supervisor(
+        [Worker("cyd", "counts")],
+        model=ScriptedModel(["seven"], repeat=True),
+        name="counters",
+        plan=shelves(1, "cyd", "forward"),
+    )
     worker = inner.as_worker("ann", "counts")
     team = crew(ScriptedModel(["seven"], repeat=True), structs.replace(worker, instances=2), plan=shelves(4))
     found = await team.run("Count")

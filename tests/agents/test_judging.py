@@ -125,9 +125,15 @@ async def test_the_offline_model_selects_what_speaks_to_the_request() -> None:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("12", "12."), ("There are 12.", "12"), ("1,200 EUR", "1200 EUR"), ("Yes.", "yes, it is"), ("Blue", "blue."),
-     (True, "Yes")],
-)  # fmt: skip
+    [
+        ("12", "12."),
+        ("There are 12.", "12"),
+        ("1,200 EUR", "1200 EUR"),
+        ("Yes.", "yes, it is"),
+        ("Blue", "blue."),
+        (True, "Yes"),
+    ],
+)
 def test_results_that_say_the_same_vote_for_the_same(one: object, other: object) -> None:
     assert ballot(one) == ballot(other)
 
@@ -199,7 +205,7 @@ def test_yes_and_no_to_one_question_are_a_contradiction() -> None:
         (given("t1", "Yes.", "Is A open?"), given("t2", "No.", "Is B open?")),
         (given("t1", 12), given("t2", 13)),
     ],
-)  # fmt: skip
+)
 def test_what_may_be_about_something_else_is_none(one: Given, other: Given) -> None:
     assert find([one, other]) == ()
 
@@ -286,7 +292,8 @@ async def test_gaps_lower_the_coverage_and_a_complete_answer_says_nothing_of_it(
 
 
 async def test_a_call_of_unknown_cost_makes_the_whole_cost_unknown() -> None:
-    bill, clueless = Bill(), ScriptedModel([Reply("a", usage=Usage(1, 1), micros=1), Reply("b")])
+    bill = Bill()
+    clueless = ScriptedModel([Reply("a", usage=Usage(1, 1), micros=1), Reply("b")])
     await bill.ask(writer(clueless), Held(Request(())), Desk())
     assert bill.total() is not None
     await bill.ask(writer(clueless), Held(Request(())), Desk())

@@ -441,7 +441,8 @@ def test_a_plan_read_piece_by_piece_is_the_plan_read_whole(listed: bool, cuts: l
     if listed:
         body = json.loads(text)
         text = json.dumps({**body, "tasks": [{"id": name, **one} for name, one in body["tasks"].items()]})
-    stream, at = PlanStream(), 0
+    stream = PlanStream()
+    at = 0
     found: list[Task] = []
     for cut in cuts * 60:
         found += stream.feed(text[at : at + cut])

@@ -87,8 +87,11 @@ async def test_after_a_crash_anywhere_it_is_the_same_gap() -> None:
         again = await written(runs)
         found = await house(again).resume("r")
         assert (found.ending, found.reason, found.gaps, found.answer) == (
-            whole.ending, whole.reason, whole.gaps, whole.answer,
-        ), f"after entry {at}"  # fmt: skip
+            whole.ending,
+            whole.reason,
+            whole.gaps,
+            whole.answer,
+        ), f"after entry {at}"
         assert [end(entries) for entries in (await rows(again)).values()] == [
             end(entries) for entries in (await rows(journal)).values()
         ]

@@ -14,14 +14,39 @@ from chargehand.stores.memory import MemoryJournal
 from tests.agents.test_routers import Bag, Dead
 
 NAMES = ("baker", "smith", "clerk")
-TIE = Decision("baker", "smith", 0.5, (("baker", 0.5), ("smith", 0.45), ("clerk", 0.05)), "by the cards", "meaning")
-CLEAR = Decision("baker", "smith", 0.97, (("baker", 0.991), ("smith", 0.009)), "by the cards", "meaning")
+TIE = Decision(
+    worker="baker",
+    second="smith",
+    confidence=0.5,
+    scores=(("baker", 0.5), ("smith", 0.45), ("clerk", 0.05)),
+    why="by the cards",
+    router="meaning",
+)
+CLEAR = Decision(
+    worker="baker",
+    second="smith",
+    confidence=0.97,
+    scores=(("baker", 0.991), ("smith", 0.009)),
+    why="by the cards",
+    router="meaning",
+)
 
 
 def near(
     worker: str, score: float = 1.0, source: Source = "feedback", likeness: float = 1.0, number: int = 1, run: str = ""
 ) -> Near:
-    return Near(Lesson("mend the gate", worker, score, source, run or f"r{number}", 0.0, number), likeness)
+    return Near(
+        Lesson(
+            request="mend the gate",
+            worker=worker,
+            score=score,
+            source=source,
+            run=run or f"r{number}",
+            at=0.0,
+            number=number,
+        ),
+        likeness,
+    )
 
 
 def test_without_lessons_it_is_the_very_same_decision() -> None:
@@ -68,12 +93,22 @@ def test_that_runs_ended_well_shifts_little_however_many_did() -> None:
     many = [near("smith", 1.0, "outcome", number=at) for at in range(1000)]
     assert leanings(many)["smith"] == pytest.approx(math.log(MILD))
     assert learnt(TIE, many, NAMES).worker == "smith", "a near tie is turned"
-    apart = Decision("baker", "smith", 0.6, (("baker", 0.6), ("smith", 0.4)), "by the cards", "meaning")
+    apart = Decision(
+        worker="baker",
+        second="smith",
+        confidence=0.6,
+        scores=(("baker", 0.6), ("smith", 0.4)),
+        why="by the cards",
+        router="meaning",
+    )
     assert learnt(apart, many, NAMES).worker == "baker"
 
 
 def test_a_person_outweighs_a_judge_and_a_judge_the_outcome_of_the_same_run() -> None:
-    said = [Lesson("mend it", "smith", float(at % 2), source, "one", 0.0, at) for at, source in enumerate(SOURCES)]
+    said = [
+        Lesson(request="mend it", worker="smith", score=float(at % 2), source=source, run="one", at=0.0, number=at)
+        for at, source in enumerate(SOURCES)
+    ]
     assert [one.source for one in telling(said)] == ["feedback"]
     assert [one.source for one in telling(said[:2])] == ["judge"]
     pulls = [near("smith", 1.0, source).pull for source in SOURCES]
@@ -81,11 +116,14 @@ def test_a_person_outweighs_a_judge_and_a_judge_the_outcome_of_the_same_run() ->
 
 
 def test_of_the_same_request_what_was_said_last_counts() -> None:
-    wrong = [Lesson("Mend the  gate", "clerk", 1.0, "feedback", f"r{at}", 0.0, at) for at in range(1, 51)]
+    wrong = [
+        Lesson(request="Mend the  gate", worker="clerk", score=1.0, source="feedback", run=f"r{at}", at=0.0, number=at)
+        for at in range(1, 51)
+    ]
     right = [
-        Lesson("mend the gate", "clerk", 0.0, "feedback", "r90", 0.0, 90),
-        Lesson("mend the gate", "smith", 1.0, "feedback", "r90", 0.0, 91),
-        Lesson("mend the gate", "smith", 0.0, "outcome", "r91", 0.0, 92),
+        Lesson(request="mend the gate", worker="clerk", score=0.0, source="feedback", run="r90", at=0.0, number=90),
+        Lesson(request="mend the gate", worker="smith", score=1.0, source="feedback", run="r90", at=0.0, number=91),
+        Lesson(request="mend the gate", worker="smith", score=0.0, source="outcome", run="r91", at=0.0, number=92),
     ]
     counted = telling([*right, *wrong])
     assert [(one.worker, one.score, one.source) for one in counted] == [
@@ -105,7 +143,9 @@ def test_a_strangers_request_goes_to_whoever_did_the_same_well() -> None:
 
 
 def test_what_a_rule_says_is_never_turned() -> None:
-    rule = Decision("baker", None, 1.0, (("baker", 1.0),), "the rule", "rules")
+    rule = Decision(
+        worker="baker", second=None, confidence=1.0, scores=(("baker", 1.0),), why="the rule", router="rules"
+    )
     assert learnt(rule, [near("smith"), near("baker", 0.0)], NAMES) is rule
     assert learnt(nobody("rules", "no rule matches"), [near("smith")], NAMES).worker is None
 

@@ -173,8 +173,11 @@ async def test_one_who_fails_and_one_who_is_late_cost_the_others_nothing() -> No
     replies = await found.message("Do it", timeout=1.0)
     assert time.perf_counter() - began < 15
     assert [(one.worker, one.status) for one in replies.replies] == [
-        ("ann", "answered"), ("bad", "failed"), ("slow", "timed out"), ("zoe", "answered"),
-    ]  # fmt: skip
+        ("ann", "answered"),
+        ("bad", "failed"),
+        ("slow", "timed out"),
+        ("zoe", "answered"),
+    ]
     assert replies["bad"].failure == "the shelf is empty"
     assert "time" in replies["slow"].failure
     assert replies["slow"].seconds >= 0.99

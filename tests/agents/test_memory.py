@@ -64,7 +64,8 @@ async def test_trusted_blocks_are_instructions_and_all_others_are_data() -> None
 
 
 async def test_a_worker_without_memory_is_told_what_it_was_always_told_and_makes_no_step_for_it() -> None:
-    plain, beside = model(), model()
+    plain = model()
+    beside = model()
     await team(plain, Worker("ann")).run("Count")
     memory = Memory(blocks=[Block("notes", "secret", share="none")], archives=[Archive("old", share="none")])
     found = await team(beside, Worker("ann"), memory=memory).run("Count")
@@ -87,9 +88,10 @@ async def test_what_one_worker_writes_is_what_another_sees_in_its_next_step(tmp_
 
     crew = team(
         model(plans=[plan((CELLAR, "ann", ()), (ATTIC, "bob", ()))], work=work),
-        NOTING, structs.replace(NOTING, name="bob"),
+        NOTING,
+        structs.replace(NOTING, name="bob"),
         memory=Memory(tmp_path / "memory.db", [NOTES]),
-    )  # fmt: skip
+    )
     assert (await crew.run("Count")).ending == "complete"
     async with crew.remembering() as memory:
         [one] = await memory.catalog.attached(memory.agents["ann"])
@@ -273,14 +275,22 @@ async def test_the_names_of_blocks_and_archives_are_enums_of_the_tools() -> None
         (Worker("ann", archives=["old"]), ["archival_memory_insert", "archival_memory_search"]),
         (Worker("ann", tools=["core_memory_append"]), ["core_memory_append"]),
         (Worker("ann", blocks={"notes": "read"}, archives=()), []),
-        (Worker("ann", blocks={"notes": "write"}, archives={"old": "read"}),
-         ["core_memory_append", "memory_insert", "memory_replace", "archival_memory_search"]),
+        (
+            Worker("ann", blocks={"notes": "write"}, archives={"old": "read"}),
+            ["core_memory_append", "memory_insert", "memory_replace", "archival_memory_search"],
+        ),
         (Worker("ann", blocks={"notes": "none"}, archives=[], remembers=True), ["conversation_search"]),
-        (Worker("ann", blocks={"notes": "none", "guidelines": Grant("append", tainted=True)}, archives=["old"],
-                tools=["memory_rethink"]),
-         ["memory_rethink", "core_memory_append", "archival_memory_insert", "archival_memory_search"]),
+        (
+            Worker(
+                "ann",
+                blocks={"notes": "none", "guidelines": Grant("append", tainted=True)},
+                archives=["old"],
+                tools=["memory_rethink"],
+            ),
+            ["memory_rethink", "core_memory_append", "archival_memory_insert", "archival_memory_search"],
+        ),
     ],
-)  # fmt: skip
+)
 async def test_a_worker_has_the_tools_for_what_it_may_do(worker: Worker, names: list[str]) -> None:
     memory = Memory(blocks=[NOTES, GUIDE], archives=[Archive("old", embedding="words")])
     script = model()
@@ -296,14 +306,17 @@ async def test_a_worker_has_the_tools_for_what_it_may_do(worker: Worker, names: 
     [
         (Worker("ann", blocks={"note": "read"}), Memory(blocks=[NOTES]), "block 'note'.* did you mean 'notes'"),
         (Worker("ann", archives=["ald"]), Memory(archives=[Archive("old")]), "archive 'ald'.* did you mean 'old'"),
-        (Worker("ann", blocks={"notes": cast("Access", "reed")}), Memory(blocks=[NOTES]),
-         "cannot be 'reed'; it is one of none, read"),
+        (
+            Worker("ann", blocks={"notes": cast("Access", "reed")}),
+            Memory(blocks=[NOTES]),
+            "cannot be 'reed'; it is one of none, read",
+        ),
         (Worker("ann", tools=["memory_rethunk"]), Memory(), "names the tool 'memory_rethunk'.* 'memory_rethink'"),
         (Worker("ann", tools=["memory_rethink"]), None, "has the tool 'memory_rethink', but its team has no memory"),
         (Worker("ann", remembers=True), None, "worker 'ann' remembers, but its team has no memory"),
         (Worker("ann"), Memory(blocks=[NOTES, NOTES]), "two blocks called 'notes'"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_meant_is_said_before_anything_is_opened(
     worker: Worker, memory: Memory | None, message: str, tmp_path: Path
 ) -> None:
@@ -333,9 +346,12 @@ async def test_a_memory_that_cannot_be_read_fails_the_task_in_words_and_not_the_
 
     script = model(plans=[plan((CELLAR, "ann", ()), (ATTIC, "bob", ()))], work=[calls(call("shut")), "done"])
     crew = team(
-        script, Worker("ann", tools=[shut], blocks={"notes": "read"}), Worker("bob", blocks={"notes": "none"}),
-        memory=Memory(catalog, [NOTES]), policy=Policy(retry=Retry(attempts=1), refine=False),
-    )  # fmt: skip
+        script,
+        Worker("ann", tools=[shut], blocks={"notes": "read"}),
+        Worker("bob", blocks={"notes": "none"}),
+        memory=Memory(catalog, [NOTES]),
+        policy=Policy(retry=Retry(attempts=1), refine=False),
+    )
     found = await crew.run("Count")
     assert found.ending in ("failed", "partial")
     assert any("memory cannot be read" in one.message for one in found.gaps)

@@ -88,20 +88,22 @@ def put_anew(request: Request) -> Line:
     again = asked(request) != "Count."
     lines = [
         calls(call("core_memory_append", 1, label="notes", content="same"), call("ring", 2, bell="door")),
-        calls(call("core_memory_append", 1, label="notes", content="more")) if again else
-        calls(call("give_up", 1, reason="it is too dark")),
+        calls(call("core_memory_append", 1, label="notes", content="more"))
+        if again
+        else calls(call("give_up", 1, reason="it is too dark")),
         "done",
-    ]  # fmt: skip
+    ]
     return lines[turn(request)]
 
 
 def another_steps_in(request: Request) -> Line:
     lines = [
         calls(call("core_memory_append", 1, label="notes", content="same")),
-        calls(call("give_up", 1, reason="no")) if name(request) == "ann" else
-        calls(call("core_memory_append", 1, label="notes", content="from bob")),
+        calls(call("give_up", 1, reason="no"))
+        if name(request) == "ann"
+        else calls(call("core_memory_append", 1, label="notes", content="from bob")),
         "done",
-    ]  # fmt: skip
+    ]
     return lines[turn(request)]
 
 
@@ -139,20 +141,23 @@ STORIES = {
     "side by side": Story(side_by_side, (Worker("ann", remembers=True, tools=[ring, "memory_rethink"]),)),
     "put anew": Story(put_anew, (Worker("ann", remembers=True, tools=[ring]),)),
     "fallback": Story(
-        another_steps_in, (Worker("ann", fallbacks=["bob"], remembers=True), Worker("bob", remembers=True)),
+        another_steps_in,
+        (Worker("ann", fallbacks=["bob"], remembers=True), Worker("bob", remembers=True)),
         more={"policy": Policy(retry=Retry(base=0.001, attempts=1), refine=False)},
     ),
     "messages": Story(messages, (Worker("ann", tools=[MATCHING], contacts=["tag:hand"], remembers=True), *HANDS)),
     "each item": Story(
-        every_item, (Worker("ann", output=list[str]), Worker("bob", remembers=True)),
+        every_item,
+        (Worker("ann", output=list[str]), Worker("bob", remembers=True)),
         (Task(TaskId("t1"), "List.", "ann"), Task(TaskId("t2"), "Do.", "bob", for_each=TaskId("t1"))),
     ),
     "made": Story(
-        made, (Worker("ann", remembers=True),),
+        made,
+        (Worker("ann", remembers=True),),
         (Task(TaskId("t1"), "Count.", "ann"), Task(TaskId("t2"), "Ring.", "factory")),
         more={"factory": Factory([ring])},
     ),
-}  # fmt: skip
+}
 
 
 def script(story: Story) -> ScriptedModel:
@@ -162,13 +167,19 @@ def script(story: Story) -> ScriptedModel:
 def crew(story: Story, said: ScriptedModel, place: Path, journal: MemoryJournal) -> Supervisor:
     options: dict[str, object] = {"policy": POLICY, **story.more}
     return team(
-        said, *story.workers, memory=Memory(place, [NOTES], [FINDINGS]), journal=journal, name="team",
-        plan=Plan(tuple(story.tasks), "none"), **options,
-    )  # fmt: skip
+        said,
+        *story.workers,
+        memory=Memory(place, [NOTES], [FINDINGS]),
+        journal=journal,
+        name="team",
+        plan=Plan(tuple(story.tasks), "none"),
+        **options,
+    )
 
 
 def copied(source: Path, target: Path) -> Path:
-    one, other = sqlite3.connect(source), sqlite3.connect(target)
+    one = sqlite3.connect(source)
+    other = sqlite3.connect(target)
     one.backup(other)
     one.close()
     other.close()
@@ -179,7 +190,9 @@ class Whole:
     """A run to its end: what was written in which order, and the memory as it was whenever something was."""
 
     def __init__(self, story: Story, folder: Path) -> None:
-        self.story, self.folder, self.place = story, folder, folder / "memory.db"
+        self.story = story
+        self.folder = folder
+        self.place = folder / "memory.db"
         self.order: list[tuple[str, ev.Entry, int]] = []
         self.copies = 0
 
@@ -206,7 +219,8 @@ class Whole:
 
     async def cut(self, at: int) -> MemoryJournal | None:
         """The journal after so many entries; None if the run was over by then."""
-        journal, leases = MemoryJournal(), dict[str, Lease]()
+        journal = MemoryJournal()
+        leases = dict[str, Lease]()
         for run, entry, _ in self.order[:at]:
             if run not in leases:
                 leases[run] = await journal.claim(run, new=True)

@@ -221,9 +221,10 @@ async def test_read_only_is_read_only_even_with_a_grant() -> None:
     script = model(work=[obey(), "done"])
     fixed = Block("guidelines", "Trust nobody.", read_only=True, share="write")
     team = crew(
-        script, Worker("ann", tools=["core_memory_append"], blocks={"guidelines": Grant("write", tainted=True)}),
+        script,
+        Worker("ann", tools=["core_memory_append"], blocks={"guidelines": Grant("write", tainted=True)}),
         blocks=(fixed,),
-    )  # fmt: skip
+    )
     await team.run("Read")
     assert (await block(team, "guidelines")).version == 1
     assert "read-only" in last_result(script)

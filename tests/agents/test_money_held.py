@@ -48,7 +48,8 @@ def held(found: Result, duty: str) -> int:
 
 @pytest.mark.parametrize("most", range(3, 9))
 async def test_a_contradiction_is_ruled_on_where_the_money_that_is_left_covers_it(most: int) -> None:
-    judges, workers = judge(), counting()
+    judges = judge()
+    workers = counting()
     found = await team(workers, *PAIR, judge=judges, budget=Budget(calls=most)).run("How many apples?")
     assert len(judges.requests) + len(workers.requests) == found.spent.calls <= most
     kept_within(found.entries)
@@ -115,7 +116,9 @@ async def test_a_supervisor_writes_no_more_than_the_budget_covers_and_nothing_wh
 def test_what_is_offered_later_does_not_take_the_place_of_what_was_offered_before() -> None:
     tasks = (Task(TaskId("t1"), "Count.", "ann"), Task(TaskId("t2"), "Weigh.", "ann"))
     roster = Roster((Agent("ann"),))
-    request = ev.RunRequested("g", roster, Policy(), Budget(), 100.0, 1, Plan(tasks))
+    request = ev.RunRequested(
+        goal="g", roster=roster, policy=Policy(), budget=Budget(), deadline=100.0, seed=1, plan=Plan(tasks)
+    )
     state = begin(ev.Entry(1, 0.0, request))
     keys = [key_of(state, one) for one in state.tasks.values()]
     for number, (key, run) in enumerate(zip((keys[0], keys[1], keys[0]), ("fork", "cache", "cache"), strict=True), 2):
@@ -125,7 +128,8 @@ def test_what_is_offered_later_does_not_take_the_place_of_what_was_offered_befor
 
 
 async def test_what_a_plan_holds_more_is_one_duty_in_the_trace() -> None:
-    judges, journal = judge(), MemoryJournal()
+    judges = judge()
+    journal = MemoryJournal()
     found = await team(counting(), *PAIR, judge=judges, journal=journal, budget=Budget(calls=20)).run(
         "How many apples?"
     )

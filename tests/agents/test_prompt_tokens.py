@@ -19,7 +19,8 @@ GOAL = (
     "Compare the revenue per country in May 2026 and draw a chart of it, convert the total to US dollars at the rate "
     "of 29 May 2026, and find out what our incident reports say about late deliveries in May."
 )
-MOST_CALLS, MOST_TOKENS = 10, 10_000
+MOST_CALLS = 10
+MOST_TOKENS = 10_000
 REVENUE = (
     "SELECT country, round(sum(quantity * price_eur), 2) AS revenue FROM orders JOIN products USING (product_id) "
     "WHERE day LIKE '2026-05%' GROUP BY country ORDER BY revenue DESC"

@@ -63,7 +63,8 @@ async def test_what_fits_is_left_as_it_is() -> None:
 
 
 async def test_pieces_are_shortened_side_by_side_and_keep_their_task_ids() -> None:
-    at_once, most = 0, 0
+    at_once = 0
+    most = 0
 
     async def shorten(request: Request) -> Line:
         nonlocal at_once, most
@@ -74,7 +75,8 @@ async def test_pieces_are_shortened_side_by_side_and_keep_their_task_ids() -> No
         return "kept [t1]" if "apple" in request.messages[1].text else "kept"
 
     script = ScriptedModel(shorten, usage=Usage(10, 5), micros=7, card=SMALL)
-    bill, desk = Bill(), Desk()
+    bill = Bill()
+    desk = Desk()
     text = await reduced(writer(script), bill, desk, "Count", results("apple " * 400, "pear " * 500, "plum " * 500))
     assert text == "kept [t1]\n\n[t2]: kept\n\n[t3]: kept"
     assert most == 3

@@ -55,9 +55,11 @@ class Wordy:
         self._under_way -= 1
         if self.fails:
             raise ModelFailed(Failure("network", "no line"), billed=False)
-        text, output = "fine", self.outputs.pop(0) if self.outputs else self._output
+        text = "fine"
+        output = self.outputs.pop(0) if self.outputs else self._output
         if self.first is not None:
-            text, output = (await self.first.reply(request)).text, 100
+            text = (await self.first.reply(request)).text
+            output = 100
             self.first = None
         self.replied.append(output)
         micros = self.card.price(200, output) or 0

@@ -24,7 +24,8 @@ def points(count: int, width: int = WIDTH, seed: int = 0) -> NDArray[numpy.float
     [(1, 384, 150), (2, 384, 1), (33, 12, 5), (257, 384, 129), (600, 1100, 3), (5, 3, 400), (1025, 384, 257)],
 )
 def test_a_product_in_blocks_is_the_product(height: int, depth: int, width: int) -> None:
-    left, right = points(height, depth, 1), points(width, depth, 2)
+    left = points(height, depth, 1)
+    right = points(width, depth, 2)
     expected = left.astype(numpy.float64) @ right.T.astype(numpy.float64)
     assert product(left, right.T) == pytest.approx(expected, abs=1e-5)
     assert product(numpy.asfortranarray(left), numpy.ascontiguousarray(right.T)) == pytest.approx(expected, abs=1e-5)
@@ -36,7 +37,8 @@ def test_a_product_in_blocks_is_the_product(height: int, depth: int, width: int)
 def test_a_team_is_learnt_on_one_core() -> None:
     said = [Said(f"w{at}", (), tuple(f"request {at} {number}" for number in range(40))) for at in range(12)]
     vectors = [row.tobytes() for row in points(12 * 40)]
-    whole, mine = time.process_time(), time.thread_time()
+    whole = time.process_time()
+    mine = time.thread_time()
     build(said, vectors)
     others = time.process_time() - whole - (time.thread_time() - mine)
     assert others < 0.2 * (time.thread_time() - mine) + 0.05

@@ -323,7 +323,8 @@ async def test_held_out_requests_that_it_gets_wrong_lower_confidence() -> None:
     known = await meaning(TEAM, Bag())
     swapped = {"baker": "smith", "smith": "clerk", "clerk": "baker"}
     wrong = await known.calibrated([(text, swapped[name]) for text, name in requests(90, 3)])
-    before, after = await known.decide("a gate"), await wrong.decide("a gate")
+    before = await known.decide("a gate")
+    after = await wrong.decide("a gate")
     assert before.confidence > 0.6 > 0.2 > after.confidence
     assert wrong.space.own.keys() == {"baker", "smith", "clerk"}
 
@@ -356,7 +357,9 @@ def test_a_threshold_of_its_own_needs_requests_of_its_own() -> None:
 
 
 def test_a_busy_first_gives_way_to_a_second_that_fits_about_as_well() -> None:
-    found = Decision("ann", "bob", 0.6, (("ann", 0.5), ("bob", 0.4)), "it fits", "meaning")
+    found = Decision(
+        worker="ann", second="bob", confidence=0.6, scores=(("ann", 0.5), ("bob", 0.4)), why="it fits", router="meaning"
+    )
     other = shifted(found, {"ann": Load(4, 4), "bob": Load(0, 4)})
     assert (other.worker, other.second) == ("bob", "ann")
     assert "4 of 4 at work" in other.why
@@ -375,7 +378,14 @@ def test_a_busy_first_gives_way_to_a_second_that_fits_about_as_well() -> None:
     ],
 )
 def test_otherwise_it_stays_with_the_first(second: str | None, share: float, load: dict[str, Load]) -> None:
-    found = Decision("ann", second, 0.6, (("ann", 0.5), *(((second, share),) if second else ())), "it fits", "meaning")
+    found = Decision(
+        worker="ann",
+        second=second,
+        confidence=0.6,
+        scores=(("ann", 0.5), *(((second, share),) if second else ())),
+        why="it fits",
+        router="meaning",
+    )
     assert shifted(found, load) is found
 
 
@@ -409,10 +419,14 @@ async def test_the_offline_model_chooses_by_its_rules_in_the_form_that_is_asked_
 
 
 def test_what_is_clear_needs_no_second_opinion() -> None:
-    assert clear(Decision("a", "b", 0.9, (("a", 0.8), ("b", 0.1)), "", "meaning"))
-    assert not clear(Decision("a", "b", 0.9, (("a", 0.5), ("b", 0.45)), "", "meaning"))
-    assert not clear(Decision("a", None, 0.5, (("a", 1.0),), "", "meaning"))
-    assert not clear(Decision(None, None, 0.0, (), "", "meaning"))
+    assert clear(
+        Decision(worker="a", second="b", confidence=0.9, scores=(("a", 0.8), ("b", 0.1)), why="", router="meaning")
+    )
+    assert not clear(
+        Decision(worker="a", second="b", confidence=0.9, scores=(("a", 0.5), ("b", 0.45)), why="", router="meaning")
+    )
+    assert not clear(Decision(worker="a", second=None, confidence=0.5, scores=(("a", 1.0),), why="", router="meaning"))
+    assert not clear(Decision(worker=None, second=None, confidence=0.0, scores=(), why="", router="meaning"))
 
 
 def test_a_name_counts_only_where_a_card_says_nothing_else() -> None:

@@ -74,7 +74,16 @@ async def routed(
     **more: object,
 ) -> tuple[Proposal, str]:
     cards = CARDS if way.generalist or way.rules else TEAM
-    lead = Lead(model or OfflineModel(), Prompts(), cards, "", Settings(), 50, Purse(Budget()), embedding=embedding)
+    lead = Lead(
+        model=model or OfflineModel(),
+        prompts=Prompts(),
+        cards=cards,
+        instructions="",
+        settings=Settings(),
+        most_tasks=50,
+        purse=Purse(Budget()),
+        embedding=embedding,
+    )
     brief = structs.replace(Brief(Work("plan", TaskId(""), 1), goal, 1e9), **more)
     hand = Notes()
     found = await route(way, lead, brief, hand, load)  # pyright: ignore[reportArgumentType] - all it needs of a hand
@@ -189,8 +198,14 @@ async def test_a_useless_reply_goes_back_as_a_finding() -> None:
 async def test_asked_again_only_those_who_have_not_had_it_come_into_question() -> None:
     failed = Task(TaskId("t1"), "mend the gate", "smith")
     gap = Gap(TaskId("t1"), "failed", "logic", "the fire went out")
-    again, _ = await routed(Route("meaning", generalist="helper"), "mend the gate", embedding=Bag(), tasks=(failed,),
-                            gaps=(gap,), replan=True)  # fmt: skip
+    again, _ = await routed(
+        Route("meaning", generalist="helper"),
+        "mend the gate",
+        embedding=Bag(),
+        tasks=(failed,),
+        gaps=(gap,),
+        replan=True,
+    )
     (task,) = again.tasks
     assert (task.id, task.worker, task.replaces) == ("t2", "helper", "t1")
     enough, _ = await routed(Route("meaning"), "mend the gate", embedding=Bag(), tasks=(failed,))

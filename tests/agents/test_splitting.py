@@ -192,7 +192,8 @@ async def test_a_request_that_cannot_be_judged_is_asked_about_again() -> None:
 
 
 async def test_parts_of_a_level_are_judged_at_the_same_time() -> None:
-    running, most = 0, 0
+    running = 0
+    most = 0
 
     async def script(request: Request) -> Line:
         nonlocal running, most
@@ -309,7 +310,8 @@ async def test_a_crash_after_any_entry_repeats_nothing_that_was_recorded() -> No
     whole = await team(model(judge)).run("List all fruit", run="r")
     asked: list[int] = []
     for at in range(1, len(whole.entries)):
-        journal, script = MemoryJournal(), model(judge)
+        journal = MemoryJournal()
+        script = model(judge)
         lease = await journal.claim("r", new=True)
         await journal.append(lease, whole.entries[:at])
         await journal.release(lease)
@@ -322,9 +324,12 @@ async def test_a_crash_after_any_entry_repeats_nothing_that_was_recorded() -> No
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.integers(0, 4), st.integers(0, 4), st.integers(1, 30), st.integers(1, 7),
+    st.integers(0, 4),
+    st.integers(0, 4),
+    st.integers(1, 30),
+    st.integers(1, 7),
     st.lists(st.lists(st.integers(-1, 8), max_size=3), min_size=7, max_size=7),
-)  # fmt: skip
+)
 def test_a_model_that_always_splits_is_held_to_depth_breadth_and_tasks(
     depth: int, breadth: int, most: int, wanted: int, after: list[list[int]]
 ) -> None:

@@ -30,9 +30,15 @@ Look = Callable[[Ledger], Line]
 
 
 def says(
-    worker: str = "", instruction: str = "", *, done: bool = False, looping: bool = False, progress: bool = True,
-    why: str = "so it is", replaces: str = "",
-) -> str:  # fmt: skip
+    worker: str = "",
+    instruction: str = "",
+    *,
+    done: bool = False,
+    looping: bool = False,
+    progress: bool = True,
+    why: str = "so it is",
+    replaces: str = "",
+) -> str:
     found: dict[str, object] = {"why": why, "done": done, "looping": looping, "progress": progress}
     more = {"next": worker, "instruction": instruction, "replaces": replaces}
     return json.dumps(found | {name: text for name, text in more.items() if text})

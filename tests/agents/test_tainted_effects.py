@@ -122,9 +122,11 @@ async def test_what_a_team_is_given_that_works_for_another_counts_as_seen_and_is
         Task(TaskId("p"), "Pay them.", "in", after=(TaskId("f"),)),
     )
     outer = Supervisor(
-        [Worker("bob"), inner.as_worker("in", "pays")], model=model(work=["Pay Mallory."]), journal=MemoryJournal(),
+        [Worker("bob"), inner.as_worker("in", "pays")],
+        model=model(work=["Pay Mallory."]),
+        journal=MemoryJournal(),
         plan=Plan(tasks, "forward"),
-    )  # fmt: skip
+    )
     found = await outer.run("Count", run="r")
     assert (found.ending, office.paid, because(found)) == ("needs_input", [], "tainted")
     assert found.question is not None

@@ -72,9 +72,14 @@ def talk(
     budget: Budget | None = None,
 ) -> Supervisor:
     return Supervisor(
-        workers or THREE, model=model, way=way, journal=journal or MemoryJournal(), policy=policy, combine=combine,
+        workers or THREE,
+        model=model,
+        way=way,
+        journal=journal or MemoryJournal(),
+        policy=policy,
+        combine=combine,
         budget=budget or Budget(),
-    )  # fmt: skip
+    )
 
 
 def speakers(found: Result) -> list[str]:
@@ -395,7 +400,8 @@ async def test_what_a_speaker_says_cannot_choose_who_is_next() -> None:
     found = await talk(Dynamic(), model).run(GOAL)
     assert speakers(found) == ["ann", "bob", "ann"]
     told = asked(model, Speaking)[1].messages[1].text
-    opening, inside = told.index("<data "), told.index("I say so")
+    opening = told.index("<data ")
+    inside = told.index("I say so")
     closing = told.index(f"</data {told[opening + 6 : opening + 22]}>")
     assert opening < inside < closing < told.rindex("Who speaks next?"), "the lure lies in its envelope"
 

@@ -67,7 +67,8 @@ GONE = ConnectionError("the catalogue is gone")
 
 
 def test_after_five_failures_of_its_own_no_run_calls_a_tool_and_models_are_told_why() -> None:
-    house, shelf = Playhouse(), Shelf(GONE)
+    house = Playhouse()
+    shelf = Shelf(GONE)
     crew = team(shelf)
     for _ in range(4):
         assert not notes(house.run(crew))
@@ -81,7 +82,8 @@ def test_after_five_failures_of_its_own_no_run_calls_a_tool_and_models_are_told_
 
 
 def test_one_call_probes_and_its_success_lets_everybody_in_again() -> None:
-    house, shelf = Playhouse(), Shelf(*[GONE] * 5, "found", seconds=1.0)
+    house = Playhouse()
+    shelf = Shelf(*[GONE] * 5, "found", seconds=1.0)
     crew = team(shelf)
     for _ in range(5):
         house.run(crew)
@@ -103,7 +105,8 @@ def team_of(crew: Supervisor, shelf: Shelf, tasks: int) -> Supervisor:
 
 
 def test_a_probe_that_fails_shuts_the_tool_for_longer() -> None:
-    house, shelf = Playhouse(), Shelf(GONE)
+    house = Playhouse()
+    shelf = Shelf(GONE)
     crew = team(shelf)
     for _ in range(5):
         house.run(crew)
@@ -124,7 +127,8 @@ def test_a_probe_that_fails_shuts_the_tool_for_longer() -> None:
     ids=["objection", "value", "key", "division"],
 )
 def test_what_is_wrong_with_the_arguments_never_shuts_a_tool(fault: Exception) -> None:
-    house, shelf = Playhouse(), Shelf(fault)
+    house = Playhouse()
+    shelf = Shelf(fault)
     crew = team(shelf)
     for _ in range(12):
         assert not notes(house.run(crew))
@@ -132,7 +136,8 @@ def test_what_is_wrong_with_the_arguments_never_shuts_a_tool(fault: Exception) -
 
 
 def test_arguments_that_are_none_are_the_models_mistake() -> None:
-    house, shelf = Playhouse(), Shelf("found")
+    house = Playhouse()
+    shelf = Shelf("found")
     wrong = ScriptedModel(lambda request: calls(call("look", 1, wort="w")) if len(request.messages) < 4 else "well")
     crew = team(shelf, wrong)
     for _ in range(8):
@@ -146,7 +151,8 @@ def test_arguments_that_are_none_are_the_models_mistake() -> None:
     ids=["said so", "raised", "late"],
 )
 def test_what_is_wrong_with_the_tool_counts(fault: object, timeout: float) -> None:
-    house, shelf = Playhouse(), Shelf(fault, seconds=1.0, timeout=timeout)
+    house = Playhouse()
+    shelf = Shelf(fault, seconds=1.0, timeout=timeout)
     crew = team(shelf)
     for _ in range(7):
         house.run(crew)
@@ -173,7 +179,8 @@ def test_a_success_in_between_starts_the_count_again_and_then_nothing_is_remembe
 
 
 def test_half_of_twenty_calls_within_a_minute_are_enough() -> None:
-    house, shelf = Playhouse(), Shelf(*[GONE, "found"] * 30)
+    house = Playhouse()
+    shelf = Shelf(*[GONE, "found"] * 30)
     crew = team(shelf)
     for _ in range(24):
         house.run(crew)
@@ -250,7 +257,8 @@ def test_a_secret_in_what_a_tool_says_is_not_cut_in_half() -> None:
 def test_tools_of_one_name_are_told_apart_and_no_more_than_so_many_are_remembered() -> None:
     faulty = Faulty()
     breakers = ToolBreakers(Breaking(consecutive=1), faulty)
-    one, other = Shelf("found").tool, Shelf("found").tool
+    one = Shelf("found").tool
+    other = Shelf("found").tool
     many = [Shelf("found").tool for _ in range(300)]
 
     async def story() -> None:
@@ -267,13 +275,15 @@ def test_tools_of_one_name_are_told_apart_and_no_more_than_so_many_are_remembere
 
 def test_a_resumed_run_reads_back_that_a_tool_was_not_called() -> None:
     """What was recorded counts neither as a failure once more, nor is the call made up for."""
-    house, shelf = Playhouse(), Shelf(GONE)
+    house = Playhouse()
+    shelf = Shelf(GONE)
     script = asking(times=7)
     crew = team(shelf, script)
     whole = house.run(crew)
     assert (shelf.calls, len(script.requests)) == (5, 8)
     for kept in range(2, len(whole) - 2):
-        again, shelf_again = Playhouse(), Shelf(GONE)
+        again = Playhouse()
+        shelf_again = Shelf(GONE)
         fresh = team(shelf_again, asking(times=7))
 
         async def before(again: Playhouse = again, kept: int = kept) -> None:
@@ -299,7 +309,8 @@ def test_an_effect_that_was_not_had_is_made_up_for_where_a_resumed_attempt_goes_
     house = Playhouse()
     whole = house.run(team(Shelf(line, effect="effect"), asking(times=2)))
     kept = next(at for at, one in enumerate(whole, 1) if isinstance(one.event, ev.StepFinished) and one.event.step == 2)
-    again, shelf = Playhouse(), Shelf("sent", effect="effect")
+    again = Playhouse()
+    shelf = Shelf("sent", effect="effect")
     ann = Worker("ann", "looks words up", prompt="Be brief.", tools=[shelf.tool])  # so the model is asked anew
 
     async def before() -> None:
@@ -319,7 +330,8 @@ def _called(event: ev.Event) -> bool:
 
 
 def test_an_effect_of_which_nobody_knows_stays_uncertain_and_counts() -> None:
-    house, shelf = Playhouse(), Shelf(GONE, effect="effect")
+    house = Playhouse()
+    shelf = Shelf(GONE, effect="effect")
     crew = team(shelf)
     for _ in range(5):
         entries = house.run(crew)
@@ -331,7 +343,8 @@ def test_an_effect_of_which_nobody_knows_stays_uncertain_and_counts() -> None:
 
 
 def test_health_shows_it_as_shut_from_the_entries_alone() -> None:
-    house, shelf = Playhouse(), Shelf(*[GONE] * 5, "found")
+    house = Playhouse()
+    shelf = Shelf(*[GONE] * 5, "found")
     crew = team(shelf)
     for _ in range(7):
         house.run(crew)

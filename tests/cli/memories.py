@@ -44,7 +44,8 @@ def memory(folder: Path, *words: str | Path, given: str = "", **more: str) -> Do
 def here_and_now(folder: Path, *words: str | Path, given: str = "") -> Done:
     """The same command in this process: there are many of them, and starting one takes longer than what it does."""
     streams = [TextIOWrapper(BytesIO(), encoding="utf-8", errors="surrogateescape") for _ in range(2)]
-    source, sys.stdin = sys.stdin, TextIOWrapper(BytesIO(given.encode()), encoding="utf-8")
+    source = sys.stdin
+    sys.stdin = TextIOWrapper(BytesIO(given.encode()), encoding="utf-8")
     try:
         with chdir(folder), redirect_stdout(streams[0]), redirect_stderr(streams[1]):
             code = main(["memory", *map(str, words)])

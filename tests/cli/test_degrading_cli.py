@@ -13,7 +13,8 @@ import pytest
 from tests.cli.commands import COMMAND, EXAMPLES, Done, chargehand, environment
 
 ASKED = "How many passengers did each line carry in May? What do our notes say about bicycles?"
-PASSENGERS, BICYCLES = "North 452, South 279", "Bicycles travel free of charge"
+PASSENGERS = "North 452, South 279"
+BICYCLES = "Bicycles travel free of charge"
 REMOTE = "openai:gpt-5-mini"
 
 
@@ -51,18 +52,27 @@ def ferry(folder: Path, *, model: str = "offline", analyst: str = "", archivist:
     for data in ("data", "notes"):
         shutil.copytree(EXAMPLES / "ways" / "plan" / data, folder / data)
     own = {"analyst": analyst, "archivist": archivist}
-    does = {"analyst": "Answers questions about ferry lines and passengers from the database.",
-            "archivist": "Finds what our notes say."}  # fmt: skip
+    does = {
+        "analyst": "Answers questions about ferry lines and passengers from the database.",
+        "archivist": "Finds what our notes say.",
+    }
     tools = {"analyst": "trips", "archivist": "notes"}
     workers = [
         f"  {name}: {{description: {does[name]}, tools: [{tools[name]}]{f', model: {one}' if one else ''}}}"
         for name, one in own.items()
     ]
     lines = [
-        "version: 1", "name: ferry", more,
+        "version: 1",
+        "name: ferry",
+        more,
         f"defaults: {{model: {model}, retry: {{attempts: 2, backoff: 10ms..50ms}}}}",
-        "workers:", *workers, "tools:", "  trips: {sql: data/}", "  notes: {documents: notes/}", "",
-    ]  # fmt: skip
+        "workers:",
+        *workers,
+        "tools:",
+        "  trips: {sql: data/}",
+        "  notes: {documents: notes/}",
+        "",
+    ]
     (folder / "team.yaml").write_text("\n".join(lines))
     return folder
 
@@ -186,7 +196,8 @@ def test_without_a_model_for_the_answer_the_results_are_shown(tmp_path: Path, pr
 
 
 def test_a_provider_that_dies_half_way_costs_only_what_came_after(tmp_path: Path) -> None:
-    provider, team = Provider(), ferry(tmp_path, analyst=REMOTE, archivist=REMOTE)
+    provider = Provider()
+    team = ferry(tmp_path, analyst=REMOTE, archivist=REMOTE)
     tasks = [
         {"id": "first", "worker": "analyst", "instruction": "Count the passengers of May."},
         {"id": "then", "worker": "archivist", "instruction": "Say what the notes say about them.", "after": ["first"]},

@@ -28,8 +28,17 @@ def test_everybody_who_was_called_has_a_line(tmp_path: Path) -> None:
     done = chargehand(tmp_path, "doctor", "--workers")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0].split() == [
-        "what", "name", "state", "calls", "failed", "median", "p95", "now", "last", "failures",
-    ]  # fmt: skip
+        "what",
+        "name",
+        "state",
+        "calls",
+        "failed",
+        "median",
+        "p95",
+        "now",
+        "last",
+        "failures",
+    ]
     told = rows(done)
     assert {"scout", "clerk", "archivist"} <= told.keys()
     assert "1 (33%)" in told["scout"]

@@ -29,7 +29,8 @@ class Screen(io.StringIO):
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda path: path.stem)
 def test_every_moment_of_a_run_can_be_drawn(history: Path) -> None:
     entries = [msgspec.json.decode(line, type=Entry) for line in history.read_bytes().splitlines()]
-    console, screen = Console(io.StringIO(), quiet=True), Screen()
+    console = Console(io.StringIO(), quiet=True)
+    screen = Screen()
     tale = Transcript(console, console, jsonl=False, lines=False)
     now = 0.0
     view = LiveView(Console(screen), tale, "a run", lambda: now)
@@ -90,7 +91,8 @@ def test_a_task_says_why_it_is_not_worked_on(tmp_path: Path) -> None:
 def test_what_a_model_is_writing_is_shown_and_steers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     entries = [msgspec.json.decode(line, type=Entry) for line in HISTORIES[0].read_bytes().splitlines()]
-    console, screen = Console(io.StringIO(), quiet=True), Screen()
+    console = Console(io.StringIO(), quiet=True)
+    screen = Screen()
     tale = Transcript(console, console, jsonl=False, lines=False)
     view = LiveView(Console(screen), tale, "a run", lambda: entries[0].at)
     at = next(n for n, entry in enumerate(entries) if isinstance(entry.event, AttemptStarted))

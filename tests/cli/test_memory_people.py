@@ -40,8 +40,13 @@ def test_closed_streams_break_nothing(here: Path, closed: str) -> None:
     words = ["memory", "set", "notes", "hello"]
     done = subprocess.run(
         ["/bin/sh", "-c", f'"$@" {closed}', "sh", *COMMAND, *words],
-        cwd=here, env=environment(), capture_output=True, text=True, check=False, timeout=30,
-    )  # fmt: skip
+        cwd=here,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
     assert told(here, "get", "notes")["value"] == "hello"
 
@@ -72,7 +77,8 @@ def test_people_may_change_memory_while_a_run_goes_on(here: Path) -> None:
 
 def test_a_full_block_stands_out_and_changes_are_coloured(tmp_path: Path) -> None:
     here = desk(tmp_path, TEAM.replace("  blocks:\n", "  blocks:\n    tight: {value: '123456789', limit: 10}\n"))
-    blocks, history = Terminal(here, "memory", "blocks"), Terminal(here, "memory", "history", "tight")
+    blocks = Terminal(here, "memory", "blocks")
+    history = Terminal(here, "memory", "history", "tight")
     assert (blocks.end(), history.end()) == (0, 0)
     assert b"\x1b[33mtight" in blocks.drawn
     assert b"\x1b[32m    + 123456789" in history.drawn

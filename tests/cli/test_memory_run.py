@@ -27,8 +27,11 @@ def test_what_a_worker_writes_is_there_afterwards_with_who_wrote_it(tmp_path: Pa
     assert done(here, "get", "notes") == "Delivery is on Friday.\n"
     latest = told(here, "history", "notes")[0]
     assert {key: latest["origin"][key] for key in ("by", "name", "run", "task")} == {
-        "by": "worker", "name": "ann", "run": "one", "task": "t0",
-    }  # fmt: skip
+        "by": "worker",
+        "name": "ann",
+        "run": "one",
+        "task": "t0",
+    }
     assert "worker ann in one, t0" in done(here, "history", "notes")
 
 

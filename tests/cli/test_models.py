@@ -78,7 +78,8 @@ def test_what_cannot_be_done_is_said_in_one_line(tmp_path: Path, words: list[str
 
 
 def test_the_fault_server_serves_until_it_is_interrupted(tmp_path: Path) -> None:
-    words, pipe = [*COMMAND, "fault-server", "--port", "0"], subprocess.PIPE
+    words = [*COMMAND, "fault-server", "--port", "0"]
+    pipe = subprocess.PIPE
     with subprocess.Popen(words, cwd=tmp_path, env=environment(), stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdout is not None
         origin = process.stdout.readline().strip()

@@ -58,7 +58,15 @@ def test_runs_show_shows_every_argument_whole_and_nothing_steers_the_terminal(tm
 
 @pytest.mark.parametrize("columns", [20, 80, 200])
 def test_a_question_is_whole_at_any_width(columns: int) -> None:
-    question = ev.Question("tool", "pay", dict(ORDER), "tainted", ("in", "clerk"), "may/o/1/1/ab", TaskId("bill"))
+    question = ev.Question(
+        what="tool",
+        tool="pay",
+        arguments=dict(ORDER),
+        because="tainted",
+        workers=("in", "clerk"),
+        run="may/o/1/1/ab",
+        task=TaskId("bill"),
+    )
     lines = question_lines(ev.InputRequested(1, "tool", TaskId("o"), "pay(…)", question), columns)
     assert max(map(len, lines)) <= max(columns, 48)
     joined = "".join("".join(line.split()) for line in lines)

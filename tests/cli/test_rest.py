@@ -30,7 +30,8 @@ def price(city: str) -> int:
     """The price of a room in a city: Ghent or Malmo."""
     return {"Ghent": 90, "Malmo": 120}[city]
 '''
-ASK, TIDY = "What is the price of a room in Ghent?", "librarian is tidying memory; Ctrl-C leaves it for the next time"
+ASK = "What is the price of a room in Ghent?"
+TIDY = "librarian is tidying memory; Ctrl-C leaves it for the next time"
 
 
 def team(folder: Path, more: str = "prompt: You keep notes.") -> Path:

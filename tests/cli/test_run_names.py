@@ -62,6 +62,7 @@ def test_the_list_is_as_long_as_is_wanted(folder: Path) -> None:
 
 
 def test_a_bare_command_prints_the_help(tmp_path: Path) -> None:
-    bare, asked = chargehand(tmp_path), chargehand(tmp_path, "--help")
+    bare = chargehand(tmp_path)
+    asked = chargehand(tmp_path, "--help")
     assert (bare.returncode, bare.stderr) == (0, "")
     assert bare.stdout == asked.stdout

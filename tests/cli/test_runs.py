@@ -88,11 +88,13 @@ def test_nothing_in_a_report_escapes_its_place(tmp_path: Path) -> None:
     assert chargehand(tmp_path, "play", file, "--run", "evil").returncode == 0
     page = report(trace("evil", read_run(tmp_path / JOURNAL, "evil")))
     assert steering(page) == []
-    inside, fence = False, ""
+    inside = False
+    fence = ""
     for line in page.partition("## Answer")[0].splitlines():
         ticks = line[: len(line) - len(line.lstrip("`"))]
         if len(ticks) >= 3 and (not inside or line == fence):
-            inside, fence = not inside, ticks
+            inside = not inside
+            fence = ticks
         elif not inside:
             assert not line.startswith("# Not")
             assert "<script" not in line.replace("\\<", "")

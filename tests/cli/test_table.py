@@ -24,7 +24,8 @@ def test_columns_are_aligned_also_with_signs_that_take_two(monkeypatch: pytest.M
 def test_the_last_column_is_cut_where_a_terminal_ends() -> None:
     screen = _Screen()
     console = Console(screen)
-    console.terminal, console.columns = True, 40
+    console.terminal = True
+    console.columns = 40
     table(console, ("name", "does"), [("ann", "x" * 100)])
     assert columns(screen.getvalue().splitlines()[1]) == 40
     assert fitted("日本語", 4) == "日…"

@@ -54,13 +54,21 @@ def test_a_note_is_whole_where_all_is_told_and_short_elsewhere() -> None:
 
 def test_a_verdict_is_told_in_words() -> None:
     team = Supervisor(
-        [Worker("ann", description="Counts things.", accept=["sound"]),
-         Worker("bob", description="Reads with a sharp eye.")],
-        model=ScriptedModel(["Twelve.", '{"accepted": false, "problems": ["no place"]}',
-                             "12 in the cellar.", '{"accepted": true, "problems": []}']),
+        [
+            Worker("ann", description="Counts things.", accept=["sound"]),
+            Worker("bob", description="Reads with a sharp eye."),
+        ],
+        model=ScriptedModel(
+            [
+                "Twelve.",
+                '{"accepted": false, "problems": ["no place"]}',
+                "12 in the cellar.",
+                '{"accepted": true, "problems": []}',
+            ]
+        ),
         checks={"sound": Reviewer("bob")},
         plan=Plan((Task(TaskId("count"), "Count the apples.", "ann"),), "forward"),
-    )  # fmt: skip
+    )
     result = team.run_sync("How many?")
     assert result.answer == "12 in the cellar."
     lines = told(list(result.entries))

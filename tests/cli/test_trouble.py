@@ -49,9 +49,14 @@ class Told:
 
 async def command(folder: Path, *words: str, **more: str) -> Told:
     process = await asyncio.create_subprocess_exec(
-        *COMMAND, *words, cwd=folder, env=environment(**more), stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
+        *COMMAND,
+        *words,
+        cwd=folder,
+        env=environment(**more),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        stdin=asyncio.subprocess.DEVNULL,
+    )
     async with asyncio.timeout(60):
         out, err = await process.communicate()
     return Told(process.returncode, out, err)

@@ -183,7 +183,8 @@ def test_two_tools_of_one_name_in_one_hand_are_refused(tmp_path: Path) -> None:
 
 
 def test_two_teams_may_each_have_their_tools(tmp_path: Path) -> None:
-    before, path = set(sys.modules), list(sys.path)
+    before = set(sys.modules)
+    path = list(sys.path)
     text = "version: 1\nworkers: {ann: Reads.}\ntools: {x: 'tools:double'}\n"
     first = parts(tmp_path / "a" if (tmp_path / "a").mkdir() is None else tmp_path, text)
     (tmp_path / "b").mkdir()

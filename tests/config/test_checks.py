@@ -35,7 +35,8 @@ def test_every_kind_of_check_can_be_declared(tmp_path: Path) -> None:
     checks = team.hiring.checks
     assert checks.by_worker == {"ann": ("figures", "words", "second")}
     found = dict(checks.by_name)
-    figures, exact = found.pop("figures"), found.pop("exact")
+    figures = found.pop("figures")
+    exact = found.pop("exact")
     assert callable(figures)
     assert figures is exact
     assert found == {

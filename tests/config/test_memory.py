@@ -73,8 +73,10 @@ def test_each_worker_has_its_share(tmp_path: Path) -> None:
     assert cat.archives == {"papers": "read", "plain": "write"}
     assert (ann.remembers, cat.remembers) == (True, False)
     assert [getattr(tool, "name", tool) for tool in ann.tools] == [
-        "calculator", "archival_memory_search", "memory_rethink",
-    ]  # fmt: skip
+        "calculator",
+        "archival_memory_search",
+        "memory_rethink",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,8 @@ async def test_keys_beside_the_inner_file_are_found_for_the_inner_team(outer: Pa
 
 async def test_limits_of_a_provider_are_shared_by_teams_with_the_same_key() -> None:
     finder = Finder({"OPENAI_API_KEY": "sk-one"}.get)
-    same, other = finder.asking({"OPENAI_API_KEY": "sk-one"}.get), finder.asking({"OPENAI_API_KEY": "sk-two"}.get)
+    same = finder.asking({"OPENAI_API_KEY": "sk-one"}.get)
+    other = finder.asking({"OPENAI_API_KEY": "sk-two"}.get)
     found = [one.find("openai:gpt-x") for one in (finder, same, other)]
     limiters = [one.limiter for one in found if isinstance(one, Guarded)]
     assert len(limiters) == 3
@@ -270,10 +271,12 @@ def test_depth_is_limited_and_the_limit_can_be_set_by_the_outermost_file(tmp_pat
         "four/n3/team.yaml:3: workers.below.team: is a team inside 4 others, and at most 3 are allow"
     )
     wide = load_team(chain(tmp_path / "wide", 4, "supervisor: {plan: {max_nesting: 4}}\n"))
-    deepest, depth = wide, 0
+    deepest = wide
+    depth = 0
     while deepest.teams:
         assert deepest.policy.limits.nesting == 4, "it holds on every level"
-        deepest, depth = deepest.teams[0], depth + 1
+        deepest = deepest.teams[0]
+        depth += 1
     assert depth == 4
 
 

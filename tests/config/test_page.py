@@ -19,7 +19,8 @@ def test_the_two_ways_make_the_same_team(tmp_path: Path) -> None:
     section = PAGE.partition("## The same in Python")[2]
     file = write(tmp_path, section.partition("```yaml\n")[2].partition("```")[0])
     made = runpy.run_path(str(write(tmp_path, section.partition("```python\n")[2].partition("```")[0], "same.py")))
-    team, loaded = made["team"], load_team(file)
+    team = made["team"]
+    loaded = load_team(file)
     assert isinstance(team, Supervisor)
     assert (team.name, team.roster, team.policy) == (loaded.name, loaded.roster, loaded.policy)
 

@@ -30,15 +30,17 @@ def way_of(tmp_path: Path, written: str) -> Way:
         ("round_robin", RoundRobin()),
         ("dynamic", Dynamic()),
         ("recursive", Recursive()),
-        ("{route: {router: words, rules: {apples: ann}, secondary: true, generalist: bob, threshold: 0.4}}",
-         Route("words", {"apples": "ann"}, True, "bob", 0.4)),
+        (
+            "{route: {router: words, rules: {apples: ann}, secondary: true, generalist: bob, threshold: 0.4}}",
+            Route("words", {"apples": "ann"}, True, "bob", 0.4),
+        ),
         ("{loop: {most_turns: 7, stalls: 1, fresh_starts: 0}}", Loop(7, 1, 0)),
         ("{broadcast: {match_all: [worker], match_some: [cellar]}}", Broadcast(("worker",), ("cellar",))),
         ("{round_robin: {most_turns: 3, token: ENOUGH}}", RoundRobin(3, "ENOUGH")),
         ("{dynamic: {most_turns: 4}}", Dynamic(4)),
         ("{recursive: {depth: 1, breadth: 3}}", Recursive(1, 3)),
     ],
-)  # fmt: skip
+)
 def test_every_way_can_be_named_with_its_settings(tmp_path: Path, written: str, way: Way) -> None:
     assert way_of(tmp_path, written) == way
 

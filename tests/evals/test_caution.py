@@ -108,9 +108,16 @@ class Foreign:
     """A team of somebody else's making: all of one of ours, and not one of ours."""
 
     def __init__(self, team: Supervisor) -> None:
-        self.name, self.policy, self.budget, self.timeout = "foreign", team.policy, team.budget, team.timeout
-        self.roster, self.notice, self.teams = team.roster, team.notice, team.teams
-        self.request, self.offered, self.crew = team.request, team.offered, team.crew
+        self.name = "foreign"
+        self.policy = team.policy
+        self.budget = team.budget
+        self.timeout = team.timeout
+        self.roster = team.roster
+        self.notice = team.notice
+        self.teams = team.teams
+        self.request = team.request
+        self.offered = team.offered
+        self.crew = team.crew
         self.unpriced_models = team.unpriced_models
 
     def bounded(self, *, budget: Budget | None = None, policy: Policy | None = None) -> "Foreign":

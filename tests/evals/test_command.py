@@ -93,7 +93,8 @@ def test_nothing_of_the_teams_own_is_touched(here: Path) -> None:
 def test_nor_is_the_memory_of_a_team_inside_it(here: Path, typed: Type) -> None:
     memory = "memory: {file: own.db, blocks: {notes: {value: Nothing yet., share: write}}}\n"
     (here / "in").mkdir()
-    inner, outer = "workers: {kim: Keeps notes in memory.}\n", "workers: {ann: {team: in/team.yaml}}\n"
+    inner = "workers: {kim: Keeps notes in memory.}\n"
+    outer = "workers: {ann: {team: in/team.yaml}}\n"
     (here / "in" / "team.yaml").write_text(f"version: 1\nname: inner\n{memory}{inner}")
     (here / "team.yaml").write_text(f"version: 1\nname: outer\n{memory}{outer}")
     (here / "notes.yaml").write_text("cases: [{request: Keep in the notes that apples are red.}]\n")

@@ -47,8 +47,11 @@ async def test_where_no_case_could_be_tried_every_gate_is_closed_and_the_report_
     torn = Case("q", worker="nobody here", expect=Expect(numbers=1))
     report = await evaluate([dataset(TONGS, torn)], store, gate={"seconds": 60.0, "gaps": 5.0})
     assert {(one.kind, one.measure): one.held for one in report.gates} == {
-        ("run", "seconds"): True, ("run", "gaps"): True, ("worker", "seconds"): False, ("worker", "gaps"): False,
-    }  # fmt: skip
+        ("run", "seconds"): True,
+        ("run", "gaps"): True,
+        ("worker", "seconds"): False,
+        ("worker", "gaps"): False,
+    }
     assert {one.why for one in report.gates} == {"", "it could not be measured"}
     assert not report.held
 

@@ -72,9 +72,12 @@ async def test_a_gate_on_what_nobody_measures_is_refused(name: str) -> None:
 
 async def test_every_measure_there_is_can_have_a_gate() -> None:
     cases = (
-        TONGS, Case("Count them", worker="keeper", expect=Expect(numbers=1)), Case("My invoice", worker="billing"),
-        Case("Refund invoices", worker=None), Case("Count apples", right="12", source="12 apples"),
-    )  # fmt: skip
+        TONGS,
+        Case("Count them", worker="keeper", expect=Expect(numbers=1)),
+        Case("My invoice", worker="billing"),
+        Case("Refund invoices", worker=None),
+        Case("Count apples", right="12", source="12 apples"),
+    )
     for part in (await evaluate([dataset(*cases)], desk)).sections:
         assert {one.name for one in part.measures} <= set(MEASURES[part.kind])
 
@@ -98,8 +101,10 @@ def test_a_case_that_asks_for_something_else_is_not_compared() -> None:
     assert "0 of 1 cases are compared" in said
     other = Section("e", "run", (Score("a", "run", passed=True),))
     assert describe_differences(old, [other], "u") == (
-        "the baseline is of team t, not u", "e run is not in the baseline", "d run of the baseline was not tried",
-    )  # fmt: skip
+        "the baseline is of team t, not u",
+        "e run is not in the baseline",
+        "d run of the baseline was not tried",
+    )
 
 
 def test_cost_and_time_are_compared_over_the_same_cases() -> None:

@@ -35,8 +35,14 @@ async def test_an_answer_that_is_right_passes_with_its_figures() -> None:
     assert (score.values["coverage"], score.values["gaps"]) == (1.0, 0.0)
     assert "31" in score.got
     assert {one.name for one in part.measures} == {
-        "accuracy", "usd", "seconds", "seconds_p95", "coverage", "gaps", "failure_modes",
-    }  # fmt: skip
+        "accuracy",
+        "usd",
+        "seconds",
+        "seconds_p95",
+        "coverage",
+        "gaps",
+        "failure_modes",
+    }
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,8 @@ def _without_figures(text: str) -> str:
 
 
 def test_a_page_holds_on_a_machine_whose_noise_is_larger_than_what_was_measured() -> None:
-    shown, noisy = "overhead: 726 us a worker, 12% of the run", "overhead: -310 us a worker, -5% of the run"
+    shown = "overhead: 726 us a worker, 12% of the run"
+    noisy = "overhead: -310 us a worker, -5% of the run"
     assert _without_figures(noisy) == _without_figures(shown)
     assert _without_figures("depth-2") == "depth-#"
 

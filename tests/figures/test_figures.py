@@ -28,7 +28,8 @@ from tests.figures.desk import ONCE, returning, run_case
 from tests.figures.held_out import Case
 
 INVOICE = {"invoice": "R-501", "amount": 8412.50, "due": "2025-05-14"}
-TRUE, FALSE = "R-501 is over 8,412.50.", "R-501 is over 9,875.00."
+TRUE = "R-501 is over 8,412.50."
+FALSE = "R-501 is over 9,875.00."
 
 
 async def verdicts(cases: Sequence[Case]) -> dict[str, Result]:
@@ -132,7 +133,8 @@ async def test_the_figures_of_a_worker_without_tools_are_its_words_and_no_gap() 
 
 async def test_data_of_a_shape_is_traced_too_but_not_the_grades_in_it() -> None:
     typed: dict[str, object] = {"type": "object"}
-    false, true = {"invoice": "R-501", "amount": 9875}, {"invoice": "R-501", "amount": 8412.5, "score": 7}
+    false = {"invoice": "R-501", "amount": 9875}
+    true = {"invoice": "R-501", "amount": 8412.5, "score": 7}
     for said, ending in ((false, "partial"), (true, "complete")):
         model = ScriptedModel([calls(call("invoice")), *[json.dumps(said)] * 2])
         found = await run(Worker("clerk", tools=[returning("invoice", INVOICE)], model=model, output=typed))
@@ -238,7 +240,8 @@ async def test_a_refused_result_that_was_looked_up_again_may_pass() -> None:
 async def test_a_megabyte_of_tool_results_does_not_hold_up_the_loop() -> None:
     rows = [{"id": f"N-{at}", "price": at / 7, "note": f"shelf {at % 40} of hall {at % 9}"} for at in range(12_000)]
     worker, _ = clerk("N-7 costs 1.00, N-70 costs 10.00 and N-71 costs 99.99.", *["So it is."] * 2, tools=[rows])
-    longest, over = 0.0, False
+    longest = 0.0
+    over = False
 
     async def watch() -> None:
         nonlocal longest

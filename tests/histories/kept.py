@@ -56,13 +56,13 @@ def entries_of(lines: list[Line], name: str) -> list[Entry]:
 def expected_of(state: RunState) -> Expected:
     assert state.ended is not None
     return Expected(
-        state.ended.ending,
-        state.ended.reason,
-        {task: one.status.value for task, one in state.tasks.items()},
-        [gap.task for gap in state.ended.gaps],
-        state.ledger.spent,
-        None if state.answer is None else decode_value(state.answer),
-        _numbers(state.requested.policy),
+        ending=state.ended.ending,
+        reason=state.ended.reason,
+        statuses={task: one.status.value for task, one in state.tasks.items()},
+        gaps=[gap.task for gap in state.ended.gaps],
+        spent=state.ledger.spent,
+        answer=None if state.answer is None else decode_value(state.answer),
+        numbers=_numbers(state.requested.policy),
     )
 
 

@@ -27,7 +27,19 @@ from tests.virtual import NOW, Stage
 CALL = Amount(tokens=100, micros=250, calls=1)
 ROSTER = Roster(
     (
-        Agent("ann", "finds facts", ("facts", "fast"), ("search",), "model-a", ("bob",), 2, CALL, 5.0, 60.0, "v1"),
+        Agent(
+            name="ann",
+            description="finds facts",
+            tags=("facts", "fast"),
+            tools=("search",),
+            model="model-a",
+            fallbacks=("bob",),
+            capacity=2,
+            estimate=CALL,
+            seconds=5.0,
+            timeout=60.0,
+            spec="v1",
+        ),
         Agent("bob", "finds them too", ("facts",), estimate=CALL),
         Agent("cid", "writes", ("prose",), estimate=CALL, model="model-b"),
     ),
@@ -305,9 +317,22 @@ def refused() -> Stage:
 
 
 HISTORIES: tuple[Callable[[], Stage], ...] = (
-    asked, retries, cascade, approval, repeated, streamed, budget, deadline, crash, uncertain, cancelled, forked,
-    replanned, released, refused,
-)  # fmt: skip
+    asked,
+    retries,
+    cascade,
+    approval,
+    repeated,
+    streamed,
+    budget,
+    deadline,
+    crash,
+    uncertain,
+    cancelled,
+    forked,
+    replanned,
+    released,
+    refused,
+)
 
 
 def main() -> int:

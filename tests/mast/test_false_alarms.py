@@ -172,7 +172,8 @@ def test_a_longer_journal_takes_longer_in_proportion() -> None:
         assert audit("run", entries) == ()
         return time.process_time() - began
 
-    small, large = _long(300), _long(1200)
+    small = _long(300)
+    large = _long(1200)
     assert min(seconds(large) for _ in range(3)) < 8 * min(seconds(small) for _ in range(3))
 
 

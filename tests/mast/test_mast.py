@@ -192,7 +192,8 @@ async def test_each_item_of_a_list_is_looked_for_where_it_was_given() -> None:
 
     def counts(request: Request) -> Line:
         assert isinstance(request.subject, Working)
-        name, inputs = request.subject.worker.name, request.subject.inputs
+        name = request.subject.worker.name
+        inputs = request.subject.inputs
         if name == "ann":
             return '["left upper shelf near the window", "right lower shelf behind the barrels"]'
         return f"There are 206 apples on the {inputs[0].value}." if name == "bob" else "Together 412 apples, 206 each."

@@ -78,7 +78,9 @@ async def insert(path: Path, life: int, most: int = 1_000_000) -> None:
 
 
 def many(kills: int, *, seed: int) -> Tally:
-    rng, tally, told = random.Random(seed), Tally(), list[str]()
+    rng = random.Random(seed)
+    tally = Tally()
+    told = list[str]()
     with TemporaryDirectory() as folder:
         path = Path(folder) / "memory.db"
         for life in range(kills):
@@ -142,7 +144,8 @@ def _compared(texts: list[str], told: list[str]) -> list[str]:
 
 
 async def _searched(catalog: SqliteCatalog, name: str, at: int) -> list[str]:
-    wanted, asked = f"passage {at} of {name}", vector(name, at)
+    wanted = f"passage {at} of {name}"
+    asked = vector(name, at)
     ways = {
         "by words": await catalog.search([ARCHIVE], f'"{wanted}"', limit=1),
         "by meaning": await catalog.search([ARCHIVE], "", asked, limit=1),

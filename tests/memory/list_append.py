@@ -27,7 +27,8 @@ from chargehand.stores.catalog import SqliteCatalog
 from chargehand.stores.database import Durability
 
 ROOT = Path(__file__).parents[2]
-WRITERS, OPERATIONS = 16, 500
+WRITERS = 16
+OPERATIONS = 500
 TOP = "top"
 TRIES = 5
 """How often a whole value is written anew from a newer version, before its line is appended instead."""
@@ -96,7 +97,8 @@ class Writer:
 
     async def work(self, operations: int) -> None:
         for number in range(operations):
-            line, chance = f"{self._name}.{number}", self._random.random()
+            line = f"{self._name}.{number}"
+            chance = self._random.random()
             if number % 20 == 19:  # all at the same time: alone among appends one would hardly ever succeed
                 await self._meet.wait()
                 await self._write_anew(line)
@@ -128,7 +130,8 @@ class Writer:
         for _ in range(TRIES):
             lines = self._block.value.split("\n")
             lines.insert(self._random.randint(0, len(lines)), line)
-            edit, expect = Rethink("\n".join(lines)), self._block.version
+            edit = Rethink("\n".join(lines))
+            expect = self._block.version
             try:
                 self._block = await self._catalog.edit(
                     self._block.id, edit, self._origin(), agent=self._agent, expect=expect
@@ -151,7 +154,9 @@ class Writer:
 
     def _origin(self) -> Origin:
         self._calls += 1
-        return Origin("worker", self._name, "r", self._name, 1, f"r/{self._name}/1/{self._calls}")
+        return Origin(
+            by="worker", name=self._name, run="r", task=self._name, attempt=1, key=f"r/{self._name}/1/{self._calls}"
+        )
 
 
 async def prepare(catalog: Catalog) -> tuple[Block, str]:
@@ -164,10 +169,15 @@ async def prepare(catalog: Catalog) -> tuple[Block, str]:
 
 
 async def play(catalog: Catalog, block: Block, agent: str, writers: Sequence[int], operations: int, seed: int) -> Tally:
-    tally, meet = Tally(), asyncio.Barrier(len(writers))
+    tally = Tally()
+    meet = asyncio.Barrier(len(writers))
     async with asyncio.TaskGroup() as jobs:
         for number in writers:
-            jobs.create_task(Writer(catalog, block, agent, f"w{number}", seed, meet, tally).work(operations))
+            jobs.create_task(
+                Writer(
+                    catalog=catalog, block=block, agent=agent, name=f"w{number}", seed=seed, meet=meet, tally=tally
+                ).work(operations)
+            )
     return tally
 
 
@@ -175,7 +185,8 @@ async def judged(catalog: Catalog, which: str, tally: Tally, seconds: float) -> 
     block = await catalog.get(Block, which)
     assert block is not None
     found = [line for line in block.value.split("\n") if line != TOP]
-    counts, expected = Counter(found), set(tally.lines)
+    counts = Counter(found)
+    expected = set(tally.lines)
     places = {line: place for place, line in enumerate(found)}
     misplaced = 0
     for lines in tally.appended.values():
@@ -201,7 +212,9 @@ async def check(
     try:
         block, agent = await prepare(catalog)
         began = time.perf_counter()
-        tally = await play(catalog, block, agent, range(WRITERS), operations, seed)
+        tally = await play(
+            catalog=catalog, block=block, agent=agent, writers=range(WRITERS), operations=operations, seed=seed
+        )
         return await judged(catalog, block.id, tally, time.perf_counter() - began)
     finally:
         await catalog.close()
@@ -216,7 +229,17 @@ async def check_processes(path: Path, seed: int, *, processes: int = 4, operatio
         began = time.perf_counter()
         async with asyncio.TaskGroup() as jobs:
             parts = [
-                jobs.create_task(_process(path, block.id, agent, first, each, operations, seed))
+                jobs.create_task(
+                    _process(
+                        path=path,
+                        block=block.id,
+                        agent=agent,
+                        first=first,
+                        count=each,
+                        operations=operations,
+                        seed=seed,
+                    )
+                )
                 for first in range(0, WRITERS, each)
             ]
         seconds = time.perf_counter() - began
@@ -257,7 +280,9 @@ async def _part(path: str, which: str, agent: str, first: int, count: int, opera
     catalog = await SqliteCatalog.open(path, patience=30.0)
     block = await catalog.get(Block, which)
     assert block is not None
-    tally = await play(catalog, block, agent, range(first, first + count), operations, seed)
+    tally = await play(
+        catalog=catalog, block=block, agent=agent, writers=range(first, first + count), operations=operations, seed=seed
+    )
     await catalog.close()
     sys.stdout.buffer.write(msgspec.json.encode(tally))
 
@@ -272,7 +297,9 @@ def main() -> int:
     if asked.part:
         path, block, agent, *numbers = asked.part
         first, count, operations, seed = map(int, numbers)
-        asyncio.run(_part(path, block, agent, first, count, operations, seed))
+        asyncio.run(
+            _part(path=path, which=block, agent=agent, first=first, count=count, operations=operations, seed=seed)
+        )
         return 0
     failed = 0
     for seed in range(asked.seeds):

@@ -35,7 +35,9 @@ from chargehand.memory.splices import splice, swapped
 
 WORKER = Origin("worker", "ada", "r", "t", 1)
 TAINTED = replace(WORKER, tainted=True)
-WRITE, APPEND, READ = Grant("write"), Grant("append"), Grant("read")
+WRITE = Grant("write")
+APPEND = Grant("append")
+READ = Grant("read")
 
 
 class Kept:

@@ -77,10 +77,19 @@ def test_a_heading_is_never_left_without_what_it_stands_over() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("# a", "a"), ("###### a b ##", "a b"), ("####### a", ""), ("#a", ""), ("a # b", ""), ("# C# ", "C#"),
-        ("#", ""), ("", ""), ("# ##", "#"), ("#\ta", "a"), ("#  ", " "),
+        ("# a", "a"),
+        ("###### a b ##", "a b"),
+        ("####### a", ""),
+        ("#a", ""),
+        ("a # b", ""),
+        ("# C# ", "C#"),
+        ("#", ""),
+        ("", ""),
+        ("# ##", "#"),
+        ("#\ta", "a"),
+        ("#  ", " "),
     ],
-)  # fmt: skip
+)
 def test_headings_are_told_from_other_lines(line: str, said: str) -> None:
     assert heading_of(line) == said
 

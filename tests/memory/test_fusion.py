@@ -40,8 +40,15 @@ def test_the_words_that_name_something_are_told_from_the_others(query: str, term
 
 def test_of_very_many_names_the_first_few_are_looked_for() -> None:
     assert telling(" ".join(f"AB-{number}" for number in range(1000))) == (
-        "AB-0", "AB0", "AB-1", "AB1", "AB-2", "AB2", "AB-3", "AB3"
-    )  # fmt: skip
+        "AB-0",
+        "AB0",
+        "AB-1",
+        "AB1",
+        "AB-2",
+        "AB2",
+        "AB-3",
+        "AB3",
+    )
     assert len(telling("x-1 " * 1_000_000)) <= MOST_TERMS
     assert telling("-" * 1_000_000 + '"' * 1_000_000) == ()
 

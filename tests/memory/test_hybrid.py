@@ -15,7 +15,8 @@ MODELS = Path(os.environ.get("CHARGEHAND_MODELS") or Path(__file__).parents[2] /
 
 
 def test_every_question_has_one_answer_in_the_set() -> None:
-    kept, asked = passages(), questions()
+    kept = passages()
+    asked = questions()
     assert len({one.id for one in kept}) == len({one.text for one in kept}) == len(kept) == 300
     assert len({one.id for one in asked}) == len({one.ask for one in asked}) == len(asked)
     assert {one.answer for one in asked} <= {one.id for one in kept}
@@ -41,12 +42,15 @@ async def test_both_ways_together_are_no_worse_on_paraphrases_and_better_on_name
     def at(kind: Kind, way: Way, half: Half = "test") -> Figures:
         return found[kind, half, way]
 
-    meaning, both = at("paraphrase", "meaning"), at("paraphrase", "both")
+    meaning = at("paraphrase", "meaning")
+    both = at("paraphrase", "both")
     assert (both.mrr, both.first, both.ten) >= (meaning.mrr, meaning.first, meaning.ten)
     assert both.first >= meaning.first
     assert both.ten >= meaning.ten
     assert meaning.ten > at("paraphrase", "words").ten  # else the set would say nothing about meaning
-    meaning, words, both = at("identifier", "meaning"), at("identifier", "words"), at("identifier", "both")
+    meaning = at("identifier", "meaning")
+    words = at("identifier", "words")
+    both = at("identifier", "both")
     assert both.mrr > max(meaning.mrr + 0.15, words.mrr)
     assert both.first > max(meaning.first + 0.2, words.first)
     assert both.ten >= 0.98

@@ -63,7 +63,7 @@ class Forgetful(SqliteCatalog):
 
 async def verdict_on(catalog: SqliteCatalog) -> Verdict:
     block, agent = await prepare(catalog)
-    tally = await play(catalog, block, agent, range(4), 60, 0)
+    tally = await play(catalog=catalog, block=block, agent=agent, writers=range(4), operations=60, seed=0)
     verdict = await judged(catalog, block.id, tally, 1.0)
     await catalog.close()
     return verdict

@@ -109,7 +109,7 @@ async def test_many_texts_are_embedded_in_batches() -> None:
 async def test_a_repeated_call_adds_nothing_and_several_texts_of_one_call_are_all_kept() -> None:
     async with opened(HashedWords()) as memory:
         archive = await memory.catalog.add(Archive("notes"))
-        origin = Origin("worker", "ada", "r", "t", 1, "r/t/1/2")
+        origin = Origin(by="worker", name="ada", run="r", task="t", attempt=1, key="r/t/1/2")
         passages = [Passage("first", origin=origin), Passage("second", origin=origin), Passage(story(9), origin=origin)]
         told = await memory.add(archive, passages)
         assert all(one.new for one in told)
@@ -157,7 +157,8 @@ async def test_without_a_model_words_have_to_do(embedding: str) -> None:
 
 
 async def test_archives_of_different_models_are_searched_apart_and_merged() -> None:
-    small, large = HashedWords(), HashedWords("test:large", 256)
+    small = HashedWords()
+    large = HashedWords("test:large", 256)
     async with opened(small, large) as memory:
         kinds = ("auto", "test:large", "test:words", "words")
         archives = [await memory.catalog.add(Archive(f"notes {kind}", embedding=kind)) for kind in kinds]
@@ -178,7 +179,8 @@ async def test_archives_of_different_models_are_searched_apart_and_merged() -> N
 
 
 async def test_an_archive_begun_with_another_model_goes_on_by_words(caplog: pytest.LogCaptureFixture) -> None:
-    before, now = HashedWords("test:before", 32), HashedWords("test:now", 64)
+    before = HashedWords("test:before", 32)
+    now = HashedWords("test:now", 64)
     known: dict[str, Embedding] = {"auto": before}
     memory = OpenMemory(await SqliteCatalog.open(None), known.get)
     archive = await memory.catalog.add(Archive("notes"))
@@ -214,7 +216,8 @@ async def test_one_bad_text_keeps_all_out(text: str) -> None:
 
 
 async def test_closing_lets_go_of_the_catalog_and_of_each_model_once() -> None:
-    model, unused = HashedWords(), HashedWords("test:unused")
+    model = HashedWords()
+    unused = HashedWords("test:unused")
     async with opened(model, unused) as memory:
         for kind in ("auto", "test:words"):
             archive = await memory.catalog.add(Archive(kind, embedding=kind))
@@ -241,7 +244,8 @@ async def test_vectors_of_two_models_of_one_width_are_not_compared(caplog: pytes
 
 async def test_who_may_only_search_adds_nothing() -> None:
     async with opened(HashedWords()) as memory:
-        archive, agent = await memory.catalog.add(Archive("notes")), await memory.catalog.add(Profile("ann"))
+        archive = await memory.catalog.add(Archive("notes"))
+        agent = await memory.catalog.add(Profile("ann"))
         for question in (
             memory.add(archive, [Passage("x")], agent=agent.id),
             memory.search([archive], "x", agent=agent.id),

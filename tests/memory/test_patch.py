@@ -72,8 +72,11 @@ lines = st.lists(st.sampled_from(["", "a", "b", " c", "-d", "+e", "@@", "é"]), 
 @given(before=lines, new=lines, at=st.integers(0, 8), count=st.integers(0, 4))
 def test_a_patch_of_the_whole_text_makes_what_it_says(before: list[str], new: list[str], at: int, count: int) -> None:
     after = [*before[:at], *new, *before[at + count :]]
-    old, wanted = "\n".join(before), "\n".join(after)
-    kept, gone, end = before[:at], before[at : at + count], before[at + count :]
+    old = "\n".join(before)
+    wanted = "\n".join(after)
+    kept = before[:at]
+    gone = before[at : at + count]
+    end = before[at + count :]
     patch = [f" {line}" for line in kept] + [f"-{line}" for line in gone] + [f"+{line}" for line in new]
     patch += [f" {line}" for line in end]
     if old and (gone or new) and gone != new:

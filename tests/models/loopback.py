@@ -107,7 +107,9 @@ def event(content: object, name: str = "") -> bytes:
 def self_signed(folder: Path) -> Path:
     """A key and a certificate for 127.0.0.1 that nobody has signed but themselves, in one file."""
     assert shutil.which("openssl"), "install openssl: without it nobody checks that certificates are verified"
-    key, certificate, both = folder / "key.pem", folder / "certificate.pem", folder / "both.pem"
+    key = folder / "key.pem"
+    certificate = folder / "certificate.pem"
+    both = folder / "both.pem"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     command += ["-subj", "/CN=loopback", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
     subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)

@@ -225,7 +225,7 @@ async def test_any_other_schema_is_asked_for_in_words() -> None:
 
 async def test_a_whole_reply_comes_back_in_our_words() -> None:
     came = await reply(whole(said(cache_read_input_tokens=100, cache_creation_input_tokens=10)))
-    assert came == Reply("hi", (), "stop", Usage(117, 3, 100), None, "claude-x")
+    assert came == Reply(text="hi", calls=(), finish="stop", usage=Usage(117, 3, 100), micros=None, model="claude-x")
 
 
 async def test_calls_and_words_come_back_and_thoughts_do_not() -> None:
@@ -252,7 +252,9 @@ async def test_why_a_reply_ended_is_kept(reason: str, finish: str) -> None:
 async def test_a_stream_is_heard_wherever_the_bytes_are_cut() -> None:
     events = BEGIN + PING + TEXT + words("Grüße ") + words("世界 🦩") + stop() + close() + END
     came = await reply(streamed(*(events[at : at + 5] for at in range(0, len(events), 5))), stream=True)
-    assert came == Reply("Grüße 世界 🦩", (), "stop", Usage(7, 9), None, "claude-x")
+    assert came == Reply(
+        text="Grüße 世界 🦩", calls=(), finish="stop", usage=Usage(7, 9), micros=None, model="claude-x"
+    )
 
 
 async def test_streamed_calls_are_put_together() -> None:

@@ -216,9 +216,14 @@ async def test_a_large_reply_is_read_beside_the_event_loop() -> None:
 
 @pytest.mark.parametrize(
     ("handle", "variables"),
-    [("openai:m", {"OPENAI_BASE_URL": "{}", "OPENAI_API_KEY": KEY}), ("ollama:m", {"OLLAMA_BASE_URL": "{}"}),
-     ("vllm/m", {"VLLM_BASE_URL": "{}"}), ("openai+{}#m", {}), (" openai+{}:m ", {})],
-)  # fmt: skip
+    [
+        ("openai:m", {"OPENAI_BASE_URL": "{}", "OPENAI_API_KEY": KEY}),
+        ("ollama:m", {"OLLAMA_BASE_URL": "{}"}),
+        ("vllm/m", {"VLLM_BASE_URL": "{}"}),
+        ("openai+{}#m", {}),
+        (" openai+{}:m ", {}),
+    ],
+)
 async def test_a_handle_leads_to_its_server(handle: str, variables: dict[str, str]) -> None:
     async with loopback(lambda asked: fine(sent(asked))) as server:
         lookup = {name: value.format(server.url) for name, value in variables.items()}.get

@@ -168,7 +168,8 @@ async def test_a_key_for_a_url_is_named_on_purpose() -> None:
 
 async def test_models_of_one_credential_share_a_limiter_and_nothing_else_does() -> None:
     finder = Finder(environment(OTHER="sk-other"), paces={"openai": Pace(concurrency=3)})
-    one, two = guarded(finder.find("openai:a")), guarded(finder.find("openai:b"))
+    one = guarded(finder.find("openai:a"))
+    two = guarded(finder.find("openai:b"))
     other = guarded(finder.find("openai:a", variable="OTHER"))
     assert one.limiter is two.limiter
     assert one.limiter is not other.limiter
@@ -195,7 +196,8 @@ async def test_a_found_model_answers_within_its_limits_and_names_its_price() -> 
 
 async def test_cards_say_what_models_cost_once_that_was_looked_up() -> None:
     finder = Finder(environment())
-    paid, free = finder.find("openai:gpt-4o"), finder.find("ollama:any")
+    paid = finder.find("openai:gpt-4o")
+    free = finder.find("ollama:any")
     assert (paid.card.price(1000, 1000), free.card.price(1000, 1000)) == (None, 0)
     await finder.prepare()
     assert (paid.card.price(1000, 1000) or 0) > 0

@@ -161,9 +161,21 @@ async def test_openai_itself_has_another_word_for_the_most_tokens() -> None:
 
 @pytest.mark.parametrize(
     ("status", "billed"),
-    [(400, False), (401, False), (403, False), (404, False), (422, False), (429, False), (500, False), (503, False),
-     (529, False), (408, True), (502, True), (504, True)],
-)  # fmt: skip
+    [
+        (400, False),
+        (401, False),
+        (403, False),
+        (404, False),
+        (422, False),
+        (429, False),
+        (500, False),
+        (503, False),
+        (529, False),
+        (408, True),
+        (502, True),
+        (504, True),
+    ],
+)
 async def test_a_refused_call_is_not_billed_and_one_that_a_gateway_gave_up_on_may_be(status: int, billed: bool) -> None:
     assert (await failure(whole({"error": {"message": "no"}}, status))).billed is billed
 
@@ -219,7 +231,9 @@ async def test_a_server_that_wants_the_other_word_for_the_limit_gets_it() -> Non
 
 
 async def test_a_whole_reply_comes_back_in_our_words() -> None:
-    assert await reply(whole(said())) == Reply("hi", (), "stop", Usage(7, 3, 2), None, "m-1")
+    assert await reply(whole(said())) == Reply(
+        text="hi", calls=(), finish="stop", usage=Usage(7, 3, 2), micros=None, model="m-1"
+    )
 
 
 async def test_tool_calls_come_back_with_what_the_model_wrote() -> None:
@@ -254,7 +268,9 @@ async def test_words_are_heard_as_they_come_wherever_the_bytes_are_cut() -> None
         + DONE
     )
     pieces = [events[at : at + 3] for at in range(0, len(events), 3)]
-    assert await reply(streamed(*pieces), stream=True) == Reply("Grüße 世界 🦩", (), "stop", Usage(7, 3), None, "m-1")
+    assert await reply(streamed(*pieces), stream=True) == Reply(
+        text="Grüße 世界 🦩", calls=(), finish="stop", usage=Usage(7, 3), micros=None, model="m-1"
+    )
 
 
 async def test_streamed_tool_calls_are_put_together() -> None:

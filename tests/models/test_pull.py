@@ -16,7 +16,8 @@ from chargehand.errors import Invalid
 from chargehand.models.local.catalog import CATALOG, Entry, Part, Weights
 from chargehand.models.local.pull import PullFailed, installed, pull, remove, verify
 
-FIRST, SECOND = b"once upon " * 1000, b"a time" * 500
+FIRST = b"once upon " * 1000
+SECOND = b"a time" * 500
 WHOLE = FIRST + SECOND
 
 

@@ -24,7 +24,9 @@ TOOLS = (ToolSpec("x", "does x", Raw(b'{"type":"object"}')), ToolSpec("y", "does
 async def test_recorded_calls_are_answered_in_any_order(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     card = ModelCard("some:model", window=4096)
-    first = Reply("one", (ToolCall("1", "x", "{}"),), "tools", Usage(1, 2, 1), 5, "m")
+    first = Reply(
+        text="one", calls=(ToolCall("1", "x", "{}"),), finish="tools", usage=Usage(1, 2, 1), micros=5, model="m"
+    )
     recorder = Recorder(ScriptedModel([first, Reply("two")], card=card), path)
     await recorder.reply(A)
     await recorder.reply(B)

@@ -20,9 +20,7 @@ PARTY = Party("openai:gpt-5-mini", "api.openai.com", ("sk-secret-secret-secret",
 TASKS = 60
 FINE = ScriptedModel(["fine"], repeat=True)
 WIDE = Policy(limits=Limits(tasks=TASKS, fan_out=TASKS))
-PLAN = Plan(
-    tuple(Task(TaskId(f"t{n}"), f"Count the boats of harbour {n}.", "ann") for n in range(TASKS)), "none"
-)  # fmt: skip
+PLAN = Plan(tuple(Task(TaskId(f"t{n}"), f"Count the boats of harbour {n}.", "ann") for n in range(TASKS)), "none")
 HELLO = Request((Message("user", "hello"),))
 
 
@@ -43,7 +41,7 @@ HELLO = Request((Message("user", "hello"),))
 )
 def test_each_refusal_says_who_refused_what_and_what_to_do(
     status: int, words: str, cause: RefusalCause, said: str
-) -> None:  # fmt: skip
+) -> None:
     failure = refused(PARTY, status, words).failure
     assert failure.refusal is not None
     assert failure.permanent

@@ -41,15 +41,22 @@ def librarian(every: int = 3, *, name: str = "librarian", model: str | Model = "
 
 
 def desk(
-    *background: Worker, journal: Journal | Path | None = None, memory: Path | None = None, name: str = "desk",
+    *background: Worker,
+    journal: Journal | Path | None = None,
+    memory: Path | None = None,
+    name: str = "desk",
     policy: Policy | None = None,
-) -> Supervisor:  # fmt: skip
+) -> Supervisor:
     ann = Worker("ann", "knows the prices of rooms", tools=[price])
     notes = Memory(memory, [NOTES])
     return Supervisor(
-        [ann, *(background or (librarian(),))], name=name, plan=PLAN, journal=journal, memory=notes,
+        [ann, *(background or (librarian(),))],
+        name=name,
+        plan=PLAN,
+        journal=journal,
+        memory=notes,
         policy=policy or Policy(),
-    )  # fmt: skip
+    )
 
 
 async def noted(team: Supervisor) -> list[str]:

@@ -24,9 +24,16 @@ from tests.sim.play import snapshot
 Result = TypeVar("Result")
 CALL = Amount(calls=1)
 TRIES = 8
-A, B, C = TaskId("a"), TaskId("b"), TaskId("c")
-PLAN = Plan((Task(A, "look into the matter", "worker"), Task(B, "look into another", "worker"),
-             Task(C, "compare both findings", "worker", after=(A, B))))  # fmt: skip
+A = TaskId("a")
+B = TaskId("b")
+C = TaskId("c")
+PLAN = Plan(
+    (
+        Task(A, "look into the matter", "worker"),
+        Task(B, "look into another", "worker"),
+        Task(C, "compare both findings", "worker", after=(A, B)),
+    )
+)
 ASKED = request(PLAN, policy=Policy(approve=True, retry=Retry(base=0.001)))
 SCRIPT = Script({"a": (Move(fail="network"), Move(used=CALL)), "b": (Move(fail="logic"), Move(used=CALL))})
 

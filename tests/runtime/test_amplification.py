@@ -24,7 +24,8 @@ from chargehand.terms.plan import Plan, Task, TaskId
 from chargehand.terms.policy import Breaking, Limits, Policy
 from tests.sim.loop import VirtualLoop
 
-ANN, GOAL = Worker("ann", "carries things out"), "Carry out all of it."
+ANN = Worker("ann", "carries things out")
+GOAL = "Carry out all of it."
 TASKS = 200
 WIDE = Policy(limits=Limits(tasks=TASKS))
 
@@ -247,9 +248,13 @@ def test_work_that_does_not_fit_its_shape_costs_what_the_policy_says_and_no_more
 async def test_the_same_over_real_sockets(mode: str) -> None:
     async with FaultServer() as server:
         team = Supervisor(
-            [ANN], model=f"openai+{server.url(mode)}#any", plan=tasks(TASKS), timeout=1.6,
-            policy=WIDE, lookup=lambda _: None,
-        )  # fmt: skip
+            [ANN],
+            model=f"openai+{server.url(mode)}#any",
+            plan=tasks(TASKS),
+            timeout=1.6,
+            policy=WIDE,
+            lookup=lambda _: None,
+        )
         found = await team.run(GOAL)
         assert (found.ending, len(found.gaps)) == ("failed", TASKS)
         assert 1 <= server.requests[mode] <= (1.10 if mode in ("null-content", "refused") else 0.20) * TASKS
@@ -259,9 +264,13 @@ async def test_the_same_over_real_sockets(mode: str) -> None:
 async def test_the_same_over_real_sockets_for_two_hundred_runs_at_once(mode: str) -> None:
     async with FaultServer() as server:
         team = Supervisor(
-            [ANN], model=f"openai+{server.url(mode)}#any", plan=tasks(1), timeout=1.6, policy=WIDE,
+            [ANN],
+            model=f"openai+{server.url(mode)}#any",
+            plan=tasks(1),
+            timeout=1.6,
+            policy=WIDE,
             lookup=lambda _: None,
-        )  # fmt: skip
+        )
         async with team.driven() as driver, asyncio.TaskGroup() as jobs:
             for n in range(TASKS):
                 jobs.create_task(driver.start(f"r{n}", team.request(GOAL, time.time())))
@@ -271,9 +280,11 @@ async def test_the_same_over_real_sockets_for_two_hundred_runs_at_once(mode: str
 async def test_a_dead_provider_beside_a_living_one_over_real_sockets() -> None:
     async with FaultServer() as server:
         ann = Worker(
-            "ann", "carries things out", model=f"openai+{server.url('garbage')}#any",
+            "ann",
+            "carries things out",
+            model=f"openai+{server.url('garbage')}#any",
             fallback_models=[f"openai+{server.url('ok')}#any"],
-        )  # fmt: skip
+        )
         found = await Supervisor([ann], plan=tasks(TASKS), timeout=30.0, policy=WIDE, lookup=lambda _: None).run(GOAL)
         assert (found.ending, found.gaps) == ("complete", ())
         assert server.requests["ok"] == TASKS

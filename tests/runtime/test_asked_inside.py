@@ -206,8 +206,10 @@ async def test_what_became_of_an_effect_inside_is_asked_outside(verdict: Verdict
     asked = found.question.question
     assert asked is not None
     assert (found.question.what, asked.tool, asked.arguments) == (
-        "effect", "pay", {"supplier": "Ott", "euros": 120},
-    )  # fmt: skip
+        "effect",
+        "pay",
+        {"supplier": "Ott", "euros": 120},
+    )
     bank.cut_off = False
     found = await bank.answered(found, verdict)
     assert found.ending == ("failed" if verdict == "fail" else "complete")

@@ -82,7 +82,8 @@ async def test_what_was_left_is_looked_back_on_at_once() -> None:
 
 async def test_messages_other_teams_and_failures_are_no_turns() -> None:
     journal = MemoryJournal()
-    team, other = desk(librarian(1), journal=journal), desk(librarian(1), journal=journal, name="other")
+    team = desk(librarian(1), journal=journal)
+    other = desk(librarian(1), journal=journal, name="other")
     broken = Supervisor(
         [Worker("ann")], name="desk", model=model(Failure("logic", "no", permanent=True)), journal=journal
     )
@@ -103,7 +104,9 @@ async def test_runs_inside_runs_are_no_turns() -> None:
 
 async def test_a_run_that_ends_late_is_not_forgotten() -> None:
     """It was begun before a background run that could not cover it."""
-    begun, held, team = asyncio.Event(), asyncio.Event(), desk(librarian(1), journal=(journal := MemoryJournal()))
+    begun = asyncio.Event()
+    held = asyncio.Event()
+    team = desk(librarian(1), journal=(journal := MemoryJournal()))
 
     @tool
     async def wait() -> str:
@@ -126,7 +129,8 @@ async def test_a_run_that_ends_late_is_not_forgotten() -> None:
 
 
 async def test_a_run_begun_between_a_look_and_what_it_led_to_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    team, look = desk(librarian(1), journal=(journal := MemoryJournal())), turns.told
+    team = desk(librarian(1), journal=(journal := MemoryJournal()))
+    look = turns.told
 
     async def meanwhile(*given: object) -> object:
         if "second" not in {row.run for row in await journal.runs()}:
@@ -229,7 +233,8 @@ def test_one_that_could_not_work_is_refused(worker: Worker, words: str) -> None:
 
 
 def test_who_needs_leave_a_memory_or_a_team_is_refused() -> None:
-    ask, own = tool(approve=True, name="send")(price.function), {"notes": Grant("write")}
+    ask = tool(approve=True, name="send")(price.function)
+    own = {"notes": Grant("write")}
     with pytest.raises(Invalid, match="'send', which a person must allow"):
         Supervisor([Worker("ann"), Worker("lib", tools=[ask], every=1, blocks=own)], memory=Memory(blocks=[NOTES]))
     with pytest.raises(Invalid, match="there is none; give the team one"):
@@ -254,7 +259,8 @@ class Held(ScriptedModel):
 
     def __init__(self) -> None:
         super().__init__(self._wait, card=CARD)
-        self.asked, self.free = asyncio.Event(), asyncio.Event()
+        self.asked = asyncio.Event()
+        self.free = asyncio.Event()
 
     async def _wait(self, _request: Request) -> Line:
         self.asked.set()
@@ -277,7 +283,8 @@ async def test_the_answer_does_not_wait_for_it() -> None:
 
 
 async def test_whoever_leaves_in_a_hurry_leaves_it_for_the_next_time() -> None:
-    journal, held = MemoryJournal(), Held()
+    journal = MemoryJournal()
+    held = Held()
 
     async def hurry() -> None:
         team = desk(librarian(1, model=held), journal=journal)
@@ -406,7 +413,8 @@ async def test_a_long_past_costs_nothing() -> None:
     for number in range(1, 31):
         await team.run(ASK, run=f"turn-{number}")
         await team.rest()
-    early, journal.looked = journal.looked, 0
+    early = journal.looked
+    journal.looked = 0
     for number in range(31, 61):
         await team.run(ASK, run=f"turn-{number}")
         await team.rest()
@@ -425,8 +433,10 @@ async def test_a_file_is_looked_at_from_its_end(tmp_path: Path) -> None:
             page = await one.latest(before=2**63 - 1, limit=2)
             assert [each.run for each in page] == ["turn-4", "turn-3"]
             assert [each.run for each in await one.latest(before=page[-1].number, limit=9)] == [
-                "turn-2", "turn-1", "turn-0",
-            ]  # fmt: skip
+                "turn-2",
+                "turn-1",
+                "turn-0",
+            ]
             latest = page[0]
             assert isinstance(latest, Ends)
             assert isinstance(latest.first.event, ev.RunRequested)

@@ -172,7 +172,8 @@ def test_an_answer_that_nobody_asked_for_changes_nothing() -> None:
     stage = Stage(ScriptedCrew(Script()))
     found = stage.start(request(GOOD, policy=Policy(approve=True)))
     assert found.question is not None
-    number, before = found.question.number, seen(stage)
+    number = found.question.number
+    before = seen(stage)
     cyclic = Plan((task("a", "b"), task("b", "a")))
     refused: list[tuple[ev.Event, type[ChargehandError], str]] = [
         (ev.InputAnswered(number + 1, "approve"), Refused, f"question {number + 1} is not being asked"),

@@ -21,7 +21,7 @@ from tests.virtual import Stage
 
 POLICY = Policy(
     retry=Retry(attempts=1), limits=Limits(width=1), breaking=Breaking(consecutive=2, open=30.0), refine=False
-)  # fmt: skip
+)
 CREW = Roster((Agent("ann", model="big"),))
 
 
@@ -37,7 +37,9 @@ def notes(entries: Sequence[ev.Entry]) -> list[str]:
     return [one.event.text for one in entries if isinstance(one.event, ev.Noted) and one.event.text.startswith(MARK)]
 
 
-DEAD, BAD, DONE = Move(fail="network", message="the line is\ndead"), Move(fail="logic", message="no"), Move(result=1)
+DEAD = Move(fail="network", message="the line is\ndead")
+BAD = Move(fail="logic", message="no")
+DONE = Move(result=1)
 
 
 def test_opening_probing_and_closing_are_said_with_who_why_and_until_when() -> None:
@@ -65,8 +67,12 @@ def test_a_probe_that_fails_is_said_with_the_longer_wait() -> None:
     played.start(request(work(4), CREW, policy=POLICY))
     told = notes(played.entries["run"])
     assert [one.split(":")[0] for one in told] == [
-        "breaker open", "breaker half-open", "breaker open", "breaker half-open", "breaker closed",
-    ]  # fmt: skip
+        "breaker open",
+        "breaker half-open",
+        "breaker open",
+        "breaker half-open",
+        "breaker closed",
+    ]
     assert told[0].startswith("breaker open: model big is out of order")
     assert told[2].startswith("breaker open: the probe of model big failed; it is not asked for 60 s")
 
@@ -82,8 +88,12 @@ def test_each_note_follows_what_it_is_about() -> None:
 
 
 def test_a_share_of_failures_is_counted_as_such() -> None:
-    policy = Policy(retry=Retry(attempts=1), limits=Limits(width=1), refine=False,
-                    breaking=Breaking(consecutive=9, share=0.5, sample=4, open=5.0, window=600.0))  # fmt: skip
+    policy = Policy(
+        retry=Retry(attempts=1),
+        limits=Limits(width=1),
+        refine=False,
+        breaking=Breaking(consecutive=9, share=0.5, sample=4, open=5.0, window=600.0),
+    )
     played = stage(DEAD, DONE, DONE, DEAD, DONE)
     played.start(request(work(5), CREW, policy=policy))
     assert "2 of the last 4 attempts failed" in notes(played.entries["run"])[0]
@@ -146,7 +156,8 @@ def test_runs_show_tells_them_whole(tmp_path: Path) -> None:
 def test_the_live_view_says_who_is_out_of_order_and_for_how_long() -> None:
     played = stage(DEAD, DEAD, DONE)
     played.start(request(work(3), CREW, policy=POLICY))
-    state, measures = begin(played.entries["run"][0]), Measures()
+    state = begin(played.entries["run"][0])
+    measures = Measures()
     measures.hear(state, played.entries["run"][0])
     feet: list[str] = []
     for entry in played.entries["run"][1:]:

@@ -78,7 +78,8 @@ def team(
 
 
 async def test_the_same_task_is_not_paid_for_twice_and_the_trace_says_where_it_was_done() -> None:
-    journal, model = MemoryJournal(), Clerk("cellar")
+    journal = MemoryJournal()
+    model = Clerk("cellar")
     first = await team(journal, model, [cellar]).run("apples?", run="one")
     again = await team(journal, model, [cellar]).run("apples?", run="two")
     assert model.worked == 1
@@ -89,19 +90,22 @@ async def test_the_same_task_is_not_paid_for_twice_and_the_trace_says_where_it_w
 
 
 async def test_nothing_is_used_again_unless_a_team_says_so() -> None:
-    journal, model = MemoryJournal(), Clerk()
+    journal = MemoryJournal()
+    model = Clerk()
     for run in ("one", "two"):
         await team(journal, model, cache=None).run("apples?", run=run)
     assert model.worked == 2
 
 
 async def test_a_result_is_used_no_longer_than_it_is_fresh_however_often_it_was_used() -> None:
-    journal, model = MemoryJournal(), Clerk()
+    journal = MemoryJournal()
+    model = Clerk()
     crew = team(journal, model)
     await crew.run("apples?", run="one")
     await crew.run("apples?", run="two")
     assert model.worked == 1
-    request, lookers = crew.request("apples?", time.time()), frozenset(("ann",))
+    request = crew.request("apples?", time.time())
+    lookers = frozenset(("ann",))
     now = time.time()
     assert await cached.earlier(journal, request, 600.0, now + 599.0, lookers)
     assert not await cached.earlier(journal, request, 600.0, now + 601.0, lookers)
@@ -111,7 +115,9 @@ async def test_a_result_is_used_no_longer_than_it_is_fresh_however_often_it_was_
 
 
 async def test_it_is_the_age_of_the_result_that_counts_and_not_that_of_its_run() -> None:
-    kept, model, now = MemoryJournal(), Clerk(), time.time()
+    kept = MemoryJournal()
+    model = Clerk()
+    now = time.time()
     crew = team(kept, model)
     await crew.run("apples?", run="one")
     entries = await kept.read("one")
@@ -125,7 +131,8 @@ async def test_it_is_the_age_of_the_result_that_counts_and_not_that_of_its_run()
 
 
 async def test_what_was_done_with_memory_at_hand_is_not_offered() -> None:
-    journal, model = MemoryJournal(), Clerk()
+    journal = MemoryJournal()
+    model = Clerk()
     for run in ("one", "two"):
         memory = Memory(blocks=[Block("notes", f"as of run {run}", share="read")])
         await Supervisor(
@@ -136,7 +143,8 @@ async def test_what_was_done_with_memory_at_hand_is_not_offered() -> None:
 
 @pytest.mark.parametrize("change", ["prompt", "tool", "instruction", "description"])
 async def test_what_is_not_the_same_is_done_anew(change: str) -> None:
-    journal, model = MemoryJournal(), Clerk()
+    journal = MemoryJournal()
+    model = Clerk()
     await team(journal, model).run("apples?", run="one")
     other = structs.replace(COUNT.tasks[0], instruction="Count the pears in the cellar.")
     await team(
@@ -151,7 +159,8 @@ async def test_what_is_not_the_same_is_done_anew(change: str) -> None:
 
 
 async def test_what_goes_in_counts_as_well() -> None:
-    journal, model = MemoryJournal(), Clerk()
+    journal = MemoryJournal()
+    model = Clerk()
     await team(journal, model, plan=CHAIN).run("apples?", run="one")
     assert model.worked == 2
     again = await team(journal, model, plan=CHAIN).run("apples?", run="two")
@@ -165,7 +174,8 @@ async def test_what_goes_in_counts_as_well() -> None:
 
 @pytest.mark.parametrize("used", [True, False], ids=["used", "only at hand"])
 async def test_work_that_may_change_something_is_never_offered(used: bool) -> None:
-    journal, model = MemoryJournal(), Clerk("order" if used else "")
+    journal = MemoryJournal()
+    model = Clerk("order" if used else "")
     for run in ("one", "two"):
         await team(journal, model, [order]).run("apples?", run=run)
     assert model.worked == 2
@@ -206,7 +216,8 @@ async def test_a_run_that_took_results_over_goes_on_after_a_crash() -> None:
             await super().append(lease, entries)
 
     for crash in range(1, 4):
-        journal, model = Crashing(), Clerk()
+        journal = Crashing()
+        model = Clerk()
         crew = team(journal, model, plan=CHAIN)
         await crew.run("apples?", run="one")
         request = crew.request("apples?", time.time())
@@ -225,12 +236,14 @@ async def test_a_run_that_took_results_over_goes_on_after_a_crash() -> None:
 
 
 async def test_offers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    journal, model = MemoryJournal(), Clerk()
+    journal = MemoryJournal()
+    model = Clerk()
     tasks = tuple(Task(TaskId(f"t{n}"), f"Count the apples on shelf {n}.", "ann") for n in range(6))
     for run in ("one", "two", "three"):
         plan = Plan(tuple(structs.replace(one, instruction=f"{one.instruction} {run}") for one in tasks), "forward")
         await team(journal, model, plan=plan).run("apples?", run=run)
-    request, lookers = team(journal, model).request("apples?", time.time()), frozenset(("ann",))
+    request = team(journal, model).request("apples?", time.time())
+    lookers = frozenset(("ann",))
 
     async def sources() -> list[str]:
         (offered,) = await cached.earlier(journal, request, 600.0, time.time(), lookers)
@@ -244,7 +257,8 @@ async def test_offers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_it_works_on_a_file_and_a_damaged_run_is_left_out(tmp_path: Path) -> None:
-    model, path = Clerk(), tmp_path / "runs.db"
+    model = Clerk()
+    path = tmp_path / "runs.db"
     for run in ("one", "two", "three"):
         if run == "three":
             with closing(sqlite3.connect(path)) as file, file:

@@ -12,7 +12,8 @@ from chargehand.terms.policy import Policy, Retry
 from tests.agents.playhouse import Playhouse
 
 WEEK = 7 * 86_400.0
-SECONDS, GRACE = 300.0, Policy().grace
+SECONDS = 300.0
+GRACE = Policy().grace
 FINE = ScriptedModel(["fine"], repeat=True)
 TWO = Plan((Task(TaskId("a"), "Count the boats.", "ann"), Task(TaskId("b"), "Count the cats.", "ann")))
 
@@ -35,23 +36,35 @@ class Pausing:
 
 def teams(wait: float) -> dict[str, Supervisor]:
     """A team for each thing a supervisor asks a model for; that call is the one that is put off."""
-    ann, short = Worker("ann", "counts boats and cats", model=FINE), Policy(retry=Retry(attempts=2))
-    nested = Supervisor([Worker("eve", "counts", model=Pausing(wait))], model=FINE, name="inner", plan=Plan(
-        (Task(TaskId("x"), "Count all of it.", "eve"),)), timeout=SECONDS)  # fmt: skip
+    ann = Worker("ann", "counts boats and cats", model=FINE)
+    short = Policy(retry=Retry(attempts=2))
+    nested = Supervisor(
+        [Worker("eve", "counts", model=Pausing(wait))],
+        model=FINE,
+        name="inner",
+        plan=Plan((Task(TaskId("x"), "Count all of it.", "eve"),)),
+        timeout=SECONDS,
+    )
     return {
         "planner": Supervisor([ann], model=FINE, planner=Pausing(wait), timeout=SECONDS),
         "router": Supervisor(
-            [ann, Worker("bob", "counts boats and cats", model=FINE)], model=Pausing(wait), way=Route(router="model"),
+            [ann, Worker("bob", "counts boats and cats", model=FINE)],
+            model=Pausing(wait),
+            way=Route(router="model"),
             timeout=SECONDS,
         ),
         "judge": Supervisor([ann], model=FINE, judge=Pausing(wait), plan=TWO, timeout=SECONDS),
         "refiner": Supervisor(
-            [Worker("ann", model=ScriptedModel([""], repeat=True))], model=FINE, planner=Pausing(wait), plan=TWO,
-            timeout=SECONDS, policy=short,
+            [Worker("ann", model=ScriptedModel([""], repeat=True))],
+            model=FINE,
+            planner=Pausing(wait),
+            plan=TWO,
+            timeout=SECONDS,
+            policy=short,
         ),
         "worker": Supervisor([Worker("ann", model=Pausing(wait))], model=FINE, plan=TWO, timeout=SECONDS),
         "nested team": Supervisor([nested.as_worker("ann")], model=FINE, plan=TWO, timeout=SECONDS),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("wait", [30.0, 59.0, 280.0, 299.0, 301.0, 3600.0, WEEK])

@@ -24,7 +24,8 @@ from tests.agents.playhouse import Playhouse
 
 GOAL = "Count the apples in the cellar."
 FAST = Policy(retry=Retry(base=0.01))
-ANN, BOB = Worker("ann", "counts apples and pears in the cellar"), Worker("bob", "writes letters to customers")
+ANN = Worker("ann", "counts apples and pears in the cellar")
+BOB = Worker("bob", "writes letters to customers")
 BOTH = plan(("Count the apples in the cellar.", "ann", []), ("Write a letter to the customers.", "bob", []))
 GONE = Failure("network", "the line is dead")
 
@@ -52,7 +53,8 @@ def _work(request: Request) -> Line:
 
 def timed(team: Supervisor) -> Result:
     """A run on virtual time: how busy the machine is makes no difference to who is late."""
-    house, found = Playhouse(), list[Result]()
+    house = Playhouse()
+    found = list[Result]()
 
     async def story() -> None:
         async with team.crew() as crew:

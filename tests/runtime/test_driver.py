@@ -135,7 +135,8 @@ def test_a_task_is_repeated_over_a_list_and_folded_back() -> None:
 def test_an_item_whose_source_failed_is_skipped_with_its_cause_and_stays_a_gap_in_the_list() -> None:
     moves = {"list": (Move(result=["x", "y", "z"]),), "price[1]": (fails("logic", permanent=True),)}
     stage = Stage(ScriptedCrew(Script(moves)))
-    price, order = task("price", for_each=TaskId("list")), task("order", for_each=TaskId("price"))
+    price = task("price", for_each=TaskId("list"))
+    order = task("order", for_each=TaskId("price"))
     found = stage.start(request(plan(task("list"), price, order, task("sum", "order"))))
     assert TaskId("order[1]") not in {one.task for one in stage.events(ev.AttemptStarted)}
     assert {gap.task: (gap.status, gap.reason, gap.because) for gap in found.gaps} == {
@@ -150,7 +151,8 @@ def test_an_item_whose_source_failed_is_skipped_with_its_cause_and_stays_a_gap_i
 def test_too_few_items_with_a_source_fail_the_task_that_needs_more() -> None:
     moves = {"list": (Move(result=["x", "y"]),), "price[1]": (fails("logic", permanent=True),)}
     stage = Stage(ScriptedCrew(Script(moves)))
-    price, order = task("price", for_each=TaskId("list")), task("order", for_each=TaskId("price"), at_least=2)
+    price = task("price", for_each=TaskId("list"))
+    order = task("order", for_each=TaskId("price"), at_least=2)
     found = stage.start(request(plan(task("list"), price, order)))
     assert {gap.task: gap.status for gap in found.gaps} == {
         "price[1]": "failed",
@@ -448,7 +450,8 @@ def test_a_bad_plan_goes_back_in_words_three_times_and_then_the_run_fails() -> N
 
 
 def test_a_replan_must_change_something_and_closes_the_gap() -> None:
-    first, same = plan(task("a")), plan(task("a2", instruction="carry out a of the work"))
+    first = plan(task("a"))
+    same = plan(task("a2", instruction="carry out a of the work"))
     other = plan(task("a3", instruction="look it up elsewhere instead", replaces=TaskId("a")))
     moves = {"a": (fails("logic", permanent=True),)}
     stage = Stage(ScriptedCrew(Script(moves, plans=(first, same, same, other))))

@@ -53,7 +53,9 @@ class Writer:
     """Writes notes, and an end, and tells the feed as a driver does: after they are durable."""
 
     def __init__(self, journal: Journal, feed: Feed, lease: Lease) -> None:
-        self.journal, self.feed, self.lease = journal, feed, lease
+        self.journal = journal
+        self.feed = feed
+        self.lease = lease
         self.seq = 0
 
     async def write(self, count: int, *, end: bool = False) -> list[Entry]:

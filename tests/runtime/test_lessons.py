@@ -82,7 +82,8 @@ async def kept(journal: MemoryJournal, team: str = "shop") -> list[Lesson]:
 async def test_a_routed_run_that_ended_well_is_a_lesson_and_one_that_failed_too() -> None:
     journal = MemoryJournal()
     team = shop(journal)
-    good, bad = await team.run("where are my invoices"), await team.run("my device is broken and does not start")
+    good = await team.run("where are my invoices")
+    bad = await team.run("my device is broken and does not start")
     assert (good.ending, bad.ending != "complete") == ("complete", True)
     lessons = [(one.run, one.worker, one.score, one.source) for one in await kept(journal)]
     assert (good.run, "billing", 1.0, "outcome") in lessons
@@ -131,9 +132,12 @@ async def test_a_nested_team_learns_by_itself() -> None:
     inner = shop(None, name="inner")
     outer = Supervisor(
         [inner.as_worker("counter", "answers questions about invoices")],
-        model=ScriptedModel(does, card=FREE), way=Route("words", threshold=0.0), journal=journal, policy=QUICK,
+        model=ScriptedModel(does, card=FREE),
+        way=Route("words", threshold=0.0),
+        journal=journal,
+        policy=QUICK,
         name="outer",
-    )  # fmt: skip
+    )
     await outer.run("where are my invoices")
     assert [one.worker for one in await kept(journal, "outer")] == ["counter"]
     (inside,) = await kept(journal, "inner")
@@ -209,8 +213,10 @@ async def test_a_flood_of_wrong_feedback_does_not_turn_what_is_clear() -> None:
     request = "invoices, refunds and payment methods"
     for at in range(30):
         run = f"flood-{at}"
-        said = [Lesson(f"{request} {at}", "billing", 0.0, "feedback", run),
-                Lesson(f"{request} {at}", "repairs", 1.0, "feedback", run)]  # fmt: skip
+        said = [
+            Lesson(f"{request} {at}", "billing", 0.0, "feedback", run),
+            Lesson(f"{request} {at}", "repairs", 1.0, "feedback", run),
+        ]
         await journal.lessons("shop").keep(run, "feedback", said)
     assert whom(await team.run(request)) == ["billing"]
 

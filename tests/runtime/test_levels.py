@@ -144,9 +144,11 @@ async def test_many_gaps_are_cut_and_counted() -> None:
 
 async def test_a_worker_whose_result_looks_like_that_of_a_team_is_not_taken_for_one() -> None:
     looks = {
-        "kind": "partly", "text": "x", "missing": ["y"],
+        "kind": "partly",
+        "text": "x",
+        "missing": ["y"],
         "gaps": [{"task": "", "status": "failed", "reason": "logic", "message": "z", "worker": "w", "run": "r"}],
-    }  # fmt: skip
+    }
 
     def line(request: Request) -> Line:
         import json
@@ -254,7 +256,8 @@ async def cancelled(journal: MemoryJournal | SqliteJournal) -> float:
         driver = Driver(journal, crew)
         job = jobs.create_task(driver.start("r", team.request("What about the garden?", time.time())))
         await until(2)
-        before, others = time.monotonic(), len(asyncio.all_tasks())
+        before = time.monotonic()
+        others = len(asyncio.all_tasks())
         assert others > 4
         await driver.ask("r", ev.CancelRequested("enough"))
         found = await job
@@ -299,7 +302,8 @@ async def test_a_team_that_works_for_another_has_its_own_cache() -> None:
         seen.append(name)
         return "3"
 
-    script, journal = model(says, {"ann": PLANS["ann"], "below": plan(("Count.", "below", []))}), MemoryJournal()
+    script = model(says, {"ann": PLANS["ann"], "below": plan(("Count.", "below", []))})
+    journal = MemoryJournal()
     below = Supervisor([Worker("ann")], model=script, name="below", cache=600.0)
     top = Supervisor([below.as_worker()], model=script, journal=journal)
     assert [(await top.run("Count", run=name)).ending for name in ("one", "two")] == ["complete", "complete"]
@@ -317,7 +321,8 @@ async def test_what_a_team_was_handed_keeps_its_results_from_being_used_again() 
         return "3"
 
     plans = {"ann": PLANS["ann"], "below": plan(("Look.", "eve", []), ("Count.", "below", ["t1"]))}
-    script, journal = model(says, plans), MemoryJournal()
+    script = model(says, plans)
+    journal = MemoryJournal()
     below = Supervisor([Worker("ann")], model=script, name="below", cache=600.0)
     top = Supervisor([below.as_worker(), Worker("eve")], model=script, journal=journal)
     for name in ("one", "two"):

@@ -50,7 +50,8 @@ class Stall:
     def __init__(
         self, name: str, line: Line = "sold", *, micros: int = 0, latency: float = 0.0, clock: Hands | None = None
     ) -> None:
-        self._clock, self._takes = clock, latency
+        self._clock = clock
+        self._takes = latency
         latency = 0.0 if clock else latency
         self.open = asyncio.Event()
         self.open.set()
@@ -121,7 +122,8 @@ async def market(
 
 
 async def test_who_is_at_capacity_gives_way_to_one_that_fits_as_well_and_the_journal_says_why() -> None:
-    north, south = Stall("north"), Stall("south")
+    north = Stall("north")
+    south = Stall("south")
     north.open.clear()
     async with market(north, south, capacity=1) as runs, asyncio.TaskGroup() as jobs:
         first = jobs.create_task(runs.sell())
@@ -136,7 +138,8 @@ async def test_who_is_at_capacity_gives_way_to_one_that_fits_as_well_and_the_jou
 
 
 async def test_a_task_that_waits_counts_as_well_as_one_at_work() -> None:
-    north, south = Stall("north"), Stall("south")
+    north = Stall("north")
+    south = Stall("south")
     north.open.clear()
     async with market(north, south, capacity=4) as runs, asyncio.TaskGroup() as jobs:
         jobs.create_task(runs.flood("north", 8))
@@ -148,7 +151,8 @@ async def test_a_task_that_waits_counts_as_well_as_one_at_work() -> None:
 
 
 async def test_who_keeps_failing_gives_way() -> None:
-    north, south = Stall("north", Failure("logic", "no apples left", permanent=True)), Stall("south")
+    north = Stall("north", Failure("logic", "no apples left", permanent=True))
+    south = Stall("south")
     async with market(north, south) as runs:
         found = [await runs.sell() for _ in range(6)]
     assert [who for who, _ in found][:1] == ["north"]
@@ -159,7 +163,8 @@ async def test_who_keeps_failing_gives_way() -> None:
 
 async def test_of_two_that_fit_the_same_the_quicker_is_taken_once_both_are_known() -> None:
     clock = Hands()
-    north, south = Stall("north", latency=0.1, clock=clock), Stall("south")
+    north = Stall("north", latency=0.1, clock=clock)
+    south = Stall("south")
     async with market(north, south, clock=clock) as runs:
         for _ in range(4):
             await runs.sell("north")
@@ -174,8 +179,9 @@ async def test_of_two_that_fit_the_same_the_quicker_is_taken_once_both_are_known
 
 async def test_of_two_that_are_as_quick_the_cheaper_is_taken() -> None:
     clock = Hands()
-    north, south = (Stall(name, micros=micros, latency=0.02, clock=clock)
-                    for name, micros in (("north", 900), ("south", 100)))  # fmt: skip
+    north, south = (
+        Stall(name, micros=micros, latency=0.02, clock=clock) for name, micros in (("north", 900), ("south", 100))
+    )
     async with market(north, south, clock=clock) as runs:
         for name in ("north", "south"):
             for _ in range(4):
@@ -187,7 +193,8 @@ async def test_of_two_that_are_as_quick_the_cheaper_is_taken() -> None:
 
 
 async def test_a_clearly_better_fit_is_not_passed_over_for_load() -> None:
-    north, south = Stall("north"), Stall("south")
+    north = Stall("north")
+    south = Stall("south")
     north.open.clear()
     async with market(north, south, capacity=1, south="mends ripe shoes") as runs, asyncio.TaskGroup() as jobs:
         first = jobs.create_task(runs.sell())
@@ -200,7 +207,8 @@ async def test_a_clearly_better_fit_is_not_passed_over_for_load() -> None:
 
 
 async def test_a_breaker_that_opened_in_another_run_sends_it_to_who_fits_about_as_well() -> None:
-    north, south = Stall("north"), Stall("south")
+    north = Stall("north")
+    south = Stall("south")
     async with market(north, south, policy=QUICK) as runs:
         await runs.sell("north")
         north.line = Failure("network", "the line is dead")
@@ -220,7 +228,8 @@ async def test_a_breaker_that_opened_in_another_run_sends_it_to_who_fits_about_a
 
 
 async def test_the_generalist_gets_it_when_the_only_fit_is_out_of_order() -> None:
-    north, clerk = Stall("north", Failure("network", "the line is dead")), Stall("clerk")
+    north = Stall("north", Failure("network", "the line is dead"))
+    clerk = Stall("clerk")
     way = Route("words", threshold=0.0, generalist="clerk", learn=False)
     async with market(north, clerk, way=way, policy=QUICK, clerk="does whatever is left") as runs:
         await runs.flood("north", 2)
@@ -230,7 +239,8 @@ async def test_the_generalist_gets_it_when_the_only_fit_is_out_of_order() -> Non
 
 
 async def test_without_a_generalist_it_stays_with_the_only_fit() -> None:
-    north, south = Stall("north", Failure("network", "the line is dead")), Stall("south")
+    north = Stall("north", Failure("network", "the line is dead"))
+    south = Stall("south")
     async with market(north, south, policy=QUICK, south="mends shoes") as runs:
         await runs.flood("north", 2)
         north.line = "sold"
@@ -265,7 +275,8 @@ async def test_alone_and_unknown_nothing_changes() -> None:
 
 
 async def test_a_model_that_chooses_hears_nothing_of_the_load_which_shifts_its_choice_afterwards() -> None:
-    north, south = Stall("north"), Stall("south")
+    north = Stall("north")
+    south = Stall("south")
     planner = ScriptedModel([says("north", "south", 0.4)], usage=Usage(1, 1), repeat=True)
     workers = [Worker(one.name, "sells ripe apples", model=one.model, capacity=1) for one in (north, south)]
     team = Supervisor(workers, planner=planner, way=Route("model"), policy=ONCE, journal=MemoryJournal())
@@ -287,7 +298,8 @@ async def test_a_model_that_chooses_hears_nothing_of_the_load_which_shifts_its_c
 
 
 async def test_runs_begun_apart_at_the_same_time_see_each_other() -> None:
-    north, south = Stall("north"), Stall("south")
+    north = Stall("north")
+    south = Stall("south")
     workers = [Worker(one.name, "sells ripe apples", model=one.model, capacity=1) for one in (north, south)]
     team = Supervisor(workers, way=WAY, policy=ONCE, journal=MemoryJournal(), combine="forward")
     north.open.clear()
@@ -329,7 +341,8 @@ def heard(count: int, failure: Failure | None = None, later: float = 0.0) -> Loa
     """What is known some time after so many attempts of one second, one every ten seconds."""
     view = LoadView(lambda: 10.0 * count + later)
     for number in range(count):
-        task, at = TaskId(f"t{number}"), 10.0 * number
+        task = TaskId(f"t{number}")
+        at = 10.0 * number
         over = ev.AttemptSucceeded(task, 1, Raw(b"1")) if failure is None else ev.AttemptFailed(task, 1, failure)
         started = ev.AttemptStarted(task, 1, "north", at + 60)
         view.hear("run", [ev.Entry(1, at, started), ev.Entry(2, at + 1, over)])
@@ -351,8 +364,12 @@ def test_what_is_nobodys_fault_is_no_failure(kind: FailureKind) -> None:
 
 
 def test_a_near_tie_goes_to_the_idler_and_a_lead_of_half_only_for_much() -> None:
-    tie = Decision("ann", "bob", 0.5, (("ann", 0.5), ("bob", 0.48)), "it fits", "words")
-    lead = Decision("ann", "bob", 0.6, (("ann", 0.6), ("bob", 0.35)), "it fits", "words")
+    tie = Decision(
+        worker="ann", second="bob", confidence=0.5, scores=(("ann", 0.5), ("bob", 0.48)), why="it fits", router="words"
+    )
+    lead = Decision(
+        worker="ann", second="bob", confidence=0.6, scores=(("ann", 0.6), ("bob", 0.35)), why="it fits", router="words"
+    )
     assert shifted(tie, {"ann": Load(1, attempts=0)}).worker == "bob"
     assert shifted(lead, {"ann": Load(1, attempts=0)}) is lead
     assert shifted(lead, {"ann": Load(2, 2, attempts=0)}).worker == "bob"
@@ -360,9 +377,14 @@ def test_a_near_tie_goes_to_the_idler_and_a_lead_of_half_only_for_much() -> None
 
 
 def test_of_two_that_are_full_the_line_counts_unless_the_shorter_one_is_that_of_who_fails() -> None:
-    tie = Decision("ann", "bob", 0.5, (("ann", 0.5), ("bob", 0.48)), "it fits", "words")
-    lead = Decision("ann", "bob", 0.6, (("ann", 0.6), ("bob", 0.35)), "it fits", "words")
-    long, short = Load(2, 2, queue=3, attempts=0), Load(2, 2, queue=1, attempts=0)
+    tie = Decision(
+        worker="ann", second="bob", confidence=0.5, scores=(("ann", 0.5), ("bob", 0.48)), why="it fits", router="words"
+    )
+    lead = Decision(
+        worker="ann", second="bob", confidence=0.6, scores=(("ann", 0.6), ("bob", 0.35)), why="it fits", router="words"
+    )
+    long = Load(2, 2, queue=3, attempts=0)
+    short = Load(2, 2, queue=1, attempts=0)
     assert shifted(tie, {"ann": long, "bob": short}).worker == "bob"
     assert shifted(tie, {"ann": short, "bob": long}) is tie
     assert shifted(lead, {"ann": long, "bob": short}) is lead
@@ -370,13 +392,22 @@ def test_of_two_that_are_full_the_line_counts_unless_the_shorter_one_is_that_of_
 
 
 def test_one_failure_is_no_rate() -> None:
-    lead = Decision("ann", "bob", 0.6, (("ann", 0.6), ("bob", 0.35)), "it fits", "words")
+    lead = Decision(
+        worker="ann", second="bob", confidence=0.6, scores=(("ann", 0.6), ("bob", 0.35)), why="it fits", router="words"
+    )
     assert shifted(lead, {"ann": Load(failures=1.0, attempts=1)}) is lead
     assert shifted(lead, {"ann": Load(failures=1.0, attempts=4)}).worker == "bob"
 
 
 def test_of_several_that_fit_about_as_well_the_idlest_is_taken() -> None:
-    found = Decision("ann", "bob", 0.4, (("ann", 0.36), ("bob", 0.33), ("cyd", 0.31)), "it fits", "words")
+    found = Decision(
+        worker="ann",
+        second="bob",
+        confidence=0.4,
+        scores=(("ann", 0.36), ("bob", 0.33), ("cyd", 0.31)),
+        why="it fits",
+        router="words",
+    )
     load = {"ann": Load(2, 2), "bob": Load(1, 2), "cyd": Load(0, 2)}
     assert shifted(found, load).worker == "cyd"
 
@@ -386,7 +417,8 @@ async def test_a_model_that_is_dead_in_a_team_inside_is_known_to_be_dead_outside
     inner = Supervisor(
         [Worker("cyd", "packs", model=dead)], name="packers", policy=structs.replace(QUICK, limits=Limits(width=1))
     )
-    north, south = Stall("north"), Stall("south")
+    north = Stall("north")
+    south = Stall("south")
     workers = [Worker(one.name, "sells ripe apples", model=one.model) for one in (north, south)]
     team = Supervisor(workers, way=WAY, policy=ONCE, journal=MemoryJournal(), combine="forward")
     async with team.driven() as driver, inner.crew() as crew, asyncio.TaskGroup() as jobs:

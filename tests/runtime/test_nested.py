@@ -188,7 +188,8 @@ async def test_who_is_asked_works_beside_the_sender_even_where_one_works_at_a_ti
 
 
 async def test_five_are_asked_at_once() -> None:
-    meeting, met = asyncio.Barrier(5), 0
+    meeting = asyncio.Barrier(5)
+    met = 0
 
     async def says(name: str, at: int, _: Request) -> Line:
         nonlocal met
@@ -356,7 +357,8 @@ async def test_who_is_asked_has_less_time_than_who_asks_so_that_something_can_be
 
 
 async def test_what_was_asked_stops_with_who_asked() -> None:
-    journal, cancelled = MemoryJournal(), asyncio.Event()
+    journal = MemoryJournal()
+    cancelled = asyncio.Event()
     begun = asyncio.Event()
 
     async def says(name: str, at: int, _: Request) -> Line:
@@ -421,7 +423,8 @@ def kept_within(entries: Sequence[ev.Entry]) -> Amount:
     state = begin(entries[0])
     for entry in entries[1:]:
         fold(state, entry)
-        ledger, budget = state.ledger, state.requested.budget
+        ledger = state.ledger
+        budget = state.requested.budget
         for name in ("tokens", "micros", "calls"):
             cap = getattr(budget, name)
             assert cap is None or getattr(ledger, name) + getattr(ledger, f"held_{name}") <= cap
@@ -450,11 +453,16 @@ async def test_no_run_and_no_nested_run_spends_more_than_it_may(seed: int) -> No
     script = model(says, card=EXACT, usage=Usage(600, 400), micros=1000)
     workers = [
         Worker(
-            name, tools=[ONE, MATCHING], contacts=["*"], tags=["even"] if n % 2 == 0 else [],
-            settings=Settings(max_tokens=1000), estimate=Amount(micros=chance.choice([0, 3000])), steps=3,
+            name,
+            tools=[ONE, MATCHING],
+            contacts=["*"],
+            tags=["even"] if n % 2 == 0 else [],
+            settings=Settings(max_tokens=1000),
+            estimate=Amount(micros=chance.choice([0, 3000])),
+            steps=3,
         )
         for n, name in enumerate(names)
-    ]  # fmt: skip
+    ]
     cap = chance.choice([0, 900, 5_000, 20_000, 60_000])
     budget = (
         Budget(usd=cap / 1_000_000)

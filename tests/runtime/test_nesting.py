@@ -169,7 +169,8 @@ async def test_one_team_does_two_tasks_at_once() -> None:
         return "3"
 
     plans = {"ann": plan(("Count.", "ann", [])), "below": plan(("Left.", "below", []), ("Right.", "below", []))}
-    script, journal = model(says, plans), MemoryJournal()
+    script = model(says, plans)
+    journal = MemoryJournal()
     below = Supervisor([Worker("ann")], model=script, name="below")
     found = await Supervisor([below.as_worker()], model=script, journal=journal).run("Count", run="r")
     assert found.ending == "complete"
@@ -183,9 +184,10 @@ async def test_a_team_steps_in_for_a_worker_and_is_found_by_its_tags() -> None:
     script = model(says, {"ann": plan(("Count.", "ann", []))})
     below = Supervisor([Worker("ann")], model=script, name="below").as_worker(name="garden", tags=["fruit"])
     top = Supervisor(
-        [Worker("eve", fallbacks=["garden"]), below], model=script,
+        [Worker("eve", fallbacks=["garden"]), below],
+        model=script,
         plan=Plan((Task(TaskId("t1"), "Count.", "eve"),), "forward"),
-    )  # fmt: skip
+    )
     found = await top.run("Count")
     assert found.ending == "complete"
     assert top.tags() == {"fruit": ("garden",)}
@@ -309,7 +311,8 @@ async def test_a_second_attempt_is_a_new_run_and_what_the_first_spent_counts() -
         return Failure("network", "the line is dead") if len(tried) == 1 else "3"
 
     plans = {"ann": plan(("Count.", "ann", [])), "below": plan(("Count.", "below", []))}
-    script, journal = model(says, plans), MemoryJournal()
+    script = model(says, plans)
+    journal = MemoryJournal()
     below = Supervisor([Worker("ann")], model=script, name="below", policy=ONCE)
     quick = Policy(retry=Retry(base=0.001))
     found = await Supervisor([below.as_worker()], model=script, journal=journal, policy=quick).run("Count", run="r")
@@ -345,7 +348,8 @@ async def test_a_team_that_has_had_an_effect_and_failed_is_not_tried_again() -> 
 
 @pytest.mark.parametrize("most", [0, 1, 2])
 async def test_teams_are_nested_as_deep_as_the_outermost_allows_and_no_deeper(most: int) -> None:
-    script, journal = model(plainly, PLANS), MemoryJournal()
+    script = model(plainly, PLANS)
+    journal = MemoryJournal()
     policy = Policy(limits=Limits(nesting=most), retry=Retry(attempts=1))
     bottom = Supervisor([Worker("ann", "counts")], model=script, name="bottom")
     middle = Supervisor([bottom.as_worker(), Worker("bob")], model=script, name="middle")
@@ -360,7 +364,8 @@ async def test_teams_are_nested_as_deep_as_the_outermost_allows_and_no_deeper(mo
 
 
 async def test_each_level_has_less_time_than_the_one_above() -> None:
-    script, journal = model(plainly, PLANS), MemoryJournal()
+    script = model(plainly, PLANS)
+    journal = MemoryJournal()
     await three(script, journal, timeout=20.0).run("What about the garden?", run="r")
     runs = await rows(journal)
     ends = [requested(runs[run]).deadline for run in sorted(runs)]
@@ -390,7 +395,8 @@ async def test_a_team_that_runs_out_of_time_hands_over_what_it_has() -> None:
 @pytest.mark.parametrize("kept", ["memory", "file"])
 async def test_cancelling_the_highest_ends_all(kept: str, tmp_path: Path) -> None:
     journal: Journal = MemoryJournal() if kept == "memory" else await SqliteJournal.open(tmp_path / "runs.db")
-    begun, stopped = asyncio.Event(), asyncio.Event()
+    begun = asyncio.Event()
+    stopped = asyncio.Event()
 
     async def says(name: str, request: Request) -> Line:
         if name == "ann":
@@ -480,7 +486,8 @@ async def test_after_a_crash_anywhere_no_call_that_was_paid_for_is_made_again(*,
         if of_kind(runs["r"], ev.RunEnded):
             continue
         paid = sum(bought(entries) for entries in runs.values())
-        journal, script = await written(runs), model(plainly, PLANS)
+        journal = await written(runs)
+        script = model(plainly, PLANS)
         found = await three(script, journal, budget=budget).resume("r")
         assert found.ending == "complete", f"after entry {at}"
         assert len(script.requests) == 9 - paid, f"after entry {at}"
@@ -498,7 +505,8 @@ async def test_after_a_crash_anywhere_no_call_that_was_paid_for_is_made_again(*,
 async def test_what_a_team_was_given_before_a_crash_is_its_to_spend_after_it() -> None:
     """There is not enough to reserve it a second time, and there need not be."""
     plans = {"ann": plan(("Count.", "ann", [])), "one": plan(("Left.", "one", []))}
-    journal, budget = MemoryJournal(), Budget(calls=22, floor=Amount(calls=1))
+    journal = MemoryJournal()
+    budget = Budget(calls=22, floor=Amount(calls=1))
 
     def top(script: ScriptedModel, kept: Journal) -> Supervisor:
         one = Supervisor([Worker("ann")], model=script, name="one").as_worker(estimate=Amount(calls=20))
@@ -523,7 +531,8 @@ def kept_within(entries: Sequence[ev.Entry]) -> Amount:
     state = begin(entries[0])
     for entry in entries[1:]:
         fold(state, entry)
-        ledger, budget = state.ledger, state.requested.budget
+        ledger = state.ledger
+        budget = state.requested.budget
         for name in ("tokens", "micros", "calls"):
             cap = getattr(budget, name)
             assert cap is None or getattr(ledger, name) + getattr(ledger, f"held_{name}") <= cap
@@ -533,7 +542,8 @@ def kept_within(entries: Sequence[ev.Entry]) -> Amount:
 def tree(chance: random.Random, script: ScriptedModel, depth: int, name: str) -> Supervisor:
     """A team of workers and teams, whose plan has something for each of them."""
     count = chance.randrange(1, 4)
-    settings, estimate = Settings(max_tokens=1000), Amount(micros=chance.choice([0, 0, 9000]))
+    settings = Settings(max_tokens=1000)
+    estimate = Amount(micros=chance.choice([0, 0, 9000]))
     workers: list[Worker] = []
     for number in range(count):
         if depth and chance.random() < 0.6:
@@ -589,7 +599,8 @@ async def test_no_run_of_a_tree_spends_more_than_it_may(seed: int) -> None:
 
 async def test_teams_beside_each_other_get_equal_shares_and_leave_what_the_answer_costs() -> None:
     plans = {"ann": plan(("Count.", "ann", [])), "one": plan(*((f"Part {n}.", "one", ()) for n in range(3)))}
-    script, journal = model(plainly, plans), MemoryJournal()
+    script = model(plainly, plans)
+    journal = MemoryJournal()
     below = Supervisor([Worker("ann")], model=script, name="one")
     found = await Supervisor([below.as_worker()], model=script, journal=journal, budget=Budget(calls=32)).run(
         "Count", run="r"
@@ -603,7 +614,8 @@ async def test_teams_beside_each_other_get_equal_shares_and_leave_what_the_answe
 
 async def test_what_a_team_may_use_is_its_estimate_and_never_more_than_its_own_cap() -> None:
     plans = {"ann": plan(("Count.", "ann", [])), "one": plan(("Left.", "one", []), ("Right.", "two", []))}
-    script, journal = model(plainly, plans), MemoryJournal()
+    script = model(plainly, plans)
+    journal = MemoryJournal()
     one = Supervisor([Worker("ann")], model=script, name="one").as_worker(estimate=Amount(calls=7))
     two = Supervisor([Worker("ann")], model=script, name="two", budget=Budget(calls=4)).as_worker()
     found = await Supervisor([one, two], model=script, journal=journal, budget=Budget(calls=50)).run("Count", run="r")
@@ -614,7 +626,8 @@ async def test_what_a_team_may_use_is_its_estimate_and_never_more_than_its_own_c
 
 async def test_a_team_with_too_little_money_fails_for_that_reason_and_is_not_tried_again() -> None:
     plans = {"ann": plan(("Count.", "ann", [])), "one": plan(("Left.", "one", []))}
-    script, journal = model(plainly, plans), MemoryJournal()
+    script = model(plainly, plans)
+    journal = MemoryJournal()
     one = Supervisor([Worker("ann")], model=script, name="one").as_worker(estimate=Amount(calls=1))
     found = await Supervisor([one], model=script, journal=journal, budget=Budget(calls=50)).run("Count", run="r")
     assert found.ending == "failed"

@@ -22,9 +22,12 @@ from chargehand.runtime.settled import id_of
 from chargehand.stores.catalog import SqliteCatalog
 from chargehand.terms.roster import Match
 
-ANN, BOB = Worker("ann", "counts", tags=["fruit", "north"]), Worker("bob", "sums", tags=["fruit"])
-NOTES, GUIDE = Block("notes", "begun", share="append"), Block("guidelines", "Be brief.", trusted=True)
-OLD, NEW = Archive("old", embedding="words"), Archive("new", embedding="words", share="read")
+ANN = Worker("ann", "counts", tags=["fruit", "north"])
+BOB = Worker("bob", "sums", tags=["fruit"])
+NOTES = Block("notes", "begun", share="append")
+GUIDE = Block("guidelines", "Be brief.", trusted=True)
+OLD = Archive("old", embedding="words")
+NEW = Archive("new", embedding="words", share="read")
 
 
 def nothing(_name: str) -> str | None:
@@ -90,8 +93,12 @@ async def test_a_block_that_nobody_changed_follows_its_declaration(tmp_path: Pat
         async with opened(Memory(place, [changed])) as memory:
             found = await block(memory.catalog)
             assert (found.value, found.description, found.limit, found.trusted, found.tags) == (
-                text, "what was found", limit, True, ("x",),
-            )  # fmt: skip
+                text,
+                "what was found",
+                limit,
+                True,
+                ("x",),
+            )
             assert await grants(memory, "ann") == {"notes": Grant("write")}
             assert {one.origin.by for one in await memory.catalog.history(found.id)} == {"team"}
 

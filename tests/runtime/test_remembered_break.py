@@ -82,7 +82,8 @@ async def test_whoever_is_cancelled_at_any_moment_leaves_nothing_behind(tmp_path
 async def test_a_text_that_two_files_have_stays_until_neither_has_it(tmp_path: Path) -> None:
     folder = tmp_path / "papers"
     folder.mkdir()
-    same, other = "The same terms apply to all.", "Apples are red. " * 100
+    same = "The same terms apply to all."
+    other = "Apples are red. " * 100
     (folder / "a.md").write_text(same)
     (folder / "b.md").write_text(f"{other}\n\n# Terms\n\n{other}")
     (folder / "c.md").write_text(same)
@@ -105,7 +106,8 @@ async def test_a_text_that_two_files_have_stays_until_neither_has_it(tmp_path: P
 
 
 async def test_a_run_whose_name_begins_like_the_key_of_anothers_call_is_not_mistaken_for_it() -> None:
-    told, over = asyncio.Event(), asyncio.Event()
+    told = asyncio.Event()
+    over = asyncio.Event()
 
     async def play(request: Request) -> Line:
         assert isinstance(request.subject, Working)

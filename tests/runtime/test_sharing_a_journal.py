@@ -42,7 +42,8 @@ def test_forty_runs_of_one_team_in_eight_threads_all_complete(tmp_path: Path) ->
 
 
 async def test_two_teams_on_one_path_run_at_once(tmp_path: Path) -> None:
-    first, second = team(tmp_path / "runs.db", "first"), team(tmp_path / "runs.db", "second")
+    first = team(tmp_path / "runs.db", "first")
+    second = team(tmp_path / "runs.db", "second")
     async with asyncio.TaskGroup() as jobs:
         runs = [jobs.create_task(one.run("count", run=f"{one.name}-{n}")) for one in (first, second) for n in range(3)]
     assert [job.result().ending for job in runs] == ["complete"] * 6

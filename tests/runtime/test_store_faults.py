@@ -76,7 +76,8 @@ class Failing(MemoryJournal):
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after it took effect"])
 @pytest.mark.parametrize("times", [1, 2, 7])
 def test_whichever_call_of_the_store_fails_the_run_comes_to_its_end(times: int, after: bool) -> None:
-    at, fired = 0, True
+    at = 0
+    fired = True
     while fired:
         at += 1
         loop = VirtualLoop()
@@ -128,7 +129,8 @@ def test_whichever_statement_of_sqlite_fails_the_run_comes_to_its_end(
         story.judge(found, await healthy.read("r"))
         await healthy.close()
 
-    at, fired = 0, True
+    at = 0
+    fired = True
     while fired:
         at += 1
         fault = Fault(at, times=times, after=after)
@@ -224,7 +226,8 @@ def rows(path: Path) -> list[object]:
 
 
 def test_a_run_whose_tail_was_torn_off_is_carried_on_from_there(tmp_path: Path) -> None:
-    whole, torn = tmp_path / "whole.db", tmp_path / "torn.db"
+    whole = tmp_path / "whole.db"
+    torn = tmp_path / "torn.db"
 
     async def write() -> list[Entry]:
         journal = await SqliteJournal.open(tmp_path / "runs.db", connect=prepared("PRAGMA page_size = 512"))

@@ -38,7 +38,8 @@ async def test_a_budget_too_small_to_plan_is_said_at_once(way: Way) -> None:
 async def test_a_worker_who_costs_nothing_still_gets_what_nobody_can_pay_to_plan() -> None:
     model = ScriptedModel(["never asked"], card=DEAR)
     free = ScriptedModel(["Twelve."], card=ModelCard("free", micros_in=0.0, micros_out=0.0))
-    worker, budget = Worker("ann", "counts apples", model=free), Budget(usd=0.15)
+    worker = Worker("ann", "counts apples", model=free)
+    budget = Budget(usd=0.15)
     team = Supervisor([worker], model=model, judge=free, budget=budget, instructions=HOUSE_RULES)
     found = await team.run(GOAL)
     assert found.ending == "complete"

@@ -18,7 +18,8 @@ from chargehand.terms.plan import Plan, Task, TaskId
 from tests.requests import request
 
 HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.jsonl"))
-A, B = TaskId("a"), TaskId("b")
+A = TaskId("a")
+B = TaskId("b")
 PLAN = Plan((Task(A, "look into the matter", "worker"), Task(B, "write it down", "worker", after=(A,))))
 
 
@@ -41,7 +42,8 @@ def _status(state: RunState, progress: Progress) -> str:
 def test_every_recorded_run_can_be_traced_at_every_moment(history: Path) -> None:
     entries = kept(history)
     for cut in range(1, len(entries) + 1):
-        found, state = trace("run", entries[:cut]), replay(entries[:cut])
+        found = trace("run", entries[:cut])
+        state = replay(entries[:cut])
         assert {task.id for task in found.tasks} == set(state.tasks)
         assert {task.id: task.status for task in found.tasks} == {k: _status(state, v) for k, v in state.tasks.items()}
         assert found.used == state.ledger.spent
@@ -70,7 +72,17 @@ def test_a_run_that_went_well_is_told_step_by_step() -> None:
     reply = b'{"calls":[{"id":"1","name":"look","arguments":"{\\"where\\":\\"here\\"}"}],"finish":"tools"}'
     found = told(
         (1.0, ev.AttemptStarted(A, 1, "worker", 160.0)),
-        (1.0, ev.PromptSent("attempt", 1, "offline", Raw(b'[{"role":"user","text":"look"}]'), A, ("look",))),
+        (
+            1.0,
+            ev.PromptSent(
+                duty="attempt",
+                number=1,
+                model="offline",
+                messages=Raw(b'[{"role":"user","text":"look"}]'),
+                task=A,
+                tools=("look",),
+            ),
+        ),
         (1.0, ev.StepStarted(A, 1, 1, "model")),
         (2.0, ev.StepFinished(A, 1, 1, Raw(reply), used=Amount(tokens=10, calls=1))),
         (2.0, ev.StepStarted(A, 1, 2, "look")),
@@ -133,7 +145,8 @@ def test_the_time_between_a_crash_and_the_resume_is_nobodys_work() -> None:
 
 
 def test_the_critical_path_goes_back_along_the_inputs_that_came_last() -> None:
-    c, d = TaskId("c"), TaskId("d")
+    c = TaskId("c")
+    d = TaskId("d")
     tasks = [Task(A, "x"), Task(B, "x"), Task(c, "x", after=(A, B)), Task(d, "x")]
     assert critical_path(tasks, {A: 1.0, B: 4.0, c: 9.0, d: 5.0}) == (B, c)
     assert critical_path(tasks, {A: 1.0}) == (A,)

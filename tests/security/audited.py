@@ -9,10 +9,21 @@ from collections import Counter
 from pathlib import Path
 from types import FrameType
 
-NEVER = frozenset((
-    "pickle.find_class", "marshal.loads", "marshal.load", "exec", "os.system", "os.exec", "os.posix_spawn",
-    "code.__new__", "subprocess.Popen", "shutil.unpack_archive", "ctypes.dlopen",
-))  # fmt: skip
+NEVER = frozenset(
+    (
+        "pickle.find_class",
+        "marshal.loads",
+        "marshal.load",
+        "exec",
+        "os.system",
+        "os.exec",
+        "os.posix_spawn",
+        "code.__new__",
+        "subprocess.Popen",
+        "shutil.unpack_archive",
+        "ctypes.dlopen",
+    )
+)
 
 
 def watched() -> "Counter[str]":

@@ -164,11 +164,36 @@ def _hook(event: str, details: tuple[object, ...]) -> None:
         _seen.append(f"{event} {details[:1]}")
 
 
-_PIECES = st.sampled_from((
-    "int", "list[", "]", "dict[str, ", "Optional[", "__import__('os').system('true')", "|", "'", '"', "(", ")", "{",
-    "Literal[", "open('/etc/passwd')", ",", ".", "exec('1')", "}", "typing.", "None", "\\", "\n", "=", "Union[", "x",
-    "lambda: 0",
-))  # fmt: skip
+_PIECES = st.sampled_from(
+    (
+        "int",
+        "list[",
+        "]",
+        "dict[str, ",
+        "Optional[",
+        "__import__('os').system('true')",
+        "|",
+        "'",
+        '"',
+        "(",
+        ")",
+        "{",
+        "Literal[",
+        "open('/etc/passwd')",
+        ",",
+        ".",
+        "exec('1')",
+        "}",
+        "typing.",
+        "None",
+        "\\",
+        "\n",
+        "=",
+        "Union[",
+        "x",
+        "lambda: 0",
+    )
+)
 sys.addaudithook(_hook)
 
 
@@ -183,7 +208,8 @@ def test_letta_2025_6101_and_2026_4965_no_annotation_is_ever_evaluated(annotatio
     except Problem:
         pass
     finally:
-        found, _seen = _seen, None
+        found = _seen
+        _seen = None
     assert found == []
 
 
@@ -345,17 +371,24 @@ def test_langgraph_2025_67644_and_2026_27022_names_of_filters_reach_no_statement
 
 def test_langgraph_2025_64439_and_2026_28277_odd_json_is_kept_or_refused(site: Site) -> None:
     for body in (
-        b'{"label":"x","value":"\\ud800"}', b'{"label":"x","value":"x","metadata":{"n":NaN}}',
-        b'{"label":"x","value":"x","metadata":{"n":1e400}}', b'{"label":"x","value":"x","limit":1' + b"0" * 400 + b"}",
-        b'{"label":"x","value":"x","metadata":' + b'{"a":' * 70 + b"1" + b"}" * 71, b"[" * 200_000, b'"', b"\xff\xfe",
-        b'{"label":"x","value":"x","metadata":{"n":1' + b"0" * 4000 + b"}}", b'{"label":"x\\u0000","value":"\\u0000"}',
-    ):  # fmt: skip
+        b'{"label":"x","value":"\\ud800"}',
+        b'{"label":"x","value":"x","metadata":{"n":NaN}}',
+        b'{"label":"x","value":"x","metadata":{"n":1e400}}',
+        b'{"label":"x","value":"x","limit":1' + b"0" * 400 + b"}",
+        b'{"label":"x","value":"x","metadata":' + b'{"a":' * 70 + b"1" + b"}" * 71,
+        b"[" * 200_000,
+        b'"',
+        b"\xff\xfe",
+        b'{"label":"x","value":"x","metadata":{"n":1' + b"0" * 4000 + b"}}",
+        b'{"label":"x\\u0000","value":"\\u0000"}',
+    ):
         found = site.client.post("/v1/blocks", content=body, headers={"Content-Type": "application/json"})
         assert found.status_code in (200, 422), (body[:60], found.status_code, found.text[:200])
 
 
 async def test_langgraph_2025_64439_poison_in_a_row_is_told_and_not_revived(tmp_path: Path) -> None:
-    canary, data = tmp_path / "canary", tmp_path / "data"
+    canary = tmp_path / "canary"
+    data = tmp_path / "data"
     run = ""
     poison = f"cos\nsystem\n(S'touch {canary}'\ntR.".encode()
     for site in served(data):
@@ -376,10 +409,20 @@ async def test_langgraph_2025_64439_poison_in_a_row_is_told_and_not_revived(tmp_
 
 def test_langchain_2025_68664_our_own_marks_in_the_data_of_others_are_data(site: Site) -> None:
     marks = {
-        "type": "run.requested", "lc": 1, "id": ["langchain", "x"], "kwargs": {"a": 1}, "__class__": "os.system",
-        "$type": "x", "py/object": "os.system", "event": {"type": "attempt.succeeded"}, "_type": "prompt", "$ref": "#",
-        "template_path": "/etc/passwd", "tag": "noted", "role": "system",
-    }  # fmt: skip
+        "type": "run.requested",
+        "lc": 1,
+        "id": ["langchain", "x"],
+        "kwargs": {"a": 1},
+        "__class__": "os.system",
+        "$type": "x",
+        "py/object": "os.system",
+        "event": {"type": "attempt.succeeded"},
+        "_type": "prompt",
+        "$ref": "#",
+        "template_path": "/etc/passwd",
+        "tag": "noted",
+        "role": "system",
+    }
     block = site.made("/v1/blocks", label="marks", value=str(marks), metadata=marks)
     assert site.client.get(f"/v1/blocks/{block['id']}").json()["metadata"] == marks
     agent = site.agent(metadata=marks)

@@ -63,9 +63,13 @@ class World:
             """Find what there is."""
             coded = base64.b64encode(f"user:{CANARIES[1]}".encode()).decode()
             return {
-                "asked": key, CANARIES[2]: list(CANARIES[3:30]), "url": f"https://u:{quote(CANARIES[30])}@x.test/",
-                "basic": coded, "inner": msgspec.json.encode({"k": CANARIES[31]}).decode(), "plain": "Nothing secret.",
-            }  # fmt: skip
+                "asked": key,
+                CANARIES[2]: list(CANARIES[3:30]),
+                "url": f"https://u:{quote(CANARIES[30])}@x.test/",
+                "basic": coded,
+                "inner": msgspec.json.encode({"k": CANARIES[31]}).decode(),
+                "plain": "Nothing secret.",
+            }
 
         @tool
         def fail(key: str) -> str:
@@ -91,8 +95,10 @@ class World:
 
         self.team = Supervisor(
             [Worker("ann", "finds things", f"You are Ann. Your key is {CANARIES[38]}.", tools=[find, fail, send])],
-            model=ScriptedModel(speak), plan=PLAN, policy=Policy(tainted_effects="ask" if asked else "allow"),
-        )  # fmt: skip
+            model=ScriptedModel(speak),
+            plan=PLAN,
+            policy=Policy(tainted_effects="ask" if asked else "allow"),
+        )
 
 
 GOAL = f"Find out what {CANARIES[39]} opens."
@@ -148,7 +154,8 @@ def _break_and_log(number: str) -> None:
 async def test_a_run_with_secrets_goes_on_from_every_entry_and_nothing_is_done_twice(tmp_path: Path) -> None:
     settings = Settings(tmp_path, secrets=CANARIES)
     async with Houses(settings, NO_KEYS.get) as houses:
-        house, world = await houses.of("main"), World()
+        house = await houses.of("main")
+        world = World()
         await driven(house, world, "whole")
         whole = await house.journal.read("whole")
         assert world.sent == [f"ann {MARK}"]
@@ -172,7 +179,8 @@ async def test_a_person_is_asked_about_a_call_without_its_secrets_and_the_answer
 ) -> None:
     settings = Settings(tmp_path, secrets=CANARIES)
     async with Houses(settings, NO_KEYS.get) as houses:
-        house, world = await houses.of("main"), World(asked=True)
+        house = await houses.of("main")
+        world = World(asked=True)
         await driven(house, world, "asked")
         asked = (await house.journal.read("asked"))[-1].event
         assert isinstance(asked, ev.InputRequested)

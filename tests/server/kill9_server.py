@@ -108,7 +108,9 @@ async def concluded(served: Served, block: str, tally: Tally) -> None:
 
 
 def many(kills: int, seed: int, folder: Path) -> Tally:
-    dice, tally, found = random.Random(seed), Tally(), ("", [""])
+    dice = random.Random(seed)
+    tally = Tally()
+    found = ("", [""])
     with modelling() as handle:
         for number in range(kills):
             with serving(folder) as served:

@@ -77,7 +77,8 @@ def agents(client: Any, model: str) -> bool:
 
 
 def attachments(client: Any, model: str) -> bool:
-    agent, block = agent_of(client, model), client.blocks.create(label="plan", value="x")
+    agent = agent_of(client, model)
+    block = client.blocks.create(label="plan", value="x")
     archive = client.archives.create(name="findings")
     client.agents.blocks.attach(block.id, agent_id=agent.id)
     assert client.agents.blocks.retrieve("plan", agent_id=agent.id).value == "x"

@@ -91,16 +91,26 @@ class _Served(BaseHTTPRequestHandler):
         if streamed and not answer.calls:
             return self._word_by_word(answer)
         calls = [
-            {"id": f"call_{at}", "type": "function",
-             "function": {"name": one.name, "arguments": json.dumps(one.arguments)}}
+            {
+                "id": f"call_{at}",
+                "type": "function",
+                "function": {"name": one.name, "arguments": json.dumps(one.arguments)},
+            }
             for at, one in enumerate(answer.calls)
-        ]  # fmt: skip
+        ]
         message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
         if calls:
             message["tool_calls"] = calls
         choice = {"index": 0, "message": message, "finish_reason": answer.finish or ("tool_calls" if calls else "stop")}
-        return self._whole({"id": "x", "object": "chat.completion", "model": "fake", "choices": [choice],
-                            "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}})  # fmt: skip
+        return self._whole(
+            {
+                "id": "x",
+                "object": "chat.completion",
+                "model": "fake",
+                "choices": [choice],
+                "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18},
+            }
+        )
 
     def _whole(self, value: dict[str, Any], status: int = 200) -> None:
         body = json.dumps(value).encode()

@@ -33,9 +33,15 @@ def running(settings: Settings, environment: Mapping[str, str] | None = None) ->
     known = dict(environment or {})
     app = build(settings, known.get)
     config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, log_level="warning", access_log=False, loop="asyncio", http="httptools",
+        app,
+        host="127.0.0.1",
+        port=0,
+        log_level="warning",
+        access_log=False,
+        loop="asyncio",
+        http="httptools",
         timeout_graceful_shutdown=5,
-    )  # fmt: skip
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
     thread.start()

@@ -49,12 +49,14 @@ async def begun(port: int, token: str, tasks: int) -> str:
         "combine": "none",
         "tasks": [
             {
-                "id": f"t{number}", "instruction": f"What do {number + 2} tomato seedlings cost?",
-                "worker": workers[number % 2], "after": [f"t{number - 1}"] if number else [],
+                "id": f"t{number}",
+                "instruction": f"What do {number + 2} tomato seedlings cost?",
+                "worker": workers[number % 2],
+                "after": [f"t{number - 1}"] if number else [],
             }
             for number in range(tasks)
         ],
-    }  # fmt: skip
+    }
     async with Line(port, token) as line:
         status, body = await line.ask("POST", "/api/runs", {"team": "garden", "goal": "seedlings", "plan": plan})
     assert status == 201, body[:300]
@@ -92,7 +94,8 @@ async def _events(reader: asyncio.StreamReader, seen: Seen, came: float, left: i
         if line.startswith(b"id: "):
             number = int(line[4:])
         elif line.startswith(b"data: "):
-            now, left = time.time(), left - 1
+            now = time.time()
+            left -= 1
             at = float(line.partition(b'"at":')[2].partition(b",")[0])
             seen.numbers.append(number)
             if at > came:
@@ -133,7 +136,16 @@ def _figures(followed: list[Seen], lengths: dict[str, int]) -> Figures:
 
     delivered = sum(len(one.numbers) for one in followed)
     cuts = sum(one.cuts for one in followed)
-    return Figures(len(followed), sum(lengths.values()), delivered, cuts, at(0.5), at(0.99), at(1.0), wrong)
+    return Figures(
+        clients=len(followed),
+        entries=sum(lengths.values()),
+        delivered=delivered,
+        cuts=cuts,
+        p50=at(0.5),
+        p99=at(0.99),
+        worst=at(1.0),
+        wrong=wrong,
+    )
 
 
 def main() -> int:

@@ -94,7 +94,8 @@ def test_entries_are_a_stream_to_who_asks_for_one(home: Garden) -> None:
 
 
 def test_several_runs_come_in_one_stream_and_each_goes_on_where_it_was(home: Garden) -> None:
-    one, other = finished(home), finished(home)
+    one = finished(home)
+    other = finished(home)
     path = f"/api/events?run={one[0]}&run={other[0]}"
     found = events(stream(home, path).text)
     by_run: dict[str, list[int]] = {}

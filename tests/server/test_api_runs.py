@@ -57,7 +57,8 @@ def test_a_run_is_on_disk_when_it_is_acknowledged_and_shows_what_came_of_it(home
 
 def test_the_same_key_and_body_is_the_same_run_and_the_same_answer(home: Garden) -> None:
     body = {"team": "garden", "goal": GOAL}
-    first, second = post(home, body, "order-1"), post(home, {"goal": GOAL, "team": "garden"}, "order-1")
+    first = post(home, body, "order-1")
+    second = post(home, {"goal": GOAL, "team": "garden"}, "order-1")
     assert first.content == second.content
     assert (first.status_code, second.status_code) == (201, 201)
     assert "idempotency-replayed" not in first.headers
@@ -95,7 +96,8 @@ def test_a_key_is_remembered_by_the_next_process(tmp_path: Path) -> None:
 
 def test_two_tenants_with_the_same_key_have_a_run_each(tmp_path: Path) -> None:
     with garden(tmp_path) as home:
-        body, other = {"team": "garden", "goal": GOAL}, key_for(tmp_path, "lab")
+        body = {"team": "garden", "goal": GOAL}
+        other = key_for(tmp_path, "lab")
         first = post(home, body, "order-1").json()["run"]
         second = home.client.post("/api/runs", json=body, headers={**other, "Idempotency-Key": "order-1"})
         assert second.status_code == 201

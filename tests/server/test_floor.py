@@ -18,7 +18,9 @@ ENTRY = Entry(1, 0.0, PauseSet(paused=False))
 
 
 def outcome(run: str) -> Outcome:
-    return Outcome(run, "complete", "done", None, {}, (), {}, NOTHING)
+    return Outcome(
+        run=run, ending="complete", reason="done", answer=None, results={}, gaps=(), statuses={}, spent=NOTHING
+    )
 
 
 class Work:
@@ -146,7 +148,8 @@ async def test_a_noisy_tenant_leaves_places_and_room_in_the_line_to_others() -> 
     places = Places(Limits(runs=8, waiting=16))
     async with Floor(places, "noisy", 1.0) as noisy, Floor(places, "quiet", 1.0) as quiet, asyncio.TaskGroup() as jobs:
         places.of("quiet")
-        loud, calm = Work(noisy), Work(quiet)
+        loud = Work(noisy)
+        calm = Work(quiet)
         crowd = [jobs.create_task(tried(noisy.begin(f"n{number}", loud.of(f"n{number}")))) for number in range(30)]
         await asyncio.sleep(0.02)
         assert (noisy.carried, noisy.waiting) == (7, 14)
@@ -215,7 +218,8 @@ async def test_runs_that_wait_for_a_slow_store_do_not_stand_in_the_way_of_stream
 async def test_a_stop_lets_runs_end_within_grace_and_cuts_the_rest_and_says_so() -> None:
     floor = Floor(Places(Limits(runs=2)), "main", 0.2)
     async with floor, asyncio.TaskGroup() as jobs:
-        work, endless = Work(floor), Work(floor)
+        work = Work(floor)
+        endless = Work(floor)
         quick = await floor.begin("quick", work.of("quick"))
         slow = await floor.begin("slow", endless.of("slow"))
         waits = jobs.create_task(tried(floor.begin("waits", work.of("waits"))))

@@ -62,9 +62,20 @@ def test_nothing_else_comes_in(tmp_path: Path) -> None:
     which, token = made_in(tmp_path)
     with walled(Settings(tmp_path, token=OPERATOR, limits=MANY)) as url, httpx.Client(base_url=url) as client:
         for said in (
-            "", token, f"Token {token}", f"Bearer {token}x", f"Bearer {token[:-1]}", f"Bearer ch_{which}_", "Bearer",
-            f"Bearer {token.upper()}", f"Digest {token}", "Basic !!!", "Basic", f"Basic {token}", f"Bearer  x{token}",
-        ):  # fmt: skip
+            "",
+            token,
+            f"Token {token}",
+            f"Bearer {token}x",
+            f"Bearer {token[:-1]}",
+            f"Bearer ch_{which}_",
+            "Bearer",
+            f"Bearer {token.upper()}",
+            f"Digest {token}",
+            "Basic !!!",
+            "Basic",
+            f"Basic {token}",
+            f"Bearer  x{token}",
+        ):
             assert client.get("/who", headers={"Authorization": said}).status_code == 401, said
         assert client.get(f"/who?token={token}&api_key={token}").status_code == 401
         twice = [("Authorization", f"Bearer {token}"), ("Authorization", "Bearer x")]
@@ -194,11 +205,16 @@ def test_a_server_that_nobody_should_start_is_refused(tmp_path: Path) -> None:
     check(Settings(tmp_path, host="0.0.0.0", hosts=("box.example", "[::1]:80", "box:8283"), token=OPERATOR))
     check(Settings(tmp_path, unlocked=True))
     for wrong in (
-        Settings(tmp_path, host="0.0.0.0", unlocked=True), Settings(tmp_path, host="192.168.1.4", unlocked=True),
-        Settings(tmp_path, hosts=("*",)), Settings(tmp_path, hosts=("*.example",)), Settings(tmp_path, hosts=("",)),
-        Settings(tmp_path, hosts=("http://box",)), Settings(tmp_path, token="short"), Settings(tmp_path, port=70000),
+        Settings(tmp_path, host="0.0.0.0", unlocked=True),
+        Settings(tmp_path, host="192.168.1.4", unlocked=True),
+        Settings(tmp_path, hosts=("*",)),
+        Settings(tmp_path, hosts=("*.example",)),
+        Settings(tmp_path, hosts=("",)),
+        Settings(tmp_path, hosts=("http://box",)),
+        Settings(tmp_path, token="short"),
+        Settings(tmp_path, port=70000),
         Settings(tmp_path, token="has a space in it, which no header can hold"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(Invalid):
             check(wrong)
     assert OPERATOR not in repr(Settings(tmp_path, token=OPERATOR, secrets=(OPERATOR,)))

@@ -29,18 +29,28 @@ def client(server: Running) -> Iterator[Letta]:
 def test_an_agent_is_told_in_full_by_create_retrieve_and_list(client: Letta) -> None:
     shared = client.blocks.create(label="guidelines", value="Cite.")
     made = client.agents.create(
-        name="ann", description="reads", system="You read.", model="openai/gpt-4o", tags=["worker", "technical"],
-        memory_blocks=[{"label": "persona", "value": "Kind."}], block_ids=[shared.id],
-        tools=["archival_memory_insert"], metadata={"n": 1}, timezone="UTC",
-    )  # fmt: skip
+        name="ann",
+        description="reads",
+        system="You read.",
+        model="openai/gpt-4o",
+        tags=["worker", "technical"],
+        memory_blocks=[{"label": "persona", "value": "Kind."}],
+        block_ids=[shared.id],
+        tools=["archival_memory_insert"],
+        metadata={"n": 1},
+        timezone="UTC",
+    )
     for one in (made, client.agents.retrieve(made.id), client.agents.list().items[0]):
         assert (one.name, one.description, one.system, one.model) == ("ann", "reads", "You read.", "openai/gpt-4o")
         assert one.tags == ["worker", "technical"]
         assert [block.label for block in one.blocks] == ["guidelines", "persona"]
         assert [block.label for block in one.memory.blocks] == ["guidelines", "persona"]
         assert [tool.name for tool in one.tools] == [
-            "archival_memory_insert", "conversation_search", "memory_insert", "memory_replace",
-        ]  # fmt: skip
+            "archival_memory_insert",
+            "conversation_search",
+            "memory_insert",
+            "memory_replace",
+        ]
         assert (one.metadata, one.timezone) == ({"n": 1}, "UTC")
 
 
@@ -88,7 +98,8 @@ def test_a_list_ends_in_every_order(client: Letta) -> None:
 
 
 def test_the_stop_reason_an_agent_was_given_is_told_and_searched_for(client: Letta) -> None:
-    ann, bob = client.agents.create(name="ann"), client.agents.create(name="bob")
+    ann = client.agents.create(name="ann")
+    bob = client.agents.create(name="bob")
     client.agents.update(ann.id, last_stop_reason="end_turn")
     client.agents.update(bob.id, last_stop_reason="error")
     assert [one.name for one in client.agents.list(last_stop_reason="error")] == ["bob"]
@@ -145,7 +156,8 @@ def test_what_is_wrong_with_a_new_agent_is_said_and_nothing_is_kept(client: Lett
 
 
 def test_a_deleted_agent_leaves_nothing_but_what_others_may_share(client: Letta) -> None:
-    block, archive = client.blocks.create(label="plan", value="x"), client.archives.create(name="findings")
+    block = client.blocks.create(label="plan", value="x")
+    archive = client.archives.create(name="findings")
     agent = client.agents.create(name="ann", block_ids=[block.id], tags=["gone"])
     client.agents.archives.attach(archive.id, agent_id=agent.id)
     client.agents.delete(agent.id)
@@ -186,8 +198,9 @@ def test_two_archives_are_one_archival_memory(client: Letta) -> None:
         client.agents.archives.attach(archive.id, agent_id=agent.id)
         client.agents.archives.attach(archive.id, agent_id=agent.id)
     assert {one.text for one in client.agents.passages.list(agent.id)} == {
-        "The bridge is 312 m long.", "The tower is 88 m high.",
-    }  # fmt: skip
+        "The bridge is 312 m long.",
+        "The tower is 88 m high.",
+    }
     found = client.agents.passages.search(agent.id, query="how high is the tower", top_k=1)
     assert [one.content for one in found.results] == ["The tower is 88 m high."]
     assert [one.name for one in client.archives.list(agent_id=agent.id, order="asc")] == ["bridges", "towers"]
@@ -217,7 +230,8 @@ def test_an_agent_without_an_archive_gets_one_with_its_first_passage_and_only_on
 
 
 def test_a_passage_of_another_agent_is_not_this_ones_to_delete(client: Letta) -> None:
-    ann, bob = client.agents.create(name="ann"), client.agents.create(name="bob")
+    ann = client.agents.create(name="ann")
+    bob = client.agents.create(name="bob")
     kept = client.agents.passages.create(ann.id, text="Mine.")
     client.agents.passages.create(bob.id, text="His.")
     with pytest.raises(NotFoundError):

@@ -70,7 +70,8 @@ def ids(asked: ApprovalRequestMessage) -> list[str]:
 
 
 def test_one_request_names_every_call_that_waits_and_ids_are_never_used_twice(desk: Desk) -> None:
-    first, second = desk.waiting()[1], desk.waiting()[1]
+    first = desk.waiting()[1]
+    second = desk.waiting()[1]
     assert len({*ids(first), *ids(second)}) == 4, "the model calls them call_0 and call_1 each time"
 
 
@@ -126,7 +127,7 @@ def test_verdicts_that_do_not_fit_the_calls_that_wait_are_refused_and_nothing_is
         [{"approvals": yes_to_both, "approval_request_id": "message-00000000-0000-4000-8000-000000000000"}],
         [{"approvals": []}],
         [{"type": None, "approvals": yes_to_both, "role": "approval"}, {"type": "message", "content": "and hurry"}],
-    ]  # fmt: skip
+    ]
     for messages in unfit:
         with pytest.raises(UnprocessableEntityError) as refused:
             desk.send(agent, *messages)

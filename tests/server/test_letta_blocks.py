@@ -124,11 +124,13 @@ def test_24_inserts_of_8_agents_into_one_block_are_24_lines(tmp_path: Path) -> N
         block = client.blocks.create(label="log", value="start")
         agents = [
             client.agents.create(
-                name=f"w{n}", model=model.handle, block_ids=[block.id],
+                name=f"w{n}",
+                model=model.handle,
+                block_ids=[block.id],
                 memory_blocks=[{"label": "persona", "value": f"I am worker {n}"}],
             )
             for n in range(8)
-        ]  # fmt: skip
+        ]
         with ThreadPoolExecutor(8) as pool:
             sent: Any = [{"role": "user", "content": "Log three lines."}]
             asked = [pool.submit(client.agents.messages.create, agent.id, messages=sent) for agent in agents]

@@ -73,7 +73,8 @@ def test_several_calls_are_asked_for_at_once_and_an_error_is_told_as_one(client:
     request: Any = asked.messages[0]
     assert [call.arguments for call in request.tool_calls] == ['{"path": "a.txt"}', '{"path": "b.txt"}']
     first, second = request.tool_calls
-    good, bad = returns([first], "forty-two"), returns([second], "no such file", "error")
+    good = returns([first], "forty-two")
+    bad = returns([second], "no such file", "error")
     approval: Any = {"type": "approval", "approvals": [*good["tool_returns"], *bad["tool_returns"]]}
     answer = client.agents.messages.create(agent, messages=[approval])
     assert [one.status for one in answer.messages if one.message_type == "tool_return_message"] == ["success", "error"]

@@ -11,5 +11,13 @@ def test_the_newest_client_finds_everything_it_knows(tmp_path: Path) -> None:
     with fake_model(lambda _asked: "Nothing is new.") as model, running(settings_in(tmp_path)) as server:
         walked = conform(server.url, server.token, model.handle)
     assert walked == [
-        "blocks", "archives", "agents", "attachments", "messages", "tools", "lists", "passages", "clean",
-    ]  # fmt: skip
+        "blocks",
+        "archives",
+        "agents",
+        "attachments",
+        "messages",
+        "tools",
+        "lists",
+        "passages",
+        "clean",
+    ]

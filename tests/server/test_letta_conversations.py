@@ -92,7 +92,8 @@ def test_a_conversation_has_settings_of_its_own(client: Letta, model: FakeModel)
 
 
 def test_conversations_of_one_agent_go_on_at_once_and_are_cancelled_one_by_one(client: Letta, model: FakeModel) -> None:
-    both, go_on = threading.Barrier(3, timeout=20), threading.Event()
+    both = threading.Barrier(3, timeout=20)
+    go_on = threading.Event()
 
     def think(_: object) -> Answer:
         both.wait()

@@ -37,17 +37,26 @@ def test_an_agent_goes_into_a_file_and_comes_back_as_it_was(tmp_path: Path) -> N
         client.tools.create(source_code=SOURCE)
         block = client.blocks.create(label="plan", value="Ask first.", description="how", limit=500, read_only=True)
         made = client.agents.create(
-            name="ann", description="reads", system="You read.", model=model.handle, tags=["worker"],
-            memory_blocks=[{"label": "persona", "value": "Kind."}], block_ids=[block.id], metadata={"n": 1},
-            tools=["shout", "archival_memory_search"], tool_rules=[{"type": "run_first", "tool_name": "shout"}],
-        )  # fmt: skip
-        client.agents.update(made.id, tool_rules=[{"type": "max_count_per_step", "tool_name": "shout",
-                                                   "max_count_limit": 2}])  # fmt: skip
+            name="ann",
+            description="reads",
+            system="You read.",
+            model=model.handle,
+            tags=["worker"],
+            memory_blocks=[{"label": "persona", "value": "Kind."}],
+            block_ids=[block.id],
+            metadata={"n": 1},
+            tools=["shout", "archival_memory_search"],
+            tool_rules=[{"type": "run_first", "tool_name": "shout"}],
+        )
+        client.agents.update(
+            made.id, tool_rules=[{"type": "max_count_per_step", "tool_name": "shout", "max_count_limit": 2}]
+        )
         client.agents.messages.create(made.id, messages=[{"role": "user", "content": "The bridge is closed."}])
         file = json.loads(client.agents.export_file(made.id))
         assert set(file) >= {"agents", "groups", "blocks", "files", "sources", "tools", "mcp_servers", "skills"}
         [back] = take_in(client, file)
-        twin, first = client.agents.retrieve(back), client.agents.retrieve(made.id)
+        twin = client.agents.retrieve(back)
+        first = client.agents.retrieve(made.id)
         for name in ("name", "description", "system", "model", "tags", "metadata", "tool_rules"):
             assert getattr(twin, name) == getattr(first, name), name
         assert [one.name for one in twin.tools] == [one.name for one in first.tools]
@@ -67,16 +76,23 @@ def test_an_agent_goes_into_a_file_and_comes_back_as_it_was(tmp_path: Path) -> N
 def test_a_file_of_another_server_comes_in_with_what_is_known_here(client: Letta) -> None:
     file: dict[str, Any] = {
         "agents": [
-            {"id": "agent-0", "name": "ann", "agent_type": "memgpt_v2_agent", "system": "You read.",
-             "block_ids": ["block-0"], "tool_ids": ["tool-0", "tool-1"], "unheard_of": {"a": [1]},
-             "llm_config": {"model": "gpt-4o", "model_endpoint_type": "openai", "context_window": 8000},
-             "tool_rules": [{"type": "exit_loop", "tool_name": "send_message", "prompt_template": None}],
-             "messages": [
-                 {"role": "system", "content": [{"type": "text", "text": "rules"}]},
-                 {"role": "user", "content": [{"type": "text", "text": "Hello."}]},
-                 {"role": "tool", "content": None, "tool_returns": []},
-                 {"role": "assistant", "content": "Hi.", "model": "x"},
-             ]},
+            {
+                "id": "agent-0",
+                "name": "ann",
+                "agent_type": "memgpt_v2_agent",
+                "system": "You read.",
+                "block_ids": ["block-0"],
+                "tool_ids": ["tool-0", "tool-1"],
+                "unheard_of": {"a": [1]},
+                "llm_config": {"model": "gpt-4o", "model_endpoint_type": "openai", "context_window": 8000},
+                "tool_rules": [{"type": "exit_loop", "tool_name": "send_message", "prompt_template": None}],
+                "messages": [
+                    {"role": "system", "content": [{"type": "text", "text": "rules"}]},
+                    {"role": "user", "content": [{"type": "text", "text": "Hello."}]},
+                    {"role": "tool", "content": None, "tool_returns": []},
+                    {"role": "assistant", "content": "Hi.", "model": "x"},
+                ],
+            },
             {"id": "agent-1", "block_ids": ["block-0"]},
         ],
         "blocks": [{"id": "block-0", "label": "human", "value": "Sam", "is_template": False, "strange": 1}],
@@ -84,8 +100,13 @@ def test_a_file_of_another_server_comes_in_with_what_is_known_here(client: Letta
             {"id": "tool-0", "name": "send_message", "tool_type": "letta_core", "source_code": None},
             {"id": "tool-1", "name": "memory_insert", "tool_type": "letta_memory_core"},
         ],
-        "groups": [], "files": [], "sources": [], "mcp_servers": [], "created_at": "2025-01-01", "revision": "x",
-    }  # fmt: skip
+        "groups": [],
+        "files": [],
+        "sources": [],
+        "mcp_servers": [],
+        "created_at": "2025-01-01",
+        "revision": "x",
+    }
     ann, other = (client.agents.retrieve(one) for one in take_in(client, file))
     assert (ann.name, ann.system, [one.name for one in ann.tools]) == ("ann", "You read.", ["memory_insert"])
     assert ann.blocks[0].id == other.blocks[0].id  # what was shared is shared
@@ -98,15 +119,26 @@ DEEP = b'{"agents": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 @pytest.mark.parametrize(
     "file",
     [
-        b"", b"not json", b"[]", b'{"agents": "ann"}', b'{"agents": []}', b'{"agents": [{"name": 1.5, "tags": {}}]}',
-        b'{"agents": [{"block_ids": ["block-9"]}]}', b"\x80\x04\x95pickle", DEEP,
+        b"",
+        b"not json",
+        b"[]",
+        b'{"agents": "ann"}',
+        b'{"agents": []}',
+        b'{"agents": [{"name": 1.5, "tags": {}}]}',
+        b'{"agents": [{"block_ids": ["block-9"]}]}',
+        b"\x80\x04\x95pickle",
+        DEEP,
         json.dumps({"agents": [{"tags": ["x"]}] * 101}).encode(),
         json.dumps({"agents": [{}], "blocks": [{"label": "a", "value": "x" * 11, "limit": 10}]}).encode(),
         json.dumps({"agents": [{"messages": [{}] * 10_001}]}).encode(),
-        json.dumps({"agents": [{}, {"tool_rules": [{"type": "fly", "tool_name": "x"}]}], "blocks": [
-            {"id": "b", "label": "a", "value": "x"}]}).encode(),
+        json.dumps(
+            {
+                "agents": [{}, {"tool_rules": [{"type": "fly", "tool_name": "x"}]}],
+                "blocks": [{"id": "b", "label": "a", "value": "x"}],
+            }
+        ).encode(),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_is_none_is_refused_in_words_and_leaves_nothing(client: Letta, file: bytes) -> None:
     with pytest.raises(UnprocessableEntityError) as caught:
         take_in(client, file)
@@ -136,8 +168,10 @@ def test_tools_in_a_file_need_the_same_leave_and_are_not_run(tmp_path: Path) -> 
     ):
         [made] = take_in(client, file)
         assert [tool.name for tool in client.agents.retrieve(made).tools] == ["shout"]
-        bad = {"agents": [{"tool_ids": ["tool-0"]}],
-               "tools": [{"id": "tool-0", "name": "shout", "source_code": "def other(): ..."}]}  # fmt: skip
+        bad = {
+            "agents": [{"tool_ids": ["tool-0"]}],
+            "tools": [{"id": "tool-0", "name": "shout", "source_code": "def other(): ..."}],
+        }
         with pytest.raises(UnprocessableEntityError, match="shout"):
             take_in(client, bad)
     assert not trap.exists()

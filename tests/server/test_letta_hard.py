@@ -67,8 +67,12 @@ async def all_at_once(server: Running, path: str, body: object, times: int) -> l
 def test_a_secret_that_a_tool_prints_reaches_no_file_no_reply_and_no_other_agent(desk: Desk, tmp_path: Path) -> None:
     leak = desk.client.tools.create(source_code=LEAK)
     other = desk.agent("other", system="You are the other.")
-    agent = desk.agent("ada", tool_ids=[leak.id], tools=[ONE, "memory_insert"],
-                       memory_blocks=[{"label": "human", "value": "nothing yet"}])  # fmt: skip
+    agent = desk.agent(
+        "ada",
+        tool_ids=[leak.id],
+        tools=[ONE, "memory_insert"],
+        memory_blocks=[{"label": "human", "value": "nothing yet"}],
+    )
 
     def thinks(asked: Question) -> Answer:
         if "You are the other." in asked.system:
@@ -104,7 +108,8 @@ def test_a_secret_that_a_tool_prints_reaches_no_file_no_reply_and_no_other_agent
 
 def test_messages_that_wait_for_one_busy_agent_keep_nobody_else_waiting(desk: Desk) -> None:
     free = threading.Event()
-    busy, other = desk.agent("busy", system="You are slow."), desk.agent("other")
+    busy = desk.agent("busy", system="You are slow.")
+    other = desk.agent("other")
 
     def thinks(asked: Question) -> Answer:
         if "You are slow." in asked.system:

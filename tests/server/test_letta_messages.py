@@ -104,7 +104,8 @@ def test_what_cannot_be_said_is_refused_in_words(desk: Desk, sent: dict[str, obj
 
 @pytest.mark.parametrize("order", [{}, {"order": "asc"}, {"order": "desc"}])
 def test_after_means_newer_and_before_older_whatever_the_order(desk: Desk, order: dict[str, Any]) -> None:
-    agent, messages = desk.agent(), desk.client.agents.messages
+    agent = desk.agent()
+    messages = desk.client.agents.messages
     for number in range(4):
         desk.say(agent, f"number {number}")
     everything = [one.id for one in messages.list(agent, order="asc", limit=3)]
@@ -127,7 +128,8 @@ def test_a_list_can_be_of_certain_types(desk: Desk) -> None:
 
 
 def test_messages_are_found_by_id_by_words_and_across_agents(desk: Desk) -> None:
-    one, other = desk.agent("one"), desk.agent("two")
+    one = desk.agent("one")
+    other = desk.agent("two")
     desk.say(one, "The harbour opens at six.")
     desk.say(other, "The museum opens at nine.")
     assert len(desk.client.messages.list()) == 4
@@ -242,7 +244,8 @@ def test_a_marked_message_is_heard_once_even_across_a_restart(tmp_path: Path) ->
 
 
 def test_two_senders_are_heard_one_after_the_other_in_order(desk: Desk) -> None:
-    agent, spans = desk.agent(), list[tuple[float, float]]()
+    agent = desk.agent()
+    spans = list[tuple[float, float]]()
 
     def timed(question: Question) -> Answer:
         start = time.monotonic()
@@ -251,8 +254,10 @@ def test_two_senders_are_heard_one_after_the_other_in_order(desk: Desk) -> None:
         return Answer(question.user[-5:])
 
     desk.model.think = timed
-    runs = [desk.client.agents.messages.create_async(agent, messages=[{"role": "user", "content": f"no {n}"}])
-            for n in range(4)]  # fmt: skip
+    runs = [
+        desk.client.agents.messages.create_async(agent, messages=[{"role": "user", "content": f"no {n}"}])
+        for n in range(4)
+    ]
     soon(lambda: all(desk.client.runs.retrieve(one.id).status == "completed" for one in runs))
     assert all(end <= start for (_, end), (start, _) in pairwise(spans))
     asked = [text for kind, text in desk.listed(agent) if kind == "user_message"]
@@ -274,13 +279,18 @@ def test_a_stream_brings_messages_as_they_happen_and_ends(desk: Desk) -> None:
             )
         )
     assert [one.message_type for one in parts] == [
-        "tool_call_message", "tool_return_message", "assistant_message", "stop_reason", "usage_statistics",
-    ]  # fmt: skip
+        "tool_call_message",
+        "tool_return_message",
+        "assistant_message",
+        "stop_reason",
+        "usage_statistics",
+    ]
 
 
 def test_words_are_streamed_as_they_come(desk: Desk) -> None:
     desk.model.think = lambda _: Answer("one two three four five", pause=0.1)
-    agent, times = desk.agent(), list[float]()
+    agent = desk.agent()
+    times = list[float]()
     pieces: list[tuple[str, str]] = []
     for part in desk.client.agents.messages.create(
         agent, messages=[{"role": "user", "content": "Count"}], streaming=True, stream_tokens=True
@@ -395,9 +405,12 @@ def test_an_agent_asks_for_leave_and_goes_on_when_it_has_it(desk: Desk) -> None:
     assert granted.stop_reason.stop_reason == "end_turn"
     assert desk.client.agents.retrieve(agent).pending_approval is None
     assert [kind for kind, _ in desk.listed(agent)] == [
-        "user_message", "approval_request_message", "approval_response_message", "tool_return_message",
+        "user_message",
+        "approval_request_message",
+        "approval_response_message",
+        "tool_return_message",
         "assistant_message",
-    ]  # fmt: skip
+    ]
 
 
 def test_leave_may_be_refused_with_a_reason_even_after_a_restart(tmp_path: Path) -> None:
@@ -409,9 +422,17 @@ def test_leave_may_be_refused_with_a_reason_even_after_a_restart(tmp_path: Path)
             assert asked.message_type == "approval_request_message"
         with running(settings_in(tmp_path)) as one, Letta(base_url=one.url, api_key=one.token) as client:
             call = asked.tool_call.tool_call_id or ""
-            refused = client.agents.messages.create(agent, messages=[{
-                "type": "approval", "approvals": [{"type": "approval", "tool_call_id": call, "approve": False,
-                                                   "reason": "no ducks today"}]}])  # fmt: skip
+            refused = client.agents.messages.create(
+                agent,
+                messages=[
+                    {
+                        "type": "approval",
+                        "approvals": [
+                            {"type": "approval", "tool_call_id": call, "approve": False, "reason": "no ducks today"}
+                        ],
+                    }
+                ],
+            )
             assert "no ducks today" in words(refused)[-1]
 
 
@@ -428,10 +449,9 @@ def test_another_message_withdraws_what_was_asked(desk: Desk) -> None:
 
 
 def test_many_senders_at_once_all_get_their_answer(desk: Desk) -> None:
-    agent, got = desk.agent(), list[str]()
-    threads = [
-        threading.Thread(target=lambda: got.extend(words(desk.say(agent, "Hello")))) for _ in range(12)
-    ]  # fmt: skip
+    agent = desk.agent()
+    got = list[str]()
+    threads = [threading.Thread(target=lambda: got.extend(words(desk.say(agent, "Hello")))) for _ in range(12)]
     for one in threads:
         one.start()
     for one in threads:

@@ -55,7 +55,8 @@ def test_a_run_in_the_background_can_be_watched_to_its_end(desk: Desk) -> None:
 
 
 def test_runs_are_listed_by_agent_and_state_and_the_list_ends(desk: Desk) -> None:
-    one, other = desk.agent("one"), desk.agent("two")
+    one = desk.agent("one")
+    other = desk.agent("two")
     for _ in range(5):
         desk.say(one, "Hello")
     desk.model.think = lambda _: Answer(status=401)
@@ -106,8 +107,12 @@ def test_a_stream_can_be_taken_up_where_it_was_left(desk: Desk) -> None:
     everything = list(desk.client.runs.messages.stream(run))
     kinds = [one.message_type for one in everything]
     assert kinds == [
-        "tool_call_message", "tool_return_message", "assistant_message", "stop_reason", "usage_statistics",
-    ]  # fmt: skip
+        "tool_call_message",
+        "tool_return_message",
+        "assistant_message",
+        "stop_reason",
+        "usage_statistics",
+    ]
     seen = cast("int", everything[0].seq_id)  # pyright: ignore[reportAttributeAccessIssue] - not all of them have one
     rest = list(desk.client.runs.messages.stream(run, starting_after=seen))
     assert [one.message_type for one in rest] == kinds[1:]
@@ -129,7 +134,9 @@ def test_a_worker_that_was_asked_has_a_run_of_its_own(desk: Desk) -> None:
 
 
 def test_the_run_of_a_worker_is_seen_while_it_works(desk: Desk) -> None:
-    worker, asked, go_on = desk.agent("worker"), threading.Event(), threading.Event()
+    worker = desk.agent("worker")
+    asked = threading.Event()
+    go_on = threading.Event()
 
     def think(question: Question) -> Answer:
         if ONE in question.tools:
@@ -161,9 +168,10 @@ def test_the_run_of_a_worker_is_seen_while_it_works(desk: Desk) -> None:
 
 def test_a_callback_is_refused_in_words(desk: Desk) -> None:
     answer = httpx.post(
-        f"{desk.server.url}/v1/agents/{desk.agent()}/messages/async", headers=desk.server.headers,
+        f"{desk.server.url}/v1/agents/{desk.agent()}/messages/async",
+        headers=desk.server.headers,
         json={"input": "Go", "callback_url": "http://127.0.0.1:1/"},
-    )  # fmt: skip
+    )
     assert answer.status_code == 422
     assert "callback_url" in answer.json()["detail"]
 
@@ -185,23 +193,28 @@ def test_what_was_under_way_is_gone_on_with_by_itself(tmp_path: Path) -> None:
             soon(lambda: all(client.runs.retrieve(run).status == "completed" for run in runs))
             said = Desk(one, client, model).listed(agent)
             assert said == [
-                ("user_message", "first"), ("assistant_message", "re: first"),
-                ("user_message", "second"), ("assistant_message", "re: second"),
-            ]  # fmt: skip
+                ("user_message", "first"),
+                ("assistant_message", "re: first"),
+                ("user_message", "second"),
+                ("assistant_message", "re: second"),
+            ]
 
 
 def test_a_crash_in_the_middle_of_a_call_leaves_nobody_stuck(tmp_path: Path) -> None:
     with fake_model(lambda _: "ok") as model:
         with running(settings_in(tmp_path, grace=0.1)) as one, Letta(base_url=one.url, api_key=one.token) as client:
             desk = Desk(one, client, model)
-            worker, lead = desk.agent("worker"), desk.agent("lead", tools=[ONE])
+            worker = desk.agent("worker")
+            lead = desk.agent("lead", tools=[ONE])
 
             def think(asked: Question) -> Answer:
                 if ONE not in asked.tools:
                     return Answer("slow", seconds=30.0)
-                return Answer("ready") if asked.results else Answer(
-                    calls=(Call(ONE, {"message": "work", "other_agent_id": worker}),)
-                )  # fmt: skip
+                return (
+                    Answer("ready")
+                    if asked.results
+                    else Answer(calls=(Call(ONE, {"message": "work", "other_agent_id": worker}),))
+                )
 
             model.think = think
             run = client.agents.messages.create_async(lead, messages=[{"role": "user", "content": "Go"}]).id
@@ -223,7 +236,8 @@ def test_a_book_that_was_lost_is_written_again_without_what_was_forgotten(tmp_pa
     with fake_model(lambda _: "yes") as model:
         with running(settings_in(tmp_path)) as one, Letta(base_url=one.url, api_key=one.token) as client:
             desk = Desk(one, client, model)
-            kept, forgotten = desk.agent("kept"), desk.agent("forgotten")
+            kept = desk.agent("kept")
+            forgotten = desk.agent("forgotten")
             desk.say(kept, "Remember this")
             desk.say(forgotten, "Forget this")
             client.agents.messages.reset(forgotten)

@@ -69,12 +69,13 @@ def test_the_source_says_what_a_tool_is(client: Letta) -> None:
     made = client.tools.create(source_code=LENGTH)
     assert (made.name, made.description, made.tool_type) == ("length", "How long a text is.", "custom")
     assert (made.json_schema or {})["parameters"] == {
-        "type": "object", "required": ["text"],
+        "type": "object",
+        "required": ["text"],
         "properties": {
             "text": {"type": "string", "description": "what is measured"},
             "times": {"type": "integer", "description": "how often it is said"},
         },
-    }  # fmt: skip
+    }
     with pytest.raises(ConflictError):
         client.tools.create(source_code=LENGTH)
     with pytest.raises(ConflictError):
@@ -249,12 +250,13 @@ def test_a_tool_runs_in_the_sandbox_and_says_what_it_printed(client: Letta, serv
     with pytest.raises(APIStatusError):
         client.agents.tools.run("memory_insert", agent_id=agent.id, args={})
     sources = {
-        "import socket\n\ndef f() -> str:\n    socket.create_connection(('127.0.0.1', PORT), 1)\n    return 'out'\n":
-            "error",
+        (
+            "import socket\n\ndef f() -> str:\n    socket.create_connection(('127.0.0.1', PORT), 1)\n    return 'out'\n"
+        ): "error",
         "def f() -> str:\n    return open('/etc/passwd').read()\n": "error",
         "def f() -> str:\n    import os\n    os._exit(0)\n": "error",
         "async def f() -> str:\n    return 'x' * 60_000\n": "success",
-    }  # fmt: skip
+    }
     returned = ""
     with httpx.Client(base_url=server.url, headers=server.headers, timeout=60) as raw:
         for source, status in sources.items():
@@ -317,14 +319,20 @@ def f(a: list[int], b: "dict[str, float]", c: Optional[str], d: Literal["x", "y"
 '''
     told = described(source)
     assert told.parameters == {
-        "type": "object", "required": ["a", "b", "c", "d", "e", "g", "h", "i"],
+        "type": "object",
+        "required": ["a", "b", "c", "d", "e", "g", "h", "i"],
         "properties": {
             "a": {"type": "array", "items": {"type": "integer"}},
             "b": {"type": "object", "additionalProperties": {"type": "number"}},
-            "c": {"type": "string"}, "d": {"enum": ["x", "y"]},
-            "e": {"anyOf": [{"type": "integer"}, {"type": "string"}]}, "g": {}, "h": {},
-            "i": {"type": "array", "items": {
-                "type": "object", "additionalProperties": {"type": "array", "items": {"type": "boolean"}}}},
+            "c": {"type": "string"},
+            "d": {"enum": ["x", "y"]},
+            "e": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+            "g": {},
+            "h": {},
+            "i": {
+                "type": "array",
+                "items": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "boolean"}}},
+            },
             "j": {"type": "boolean"},
         },
-    }  # fmt: skip
+    }

@@ -86,8 +86,11 @@ def desk(folder: Path, answer: Answer | str) -> Generator[tuple[Running, FakeMod
 def test_teams_and_their_workers_are_listed_as_models(home: Garden) -> None:
     found = list(client(home.server).models.list())
     assert [one.id for one in found] == [
-        "team/garden", "team/garden:reader", "team/garden:buyer", "team/garden:clerk",
-    ]  # fmt: skip
+        "team/garden",
+        "team/garden:reader",
+        "team/garden:buyer",
+        "team/garden:clerk",
+    ]
     assert {one.object for one in found} == {"model"}
     assert client(home.server).models.retrieve("garden").id == "team/garden"
     assert client(home.server).models.retrieve("team/garden").id == "team/garden", "the SDK writes the slash as %2F"
@@ -146,9 +149,15 @@ async def test_the_async_client_is_answered_too(home: Garden) -> None:
 
 def test_parameters_that_mean_nothing_here_are_ignored(home: Garden) -> None:
     found = client(home.server).chat.completions.create(
-        model="garden", messages=said(GOAL), temperature=0.2, top_p=0.9, seed=7, user="me", max_tokens=5,
+        model="garden",
+        messages=said(GOAL),
+        temperature=0.2,
+        top_p=0.9,
+        seed=7,
+        user="me",
+        max_tokens=5,
         extra_body={"no_such_parameter": [1]},
-    )  # fmt: skip
+    )
     assert "48.00 euros" in (found.choices[0].message.content or "")
 
 
@@ -196,7 +205,9 @@ def test_a_stream_ends_as_clients_expect_it(home: Garden) -> None:
 
 def test_words_are_sent_as_a_model_writes_them_and_add_up_to_the_answer(tmp_path: Path) -> None:
     with desk(tmp_path, Answer("One two three four five six seven eight.", pause=0.1)) as (server, _):
-        calling, times, pieces = client(server), list[float](), list[str]()
+        calling = client(server)
+        times = list[float]()
+        pieces = list[str]()
         for one in calling.chat.completions.create(model="desk", messages=said("Count."), stream=True):
             if one.choices and one.choices[0].delta.content:
                 times.append(time.monotonic())
@@ -234,7 +245,9 @@ def test_an_answer_begun_anew_is_not_mixed_with_the_one_that_was_broken_off(tmp_
 
 
 def test_words_that_were_sent_are_never_mixed_with_a_second_try() -> None:
-    first, second, other = Work("answer", NO_TASK, 1), Work("answer", NO_TASK, 2), Work("plan", NO_TASK, 1)
+    first = Work("answer", NO_TASK, 1)
+    second = Work("answer", NO_TASK, 2)
+    other = Work("plan", NO_TASK, 1)
     answer = Answering("answer")
     heard = [answer.hear(*one) for one in ((other, "{"), (first, "  Four "), (first, "and"), (second, "Five and"))]
     assert heard == ["", "Four", " and", ""]
@@ -321,23 +334,30 @@ def test_a_response_in_the_background_is_retrieved_later_or_cancelled(home: Gard
 
 
 _REFUSED: list[tuple[str, dict[str, Any]]] = [
-        ("n", {"n": 2}),
-        ("tools", {"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}),
-        ("response_format", {"response_format": {"type": "json_object"}}),
-        ("logprobs", {"logprobs": True}),
-        (
-            "messages[0].content[1]",
-            {"messages": [{"role": "user", "content": [
-                {"type": "text", "text": "What is this?"},
-                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
-            ]}]},
-        ),
-        ("messages", {"messages": [{"role": "system", "content": "Be polite."}]}),
-        (
-            "messages[0].content[0].text",
-            {"messages": [{"role": "user", "content": [{"type": "text", "text": None}]}]},
-        ),
-]  # fmt: skip
+    ("n", {"n": 2}),
+    ("tools", {"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}),
+    ("response_format", {"response_format": {"type": "json_object"}}),
+    ("logprobs", {"logprobs": True}),
+    (
+        "messages[0].content[1]",
+        {
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "What is this?"},
+                        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+                    ],
+                }
+            ]
+        },
+    ),
+    ("messages", {"messages": [{"role": "system", "content": "Be polite."}]}),
+    (
+        "messages[0].content[0].text",
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": None}]}]},
+    ),
+]
 
 
 @pytest.mark.parametrize(("param", "more"), _REFUSED)
@@ -442,7 +462,8 @@ def test_a_person_who_is_asked_is_told_how_to_answer(home: Garden, tmp_path: Pat
 
 
 def test_a_call_with_the_same_key_is_the_same_run_and_another_body_is_refused(home: Garden) -> None:
-    calling, key = client(home.server), {"Idempotency-Key": "once"}
+    calling = client(home.server)
+    key = {"Idempotency-Key": "once"}
     create = calling.chat.completions.with_raw_response.create
     first = create(model="garden", messages=said(GOAL), extra_headers=key)
     second = create(model="garden", messages=said(GOAL), extra_headers=key)

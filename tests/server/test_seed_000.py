@@ -41,18 +41,24 @@ def made(client: Letta, model: str) -> Crew:
     guidelines = client.blocks.create(label="guidelines", value="Name your sources. Keep it short.")
     archive = client.archives.create(name="findings", description="what the specialists found out")
     supervisor = client.agents.create(
-        name="lead", model=model, tags=["supervisor"], block_ids=[guidelines.id],
+        name="lead",
+        model=model,
+        tags=["supervisor"],
+        block_ids=[guidelines.id],
         memory_blocks=[{"label": "persona", "value": SUPERVISOR}],
-    )  # fmt: skip
+    )
     client.agents.archives.attach(archive.id, agent_id=supervisor.id)
     ids: dict[str, str] = {}
     for kind in ("technical", "market"):
         worker = client.agents.create(
-            name=f"{kind}_worker", model=model, description=f"knows all about {kind} matters",
-            tags=["worker", "research", kind], block_ids=[guidelines.id],
+            name=f"{kind}_worker",
+            model=model,
+            description=f"knows all about {kind} matters",
+            tags=["worker", "research", kind],
+            block_ids=[guidelines.id],
             memory_blocks=[{"label": "persona", "value": f"You look into {kind} matters."}],
             tools=["archival_memory_insert", "archival_memory_search"],
-        )  # fmt: skip
+        )
         client.agents.archives.attach(archive.id, agent_id=worker.id)
         ids[kind] = worker.id
     return Crew(client, supervisor.id, ids["technical"], ids["market"], archive.id)

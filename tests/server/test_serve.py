@@ -29,9 +29,7 @@ class Process:
         environment = {name: value for name, value in os.environ.items() if name != "CHARGEHAND_TOKEN"}
         if token:
             environment["CHARGEHAND_TOKEN"] = token
-        self.popen = subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-        )  # fmt: skip
+        self.popen = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
         assert self.popen.stdout is not None
         self.told = ""
         while "OPENAI_BASE_URL" not in self.told and (line := self.popen.stdout.readline()):

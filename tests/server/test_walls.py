@@ -125,7 +125,8 @@ def test_every_reply_tells_browsers_to_keep_and_load_nothing(server: Running, cl
 
 
 def test_a_key_does_what_its_scope_allows_and_no_more(data: Path, client: httpx.Client) -> None:
-    reads, runs = key_of(data, "scopes", "read"), key_of(data, "scopes", "run")
+    reads = key_of(data, "scopes", "read")
+    runs = key_of(data, "scopes", "run")
     for route in EVERY:
         refused = called(client, route, headers=reads, json={}).status_code == 403
         assert refused == (route.scope in ("run", "admin")), route
@@ -150,9 +151,16 @@ def test_bodies_that_are_too_large_too_deep_or_too_wide_are_refused_on_every_rou
 
 def test_paths_that_no_honest_client_sends_are_refused(server: Running) -> None:
     for path in (
-        "/v1/agents/%00", "/v1/agents/a%2Fb", "/v1/agents/a%5Cb", "/v1/agents/%0d%0aX:1", "/v1/agents/%ff",
-        "/v1/%2e%2e/etc/passwd", "/v1/agents/..", "/v1/agents/" + "x" * 3000, "/v1/agents?a=" + "x" * 9000,
-    ):  # fmt: skip
+        "/v1/agents/%00",
+        "/v1/agents/a%2Fb",
+        "/v1/agents/a%5Cb",
+        "/v1/agents/%0d%0aX:1",
+        "/v1/agents/%ff",
+        "/v1/%2e%2e/etc/passwd",
+        "/v1/agents/..",
+        "/v1/agents/" + "x" * 3000,
+        "/v1/agents?a=" + "x" * 9000,
+    ):
         assert _status(server, f"GET {path} HTTP/1.1", "") in (400, 414), path
     assert _status(server, "TRACE /v1/agents HTTP/1.1", "") == 405
     assert _status(server, "GET /v1/agents HTTP/1.1", f"Host: 127.0.0.1:{server.port}\r\n") == 400
@@ -188,10 +196,18 @@ def furnished(client: httpx.Client, headers: dict[str, str]) -> dict[str, str]:
     message = talk["messages"][0]
     tool = post("/v1/tools", source_code='def mine(a: int) -> int:\n    """Mine."""\n    return a\n')
     return {
-        "agent": agent["id"], "block": block["id"], "archive": archive["id"], "passage": passage["id"],
-        "message": message["id"], "run": message["run_id"], "step": message["step_id"], "label": "plan",
-        "tool": tool["id"], "name": "mine", "which": "nothing",
-    }  # fmt: skip
+        "agent": agent["id"],
+        "block": block["id"],
+        "archive": archive["id"],
+        "passage": passage["id"],
+        "message": message["id"],
+        "run": message["run_id"],
+        "step": message["step_id"],
+        "label": "plan",
+        "tool": tool["id"],
+        "name": "mine",
+        "which": "nothing",
+    }
 
 
 _OWN = ("agent", "block", "archive", "passage", "message", "run", "step", "tool")
@@ -234,7 +250,8 @@ def filled_in(client: httpx.Client, route: Called, headers: dict[str, str]) -> h
 
 
 def test_what_is_anothers_is_not_there(data: Path, client: httpx.Client) -> None:
-    owner, stranger = key_of(data, "owner", "admin"), key_of(data, "stranger", "admin")
+    owner = key_of(data, "owner", "admin")
+    stranger = key_of(data, "stranger", "admin")
     ids = furnished(client, owner)
     before = client.get(f"/v1/agents/{ids['agent']}", headers=owner).json()
     walked = 0
@@ -252,7 +269,8 @@ def test_what_is_anothers_is_not_there(data: Path, client: httpx.Client) -> None
 
 
 def test_no_list_and_no_search_finds_what_is_anothers(data: Path, client: httpx.Client) -> None:
-    owner, stranger = key_of(data, "keeper", "admin"), key_of(data, "visitor", "admin")
+    owner = key_of(data, "keeper", "admin")
+    stranger = key_of(data, "visitor", "admin")
     ids = furnished(client, owner)
     for route in EVERY:
         if route.names or route.method != "GET":
@@ -271,7 +289,8 @@ def test_no_list_and_no_search_finds_what_is_anothers(data: Path, client: httpx.
 
 
 def test_no_stream_tells_of_what_is_anothers(data: Path, client: httpx.Client) -> None:
-    owner, stranger = key_of(data, "loud", "admin"), key_of(data, "quiet", "admin")
+    owner = key_of(data, "loud", "admin")
+    stranger = key_of(data, "quiet", "admin")
     ids = furnished(client, owner)
     for path in (f"/api/runs/{ids['run']}/events", "/api/events", f"/v1/runs/{ids['run']}/stream"):
         method = "POST" if path.endswith("/stream") else "GET"
@@ -331,9 +350,13 @@ def test_names_that_the_operator_adds_are_answered_to(tmp_path: Path) -> None:
     with walled(settings) as url, httpx.Client(base_url=url, auth=("", TOKEN)) as client:
         port = url.rpartition(":")[2]
         for host, status in (
-            ("box.example", 200), (f"BOX.example:{port}", 200), ("other.example:9000", 200), ("other.example", 403),
-            ("box.example:1", 403), ("xbox.example", 403),
-        ):  # fmt: skip
+            ("box.example", 200),
+            (f"BOX.example:{port}", 200),
+            ("other.example:9000", 200),
+            ("other.example", 403),
+            ("box.example:1", 403),
+            ("xbox.example", 403),
+        ):
             assert client.get("/who", headers={"Host": host}).status_code == status, host
 
 
@@ -368,9 +391,13 @@ def test_json_is_looked_through_in_one_go_however_hostile_it_is() -> None:
     for body in (b'{"a": [[["{{{{{"]]], "b": ":::::"}', b"[]", b"", b'{"a":1,"b":2,"c":3}', b'"[[[[[[["', b"x[[[[[[[["):
         check_json(body, 5, 3)
     for body in (
-        b"[" * 6, b"[[[[[[]]]]]]", b'{"a":{"b":{"c":{"d":{"e":{}}}}}}', b'{"a":1,"b":2,"c":3,"d":4}',
-        b'[{"a":{"x":1},"b":{},"c":[1],"d":4}]', b' \n{"a\\"":1,"b":{"a":1,"b":2,"c":3},"c":3,"d":4}',
-    ):  # fmt: skip
+        b"[" * 6,
+        b"[[[[[[]]]]]]",
+        b'{"a":{"b":{"c":{"d":{"e":{}}}}}}',
+        b'{"a":1,"b":2,"c":3,"d":4}',
+        b'[{"a":{"x":1},"b":{},"c":[1],"d":4}]',
+        b' \n{"a\\"":1,"b":{"a":1,"b":2,"c":3},"c":3,"d":4}',
+    ):
         with pytest.raises(Problem):
             check_json(body, 5, 3)
     for hostile in (

@@ -53,9 +53,16 @@ def walled(settings: Settings, patience: float = 15.0, now: Callable[[], float] 
     http = bounded_http(settings.limits)
     http.patience = patience
     config = uvicorn.Config(
-        Gate(Starlette(routes=routes, lifespan=lifespan), settings, keys, []), host="127.0.0.1", port=0,
-        log_level="error", access_log=False, server_header=False, loop="asyncio", http=http, ws="none",
-    )  # fmt: skip
+        Gate(Starlette(routes=routes, lifespan=lifespan), settings, keys, []),
+        host="127.0.0.1",
+        port=0,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        loop="asyncio",
+        http=http,
+        ws="none",
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
     thread.start()

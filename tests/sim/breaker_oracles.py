@@ -81,8 +81,13 @@ class Watch(Struct):
     def _ended(self, one: Ended) -> None:
         self.flying.pop(one.call, None)
         if one.outcome == "good":
-            self.row, self.vague, self.opened, self.until = 0, 0, 0, 0.0
-            self.doubtful, self.probing, self.probes = None, False, []
+            self.row = 0
+            self.vague = 0
+            self.opened = 0
+            self.until = 0.0
+            self.doubtful = None
+            self.probing = False
+            self.probes = []
             self.recent.append((one.at, True))
             return
         self.vague += 1
@@ -103,7 +108,8 @@ class Watch(Struct):
 
     def _open(self, at: float) -> None:
         begun = at if self.opened or self.doubtful is None else self.doubtful
-        self.opened, self.probing = self.opened + 1, False
+        self.opened += 1
+        self.probing = False
         self.until = begun + min(self.numbers.open * self.opened, self.numbers.open_ceiling)
 
     def _refused(self, one: Refused) -> None:

@@ -31,8 +31,11 @@ from tests.sim.scenario import Scenario, scenario
 _MOODS = ("fine", "down", "down", "slow", "hangs", "flaky", "busy", "odd", "refuses")
 _REQUEST = Request((Message("user", "How many?"),))
 
-_BREAKER, _GUARD = "terms/breaker.py", "models/guard.py"
-_ROW, _PROBE, _WAIT = "breaker.row >= numbers.consecutive", "# the probe failed", "numbers.open * breaker.opened"
+_BREAKER = "terms/breaker.py"
+_GUARD = "models/guard.py"
+_ROW = "breaker.row >= numbers.consecutive"
+_PROBE = "# the probe failed"
+_WAIT = "numbers.open * breaker.opened"
 _COUNTED = "            note(self.breaker, self._clock(), self._breaking, good=False)\n"
 _ANSWERED = "rest\n            note(self.breaker, self._clock(), self._breaking, good=True)"
 _HALF_OPEN = '"half-open" if now >= breaker.until else "open"'
@@ -74,7 +77,8 @@ class Moody:
         self.well = at
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
-        number, now = len(self.happened), self._loop.time()
+        number = len(self.happened)
+        now = self._loop.time()
         self.happened.append(Began(now, number))
         mood = next((mood for until, mood in self._moods if now < until), "fine")
         outcome: Outcome = "other"
@@ -118,9 +122,12 @@ class Street:
         self.moody = Moody(self.chance, self.loop)
         self.numbers = Breaking() if self.chance.random() < 0.7 else Breaking(consecutive=3, sample=8, lease=20.0)
         self.guard = Guarded(
-            self.moody, retry=Retry(attempts=self.chance.choice((1, 3))), breaking=self.numbers, clock=self.loop.time,
+            self.moody,
+            retry=Retry(attempts=self.chance.choice((1, 3))),
+            breaking=self.numbers,
+            clock=self.loop.time,
             random=random.Random(seed),
-        )  # fmt: skip
+        )
         self.until = self.moody.well + 600
 
     def play(self) -> list[str]:
@@ -133,7 +140,8 @@ class Street:
             self.loop.run_until_complete(all_of_them())
         finally:
             self.loop.close()
-        happened, numbers = self.moody.happened, self.numbers
+        happened = self.moody.happened
+        numbers = self.numbers
         patience = numbers.open_ceiling + numbers.lease + 120  # a pause that was asked for, and the time between calls
         return watched(happened, numbers) + healed(happened, self.moody.well, patience)
 
@@ -159,13 +167,13 @@ def outage(seed: int) -> Scenario:
     plot = scenario(seed, most_tasks=30)
     faults = plot.faults - {"short", "tight", "silence", "cancel"} | {"outage"}
     wait, lease = chance.choice(((30.0, 60.0), (30.0, 5.0), (5.0, 10.0)))  # who fails twice waits out any lease
-    breaking = Breaking(
-        consecutive=chance.choice((2, 3, 5)), sample=chance.choice((4, 8, 20)), open=wait, lease=lease
-    )  # fmt: skip
+    breaking = Breaking(consecutive=chance.choice((2, 3, 5)), sample=chance.choice((4, 8, 20)), open=wait, lease=lease)
     policy = structs.replace(
-        plot.policy, breaking=breaking, limits=Limits(width=chance.randint(2, 8), replans=0),
+        plot.policy,
+        breaking=breaking,
+        limits=Limits(width=chance.randint(2, 8), replans=0),
         retry=structs.replace(plot.policy.retry, attempts=3),
-    )  # fmt: skip
+    )
     agents = tuple(structs.replace(one, model=chance.choice(("m1", "m1", "m2"))) for one in plot.roster.agents)
     roster = Roster(agents, plot.roster.supervision)
     return structs.replace(plot, faults=faults, policy=policy, roster=roster, seconds=50_000.0)
@@ -217,7 +225,8 @@ def around(seed: int) -> str:
 def inside(seed: int) -> str:
     """What is wrong with the scheduler's breakers in this seed: the simulation's own oracles hold too."""
     plot = outage(seed)
-    heard, numbers = Lines(plot), plot.policy.breaking
+    heard = Lines(plot)
+    numbers = plot.policy.breaking
     for entry in Play(plot).run():
         heard.hear(entry)
     wrong = [f"{name}: {one}" for name, happened in heard.found.items() for one in watched(happened, numbers)]
@@ -257,7 +266,9 @@ def main() -> int:
         found = next((one for one in map(trouble, range(options.hunt)) if one[1]), None)
         print(f"seed {found[0]}: {found[1]}" if found else f"nothing wrong in {options.hunt} seeds")
         return 1 if found else 0
-    begun, count, wrong = time.monotonic(), 0, dict[int, str]()
+    begun = time.monotonic()
+    count = 0
+    wrong = dict[int, str]()
     with get_context("fork").Pool(options.jobs) as pool:
         for seed, said in pool.imap_unordered(trouble, range(options.first, options.first + options.seeds), 16):
             count += 1

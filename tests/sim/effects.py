@@ -40,8 +40,15 @@ class Strange:
 
 
 _RECEIPTS: tuple[object, ...] = (
-    "paid", {"receipt": 7}, Path("/receipts/7"), float("nan"), 2**70, Strange(), {"at": Strange()}, "x" * 1_200_000,
-)  # fmt: skip
+    "paid",
+    {"receipt": 7},
+    Path("/receipts/7"),
+    float("nan"),
+    2**70,
+    Strange(),
+    {"at": Strange()},
+    "x" * 1_200_000,
+)
 
 
 class Bank:
@@ -208,7 +215,8 @@ class Seed:
             kept = await rows(journal)
             if RUN in kept and isinstance(kept[RUN][-1].event, ev.RunEnded):
                 return kept
-            journal, copy = Mortal(), await written(kept)
+            journal = Mortal()
+            copy = await written(kept)
             journal._streams = copy._streams  # the same bytes, in another process
             self._mortal(journal)
         raise Violation(f"seed {self.seed}: the run never ended")
@@ -324,7 +332,8 @@ def main() -> int:
         wrong_one = next((one for one in map(trouble, range(options.hunt)) if one[2]), None)
         print(wrong_one[2] if wrong_one else f"nothing wrong in {options.hunt} seeds")
         return 1 if wrong_one else 0
-    begun, payments = time.monotonic(), 0
+    begun = time.monotonic()
+    payments = 0
     wrong: dict[int, str] = {}
     with get_context("fork").Pool(options.jobs) as pool:
         seeds = range(options.first, options.first + options.seeds)

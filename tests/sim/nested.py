@@ -27,7 +27,8 @@ from tests.sim.loop import VirtualLoop
 from tests.sim.nested_world import World
 from tests.sim.run import root
 
-RUN, EPOCH = "r", 1_000_000.0
+RUN = "r"
+EPOCH = 1_000_000.0
 _CAPS = ("tokens", "micros", "calls")
 
 
@@ -123,11 +124,13 @@ class Seed:
                     raise
             except Crash:
                 pass
-            kept, self.died = await rows(journal), True
+            kept = await rows(journal)
+            self.died = True
             if isinstance(kept.get(RUN, [ev.Entry(0, 0.0, ev.TimeRanOut())])[-1].event, ev.RunEnded):
                 return kept
             self.crashes -= 1
-            journal, copy = Mortal(), await written(kept)
+            journal = Mortal()
+            copy = await written(kept)
             journal._streams = copy._streams  # the same bytes, in another process
             self._mortal(journal, self.crashes if life < 6 else 0)
             await asyncio.sleep(self.chance.uniform(0, 3))
@@ -175,9 +178,11 @@ class Seed:
         for run, state in states.items():
             self._judge_end(run, state, runs[run])
             self._judge_family(run, state, states, runs)
-        bill, ledger = self.world.bill, states[RUN].ledger
+        bill = self.world.bill
+        ledger = states[RUN].ledger
         for name in _CAPS:
-            real, cap = getattr(bill, name), getattr(self.budget, name)
+            real = getattr(bill, name)
+            cap = getattr(self.budget, name)
             over = getattr(self.surprise, name)
             self.require(
                 cap is None or real <= cap + over, f"{real} {name} were really used, and {cap} + {over} may be"
@@ -196,9 +201,12 @@ class Seed:
         return state
 
     def _within(self, run: str, state: RunState) -> None:
-        ledger, budget = state.ledger, state.requested.budget
+        ledger = state.ledger
+        budget = state.requested.budget
         for name in _CAPS:
-            spent, held, cap = getattr(ledger, name), getattr(ledger, f"held_{name}"), getattr(budget, name)
+            spent = getattr(ledger, name)
+            held = getattr(ledger, f"held_{name}")
+            cap = getattr(budget, name)
             where = f"{run}, entry {state.seq}: {name}"
             self.require(spent >= 0 and held >= 0, f"{where}: {spent} spent and {held} held")
             most = None if cap is None else cap + getattr(self.surprise, name)
@@ -222,10 +230,12 @@ class Seed:
         parent = state.requested.parent
         if parent is None:
             return
-        above, capped = states[parent.run], states[parent.run].requested.budget
+        above = states[parent.run]
+        capped = states[parent.run].requested.budget
         held = _held(runs[parent.run], parent)
         for name in _CAPS:
-            cap, own = getattr(capped, name), getattr(state.requested.budget, name)
+            cap = getattr(capped, name)
+            own = getattr(state.requested.budget, name)
             if cap is None:
                 continue
             spent = getattr(state.ledger, name)
@@ -282,12 +292,17 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=25.0, help="stop after so many (default 25)")
     options = parser.parse_args()
-    begun, count, deep, runs = time.monotonic(), 0, 0, 0
+    begun = time.monotonic()
+    count = 0
+    deep = 0
+    runs = 0
     wrong: dict[int, str] = {}
     with get_context("fork").Pool(options.jobs) as pool:
         seeds = range(options.first, options.first + options.seeds)
         for seed, nested, found in pool.imap_unordered(trouble, seeds, chunksize=16):
-            count, deep, runs = count + 1, deep + (nested > 1), runs + nested
+            count += 1
+            deep = deep + (nested > 1)
+            runs = runs + nested
             if found:
                 wrong[seed] = found
             if time.monotonic() - begun > 60 * options.minutes:

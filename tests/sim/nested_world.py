@@ -95,16 +95,27 @@ class World:
                 workers.append(below.as_worker(description=f"does part {number}", estimate=estimate))
             else:
                 workers.append(self.worker(f"{name}{number}w", number))
-        planner, judge = chance.choice(self.models), chance.choice(self.models)
+        planner = chance.choice(self.models)
+        judge = chance.choice(self.models)
         return Supervisor(
-            workers, model=self.models[0], planner=planner, judge=judge, name=name, way=self.way(workers),
-            settings=Settings(max_tokens=chance.choice((None, 200, 1000, 2000))), timeout=chance.choice((30.0, 300.0)),
-            budget=self.budget() if chance.random() < 0.3 else Budget(), policy=self.policy(),
-            combine=chance.choice(_COMBINE), plan=self.plan(workers) if chance.random() < 0.3 else None,
-            review=chance.random() < 0.1, stream_plan=chance.random() < 0.1, factory=self.factory(name),
+            workers,
+            model=self.models[0],
+            planner=planner,
+            judge=judge,
+            name=name,
+            way=self.way(workers),
+            settings=Settings(max_tokens=chance.choice((None, 200, 1000, 2000))),
+            timeout=chance.choice((30.0, 300.0)),
+            budget=self.budget() if chance.random() < 0.3 else Budget(),
+            policy=self.policy(),
+            combine=chance.choice(_COMBINE),
+            plan=self.plan(workers) if chance.random() < 0.3 else None,
+            review=chance.random() < 0.1,
+            stream_plan=chance.random() < 0.1,
+            factory=self.factory(name),
             hedge=Hedge(after=2.0, most_micros=10**9, share=0.5) if chance.random() < 0.2 else None,
             checks={"sound": Verifier(model=chance.choice(self.models))} if self.checked else {},
-        )  # fmt: skip
+        )
 
     def factory(self, name: str) -> Factory | None:
         if self.chance.random() < 0.9:
@@ -114,20 +125,32 @@ class World:
     def worker(self, name: str, number: int) -> Worker:
         chance = self.chance
         return Worker(
-            name, f"does part {number}", tags=["all"], steps=3, model=chance.choice(self.models),
-            settings=Settings(max_tokens=chance.choice((None, 300, 1000))), timeout=chance.choice((20.0, 120.0)),
+            name,
+            f"does part {number}",
+            tags=["all"],
+            steps=3,
+            model=chance.choice(self.models),
+            settings=Settings(max_tokens=chance.choice((None, 300, 1000))),
+            timeout=chance.choice((20.0, 120.0)),
             fallback_models=[chance.choice(self.models)] if chance.random() < 0.2 else [],
-            tools=[look_up] if chance.random() < 0.4 else [], accept=["sound"] if self.checked else [],
-        )  # fmt: skip
+            tools=[look_up] if chance.random() < 0.4 else [],
+            accept=["sound"] if self.checked else [],
+        )
 
     def way(self, workers: list[Worker]) -> Way:
         chance = self.chance
-        return chance.choice((
-            Whole(), Whole(), Route(router=chance.choice(("model", "words")), generalist=workers[0].name),
-            Loop(most_turns=chance.randint(1, 4), stalls=chance.randint(1, 2), fresh_starts=chance.randint(0, 1)),
-            Broadcast(), RoundRobin(most_turns=chance.randint(0, 4)), Dynamic(most_turns=chance.randint(0, 4)),
-            Recursive(depth=chance.randint(0, 3), breadth=chance.randint(1, 3)),
-        ))  # fmt: skip
+        return chance.choice(
+            (
+                Whole(),
+                Whole(),
+                Route(router=chance.choice(("model", "words")), generalist=workers[0].name),
+                Loop(most_turns=chance.randint(1, 4), stalls=chance.randint(1, 2), fresh_starts=chance.randint(0, 1)),
+                Broadcast(),
+                RoundRobin(most_turns=chance.randint(0, 4)),
+                Dynamic(most_turns=chance.randint(0, 4)),
+                Recursive(depth=chance.randint(0, 3), breadth=chance.randint(1, 3)),
+            )
+        )
 
     def plan(self, workers: list[Worker]) -> Plan:
         made = [Task(TaskId(f"t{at}"), f"Do part {at}.", one.name) for at, one in enumerate(workers, 1)]
@@ -138,9 +161,10 @@ class World:
     def policy(self) -> Policy:
         chance = self.chance
         return Policy(
-            retry=Retry(attempts=chance.randint(1, 3)), refine=chance.random() < 0.5,
+            retry=Retry(attempts=chance.randint(1, 3)),
+            refine=chance.random() < 0.5,
             limits=Limits(tasks=chance.choice((3, 50)), replans=chance.choice((0, 0, 1))),
-        )  # fmt: skip
+        )
 
     def budget(self) -> Budget:
         """One cap at least. What is kept back for the answer is less than the cap."""
@@ -175,7 +199,9 @@ class World:
             wrote = self.wordy
         micros = card.price(read, wrote) or 0
         bill = self.bill
-        bill.tokens, bill.micros, bill.calls = bill.tokens + read + wrote, bill.micros + micros, bill.calls + 1
+        bill.tokens = bill.tokens + read + wrote
+        bill.micros = bill.micros + micros
+        bill.calls += 1
         self.made += 1
         try:
             await asyncio.sleep(chance.choice((0.0, chance.uniform(0, 1), chance.uniform(0, 9))))
@@ -188,7 +214,7 @@ class World:
             await self.fails(usage, micros)
         if request.tools and chance.random() < 0.4:
             wanted = ToolCall(f"c{self.made}", "look_up", json.dumps({"word": f"pear {self.made}"}))
-            return Reply("", (wanted,), "tools", usage, micros, card.handle)
+            return Reply(text="", calls=(wanted,), finish="tools", usage=usage, micros=micros, model=card.handle)
         text = "{garbage" if chance.random() < self.trouble / 2 else self.text(request)
         if hear is not None:
             hear(text)

@@ -134,7 +134,8 @@ class Play:
 
     def _sweep_up(self) -> None:
         """After a violation: end what still runs, so that it does not speak up later."""
-        self.loop.on_idle, self.loop.most_steps = None, self.loop.steps + 1000
+        self.loop.on_idle = None
+        self.loop.most_steps = self.loop.steps + 1000
         left = asyncio.all_tasks(self.loop)
         for job in left:
             job.cancel()
@@ -224,7 +225,15 @@ class Play:
         plot = self.plot
         plan = plot.plan if plot.style == "fixed" else None
         deadline = self._wall() + plot.seconds
-        return ev.RunRequested("the goal", plot.roster, plot.policy, plot.budget, deadline, plot.seed, plan)
+        return ev.RunRequested(
+            goal="the goal",
+            roster=plot.roster,
+            policy=plot.policy,
+            budget=plot.budget,
+            deadline=deadline,
+            seed=plot.seed,
+            plan=plan,
+        )
 
     def _wall(self) -> float:
         return self.loop.time() + self._jump
@@ -365,7 +374,8 @@ class Play:
 
     def _idle(self) -> None:
         """Oracle 6: no free slot while a task could start."""
-        state, shadow = self._live_state(), self.shadow
+        state = self._live_state()
+        shadow = self.shadow
         if state is None or self.handle is None or self.handle.dead or self.handle.trouble or state.seq != shadow.seq:
             return
         self._overdue()
@@ -389,7 +399,9 @@ class Play:
                 )
 
     def _judge(self, found: Outcome, left: set[asyncio.Task[object]]) -> None:
-        plot, shadow, state = self.plot, self.shadow, self.state()
+        plot = self.plot
+        shadow = self.shadow
+        state = self.state()
         self._require(not left, f"8: jobs left over: {left}")
         self._require(not self.world.problems, f"3: {self.world.problems[:3]}")
         assert state.ended is not None
@@ -430,7 +442,8 @@ class Play:
 
     def _ending(self, state: RunState, missing: set[TaskId]) -> None:
         assert state.ended is not None
-        ending, done = state.ended.ending, any(one.status is Status.DONE for one in state.tasks.values())
+        ending = state.ended.ending
+        done = any(one.status is Status.DONE for one in state.tasks.values())
         if ending == "complete":
             self._require(not missing and done and not self.shadow.left_out, f"16: complete without {missing}")
         if ending == "failed":
@@ -468,23 +481,68 @@ class Play:
 
 def snapshot(state: RunState) -> list[object]:
     """Everything that matters in a state, flat."""
-    ledger, desks = state.ledger, (state.planning, state.answering)
+    ledger = state.ledger
+    desks = (state.planning, state.answering)
     flat: list[object] = [
-        state.seq, state.closed, state.round, state.replans, state.approved, state.running, state.unsettled,
-        state.fresh, state.asked, state.paused, state.released_at, state.time_up, state.starved, state.combine,
+        state.seq,
+        state.closed,
+        state.round,
+        state.replans,
+        state.approved,
+        state.running,
+        state.unsettled,
+        state.fresh,
+        state.asked,
+        state.paused,
+        state.released_at,
+        state.time_up,
+        state.starved,
+        state.combine,
         state.wake,
-        ledger.tokens, ledger.micros, ledger.calls, ledger.held_tokens, ledger.held_micros, ledger.held_calls,
-        sorted(state.owing), sorted(state.judged), sorted(state.doomed.items()), sorted(state.expandable),
-        sorted(state.joinable), [(one.next, one.number, one.failures, one.open, one.redo, one.timer) for one in desks],
+        ledger.tokens,
+        ledger.micros,
+        ledger.calls,
+        ledger.held_tokens,
+        ledger.held_micros,
+        ledger.held_calls,
+        sorted(state.owing),
+        sorted(state.judged),
+        sorted(state.doomed.items()),
+        sorted(state.expandable),
+        sorted(state.joinable),
+        [(one.next, one.number, one.failures, one.open, one.redo, one.timer) for one in desks],
         sorted((name, count) for name, count in state.load.items()),
         sorted((name, one.row, one.opened, one.until, one.leased) for name, one in state.breakers.items()),
-    ]  # fmt: skip
+    ]
     for task, one in state.tasks.items():
         steps = sorted((number, step.request, step.result is None) for number, step in (one.steps or {}).items())
-        flat.append((
-            task, one.status, one.unmet, one.wanted, one.spare, one.rank, one.attempt, one.failures, one.resumes,
-            one.redo, one.worker, one.tried, one.instruction, one.refined, one.because, one.items, one.timer, one.held,
-            one.taken, one.crashes, sorted((one.answers or {}).items()),
-            None if one.result is None else bytes(one.result), steps, one.items_open, one.items_done,
-        ))  # fmt: skip
+        flat.append(
+            (
+                task,
+                one.status,
+                one.unmet,
+                one.wanted,
+                one.spare,
+                one.rank,
+                one.attempt,
+                one.failures,
+                one.resumes,
+                one.redo,
+                one.worker,
+                one.tried,
+                one.instruction,
+                one.refined,
+                one.because,
+                one.items,
+                one.timer,
+                one.held,
+                one.taken,
+                one.crashes,
+                sorted((one.answers or {}).items()),
+                None if one.result is None else bytes(one.result),
+                steps,
+                one.items_open,
+                one.items_done,
+            )
+        )
     return flat

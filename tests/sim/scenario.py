@@ -74,7 +74,9 @@ def scenario(seed: int, faults: frozenset[str] | None = None, most_tasks: int = 
     if "silence" in on:
         policy = structs.replace(policy, approve=rng.random() < 0.5, uncertain="ask")
         seconds = min(seconds, 500.0)
-    return Scenario(seed, on, roster, plan, policy, budget, seconds, style)
+    return Scenario(
+        seed=seed, faults=on, roster=roster, plan=plan, policy=policy, budget=budget, seconds=seconds, style=style
+    )
 
 
 def _roster(rng: random.Random) -> Roster:

@@ -85,7 +85,9 @@ class Shadow:
         self.require(entry.at >= self.at, "13: time went backwards")
         self.require(epoch >= self.epoch, f"13: an entry of the old epoch {epoch}")
         self.require(self.ended is None, "2: something happened after the end")
-        self.seq, self.at, self.epoch = entry.seq, entry.at, epoch
+        self.seq = entry.seq
+        self.at = entry.at
+        self.epoch = epoch
         name = "_" + type(entry.event).__name__.lower()
         getattr(self, name, self._other)(entry.event)
         self._check_money()
@@ -118,7 +120,8 @@ class Shadow:
 
     def _inputanswered(self, event: ev.InputAnswered) -> None:
         self.require(not self.time_up, "12: a question was answered after the deadline")
-        asked, self.question = self.question, None
+        asked = self.question
+        self.question = None
         self._give_time(self.at - self.asked_at)
         if asked is not None and asked.what == "tool":
             self.require(event.verdict in ("approve", "reject"), f"{event.verdict} does not answer this")
@@ -147,7 +150,8 @@ class Shadow:
                 self._terminal(task, "done" if event.verdict == "done" else "failed")
 
     def _inputrequested(self, event: ev.InputRequested) -> None:
-        self.question, self.asked_at = event, self.at
+        self.question = event
+        self.asked_at = self.at
         if event.what == "effect":
             self.asked_effect = event.task
         if event.what != "plan":
@@ -170,7 +174,10 @@ class Shadow:
         unapproved = self.plot.policy.approve and event.task.partition("[")[0] in self.round
         self.require(not unapproved, f"{event.task} started before the plan was approved")
         self.require(event.worker in self.allowed(node.task), f"{event.worker} may not take {event.task}")
-        node.status, node.attempt, node.worker, node.starts = "running", event.attempt, event.worker, node.starts + 1
+        node.status = "running"
+        node.attempt = event.attempt
+        node.worker = event.worker
+        node.starts += 1
         node.steps = node.steps if again else set()
         self.reserved["attempt", event.task] = event.reserve or NOTHING
         self._check_width(event)
@@ -240,7 +247,9 @@ class Shadow:
         if event.failure.kind == "approval":  # it keeps its number and its steps
             node.status = "asks leave"
             return
-        node.status, node.steps, node.pending = "failed attempt", set(), {}
+        node.status = "failed attempt"
+        node.steps = set()
+        node.pending = {}
         node.given_up_by = node.worker if event.failure.permanent else ""
         if event.failure.retry_after <= self.plot.policy.retry.obey_retry_after:
             node.not_before = self.at + event.failure.retry_after
@@ -260,7 +269,8 @@ class Shadow:
         self.require(
             node.worker != node.given_up_by, f"{event.task} goes once more to {node.worker}, who failed for good"
         )
-        node.status, node.due = "backing off" if event.after > self.at else "ready", event.after
+        node.status = "backing off" if event.after > self.at else "ready"
+        node.due = event.after
 
     def _backoffended(self, event: ev.BackoffEnded) -> None:
         self.nodes[event.task].status = "ready"
@@ -270,7 +280,8 @@ class Shadow:
     def _supervisionstarted(self, event: ev.SupervisionStarted) -> None:
         key = (event.duty, event.task, event.number) if event.duty == "refine" else (event.duty, event.number)
         if key in self.reserved:  # it is under way, and holds money for more calls
-            held, more = self.reserved[key], event.reserve or NOTHING
+            held = self.reserved[key]
+            more = event.reserve or NOTHING
             self.require(more != NOTHING, f"14: {event.duty} was begun twice")
             added = Amount(held.tokens + more.tokens, held.micros + more.micros, held.calls + more.calls)
             self.reserved[key] = added
@@ -317,7 +328,8 @@ class Shadow:
     def _taskexpanded(self, event: ev.TaskExpanded) -> None:
         node = self.nodes[event.task]
         self.require(self.inputs_met(node.task), f"1: {event.task} was expanded too early")
-        node.status, node.items = "expanded", event.count
+        node.status = "expanded"
+        node.items = event.count
         for index in range(event.count):
             self.nodes[TaskId(f"{event.task}[{index}]")] = Node(node.task, "ready", item_of=event.task)
 
@@ -370,7 +382,8 @@ class Shadow:
                 node.resumes += self.released_at is None
                 given_up = "effect" in node.pending.values() or node.resumes > self.plot.policy.limits.resumes
                 node.status = "failed attempt" if given_up else "ready"
-                node.steps, node.pending = node.steps - node.pending.keys(), {}
+                node.steps = node.steps - node.pending.keys()
+                node.pending = {}
             if node.status == "refining":
                 node.status = "failed attempt"
         for key in [key for key in self.reserved if key[0] in ("plan", "answer", "refine")]:
@@ -452,7 +465,9 @@ class Shadow:
         gauge.row = 0
         gauge.recent.append((self.at, True))
         if gauge.opened:
-            gauge.opened, gauge.probe, gauge.recent = 0, 0.0, []
+            gauge.opened = 0
+            gauge.probe = 0.0
+            gauge.recent = []
 
     def _bad(self, gauge: Gauge) -> None:
         numbers = self.plot.policy.breaking

@@ -7,7 +7,8 @@ from tests.sim.breaker_oracles import Began, Ended, Happened, Refused, healed, w
 from tests.sim.breakers import BUGS, trouble
 from tests.sim.planted import ROOT, Bug, hunt
 
-SEEDS, BLOCKS = 80, 8
+SEEDS = 80
+BLOCKS = 8
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
@@ -36,7 +37,8 @@ def failing(*ends: float) -> list[Happened]:
 
 
 def test_each_oracle_can_tell() -> None:
-    numbers, five = Breaking(), failing(1, 2, 3, 4, 5)
+    numbers = Breaking()
+    five = failing(1, 2, 3, 4, 5)
     assert watched([*five, Refused(6), Began(36, 9)], numbers) == []
     assert "not before 35" in watched([*five, Began(34, 9)], numbers)[0]
     assert "second probe" in watched([*five, Began(36, 9), Began(37, 10)], numbers)[0]

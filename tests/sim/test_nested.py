@@ -5,7 +5,8 @@ import pytest
 from tests.sim.nested import trouble
 from tests.sim.planted import MONEY, ROOT, Bug, hunt
 
-SEEDS, BLOCKS = 240, 8
+SEEDS = 240
+BLOCKS = 8
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))

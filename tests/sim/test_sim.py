@@ -5,7 +5,9 @@ import pytest
 from tests.sim.planted import BUGS, hunt
 from tests.sim.run import Case, corpus, play, resume_everywhere, trouble
 
-SEEDS, RESUMED, BLOCKS = 2_000, 150, 50
+SEEDS = 2_000
+RESUMED = 150
+BLOCKS = 50
 
 
 @pytest.mark.parametrize("case", corpus(), ids=lambda case: str(case.seed))

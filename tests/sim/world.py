@@ -52,7 +52,8 @@ class World:
     # --- workers
 
     async def attempt(self, brief: Brief, hand: Hand) -> Done:
-        task, number = brief.work.task, brief.work.number
+        task = brief.work.task
+        number = brief.work.number
         node = self.shadow.nodes.get(task)
         if node is None or node.status != "running" or node.attempt != number:
             self.problems.append(f"attempt {number} of {task} was made before it was written down")
@@ -75,7 +76,8 @@ class World:
 
     def _leave(self, brief: Brief) -> None:
         """In some worlds some attempts ask a person first. What the person says does not change how they go."""
-        task, number = brief.work.task, brief.work.number
+        task = brief.work.task
+        number = brief.work.number
         if not self.asks or self.rng("leave", task, number).random() < 0.7:
             return
         wishes = [f"{task}/{number}/{wish}" for wish in range(self.rng("wishes", task, number).randint(1, 3))]
@@ -234,7 +236,8 @@ class World:
         if kind == "network":
             raise WorkFailed(Failure("network", "no line to the planner"))
         worker = self.plot.roster.agents[0].name
-        a, b = TaskId("a"), TaskId("b")
+        a = TaskId("a")
+        b = TaskId("b")
         plans = {
             "cycle": Plan((Task(a, "carry out a first", worker, after=(b,)), Task(b, "then do b", worker, after=(a,)))),
             "unknown": Plan((Task(a, "ask somebody else entirely", "nobody"),)),

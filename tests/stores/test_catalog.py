@@ -18,7 +18,16 @@ from chargehand.stores.catalog import SqliteCatalog
 from chargehand.terms.roster import Match
 
 KINDS: list[Thing] = [
-    Profile("ann", "reads", "You read.", "m:x", ("a",), ("t",), {"k": [1, None]}, {"s": {"deep": "ü"}}),
+    Profile(
+        name="ann",
+        description="reads",
+        prompt="You read.",
+        model="m:x",
+        tags=("a",),
+        tools=("t",),
+        metadata={"k": [1, None]},
+        settings={"s": {"deep": "ü"}},
+    ),
     Group("crew", ("agent-1",), tags=("a",)),
     KeptTool("add", "Adds.", {"type": "object"}, "def add(): ...", ("a",)),
     Block("facts", "one", "what we know", tags=("a",), metadata={"n": 1.5}),
@@ -28,12 +37,13 @@ kinds = pytest.mark.parametrize("thing", KINDS, ids=lambda thing: type(thing).__
 
 
 def worker(task: str = "t", attempt: int = 1, key: str = "", *, tainted: bool = False) -> Origin:
-    return Origin("worker", "ann", "r", task, attempt, key, tainted=tainted)
+    return Origin(by="worker", name="ann", run="r", task=task, attempt=attempt, key=key, tainted=tainted)
 
 
 async def made(catalog: Catalog, block: Block, access: Access = "write", *, tainted: bool = False) -> tuple[str, str]:
     """An agent and a block it may use, by their ids."""
-    agent, kept = await catalog.add(Profile("ann")), await catalog.add(block)
+    agent = await catalog.add(Profile("ann"))
+    kept = await catalog.add(block)
     await catalog.attach(agent.id, kept.id, Grant(access, tainted))
     return agent.id, kept.id
 
@@ -113,7 +123,8 @@ async def test_changing_a_block_leaves_its_text_and_versions(catalog: SqliteCata
 
 @kinds
 async def test_a_deleted_thing_is_gone(catalog: SqliteCatalog, thing: Thing) -> None:
-    kept, other = await catalog.add(thing), await catalog.add(thing)
+    kept = await catalog.add(thing)
+    other = await catalog.add(thing)
     assert await catalog.delete(type(thing), kept.id)
     assert not await catalog.delete(type(thing), kept.id)
     assert await catalog.get(type(thing), kept.id) is None
@@ -266,8 +277,10 @@ async def test_attaching_again_changes_the_grant(catalog: SqliteCatalog) -> None
 
 
 async def test_members_of_a_group_use_what_it_has(catalog: SqliteCatalog) -> None:
-    agent, other = await catalog.add(Profile("ann")), await catalog.add(Profile("bob"))
-    block, archive = await catalog.add(Block("facts")), await catalog.add(Archive("papers"))
+    agent = await catalog.add(Profile("ann"))
+    other = await catalog.add(Profile("bob"))
+    block = await catalog.add(Block("facts"))
+    archive = await catalog.add(Archive("papers"))
     group = await catalog.add(Group("crew", (agent.id,)))
     await catalog.attach(group.id, archive.id, Grant("write"))
     await catalog.attach(group.id, block.id, Grant("read"))
@@ -302,7 +315,8 @@ async def test_an_agents_own_grant_beats_that_of_its_groups(catalog: SqliteCatal
 
 
 async def test_of_several_groups_the_widest_grant_counts(catalog: SqliteCatalog) -> None:
-    agent, block = await catalog.add(Profile("ann")), await catalog.add(Block("facts", trusted=True))
+    agent = await catalog.add(Profile("ann"))
+    block = await catalog.add(Block("facts", trusted=True))
     grants = [Grant("read", tainted=True), Grant("append"), Grant("append", tainted=True), Grant("none")]
     groups = [await catalog.add(Group(str(number), (agent.id,))) for number in range(4)]
     for group, grant in zip(groups, grants, strict=True):
@@ -462,13 +476,15 @@ async def test_an_unknown_archive_is_refused_and_a_deleted_one_leaves_nothing(ca
 
 @pytest.mark.parametrize("through", ["agent", "group"])
 async def test_an_agent_adds_and_searches_only_with_a_grant(catalog: SqliteCatalog, through: str) -> None:
-    agent, archive = await catalog.add(Profile("ann")), await catalog.add(Archive("papers"))
+    agent = await catalog.add(Profile("ann"))
+    archive = await catalog.add(Archive("papers"))
     group = await catalog.add(Group("crew", (agent.id,)))
     owner = agent.id if through == "agent" else group.id
     for access in (None, "none", "read", "append", "write"):
         if access is not None:
             await catalog.attach(owner, archive.id, Grant(access))
-        words, had = f"Oslo {access}", await catalog.count(archive.id)
+        words = f"Oslo {access}"
+        had = await catalog.count(archive.id)
         if access in ("append", "write"):
             await catalog.insert(archive.id, [Passage(words)], agent=agent.id)
             assert len(await catalog.search([archive.id], words, agent=agent.id)) > 0
@@ -488,7 +504,8 @@ async def test_an_agent_adds_and_searches_only_with_a_grant(catalog: SqliteCatal
 
 async def test_a_question_is_not_compared_with_vectors_of_another_model(catalog: SqliteCatalog) -> None:
     """They may have the same width and mean nothing to each other."""
-    mine, empty = await catalog.add(Archive("papers")), await catalog.add(Archive("empty"))
+    mine = await catalog.add(Archive("papers"))
+    empty = await catalog.add(Archive("empty"))
     vector = struct.pack("<8f", *[1.0] + [0.0] * 7)
     await catalog.insert(mine.id, [Passage("Oslo")], [vector], handle="model:x")
     both = [mine.id, empty.id]
@@ -515,7 +532,18 @@ async def test_history_says_who_did_what_and_can_be_walked(catalog: SqliteCatalo
         (2, "append", origin),
         (1, "created", PERSON),
     ]
-    assert found[1] == Change(2, "append", origin, edited.updated, 3, "", "\ntwo", 1, 2, tainted=True)
+    assert found[1] == Change(
+        version=2,
+        kind="append",
+        origin=origin,
+        when=edited.updated,
+        start=3,
+        removed="",
+        added="\ntwo",
+        parent=1,
+        at=2,
+        tainted=True,
+    )
     assert [change.version for change in await catalog.history(block, limit=1, before=3)] == [2]
     assert await catalog.history(block, before=1) == []
     assert [await catalog.text_at(block, version) for version in (1, 2, 3)] == ["one", "one\ntwo", "ONE\ntwo"]

@@ -45,7 +45,8 @@ async def refusal(opening: Awaitable[Catalog | SqliteJournal]) -> StoreError:
 async def test_what_was_kept_is_there_when_it_is_opened_again_folders_and_all(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "deeper" / "memory.db"
     catalog: Catalog = await SqliteCatalog.open(path)
-    agent, block = await catalog.add(Profile("ann")), await catalog.add(Block("facts", "one"))
+    agent = await catalog.add(Profile("ann"))
+    block = await catalog.add(Block("facts", "one"))
     await catalog.attach(agent.id, block.id, Grant("append"))
     await catalog.say(agent.id, [Turn("user", "hello")], key="k")
     edited = await catalog.edit(block.id, Append("two"), PERSON)
@@ -69,7 +70,8 @@ async def test_an_opened_file_shows_one_space(file: Path) -> None:
 
 
 async def test_a_journal_is_no_catalog_and_a_catalog_no_journal(tmp_path: Path) -> None:
-    journal, memory = tmp_path / "runs.db", tmp_path / "memory.db"
+    journal = tmp_path / "runs.db"
+    memory = tmp_path / "memory.db"
     await (await SqliteJournal.open(journal)).close()
     await (await SqliteCatalog.open(memory)).close()
     assert "is a journal of chargehand; name another file for the memory" in str(
@@ -140,7 +142,8 @@ async def test_an_edit_is_made_once_whatever_statement_fails(fast: Path, after: 
         if not fault.fired:
             await catalog.close()
             return
-        found, turns = await catalog.get(Block, block), await catalog.turns(agent)
+        found = await catalog.get(Block, block)
+        turns = await catalog.turns(agent)
         assert found is not None
         assert made == 3, at
         assert found.value == "0\n1\n2"
@@ -234,7 +237,10 @@ async def test_an_opening_that_nobody_waits_for_any_more_leaves_nothing_open(fil
     def writers() -> int:
         return sum(one.name == "chargehand-writer" for one in threading.enumerate())
 
-    begun, held, before, made = threading.Event(), threading.Event(), writers(), list[sqlite3.Connection]()
+    begun = threading.Event()
+    held = threading.Event()
+    before = writers()
+    made = list[sqlite3.Connection]()
 
     def slowly(*given: object, **more: object) -> sqlite3.Connection:
         begun.set()

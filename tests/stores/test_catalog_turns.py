@@ -26,12 +26,15 @@ async def test_turns_come_back_in_order_with_all_they_had(catalog: SqliteCatalog
     first, second = await catalog.turns(agent)
     assert first == Turn("user", "hello", first.number, first.when)
     assert first.when >= 1000
-    assert second == Turn("assistant", "häh\nyes", second.number, 5.0, "r", "t", tainted=True)
+    assert second == Turn(
+        role="assistant", text="häh\nyes", number=second.number, when=5.0, run="r", task="t", tainted=True
+    )
     assert second.number > first.number
 
 
 async def test_what_was_said_under_a_key_is_not_said_again(catalog: SqliteCatalog) -> None:
-    agent, other = await agent_of(catalog), await agent_of(catalog)
+    agent = await agent_of(catalog)
+    other = await agent_of(catalog)
     assert await catalog.say(agent, [Turn("user", "a"), Turn("assistant", "b")], key="k")
     assert not await catalog.say(agent, [Turn("user", "c")], key="k")
     assert await catalog.say(other, [Turn("user", "d")], key="k")
@@ -135,7 +138,8 @@ async def test_recall_looks_at_roles_and_times(catalog: SqliteCatalog) -> None:
 
 
 async def test_a_reset_forgets_all_but_what_was_said_already(catalog: SqliteCatalog) -> None:
-    agent, other = await agent_of(catalog, "a", "b"), await agent_of(catalog, "c")
+    agent = await agent_of(catalog, "a", "b")
+    other = await agent_of(catalog, "c")
     await catalog.say(agent, [Turn("user", "d")], key="k")
     assert await catalog.reset(agent) == 3
     assert await catalog.reset(agent) == 0

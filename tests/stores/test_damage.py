@@ -59,7 +59,9 @@ def change(path: Path, statement: str, *values: object) -> None:
 
 @pytest.mark.parametrize("begun", [True, False], ids=["schema on disk", "schema in the log"])
 def test_a_log_torn_anywhere_leaves_a_prefix(fast: Path, begun: bool) -> None:
-    path, whole, torn = fast / "runs.db", fast / "whole.db", fast / "torn.db"
+    path = fast / "runs.db"
+    whole = fast / "whole.db"
+    torn = fast / "torn.db"
     if begun:
         asyncio.run(write(path, count=0))
         change(path, "DELETE FROM runs")
@@ -83,7 +85,9 @@ def test_a_log_torn_anywhere_leaves_a_prefix(fast: Path, begun: bool) -> None:
 
 @pytest.mark.parametrize("begun", [True, False])
 def test_a_log_overwritten_anywhere_is_a_prefix_or_an_error(fast: Path, begun: bool) -> None:
-    path, whole, torn = fast / "runs.db", fast / "whole.db", fast / "torn.db"
+    path = fast / "runs.db"
+    whole = fast / "whole.db"
+    torn = fast / "torn.db"
     if begun:
         asyncio.run(write(path, count=0))
         change(path, "DELETE FROM runs")
@@ -189,9 +193,24 @@ def test_a_file_with_a_page_that_is_not_its_own_is_read_rightly_or_is_corrupt(wh
 
 
 VALUES = (
-    "0", "1", "-1", "99", "9223372036854775807", "1e300", "9e999", "'x'", "''", "x'ff'", "CAST(x'ff' AS TEXT)", "x''",
-    "zeroblob(3)", "CAST({0} AS TEXT)", "CAST({0} AS BLOB)", "{0} || '1'", "{0} + 1",
-)  # fmt: skip
+    "0",
+    "1",
+    "-1",
+    "99",
+    "9223372036854775807",
+    "1e300",
+    "9e999",
+    "'x'",
+    "''",
+    "x'ff'",
+    "CAST(x'ff' AS TEXT)",
+    "x''",
+    "zeroblob(3)",
+    "CAST({0} AS TEXT)",
+    "CAST({0} AS BLOB)",
+    "{0} || '1'",
+    "{0} + 1",
+)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,9 @@ class Story:
     """One use of a journal, and what it was told is durable."""
 
     def __init__(self, path: Path, fault: Fault, tries: int) -> None:
-        self.path, self.fault, self.tries = path, fault, tries
+        self.path = path
+        self.fault = fault
+        self.tries = tries
         self.told: dict[str, list[Entry]] = {"a": [], "b": []}
 
     async def tried(self, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
@@ -94,7 +96,8 @@ async def stored(path: Path) -> dict[str, list[Entry]]:
 def test_whichever_statement_fails_nothing_wrong_is_stored(
     fast: Path, tries: int, times: int, after: bool, code: int
 ) -> None:
-    at, fired = 0, True
+    at = 0
+    fired = True
     while fired:
         at += 1
         path = fast / f"{at}.db"

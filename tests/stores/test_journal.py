@@ -62,7 +62,8 @@ async def test_a_result_outlives_everything_it_was_read_with(journal: Journal) -
 
 
 async def test_two_runs_do_not_mix(journal: Journal) -> None:
-    one, other = await journal.claim("one", new=True), await journal.claim("other", new=True)
+    one = await journal.claim("one", new=True)
+    other = await journal.claim("other", new=True)
     for seq in range(1, 6):
         await journal.append(one, [noted(seq, f"one {seq}")])
         await journal.append(other, [noted(seq, f"other {seq}")])

@@ -43,7 +43,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
 
 
 def lesson(run: str, worker: str = "ann", score: float = 1.0, source: Source = "feedback") -> Lesson:
-    return Lesson(f"mend the gate of {run}", worker, score, source, run, 7.0)
+    return Lesson(request=f"mend the gate of {run}", worker=worker, score=score, source=source, run=run, at=7.0)
 
 
 async def all_of(lessons: Lessons) -> list[tuple[str, str, float, str]]:

@@ -414,7 +414,8 @@ async def test_a_file_that_became_read_only_does_not_make_the_owner_spin(path: P
 
 
 async def test_an_opening_that_nobody_waits_for_any_more_leaves_the_journal_free(path: Path) -> None:
-    begun, held = threading.Event(), threading.Event()
+    begun = threading.Event()
+    held = threading.Event()
 
     def slowly(file: Path, patience: float) -> sqlite3.Connection:
         begun.set()

@@ -47,8 +47,20 @@ def vector(*numbers: float) -> bytes:
 
 async def test_a_passage_comes_back_as_it_was_given(catalog: SqliteCatalog) -> None:
     where = await archive(catalog)
-    origin = Origin("worker", "ann", "r1", "t1", 2, "r1/t1/2/7", "notes.txt", tainted=True)
-    passage = Passage("Ünïcode\n\n ☃ text", ("b", "a"), {"deep": [1, None, {"x": 1.5}]}, origin, 77.5, "", "", "doc", 3)
+    origin = Origin(
+        by="worker", name="ann", run="r1", task="t1", attempt=2, key="r1/t1/2/7", source="notes.txt", tainted=True
+    )
+    passage = Passage(
+        text="Ünïcode\n\n ☃ text",
+        tags=("b", "a"),
+        metadata={"deep": [1, None, {"x": 1.5}]},
+        origin=origin,
+        created=77.5,
+        id="",
+        archive="",
+        document="doc",
+        part=3,
+    )
     (told,) = await catalog.insert(where, [passage])
     assert told.new
     assert told.id.startswith("passage-")
@@ -77,13 +89,14 @@ async def test_the_same_text_is_kept_once_and_tags_are_joined(catalog: SqliteCat
 
 
 async def test_the_same_text_may_be_in_two_archives_and_case_matters(catalog: SqliteCatalog) -> None:
-    one, two = await archive(catalog, "text", "Text"), await archive(catalog, "text")
+    one = await archive(catalog, "text", "Text")
+    two = await archive(catalog, "text")
     assert (await catalog.count(one), await catalog.count(two)) == ((2, 0), (1, 0))
 
 
 async def test_a_repeated_call_inserts_nothing_again(catalog: SqliteCatalog) -> None:
     where = await archive(catalog)
-    origin = Origin("worker", "ann", "r", "t", 1, "r/t/1/1")
+    origin = Origin(by="worker", name="ann", run="r", task="t", attempt=1, key="r/t/1/1")
     parts = [Passage(f"part {n}", origin=origin, part=n) for n in range(3)]
     first = await catalog.insert(where, parts)
     assert [one.new for one in first] == [True] * 3
@@ -95,7 +108,8 @@ async def test_a_repeated_call_inserts_nothing_again(catalog: SqliteCatalog) -> 
 
 
 async def test_ids_may_be_brought_once_a_space(catalog: SqliteCatalog) -> None:
-    one, two = await archive(catalog), await archive(catalog)
+    one = await archive(catalog)
+    two = await archive(catalog)
     await catalog.insert(one, [Passage("text", id="passage-x")])
     assert await catalog.insert(one, [Passage("text", id="passage-x")]) != []  # the same again: an import done twice
     for where, passages in (
@@ -286,7 +300,8 @@ async def test_a_known_text_that_comes_with_a_vector_takes_it(catalog: SqliteCat
 
 
 async def test_several_archives_are_searched_at_once_and_no_others(catalog: SqliteCatalog) -> None:
-    one, two = await archive(catalog, "red apple", "green pear"), await archive(catalog, "red car")
+    one = await archive(catalog, "red apple", "green pear")
+    two = await archive(catalog, "red car")
     three = await archive(catalog, "red sea")
     hits = await catalog.search([one, two], "red")
     assert {hit.passage.text: hit.passage.archive for hit in hits} == {"red apple": one, "red car": two}
@@ -389,7 +404,8 @@ async def test_listing_goes_page_by_page_in_the_order_of_inserting(catalog: Sqli
 
 
 async def test_what_is_forgotten_is_found_no_more_and_may_come_again(catalog: SqliteCatalog) -> None:
-    where, other = await archive(catalog), await archive(catalog, "blue sky")
+    where = await archive(catalog)
+    other = await archive(catalog, "blue sky")
     texts = ["blue sky", "blue sea"]
     told = await catalog.insert(
         where, [Passage(text, tags=("t",)) for text in texts], [vector(1.0, 0.0), vector(0.9, 0.1)], handle=HANDLE
@@ -410,7 +426,8 @@ async def test_what_is_forgotten_is_found_no_more_and_may_come_again(catalog: Sq
 
 
 async def test_with_an_archive_all_its_passages_go(catalog: SqliteCatalog) -> None:
-    where, other = await archive(catalog), await archive(catalog, "blue sky")
+    where = await archive(catalog)
+    other = await archive(catalog, "blue sky")
     passages = [Passage(f"blue {n}", tags=("t",)) for n in range(50)]
     await catalog.insert(where, passages, [vector(1.0, n) for n in range(50)], handle=HANDLE)
     assert len(await catalog.search([where], "blue", vector(1.0, 0.0), limit=100)) == 50

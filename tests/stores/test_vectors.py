@@ -57,7 +57,12 @@ def put(
     passages = [Passage(text, tags=tags[at] if tags else ()) for at, text in enumerate(texts)]
     with db:
         db.execute("BEGIN")
-        return [one.id for one in rows.insert(db, "", ARCHIVE, passages, given, "test:model", 5.0)]
+        return [
+            one.id
+            for one in rows.insert(
+                db=db, space="", archive=ARCHIVE, passages=passages, vectors=given, handle="test:model", now=5.0
+            )
+        ]
 
 
 def kept(db: sqlite3.Connection) -> Holding:
@@ -69,7 +74,12 @@ def kept(db: sqlite3.Connection) -> Holding:
 def found(
     db: sqlite3.Connection, index: VectorIndex, asked: bytes, within: Filter = EVERYTHING, limit: int = 10
 ) -> list[str]:
-    return [hit.passage.text for hit in rows.search(db, index, "", [ARCHIVE], "", asked, within, limit)]
+    return [
+        hit.passage.text
+        for hit in rows.search(
+            db=db, index=index, space="", archives=[ARCHIVE], query="", vector=asked, within=within, limit=limit
+        )
+    ]
 
 
 # --- arithmetic
@@ -79,12 +89,14 @@ def found(
 def test_with_numpy_and_without_vectors_and_signs_are_the_same(width: int) -> None:
     rng = random.Random(width)
     given = [vector(rng, width) for _ in range(50)]
-    ours, theirs = passage_plain.unit(given), passage_numpy.unit(given)
+    ours = passage_plain.unit(given)
+    theirs = passage_numpy.unit(given)
     assert [bits for _, bits in ours] == [bits for _, bits in theirs]
     assert all(alike(one, other) > 0.9999 for (one, _), (other, _) in zip(ours, theirs, strict=True))
     asked = ours[0][0]
     numbered = [(at, one) for at, (one, _) in enumerate(ours)]
-    plain, quick = passage_plain.likeness(asked, numbered), passage_numpy.likeness(asked, numbered)
+    plain = passage_plain.likeness(asked, numbered)
+    quick = passage_numpy.likeness(asked, numbered)
     assert plain == pytest.approx(quick, abs=1e-5)
     assert plain[3] == pytest.approx(alike(given[0], given[3]), abs=1e-5)
 
@@ -131,7 +143,9 @@ def test_nearly_all_of_the_nearest_are_found_among_many(db: sqlite3.Connection, 
     centres = [vector(rng, 128) for _ in range(60)]
     given = [vector(rng, 128, near=rng.choice(centres), by=0.8) for _ in range(4_000)]
     put(db, [f"text {at}" for at in range(len(given))], given)
-    index, hits, tries = VectorIndex(BOTH[name]), 0, 10
+    index = VectorIndex(BOTH[name])
+    hits = 0
+    tries = 10
     for _ in range(tries):
         asked = vector(rng, 128, near=rng.choice(centres), by=0.8)
         best = sorted(range(len(given)), key=lambda at: -alike(asked, given[at]))[:10]
@@ -205,13 +219,25 @@ def test_an_archive_not_asked_for_lately_is_let_go_and_read_again(db: sqlite3.Co
     archives = [Archive(f"a{n}", id=f"archive-{n}") for n in range(4)]
     given = [vector(rng) for _ in range(60)]
     for one in archives:
-        rows.insert(db, "", one, [Passage(f"{one.name} {at}") for at in range(60)], given, "test:model", 5.0)
+        rows.insert(
+            db=db,
+            space="",
+            archive=one,
+            passages=[Passage(f"{one.name} {at}") for at in range(60)],
+            vectors=given,
+            handle="test:model",
+            now=5.0,
+        )
     for turn in range(8):
         one = archives[turn % 4]
-        (hit,) = rows.search(db, index, "", [one], "", given[turn], EVERYTHING, 1)
+        (hit,) = rows.search(
+            db=db, index=index, space="", archives=[one], query="", vector=given[turn], within=EVERYTHING, limit=1
+        )
         assert hit.passage.text == f"{one.name} {turn}"
         assert len(index._loaded) == 1
-    together = rows.search(db, index, "", archives, "", given[3], EVERYTHING, 4)
+    together = rows.search(
+        db=db, index=index, space="", archives=archives, query="", vector=given[3], within=EVERYTHING, limit=4
+    )
     assert {hit.passage.text for hit in together} == {f"a{n} 3" for n in range(4)}
 
 
@@ -222,7 +248,8 @@ def test_another_processes_passages_are_seen_and_its_deletions_too(tmp_path: Pat
         closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as two,
     ):
         index = VectorIndex()
-        first, second = vector(rng), vector(rng)
+        first = vector(rng)
+        second = vector(rng)
         (early,) = put(one, ["early"], [first])
         assert found(two, index, second) == ["early"]
         put(one, ["late"], [second])
@@ -285,13 +312,39 @@ def test_vectors_of_another_model_or_width_are_refused(db: sqlite3.Connection) -
     ]
     for given, handle, says in refused:
         with pytest.raises(Invalid, match=says):
-            rows.insert(db, "", ARCHIVE, [Passage("more")], given, handle, 1.0)
+            rows.insert(
+                db=db, space="", archive=ARCHIVE, passages=[Passage("more")], vectors=given, handle=handle, now=1.0
+            )
     with pytest.raises(Invalid, match="different lengths"):
-        rows.insert(db, "", ARCHIVE, [Passage("a"), Passage("b")], [vector(rng), vector(rng, 3)], "test:model", 1.0)
+        rows.insert(
+            db=db,
+            space="",
+            archive=ARCHIVE,
+            passages=[Passage("a"), Passage("b")],
+            vectors=[vector(rng), vector(rng, 3)],
+            handle="test:model",
+            now=1.0,
+        )
     with pytest.raises(Invalid, match="takes vectors of local:minilm"):
-        rows.insert(db, "", Archive("b", embedding="local:minilm"), [Passage("a")], [vector(rng)], "test:model", 1.0)
+        rows.insert(
+            db=db,
+            space="",
+            archive=Archive("b", embedding="local:minilm"),
+            passages=[Passage("a")],
+            vectors=[vector(rng)],
+            handle="test:model",
+            now=1.0,
+        )
     with pytest.raises(Invalid, match="by words alone"):
-        rows.insert(db, "", Archive("b", embedding="words"), [Passage("a")], [vector(rng)], "test:model", 1.0)
+        rows.insert(
+            db=db,
+            space="",
+            archive=Archive("b", embedding="words"),
+            passages=[Passage("a")],
+            vectors=[vector(rng)],
+            handle="test:model",
+            now=1.0,
+        )
     assert list(db.iterdump()) == before
 
 
@@ -320,7 +373,15 @@ def test_once_all_vectors_are_gone_another_model_may_come(db: sqlite3.Connection
     assert rows.model(db, "", ARCHIVE.id) == ("test:model", WIDTH)
     rows.forget(db, "", ARCHIVE.id, ids)
     assert rows.model(db, "", ARCHIVE.id) == ("", 0)
-    rows.insert(db, "", ARCHIVE, [Passage("c")], [vector(rng, 20)], "other:model", 1.0)
+    rows.insert(
+        db=db,
+        space="",
+        archive=ARCHIVE,
+        passages=[Passage("c")],
+        vectors=[vector(rng, 20)],
+        handle="other:model",
+        now=1.0,
+    )
     assert rows.model(db, "", ARCHIVE.id) == ("other:model", 20)
     assert found(db, index, vector(rng, 20)) == ["c"]
     assert kept(db).removed == 2

@@ -112,7 +112,8 @@ async def test_a_refusal_does_not_fail_its_mates(bench: Bench) -> None:
 
 async def test_whoever_stops_waiting_is_written_all_the_same(bench: Bench) -> None:
     held = bench.hold()
-    first, second = bench.add(1), bench.add(2)
+    first = bench.add(1)
+    second = bench.add(2)
     first.cancel()
     bench.gate.set()
     await held

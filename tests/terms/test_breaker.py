@@ -73,7 +73,8 @@ def test_a_success_closes_it_for_good() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 40), st.booleans()), max_size=60))
 def test_it_is_never_stuck(story: list[tuple[float, bool]]) -> None:
-    breaker, now = Breaker(), 0.0
+    breaker = Breaker()
+    now = 0.0
     for wait, good in story:
         now += wait
         if stand(breaker, now) == "half-open":

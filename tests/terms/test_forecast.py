@@ -239,5 +239,6 @@ def test_the_critical_path_is_a_chain_as_long_as_any(tasks: list[Task]) -> None:
 def test_the_order_tasks_are_written_in_changes_no_time(tasks: list[Task], dice: random.Random) -> None:
     again = tasks.copy()
     dice.shuffle(again)
-    one, other = foreseen(*tasks), foreseen(*again)
+    one = foreseen(*tasks)
+    other = foreseen(*again)
     assert (one.critical, one.width, one.cost) == (other.critical, other.width, other.cost)

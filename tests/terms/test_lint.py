@@ -362,11 +362,27 @@ def test_a_chain_longer_than_allowed_is_refused(backwards: bool) -> None:
 # --- warnings ---------------------------------------------------------------------------------------------------------
 
 VAGUE = [
-    "help", "do it", "handle this", "research", "process the data", "do the task", "analyse", "Please help with this.",
-    "research the topic", "work on it", "Analyze the information", "complete the task", "look into this issue",
-    "perform the analysis", "continue the process as needed", "do something", "Check everything.", "next step",
-    "start", "???",
-]  # fmt: skip
+    "help",
+    "do it",
+    "handle this",
+    "research",
+    "process the data",
+    "do the task",
+    "analyse",
+    "Please help with this.",
+    "research the topic",
+    "work on it",
+    "Analyze the information",
+    "complete the task",
+    "look into this issue",
+    "perform the analysis",
+    "continue the process as needed",
+    "do something",
+    "Check everything.",
+    "next step",
+    "start",
+    "???",
+]
 
 GOOD = [
     "Find the list prices of the three largest cloud providers",

@@ -85,7 +85,8 @@ numbers = (
 def test_every_chart_is_well_formed_and_stays_in_its_frame(
     title: str, points: list[tuple[str, float]], kind: str, unit: str
 ) -> None:
-    labels, values = [label for label, _ in points], [value for _, value in points]
+    labels = [label for label, _ in points]
+    values = [value for _, value in points]
     found = draw_chart(title, labels, values, "line" if kind == "line" else "bar", unit)
     root = picture(found)
     assert re.search(r"\bnan\b|\binf\b", re.sub(r"<(text|title)[^>]*>[^<]*", "", found.svg)) is None
@@ -108,17 +109,30 @@ def test_a_scale_holds_every_value_in_a_few_round_steps(values: list[float], zer
 
 @pytest.mark.parametrize(
     ("value", "step", "words"),
-    [(1500, 500, "1,500"), (0.25, 0.05, "0.25"), (3e6, 1e6, "3 M"), (2.5e9, 5e8, "2.5 bn"), (-0.0, 1, "0"),
-     (1, 0.2, "1.0")],
-)  # fmt: skip
+    [
+        (1500, 500, "1,500"),
+        (0.25, 0.05, "0.25"),
+        (3e6, 1e6, "3 M"),
+        (2.5e9, 5e8, "2.5 bn"),
+        (-0.0, 1, "0"),
+        (1, 0.2, "1.0"),
+    ],
+)
 def test_numbers_on_the_axis_are_short(value: float, step: float, words: str) -> None:
     assert axis_number(value, step) == words
 
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [(120.5, "120.5"), (100, "100"), (1234567.891, "1,234,567.89"), (-0.001, "-0.001"), (0, "0"), (-0.0, "0"),
-     (10, "10")],
-)  # fmt: skip
+    [
+        (120.5, "120.5"),
+        (100, "100"),
+        (1234567.891, "1,234,567.89"),
+        (-0.001, "-0.001"),
+        (0, "0"),
+        (-0.0, "0"),
+        (10, "10"),
+    ],
+)
 def test_values_are_written_in_full_without_idle_zeros(value: float, words: str) -> None:
     assert number(value) == words

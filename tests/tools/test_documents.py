@@ -101,9 +101,18 @@ def test_a_long_paragraph_is_cut_after_a_sentence() -> None:
 
 @pytest.mark.parametrize(
     ("one", "two"),
-    [("batteries", "battery"), ("planned", "plan"), ("running", "run"), ("prices", "pricing"), ("sales", "sale"),
-     ("returned", "returns"), ("policies", "policy"), ("Anna's", "anna"), ("quickly", "quick")],
-)  # fmt: skip
+    [
+        ("batteries", "battery"),
+        ("planned", "plan"),
+        ("running", "run"),
+        ("prices", "pricing"),
+        ("sales", "sale"),
+        ("returned", "returns"),
+        ("policies", "policy"),
+        ("Anna's", "anna"),
+        ("quickly", "quick"),
+    ],
+)
 def test_forms_of_a_word_are_one(one: str, two: str) -> None:
     assert stems(one) == stems(two)
 

@@ -60,10 +60,33 @@ async def test_a_link_that_stays_inside_is_followed(root: Path) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["../secret.txt", "notes/../../secret.txt", "notes/../b.txt", "/etc/passwd", "//etc/passwd", "link.txt",
-     "up/key.txt", "up/../secret.txt", "loop", "b.txt\0.md", "\0", "", " ", ".", "notes", "missing.txt", "b.txt/x",
-     "~/x", "x" * 300, "\ud800", "..", "...", "b.txt/../../secret.txt", "notes/./../../secret.txt"],
-)  # fmt: skip
+    [
+        "../secret.txt",
+        "notes/../../secret.txt",
+        "notes/../b.txt",
+        "/etc/passwd",
+        "//etc/passwd",
+        "link.txt",
+        "up/key.txt",
+        "up/../secret.txt",
+        "loop",
+        "b.txt\0.md",
+        "\0",
+        "",
+        " ",
+        ".",
+        "notes",
+        "missing.txt",
+        "b.txt/x",
+        "~/x",
+        "x" * 300,
+        "\ud800",
+        "..",
+        "...",
+        "b.txt/../../secret.txt",
+        "notes/./../../secret.txt",
+    ],
+)
 async def test_no_path_leads_out_of_the_folder(root: Path, path: str) -> None:
     assert "SECRET" not in await refusal(root, path)
 

@@ -109,7 +109,8 @@ async def test_without_the_extra_words_decide(leaflets: Path, models: Path, monk
 
 
 async def test_the_same_question_has_the_same_answer_also_when_many_ask_at_once(leaflets: Path, models: Path) -> None:
-    tool, asked = documents(leaflets, models=models), "How long must a person rest at night? Order 20317"
+    tool = documents(leaflets, models=models)
+    asked = "How long must a person rest at night? Order 20317"
     async with asyncio.TaskGroup() as group:
         several = [group.create_task(tool.call(json.dumps({"query": asked}), "k")) for _ in range(4)]
     (again,) = {repr(one.result()) for one in several}
@@ -119,7 +120,8 @@ async def test_the_same_question_has_the_same_answer_also_when_many_ask_at_once(
 
 async def test_the_loop_goes_on_while_vectors_are_made(tmp_path: Path, models: Path) -> None:
     (tmp_path / "long.md").write_text("".join(f"# Part {n}\n\n{'a walk in rain ' * 30}\n\n" for n in range(12)))
-    tool, turns = documents(tmp_path, models=models), 0
+    tool = documents(tmp_path, models=models)
+    turns = 0
     async with asyncio.TaskGroup() as group:
         search = group.create_task(sources(tool, "a walk in rain"))
         while not search.done():

@@ -105,7 +105,7 @@ async def test_an_edit_is_made_and_acknowledged_without_the_text_of_others(
         assert block.value == value
         assert told == f"{said}; notes is at version 2, {len(value)} of 100 characters"
         [change, _] = await ann.memory.catalog.history(block.id)
-        assert change.origin == Origin("worker", "ann", "run/a", "t1", 2, KEY)
+        assert change.origin == Origin(by="worker", name="ann", run="run/a", task="t1", attempt=2, key=KEY)
 
 
 async def test_the_same_call_again_is_not_made_again() -> None:
@@ -123,7 +123,9 @@ async def test_whether_the_writer_had_seen_text_from_outside_is_written_down() -
         assert (await ann.block("notes")).tainted
         await ann.by(Caller(KEY, "ann", tainted=True), "archival_memory_insert", content="kept")
         [passage] = await ann.memory.catalog.passages((await ann.archive("old")).id)
-        assert passage.origin == Origin("worker", "ann", "run/a", "t1", 2, KEY, tainted=True)
+        assert passage.origin == Origin(
+            by="worker", name="ann", run="run/a", task="t1", attempt=2, key=KEY, tainted=True
+        )
 
 
 async def test_a_whole_text_is_made_from_the_version_that_was_seen() -> None:

@@ -79,7 +79,8 @@ def test_what_follows_can_depend_on_the_result() -> None:
 
 
 def test_a_count_holds_for_one_step_only() -> None:
-    rules, made = [r.MaxCountPerStep("look", 2)], [Called(0, "look"), Called(0, "look")]
+    rules = [r.MaxCountPerStep("look", 2)]
+    made = [Called(0, "look"), Called(0, "look")]
     assert "called 2 times in this step" in r.objection(rules, made, "look", 0)
     assert r.objection(rules, made, "look", 1) == ""
     assert r.objection(rules, made, "write", 0) == ""

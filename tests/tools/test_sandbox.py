@@ -21,7 +21,9 @@ from chargehand.tools.syscalls import MACHINES, system_call_filter
 from chargehand.tools.tool import Tool, ToolFailed
 
 HOST = os.getpid()
-LIMIT, SOON = 8.0, 7.0  # what ends by itself ends sooner than it would be ended, even where the machine is busy
+# what ends by itself ends sooner than it would be ended, even where the machine is busy
+LIMIT = 8.0
+SOON = 7.0
 started: list[str] = []
 
 

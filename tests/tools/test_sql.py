@@ -214,7 +214,8 @@ async def test_csv_files_become_tables(tmp_path: Path) -> None:
 
 
 async def test_one_file_or_a_list_of_files_will_do(tmp_path: Path) -> None:
-    one, two = tmp_path / "a.csv", tmp_path / "b.csv"
+    one = tmp_path / "a.csv"
+    two = tmp_path / "b.csv"
     one.write_text("x;y\n1;2,5\n", encoding="utf-8")
     two.write_text("z\n", encoding="utf-8")
     assert (await ask(sql(str(one)), "SELECT * FROM a")).rows == ((1, "2,5"),)

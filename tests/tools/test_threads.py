@@ -13,7 +13,10 @@ from chargehand.tools.threads import GivenUp, Threads
 
 
 async def test_no_more_run_at_a_time_than_allowed() -> None:
-    threads, lock, now, most = Threads(most=3), threading.Lock(), 0, 0
+    threads = Threads(most=3)
+    lock = threading.Lock()
+    now = 0
+    most = 0
 
     def work() -> None:
         nonlocal now, most
@@ -42,7 +45,8 @@ def same(n: int) -> int:
 
 
 async def test_a_thread_given_up_is_replaced_and_its_late_result_is_nobodys() -> None:
-    threads, go = Threads(most=1), threading.Event()
+    threads = Threads(most=1)
+    go = threading.Event()
     with pytest.raises(GivenUp):
         await threads.call(lambda: go.wait(20), {}, 0.02)
     assert await threads.call(lambda: "next", {}, 5) == "next"
@@ -51,7 +55,8 @@ async def test_a_thread_given_up_is_replaced_and_its_late_result_is_nobodys() ->
 
 
 async def test_those_who_wait_get_the_place_of_one_given_up() -> None:
-    threads, go = Threads(most=1), threading.Event()
+    threads = Threads(most=1)
+    go = threading.Event()
     async with asyncio.TaskGroup() as group:
         first = group.create_task(_outcome(threads, lambda: go.wait(20), 0.05))
         rest = [group.create_task(_outcome(threads, lambda: 7, 5)) for _ in range(4)]
@@ -67,7 +72,8 @@ async def _outcome(threads: Threads, function: Callable[[], object], seconds: fl
 
 
 async def test_too_many_that_never_return_are_said_and_forgiven_once_they_do() -> None:
-    threads, go = Threads(most=2, most_lost=2), threading.Event()
+    threads = Threads(most=2, most_lost=2)
+    go = threading.Event()
     for _ in range(2):
         with pytest.raises(GivenUp):
             await threads.call(lambda: go.wait(20), {}, 0.02)
@@ -79,7 +85,9 @@ async def test_too_many_that_never_return_are_said_and_forgiven_once_they_do() -
 
 
 async def test_a_call_cancelled_while_it_waits_is_never_made() -> None:
-    threads, go, made = Threads(most=1), threading.Event(), list[int]()
+    threads = Threads(most=1)
+    go = threading.Event()
+    made = list[int]()
     async with asyncio.TaskGroup() as group:
         first = group.create_task(threads.call(lambda: go.wait(20), {}, 20))
         await asyncio.sleep(0.01)
@@ -97,7 +105,8 @@ async def test_context_variables_are_seen_by_the_function() -> None:
 
 
 def test_a_loop_that_is_gone_breaks_nothing() -> None:
-    threads, go = Threads(most=1), threading.Event()
+    threads = Threads(most=1)
+    go = threading.Event()
 
     async def leave() -> None:
         with pytest.raises(TimeoutError):

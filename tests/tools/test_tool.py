@@ -377,7 +377,8 @@ def greet(greeting: str, name: str) -> str:
 
 
 async def test_methods_objects_and_partials_can_be_tools() -> None:
-    shop, hello = as_tool(Shop()), as_tool(functools.partial(greet, greeting="Hello"))
+    shop = as_tool(Shop())
+    hello = as_tool(functools.partial(greet, greeting="Hello"))
     assert (shop.name, shop.spec.description) == ("shop", "Buy something.")
     assert await shop.call('{"item": "tea"}', "k") == "bought tea"
     assert await as_tool(Shop().sell).call('{"item": "tea"}', "k") == "sold tea"
