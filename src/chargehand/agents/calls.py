@@ -1,6 +1,5 @@
 """The tool calls of one step: checked against the rules, made in parallel, each journaled; what goes wrong is data."""
 
-import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
@@ -28,6 +27,7 @@ from chargehand.text.names import did_you_mean
 from chargehand.tools.calling import ToolFailed, capped
 from chargehand.tools.repetition import NOT_SEEN, Repetition
 from chargehand.tools.rules import Called, may_exit, needs_approval, objection
+from chargehand.tools.tasks import BareTaskGroup
 from chargehand.tools.tool import Caller, Tool
 
 _PIECE = 16 * 1024
@@ -141,19 +141,10 @@ class Calls:
         async def perform(number: int, call: ToolCall, tool: Tool) -> None:
             done[number] = await self._step(call, tool)
 
-        trouble: WorkFailed | None = None
-        try:
-            async with asyncio.TaskGroup() as jobs:
-                for number, planned in enumerate(plans):
-                    if planned.is_made and planned.tool is not None:
-                        jobs.create_task(perform(number, planned.call, planned.tool))
-        except BaseExceptionGroup as group:
-            found = [one for one in group.exceptions if isinstance(one, WorkFailed)]
-            if not found:
-                raise group.exceptions[0] from group
-            trouble = found[0]
-        if trouble is not None:
-            raise trouble
+        async with BareTaskGroup() as jobs:
+            for number, planned in enumerate(plans):
+                if planned.is_made and planned.tool is not None:
+                    jobs.create_task(perform(number, planned.call, planned.tool))
         is_new = False
         for number, planned in enumerate(plans):
             source = number if planned.same_as < 0 else planned.same_as

@@ -27,6 +27,7 @@ from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Combine, Finding, Task, fingerprint, needs
 from chargehand.tools.remember import MEMORY_SEARCHES
 from chargehand.tools.remember import NAMES as MEMORY_TOOLS
+from chargehand.tools.tasks import BareTaskGroup
 
 LONGEST_TASK = 4000
 """Characters of a task that was put better."""
@@ -212,15 +213,12 @@ async def _streamed(lead: Lead, held: Held, hand: Hand, grown: set[str]) -> Call
                 return
             grown.add(task.id)
 
-    try:
-        async with asyncio.TaskGroup() as jobs:
-            jobs.create_task(grow())
-            try:
-                return await ask(lead, held, hand, hear)
-            finally:
-                line.put_nowait(None)
-    except BaseExceptionGroup as group:
-        raise group.exceptions[0] from group
+    async with BareTaskGroup() as jobs:
+        jobs.create_task(grow())
+        try:
+            return await ask(lead, held, hand, hear)
+        finally:
+            line.put_nowait(None)
 
 
 async def refine(lead: Lead, brief: Brief, hand: Hand) -> Refined:

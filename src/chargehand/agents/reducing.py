@@ -15,6 +15,7 @@ from chargehand.agents.history import tokens
 from chargehand.agents.money import Held, hold
 from chargehand.models.messages import Message, Request
 from chargehand.tools.calling import capped
+from chargehand.tools.tasks import BareTaskGroup
 
 _SHARE = 0.5  # of the window that results may take before they are reduced first
 _ROUNDS = 4
@@ -161,9 +162,6 @@ async def _round(
         unnamed = [task for task in tasks if f"[{task}]" not in short]
         return (f"[{', '.join(unnamed)}]: {short}" if unnamed else short) + "\n\n", tasks
 
-    try:
-        async with asyncio.TaskGroup() as jobs:
-            made = [jobs.create_task(one(call, piece[1])) for call, piece in zip(calls, held, strict=True)]
-    except BaseExceptionGroup as group:
-        raise group.exceptions[0] from group
+    async with BareTaskGroup() as jobs:
+        made = [jobs.create_task(one(call, piece[1])) for call, piece in zip(calls, held, strict=True)]
     return [task.result() for task in made]

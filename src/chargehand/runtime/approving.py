@@ -13,6 +13,7 @@ from chargehand.errors import Invalid, Refused
 from chargehand.terms import events as ev
 from chargehand.terms.failure import AskedBecause
 from chargehand.terms.plan import NO_TASK, TaskId
+from chargehand.tools.tasks import BareTaskGroup
 
 if TYPE_CHECKING:
     from chargehand.runtime.drive import Drive
@@ -52,12 +53,10 @@ async def drive_with_approvals(drive: "Drive", on_approval: OnApproval, first: S
     If that raises, the question stays open, the rest is done, and the exception is raised here.
     """
     trouble: list[Exception] = []
-    async with asyncio.TaskGroup() as jobs:
+    async with BareTaskGroup() as jobs:
         answering = jobs.create_task(_answer_questions(drive, on_approval, trouble))
         try:
             await drive.to_end(first=first, wait_for_input=True)
-        except Exception as error:  # noqa: BLE001 - raised below: from here it would arrive wrapped in a group
-            trouble.append(error)
         finally:
             answering.cancel()
     if trouble:

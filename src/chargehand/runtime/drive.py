@@ -29,6 +29,7 @@ from chargehand.stores.codec import check
 from chargehand.stores.journal import Journal, Lease
 from chargehand.stores.memory import MemoryJournal
 from chargehand.terms import events as ev
+from chargehand.tools.tasks import BareTaskGroup
 
 logger = logging.getLogger(__name__)
 
@@ -182,19 +183,14 @@ class Drive:
             raise
 
     async def _until_over(self) -> None:
-        trouble: ChargehandError | None = None
-        async with asyncio.TaskGroup() as jobs:
+        async with BareTaskGroup() as jobs:
             try:
                 await self._loop(jobs)
-            except ChargehandError as error:
-                trouble = error  # raised bare below; from here it would arrive wrapped in a group
             except asyncio.CancelledError:
                 self._take_in(max(self._clock(), self.state.at))  # what was reported until now has happened
                 raise
             finally:
                 self._stop()
-        if trouble is not None:
-            raise trouble
 
     async def _leave(self) -> None:
         """Write what was reported until this process was told to stop, and that no crash interrupts what is owed.

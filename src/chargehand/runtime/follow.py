@@ -11,6 +11,7 @@ from chargehand.runtime.approving import OnApproval
 from chargehand.runtime.driver import Driver
 from chargehand.stores.journal import Journal
 from chargehand.terms import events as ev
+from chargehand.tools.tasks import BareTaskGroup
 
 
 async def follow(
@@ -39,17 +40,14 @@ async def follow(
         finally:
             line.put_nowait(())
 
-    try:
-        async with asyncio.TaskGroup() as jobs:
-            job = jobs.create_task(drive())
-            try:
-                while entries := await line.get():
-                    for entry in entries:
-                        yield entry
-            finally:
-                job.cancel()
-    except BaseExceptionGroup as group:  # that somebody left must reach them as such
-        raise group.exceptions[0] from group
+    async with BareTaskGroup() as jobs:  # that the reader left must reach it as such
+        job = jobs.create_task(drive())
+        try:
+            while entries := await line.get():
+                for entry in entries:
+                    yield entry
+        finally:
+            job.cancel()
     if trouble:
         raise trouble[0]
 

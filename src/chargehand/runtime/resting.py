@@ -10,6 +10,7 @@ from chargehand.runtime import background as work
 from chargehand.runtime.front import without_a_loop
 from chargehand.runtime.result import Result, result_of
 from chargehand.stores.journal import Journal
+from chargehand.tools.tasks import BareTaskGroup
 
 logger = logging.getLogger(__name__)
 
@@ -72,23 +73,15 @@ class Resting:
         """
         bell = self.bell.attend()
         over = asyncio.Event()
-        trouble = list[BaseException]()
         bell.set()  # there may be something left from last time
         try:
-            async with asyncio.TaskGroup() as jobs:
-                job = jobs.create_task(_attend(self, bell, over))
-                try:
-                    yield
-                except BaseException as error:  # noqa: BLE001 - raised bare below: a group would wrap it
-                    trouble.append(error)
-                    job.cancel()
-                else:
-                    over.set()
-                    bell.set()
+            async with BareTaskGroup() as jobs:
+                jobs.create_task(_attend(self, bell, over))
+                yield
+                over.set()
+                bell.set()
         finally:
             self.bell.leave(bell)
-        if trouble:
-            raise trouble[0]
 
 
 async def _attend(team: Team, bell: asyncio.Event, over: asyncio.Event) -> None:

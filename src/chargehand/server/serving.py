@@ -14,7 +14,6 @@ import socket
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
 
 import uvicorn
 
@@ -24,6 +23,7 @@ from chargehand.server.app import Building
 from chargehand.server.settings import FIRST, Settings
 from chargehand.server.teams import Hall
 from chargehand.server.walls.protocol import bounded_http
+from chargehand.tools.tasks import first_error
 
 _BACKLOG = 2048
 _KEEP_ALIVE = 30
@@ -131,7 +131,7 @@ def serve(settings: Settings, lookup: Lookup, ready: Callable[[int, Sequence[str
         with _only_server_of(settings.data):
             asyncio.run(_serving(settings, lookup, lambda teams: ready(port, teams), listening))
     except ExceptionGroup as group:  # what is open together is closed together: one reason for all of it
-        raise _first(group) from None
+        raise first_error(group) from None
     finally:
         listening.close()
 
@@ -180,13 +180,6 @@ def _bound(family: int, kind: int, protocol: int, _name: str, address: tuple[obj
         listening.close()
         raise
     return listening
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    found = group.exceptions[0]
-    if isinstance(found, BaseExceptionGroup):
-        return _first(cast("BaseExceptionGroup[BaseException]", found))
-    return found
 
 
 def _make_folder(data: Path) -> None:

@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from chargehand.server.places import Seat
 from chargehand.terms.policy import Seconds
+from chargehand.tools.tasks import BareTaskGroup
 
 PING = b": ping\n\n"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -64,15 +65,13 @@ class _Stream(Response):
                 for one in self._parts:
                     stack.push_async_callback(one.aclose)
                 await self._stream(receive, send)
-        except ExceptionGroup as group:
-            raise group.exceptions[0] from group
         finally:
             if self._seat is not None:
                 self._seat.leave()
 
     async def _stream(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async with asyncio.TaskGroup() as jobs:
+        async with BareTaskGroup() as jobs:
             sources = [jobs.create_task(self._pass_on(one, send)) for one in self._parts]
             beside = [jobs.create_task(_gone(receive)), jobs.create_task(self._keep_alive(send))]
             for one in sources:

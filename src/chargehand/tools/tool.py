@@ -15,10 +15,10 @@ from chargehand.terms.duration import WrittenDuration, seconds_of
 from chargehand.terms.events import Effect
 from chargehand.terms.keywords import Declared, suggest_keywords
 from chargehand.terms.policy import Seconds
-from chargehand.tools.begun import Begun
 from chargehand.tools.calling import ToolFailed, failed_by
 from chargehand.tools.schema import Shape, shape_of
 from chargehand.tools.signature import Caller, CallKey, name_of, read_signature
+from chargehand.tools.tasks import Begun
 from chargehand.tools.threads import THREADS, GivenUp
 
 __all__ = ["CAP", "CallKey", "Caller", "Costs", "Tool", "ToolFailed", "as_tool", "tool", "with_names"]

@@ -1,6 +1,5 @@
 """Agents: made, read, changed, deleted. Lists of them, and what is attached to them, are elsewhere."""
 
-import asyncio
 import uuid
 from collections.abc import Sequence
 
@@ -33,6 +32,7 @@ from chargehand.server.problem import Problem, unknown
 from chargehand.server.wire import body, part, raw_body, reply
 from chargehand.terms.roster import Match
 from chargehand.terms.value import encode_value
+from chargehand.tools.tasks import BareTaskGroup
 
 _MOST_CONVERSATIONS = 100_000
 BASE = ("conversation_search", "memory_insert", "memory_replace")
@@ -135,15 +135,15 @@ async def _kept(house: House, profile: Profile, own: Sequence[Block], shared: Se
     """Keep an agent and its blocks. All of it is handed to the store at once, in this order, to be written together."""
     catalog = house.memory.catalog
     try:
-        async with asyncio.TaskGroup() as jobs:
+        async with BareTaskGroup() as jobs:
             made = jobs.create_task(catalog.add(profile))
             fresh = [jobs.create_task(catalog.add(block)) for block in own]
             for block in (*shared, *own):
                 jobs.create_task(catalog.attach(profile.id, block.id, ANYTHING))
-    except ExceptionGroup as group:  # a block may have been deleted since it was looked for
+    except Exception:  # a block may have been deleted since it was looked for
         for kind, which in ((Profile, profile.id), *((Block, one.id) for one in own)):
             await catalog.delete(kind, which)
-        raise group.exceptions[0] from group
+        raise
     known = await tools.of_agents(house, [profile])
     held = [*shared, *(one.result() for one in fresh)]
     there = [known[name] for name in profile.tools if name in known]

@@ -1,0 +1,52 @@
+"""What asyncio lacks: a group of tasks that raises errors bare, and a coroutine that was tried before it is awaited."""
+
+import asyncio
+from collections.abc import Coroutine, Generator
+from functools import partial
+from types import TracebackType
+from typing import Any, cast
+
+
+class BareTaskGroup(asyncio.TaskGroup):
+    """A TaskGroup that raises the first error itself, not a group with it inside."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await super().__aexit__(kind, error, trace)
+        except BaseExceptionGroup as group:
+            raise first_error(group) from group
+
+
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error in a group, or in the group that is the first in it."""
+    first = group.exceptions[0]
+    if isinstance(first, BaseExceptionGroup):
+        return first_error(cast("BaseExceptionGroup[BaseException]", first))
+    return first
+
+
+class Begun:
+    """A coroutine that has made its first step; awaiting it makes the rest. `waits_for` is what that step left.
+
+    Most tools never wait for anything, and are done before a timeout is set up.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], waits_for: object) -> None:
+        self._coroutine = coroutine
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        waits_for = self._waits_for
+        while True:
+            try:
+                sent = yield waits_for
+            except BaseException as error:  # noqa: BLE001 - a cancellation too is the coroutine's to hear
+                resume = partial(self._coroutine.throw, error)
+            else:
+                resume = partial(self._coroutine.send, sent)
+            try:
+                waits_for = resume()
+            except StopIteration as done:
+                return done.value
