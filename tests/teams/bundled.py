@@ -1,6 +1,10 @@
-"""Teams of this repository, run and scored by the real commands without any key."""
+"""Teams of this repository, run and scored by the real commands, with the replies of models from recordings.
+
+To record anew with another model: `RECORD_WITH=openai:gpt-5-mini pytest tests/teams/test_portfolio.py`.
+"""
 
 import json
+import os
 from pathlib import Path
 from typing import cast
 
@@ -13,7 +17,15 @@ from chargehand.terms import events as ev
 from tests.cli.commands import JOURNAL, ROOT, chargehand
 
 TEAMS = ROOT / "teams"
+RECORDINGS = ROOT / "tests" / "teams" / "recordings"
 _MOST_BYTES = 60_000
+
+
+def model_of(team: str) -> str:
+    """The handle of the model that replays what was recorded of a team, or that records it."""
+    file = RECORDINGS / f"{team}.jsonl"
+    recorded = os.environ.get("RECORD_WITH", "")
+    return f"recording:{file}#{recorded}" if recorded else f"recorded:{file}"
 
 
 class Ran(Struct, frozen=True):
@@ -47,7 +59,9 @@ class Ran(Struct, frozen=True):
 
 def ran(folder: Path, team: str, *words: str, run: str = "one") -> Ran:
     """One request, by `--example N` or in words."""
-    done = chargehand(folder, "run", "--team", TEAMS / team, *words, "--run", run, "--json", "-q")
+    done = chargehand(
+        folder, "run", "--team", TEAMS / team, "--model", model_of(team), *words, "--run", run, "--json", "-q"
+    )
     assert done.returncode in (0, 1, 3), done.stderr
     return Ran(json.loads(done.stdout), tuple(read_run(folder / JOURNAL, run)), done.returncode)
 
@@ -57,12 +71,12 @@ def accuracy(folder: Path, team: str) -> dict[str, float]:
 
     Under `held_out` that of the cases nobody tuned the team on.
     """
-    done = chargehand(folder, "eval", "--team", TEAMS / team, "--json", "-q")
+    done = chargehand(folder, "eval", "--team", TEAMS / team, "--model", model_of(team), "--json", "-q")
     assert done.returncode == 0, done.stderr
     found: dict[str, float] = {}
-    for part in json.loads(done.stdout)["parts"]:
-        kind = "held_out" if part["dataset"] == "held_out" else part["kind"]
-        found[kind] = next(one["value"] for one in part["measures"] if one["name"] == "accuracy")
+    for section in json.loads(done.stdout)["sections"]:
+        kind = "held_out" if section["dataset"] == "held_out" else section["kind"]
+        found[kind] = next(one["value"] for one in section["measures"] if one["name"] == "accuracy")
     return found
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from chargehand.config.load import load_team
 from chargehand.runtime.result import Result
-from tests.teams.bundled import TEAMS
+from tests.teams.bundled import TEAMS, model_of
 
 
 def examples(team: str) -> tuple[str, ...]:
@@ -18,7 +18,7 @@ def examples(team: str) -> tuple[str, ...]:
 
 def asked(team: str, request: str) -> Result:
     """A run in this process, which leaves nothing behind."""
-    return load_team(TEAMS / team).run_sync(request)
+    return load_team(TEAMS / team, model=model_of(team)).run_sync(request)
 
 
 def workers(result: Result) -> set[str]:

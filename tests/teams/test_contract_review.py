@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.teams.bundled import TEAMS, accuracy, lacking, ran
+from tests.teams.bundled import TEAMS, accuracy, lacking, model_of, ran
 from tests.teams.crews import asked, examples, exhibits, module, rows, workers
 
 TEAM = "contract_review"
@@ -78,7 +78,7 @@ def test_figures_of_the_register_are_those_of_the_file() -> None:
 def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
     from chargehand.config.load import load_team
 
-    team = load_team(TEAMS / TEAM)
+    team = load_team(TEAMS / TEAM, model=model_of(TEAM))
     kept = team.run_sync("What do the contracts say about data breaches? Keep it in the archive tagged breach.")
     assert "Kept in the archive findings, tagged breach" in str(kept.answer)
     found = team.run_sync("What do we already know about data breaches?")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import cast
 
 from chargehand.config.load import load_team
-from tests.teams.bundled import TEAMS, accuracy, lacking, ran
+from tests.teams.bundled import TEAMS, accuracy, lacking, model_of, ran
 from tests.teams.crews import asked, examples, exhibits, module, rows, workers
 
 TEAM = "curriculum"
@@ -75,7 +75,7 @@ def test_minutes_are_added_up_per_topic() -> None:
 
 
 def test_the_secretary_keeps_a_log_after_three_turns() -> None:
-    team = load_team(TEAMS / TEAM)
+    team = load_team(TEAMS / TEAM, model=model_of(TEAM))
     for request in (
         "What do our notes say about sampling?",
         "Make a quiz on spread.",

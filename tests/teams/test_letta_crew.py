@@ -7,7 +7,7 @@ import pytest
 from chargehand.config.load import load_team
 from chargehand.memory.blocks import Block
 from tests.cli.commands import chargehand
-from tests.teams.bundled import TEAMS, accuracy, lacking, ran
+from tests.teams.bundled import TEAMS, accuracy, lacking, model_of, ran
 from tests.teams.crews import asked, rows, workers
 
 TEAM = "letta_crew"
@@ -25,7 +25,7 @@ def test_its_golden_cases_hold_and_its_routes_lead_where_they_should(tmp_path: P
 
 
 def test_tags_choose_the_researchers() -> None:
-    team = load_team(TEAMS / TEAM)
+    team = load_team(TEAMS / TEAM, model=model_of(TEAM))
     assert team.matching(["worker"], ["technical"]) == ("technical",)
     assert team.matching(["worker"], ["market"]) == ("market",)
     assert team.matching(["worker", "research"], []) == ("technical", "market", "academic")
@@ -69,7 +69,7 @@ def test_findings_of_one_run_are_known_to_the_next(tmp_path: Path) -> None:
 
 
 async def test_everybody_reads_the_guidelines_and_nobody_writes_them() -> None:
-    team = load_team(TEAMS / TEAM)
+    team = load_team(TEAMS / TEAM, model=model_of(TEAM))
     async with team.remembering() as memory:
         (block,) = await memory.catalog.find(Block, name="research_guidelines")
     assert block.trusted

@@ -6,6 +6,8 @@
     ollama:NAME  vllm:NAME  llamacpp:NAME   a server on this machine, or at OLLAMA_BASE_URL and so on
     openai+http://HOST:PORT/v1#NAME         any server that speaks OpenAI's chat protocol
     anthropic+https://HOST#NAME             any server that speaks Anthropic's messages protocol
+    recorded:FILE                           replays calls that were recorded
+    recording:FILE#HANDLE                   the model HANDLE, with its calls recorded
     local:NAME                              a small model in this process (extra `local`)
     google:NAME, groq:NAME, ...             every other provider (extra `providers`)
 
@@ -27,12 +29,23 @@ from chargehand.models.anthropic import AnthropicMessages
 from chargehand.models.extras import install_command
 from chargehand.models.guard import BREAKING, RETRY, Guarded
 from chargehand.models.http import MOST_BYTES, PATIENCE, Timeouts, Transport
-from chargehand.models.known import BUILT_IN, LOCAL, OTHERS, OWN, Place, key_variable, without_secrets
+from chargehand.models.known import (
+    BUILT_IN,
+    LOCAL,
+    OTHERS,
+    OWN,
+    RECORDED,
+    RECORDING,
+    Place,
+    key_variable,
+    without_secrets,
+)
 from chargehand.models.limits import Limiter, Pace
 from chargehand.models.model import Model
 from chargehand.models.observed import Observations
 from chargehand.models.openai import OpenAIChat
 from chargehand.models.prices import FREE, Price, PricedModel, PriceTag
+from chargehand.models.testing.recorded import Recorder, Replayer
 from chargehand.terms.breaker import Breaker
 from chargehand.terms.policy import Breaking, Retry
 from chargehand.text.names import nearest_names
@@ -115,6 +128,7 @@ class Finder:
         self._found: list[tuple[str, Options, Model]] = []
         self._priced: dict[int, PricedModel] = {}
         self._lent = False
+        self._keys: set[str] = set()
         self.observations = Observations()
 
     def asking(self, lookup: Lookup, price: Price | None = None) -> "Finder":
@@ -188,6 +202,8 @@ class Finder:
         name = match[2]
         if provider == LOCAL:
             return _local(name, self._folder)
+        if provider in (RECORDED, RECORDING):
+            return self._recorded(handle, provider, name)
         if provider == "scripted":
             raise Invalid(_unclear(handle))
         if provider in OWN:
@@ -195,6 +211,14 @@ class Finder:
         if provider in OTHERS:
             return self._other(handle, provider, name, options)
         raise Invalid(_unknown(handle, provider))
+
+    def _recorded(self, handle: str, provider: str, name: str) -> Model:
+        if provider == RECORDED:
+            return Replayer(Path(name))
+        path, _, recorded = name.partition("#")
+        if not path or not recorded:
+            raise Invalid(f"{handle!r} does not say whose calls to record; write {RECORDING}:FILE#provider:name")
+        return Recorder(self.find(recorded), Path(path), secrets=self._keys)
 
     def _own(self, handle: str, provider: str, name: str, place: Place, options: Options) -> Model:
         url = _checked_url(handle, options.get("base_url") or self._ask(place.base) or place.url)
@@ -268,6 +292,7 @@ class Finder:
             raise Invalid(
                 f"{handle}: what {variable or 'key'} holds is no key (spaces, quotes or odd characters); set it again"
             )
+        self._keys.add(key)
         return key
 
     def _ask(self, variable: str) -> str:

@@ -1,67 +1,96 @@
-"""Real traffic kept as JSON lines, and a model that answers from them. Keys are headers, and headers are not kept."""
+"""Calls of a model kept in a file as JSON lines, and a model that replays them.
+
+A recorded call is found again by what it asks: the subject of the request, the tool calls and results so far, the
+names of the tools. The wording of prompts does not count, so a recording outlives a change of a prompt.
+"""
 
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection
 from pathlib import Path
+from typing import cast
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct, structs
 
 from chargehand.errors import Invalid
-from chargehand.models.messages import Reply, Request, Usage
+from chargehand.models.known import RECORDED, RECORDING
+from chargehand.models.messages import Message, Reply, Request, Usage
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
 from chargehand.terms.failure import Failure
 
-_ENVELOPE = re.compile(r"(</?data )[0-9a-f]{4,}")  # the number that marks data differs with every run
+_NONCE = re.compile(r"(</?data )[0-9a-f]{4,}")  # differs with every run
 _WORDS = re.compile(r"\S+\s*|\s+")
+_SHOWN = 160  # characters of a request that are kept for people
+_CARDS = ("workers", "skills")
+_MODE = 0o600  # prompts may hold what only the owner may read
 
 
-class Pair(Struct, frozen=True, omit_defaults=True):
-    """One line: what was asked, and the reply or the failure that came of it."""
+class RecordedCall(Struct, frozen=True, omit_defaults=True):
+    """One line of a recording: the reply to a request, or the failure that came of it."""
 
     digest: str
-    card: ModelCard
-    request: Raw
+    asked: str
+    """How the request begins, for people who read the file."""
+    card: ModelCard | None = None
+    """What was known of the model; in the first line that a Recorder writes."""
     reply: Reply | None = None
     failure: Failure | None = None
     usage: Usage | None = None
     billed: bool = True
 
 
-_PAIR = msgspec.json.Decoder(Pair)
+_CALL = msgspec.json.Decoder(RecordedCall)
 _json = msgspec.json.encode
 
 
 def digest(request: Request) -> str:
-    """The same for the same question: what it is asked for matters, not when, nor how its schemas are laid out."""
-    asked = {
-        "messages": [
-            [message.role, _ENVELOPE.sub(r"\1", message.text), message.call, message.calls]
-            for message in request.messages
-        ],
-        "tools": sorted((tool.name, tool.description, _plain(tool.parameters)) for tool in request.tools),
-        "schema": None if request.schema is None else _plain(request.schema),
-        "temperature": request.settings.temperature,  # how long a reply may be goes by what is left of a budget
+    """The same for requests that ask the same, whenever they are made and however their prompts are worded."""
+    facts = {
+        "subject": None if request.subject is None else _subject_facts(request),
+        "messages": [_message_facts(message) for message in request.messages if _counts(message, request)],
+        "tools": sorted(tool.name for tool in request.tools),
+        "has_schema": request.schema is not None,
+        "temperature": request.settings.temperature,
     }
-    return hashlib.sha256(_json(asked, order="deterministic")).hexdigest()
+    text = _NONCE.sub(r"\1", _json(facts, order="deterministic").decode())
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _plain(document: Raw) -> str:
-    return _json(msgspec.json.decode(document), order="deterministic").decode()
+def _subject_facts(request: Request) -> object:
+    """The subject of a request, with the names of workers and tools in place of their cards."""
+    facts = cast("dict[str, object]", msgspec.json.decode(_json(request.subject)))
+    for field in _CARDS:
+        if field in facts:
+            facts[field] = [card["name"] for card in cast("list[dict[str, object]]", facts[field])]
+    worker = facts.get("worker")
+    if isinstance(worker, dict):
+        facts["worker"] = cast("dict[str, object]", worker)["name"]
+    return facts
+
+
+def _counts(message: Message, request: Request) -> bool:
+    """Whether a message is more than the wording of a subject: a call of a tool, or its result."""
+    return request.subject is None or message.role in ("assistant", "tool")
+
+
+def _message_facts(message: Message) -> list[object]:
+    calls = [[call.name, call.arguments] for call in message.calls]
+    return [message.role, message.text, calls]
 
 
 class Recorder:
     """Passes every call on to `model` and adds it to the file at `path`, which only its owner may read.
 
-    `secrets` are strings that must not be written down even where they occur in a prompt or a reply.
+    `secrets` are strings that are not written down even where they occur in a prompt or a reply.
     """
 
-    def __init__(self, model: Model, path: Path, *, secrets: Sequence[str] = ()) -> None:
+    def __init__(self, model: Model, path: Path, *, secrets: Collection[str] = ()) -> None:
         self._model = model
         self._path = path
-        self._secrets = [_json(secret)[1:-1] for secret in secrets if secret]
+        self._secrets = secrets
+        self._has_written = False
 
     @property
     def card(self) -> ModelCard:
@@ -80,72 +109,91 @@ class Recorder:
         self,
         request: Request,
         reply: Reply | None = None,
+        *,
         failure: Failure | None = None,
         usage: Usage | None = None,
-        *,
         billed: bool = True,
     ) -> None:
-        pair = Pair(
+        call = RecordedCall(
             digest=digest(request),
-            card=self.card,
-            request=Raw(_json(request)),
+            asked=_shown(request, self._secrets),
+            card=None if self._has_written else self.card,
             reply=reply,
             failure=failure,
             usage=usage,
             billed=billed,
         )
-        line = _json(pair)
-        for secret in self._secrets:
-            line = line.replace(secret, b"[secret]")
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        line = _json(call)
+        for secret in filter(None, self._secrets):
+            line = line.replace(_json(secret)[1:-1], b"[secret]")
+        try:
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _MODE)
+        except OSError as error:
+            raise Invalid(f"{self._path} cannot be written ({error.strerror}); record to another file") from error
         with os.fdopen(descriptor, "ab", buffering=0) as file:
             file.write(line + b"\n")  # one write: lines of calls that end together do not mix
+        self._has_written = True
 
 
 class Replayer:
-    """Answers from a file that a Recorder wrote, in whatever order it is asked.
+    """Answers from a file that a Recorder wrote, in whatever order it is asked. No model is called.
 
-    What was asked more than once is answered as it was, one after the other; the last answer then repeats.
+    What was asked more than once is answered as it was, one after the other; the last answer then repeats. A request
+    that is not in the file fails, permanently, and the failure says how it begins.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._known: dict[str, list[Pair]] = {}
+        self._calls: dict[str, list[RecordedCall]] = {}
         card: ModelCard | None = None
-        for number, line in enumerate(_lines(path), 1):
+        for number, line in enumerate(_read_lines(path), 1):
             try:
-                pair = _PAIR.decode(line)
+                call = _CALL.decode(line)
             except (ValueError, RecursionError) as error:
                 raise Invalid(f"{path}, line {number}: this is no recorded call ({error}); record it again") from error
-            card = card or pair.card
-            self._known.setdefault(pair.digest, []).append(pair)
+            card = card or call.card
+            self._calls.setdefault(call.digest, []).append(call)
         if card is None:
-            raise Invalid(f"{path} holds no recorded calls; record some with a Recorder")
-        self._card = card
+            raise Invalid(f"{path} holds no recorded calls; record some with --model {RECORDING}:{path}#MODEL")
+        notice = f"Nothing was asked of a model: its replies were replayed from {path.name}."
+        self._card = structs.replace(card, handle=f"{RECORDED}:{path}", notice=notice, in_process=True, free=True)
 
     @property
     def card(self) -> ModelCard:
         return self._card
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
-        pairs = self._known.get(digest(request))
-        if pairs is None:
-            last = request.messages[-1].text[:80] if request.messages else ""
-            message = f"{self._path} holds no answer to this request (it ends in {last!r}); record it again"
+        calls = self._calls.get(digest(request))
+        if calls is None:
+            asked = f"{_shown(request)!r}"
+            message = f"{self._path} holds no reply to {asked}; record it again (docs/testing-teams.md)"
             raise ModelFailed(Failure("logic", message, permanent=True), billed=False)
-        pair = pairs.pop(0) if len(pairs) > 1 else pairs[0]
-        if pair.reply is None:
-            failure = pair.failure or Failure("logic", "the recording says only that it failed")
-            raise ModelFailed(failure, pair.usage, billed=pair.billed)
+        call = calls.pop(0) if len(calls) > 1 else calls[0]
+        if call.reply is None:
+            failure = call.failure or Failure("logic", "the recording says only that it failed")
+            raise ModelFailed(failure, call.usage, billed=call.billed)
         if hear is not None:
-            for word in _WORDS.findall(pair.reply.text):
+            for word in _WORDS.findall(call.reply.text):
                 hear(word)
-        return pair.reply
+        return call.reply
 
 
-def _lines(path: Path) -> list[bytes]:
+def _shown(request: Request, secrets: Collection[str] = ()) -> str:
+    """What a request is and how it begins, without secrets."""
+    subject = request.subject
+    text = request.messages[-1].text if request.messages else ""
+    if subject is not None:
+        text = str(getattr(subject, "instruction", "") or getattr(subject, "goal", ""))
+    for secret in filter(None, secrets):
+        text = text.replace(secret, "[secret]")
+    kind = type(subject).__name__.lower() if subject is not None else "call"
+    step = sum(message.role == "assistant" for message in request.messages)
+    return f"{kind}{f', step {step + 1}' if step else ''}: {' '.join(text.split())[:_SHOWN]}"
+
+
+def _read_lines(path: Path) -> list[bytes]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise Invalid(f"{path} cannot be read ({error.strerror}); name a file that a Recorder wrote") from error
+        raise Invalid(f"{path} cannot be read ({error.strerror}); name a file that was recorded") from error
     return [line for line in content.split(b"\n") if line]

@@ -4,15 +4,17 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from chargehand.models.find import Lookup
-from chargehand.models.known import OWN
+from chargehand.models.known import OWN, RECORDED, RECORDING
 from chargehand.server.settings import Settings
 
 
 def may_name(handle: str, settings: Settings, lookup: Lookup) -> bool:
     """Whether a client may name this model."""
+    provider = provider_of(handle)
+    if provider in (RECORDED, RECORDING):
+        return False  # they read and write files
     if "://" in handle:
         return settings.model_urls and _may_call(handle, settings.model_hosts)
-    provider = provider_of(handle)
     return provider not in OWN or is_named(provider, settings, lookup)
 
 

@@ -18,7 +18,7 @@ from chargehand.models.model import ModelCard
 from chargehand.server.doors import Door, Handler
 from chargehand.server.house import House
 from chargehand.server.letta.agents import found
-from chargehand.server.letta.model_access import is_named
+from chargehand.server.letta.model_access import is_named, may_name
 from chargehand.server.problem import unknown
 from chargehand.server.wire import part, reply
 
@@ -67,7 +67,8 @@ def add(door: Door) -> None:
 async def listing(request: Request, house: House) -> Response:
     """What can be had for sure: no model, the one that stands in for others, and those that agents name."""
     profiles = await house.memory.catalog.find(Profile, limit=_MOST)
-    handles = dict.fromkeys((BUILT_IN, house.settings.model, *(one.model for one in profiles)))
+    named = [one.model for one in profiles if may_name(one.model, house.settings, house.lookup)]
+    handles = dict.fromkeys((BUILT_IN, house.settings.model, *named))
     wanted = request.query_params.get("provider_type")
     name = request.query_params.get("provider_name")
     told = [_told(one) for one in _cards(house, filter(None, handles))]

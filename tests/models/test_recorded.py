@@ -7,10 +7,12 @@ from msgspec import Raw
 
 from chargehand.errors import Invalid
 from chargehand.models.envelope import wrap
+from chargehand.models.find import Finder
 from chargehand.models.guard import Guarded
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, ToolSpec, Usage
 from chargehand.models.model import ModelCard, ModelFailed
 from chargehand.models.openai import OpenAIChat
+from chargehand.models.subject import WorkerCard, Working
 from chargehand.models.testing.recorded import Recorder, Replayer, digest
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.terms.failure import Failure
@@ -31,7 +33,9 @@ async def test_recorded_calls_are_answered_in_any_order(tmp_path: Path) -> None:
     await recorder.reply(A)
     await recorder.reply(B)
     replayer = Replayer(path)
-    assert recorder.card == replayer.card == card
+    assert replayer.card.window == card.window
+    assert replayer.card.handle == f"recorded:{path}"
+    assert "replayed from calls.jsonl" in replayer.card.notice
     assert (await replayer.reply(B)).text == "two"
     assert await replayer.reply(A) == first
     assert await replayer.reply(A) == first
@@ -64,9 +68,41 @@ async def test_words_are_heard_when_recorded_and_when_replayed(tmp_path: Path) -
 
 async def test_a_request_nobody_recorded_fails_clearly(tmp_path: Path) -> None:
     await Recorder(ScriptedModel(["one"]), tmp_path / "calls").reply(A)
-    with pytest.raises(ModelFailed, match=r"holds no answer to this request .*'b'.* record it again") as caught:
+    with pytest.raises(ModelFailed, match=r"holds no reply to 'call: b'; record it again") as caught:
         await Replayer(tmp_path / "calls").reply(B)
     assert caught.value.failure.permanent
+
+
+async def test_a_recording_outlives_a_change_of_the_prompt(tmp_path: Path) -> None:
+    card = WorkerCard("clerk", "knows the stock")
+    asked = Working("How many tents?", card)
+    call = Message("assistant", "", (ToolCall("1", "stock", "{}"),))
+    result = Message("tool", "4", call="1")
+    before = Request([Message("system", "You are a clerk."), Message("user", "How many tents?")], subject=asked)
+    recorder = Recorder(ScriptedModel([Reply(calls=call.calls), "There are 4."]), tmp_path / "calls")
+    await recorder.reply(before)
+    await recorder.reply(Request([*before.messages, call, result], subject=asked))
+
+    worded = [Message("system", "You keep the stock."), Message("user", "Question: how many tents?")]
+    described = Working("How many tents?", WorkerCard("clerk", "knows every tent"))
+    replayer = Replayer(tmp_path / "calls")
+    assert (await replayer.reply(Request(worded, subject=described))).calls == call.calls
+    assert (await replayer.reply(Request([*worded, call, result], subject=described))).text == "There are 4."
+    with pytest.raises(ModelFailed, match=r"no reply to 'working, step 2: How many tents\?'"):
+        await replayer.reply(Request([*worded, call, Message("tool", "5", call="1")], subject=described))
+
+
+async def test_handles_record_and_replay(tmp_path: Path) -> None:
+    path = tmp_path / "calls"
+    content = {"choices": [{"message": {"content": "my key is sk-1234"}, "finish_reason": "stop"}]}
+    async with loopback(lambda _: whole(content)) as server:
+        keys = {"OPENAI_API_KEY": "sk-1234", "OPENAI_BASE_URL": server.url}
+        finder = Finder(keys.get)
+        await finder.find(f"recording:{path}#openai:m").reply(A)
+        await finder.close()
+    assert (await Finder({}.get).find(f"recorded:{path}").reply(A)).text == "my key is [secret]"
+    with pytest.raises(Invalid, match="does not say whose calls"):
+        Finder({}.get).find(f"recording:{path}")
 
 
 def test_the_same_question_has_the_same_digest_however_it_is_laid_out() -> None:
