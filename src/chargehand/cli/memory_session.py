@@ -12,7 +12,7 @@ from msgspec import Struct
 from chargehand.cli import USUAL_MEMORY
 from chargehand.cli.console import Console, Tone, clean
 from chargehand.config.environment import login_name
-from chargehand.config.findings import among, near
+from chargehand.config.findings import near
 from chargehand.config.gather import TeamMemory, load_memory
 from chargehand.config.memory import check_name
 from chargehand.errors import Refused, StoreUnavailable, Unknown
@@ -23,6 +23,7 @@ from chargehand.memory.opened import OpenMemory
 from chargehand.memory.origin import Origin
 from chargehand.runtime.remembered import open_memory
 from chargehand.runtime.settled import id_of
+from chargehand.text.names import listed
 
 _PAGE = 500
 _Kept = TypeVar("_Kept", Profile, Block, Archive)
@@ -78,7 +79,7 @@ class MemorySession(Struct, frozen=True):
                 f"{label!r} is an archive, not a block; search it with: chargehand memory search {label} WORDS"
             )
         labels = [block.label for block in await self.list_all(Block)]
-        there_are = f"; there are {among(labels) or 'none'}; memory set --create makes one"
+        there_are = f"; there are {listed(labels) or 'none'}; memory set --create makes one"
         raise Unknown(f"there is no block {label!r}{near(label, labels) or there_are}")
 
     async def find_archive(self, name: str, *, create: bool = False) -> Archive:
@@ -92,7 +93,7 @@ class MemorySession(Struct, frozen=True):
             raise Unknown(f"{name!r} is a block, not an archive; look at it with: chargehand memory get {name}")
         names = [archive.name for archive in await self.list_all(Archive)]
         hint = "name it under  memory: archives:  in the team file, or say --create where texts are put in"
-        there_are = f"; there are {among(names) or 'none'}; {hint}"
+        there_are = f"; there are {listed(names) or 'none'}; {hint}"
         raise Unknown(f"there is no archive {name!r}{near(name, names) or there_are}")
 
     async def create_block(self, label: str, value: str) -> Block:

@@ -19,7 +19,7 @@ from chargehand.cli.format import counted, seconds
 from chargehand.cli.run_session import Claim
 from chargehand.cli.signals import Interruption, Termination, carry
 from chargehand.cli.teams import keep_budget, team_of, team_words
-from chargehand.config.findings import among, near
+from chargehand.config.findings import near
 from chargehand.errors import Invalid
 from chargehand.runtime.driver import Driver, Outcome, checked
 from chargehand.runtime.messaging import as_message, replies_of
@@ -27,6 +27,7 @@ from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
 from chargehand.terms import events as ev
 from chargehand.terms.roster import Match
+from chargehand.text.names import listed
 
 
 def add_message(parser: ArgumentParser) -> None:
@@ -102,7 +103,7 @@ def _letter(team: Supervisor, text: str, options: Namespace) -> Letter:
     strange = next((tag for tag in (*match.all, *match.some) if tag not in tags), "")
     hint = near(strange, tags) if strange else ""
     said = f"nobody in team {team.name} carries {' and '.join(wanted)}" if wanted else f"team {team.name} has nobody"
-    raise Invalid(f"{said}{hint}; the tags there are: {among(list(tags)) or 'none'}")
+    raise Invalid(f"{said}{hint}; the tags there are: {listed(list(tags)) or 'none'}")
 
 
 class _Audience:
