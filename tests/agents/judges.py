@@ -10,7 +10,7 @@ from chargehand.agents.prompts import Prompts
 from chargehand.models.messages import Message, Settings
 from chargehand.models.model import Model
 from chargehand.terms.budget import NOTHING, Amount, Budget
-from chargehand.terms.events import Effect
+from chargehand.terms.events import Effect, NoteCode
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Task
 
@@ -65,5 +65,5 @@ class Desk:
 
     async def grow(self, tasks: Sequence[Task]) -> None: ...
 
-    def note(self, text: str, failure: Failure | None = None) -> None:
+    def note(self, text: str, failure: Failure | None = None, code: NoteCode = "") -> None:
         self.notes.append(text)

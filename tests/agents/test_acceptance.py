@@ -11,6 +11,7 @@ from msgspec import Struct, convert
 
 from bench.verifier import measured
 from chargehand.agents.acceptance import Check, Reviewer, Rule, Verifier
+from chargehand.agents.failure_modes import audit_run
 from chargehand.agents.verifying import Verdict, read
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
@@ -20,7 +21,6 @@ from chargehand.models.messages import Request, Settings, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.subject import Reviewing
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.audit import audit
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
@@ -443,7 +443,7 @@ async def test_a_check_after_an_effect_is_seen_by_the_audit() -> None:
         task = Task(TaskId("t1"), "Send the baker a letter about the apples.", "ann")
         found = await Supervisor((ann,), plan=Plan((task,), "forward"), checks=checks).run("Write to the baker.")
         assert found.ending == "complete"
-        return [one.mode for one in audit(found.run, found.entries)]
+        return [one.mode for one in audit_run(found.entries)]
 
     assert "3.2" in await modes({})
     assert "3.2" not in await modes({"look": Verifier(model=verdicts(YES))})

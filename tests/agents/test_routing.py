@@ -26,6 +26,7 @@ from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
 from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING, Amount, Budget
+from chargehand.terms.events import NoteCode
 from chargehand.terms.failure import Failure, Gap
 from chargehand.terms.plan import Task, TaskId
 from chargehand.terms.policy import Policy, Retry
@@ -47,7 +48,7 @@ class Notes:
         self.noted: list[str] = []
         self.told: list[Sequence[Message]] = []
 
-    def note(self, text: str, failure: Failure | None = None) -> None:
+    def note(self, text: str, failure: Failure | None = None, code: NoteCode = "") -> None:
         self.noted.append(text)
 
     def release(self, amount: Amount) -> None: ...

@@ -9,7 +9,6 @@ from msgspec import structs
 
 from chargehand.errors import Invalid
 from chargehand.evals import report as report_module
-from chargehand.evals.auditing import audited
 from chargehand.evals.cases import Case, Expect
 from chargehand.evals.gates import MEASURES, compare, describe_differences
 from chargehand.evals.report import Report, Score, Section, Table, read_report, render_junit, render_markdown
@@ -187,14 +186,6 @@ def test_junit_can_be_read_whatever_was_said() -> None:
     (suite,) = ElementTree.fromstring(render_junit(hostile()).encode("utf-8"))
     assert (suite.get("failures"), suite.get("errors")) == ("1", "1")
     assert "<script>" in (suite[0].get("name") or "")
-
-
-async def test_runs_are_looked_into_for_known_faults() -> None:
-    team = store()
-    good = await team.run("How many tongs are in stock?")
-    found = audited({"good": good.entries, "torn": good.entries[:2] + good.entries[4:], "none": ()})
-    assert found.runs[0].findings == ()
-    assert [(one.mode, one.runs) for one in found.modes] == [("2.1", 2)]
 
 
 async def test_markdown_has_gates_measures_and_what_failed() -> None:

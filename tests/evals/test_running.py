@@ -2,6 +2,7 @@
 
 import pytest
 
+from chargehand.agents.failure_modes import audit_run
 from chargehand.agents.worker import Worker
 from chargehand.evals.cases import Case, Expect, PlanShape
 from chargehand.evals.plans import waiting_pairs
@@ -9,7 +10,6 @@ from chargehand.evals.report import Score, Section
 from chargehand.evals.run import evaluate
 from chargehand.models.messages import Reply, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.runtime.audit import audit
 from chargehand.team import Supervisor
 from chargehand.terms.plan import Plan, Task, TaskId
 from chargehand.terms.policy import Policy
@@ -117,7 +117,7 @@ async def test_what_the_engine_prevented_is_not_held_against_a_run() -> None:
         return Supervisor([ann], plan=Plan((Task(TaskId("t1"), "Count the apples in the cellar.", "ann"),), "forward"))
 
     run = await made().run("Count the apples in the cellar.")
-    assert [one.prevented for one in audit(run.run, run.entries)] == [True]
+    assert [one.prevented for one in audit_run(run.entries)] == [True]
     (part,) = (
         await evaluate([dataset(Case("Count the apples in the cellar.", expect=Expect(numbers=12)))], made)
     ).sections

@@ -1,9 +1,8 @@
 """One small crew for each mode of MAST, with a model that goes wrong in exactly that way; all are run for real."""
 
-import re
 from collections.abc import Awaitable, Callable
 
-from msgspec import Raw, Struct, structs
+from msgspec import Struct
 
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Reply, Request
@@ -77,19 +76,6 @@ async def repeats_steps() -> Result:
     )
 
 
-async def loses_what_came_before() -> Result:
-    """Whoever words the prompts leaves out what others found; a team's own prompt without a place for it is refused."""
-    found = await in_turn(COUNTED, "Dear baker, please come.")
-    return structs.replace(found, entries=tuple(map(_without_data, found.entries)))
-
-
-def _without_data(entry: ev.Entry) -> ev.Entry:
-    if not isinstance(entry.event, ev.PromptSent) or entry.event.task != "t2":
-        return entry
-    bare = re.sub(rb"<data .*</data \w+>", b"", bytes(entry.event.messages))
-    return structs.replace(entry, event=structs.replace(entry.event, messages=Raw(bare)))
-
-
 async def does_not_know_when_to_stop() -> Result:
     def on_and_on(request: Request) -> Line:
         return calls(call("look", place=f"shelf {len(request.messages)}"))
@@ -127,26 +113,14 @@ async def does_not_ask() -> Result:
     return await team(model(plans=[guess], work=[COUNTED]), policy=ONCE).run(GOAL)
 
 
-async def leaves_its_task() -> Result:
-    work = ["Paris became the capital of France long ago. Its museums, bridges and gardens attract many travellers."]
-    return await team(model(work=work), policy=ONCE).run(GOAL)
-
-
 async def holds_something_back() -> Result:
     return await team(model(work=[Reply()]), policy=ONCE).run(GOAL)
 
 
-async def ignores_its_input() -> Result:
-    letter = "Dear baker, good morning! Thank you kindly for yesterday's bread. Yours truly, your friends at home."
-    return await in_turn(COUNTED, letter)
-
-
 async def says_what_it_did_not_do() -> Result:
-    asked = plan(("Send the baker a letter about the apples.", "ann", ()), combine="forward")
-    work = ["The letter about the apples was sent to the baker."]
-    return await team(model(plans=[asked], work=work), Worker("ann", tools=[send]), policy=ONCE).run(
-        "Send the baker a letter about the apples"
-    )
+    made_up = COUNTED.replace("412", "7,311")
+    work = [calls(call("look", place="cellar")), made_up, made_up]
+    return await team(model(work=work), Worker("ann", tools=[look]), policy=ONCE).run(GOAL)
 
 
 # --- 3: how they check and end
@@ -186,16 +160,13 @@ class Reproducer(Struct, frozen=True):
 
 REPRODUCERS = {
     "1.1": Reproducer(disobeys_the_task, "t1", "failed", True, "never sent a result of the wanted shape"),
-    "1.2": Reproducer(disobeys_its_role, "t1", "complete", True, "'erase' for 't1', which it does not have"),
+    "1.2": Reproducer(disobeys_its_role, "t1", "complete", True, "a tool that its worker does not have"),
     "1.3": Reproducer(repeats_steps, "t1", "failed", True, "same call with the same result"),
-    "1.4": Reproducer(loses_what_came_before, "t2", "complete", False, "'t1', which is not in its prompt"),
     "1.5": Reproducer(does_not_know_when_to_stop, "t1", "failed", True, "came to no end within its steps"),
     "2.1": Reproducer(starts_over, "t1", "complete", False, "did not go on as recorded"),
     "2.2": Reproducer(does_not_ask, "", "complete", False, "assumed something and asked nobody"),
-    "2.3": Reproducer(leaves_its_task, "t1", "complete", False, "has no word of its task"),
     "2.4": Reproducer(holds_something_back, "t1", "failed", True, "sent nothing"),
-    "2.5": Reproducer(ignores_its_input, "t2", "complete", False, "may have ignored 't1'"),
-    "2.6": Reproducer(says_what_it_did_not_do, "t1", "complete", False, "no call of a tool did it"),
+    "2.6": Reproducer(says_what_it_did_not_do, "t1", "partial", False, "none of its tools returned"),
     "3.1": Reproducer(ends_too_early, "t1", "failed", True, "before a call that is required"),
-    "3.2": Reproducer(is_not_checked, "t1", "complete", False, "nobody looked whether it worked"),
+    "3.2": Reproducer(is_not_checked, "t1", "complete", False, "nothing checked whether it worked"),
 }

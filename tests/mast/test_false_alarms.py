@@ -11,11 +11,10 @@ import yaml
 from msgspec import Raw
 
 import chargehand.config as config
+from chargehand.agents.failure_modes import FailureMode, audit_run
 from chargehand.agents.scripted import ScriptedCrew
 from chargehand.cli.script import read_story
 from chargehand.config.load import load_team
-from chargehand.runtime.audit import AuditFinding, audit
-from chargehand.runtime.audit_words import assumed, claims, matter, missing_from, own_words, promised
 from chargehand.runtime.driver import Driver
 from chargehand.stores.memory import MemoryJournal
 from chargehand.terms import events as ev
@@ -29,13 +28,12 @@ TEAMS = ("shop", "minimal", "support", "code-review")
 VISITORS = "How many tents did we sell in June 2026, and how many visitors did our website have?"
 HISTORIES = sorted((ROOT / "tests" / "histories").glob("*.jsonl"))
 TRUE = {
-    "asked": [("1.4", "send")],  # its crew records a prompt that does not hold what it was given
     "cancelled": [("3.2", "send")],  # something was sent, and nobody looked
     "crash": [("3.2", "send")],
 }
 
 
-def briefly(findings: tuple[AuditFinding, ...]) -> list[tuple[str, str]]:
+def briefly(findings: tuple[FailureMode, ...]) -> list[tuple[str, str]]:
     return [(one.mode, one.task) for one in findings]
 
 
@@ -49,7 +47,7 @@ def test_the_bundled_teams_do_well_on_their_own_examples(tmp_path: Path, team: s
     shutil.copytree(TEMPLATES / team, tmp_path / team)  # what is remembered is kept beside the team
     found = load_team(tmp_path / team).run_sync(goal)
     # nobody there knows of visitors: the planner says itself that it assumes where they may be looked up
-    assert briefly(audit(found.run, found.entries)) == ([("2.2", "")] if goal == VISITORS else [])
+    assert briefly(audit_run(found.entries)) == ([("2.2", "")] if goal == VISITORS else [])
 
 
 def test_there_are_as_many_examples_as_we_think() -> None:
@@ -74,75 +72,15 @@ def test_the_scripts_that_come_as_examples_have_no_findings(script: str) -> None
     finally:
         loop.close()
     assert isinstance(entries[-1].event, ev.RunEnded)
-    assert briefly(audit("run", entries)) == []
+    assert briefly(audit_run(entries)) == []
 
 
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda path: path.stem)
 def test_a_recorded_run_can_be_audited_at_every_moment_and_only_what_is_so_is_said(history: Path) -> None:
     entries = [msgspec.json.decode(line, type=ev.Entry) for line in history.read_bytes().splitlines()]
     for cut in range(1, len(entries)):
-        audit("run", entries[:cut])
-    assert briefly(audit("run", entries)) == TRUE.get(history.stem, [])
-
-
-@pytest.mark.parametrize(
-    ("said", "asked"),
-    [
-        ("The parcel was sent on 3 May and paid in June.", "Find out what became of the parcel."),
-        ("Paid orders: 45. Updated figures are in the table.", "How many orders were paid?"),
-        ("We ordered 12 tents and cancelled 3.", "How many tents did we order?"),
-        ("Booked revenue is 14,000. Reserved seats: 12.", "What was booked in May?"),
-        ("Deleted items stay in the bin for 30 days, says the handbook.", "What becomes of deleted items?"),
-        ("Sent by post, a parcel takes 3 days.", "How long does a parcel take?"),
-        ("I could not send it: the post office is closed.", "Send the letter."),
-        ("The letter should be sent before noon.", "Write a letter."),
-    ],
-)
-def test_facts_about_deeds_are_no_claims_to_have_done_them(said: str, asked: str) -> None:
-    assert claims(said, asked) == []
-
-
-@pytest.mark.parametrize(
-    ("said", "asked"),
-    [
-        ("I have emailed the report to Bob.", "Write a report."),
-        ("Saved the report to the archive.", "Write a report."),
-        ("- Sent to Bob.", "Write a report."),
-        ("The flight is booked.", "Look for a flight to Rome and book it."),
-        ("All 12 rows have been successfully deleted.", "Delete the old rows."),
-        ("It has been published.", "Say what is new."),
-    ],
-)
-def test_claims_to_have_done_something_are_heard(said: str, asked: str) -> None:
-    assert len(claims(said, asked)) == 1
-
-
-@pytest.mark.parametrize("said", ["Let me know what you think.", "He said that he will call.", "It will rain.", ""])
-def test_not_everything_about_the_future_is_a_promise(said: str) -> None:
-    assert promised(said) == ""
-
-
-@pytest.mark.parametrize("goal", ["Explain `List[int]` and <div>.", "Sum the table:\nthe attached list\n1, 2\n3, 4"])
-def test_not_every_bracket_is_a_hole_in_a_request(goal: str) -> None:
-    assert missing_from(goal) == ""
-
-
-def test_whoever_speaks_of_assumptions_has_not_made_one() -> None:
-    assert assumed("The report assumes a growth of 3 percent.") == ""
-
-
-def test_a_number_is_the_same_however_it_is_written() -> None:
-    assert matter("12,223.40") == matter("12223.4") == {"12223.4"}
-
-
-@pytest.mark.parametrize("text", ["“" * 60_000, "is sent " * 8000, "[your " * 10_000, "> " * 30_000, "1," * 30_000])
-def test_no_text_takes_long_to_read(text: str) -> None:
-    began = time.thread_time()
-    claims(own_words(text), text)
-    promised(text)
-    missing_from(text)
-    matter(text)
-    assert time.thread_time() - began < 2.0
+        audit_run(entries[:cut])
+    assert briefly(audit_run(entries)) == TRUE.get(history.stem, [])
 
 
 def _long(count: int) -> list[ev.Entry]:
@@ -169,7 +107,7 @@ def _long(count: int) -> list[ev.Entry]:
 def test_a_longer_journal_takes_longer_in_proportion() -> None:
     def seconds(entries: list[ev.Entry]) -> float:
         began = time.process_time()  # others on this machine must not count
-        assert audit("run", entries) == ()
+        assert audit_run(entries) == ()
         return time.process_time() - began
 
     small = _long(300)
@@ -182,5 +120,5 @@ def test_an_audit_needs_no_loop_and_changes_nothing() -> None:
         asyncio.get_running_loop()
     entries = _long(10)
     before = msgspec.json.encode(entries)
-    assert audit("run", entries) == audit("run", entries) == ()
+    assert audit_run(entries) == audit_run(entries) == ()
     assert msgspec.json.encode(entries) == before

@@ -3,28 +3,26 @@
 import re
 import sqlite3
 from pathlib import Path
-from random import Random
 
 import msgspec
 import pytest
 
+from chargehand.agents.failure_modes import KNOWN, MODES, FailureMode, audit_run, audit_runs
 from chargehand.agents.ways import Loop
 from chargehand.agents.worker import Worker
 from chargehand.errors import Corrupt
 from chargehand.models.exhibits import Table
-from chargehand.models.messages import Reply, Request
+from chargehand.models.messages import Request
 from chargehand.models.model import ModelCard
 from chargehand.models.subject import Ledger, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.audit import MODES, AuditFinding, audit
-from chargehand.runtime.audit_mutants import catch_rate, mutants
 from chargehand.runtime.result import Result
 from chargehand.terms import events as ev
 from chargehand.terms.plan import Plan, Task, TaskId
 from chargehand.terms.policy import Limits, Policy, Retry
 from chargehand.tools.rules import RequiredBeforeExit
-from chargehand.tools.tool import ToolFailed, tool
-from tests.agents.crowd import call, calls, model, of_kind, plan, team
+from chargehand.tools.tool import tool
+from tests.agents.crowd import call, calls, model, plan, team
 from tests.mast.reproducers import (
     COUNT,
     COUNTED,
@@ -32,9 +30,7 @@ from tests.mast.reproducers import (
     LETTER,
     ONCE,
     REPRODUCERS,
-    Count,
     by_task,
-    in_turn,
     is_checked_wrongly,
     kept,
     look,
@@ -46,8 +42,8 @@ NOTIFY = plan(("Send the baker a letter about the apples.", "ann", ()), combine=
 SENT = "The letter about the apples was sent to the baker."
 
 
-def audited(found: Result) -> tuple[AuditFinding, ...]:
-    return audit(found.run, found.entries)
+def audited(found: Result) -> tuple[FailureMode, ...]:
+    return audit_run(found.entries)
 
 
 def modes(found: Result) -> list[str]:
@@ -69,8 +65,8 @@ async def test_a_crew_that_fails_in_this_way_is_stopped_or_named_and_nothing_els
     assert set(modes(found)) == {mode}
 
 
-def test_there_is_a_crew_for_all_but_the_one_that_can_only_be_measured() -> None:
-    assert {*REPRODUCERS, "3.3"} == set(MODES)
+def test_there_is_a_team_for_each_mode_that_can_be_known() -> None:
+    assert set(REPRODUCERS) == KNOWN
     assert len(MODES) == 14
 
 
@@ -79,14 +75,6 @@ def test_the_page_has_a_line_for_every_mode() -> None:
 
 
 # --- 1: what they were told to be
-
-
-async def test_a_reply_of_another_shape_is_sent_back_and_never_a_result() -> None:
-    script = model(work=["About four hundred.", '{"apples": 412}'])
-    found = await team(script, Worker("ann", output=Count), policy=ONCE).run(GOAL)
-    assert found.results == {"t1": {"apples": 412}}
-    (one,) = audited(found)
-    assert (one.mode, one.task, one.prevented, one.evidence) == ("1.1", "t1", True, "About four hundred.")
 
 
 async def test_what_is_no_plan_is_sent_back() -> None:
@@ -117,21 +105,6 @@ async def test_a_worker_nobody_has_is_never_given_work() -> None:
     (one,) = audited(found)
     assert (one.mode, one.prevented, "'zoe'" in one.evidence) == ("1.2", True, True)
     assert [task.worker for task in found.trace().tasks] == ["ann"]
-
-
-async def test_work_done_by_somebody_else_shows_in_the_journal() -> None:
-    """Nothing in the engine does this; a journal that somebody mended by hand may say so."""
-    found = await team(model(plans=[plan(COUNT)], work=[COUNTED]), Worker("ann"), Worker("bob")).run(GOAL)
-    forged = [_by(entry, "bob") for entry in found.entries]
-    (one,) = audit("forged", forged)
-    assert (one.mode, one.task, one.prevented) == ("1.2", "t1", False)
-
-
-def _by(entry: ev.Entry, worker: str) -> ev.Entry:
-    event = entry.event
-    if not isinstance(event, ev.AttemptStarted):
-        return entry
-    return msgspec.structs.replace(entry, event=msgspec.structs.replace(event, worker=worker))
 
 
 async def test_a_planner_that_goes_round_in_circles_is_stopped() -> None:
@@ -165,22 +138,6 @@ async def test_what_a_worker_is_to_do_and_its_inputs_stay_before_it_however_long
     assert any("shortened" in note for note in found.trace().notes)
     assert all(COUNTED in text and "letter about the apples" in text for text in seen)
     assert modes(found) == []
-
-
-async def test_an_answer_written_without_a_result_before_it_shows_in_the_journal() -> None:
-    """Our own prompts always hold them all; a journal that somebody mended by hand may not."""
-    plans = [plan(COUNT, ("Count the pears in the attic.", "bob", ()))]
-    work = by_task(ann=COUNTED, bob="There are 31 pears in the attic.")
-    answer = "There are 412 apples in the cellar [t1] and 31 pears in the attic [t2]."
-    found = await team(model(plans=plans, work=work, answer=answer), Worker("ann"), Worker("bob")).run(GOAL)
-    assert modes(found) == []
-    told = [bytes(msgspec.json.encode(one)).replace(b"There are 31 pears", b"...") for one in found.entries]
-    prompts = [isinstance(one.event, ev.PromptSent) and one.event.duty == "answer" for one in found.entries]
-    forged = [
-        msgspec.json.decode(text, type=ev.Entry) if prompt else entry
-        for entry, text, prompt in zip(found.entries, told, prompts, strict=True)
-    ]
-    assert [(one.mode, one.task) for one in audit("forged", forged)] == [("1.4", "t2")]
 
 
 async def test_each_item_of_a_list_is_looked_for_where_it_was_given() -> None:
@@ -220,7 +177,7 @@ async def test_nobody_goes_on_from_a_journal_with_a_hole(tmp_path: Path) -> None
     whole = await crew.run(GOAL)
     at = next(n for n, one in enumerate(whole.entries) if isinstance(one.event, ev.StepFinished))
     holed = (*whole.entries[:at], *whole.entries[at + 1 :])
-    (one,) = audit("holed", holed)
+    (one,) = audit_run(holed)
     assert (one.mode, one.evidence) == ("2.1", f"entry {at + 2} stands where {at + 1} belongs")
 
     place = tmp_path / "runs.db"
@@ -243,9 +200,9 @@ async def test_entries_that_do_not_follow_from_one_another_are_named() -> None:
     started = next(n for n, one in enumerate(whole.entries) if isinstance(one.event, ev.TasksAdded))
     left = (*whole.entries[:started], *whole.entries[started + 1 :])
     renumbered = [msgspec.structs.replace(one, seq=n) for n, one in enumerate(left, 1)]
-    assert [one.mode for one in audit("mended", renumbered)] == ["2.1"]
-    assert [one.mode for one in audit("none", ())] == ["2.1"]
-    assert [one.mode for one in audit("late", whole.entries[1:])] == ["2.1"]
+    assert [one.mode for one in audit_run(renumbered)] == ["2.1"]
+    assert [one.mode for one in audit_run(())] == ["2.1"]
+    assert [one.mode for one in audit_run(whole.entries[1:])] == ["2.1"]
 
 
 async def test_a_run_that_goes_on_after_a_crash_goes_on_where_it_was() -> None:
@@ -257,61 +214,6 @@ async def test_a_run_that_goes_on_after_a_crash_goes_on_where_it_was() -> None:
         "again"
     )
     assert (found.results, len(script.requests), modes(found)) == (whole.results, 1, [])
-
-
-@pytest.mark.parametrize(
-    "goal",
-    [
-        "Write a letter to {{customer}} about the apples",
-        "Count the apples in the attached list",
-        "Count [insert fruit]",
-    ],
-)
-async def test_a_request_with_a_hole_in_it_is_noticed_unless_a_person_saw_the_plan(goal: str) -> None:
-    found = await team(model(plans=[plan(COUNT, combine="forward")], work=[COUNTED])).run(goal)
-    assert [(one.mode, one.task) for one in audited(found)] == [("2.2", "")]
-
-    asking = model(plans=[plan(COUNT, combine="forward")], work=[COUNTED])
-    shown = await team(asking, policy=Policy(approve=True)).run(goal)
-    assert (shown.ending, of_kind(shown.entries, ev.AttemptStarted), modes(shown)) == ("needs_input", [], [])
-
-
-async def test_whom_to_ask_is_no_assumption_once_they_had_the_answer() -> None:
-    guess = (
-        '{"tasks": {"t1": {"instruction": "Count the apples in the cellar.", "worker": "ann"}}, "combine": "forward",'
-    )
-    guess += """ "assumptions": ["The tools of bob do not cover 'apples': ann looks for it."]}"""
-    found = await team(model(plans=[guess], work=[COUNTED]), Worker("ann"), Worker("bob"), policy=ONCE).run(GOAL)
-    assert (found.ending, modes(found)) == ("complete", [])
-    nothing = model(plans=[guess], work=[calls(call("give_up", reason="dark")), calls(call("give_up", reason="dark"))])
-    lost = await team(nothing, Worker("ann"), Worker("bob"), policy=ONCE).run(GOAL)
-    assert (lost.ending, modes(lost)) == ("failed", ["2.2"])
-
-
-async def test_a_worker_that_assumes_is_noticed_and_a_quotation_is_not() -> None:
-    said = "There are 412 apples in the cellar. I assumed that pears do not count."
-    assert modes(await team(model(work=[said])).run(GOAL)) == ["2.2"]
-    quoted = '412 apples are in the cellar. The old list says: "I assumed that pears do not count."'
-    assert modes(await team(model(work=[quoted])).run(GOAL)) == []
-
-
-async def test_a_task_put_anew_without_what_was_asked_is_noticed() -> None:
-    work: list[Line] = [calls(call("give_up", reason="dark")), COUNTED]
-    other = "Describe museums, bridges and gardens of Paris for travellers."
-    found = await team(model(work=work, refine=other), policy=Policy(retry=Retry(base=0.001))).run(GOAL)
-    assert [(one.mode, one.task, one.evidence) for one in audited(found)] == [("2.3", "t1", other)]
-
-
-async def test_a_plan_for_something_else_is_noticed() -> None:
-    other = plan(("Describe museums, bridges and gardens of Paris.", "ann", ()), combine="forward")
-    script = model(plans=[other], work=["Museums, bridges and gardens of Paris, in a few words."])
-    assert modes(await team(script).run("Count the apples, pears and plums in the cellar")) == ["2.3"]
-
-
-async def test_a_translation_need_not_share_a_word_with_its_task() -> None:
-    asked = plan(("Translate the welcome note on the door into German.", "ann", ()), combine="forward")
-    said = "Willkommen! Bitte klopfen, Schuhe ausziehen, Hund anleinen und danach leise eintreten."
-    assert modes(await team(model(plans=[asked], work=[said])).run("Translate the welcome note into German")) == []
 
 
 async def test_what_tools_found_goes_along_whatever_the_worker_says_of_it() -> None:
@@ -345,48 +247,6 @@ async def test_no_answer_of_a_model_can_hide_what_is_missing_and_a_function_that
     assert (one.mode, one.task, "it is dark" in one.evidence) == ("2.4", "", True)
 
 
-async def test_an_empty_reply_is_sent_back() -> None:
-    found = await team(model(work=[Reply(), COUNTED])).run(GOAL)
-    assert [(one.mode, one.prevented) for one in audited(found)] == [("2.4", True)]
-
-
-async def test_a_result_that_the_answer_leaves_out_is_noticed() -> None:
-    plans = [plan(COUNT, ("List the tools in the shed.", "bob", ()))]
-    work = by_task(ann=COUNTED, bob="Seven spades, twelve rakes, two wheelbarrows and a rusty chainsaw.")
-    crew = (Worker("ann"), Worker("bob"))
-    goal = "Count the apples in the cellar and list what is in the shed"
-    forgets = "There are 412 apples: 230 on the left shelf, 182 in wooden crates near the window [t1]."
-    found = await team(model(plans=plans, work=work, answer=forgets), *crew).run(goal)
-    assert [(one.mode, one.task) for one in audited(found)] == [("2.5", "t2")]
-    whole = f"{forgets} The shed holds spades and rakes."
-    assert modes(await team(model(plans=plans, work=work, answer=whole), *crew).run(goal)) == []
-
-
-async def test_an_input_that_is_used_is_no_finding() -> None:
-    assert modes(await in_turn(COUNTED, LETTER)) == []
-    assert (
-        modes(await in_turn(COUNTED, "412, with kind regards from all of us here in the old house by the sea.")) == []
-    )
-
-
-async def test_a_deed_that_failed_and_is_claimed_all_the_same_is_noticed() -> None:
-    @tool(effect="effect", name="send")
-    def broken(to: str) -> str:
-        """Send a letter."""
-        raise ToolFailed("the post office is closed; nothing was sent")
-
-    script = model(plans=[NOTIFY], work=[calls(call("send", to="the baker")), SENT])
-    found = await team(script, Worker("ann", tools=[broken]), policy=ONCE).run("Send the baker a letter about apples")
-    assert [(one.mode, one.task) for one in audited(found)] == [("2.6", "t1")]
-
-
-async def test_an_answer_that_claims_a_deed_nobody_did_is_noticed() -> None:
-    plans = [plan(COUNT, ("Write a letter about the apples to the baker.", "bob", ("t1",)))]
-    script = model(plans=plans, work=by_task(ann=COUNTED, bob=LETTER), answer=f"{LETTER} I have sent it [t1] [t2].")
-    found = await team(script, Worker("ann"), Worker("bob")).run(GOAL)
-    assert [(one.mode, one.task) for one in audited(found)] == [("2.6", "")]
-
-
 # --- 3: how they check and end
 
 
@@ -394,8 +254,7 @@ async def test_a_worker_that_would_end_too_early_does_the_call_first() -> None:
     script = model(work=[COUNTED, calls(call("look", place="cellar")), COUNTED])
     worker = Worker("ann", tools=[look], rules=[RequiredBeforeExit("look")])
     found = await team(script, worker, policy=ONCE).run(GOAL)
-    assert found.ending == "complete"
-    assert [(one.mode, one.prevented) for one in audited(found)] == [("3.1", True)]
+    assert (found.ending, modes(found)) == ("complete", [])
 
 
 def led(*turns: str) -> ScriptedModel:
@@ -419,15 +278,7 @@ async def test_whoever_leads_in_a_loop_cannot_end_before_there_is_anything_nor_a
     found = await team(led(done, more, done), way=Loop()).run(GOAL)
     assert (found.ending, set(modes(found))) == ("complete", {"3.1"})
     found = await team(led(more), way=Loop(stalls=1, fresh_starts=0)).run(GOAL)
-    assert {(one.mode, one.prevented) for one in audited(found)} == {("1.3", True)}
-
-
-async def test_a_promise_is_no_result() -> None:
-    script = model(work=["Sure, the apples in the cellar! Let me look at the shelf."])
-    found = await team(script, Worker("ann", tools=[look])).run(GOAL)
-    assert [(one.mode, one.task, one.evidence) for one in audited(found)] == [
-        ("3.1", "t1", "Let me look at the shelf.")
-    ]
+    assert found.ending != "complete"
 
 
 async def test_a_run_is_not_complete_while_a_task_is_not_done_whatever_the_planner_says() -> None:
@@ -438,9 +289,6 @@ async def test_a_run_is_not_complete_while_a_task_is_not_done_whatever_the_plann
     found = await team(script, Worker("ann"), Worker("bob"), policy=policy).run(GOAL)
     assert (found.ending, [one.task for one in found.gaps], modes(found)) == ("partial", ["t2"], [])
 
-    forged = [*found.entries[:-1], ev.Entry(found.entries[-1].seq, 0.0, ev.RunEnded("complete", "done"))]
-    assert ("3.1", "t2") in [(one.mode, one.task) for one in audit("forged", forged)]
-
 
 @pytest.mark.parametrize("checked", ["by a task", "by a look", "by a person"])
 async def test_an_effect_that_somebody_checks_is_no_finding(checked: str) -> None:
@@ -450,7 +298,7 @@ async def test_an_effect_that_somebody_checks_is_no_finding(checked: str) -> Non
     if checked == "by a task":
         later = ("Check that the letter reached the baker.", "ann", ("t1",))
         plans = [plan(("Send the baker a letter about the apples.", "ann", ()), later, combine="forward")]
-        lines.append("The letter reached the baker.")
+        lines += [calls(call("look", place="outbox")), "The letter reached the baker."]
     if checked == "by a look":
         lines.insert(1, calls(call("look", place="outbox")))
     crew = team(model(plans=plans, work=lines), Worker("ann", tools=[sends, look]), policy=ONCE)
@@ -466,30 +314,8 @@ async def test_a_wrong_check_is_not_claimed_to_be_found() -> None:
     assert "512 apples is correct" in str(found.answer)
 
 
-async def test_how_well_somebody_checks_is_measured_with_results_known_to_be_wrong() -> None:
-    """This one reckons, so it sees wrong numbers; what is turned into its opposite passes before its eyes."""
-
-    def reckons(request: Request) -> Line:
-        numbers = [int(one) for one in re.findall(r"\d+", request.messages[1].text.rpartition("Task: ")[2])]
-        return "OK" if len(numbers) == 3 and numbers[0] == numbers[1] + numbers[2] else "WRONG"
-
-    async def approves(text: str) -> bool:
-        asked = plan((f"Check this count of apples: {text}", "eve", ()), combine="forward")
-        found = await team(model(plans=[asked], work=reckons), Worker("eve", "checks counts")).run("Check a count")
-        return found.answer == "OK"
-
-    good = ["There are 412 apples. 230 of them are red and 182 are green.", "The total is 50. It is 20 plus 30."]
-    measured = await catch_rate(approves, good, Random(7))
-    assert (measured.good, measured.refused) == (2, 0)
-    assert measured.caught + len(measured.missed) == measured.mutants
-    assert {one.kind for one in measured.missed} == {"turned"}
-    assert 0.5 < measured.rate < 1.0
-
-
-def test_mutants_are_wrong_and_the_same_for_the_same_chance() -> None:
-    text = "There are 412 apples. 230 of them are red and 182 are green."
-    made = mutants(text, Random(3))
-    assert made == mutants(text, Random(3))
-    assert [one.kind for one in made] == ["number", "turned", "swapped", "dropped"]
-    assert text not in {one.text for one in made}
-    assert mutants("Yes", Random(3)) == ()
+async def test_modes_are_counted_over_runs() -> None:
+    good = await team(model(work=[COUNTED])).run(GOAL)
+    audit = audit_runs({"good": good.entries, "torn": good.entries[:2] + good.entries[4:], "none": ()})
+    assert audit.runs[0].findings == ()
+    assert [(count.mode, count.runs, count.prevented) for count in audit.modes] == [("2.1", 2, 0)]

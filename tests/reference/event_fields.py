@@ -188,6 +188,7 @@ EVENT_FIELDS: dict[str, dict[str, str]] = {
         "task": "about which task; empty: about the run",
         "attempt": "about which attempt; 0: none",
         "failure": "what was met where somebody else stood in: another model, or who plans without one",
+        "code": "`diverged`: a step did not go on as recorded; `assumed`: by the planner; `accepted`: by a check",
     },
 }
 """By the type of the event, and the field in it."""

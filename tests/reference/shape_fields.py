@@ -47,6 +47,7 @@ SHAPE_FIELDS: dict[str, dict[str, str]] = {
         "question": "what a person must decide before it goes on (kind `approval`)",
         "code_error": "the mistake in the code of a tool, a model or a worker that it failed for",
         "refusal": "what the provider refuses until a person changes something: the key, the account, the model",
+        "code": "what went wrong with the work of a model, where the engine can tell; empty otherwise",
     },
     "Question": {
         "what": "what is asked about: a call of a tool, a plan, or an effect whose outcome nobody knows",

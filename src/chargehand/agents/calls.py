@@ -352,7 +352,7 @@ class Calls:
             self.tainted = True
         seen = NOT_SEEN if tool is None else self._repetition.feed(call.name, call.arguments, text, poll=tool.poll)
         if seen.stuck and (returned.error or may_exit(self._equipped.worker.rules, self.made)):
-            raise WorkFailed(Failure("logic", f"no progress: {seen.warning}"), NOTHING)
+            raise WorkFailed(Failure("logic", f"no progress: {seen.warning}", code="repeated_call"), NOTHING)
         if seen.stuck:
             self.circle = seen.warning
         if not seen.warning:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from chargehand.core.owed import Brief
 from chargehand.models.messages import Message
 from chargehand.terms.budget import NOTHING, Amount, Budget
-from chargehand.terms.events import Effect, Failure
+from chargehand.terms.events import Effect, Failure, NoteCode
 from chargehand.terms.plan import Combine, Finding, Task
 from chargehand.terms.tracing import Tracing
 
@@ -183,7 +183,7 @@ class Hand(Protocol):
         """While planning: add tasks that may start before the plan is complete."""
         ...
 
-    def note(self, text: str, failure: Failure | None = None) -> None:
+    def note(self, text: str, failure: Failure | None = None, code: NoteCode = "") -> None:
         """Say something worth showing that decides nothing; `failure` is what it is about, where somebody stood in."""
         ...
 

@@ -178,7 +178,7 @@ async def _objections(
     plain = [name for name in names if name not in asked]
     wrong = [said for name in plain if (said := await _plainly(inspector, name, result, done))]
     if plain and not wrong:
-        hand.note(f"accepted by {', '.join(plain)}")
+        hand.note(f"accepted by {', '.join(plain)}", code="accepted")
     if not wrong and digest(result.json) in refused and not hand.called:  # whoever looks again may tire of it
         wrong.append(_still_refused(before))
     for name in asked if not wrong else ():  # nobody is paid to look at what is wrong already
@@ -237,7 +237,7 @@ async def _looked(inspector: Inspector, name: str, case: Case, hand: Hand) -> st
         hand.note(f"not reviewed by {name}: {verdict.unsaid}; the result stands")
     elif verdict.accepted:
         remarks = f", with remarks: {'; '.join(verdict.problems)}" if verdict.problems else ""
-        hand.note(f"accepted by {name}{remarks}")
+        hand.note(f"accepted by {name}{remarks}", code="accepted")
     else:
         return _refused(name, verdict.problems)
     return ""

@@ -123,7 +123,7 @@ async def plan(lead: Lead, brief: Brief, hand: Hand) -> Proposal:
         failure = Failure("logic", useless(lead.model.card.handle, error))
         raise WorkFailed(failure, called.used, (finding,)) from error
     for text in read_plan.assumptions:
-        hand.note(f"assumed: {text}")
+        hand.note(f"assumed: {text}", code="assumed")
     for one in read_plan.dropped:
         hand.note(f"plan: {one.task} does without its input {one.input}, because the plan has no such task")
     found = read_plan.proposal

@@ -34,7 +34,7 @@ from chargehand.models.messages import Message, Reply, Request, ToolSpec
 from chargehand.models.reply_limit import longer_limit, reply_limit
 from chargehand.models.subject import Working
 from chargehand.terms.budget import NOTHING
-from chargehand.terms.failure import Failure
+from chargehand.terms.failure import Failure, FailureCode
 from chargehand.terms.policy import Breaking
 from chargehand.tools.rules import allowed, may_exit, must_exit
 
@@ -161,7 +161,8 @@ class Attempt:
             if reply.calls:
                 calls = self._calls
                 if calls.circle and all(call.name != GIVE_UP.name for call in reply.calls):
-                    raise WorkFailed(Failure("logic", f"no progress: {calls.circle}"), NOTHING)
+                    failure = Failure("logic", f"no progress: {calls.circle}", code="repeated_call")
+                    raise WorkFailed(failure, NOTHING)
                 if await calls.make(reply.calls, number) or self._repeats == REPEATS:
                     self._steps += 1
                 else:
@@ -176,9 +177,8 @@ class Attempt:
                 found = await self._traced(found, last=self._steps >= most)
             if found is not None:
                 return found
-        raise WorkFailed(
-            Failure("logic", f"there was no result after {most} steps; give it more, or a smaller task"), NOTHING
-        )
+        message = f"there was no result after {most} steps; give it more, or a smaller task"
+        raise WorkFailed(Failure("logic", message, code="too_many_steps"), NOTHING)
 
     @property
     def can_go_on(self) -> bool:
@@ -346,20 +346,21 @@ class Attempt:
         """The result, if the reply is one; else the model is told what is wrong with it, a bounded number of times."""
         rules = self._equipped.worker.rules
         if rules and (problem := may_exit(rules, self._calls.made)):
-            return self._again(problem, problem)
+            return self._again(problem, problem, "required_call_missing")
         if reply.finish == "refused":
             words = f"the model refused: {reply.text[:200] or 'it did not say why'}"
             raise WorkFailed(Failure("logic", words, permanent=True), NOTHING)
         if reply.finish == "length" and not (self._equipped.takes_cut_replies and reply.text.strip()):
             return self._cut(reply)
         if not reply.text.strip():
-            return self._again("Your reply was empty. Send the result, or call give_up and say why.", "it was empty")
+            order = "Your reply was empty. Send the result, or call give_up and say why."
+            return self._again(order, "it was empty", "empty_reply")
         if self._equipped.shape is not None:
             try:
                 return Done(self._equipped.shape.read(reply.text), NOTHING)
             except Invalid as error:
                 order = "Send the whole reply again: one JSON value and nothing else"
-                return self._again(f"That cannot be used: {error}. {order}.", str(error))
+                return self._again(f"That cannot be used: {error}. {order}.", str(error), "wrong_output")
         made = Product(reply.text.strip())
         if (calls := self._tried) is not None:
             made = Product(made.text, tuple(calls.exhibits), tuple(calls.sources))
@@ -417,11 +418,12 @@ class Attempt:
             return self._again("Your reply was cut off. Send it again, whole.", cut_off(reply))
         return self._again("Your reply was cut off because it was too long. Send a shorter one.", cut_off(reply))
 
-    def _again(self, said: str, problem: str) -> None:
+    def _again(self, said: str, problem: str, code: FailureCode = "") -> None:
         """Say to the model what it should do; after the last time, to people what was wrong."""
         self._repairs += 1
         if self._repairs > _REPAIRS:
-            raise WorkFailed(Failure("logic", f"the model did not send a usable result: {problem}"), NOTHING)
+            message = f"the model did not send a usable result: {problem}"
+            raise WorkFailed(Failure("logic", message, code=code), NOTHING)
         self._history.add(Message("user", said))
 
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 from chargehand.agents.crew import Claim, Done, Hand, Where
 from chargehand.models.messages import Message
 from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.events import Effect, Failure
+from chargehand.terms.events import Effect, Failure, NoteCode
 from chargehand.terms.plan import Task
 
 _Shape = TypeVar("_Shape")
@@ -61,5 +61,5 @@ class Relay:
     async def grow(self, tasks: Sequence[Task]) -> None:
         await self._hand.grow(tasks)
 
-    def note(self, text: str, failure: Failure | None = None) -> None:
-        self._hand.note(text, failure)
+    def note(self, text: str, failure: Failure | None = None, code: NoteCode = "") -> None:
+        self._hand.note(text, failure, code)

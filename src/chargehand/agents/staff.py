@@ -162,7 +162,12 @@ class Staff:
         if equipped is None:
             known = ", ".join((*self._workers, *self._teams)) or "nobody"
             raise WorkFailed(
-                Failure("logic", f"there is no worker {brief.worker!r}; there are {known}", permanent=True)
+                Failure(
+                    "logic",
+                    f"there is no worker {brief.worker!r}; there are {known}",
+                    permanent=True,
+                    code="unknown_worker",
+                )
             )
         return await work(equipped, self._kit, brief, hand)
 

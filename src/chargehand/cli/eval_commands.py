@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
+from chargehand.agents.failure_modes import Audit, audit_runs
 from chargehand.cli.console import Console, clean, clean_json, short, table
 from chargehand.cli.exit_codes import TERMINATED, Terminated
 from chargehand.cli.format import counted
@@ -19,7 +20,6 @@ from chargehand.config.discover import find_team
 from chargehand.config.environment import lookup_beside
 from chargehand.config.load import load_team
 from chargehand.errors import Invalid
-from chargehand.evals.auditing import Audit, audited
 from chargehand.evals.cases import Dataset
 from chargehand.evals.datasets import append_case, case_of_run, find_datasets, read_dataset, select_kinds
 from chargehand.evals.report import (
@@ -296,11 +296,11 @@ def save_case(options: Namespace, words: Sequence[str]) -> int:
     return 0
 
 
-def audit_runs(options: Namespace, words: Sequence[str]) -> int:
+def audit_journal(options: Namespace, words: Sequence[str]) -> int:
     """Failure modes in the runs of a journal."""
     named = [resolve_run(options.journal, word) for word in words]
     names = named or [run.row.run for run in read_runs(options.journal)]
-    audit = audited({name: read_run(options.journal, name) for name in names})
+    audit = audit_runs({name: read_run(options.journal, name) for name in names})
     console = Console(sys.stdout)
     if options.json:
         console.line(clean_json(msgspec.json.format(msgspec.json.encode(audit), indent=2).decode()))
@@ -309,18 +309,18 @@ def audit_runs(options: Namespace, words: Sequence[str]) -> int:
     return 0
 
 
-def print_audit(console: Console, found: Audit) -> None:
-    """What was found in each run, then how often each mode occurs."""
-    for run in found.runs:
-        for one in run.findings:
-            where = f" {clean(one.task)}:" if one.task else ""
-            done = " (prevented)" if one.prevented else ""
-            proof = f" ({short(one.evidence, _MAX_EVIDENCE_CHARS)})" if one.evidence else ""
-            text = f"{clean(run.run)}: MAST {one.mode}{done}:{where} {clean(one.message)}{proof}"
-            console.line(text, "plain" if one.prevented else "warn")
-    if not found.modes:
-        console.line(f"{counted(len(found.runs), 'run')}: nothing was found", "good")
+def print_audit(console: Console, audit: Audit) -> None:
+    """The findings of each run, then how often each mode occurs."""
+    for run in audit.runs:
+        for finding in run.findings:
+            task = f" {clean(finding.task)}:" if finding.task else ""
+            prevented = " (prevented)" if finding.prevented else ""
+            evidence = f" ({short(finding.evidence, _MAX_EVIDENCE_CHARS)})" if finding.evidence else ""
+            line = f"{clean(run.run)}: MAST {finding.mode}{prevented}:{task} {clean(finding.message)}{evidence}"
+            console.line(line, "plain" if finding.prevented else "warn")
+    if not audit.modes:
+        console.line(f"{counted(len(audit.runs), 'run')}: nothing was found", "good")
         return
     console.line()
-    rows = [(one.mode, str(one.runs), str(one.found), str(one.prevented)) for one in found.modes]
+    rows = [(count.mode, str(count.runs), str(count.found), str(count.prevented)) for count in audit.modes]
     table(console, ("mode", "runs", "found", "prevented"), rows)

@@ -70,7 +70,7 @@ def gate(text: str) -> tuple[str, float]:
 def eval(options: Namespace) -> int:  # noqa: A001 - a verb's function has its name
     from chargehand.cli import eval_commands  # noqa: PLC0415 - --help must not wait for it
 
-    subcommands = {"save": eval_commands.save_case, "audit": eval_commands.audit_runs}
+    subcommands = {"save": eval_commands.save_case, "audit": eval_commands.audit_journal}
     first: str = options.what[0] if options.what else ""
     if first in subcommands and not Path(first).exists():
         return subcommands[first](options, options.what[1:])

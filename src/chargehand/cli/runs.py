@@ -218,7 +218,7 @@ def _show(options: Namespace) -> int:
     tale.close()
     _assessed(console, entries)
     show_levels(console, _traced(options, options.name))
-    _audit(console, options.name, entries)
+    _audit(console, entries)
     if tale.state.ended is None:
         console.line(f"go on, if nobody drives it: chargehand resume {clean(shlex.quote(options.name))}")
     return 0
@@ -233,12 +233,11 @@ def _assessed(console: Console, entries: Sequence[Entry]) -> None:
         console.line(clean(line))
 
 
-def _audit(console: Console, name: str, entries: Sequence[Entry]) -> None:
+def _audit(console: Console, entries: Sequence[Entry]) -> None:
     """What went wrong in ways that crews are known for, where anything did."""
-    from chargehand.runtime.audit import audit  # noqa: PLC0415 - only this needs it
+    from chargehand.agents.failure_modes import audit_run  # noqa: PLC0415 - only this needs it
 
-    found = audit(name, entries)
-    for one in found:
+    for one in audit_run(entries):
         where = f"{clean(one.task)}: " if one.task else ""
         done = " (prevented)" if one.prevented else ""
         console.line(f"audit: MAST {one.mode}{done}: {where}{clean(one.message)}", "plain" if one.prevented else "warn")

@@ -6,6 +6,7 @@ from random import Random
 
 from msgspec import Struct, structs
 
+from chargehand.agents.failure_modes import audit_run
 from chargehand.agents.instances import meant
 from chargehand.errors import ChargehandError, Refused
 from chargehand.evals.bench import Bench, check_workers, failed_to_try
@@ -20,7 +21,6 @@ from chargehand.evals.statistics import (
     measure_value,
     quantile,
 )
-from chargehand.runtime.audit import audit
 from chargehand.runtime.driver import Driver, checked
 from chargehand.runtime.plain_answer import spoken
 from chargehand.runtime.result import Result, result_of
@@ -61,7 +61,7 @@ async def score_answer(bench: Bench, case: Case) -> list[Score]:
     except ChargehandError as error:  # what the run took was taken all the same
         return [structs.replace(failed_to_try(case, error), seconds=timed.seconds, usd=usd)]
     problems = (*grade.problems, *_run_problems(case, timed, worker))
-    findings = [] if worker else [finding for finding in audit(result.run, result.entries) if not finding.prevented]
+    findings = [] if worker else [finding for finding in audit_run(result.entries) if not finding.prevented]
     score = Score(
         case=case.name,
         kind=kind_of(case),

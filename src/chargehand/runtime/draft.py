@@ -147,7 +147,8 @@ class _Pencil:
     async def grow(self, tasks: Sequence[Task]) -> None:
         self.grown.extend(tasks)
 
-    def note(self, text: str, failure: Failure | None = None) -> None:  # noqa: ARG002 - a draft keeps words only
+    def note(self, text: str, failure: Failure | None = None, code: ev.NoteCode = "") -> None:
+        del failure, code  # a draft keeps the text only
         self.notes.append(text)
 
     def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:

@@ -304,7 +304,7 @@ class _Hand:
 
     def _diverge(self) -> None:
         """It asks for something else this time: of what was recorded only the effects count, which stay done."""
-        self.note(f"step {self._number} diverged from what was recorded and is made anew")
+        self.note(f"step {self._number} diverged from what was recorded and is made anew", code="diverged")
         done = [step for step in self._recorded.values() if step.effect == "effect" and step.good]
         more = {step.request: step.result for step in done if step.result is not None}
         self._effects = {**self._effects, **more}
@@ -384,8 +384,8 @@ class _Hand:
             run=self._line.run, task=self._work.task, mark=f"{requested.seed:x}", planned=requested.plan is None
         )
 
-    def note(self, text: str, failure: ev.Failure | None = None) -> None:
-        self._line.note(ev.Noted(text, self._work.task, self._work.number, failure))
+    def note(self, text: str, failure: ev.Failure | None = None, code: ev.NoteCode = "") -> None:
+        self._line.note(ev.Noted(text, self._work.task, self._work.number, failure, code))
 
     def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
         work = self._work

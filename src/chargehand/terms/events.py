@@ -44,6 +44,9 @@ class Offer(Struct, frozen=True):
 
 
 # gc=False throughout: what is frozen and holds only data can be in no cycle, and the collector need not look at it
+NoteCode = Literal["", "diverged", "assumed", "accepted"]
+
+
 class _Fact(Struct, frozen=True, omit_defaults=True, tag_field="type", gc=False):
     pass
 
@@ -321,6 +324,8 @@ class Noted(_Fact, frozen=True, tag="noted"):
     task: TaskId = NO_TASK
     attempt: int = 0
     failure: Failure | None = None
+    code: NoteCode = ""
+    """A step `diverged` from what was recorded, the planner `assumed` something, a check `accepted` the result."""
 
 
 Event: TypeAlias = (

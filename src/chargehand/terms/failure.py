@@ -8,6 +8,16 @@ from chargehand.terms.plan import NO_TASK, TaskId
 from chargehand.terms.policy import Seconds
 
 FailureKind = Literal["network", "timeout", "resource", "logic", "uncertain", "budget", "deadline", "approval"]
+FailureCode = Literal[
+    "",
+    "wrong_output",
+    "empty_reply",
+    "required_call_missing",
+    "repeated_call",
+    "too_many_steps",
+    "unknown_worker",
+]
+"""What went wrong with the work of a model, where the engine can tell."""
 RefusalCause = Literal["key", "access", "model", "credit", "address", "request"]
 OUTAGES: frozenset[FailureKind] = frozenset(("network", "timeout"))
 """The kinds of failure that waiting may mend, and so the only ones that a breaker counts."""
@@ -112,6 +122,8 @@ class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
     """It failed because of a mistake in somebody's code."""
     refusal: Refusal | None = None
     """It failed because the provider refuses the key, the account, the model, or how it is called."""
+    code: FailureCode = ""
+    """What went wrong with the work of a model, where the engine can tell."""
 
 
 class Gap(Struct, frozen=True, omit_defaults=True, gc=False):

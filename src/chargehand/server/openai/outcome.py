@@ -94,8 +94,8 @@ def _planner_failed(entries: Sequence[ev.Entry]) -> bool:
 
 
 def _assumed(entries: Sequence[ev.Entry]) -> list[str]:
-    notes = [entry.event.text for entry in entries if isinstance(entry.event, ev.Noted)]
-    return [one.removeprefix(_ASSUMED) for one in notes if one.startswith(_ASSUMED)]
+    notes = [entry.event for entry in entries if isinstance(entry.event, ev.Noted)]
+    return [note.text.removeprefix(_ASSUMED) for note in notes if note.code == "assumed"]
 
 
 def _of_worker(one: Seen) -> tuple[str, bool]:

@@ -12,7 +12,7 @@ from chargehand.agents.relay import Relay
 from chargehand.models.messages import Message
 from chargehand.server.walls.redaction import Redactor
 from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.events import Effect, Failure
+from chargehand.terms.events import Effect, Failure, NoteCode
 from chargehand.terms.plan import Task
 from chargehand.terms.value import decode_value, encode_value
 
@@ -94,8 +94,9 @@ class GuardedHand(Relay):
         cleaned = self._redactor.clean(body)
         await super().grow(tasks if cleaned is body else _TASKS.decode(cleaned))
 
-    def note(self, text: str, failure: Failure | None = None) -> None:
-        super().note(self._redactor.text(text), None if failure is None else clean_failure(failure, self._redactor))
+    def note(self, text: str, failure: Failure | None = None, code: NoteCode = "") -> None:
+        cleaned = None if failure is None else clean_failure(failure, self._redactor)
+        super().note(self._redactor.text(text), cleaned, code)
 
 
 def _open_key(said: str) -> int:
