@@ -91,7 +91,7 @@ def test_every_kind_of_failure_and_every_code_of_a_finding_has_its_row() -> None
         for room in ("terms", "core", "agents")
         for path in (ROOT / "src" / "chargehand" / room).rglob("*.py")
     )
-    said = re.findall(r'(?:\bFinding|self\.add|self\.refuse|self\.failed)\(\s*"([a-z_]+)"', source)
+    said = re.findall(r'(?:\bFinding|self\.add|self\.refuse|self\.failed)\(\s*(?:code=)?"([a-z_]+)"', source)
     assert len(said) > 20
     assert {code for code in (*said, *stepwise._OURS) if code not in rows} == set()
 
