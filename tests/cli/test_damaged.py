@@ -45,7 +45,7 @@ def test_runs_lists_a_damaged_run_beside_the_others(folder: Path, setting: str) 
     assert listed.returncode == 0
     lines = {line.split()[0]: line for line in listed.stdout.splitlines()[1:]}
     assert set(lines) == {"first", "second", "third"}
-    assert "damaged: entry" in lines["second"]
+    assert lines["second"].split()[1:3] == ["damaged", "entry"]
     assert lines["first"].split()[1] == "complete"
     facts = {one["run"]: one for one in json.loads(chargehand(folder, "runs", "--json").stdout)}
     assert "of run 'second'" in facts["second"]["damage"]

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from chargehand.cli.console import Console, columns, fitted, table
+from chargehand.cli.console import Console, cells, print_table
 from chargehand.cli.format import ago, bar, size_of, when
 
 
@@ -15,9 +15,9 @@ class _Screen(io.StringIO):
 def test_columns_are_aligned_also_with_signs_that_take_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     screen = _Screen()
-    table(Console(screen), ("name", "does"), [("日本", "x"), ("e\u0301a", "y"), ("\x1b[2J", "z")])
+    print_table(Console(screen), ("name", "does"), [("日本", "x"), ("e\u0301a", "y"), ("\x1b[2J", "z")])
     lines = screen.getvalue().splitlines()
-    assert [columns(line[: line.rindex(line[-1])]) for line in lines[1:]] == [6, 6, 6]
+    assert [cells(line[: line.rindex(line[-1])]) for line in lines[1:]] == [6, 6, 6]
     assert "\x1b" not in screen.getvalue()
 
 
@@ -26,10 +26,8 @@ def test_the_last_column_is_cut_where_a_terminal_ends() -> None:
     console = Console(screen)
     console.terminal = True
     console.columns = 40
-    table(console, ("name", "does"), [("ann", "x" * 100)])
-    assert columns(screen.getvalue().splitlines()[1]) == 40
-    assert fitted("日本語", 4) == "日…"
-    assert fitted("short", 10) == "short"
+    print_table(console, ("name", "does"), [("ann", "x" * 100)])
+    assert cells(screen.getvalue().splitlines()[1]) == 40
 
 
 @pytest.mark.parametrize(

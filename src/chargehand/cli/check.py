@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chargehand.cli.console import Console, clean, clean_json, short
+from chargehand.cli.console import Console, clean, short
 from chargehand.config.findings import near
 from chargehand.errors import Invalid
 
@@ -34,7 +34,7 @@ def check(options: Namespace) -> int:
     if options.schema:
         from chargehand.config.schema import json_schema  # noqa: PLC0415 - as above
 
-        console.line(msgspec.json.format(msgspec.json.encode(json_schema()), indent=2).decode())
+        console.json(json_schema())
         return 0
     key: str | None = options.explain
     told = describe(options.team)
@@ -42,7 +42,7 @@ def check(options: Namespace) -> int:
         _narrow(told, key)
     stopped = told.findings if options.strict else told.errors
     if options.json:
-        console.line(clean_json(_document(told, explained=key is not None)))
+        console.json(_document(told, explained=key is not None))
         return 2 if stopped else 0
     for finding in told.findings:
         tone, word = ("bad", "error") if finding.grave or options.strict else ("warn", "warning")
@@ -53,11 +53,11 @@ def check(options: Namespace) -> int:
     return 2 if stopped else 0
 
 
-def _document(told: "Description", *, explained: bool) -> str:
+def _document(told: "Description", *, explained: bool) -> dict[str, object]:
     fields = msgspec.to_builtins(told)
     if not explained:
         del fields["values"]
-    return msgspec.json.encode({"ok": not told.errors, **fields}).decode()
+    return {"ok": not told.errors, **fields}
 
 
 def _narrow(told: "Description", key: str) -> None:

@@ -16,6 +16,8 @@ from unicodedata import combining, east_asian_width
 from chargehand.errors import StoreUnavailable
 
 Tone = Literal["plain", "good", "bad", "warn", "dim", "bold"]
+STYLES: dict[Tone, str] = {"good": "green", "bad": "red", "warn": "yellow", "dim": "dim", "bold": "bold", "plain": ""}
+"""The tones as rich calls them."""
 _PAINT: dict[Tone, str] = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "1"}
 
 # C0, DEL, C1; what joins or breaks invisibly; what turns the reading direction; halves of pairs; tags
@@ -44,6 +46,13 @@ def clean_lines(text: str) -> str:
 def clean_json(text: str) -> str:
     """JSON that means the same and is safe to look at. JSON escapes C0 itself, so what is left stands in strings."""
     return _UNSAFE_BUT_LINES.sub(_escaped, text)
+
+
+def format_json(document: object, *, indent: int = 2) -> str:
+    """A document as JSON that is safe to look at; a negative indent puts all of it on one line."""
+    import msgspec  # noqa: PLC0415 - --help prints no documents
+
+    return clean_json(msgspec.json.format(msgspec.json.encode(document), indent=indent).decode())
 
 
 def _escaped(found: re.Match[str]) -> str:
@@ -112,9 +121,11 @@ class Console:
 
     def json(self, document: object) -> None:
         """Write one JSON document, safe to look at."""
-        import msgspec  # noqa: PLC0415 - --help prints no documents
+        self.line(format_json(document))
 
-        self.line(clean_json(msgspec.json.format(msgspec.json.encode(document), indent=2).decode()))
+    def json_line(self, document: object) -> None:
+        """Write one line of JSON, safe to look at."""
+        self.line(format_json(document, indent=-1))
 
     def prose(self, text: str, tone: Tone = "plain") -> None:
         """Write one line; on a terminal that is too narrow for it as several, cut between words."""
@@ -160,42 +171,44 @@ class Console:
             raise OutputLost(f"the output cannot be written: {self._lost}")
 
 
-_LEAST = 20  # columns that the last cell has, however narrow the terminal is
+_UNBOUNDED = 100_000  # columns of a table in a file or a pipe
 
 
-def table(
-    console: Console, heads: Sequence[str], rows: Iterable[Sequence[str]], tones: Sequence[Tone] | None = None
+def print_table(
+    console: Console,
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    tones: Sequence[Tone] | None = None,
+    *,
+    right: Sequence[str] = (),
 ) -> None:
-    """Columns as wide as what stands in them; on a terminal the last one is cut where the line ends."""
-    cells = [[clean(cell) for cell in row] for row in rows]
-    wide = [max(columns(row[at]) for row in (heads, *cells)) for at in range(len(heads))]
-    room = max(_LEAST, console.columns - sum(wide[:-1]) - 2 * (len(heads) - 1)) if console.terminal else 0
-    for number, row in enumerate((heads, *cells)):
-        last = fitted(row[-1], room) if room else row[-1]
-        line = "  ".join([*(_padded(cell, width) for cell, width in zip(row[:-1], wide, strict=False)), last]).rstrip()
-        usual: Tone = "dim" if number == 0 else "plain"
-        console.line(line, tones[number - 1] if tones and number else usual)
+    """Columns as wide as their cells; on a terminal the last one is cut where the line ends.
 
+    `tones` has one for each row. The columns named in `right` are aligned to the right.
+    """
+    from rich.console import Console as Page  # noqa: PLC0415 - --help draws nothing
+    from rich.table import Table  # noqa: PLC0415 - as above
+    from rich.text import Text  # noqa: PLC0415 - as above
 
-def columns(text: str) -> int:
-    """How many columns of a terminal a text takes: some signs take two, some none."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for one in text)
-
-
-def fitted(text: str, room: int) -> str:
-    """As much of a text as so many columns hold."""
-    if columns(text) <= room:
-        return text
-    kept = text[:room]
-    while columns(kept) > room - 1:
-        kept = kept[:-1]
-    return f"{kept}…"
-
-
-def _padded(text: str, width: int) -> str:
-    return text + " " * (width - columns(text))
+    drawn = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for number, head in enumerate(heads, 1):
+        is_last = number == len(heads)
+        drawn.add_column(head, no_wrap=not is_last, justify="right" if head in right else "left")
+    for number, row in enumerate(rows):
+        cells = [Text(clean(cell), no_wrap=True, overflow="ellipsis") for cell in row]
+        drawn.add_row(*cells, style=STYLES[tones[number]] if tones else "")
+    page = Page(
+        file=io.StringIO(),
+        width=console.columns if console.terminal else _UNBOUNDED,
+        force_terminal=console.coloured,
+        color_system="standard" if console.coloured else None,
+        highlight=False,
+        legacy_windows=False,
+    )
+    with page.capture() as captured:
+        page.print(drawn)
+    for line in captured.get().splitlines():
+        console.line(line.rstrip())
 
 
 class ProgressLine:

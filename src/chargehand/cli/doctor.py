@@ -5,10 +5,8 @@ import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-import msgspec
-
 from chargehand.cli import USUAL_JOURNAL, USUAL_MEMORY
-from chargehand.cli.console import Console, Tone, clean, clean_json
+from chargehand.cli.console import Console, Tone, clean
 from chargehand.config.doctor_models import State
 
 _WORDS: dict[State, tuple[str, Tone]] = {"good": ("ok", "good"), "missing": ("--", "dim"), "bad": ("NO", "bad")}
@@ -42,7 +40,7 @@ def doctor(options: Namespace) -> int:
     )
     well = not any(line.state == "bad" for line in lines)
     if options.json:
-        console.line(clean_json(msgspec.json.encode({"ok": well, "lines": lines}).decode()))
+        console.json({"ok": well, "lines": lines})
         return 0 if well else 1
     wide = max(len(clean(line.what)) for line in lines)
     for line in lines:

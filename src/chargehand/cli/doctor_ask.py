@@ -5,10 +5,9 @@ import os
 import sys
 import time
 
-import msgspec
 from msgspec import Struct
 
-from chargehand.cli.console import Console, clean, clean_json
+from chargehand.cli.console import Console, clean
 from chargehand.cli.format import counted, dollars
 from chargehand.models.code_errors import model_failed
 from chargehand.models.failed import headline
@@ -78,7 +77,7 @@ def doctor_ask(handle: str, *, as_json: bool) -> int:
     asked = asyncio.run(_asked(handle))
     console = Console(sys.stdout)
     if as_json:
-        console.line(clean_json(msgspec.json.encode(asked).decode()))
+        console.json(asked)
         return 0 if asked.ok else 1
     console.line(clean(asked.line()), "good" if asked.ok else "bad")
     if asked.failure is not None and asked.failure.refusal is not None:

@@ -4,10 +4,9 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
-from chargehand.cli.console import Console, Tone, clean, clean_json, table
+from chargehand.cli.console import Console, Tone, clean, print_table
 from chargehand.cli.format import ago, now
 from chargehand.errors import StoreError
 from chargehand.runtime.health import MAX_RUNS, State, WorkerHealth, health
@@ -40,11 +39,11 @@ def doctor_workers(options: Namespace) -> int:
     well = not any(one.state in ("open", "failing") for one in found)
     if options.json:
         document = {"ok": well, "runs": len(read.runs), "damaged": read.damaged, "workers": found}
-        console.line(clean_json(msgspec.json.encode(document).decode()))
+        console.json(document)
         return 0 if well else 1
     if found:
         tones: list[Tone] = ["dim" if not one.attempts else _TONES[one.state] for one in found]
-        table(console, _HEADS, [_row(one, present) for one in found], tones)
+        print_table(console, _HEADS, [_row(one, present) for one in found], tones)
     else:
         console.line(f"nobody was called in {clean(str(options.journal))} yet")
     for line in _remarks(read):

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from chargehand.agents.failure_modes import Audit, audit_runs
-from chargehand.cli.console import Console, clean, clean_json, short, table
+from chargehand.cli.console import Console, clean, print_table, short
 from chargehand.cli.exit_codes import TERMINATED, Terminated
 from chargehand.cli.format import counted
 from chargehand.cli.run_names import resolve_run
@@ -95,7 +95,7 @@ class PrintedProgress(Progress):
     def _write_json(self, **more: object) -> None:
         if self._json_lines is not None:
             line = {"tried": self._tried, "passed": self._passed, "cases": self._total, **more}
-            self._json_lines.line(clean_json(msgspec.json.encode(line).decode()))
+            self._json_lines.json_line(line)
 
     def _schedule(self) -> None:
         """The timer ends with its event loop."""
@@ -122,7 +122,7 @@ def run_eval(options: Namespace) -> int:
             json_lines.complain()
         console = Console(sys.stdout, quiet=options.jsonl)
         if options.json:
-            console.line(clean_json(msgspec.json.format(msgspec.json.encode(report), indent=2).decode()))
+            console.json(report)
         else:
             print_report(console, report)
         for text in unwritten:
@@ -252,11 +252,11 @@ def print_report(console: Console, report: Report) -> None:
 def _print_section(console: Console, section: Section) -> None:
     passed = sum(score.passed for score in section.scores)
     console.line(f"{clean(section.dataset)}: {section.kind}: {passed} of {len(section.scores)} passed", "bold")
-    table(console, MEASURE_HEADS, [format_measure(measure) for measure in section.measures])
+    print_table(console, MEASURE_HEADS, [format_measure(measure) for measure in section.measures])
     for rows in section.tables:
         console.line()
         console.line(clean(rows.title), "bold")
-        table(console, rows.heads, rows.rows)
+        print_table(console, rows.heads, rows.rows)
     console.line()
     failed = [score for score in section.scores if not score.passed]
     for score in failed[:_MAX_FAILED]:
@@ -303,7 +303,7 @@ def audit_journal(options: Namespace, words: Sequence[str]) -> int:
     audit = audit_runs({name: read_run(options.journal, name) for name in names})
     console = Console(sys.stdout)
     if options.json:
-        console.line(clean_json(msgspec.json.format(msgspec.json.encode(audit), indent=2).decode()))
+        console.json(audit)
     else:
         print_audit(console, audit)
     return 0
@@ -323,4 +323,4 @@ def print_audit(console: Console, audit: Audit) -> None:
         return
     console.line()
     rows = [(count.mode, str(count.runs), str(count.found), str(count.prevented)) for count in audit.modes]
-    table(console, ("mode", "runs", "found", "prevented"), rows)
+    print_table(console, ("mode", "runs", "found", "prevented"), rows)

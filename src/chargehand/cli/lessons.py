@@ -57,7 +57,7 @@ def lessons(options: Namespace) -> int:
 
 
 def _show(console: Console, report: "Report") -> None:
-    from chargehand.cli.console import table  # noqa: PLC0415 - only who looks needs it
+    from chargehand.cli.console import print_table  # noqa: PLC0415 - only who looks needs it
 
     sums = Counter[str]()
     for worker in report.workers:
@@ -70,7 +70,7 @@ def _show(console: Console, report: "Report") -> None:
              f"{one.success:.0%}")
             for one in report.workers
         ]  # fmt: skip
-        table(console, _HEADS, rows)
+        print_table(console, _HEADS, rows)
         console.line()
         looked = f"of {_count(report.looked_at, 'request')} looked at, by {clean(report.router)}"
         many = len(report.turned) or "none"

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from chargehand.agents.instances import meant
 from chargehand.agents.levels import end_of
-from chargehand.cli.console import Console, Tone, clean, clean_lines, short, wrap_words
+from chargehand.cli.console import STYLES, Console, Tone, clean, clean_lines, short, wrap_words
 from chargehand.cli.event_text import SUPERVISOR
 from chargehand.cli.format import dollars, seconds
 from chargehand.cli.transcript import Measures, Transcript
@@ -222,7 +222,6 @@ class Foot:
 
 
 _PICTURES = 8  # a second
-_STYLES: dict[Tone, str] = {"good": "green", "bad": "red", "warn": "yellow", "dim": "dim", "bold": "bold", "plain": ""}
 _AROUND = 6  # lines of a terminal that are no rows
 _WIDE = 100  # columns from which notes stand beside a task, not below it
 _KEPT_WORDS = 400  # characters of what a worker's model is writing
@@ -360,7 +359,7 @@ class LiveView:
         for wait in dict.fromkeys(self._waits()):
             left = f", {max(0.0, wait.until - now):.0f} s more" if wait.until is not None else ""
             words = wrap_words(f"waits: {short(wait.who, 30)}{left}: {clean(wait.why)}", width)
-            lines += [Text(line, style=_STYLES["warn"], no_wrap=True, overflow="ellipsis") for line in words]
+            lines += [Text(line, style=STYLES["warn"], no_wrap=True, overflow="ellipsis") for line in words]
         return lines[:_MOST_WAITS]
 
 
@@ -403,7 +402,7 @@ class _Columns:
         line = Text(self._joined((row.state, row.task, row.worker, bar, row.tries, row.tokens, row.dollars, note)))
         line.no_wrap = True
         line.overflow = "crop"
-        style = _STYLES[row.tone]
+        style = STYLES[row.tone]
         line.stylize(style, 0, self.state)
         if note and self.note:
             line.stylize(style, len(line.plain) - self.note)

@@ -19,8 +19,8 @@ from chargehand.cli.console import (
     clean,
     clean_json,
     clean_lines,
+    print_table,
     short,
-    table,
     told_if_stopped,
 )
 from chargehand.cli.format import ago, bar, counted, now, size_of, when
@@ -224,7 +224,7 @@ async def _list_blocks(session: MemorySession) -> int:
         changed = f"{ago(last.when, now())} by {describe_origin(last.origin)}" if last is not None else ""
         rows.append((block.label, _fullness(block), f"v{block.version}", flags, changed))
         tones.append("warn" if len(block.value) >= _NEARLY_FULL * block.limit else "plain")
-    table(session.out, ("block", "characters", "version", "what it is", "changed"), rows, tones)
+    print_table(session.out, ("block", "characters", "version", "what it is", "changed"), rows, tones)
     return 0
 
 
@@ -336,7 +336,7 @@ async def _list_archives(session: MemorySession) -> int:
         )
         for archive, size in zip(archives, sizes, strict=True)
     ]
-    table(session.out, ("archive", "passages", "vectors", "model", "size", "what it is", ""), rows)
+    print_table(session.out, ("archive", "passages", "vectors", "model", "size", "what it is", ""), rows)
     return 0
 
 

@@ -6,14 +6,13 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import structs
 
 from chargehand.agents.instances import meant
 from chargehand.agents.letters import PERSON, Letter, Replies, WorkerReply, addressed
 from chargehand.cli.advice import Advice, farewell
 from chargehand.cli.arguments import add_color, add_journal, add_team, duration, read_request
-from chargehand.cli.console import Console, ProgressLine, Tone, clean, clean_json, clean_lines, short
+from chargehand.cli.console import Console, ProgressLine, Tone, clean, clean_lines, format_json, short
 from chargehand.cli.exit_codes import Terminated, exit_code
 from chargehand.cli.format import counted, seconds
 from chargehand.cli.run_session import Claim
@@ -167,7 +166,7 @@ class _Audience:
         for one in replies.replies:
             self._show(one, waits=replies.question is not None)  # whoever was done is shown already
         if self._json:
-            self._data.line(clean_json(_document(replies, team, advice)))
+            self._data.json(_document(replies, team, advice))
         self.aside.line(f"run: {clean(self._run)} in {clean(str(advice.journal))}", "dim")
         if replies.question is not None:
             self.aside.line(f"  go on:  {advice.resume('--approve')}  (or --reject TEXT)")
@@ -188,8 +187,8 @@ class _Audience:
         if self._json:
             replies = replies_of(self._run, self._entries)
             there = tuple(reply for reply in replies.replies if reply.worker in self._shown)
-            body = _document(structs.replace(replies, replies=there), team, advice, waiting=waiting)
-            self._data.line(clean_json(body))
+            document = _document(structs.replace(replies, replies=there), team, advice, waiting=waiting)
+            self._data.json(document)
         self.aside.line(f"no reply yet: {short(', '.join(waiting), 200)}", "warn")
         self.aside.line(f"stopped by {stopped_by}; the run is left where it stands, and can go on", "warn")
         self.aside.line(f"  go on:  {advice.resume()}")
@@ -199,10 +198,10 @@ def words_of(reply: WorkerReply) -> str:
     """What a worker says, or why it says nothing. What is no text is shown as JSON."""
     if reply.status != "answered":
         return reply.failure
-    return reply.text or msgspec.json.format(msgspec.json.encode(reply.value), indent=2).decode()
+    return reply.text or format_json(reply.value)
 
 
-def _document(replies: Replies, team: Supervisor, advice: Advice, *, waiting: Sequence[str] = ()) -> str:
+def _document(replies: Replies, team: Supervisor, advice: Advice, *, waiting: Sequence[str] = ()) -> dict[str, object]:
     """`waiting` are those who had not replied when it was stopped."""
     told: dict[str, object] = {
         "run": replies.run,
@@ -218,7 +217,7 @@ def _document(replies: Replies, team: Supervisor, advice: Advice, *, waiting: Se
         told["waiting"] = waiting
     if waiting or replies.question is not None:
         told["resume"] = advice.resume()
-    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
+    return told
 
 
 def _code(found: Outcome, replies: Replies) -> int:

@@ -5,9 +5,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-import msgspec
-
-from chargehand.cli.console import Console, ProgressLine, clean, clean_json
+from chargehand.cli.console import Console, ProgressLine, clean
 from chargehand.config.environment import models_home
 from chargehand.errors import Invalid
 
@@ -47,7 +45,7 @@ def _list(*, as_json: bool) -> int:
             }
             for one in CATALOG.values()
         ]
-        console.line(clean_json(msgspec.json.encode(rows).decode()))
+        console.json(rows)
         return 0
     wide = max(map(len, CATALOG))
     for one in CATALOG.values():

@@ -7,13 +7,12 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import structs
 
 from chargehand.agents.cost_forecast import PlanForecast
 from chargehand.agents.instances import of_roster
 from chargehand.cli.arguments import add_color, add_request, add_team, read_request, usd
-from chargehand.cli.console import Console, clean, clean_json
+from chargehand.cli.console import Console, clean, format_json
 from chargehand.cli.format import counted, money
 from chargehand.cli.plan_view import finding, forecast_lines, heading, mermaid, tree
 from chargehand.cli.script import Story, read_story, read_table, told
@@ -59,15 +58,14 @@ def plan(options: Namespace) -> int:
         draft, team, notice = _of_team(options)
     console = Console(sys.stdout)
     errors = [one for one in draft.findings if one.grave]
-    body = _document(draft, team, notice, options)
     if options.json:
-        console.line(clean_json(body))
+        console.json(_document(draft, team, notice, options))
     elif options.mermaid:
         console.line(mermaid(draft.plan))
     else:
         _show(console, draft)
     if options.output is not None:
-        _write(Path(options.output), _kept(draft, body, options))
+        _write(Path(options.output), _file_text(draft, team, notice, options))
     if errors:
         Console(sys.stderr).line(f"chargehand: the plan cannot run: {counted(len(errors), 'error')}", "bad")
     if not draft.plan.tasks and draft.unserved:
@@ -76,20 +74,20 @@ def plan(options: Namespace) -> int:
     return 2 if errors else 0
 
 
-def _document(draft: Draft, team: str, notice: str, options: Namespace) -> str:
-    errors = any(one.grave for one in draft.findings)
-    outcome: dict[str, object] = {"runs": not errors, "findings": draft.findings, "plan": draft.plan}
-    outcome["forecast"] = draft.forecast
+def _document(draft: Draft, team: str, notice: str, options: Namespace) -> dict[str, object]:
+    can_run = not any(finding.grave for finding in draft.findings)
+    document: dict[str, object] = {"runs": can_run, "findings": draft.findings, "plan": draft.plan}
+    document["forecast"] = draft.forecast
     if options.source is None:
-        outcome |= {"team": team, "notice": notice, "unserved": draft.unserved, "spent": draft.spent}
-    return msgspec.json.format(msgspec.json.encode(outcome), indent=2).decode()
+        document |= {"team": team, "notice": notice, "unserved": draft.unserved, "spent": draft.spent}
+    return document
 
 
-def _kept(draft: Draft, body: str, options: Namespace) -> str:
+def _file_text(draft: Draft, team: str, notice: str, options: Namespace) -> str:
     """What goes into a file: what was asked for, else the plan as `run --plan` takes it."""
     if options.mermaid:
         return mermaid(draft.plan)
-    return body if options.json else msgspec.json.format(msgspec.json.encode(draft.plan), indent=2).decode()
+    return format_json(_document(draft, team, notice, options) if options.json else draft.plan)
 
 
 def _write(path: Path, text: str) -> None:

@@ -10,13 +10,11 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Literal, TextIO, TypeAlias
 
-import msgspec
-
 from chargehand.agents.answering import MISSING
 from chargehand.agents.crew import Crew
 from chargehand.cli.advice import Advice, advise, farewell, going_on
 from chargehand.cli.artifacts import draw_charts, save
-from chargehand.cli.console import Console, clean, clean_json, clean_lines
+from chargehand.cli.console import Console, clean, clean_lines
 from chargehand.cli.exit_codes import INTERRUPTED, TERMINATED, Terminated, exit_code
 from chargehand.cli.format import gap, money
 from chargehand.cli.output import Output, Trouble, decides
@@ -206,8 +204,7 @@ class RunSession:
             asked = self.tale.state.input if self.tale.state.ended is None else None
             more: dict[str, object] = {"resume": self._advice.resume()} if self.tale.state.ended is None else {}
             more |= {"question": asked} if asked is not None else {}
-            body = msgspec.json.format(msgspec.json.encode({**told, **more}), indent=2)
-            self._seats.data.line(clean_json(body.decode()))
+            self._seats.data.json({**told, **more})
         self._trouble.close(self._loud(), self._advice.once_more())
 
     def _show_stand_in(self, words: str, ending: str) -> None:

@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 from chargehand.agents.levels import end_of
 from chargehand.agents.scripted import Script, ScriptedCrew
 from chargehand.cli.arguments import RUN_HELP, add_color, add_journal, count, duration
-from chargehand.cli.console import Console, Tone, clean, clean_json, short
+from chargehand.cli.console import Console, Tone, clean, format_json, print_table, short
 from chargehand.cli.format import counted, dollars, money, seconds
 from chargehand.cli.run_names import is_nested
 from chargehand.cli.transcript import Transcript
@@ -86,8 +86,6 @@ def _part(of: "_SubParsersAction[ArgumentParser]", name: str, words: str) -> Arg
 
 
 _SHOWN = 20  # runs in a list
-_AGE_ROOM = 6
-_LEAST_REQUEST = 20  # characters
 _REQUEST_IN_A_PIPE = 80
 
 
@@ -109,7 +107,7 @@ def _list(options: Namespace) -> int:
     listed = [_looked_into(options.journal, run) for run in found[:limit]]
     console = Console(sys.stdout)
     if options.json:
-        console.line(clean_json(msgspec.json.encode([_facts(run) for run in listed]).decode()))
+        console.json([_facts(run) for run in listed])
         return 0
     if not found:
         console.line(f"no runs in {clean(str(options.journal))}")
@@ -143,24 +141,17 @@ def _looked_into(journal: Path, found: Found) -> _Listed:
 
 
 def _show_list(console: Console, listed: Sequence[_Listed]) -> None:
-    names = [clean(run.found.row.run) for run in listed]
-    states = [standing(run.found) for run in listed]
-    costs = [_cost(run.spent) for run in listed]
-    name_room = max(map(len, ("RUN", *names)))
-    state_room = max(len(text) for text, _ in (("STATE", "plain"), *states))
-    cost_room = max(map(len, ("COST", *costs)))
-    head = f"{'RUN':{name_room}}  {'STATE':{state_room}}  {'COST':>{cost_room}}  {'AGE':>{_AGE_ROOM}}  "
-    console.line(f"{head}REQUEST", "bold")
-    room = max(_LEAST_REQUEST, console.columns - len(head)) if console.terminal else _REQUEST_IN_A_PIPE
     now = time.time()
-    for run, name, (state, tone), cost in zip(listed, names, states, costs, strict=True):
-        if run.found.row.damage:
-            console.line(f"{name:{name_room}}  " + console.paint(f"damaged: {clean(run.found.row.damage)}", "bad"))
-            continue
-        age = _age(now - run.found.row.started)
-        shown = f"{console.paint(state, tone)}{' ' * (state_room - len(state))}"
-        line = f"{name:{name_room}}  {shown}  {cost:>{cost_room}}  {age:>{_AGE_ROOM}}  {short(run.request, room)}"
-        console.line(line.rstrip())
+    rows: list[tuple[str, ...]] = []
+    tones: list[Tone] = []
+    for run in listed:
+        row = run.found.row
+        state, tone = standing(run.found)
+        request = run.request if console.terminal else short(run.request, _REQUEST_IN_A_PIPE)
+        facts = ("", "", row.damage) if row.damage else (_cost(run.spent), _age(now - row.started), request)
+        rows.append((row.run, state, *facts))
+        tones.append("plain" if tone == "good" else tone)
+    print_table(console, ("RUN", "STATE", "COST", "AGE", "REQUEST"), rows, tones, right=("COST", "AGE"))
 
 
 def _cost(spent: Amount) -> str:
@@ -207,7 +198,7 @@ def _show(options: Namespace) -> int:
     console = Console(sys.stdout)
     if options.jsonl:
         for entry in entries:
-            console.line(clean_json(msgspec.json.encode(entry).decode()))
+            console.json_line(entry)
         if readable.damage is not None:
             raise readable.damage
         return 0
@@ -260,7 +251,7 @@ def _export(options: Namespace) -> int:
 
         body = report(found)
     else:
-        body = clean_json(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        body = format_json(found)
     if options.output is None:
         Console(sys.stdout).line(body)
     else:
@@ -286,7 +277,7 @@ def _diff(options: Namespace) -> int:
     one, other = (trace(name, read_run(options.journal, name)) for name in (options.name, options.other))
     found, console = differences(one, other), Console(sys.stdout)
     if options.json:
-        console.line(clean_json(msgspec.json.format(msgspec.json.encode(found), indent=2).decode()))
+        console.json(found)
         return 0
     for text, tone in lines(found):
         console.line(text, tone)
@@ -381,7 +372,7 @@ def _side(found: Trace) -> Side:
 def _answer(found: Trace) -> list[str]:
     if isinstance(found.answer, str):
         return found.answer.splitlines()
-    return [] if found.answer is None else msgspec.json.format(msgspec.json.encode(found.answer)).decode().splitlines()
+    return [] if found.answer is None else format_json(found.answer).splitlines()
 
 
 def _changed(one: TaskTrace, other: TaskTrace) -> Iterator[Changed]:
@@ -453,7 +444,7 @@ def prune(options: Namespace) -> int:
         return 0
     pruned = prune_runs(options.journal, names)
     if options.json:
-        console.line(clean_json(msgspec.json.encode(pruned).decode()))
+        console.json(pruned)
         return 0
     blobs = f" and {pruned.blobs} large results ({pruned.bytes:,} bytes)" if pruned.blobs else ""
     console.line(f"deleted {len(pruned.runs)} of {len(found)} runs{blobs}")

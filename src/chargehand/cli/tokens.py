@@ -9,11 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from chargehand.cli import USUAL_DATA
 from chargehand.cli.arguments import duration
-from chargehand.cli.console import Console, clean, clean_json
+from chargehand.cli.console import Console, clean
 from chargehand.errors import Unknown
 
 if TYPE_CHECKING:
@@ -112,13 +110,13 @@ def _revoke(options: Namespace, file: "KeyFile") -> int:
 
 
 def _list(options: Namespace, file: "KeyFile") -> int:
-    from chargehand.cli.console import table  # noqa: PLC0415 - only who looks needs it
+    from chargehand.cli.console import print_table  # noqa: PLC0415 - only who looks needs it
 
     keys = file.all()
     if options.json:
         _document([_told(key) for key in keys])
     elif keys:
-        table(Console(sys.stdout), _HEADS, [_row(key) for key in keys])
+        print_table(Console(sys.stdout), _HEADS, [_row(key) for key in keys])
     else:
         return _none(options)
     return 0
@@ -139,4 +137,4 @@ def _day(at: float | None) -> str:
 
 
 def _document(value: object) -> None:
-    Console(sys.stdout).line(clean_json(msgspec.json.encode(value).decode()))
+    Console(sys.stdout).json(value)

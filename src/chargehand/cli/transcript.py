@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
 from msgspec import Struct
 
 from chargehand.agents.levels import end_of
-from chargehand.cli.console import Console, clean, clean_json, clean_lines, short, wrap_words
+from chargehand.cli.console import Console, clean, clean_lines, format_json, short, wrap_words
 from chargehand.cli.event_text import QUIET, SUPERVISOR, said
 from chargehand.cli.format import counted, gap, money, seconds
 from chargehand.cli.plan_view import forecast_lines, heading, tree
@@ -66,7 +65,7 @@ class Transcript:
             self._console.prose(f"going on with {clean(run)} after {self.state.seq} entries: {goal}", "bold")
         for entry in entries:
             if self._jsonl:
-                self._data.line(clean_json(msgspec.json.encode(entry).decode()))
+                self._data.json_line(entry)
             self._tell(entry)
 
     def catch_up(self, entries: Iterable[ev.Entry]) -> None:
@@ -205,7 +204,7 @@ def answer(state: RunState) -> str | None:
         return None
     if isinstance(found, str):
         return clean_lines(found)
-    return clean_json(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+    return format_json(found)
 
 
 _ASKED = {"plan": "to approve the plan", "tool": "to approve a call", "effect": "what became of an effect"}
