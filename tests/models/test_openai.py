@@ -13,7 +13,7 @@ from typing import TypedDict, Unpack
 import pytest
 from msgspec import Raw, structs
 
-from chargehand.agents import judging, ledgerform, planform, splitform
+from chargehand.agents import judging, planform, splitting, stepwise
 from chargehand.agents.routers import by_model
 from chargehand.errors import Invalid
 from chargehand.models.failed import CallFailed
@@ -493,8 +493,8 @@ FORMS = {
     "route": by_model.schema(TEAM),
     "judge": judging.schema(("t1", "t2"), "contradiction"),
     "vote": judging.schema(("t1", "t2"), "vote"),
-    "split": splitform.schema(TEAM, 4),
-    "ledger": ledgerform.schema(TEAM, ("t1",)),
+    "split": splitting.split_schema(TEAM, 4),
+    "ledger": stepwise.ledger_schema(TEAM, ("t1",)),
 }
 
 

@@ -6,16 +6,15 @@ The ruling is read here and never trusted further than that: who wins is one of 
 import asyncio
 import re
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
-import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.agents.asking import Bill, Writer, held_call
 from chargehand.agents.contradictions import Contradiction
 from chargehand.agents.crew import Hand, WorkFailed
 from chargehand.agents.exhibit_text import shown
-from chargehand.agents.shape import find_json
+from chargehand.agents.shape import choice_schema, encode_schema, find_json, list_schema, text_schema
 from chargehand.errors import Invalid
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Request
@@ -125,17 +124,16 @@ def _messages(writer: Writer, subject: Judging) -> tuple[Message, Message]:
 
 def schema(names: Sequence[str], manner: Literal["contradiction", "select", "vote"]) -> Raw:
     """Why comes first: a model that writes its reasons before its choice chooses better."""
-    text = {"type": "string", "minLength": 1, "maxLength": _WHY}
-    winner: dict[str, Any] = {"type": "string", "enum": list(names)}
-    properties: dict[str, Any] = {"why": text}
+    text = text_schema(_WHY, min_length=1)
+    winner = choice_schema(names)
+    properties: dict[str, object] = {"why": text}
     if manner == "contradiction":
-        properties |= {"ruling": text, "winner": {"anyOf": [winner, {"type": "null"}]}}
+        properties |= {"ruling": text, "winner": choice_schema(names, or_null=True)}
     elif manner == "vote":
-        properties |= {"agree": {"type": "array", "items": winner, "maxItems": len(names)}, "winner": winner}
+        properties |= {"agree": list_schema(winner, len(names)), "winner": winner}
     else:
         properties |= {"winner": winner}
-    schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-    return Raw(msgspec.json.encode(schema))
+    return encode_schema(properties)
 
 
 def _read(text: str, names: Sequence[str], manner: str) -> Ruling | None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import cast
 
-import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.agents.crew import Hand
@@ -15,7 +14,7 @@ from chargehand.agents.inputs import gap_text, today, told
 from chargehand.agents.lead import Lead, held_call
 from chargehand.agents.memory_text import instructions, material, shortened
 from chargehand.agents.money import call_held, too_dear
-from chargehand.agents.shape import find_json
+from chargehand.agents.shape import choice_schema, encode_schema, find_json, text_schema
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.models.envelope import new_nonce
@@ -128,13 +127,4 @@ def _line(card: WorkerCard) -> str:
 @lru_cache(maxsize=256)
 def _schema(names: tuple[str, ...], *, may_end: bool) -> Raw:
     """One of these names, or nobody where the talk may end."""
-    who: dict[str, object] = {"type": "string", "enum": [*names]}
-    if may_end:
-        who = {"anyOf": [who, {"type": "null"}]}
-    form = {
-        "type": "object",
-        "properties": {"next": who, "why": {"type": "string", "maxLength": 300}},
-        "required": ["next", "why"],
-        "additionalProperties": False,
-    }
-    return Raw(msgspec.json.encode(form))
+    return encode_schema({"next": choice_schema(names, or_null=may_end), "why": text_schema(300)})

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.agents.crew import Proposal
-from chargehand.agents.shape import find_json
+from chargehand.agents.shape import choice_schema, encode_schema, find_json, list_schema, object_schema, text_schema
 from chargehand.errors import Invalid
 from chargehand.terms.plan import Combine, Edge, Task, TaskId
 
@@ -34,30 +34,25 @@ def schema(workers: tuple[str, ...], tools: tuple[str, ...], most: int) -> Raw:
     most = min(most, MOST_IN_SCHEMA)
     ids = [f"t{number}" for number in range(1, most + 1)]
     earlier: dict[str, Any] = {"type": "array", "items": {"type": "string", "enum": ids}, "maxItems": most - 1}
-    task = _needing_all(
+    task = object_schema(
         {
             "id": {"type": "string", "enum": ids},
-            "instruction": {"type": "string", "minLength": 1, "maxLength": _LONGEST},  # what, before who
-            "tool": {"type": "string", "enum": [*tools, NO_TOOL]},  # a model that names it first picks better
-            "worker": {"type": "string", "enum": list(workers)},
+            "instruction": text_schema(_LONGEST, min_length=1),  # what, before who
+            "tool": choice_schema([*tools, NO_TOOL]),  # a model that names it first picks better
+            "worker": choice_schema(workers),
             "after": earlier,
             "optional": earlier,
         }
     )
-    texts = {"type": "array", "items": {"type": "string", "maxLength": 300}, "maxItems": _MOST_REMARKS}
-    plan = _needing_all(
+    texts = list_schema(text_schema(300), _MOST_REMARKS)
+    return encode_schema(
         {
-            "tasks": {"type": "array", "items": task, "maxItems": most},
-            "combine": {"type": "string", "enum": list(_COMBINES)},
+            "tasks": list_schema(task, most),
+            "combine": choice_schema(_COMBINES),
             "assumptions": texts,
             "unserved": texts,
         }
     )
-    return Raw(msgspec.json.encode(plan))
-
-
-def _needing_all(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 class DroppedInput(Struct, frozen=True):

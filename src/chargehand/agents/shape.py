@@ -4,10 +4,11 @@ Covers what schemas made from types use; keywords it does not know are not check
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
+from msgspec import Raw
 
 from chargehand.errors import Invalid
 from chargehand.terms.plan import Finding
@@ -187,3 +188,31 @@ def _bounds(value: str | float, schema: dict[str, Any], place: str) -> Iterator[
             yield f"{place} is too long; at most {schema['maxLength']} characters are wanted"
     elif value < schema.get("minimum", value) or value > schema.get("maximum", value):
         yield f"{place} is {value}, which is out of bounds"
+
+
+# --- schemas of what a model is asked for, as strict modes take them
+
+
+def object_schema(properties: Mapping[str, object]) -> dict[str, object]:
+    """An object with all of these properties, and no others."""
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def text_schema(max_length: int, *, min_length: int = 0) -> dict[str, object]:
+    shortest = {"minLength": min_length} if min_length else {}
+    return {"type": "string", **shortest, "maxLength": max_length}
+
+
+def choice_schema(names: Sequence[str], *, or_null: bool = False) -> dict[str, object]:
+    """One of these names; null, where that is allowed, is none of them."""
+    choice: dict[str, object] = {"type": "string", "enum": list(names)}
+    return {"anyOf": [choice, {"type": "null"}]} if or_null else choice
+
+
+def list_schema(items: Mapping[str, object], max_items: int) -> dict[str, object]:
+    return {"type": "array", "items": items, "maxItems": max_items}
+
+
+def encode_schema(properties: Mapping[str, object]) -> Raw:
+    """The schema of a whole reply: an object with these properties."""
+    return Raw(msgspec.json.encode(object_schema(properties)))

@@ -4,9 +4,10 @@ The whole tree is made before anything is done. Its leaves are the tasks, called
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from chargehand.agents import lead as leading
 from chargehand.agents.crew import Hand, Proposal, WorkFailed
@@ -14,9 +15,8 @@ from chargehand.agents.inputs import today
 from chargehand.agents.lead import Lead
 from chargehand.agents.memory_text import Seen
 from chargehand.agents.money import total
-from chargehand.agents.questions import Answered, Question, put, texts, who, worded, words, yes
-from chargehand.agents.shape import sent_back
-from chargehand.agents.splitform import parts, schema
+from chargehand.agents.questions import Answered, Question, instruction, put, texts, who, worded, words, yes
+from chargehand.agents.shape import choice_schema, encode_schema, list_schema, object_schema, sent_back, text_schema
 from chargehand.agents.ways import Recursive
 from chargehand.core.owed import Brief
 from chargehand.models.envelope import new_nonce
@@ -27,6 +27,7 @@ from chargehand.terms.plan import Finding, Task, TaskId
 
 _DEEPEST = 8  # however deep a team wants it: every level multiplies what is paid
 _TOO_BROAD = "too_broad"
+_LONGEST = 1200  # characters of an instruction
 _REST = 10  # parts over the breadth that are named one by one
 
 
@@ -192,7 +193,7 @@ class _Tree(Struct):
         asked = Question(
             prompt="split",
             said=said,
-            schema=schema(names, self.breadth),
+            schema=split_schema(names, self.breadth),
             subject=subject,
             slots={"most": str(self.breadth)},
         )
@@ -204,7 +205,7 @@ class _Tree(Struct):
         """How a reply splits a part. One that makes a single part of it, or the same twice, splits nothing."""
         table = answered.table
         names = [card.name for card in self.lead.cards]
-        given = [] if yes(table.get("simple")) else parts(table.get("subtasks"))
+        given = [] if yes(table.get("simple")) else read_subtasks(table.get("subtasks"))
         made: dict[str, _Node] = {}
         numbered: dict[int, _Node] = {}
         for one in given:
@@ -265,3 +266,52 @@ def _tasks(root: _Node) -> tuple[Task, ...]:
 
 def _same(text: str) -> str:
     return " ".join(text.split()).casefold()
+
+
+# --- a split: what the model is asked for, and the parts in its reply
+
+
+class Subtask(Struct, frozen=True):
+    """A subtask as a model put it: `number` is its place, `after` holds the places of others."""
+
+    number: int
+    instruction: str
+    worker: object = None
+    after: tuple[int, ...] = ()
+
+
+def split_schema(workers: Sequence[str], breadth: int) -> Raw:
+    """The schema for at most so many parts; for one there is nothing to split."""
+    worker = choice_schema(workers)
+    properties: dict[str, object] = {
+        "why": text_schema(600),
+        "simple": {"type": "boolean"},
+        "worker": worker,
+        "unserved": list_schema(text_schema(300), 10),
+    }
+    if breadth > 1:
+        subtask = object_schema(
+            {
+                "instruction": text_schema(_LONGEST, min_length=1),
+                "worker": worker,
+                "after": {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": breadth}},
+            }
+        )
+        properties["subtasks"] = list_schema(subtask, breadth)
+    return encode_schema(properties)
+
+
+def read_subtasks(said: object) -> list[Subtask]:
+    """The subtasks that say what to do; some models write only that."""
+    listed = cast("list[object]", said) if isinstance(said, list) else []
+    found: list[Subtask] = []
+    for number, one in enumerate(listed, 1):
+        body: Mapping[str, object] = cast("dict[str, object]", one) if isinstance(one, dict) else {"instruction": one}
+        if text := instruction(body.get("instruction")):
+            found.append(Subtask(number, text, body.get("worker"), _numbers(body.get("after"))))
+    return found
+
+
+def _numbers(said: object) -> tuple[int, ...]:
+    listed = cast("list[object]", said) if isinstance(said, list) else []
+    return tuple(one for one in listed if isinstance(one, int) and not isinstance(one, bool))

@@ -5,16 +5,15 @@ the tasks (`t4-stall2`, `t5-fresh1`); what was refused since the last task stand
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from chargehand.agents.crew import Hand, Proposal, WorkFailed
 from chargehand.agents.inputs import by_id, gap_text, today, told
 from chargehand.agents.lead import Lead
-from chargehand.agents.ledgerform import Said, read, schema
-from chargehand.agents.questions import Question, put, worded
-from chargehand.agents.shape import sent_back
+from chargehand.agents.questions import Question, instruction, put, texts, who, worded, words, yes
+from chargehand.agents.shape import choice_schema, encode_schema, list_schema, sent_back, text_schema
 from chargehand.agents.ways import Loop
 from chargehand.core.owed import Brief
 from chargehand.models.envelope import new_nonce
@@ -37,6 +36,33 @@ _AFRESH = (
     "What was tried so far is of no use: this is a fresh start. Take another way, with another worker or another kind"
     " of task, and ask for nothing that was asked for before."
 )
+_LONGEST = 1200  # characters of an instruction
+
+
+class LedgerReply(Struct, frozen=True):
+    """What a ledger says. `replaces` names the task that failed whose place the next one takes."""
+
+    done: bool
+    looping: bool
+    progress: bool
+    worker: str
+    instruction: str
+    why: str
+    replaces: str = ""
+    unserved: tuple[str, ...] = ()
+
+    def told(self) -> str:
+        """It in words, for the trace."""
+        if self.done:
+            return f"done{self.reason}"
+        looping = "looping" if self.looping else "not looping"
+        progress = "progress" if self.progress else "no progress"
+        after = f"next {self.worker or 'nobody'}: {self.instruction or 'nothing'}"
+        return f"not done, {looping}, {progress}; {after}{self.reason}"
+
+    @property
+    def reason(self) -> str:
+        return f" (why: {self.why})" if self.why else ""
 
 
 class _Stand(Struct, frozen=True):
@@ -62,7 +88,7 @@ async def stepwise(way: Loop, lead: Lead, brief: Brief, hand: Hand) -> Proposal:
     blocks = () if lead.shared is None else await lead.shared()
     request = worded(lead, _asked(way, lead, brief, stand, nonce), nonce, blocks)
     answered = await put(lead, request, hand, alone=not brief.tasks)
-    said = read(answered.table, [card.name for card in lead.cards], _missing(brief))
+    said = read_ledger(answered.table, [card.name for card in lead.cards], _missing(brief))
     hand.note(f"turn {stand.number}{', a fresh start' if stand.afresh else ''}: {said.told()}")
     turn = _Turn(way=way, lead=lead, brief=brief, stand=stand, said=said, used=answered.used)
     found = turn.done() if said.done else turn.more()
@@ -99,7 +125,7 @@ def _asked(way: Loop, lead: Lead, brief: Brief, stand: _Stand, nonce: str) -> Qu
         said += ["The tasks so far:\n" + "\n".join(lines), given.text]
         said.extend(gap_text(one, nonce) for one in brief.gaps)
     said.extend(_warnings(brief, stand, most - len(brief.tasks)))
-    shape = schema([card.name for card in lead.cards], _missing(brief))
+    shape = ledger_schema([card.name for card in lead.cards], _missing(brief))
     subject = Ledger(goal=brief.goal, workers=lead.cards, tasks=planned, results=given.inputs, gaps=brief.gaps)
     return Question(prompt="ledger", said=said, schema=shape, subject=subject, slots={"most": str(most)})
 
@@ -122,7 +148,7 @@ class _Turn(Struct, frozen=True):
     lead: Lead
     brief: Brief
     stand: _Stand
-    said: Said
+    said: LedgerReply
     used: Amount | None
 
     def done(self) -> Proposal:
@@ -227,3 +253,38 @@ def alike(one: frozenset[str], other: frozenset[str]) -> bool:
     """
     small, large = sorted((one, other), key=len)
     return bool(small) and small <= large and 5 * len(small) >= 4 * len(large)
+
+
+# --- the ledger: what the model is asked for, and what its reply amounts to
+
+
+def ledger_schema(workers: Sequence[str], failed: Sequence[str]) -> Raw:
+    """The schema for a team, some of whose tasks failed."""
+    flag = {"type": "boolean"}
+    properties: dict[str, object] = {
+        "why": text_schema(600),
+        "done": flag,
+        "looping": flag,
+        "progress": flag,
+        "next": choice_schema(workers, or_null=True),
+        "instruction": text_schema(_LONGEST),
+        "unserved": list_schema(text_schema(300), 10),
+    }
+    if failed:
+        properties["replaces"] = choice_schema(failed, or_null=True)
+    return encode_schema(properties)
+
+
+def read_ledger(table: Mapping[str, object], workers: Sequence[str], failed: Collection[str]) -> LedgerReply:
+    """What a reply amounts to; what it leaves out is taken as no reason to stop."""
+    replaces = table.get("replaces")
+    return LedgerReply(
+        done=yes(table.get("done")),
+        looping=yes(table.get("looping")),
+        progress=yes(table.get("progress"), otherwise=True),
+        worker=who(table.get("next"), workers),
+        instruction=instruction(table.get("instruction")),
+        why=words(table.get("why")),
+        replaces=replaces if isinstance(replaces, str) and replaces in failed else "",
+        unserved=texts(table.get("unserved")),
+    )

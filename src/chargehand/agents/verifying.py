@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from json import JSONDecoder
 from typing import cast
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from chargehand.agents.claims import claiming, size_of, unsupported
 from chargehand.agents.claims import told as claimed
@@ -19,7 +18,7 @@ from chargehand.agents.inputs import today
 from chargehand.agents.money import CallClaim, Purse, with_lost
 from chargehand.agents.off_loop import look_through
 from chargehand.agents.predicates import Held
-from chargehand.agents.shape import find_json
+from chargehand.agents.shape import encode_schema, find_json, list_schema, text_schema
 from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
@@ -42,23 +41,9 @@ _SHARE = 2  # bytes of material for every token of the window: the half of it
 _MOST = 8
 _LONGEST = 300
 _TRIES = 100  # places of a reply at which a verdict is looked for
-_SCHEMA = Raw(
-    msgspec.json.encode(
-        {
-            "type": "object",
-            "properties": {
-                # what is wrong comes first: a model that looks before it decides decides better
-                "problems": {
-                    "type": "array",
-                    "items": {"type": "string", "minLength": 1, "maxLength": _LONGEST},
-                    "maxItems": _MOST,
-                },
-                "accepted": {"type": "boolean"},
-            },
-            "required": ["problems", "accepted"],
-            "additionalProperties": False,
-        }
-    )
+# what is wrong comes first: a model that looks before it decides decides better
+_SCHEMA = encode_schema(
+    {"problems": list_schema(text_schema(_LONGEST, min_length=1), _MOST), "accepted": {"type": "boolean"}}
 )
 
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import cast
 
-import msgspec
 from msgspec import Raw
 
 from chargehand.agents.crew import Hand, WorkFailed
@@ -12,7 +11,7 @@ from chargehand.agents.inputs import today
 from chargehand.agents.lead import Lead, ask, held_call
 from chargehand.agents.money import too_dear
 from chargehand.agents.routers.decision import Decision, nobody
-from chargehand.agents.shape import find_json, sent_back, useless
+from chargehand.agents.shape import choice_schema, encode_schema, find_json, sent_back, text_schema, useless
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.models.messages import Message, Request
@@ -55,19 +54,15 @@ async def by_model(lead: Lead, brief: Brief, hand: Hand, cards: Sequence[WorkerC
 
 @lru_cache(maxsize=64)
 def schema(names: tuple[str, ...]) -> Raw:
-    who: dict[str, Any] = {"anyOf": [{"type": "string", "enum": list(names)}, {"type": "null"}]}
-    whole: dict[str, Any] = {
-        "type": "object",
-        "properties": {
-            "reason": {"type": "string", "maxLength": _LONGEST},
-            "primary": who,
-            "secondary": who,
+    worker = choice_schema(names, or_null=True)
+    return encode_schema(
+        {
+            "reason": text_schema(_LONGEST),
+            "primary": worker,
+            "secondary": worker,
             "confidence": {"type": "number", "minimum": 0, "maximum": 1},
-        },
-        "required": ["reason", "primary", "secondary", "confidence"],
-        "additionalProperties": False,
-    }
-    return Raw(msgspec.json.encode(whole))
+        }
+    )
 
 
 def read(text: str, names: Sequence[str]) -> Decision:
