@@ -1,6 +1,10 @@
 """The page about the journal's events: their fields and types from the code, an example of each from a kept run."""
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Iterator
+from itertools import pairwise
 
 import msgspec
 from msgspec import NODEFAULT, Struct
@@ -9,10 +13,7 @@ from msgspec import inspect as look
 from chargehand.stores.codec import TAGS, encode
 from chargehand.terms.events import VERSIONS, Entry, Event
 from tests.histories.kept import entries_of, names, read_lines
-from tests.reference.event_fields import EVENT_FIELDS
-from tests.reference.event_words import SAYS
 from tests.reference.markdown import code, page, sentence, table
-from tests.reference.shape_fields import SHAPE_FIELDS
 
 _ABOUT = """\
 Every entry of a journal is an event with its number and its time: `chargehand runs show RUN --jsonl` prints them like
@@ -25,7 +26,9 @@ _ROOM = 300  # characters of an event that is laid out line by line
 
 def events_page() -> str:
     examples = _examples()
-    listed = table(("type", "what happened"), [(f"[`{tag}`](#{_anchor(tag)})", SAYS[tag]) for tag in TAGS.values()])
+    listed = table(
+        ("type", "what happened"), [(f"[`{tag}`](#{_anchor(tag)})", _says(kind)[0]) for kind, tag in TAGS.items()]
+    )
     inside: dict[str, look.StructType] = {}
     parts = [part for kind, tag in TAGS.items() for part in _event(kind, tag, examples[tag], inside)]
     shapes = [part for name in sorted(inside) for part in _shape(name, inside[name])]
@@ -44,16 +47,17 @@ def _event(kind: type[Event], tag: str, example: Entry, inside: dict[str, look.S
     inside.pop(kind.__name__)
     version = VERSIONS.get(tag, 1)
     yield f"## `{tag}`"
-    yield f"{sentence(SAYS[tag])}. Version {version}, `{kind.__name__}` in Python."
-    yield "" if _letters(kind.__doc__ or "") == _letters(SAYS[tag]) else _doc(kind)
-    yield _fields(shape, EVENT_FIELDS[tag])
+    summary, *more = _says(kind)
+    yield f"{summary} Version {version}, `{kind.__name__}` in Python."
+    yield from more
+    yield _fields(shape)
     yield f"```json\n{_written(example)}\n```"
 
 
 def _shape(name: str, shape: look.StructType) -> Iterator[str]:
     yield f"### `{name}`"
     yield _doc(shape.cls)
-    yield _fields(shape, SHAPE_FIELDS[name])
+    yield _fields(shape)
 
 
 def _doc(kind: type[Struct]) -> str:
@@ -62,17 +66,39 @@ def _doc(kind: type[Struct]) -> str:
     return sentence(said) if not said.startswith((kind.__name__, "`")) else ""
 
 
-def _letters(text: str) -> list[str]:
-    return [one for one in text.lower() if one.isalpha()]
+def _says(kind: type[Struct]) -> list[str]:
+    """The paragraphs of what an event says of itself."""
+    said = inspect.getdoc(kind) or ""
+    if not said or said.startswith(f"{kind.__name__}("):  # made by msgspec, out of the fields
+        raise LookupError(f"{kind.__name__} has no docstring; say there what happened")
+    return [sentence(paragraph) for paragraph in said.split("\n\n")]
 
 
-def _fields(shape: look.StructType, meanings: dict[str, str]) -> str:
-    names = [one.encode_name for one in shape.fields]
-    if names != list(meanings):  # one without a meaning, or a meaning of one that is gone
+def meanings(kind: type[Struct]) -> dict[str, str]:
+    """What the fields of a struct mean, by name: the string that stands below each field in the source."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if base.__module__.partition(".")[0] != "chargehand":
+            continue
+        (declared,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(declared, ast.ClassDef)
+        for field, below in pairwise(declared.body):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = sentence(text).removesuffix(".")
+                case _:
+                    continue
+    return found
+
+
+def _fields(shape: look.StructType) -> str:
+    meant = meanings(shape.cls)
+    lacking = [one.name for one in shape.fields if not meant.get(one.name)]
+    if lacking:
         raise LookupError(
-            f"{shape.cls.__name__} has {names}, and words for {list(meanings)}: event_fields, shape_fields"
+            f"{shape.cls.__name__} does not say what {', '.join(lacking)} means: write it below the field"
         )
-    rows = [(code(one.encode_name), meanings[one.encode_name], _type(one.type), _default(one)) for one in shape.fields]
+    rows = [(code(one.encode_name), meant[one.name], _type(one.type), _default(one)) for one in shape.fields]
     return table(("field", "meaning", "type", "default"), rows) or "It has no fields."
 
 

@@ -16,8 +16,11 @@ class Amount(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_f
     """Dollars are whole millionths (`micros`), because floats do not add up."""
 
     tokens: int = 0
+    """Tokens, read and written."""
     micros: int = 0
+    """Millionths of a dollar."""
     calls: int = 0
+    """Calls of models, and of tools that are paid for."""
 
     def __add__(self, other: "Amount") -> "Amount":
         return Amount(
@@ -62,10 +65,15 @@ class Budget(Declared, frozen=True, kw_only=True, dict=True, omit_defaults=True,
     """The caps of one run; None is no cap. `usd` is in US dollars; `floor` is kept back for writing the answer."""
 
     tokens: int | None = None
+    """The most tokens."""
     usd: float | None = None
+    """The most US dollars."""
     calls: int | None = None
+    """The most calls."""
     seconds: float | None = None
+    """The most seconds."""
     floor: Amount = NOTHING
+    """What tasks leave for the answer."""
 
     @cached_property
     def micros(self) -> int | None:

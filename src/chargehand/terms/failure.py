@@ -27,19 +27,24 @@ class Frame(Struct, frozen=True, omit_defaults=True, gc=False):
     """One line of a traceback."""
 
     file: str
+    """The file."""
     line: int
+    """The line in it."""
     function: str
+    """The function."""
     source: str = ""
+    """The line itself, where the file can be read."""
 
 
 class CodeError(Struct, frozen=True, omit_defaults=True, gc=False):
     """A mistake in the code of a tool, a model or a worker: the exception, and where it was raised."""
 
     exception: str
-    """The name of its class, for example `AttributeError`."""
+    """The class of the exception, such as `AttributeError`."""
     message: str
+    """What it says."""
     frames: tuple[Frame, ...] = ()
-    """The last frames of the traceback, the innermost last."""
+    """The last frames of its traceback, the innermost last."""
 
     def describe(self) -> str:
         """One line: what was raised, and where."""
@@ -58,12 +63,13 @@ class Refusal(Struct, frozen=True, omit_defaults=True, gc=False):
     """A provider that will not answer whatever is asked of this model, until a person changes something."""
 
     provider: str
-    """Who refused: the name before the colon of the model's handle, else the host."""
+    """Who refused: the name before the colon of the model, else the host."""
     model: str
-    """The handle of the model."""
+    """The model, as it is named in the team file."""
     cause: RefusalCause
+    """What is refused."""
     status: int
-    """The HTTP status, or that of an error inside a reply."""
+    """The HTTP status."""
     variable: str = ""
     """The environment variable that the key was taken from."""
 
@@ -80,8 +86,11 @@ class PendingCall(Struct, frozen=True, omit_defaults=True, gc=False):
     text: str
     """The call in one line; what a person says of it is kept under this."""
     tool: str
+    """The tool that is to be called."""
     arguments: dict[str, object] = {}
+    """Its arguments, whole."""
     because: AskedBecause = "declared"
+    """As for the question itself."""
 
 
 class Question(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -96,32 +105,48 @@ class Question(Struct, frozen=True, omit_defaults=True, gc=False):
     """
 
     what: Asked = "tool"
+    """What is asked about: a call of a tool, a plan, or an effect whose outcome nobody knows."""
     tool: str = ""
+    """The tool that is to be called."""
     arguments: dict[str, object] = {}
+    """Its arguments, whole."""
     because: AskedBecause = "declared"
+    """`declared`: the tool or a rule says so; `repeated`: this attempt had the same effect already; `tainted`: an
+    effect, and the worker has seen text from outside.
+    """
     workers: tuple[str, ...] = ()
+    """Who wants it; of a team inside, the worker that is the team first, then those inside it."""
     run: str = ""
+    """The run inside this one that asks; empty: this run itself."""
     task: TaskId = NO_TASK
+    """Its task there."""
     number: int = 0
+    """The number of the question in the run directly below."""
     plan: tuple[str, ...] = ()
+    """The tasks of a team inside that are to be approved, a line each."""
     call: int = 0
+    """The place of the call among those of the model's reply, from 1."""
     also: tuple[PendingCall, ...] = ()
+    """The other calls of that reply that need leave; a person may decide on them, too."""
 
 
 class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
     """Why something did not succeed."""
 
     kind: FailureKind
+    """What went wrong; it decides what is done about it ([all kinds](errors.md#failures-of-tasks))."""
     message: str
+    """What, where, and what to do."""
     retry_after: Seconds = 0.0
+    """How many seconds the other side wants to be left alone."""
     permanent: bool = False
-    """The same worker would fail again."""
+    """The same worker would fail again, so it is not tried again by it."""
     question: Question | None = None
     """What a person must decide before it goes on (kind `approval`)."""
     code_error: CodeError | None = None
-    """It failed because of a mistake in somebody's code."""
+    """The mistake in the code of a tool, a model or a worker that it failed for."""
     refusal: Refusal | None = None
-    """It failed because the provider refuses the key, the account, the model, or how it is called."""
+    """What the provider refuses until a person changes something: the key, the account, the model."""
     code: FailureCode = ""
     """What went wrong with the work of a model, where the engine can tell."""
 
@@ -134,7 +159,12 @@ class Gap(Struct, frozen=True, omit_defaults=True, gc=False):
     """
 
     task: TaskId
+    """The task's id; empty: a part of the request nobody took on."""
     status: Literal["failed", "skipped", "unfinished", "unserved", "untraced", "unwritten"]
+    """What became of it."""
     reason: str
+    """The kind of failure, or why it was skipped."""
     message: str
+    """The same in words."""
     because: TaskId = NO_TASK
+    """The task that did not deliver, if it needed one."""

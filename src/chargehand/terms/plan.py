@@ -25,7 +25,9 @@ class Edge(Declared, frozen=True, gc=False, omit_defaults=True, forbid_unknown_f
     """An input. In JSON a bare task id is a required one."""
 
     task: TaskId
+    """The id of the task whose result is read."""
     need: Need = "required"
+    """Without it: `required` the reader is skipped, `optional` it goes on, `quorum` it counts with others."""
 
 
 class Task(Declared, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
@@ -39,33 +41,51 @@ class Task(Declared, frozen=True, gc=False, omit_defaults=True, forbid_unknown_f
     """
 
     id: TaskId
+    """What other tasks and answers call it."""
     instruction: str
+    """What is to be done."""
     worker: str = ""
+    """Who does it; empty: somebody with the tags of `match`."""
     match: Match | None = None
+    """Tags its worker must have."""
     after: tuple[TaskId | Edge, ...] = ()
+    """The tasks whose results it reads; a bare id is required."""
     quorum: int = 0
+    """How many of its `quorum` inputs suffice."""
     for_each: TaskId = NO_TASK
+    """The task with a list result, of which this one is done once an item."""
     at_least: int = 1
+    """How many items must be done."""
     replaces: TaskId = NO_TASK
+    """The task whose gap this one closes."""
     seconds: Seconds | None = None
+    """A guess how long it takes; `null`: as its worker says."""
     accept: tuple[str, ...] = ()
+    """Names of checks its result must pass."""
 
 
 class Plan(Declared, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """Tasks and how their results become one answer (`none`: no synthesis, the results are the answer)."""
 
     tasks: tuple[Task, ...]
+    """The tasks, in any order."""
     combine: Combine = "merge"
+    """How results become one answer."""
     goal: str = ""
+    """What it is a plan for."""
 
 
 class Finding(Struct, frozen=True, omit_defaults=True):
     """One thing a check has to say. Errors stop a plan, warnings ride along."""
 
     code: str
+    """What was found, in a word ([all codes](errors.md#findings-of-a-plan))."""
     place: str
+    """Where in the plan, such as `tasks[2] (t3).after`."""
     message: str
+    """The same for people and planners, with what to do."""
     grave: bool = True
+    """`true`: the plan cannot run; `false`: a warning."""
 
 
 _DECODER = msgspec.json.Decoder(Plan)

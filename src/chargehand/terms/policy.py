@@ -20,37 +20,59 @@ class Retry(Declared, frozen=True, forbid_unknown_fields=True):
     """How often, and how long to wait in between (full jitter under a doubling ceiling)."""
 
     attempts: int = 3
+    """Attempts by the task's worker."""
     fallback_attempts: int = 1
+    """Attempts by each who steps in."""
     base: Seconds = 0.5
+    """The longest first wait, in seconds; it doubles."""
     ceiling: Seconds = 30.0
+    """The longest wait of all."""
     obey_retry_after: Seconds = 60.0
+    """The longest wait another side may ask for."""
 
 
 class Breaking(Declared, frozen=True, forbid_unknown_fields=True):
     """When a breaker opens, for how long, and how long one probe may take."""
 
     consecutive: int = 5
+    """It opens after so many failures in a row."""
     share: float = 0.5
+    """Or when this share of the recent calls failed."""
     sample: int = 20
+    """Of at least so many."""
     window: Seconds = 60.0
+    """Within so many seconds."""
     open: Seconds = 30.0
+    """For how many seconds, times how often it has opened."""
     open_ceiling: Seconds = 300.0
+    """And never for longer."""
     lease: Seconds = 60.0
+    """How many seconds the one call has that tries it out."""
 
 
 class Limits(Declared, frozen=True, forbid_unknown_fields=True):
     """How wide, how deep, how many."""
 
     width: int = 16
+    """Attempts at once."""
     tasks: int = 50
+    """Tasks of a plan."""
     depth: int = 20
+    """Tasks in a chain."""
     fan_out: int = 10
+    """Readers of one result; more is a warning."""
     items: int = 100
+    """Items of a `for_each`."""
     nesting: int = 3
+    """Runs inside runs."""
     plans: int = 3
+    """Tries at a plan."""
     answers: int = 3
+    """Tries at the answer."""
     replans: int = 0
+    """How often it is planned again when something is missing."""
     resumes: int = 3
+    """How often an attempt is taken up after a crash."""
 
 
 class Policy(Declared, frozen=True, forbid_unknown_fields=True):
@@ -60,15 +82,25 @@ class Policy(Declared, frozen=True, forbid_unknown_fields=True):
     """
 
     retry: Retry = Retry()
+    """How often, and after which waits."""
     breaking: Breaking = Breaking()
+    """When somebody is left alone."""
     limits: Limits = Limits()
+    """How wide, how deep, how many."""
     refine: bool = True
+    """A task that failed is put better before it is tried again."""
     approve: bool = False
+    """A person approves the plan first."""
     uncertain: Literal["fail", "ask"] = "fail"
+    """An effect in doubt fails its task, or a person is asked."""
     tainted_effects: Literal["ask", "allow"] = "ask"
+    """Before an effect of a worker that has seen text from outside a person is asked, or not."""
     supervision: Seconds = 120.0
+    """How many seconds one piece of the supervisor's work may take."""
     answer: Seconds = 10.0
+    """How many seconds are kept for the answer, a fifth of all at most."""
     grace: Seconds = 5.0
+    """For how many seconds after the deadline an answer is still taken."""
 
 
 _LEAST = {"attempts": 1, "fallback_attempts": 1, "width": 1, "tasks": 1, "plans": 1, "consecutive": 1, "sample": 1}

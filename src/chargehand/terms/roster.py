@@ -21,30 +21,45 @@ class Agent(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     name: str
+    """The worker's name."""
     description: str = ""
+    """What the planner reads of it."""
     tags: tuple[str, ...] = ()
+    """Words by which a plan may ask for it."""
     tools: tuple[str, ...] = ()
+    """Names of its tools."""
     model: str = ""
+    """The handle of its model."""
     fallbacks: tuple[str, ...] = ()
+    """Workers who step in when it has failed, in order."""
     capacity: int = 0
+    """How many attempts it makes at once; 0: as many as the run allows."""
     estimate: Amount = NOTHING
+    """What is reserved for one attempt."""
     seconds: Seconds | None = None
+    """How long one attempt is expected to take."""
     timeout: Seconds = 300.0
+    """How long one attempt may take, in seconds."""
     spec: str = ""
+    """A hash of persona, tools and model: a result is used again only while it is the same."""
 
 
 class Match(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Tags a worker must carry: every one of `all`, and at least one of `some` (where given)."""
 
     all: tuple[str, ...] = ()
+    """Tags of which none may be missing."""
     some: tuple[str, ...] = ()
+    """Tags of which one suffices."""
 
 
 class Roster(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The workers of one run, in order of preference, and what a call of their supervisor is expected to cost."""
 
     agents: tuple[Agent, ...] = ()
+    """The workers."""
     supervision: Amount = NOTHING
+    """What is reserved for one call of the supervisor."""
 
     def names(self) -> tuple[str, ...]:
         return tuple(agent.name for agent in self.agents)

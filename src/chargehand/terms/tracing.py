@@ -19,10 +19,15 @@ class Untraced(Struct, frozen=True, omit_defaults=True, gc=False):
     """
 
     kind: Kind
+    """What it is."""
     text: str
+    """As it stands in the result."""
     origin: Origin = ""
+    """`words`: only a worker says so; empty: no tool returned it, though there are tools."""
     conflict: Conflict = ""
+    """It stands in the sources, but in another row, in another unit, or of something else."""
     sentence: str = ""
+    """Where it is said."""
 
 
 class Tracing(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -33,7 +38,12 @@ class Tracing(Struct, frozen=True, omit_defaults=True, gc=False):
     """
 
     tools: int = 0
+    """How many figures tools returned, or follow from what they returned."""
     given: int = 0
+    """How many stand in the request, the task, memory or a traced input."""
     untraced: tuple[Untraced, ...] = ()
+    """Those of neither kind."""
     sent_back: bool = False
+    """The result went back to its worker once."""
     unread: bool = False
+    """There was more material than is looked at: nothing was traced."""
