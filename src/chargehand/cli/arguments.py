@@ -11,11 +11,11 @@ from typing import NamedTuple
 from chargehand.cli import USUAL_JOURNAL, USUAL_MEMORY
 from chargehand.errors import Invalid
 from chargehand.models.known import BUILT_IN
+from chargehand.terms.duration import parse_duration
 
 MOST = 1 << 20
-_NUMBER = r"\d+(?:\.\d+)?"
+_LONGEST = 1e9  # seconds: runs and tokens may be kept for many years
 _EXAMPLE = 'chargehand run "Which ... and why?"'
-_UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def read_request(words: Sequence[str], *, example: str = _EXAMPLE, called: str = "the request") -> str | None:
@@ -60,10 +60,13 @@ def _checked(text: str, where: str, example: str) -> str:
 
 def duration(text: str) -> float:
     """Seconds from `90s`, `5m`, `1h30m`, `30d`, `250ms` or a bare number."""
-    said = text.strip()
-    fits = re.fullmatch(rf"{_NUMBER}|(?:{_NUMBER}(?:ms|s|m|h|d))+", said)
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in re.findall(rf"({_NUMBER})(ms|s|m|h|d|$)", said))
-    if not fits or not 0 < seconds < 1e9:
+    written = text.strip()
+    try:
+        bare = re.fullmatch(r"\d+(?:\.\d+)?", written, re.ASCII)
+        seconds = parse_duration(f"{written}s" if bare else written, longest=_LONGEST)
+    except ValueError:
+        seconds = 0.0
+    if not seconds:
         raise ArgumentTypeError(f"{text!r} is no duration; write it like 90s, 5m or 1h")
     return seconds
 

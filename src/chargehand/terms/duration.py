@@ -14,7 +14,7 @@ _LONGEST = 366 * 86400.0
 _LONGEST_SHOWN = 60
 
 
-def parse_duration(written: object) -> float:
+def parse_duration(written: object, *, longest: float = _LONGEST) -> float:
     """The seconds of a duration; ValueError, as the end of a sentence about it, for what is none."""
     if isinstance(written, str):
         text = written.replace(" ", "")
@@ -26,8 +26,8 @@ def parse_duration(written: object) -> float:
         seconds = float(written)
     else:
         raise ValueError(f"is {show_value(written)}; write a duration such as 90s")  # noqa: TRY004 - one kind of complaint
-    if not 0 <= seconds <= _LONGEST:
-        raise ValueError(f"is {show_value(written)}; a duration is between 0s and 366d")
+    if not 0 <= seconds <= longest:
+        raise ValueError(f"is {show_value(written)}; a duration is between 0s and {longest / 86400:.0f}d")
     return seconds
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
@@ -148,3 +149,22 @@ def _make_date(
     if not 1 <= month <= 12 or day > 31:
         return None
     return Date(year=year, month=month, day=day, text=text[start:end], start=start, end=end, other=other)
+
+
+# --- ISO 8601
+
+
+def parse_instant(text: str, *, end_of_day: bool = False) -> float:
+    """The seconds since 1970 of a day or time in ISO 8601, in UTC where no zone is named; ValueError for what is none.
+
+    A day alone is its first moment or, with `end_of_day`, its last.
+    """
+    written = text.strip()
+    try:
+        moment = datetime.fromisoformat(written)
+        if end_of_day and len(written) <= len("2026-05-17") and ":" not in written and "T" not in written:
+            moment += timedelta(days=1, microseconds=-1)
+        # into UTC, as it is told again: there the first hours of the first year are none any more
+        return (moment.astimezone(UTC) if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{written[:60]!r} is no ISO 8601 time") from error

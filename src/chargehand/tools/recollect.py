@@ -4,7 +4,7 @@ What another agent wrote comes back as data: these tools are not trusted. How pa
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
@@ -19,6 +19,7 @@ from chargehand.memory.origin import Origin
 from chargehand.models.exhibits import Passage as Found
 from chargehand.models.exhibits import Passages
 from chargehand.terms.policy import Instant
+from chargehand.text.dates import parse_instant
 from chargehand.text.names import nearest_names
 from chargehand.tools.tool import Caller, ToolFailed
 
@@ -211,14 +212,10 @@ def _iso(when: Instant) -> str:
 
 def _moment(text: str, *, end: bool = False) -> Instant | None:
     """An instant, in UTC where no zone is named. A day alone is its beginning or, as an end, its last moment."""
-    said = text.strip()
-    if not said:
+    if not text.strip():
         return None
     try:
-        moment = datetime.fromisoformat(said)
-        whole_day = end and len(said) <= len("2026-05-17") and ":" not in said and "T" not in said
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return (moment + timedelta(days=1, microseconds=-1) if whole_day else moment).timestamp()
-    except (ValueError, OverflowError) as error:
+        return parse_instant(text, end_of_day=end)
+    except ValueError as error:
         message = f"{text[:60]!r} is no time; write it in ISO 8601, for example 2026-05-17 or 2026-05-17T09:30:00+02:00"
         raise ToolFailed(message) from error

@@ -1,6 +1,5 @@
 """From what is kept to what `letta-client` reads, and back. Pure: nothing is looked up here."""
 
-from datetime import UTC, datetime
 from typing import TypeVar, cast
 
 from msgspec import UNSET, UnsetType, structs
@@ -21,6 +20,7 @@ from chargehand.server.letta.shapes import (
 )
 from chargehand.server.problem import Problem
 from chargehand.terms.policy import Instant
+from chargehand.text.dates import parse_instant
 
 Value = TypeVar("Value")
 _HIDDEN = "letta.hidden"
@@ -39,10 +39,8 @@ def items(kept: object) -> list[object]:
 def instant(text: str, name: str) -> Instant:
     """A time that a client wrote; without a zone it is UTC."""
     try:
-        found = datetime.fromisoformat(text)
-        # into UTC, as it is told again: there the first hours of the first year are none any more
-        return (found.astimezone(UTC) if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError) as error:
+        return parse_instant(text)
+    except ValueError as error:
         raise Problem(422, "invalid", f"{name} is {text[:60]!r}, which is no ISO 8601 time") from error
 
 
