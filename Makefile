@@ -10,8 +10,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
+# Compiled modules are kept: without them the tests, which start hundreds of processes, take twice as long.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help run test check fix bench bench-memory bench-routing soak-memory soak-nested soak-effects soak-breakers load soak local-quality letta-matrix openapi reference sim planted kill9 zombie cov lock clean
+.PHONY: help run test suite fuzz check lint types fix bench bench-memory bench-routing soak-memory soak-nested soak-effects soak-breakers load soak local-quality letta-matrix openapi reference sim planted kill9 zombie cov lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -20,14 +23,24 @@ help: ## List the targets
 run: $(VENV)/run.stamp ## Run a real request on the bundled team: no key, no network
 	$(BIN)/chargehand run --example || [ $$? = 3 ]  # 3: an answer with a gap, which this request has on purpose
 
-test: check ## check, then the tests; e.g. make test ARGS=tests/core
-	$(BIN)/pytest -n 2 --dist worksteal --durations 15 --durations-min 5 $(ARGS)
+test: lint ## check and the tests, side by side; e.g. make test ARGS=tests/core
+	@$(MAKE) --no-print-directory --jobs 2 types suite
 
-check: $(VENV)/dev.stamp ## Format, lint, layers, dependencies, types; changes nothing
+suite: $(VENV)/dev.stamp
+	$(BIN)/pytest -n 3 --dist worksteal --durations 15 --durations-min 5 $(ARGS)
+
+fuzz: $(VENV)/dev.stamp ## Properties with examples drawn at random, and the tests that take long
+	$(BIN)/pytest -n 2 --thorough -m 'thorough or hypothesis' $(ARGS)
+
+check: lint types ## Format, lint, layers, dependencies, types; changes nothing
+
+lint: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/deptry --no-ansi src
+
+types: $(VENV)/dev.stamp
 	$(BIN)/basedpyright --threads 2
 
 fix: $(VENV)/dev.stamp ## Format, and fix what lint can fix

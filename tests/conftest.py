@@ -1,8 +1,9 @@
 """Lets a test be an `async def`: it runs on a loop of its own. Keeps all the collected tests out of the garbage.
 
-An example of a property may take ten seconds: the usual 0.2 s is less than a busy machine may stand still for. Ctrl-C
-means what it usually does, for us and for the commands we start, also in the background of a script, where it would be
-ignored.
+Properties draw the same examples each time; with `--thorough` they draw five times as many at random, and tests that
+are marked `thorough` run as well. An example may take ten seconds: the usual 0.2 s is less than a busy machine may
+stand still for. Ctrl-C means what it usually does, for us and for the commands we start, also in the background of a
+script, where it would be ignored.
 """
 
 import asyncio
@@ -13,11 +14,16 @@ import signal
 import pytest
 from hypothesis import settings
 
-settings.register_profile("busy machine", parent=settings(), deadline=10_000)
-settings.load_profile("busy machine")
+settings.register_profile("same each time", deadline=10_000, derandomize=True)
+settings.register_profile("thorough", deadline=10_000, max_examples=500)
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--thorough", action="store_true", help="random examples, and what takes long")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("thorough" if config.getoption("thorough") else "same each time")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -30,6 +36,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     wanted = inspect.signature(test).parameters
     asyncio.run(test(**{name: value for name, value in pyfuncitem.funcargs.items() if name in wanted}))
     return True
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("thorough"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("thorough")]
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_collection_finish() -> None:

@@ -450,6 +450,7 @@ async def test_a_check_after_an_effect_is_seen_by_the_audit() -> None:
     assert "3.2" not in await modes({"words": Rule(contains="baker")})
 
 
+@pytest.mark.thorough
 async def test_a_real_model_gives_a_verdict_that_can_be_read() -> None:
     pull("smollm2-135m", MODELS)
     local = LocalModel("smollm2-135m", folder=MODELS)

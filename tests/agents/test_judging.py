@@ -303,6 +303,7 @@ async def test_a_call_of_unknown_cost_makes_the_whole_cost_unknown() -> None:
 # --- a real model, if a tiny one
 
 
+@pytest.mark.thorough
 async def test_a_real_model_selects_rules_and_reduces() -> None:
     pull("smollm2-135m", MODELS)
     local = LocalModel("smollm2-135m", folder=MODELS)
@@ -323,6 +324,7 @@ async def test_a_real_model_selects_rules_and_reduces() -> None:
         await local.close()
 
 
+@pytest.mark.thorough
 async def test_a_real_model_reduces_what_its_window_does_not_hold() -> None:
     pull("smollm2-135m", MODELS)
     local = LocalModel("smollm2-135m", folder=MODELS)

@@ -146,6 +146,7 @@ def test_samples_that_cannot_be_are_refused(way: Route, why: str) -> None:
         team(speaker([]), way)
 
 
+@pytest.mark.thorough
 async def test_a_real_model_is_sampled_and_judges_and_what_it_picks_stands_word_for_word() -> None:
     pull("smollm2-135m", MODELS)
     local = LocalModel("smollm2-135m", folder=MODELS)

@@ -28,7 +28,8 @@ from tests.models.loopback import Asked, Loopback, Move, loopback, whole
 KEY = "sk-very-secret-0123456789"
 SOON = Retry(base=0.01, ceiling=0.02)
 PATIENT = Timeouts(whole=20.0, idle=20.0, total=30.0)
-HASTY = Timeouts(whole=0.5, idle=0.3, total=30.0)
+NO_ANSWER = Timeouts(whole=0.5, idle=20.0, total=30.0)
+HALF_AN_ANSWER = Timeouts(whole=20.0, idle=0.3, total=30.0)
 Answer: TypeAlias = Callable[[list[str]], Sequence[Move]]
 
 
@@ -157,7 +158,8 @@ async def test_vectors_of_another_width_are_never_mixed() -> None:
 async def test_what_cannot_be_used_is_said_in_words_and_without_the_key(
     answer: Answer, complaint: str, calls: int
 ) -> None:
-    async with served(answer, HASTY if complaint.endswith(" s") else PATIENT) as (model, server):
+    timeouts = {"silent for 0.3 s": HALF_AN_ANSWER, "nothing of the reply came within 0.5 s": NO_ANSWER}
+    async with served(answer, timeouts.get(complaint, PATIENT)) as (model, server):
         with pytest.raises(StoreUnavailable, match=complaint) as raised:
             await model.embed(["one", "two"])
         assert str(raised.value).startswith("openai:small: ")

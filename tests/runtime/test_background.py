@@ -27,6 +27,7 @@ from chargehand.team import Supervisor
 from chargehand.terms import events as ev
 from chargehand.terms.failure import Failure
 from chargehand.tools.tool import tool
+from tests.cli.commands import python
 from tests.runtime.desk import NOTES, PLAN, covered, desk, everything, librarian, noted, price
 
 ROOT = Path(__file__).parents[2]
@@ -349,8 +350,9 @@ async def test_a_retry_is_about_the_same_turns_and_the_others_follow() -> None:
 
 
 def alive(folder: Path, count: int, dies: int = 0) -> int:
-    words = [sys.executable, "-m", "tests.runtime.desk", str(folder), str(count), str(dies)]
-    return subprocess.run(words, cwd=ROOT, check=False, capture_output=True, timeout=40).returncode
+    words = ["desk", str(folder), str(count), str(dies)]
+    start = f"import runpy, sys; sys.argv = {words!r}; runpy.run_module('tests.runtime.desk', run_name='__main__')"
+    return python(ROOT, start).returncode
 
 
 @pytest.mark.timeout(300)  # fourteen processes, one after the other, perhaps on a busy machine
