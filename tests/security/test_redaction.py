@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from chargehand.agents.worker import Worker
-from chargehand.config.hidden import secret_values
+from chargehand.config.environment import secret_values
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.driver import Driver

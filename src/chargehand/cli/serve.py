@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from chargehand.cli import USUAL_DATA
 from chargehand.cli.arguments import duration, token_price
 from chargehand.cli.console import Console, clean
-from chargehand.config.environment import lookup
-from chargehand.config.hidden import secret_values
+from chargehand.config.environment import lookup, secret_values
 from chargehand.errors import Invalid
 from chargehand.models.extras import install_command
 

@@ -1,29 +1,48 @@
 """From the shape of a team to its workers, tools and supervisor. Everything that is wrong is collected, then said."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path as File
+from typing import cast
 
 from chargehand.agents.background import check as check_background
+from chargehand.agents.copies import objection
 from chargehand.agents.factory import Factory
 from chargehand.agents.worker import Worker
 from chargehand.config import folder
 from chargehand.config.findings import Path, near
-from chargehand.config.instances import check_instances, instances_of
 from chargehand.config.memory import add_memory, archives_of
 from chargehand.config.memory_tools import ALIASES, MEMORY_TOOLS, NAMEABLE, contacts_of, given_tools, named_tools
 from chargehand.config.parts import Own, Parts
-from chargehand.config.rules import make_rule
-from chargehand.config.shapes import PLAIN_SOURCES, EstimateShape, TeamShape, WorkerShape
+from chargehand.config.shapes import (
+    PLAIN_SOURCES,
+    CasesShape,
+    ChildrenShape,
+    EstimateShape,
+    MostShape,
+    ParentShape,
+    RuleShape,
+    TeamShape,
+    WorkerShape,
+)
 from chargehand.config.source import Source
 from chargehand.config.tools import make_tools, plain_tools
+from chargehand.errors import Invalid
 from chargehand.models.messages import Settings
 from chargehand.terms.budget import Amount
+from chargehand.tools import rules
 from chargehand.tools.rules import ToolRule
 from chargehand.tools.tool import Tool
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")  # what providers let a tool be called
+_ONE_TOOL: dict[str, Callable[[str], ToolRule]] = {
+    "run_first": rules.RunFirst,
+    "exit_loop": rules.ExitLoop,
+    "continue_loop": rules.ContinueLoop,
+    "required_before_exit": rules.RequiredBeforeExit,
+    "requires_approval": rules.RequiresApproval,
+}
 
 
 def assemble(
@@ -62,7 +81,7 @@ def filled(parts: Parts) -> Parts:
         if not _NAME.match(name):
             parts.say(("workers", name), f"{name[:70]!r} is no name; use up to 64 letters, digits, _, - and .")
         parts.workers.append(_worker(parts, name, written))
-    check_instances(parts)
+    _check_instances(parts)
     for one in parts.workers:
         if one.every is not None:
             place = ("workers", one.name, "every")
@@ -77,7 +96,7 @@ def _worker(parts: Parts, name: str, written: WorkerShape | str) -> Worker:
     path: Path = ("workers", name)
     if shape.team:  # its file is read when somebody leads: who only looks into the memory needs none of it
         check_fallbacks(parts, path, name, shape)
-        several = instances_of(parts, path, shape)
+        several = _instances_of(parts, path, shape)
         return Worker(name, shape.description, tags=shape.tags, fallbacks=shape.fallback.workers, instances=several)
     defaults = parts.team.defaults
     if not shape.description and shape.every is None:
@@ -85,7 +104,7 @@ def _worker(parts: Parts, name: str, written: WorkerShape | str) -> Worker:
     named = named_tools(parts, (*path, "tools"), shape)
     tools = _held(parts, (*path, "tools"), shape.tools)
     check_fallbacks(parts, path, name, shape)
-    several = instances_of(parts, path, shape)
+    several = _instances_of(parts, path, shape)
     own = parts.own.get(name, Own())
     timeout = shape.timeout if shape.timeout is not None else defaults.timeout
     return Worker(
@@ -169,7 +188,7 @@ def _output(parts: Parts, path: Path, shape: WorkerShape) -> dict[str, object] |
 
 def _rules(parts: Parts, path: Path, shape: WorkerShape, names: Sequence[str]) -> tuple[ToolRule, ...]:
     made = [
-        parts.made((*path, "rules", at), lambda rule=rule: (make_rule(rule, names),), ())
+        parts.made((*path, "rules", at), lambda rule=rule: (_make_rule(rule, names),), ())
         for at, rule in enumerate(shape.rules)
     ]
     return tuple(rule for rules in made for rule in rules)
@@ -201,3 +220,64 @@ def _factory(parts: Parts, team: TeamShape) -> Factory:
         steps=shape.steps or plain.steps,
         capacity=shape.capacity or plain.capacity,
     )
+
+
+def _instances_of(parts: Parts, path: Path, shape: WorkerShape) -> int | tuple[str, ...]:
+    """How many, or the model of each; where one model stands in for all, only how many."""
+    written = shape.instances
+    if isinstance(written, int):
+        return written
+    if shape.model:
+        parts.say((*path, "instances"), "names models, and so does `model`; keep one of the two")
+        return 1
+    return len(written) if parts.model and written else written
+
+
+def _check_instances(parts: Parts) -> None:
+    """Say what is wrong with instances, once all workers are known."""
+    others = ["factory"] if parts.team.factory is not None else []
+    for one in parts.workers:
+        problem = "" if one.instances == 1 else objection(one, parts.workers, others)
+        if problem:
+            parts.say(("workers", one.name, "instances"), problem)
+
+
+# --- rules
+
+
+def _make_rule(shape: RuleShape, tools: Sequence[str]) -> ToolRule:
+    """One rule; Invalid when it is none, or about a tool the worker does not have."""
+    named = [name for name in shape.__struct_fields__ if getattr(shape, name) is not None]
+    if len(named) != 1:
+        raise Invalid(f"names {len(named)} rules; write one rule an entry, for example  - run_first: search")
+    rule = _rule(named[0], getattr(shape, named[0]))
+    for tool in _tools_of(rule):
+        if tool not in tools:
+            raise Invalid(f"speaks of the tool {tool!r}, which this worker does not have{near(tool, tools)}")
+    return rule
+
+
+def _rule(name: str, value: object) -> ToolRule:
+    if name in _ONE_TOOL:
+        return _ONE_TOOL[name](cast("str", value))
+    match value:
+        case ChildrenShape(tool, children):
+            return rules.ConstrainChildTools(tool, children)
+        case ParentShape(tool, parent):
+            return rules.ParentLastTool(tool, parent)
+        case CasesShape(tool, cases, otherwise):
+            return rules.Conditional(tool, cases, otherwise)
+        case _:
+            most = cast("MostShape", value)
+            return rules.MaxCountPerStep(most.tool, most.most)
+
+
+def _tools_of(rule: ToolRule) -> list[str]:
+    more: tuple[str, ...] = ()
+    if isinstance(rule, rules.ConstrainChildTools):
+        more = rule.children
+    elif isinstance(rule, rules.ParentLastTool):
+        more = (rule.parent,)
+    elif isinstance(rule, rules.Conditional):
+        more = (*rule.cases.values(), *([rule.otherwise] if rule.otherwise else []))
+    return [rule.tool, *more]

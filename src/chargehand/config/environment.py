@@ -21,6 +21,13 @@ _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*\Z"
 _COMMENT = re.compile(r"\s+#.*\Z")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
+_SECRET_NAMES = re.compile(
+    r"(?:\A|_)(?:API_?KEY|KEY|TOKEN|SECRET|SECRETS|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH|DSN)(?:\Z|_[A-Z0-9]{1,20}\Z)",
+    re.IGNORECASE,
+)
+_NOT_SECRET = re.compile(r"_(?:FILE|PATH|DIR|URL|SOCK|SOCKET|HOST|ID)\Z", re.IGNORECASE)
+_PASSWORD_IN_URL = re.compile(r"\A[a-z][a-z0-9+.-]*://[^/@:\s]*:([^/@\s]+)@", re.IGNORECASE)
+
 
 def lookup(name: str, folder: Path | None = None) -> str | None:
     """A variable of the real environment, else of the `.env` in this folder (left out: where we are).
@@ -110,3 +117,14 @@ def models_home() -> Path:
 
 def _expanded(named: str) -> Path:
     return Path(os.path.expanduser(named))  # noqa: PTH111 - that of pathlib fails where nobody has a home
+
+
+def secret_values(folder: Path | None = None) -> tuple[str, ...]:
+    """The values of variables called like `..._API_KEY`, `..._TOKEN`, `..._SECRET`, and passwords inside URLs.
+
+    Also those of `.env` in this folder (left out: where we are).
+    """
+    known = {**dotenv(folder or Path.cwd()), **os.environ}
+    values = [value for name, value in known.items() if _SECRET_NAMES.search(name) and not _NOT_SECRET.search(name)]
+    values += [inside[1] for value in known.values() if (inside := _PASSWORD_IN_URL.match(value))]
+    return tuple(dict.fromkeys(value for value in values if value))
