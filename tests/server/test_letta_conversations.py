@@ -137,8 +137,20 @@ def test_a_conversation_is_forked_compacted_and_told_to_its_agent(client: Letta,
     say(client, fork.id, "What do you know?")
     shown = model.questions[-1].user
     assert [f"fact {number}" in shown for number in range(3)] == [True, True, False]
+    first_two = ["fact 0", "yes", "fact 1", "yes"]
+    assert words(client, fork.id) == [*first_two, "What do you know?", "yes"]
+    assert words(client, fork.id, limit=2) == words(client, fork.id), "page by page it is the same"
+    through_agent = client.agents.messages.list(agent, conversation_id=fork.id, order="asc")
+    assert [one.id for one in through_agent] == [one.id for one in client.conversations.messages.list(fork.id)]
+    again = client.conversations.fork(fork.id).id
+    say(client, one.id, "said in the first after the fork")
+    assert words(client, again) == words(client, fork.id), "what was forked may be forked"
+    early = client.conversations.fork(fork.id, message_id=message.id).id
+    assert words(client, early) == first_two
+    own = client.conversations.fork("default", agent_id=agent).id
+    assert words(client, own) == []
     told = client.conversations.messages.compact(one.id)
-    assert (told.num_messages_before, told.num_messages_after) == (6, 3)
+    assert (told.num_messages_before, told.num_messages_after) == (8, 3)
     assert "You are Ada." in client.conversations.recompile(one.id)
     assert client.conversations.messages.compact(agent).num_messages_before == 0
 

@@ -115,8 +115,17 @@ def test_after_means_newer_and_before_older_whatever_the_order(desk: Desk, order
     page = messages.list(agent, before=everything[4], limit=3, **order)
     assert [one.id for one in page.items] == everything[1:4]
     assert sorted(one.id for one in page) == sorted(everything[:4])
+    assert [one.id for one in messages.list(agent, **order)] == everything
     newest = messages.list(agent, limit=3, **order)
     assert [one.id for one in newest.items] == (everything[:3] if order == {"order": "asc"} else everything[-3:])
+
+
+def test_following_the_pages_of_a_list_yields_every_message(desk: Desk) -> None:
+    agent = desk.agent()
+    said = [f"number {number}" for number in range(101)]
+    desk.client.agents.messages.create(agent, messages=[{"role": "user", "content": text} for text in said])
+    listed = desk.client.agents.messages.list(agent)
+    assert [str(one.content) for one in listed if one.message_type == "user_message"] == said
 
 
 def test_a_list_can_be_of_certain_types(desk: Desk) -> None:

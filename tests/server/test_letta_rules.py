@@ -84,6 +84,10 @@ def test_after_the_tool_that_ends_the_loop_the_model_is_not_asked_again(tmp_path
         told = client.agents.messages.create(agent.id, input="Look after the bridge.")
         assert told.stop_reason.stop_reason == "tool_rule"
         assert len(model.questions) == 2
+        called = ["tool_call_message", "tool_return_message"]
+        assert [one.message_type for one in told.messages] == [*called, *called], "what it returned is told once"
+        listed = client.agents.messages.list(agent.id)
+        assert [one.message_type for one in listed] == ["user_message", *called, *called]
         run = client.runs.retrieve((told.usage.run_ids or [""])[0])
         assert (run.status, run.stop_reason) == ("completed", "tool_rule")
         assert client.agents.retrieve(agent.id).last_stop_reason == "tool_rule"

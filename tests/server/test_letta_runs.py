@@ -8,7 +8,7 @@ from typing import cast
 
 import httpx
 import pytest
-from letta_client import Letta, NotFoundError, UnprocessableEntityError
+from letta_client import Letta, NotFoundError
 
 from tests.server.model_server import Answer, Call, Question, fake_model
 from tests.server.running import running, settings_in
@@ -142,6 +142,8 @@ def test_the_run_of_a_worker_is_seen_while_it_works(desk: Desk) -> None:
         if ONE in question.tools:
             call = Call(ONE, {"message": "Well?", "other_agent_id": worker})
             return Answer("done") if question.results else Answer(calls=(call,))
+        if not question.results:
+            return Answer(calls=(Call("conversation_search", {"query": "anything"}),))
         asked.set()
         go_on.wait(20)
         return Answer("well")
@@ -155,14 +157,19 @@ def test_the_run_of_a_worker_is_seen_while_it_works(desk: Desk) -> None:
     assert [(one.agent_id, one.status) for one in running_now] == [(worker, "running")]
     run = running_now[0].id
     assert runs.retrieve(run).status == "running"
-    assert [one.message_type for one in runs.messages.list(run)] == ["system_message"]
-    assert [one.message_type for one in desk.client.agents.messages.list(worker)] == ["system_message"]
-    with pytest.raises(UnprocessableEntityError, match="goes on inside another"):
-        runs.messages.stream(run)
-    go_on.set()
+    begun = ["system_message", "tool_call_message", "tool_return_message"]
+    assert [one.message_type for one in runs.messages.list(run)] == begun
+    assert [one.message_type for one in desk.client.agents.messages.list(worker)] == begun
+    with runs.messages.stream(run, starting_after=0) as streamed:
+        heard = iter(streamed)
+        assert next(heard).message_type == "tool_call_message", "it is streamed while it works"
+        assert runs.retrieve(run).status == "running"
+        go_on.set()
+        kinds = [one.message_type for one in heard]
+    assert kinds == ["tool_return_message", "assistant_message", "stop_reason", "usage_statistics"]
     soon(lambda: runs.retrieve(whole).status == "completed")
     assert [(one.id, one.status) for one in runs.list(agent_id=worker)] == [(run, "completed")]
-    assert [one.message_type for one in runs.messages.list(run)] == ["system_message", "assistant_message"]
+    assert [one.message_type for one in runs.messages.list(run)] == [*begun, "assistant_message"]
     assert "assistant_message" in [one.message_type for one in runs.messages.stream(run)]
 
 

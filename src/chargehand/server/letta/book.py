@@ -95,6 +95,11 @@ class Book:
         await self._write(lambda db: db.execute("DELETE FROM messages WHERE conversation = ?", (which,)))
         self._changed()
 
+    async def last_heard(self, run: str) -> Instant | None:
+        """The moment that the messages of a run are kept under; None where there are none."""
+        query = "SELECT max(at) FROM messages WHERE run = ?"
+        return await self._read(lambda db: db.execute(query, (run,)).fetchone()[0])
+
     async def last_messages(self, conversations: Sequence[str]) -> dict[str, Instant]:
         """When something was last said in these conversations."""
         query = "SELECT max(created) FROM runs WHERE conversation = ?"

@@ -20,7 +20,7 @@ from chargehand.server.letta.agents import found as find_agent
 from chargehand.server.letta.asked import check_talk_fields
 from chargehand.server.letta.book_rows import Conditions
 from chargehand.server.letta.crew import in_conversation
-from chargehand.server.letta.message_lists import list_messages
+from chargehand.server.letta.message_lists import inherited_messages, list_messages, narrow_to_conversation
 from chargehand.server.letta.message_shapes import CompactSent, ConversationTalkSent, StreamSent
 from chargehand.server.letta.messages import compact_turns, stop_runs, streamed_talk, whole_talk
 from chargehand.server.letta.office import Office
@@ -280,6 +280,7 @@ async def fork(request: Request, house: House) -> Response:
         said = await _up_to(house, said, message)
     before = KeptConversation() if origin.conversation is None else origin.conversation
     settings = {**before.settings, "hidden": flag(request, "hidden"), "archived_at": None}
+    settings["inherited"] = await _inherited(house, origin, said)
     made = await catalog.add(
         KeptConversation(
             name=before.name,
@@ -292,6 +293,16 @@ async def fork(request: Request, house: House) -> Response:
     if said:
         await catalog.say(made.id, said)
     return reply((await describe_conversations(house, [made]))[0])
+
+
+async def _inherited(house: House, origin: ResolvedConversation, turns: list[Turn]) -> list[tuple[str, float]]:
+    """Which messages a fork begins with: of which conversations, and of each up to which moment."""
+    runs = list(dict.fromkeys(turn.run for turn in turns if turn.run))
+    until = await house.part(Office).book.last_heard(runs[-1]) if runs else None
+    if until is None:
+        return []
+    earlier = [] if origin.conversation is None else inherited_messages(origin.conversation)
+    return [*((which, min(moment, until)) for which, moment in earlier), (origin.id, until)]
 
 
 async def _up_to(house: House, turns: list[Turn], message: str) -> list[Turn]:
@@ -329,7 +340,8 @@ async def messages(request: Request, house: House) -> Response:
     wanted = await resolve_conversation(request, house)
     conditions = Conditions()
     conditions.equal("agent", wanted.profile.id)
-    conditions.add("conversation = ?", wanted.id)
+    inherited = [] if wanted.conversation is None else inherited_messages(wanted.conversation)
+    narrow_to_conversation(conditions, wanted.id or _OWN, inherited)
     return await list_messages(request, house, conditions, wanted.profile.id)
 
 

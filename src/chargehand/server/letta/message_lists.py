@@ -1,9 +1,12 @@
 """Messages that were said: of an agent, of all of them, by id, and by their words."""
 
+from collections.abc import Sequence
+
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from chargehand.memory.catalog import KeptConversation
 from chargehand.server.doors import Door
 from chargehand.server.house import House
 from chargehand.server.letta.agents import found
@@ -18,6 +21,8 @@ from chargehand.server.wire import body, part, reply
 
 _MESSAGES = msgspec.json.Decoder(MessageTold)
 _MOST_FOUND = 100
+_USUAL = 100
+_MOST_LISTED = 10_000
 
 
 def add(door: Door) -> None:
@@ -44,21 +49,32 @@ async def of_all(request: Request, house: House) -> Response:
 
 
 async def list_messages(request: Request, house: House, wanted: Conditions, agent: str) -> Response:
-    page = page_of(request, 100, "desc")
+    # a client that follows the pages goes on from the last message to newer ones: what is older must be on the page
+    page = page_of(request, _MOST_LISTED if agent else _USUAL, "desc")
     if request.query_params.get("group_id"):
         raise Problem(422, "unsupported", "group_id is not supported: there are no groups here; leave it out")
-    narrow_to_conversation(wanted, request.query_params.get("conversation_id"))
+    if conversation := request.query_params.get("conversation_id"):
+        kept = None if conversation == "default" else await house.memory.catalog.get(KeptConversation, conversation)
+        narrow_to_conversation(wanted, conversation, [] if kept is None else inherited_messages(kept))
     wanted.among("type", request.query_params.getlist("include_return_message_types"))
     await house.part(Office).settle(agent)
     return joined(await house.part(Book).messages(wanted, page))
 
 
-def narrow_to_conversation(wanted: Conditions, conversation: str | None) -> None:
-    """Only what belongs to a conversation; `default` is an agent's own."""
-    if conversation == "default":
-        wanted.add("conversation = ''")
-    else:
-        wanted.equal("conversation", conversation)
+def narrow_to_conversation(
+    wanted: Conditions, conversation: str | None, inherited: Sequence[tuple[str, float]] = ()
+) -> None:
+    """Only what belongs to a conversation, with what a fork inherited; `default` is an agent's own."""
+    if not conversation:
+        return
+    tests = ["conversation = ?", *["(conversation = ? AND at <= ?)"] * len(inherited)]
+    values = [value for pair in inherited for value in pair]
+    wanted.add(f"({' OR '.join(tests)})", "" if conversation == "default" else conversation, *values)
+
+
+def inherited_messages(conversation: KeptConversation) -> list[tuple[str, float]]:
+    """What a fork begins with: conversations, and up to which moment of each."""
+    return msgspec.convert(conversation.settings.get("inherited") or [], list[tuple[str, float]])
 
 
 async def retrieve(request: Request, house: House) -> Response:

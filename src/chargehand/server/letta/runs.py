@@ -1,5 +1,8 @@
 """Runs of agents: listed, looked at, follow_run."""
 
+import asyncio
+from collections.abc import AsyncGenerator
+
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,11 +18,14 @@ from chargehand.server.letta.pages import page_of
 from chargehand.server.letta.sending import View, events
 from chargehand.server.letta.spoken import speeches_inside
 from chargehand.server.letta.talk import Talk
-from chargehand.server.problem import Problem, unknown
+from chargehand.server.problem import unknown
 from chargehand.server.wire import body, flag, part, reply
 from chargehand.terms import events as ev
+from chargehand.terms.policy import Seconds
 
 _USAGE = msgspec.json.Decoder(UsageTold)
+_LOOK_AGAIN: Seconds = 0.2
+"""How long it takes at most until what a run inside another wrote is streamed."""
 
 
 def add(door: Door) -> None:
@@ -124,23 +130,36 @@ async def stream(request: Request, house: House) -> Response:
     if run not in house.part(Office).talks:
         name = (await _kept(request, house))[0]
         if name != run:
-            return await _replay_run(house, run, name, sent)
+            return await _stream_inside(house, run, name, sent)
     return await follow_run(house, run, sent)
 
 
-async def _replay_run(house: House, run: str, name: str, sent: StreamSent) -> Response:
-    """What came of a run inside another, once it is over."""
-    speeches = speeches_inside(name, await house.journal.read(name))
-    inside = next((one for one in speeches if one.run == run), None)
+async def _stream_inside(house: House, run: str, name: str, sent: StreamSent) -> Response:
+    """The messages of a run inside another, as they are written."""
+    entries = await house.journal.read(name)
+    inside = next((one for one in speeches_inside(name, entries) if one.run == run), None)
     if inside is None:
         raise unknown("run", run)
-    if not inside.over:
-        said = f"run {run} goes on inside another and cannot be streamed yet; list its messages, or stream the other"
-        raise Problem(422, "unsupported", said)
     talk = Talk(inside)
-    talk.finish()
     view = View(pings=bool(sent.include_pings), seen=max(0, sent.starting_after or 0))
-    return events(talk, view, house.floor.seat())
+    return events(talk, view, house.floor.seat(), _read_on(house, name, talk, entries[-1].seq))
+
+
+async def _read_on(house: House, name: str, talk: Talk, seen: int) -> AsyncGenerator[bytes]:
+    """Let a talk hear what is written in a run inside another, which tells nobody of it, up to its end.
+
+    It ends too when nobody carries the other run any more.
+    """
+    is_carried = True
+    while not talk.speech.over and is_carried:
+        yield b""  # here it is left if the client is gone
+        is_carried = name.partition("/")[0] in house.part(Office).talks
+        if is_carried:
+            await asyncio.sleep(_LOOK_AGAIN)
+        for entry in await house.journal.read(name, after=seen):
+            talk.hear((entry,))
+            seen = entry.seq
+    talk.finish()
 
 
 async def follow_run(house: House, run: str, sent: StreamSent) -> Response:

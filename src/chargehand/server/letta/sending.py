@@ -78,9 +78,9 @@ def _why(error: BaseException) -> str:
 # --- event by event
 
 
-def events(talk: Talk, view: View, seat: Seat | None = None) -> Response:
-    """The answer as it comes. A client that goes away stops nothing."""
-    return streamed(_parts(talk, view), every=_PING, seat=seat)
+def events(talk: Talk, view: View, seat: Seat | None = None, *beside: AsyncGenerator[bytes]) -> Response:
+    """The answer as it comes. A client that goes away stops nothing but what is done `beside` it."""
+    return streamed(_parts(talk, view), *beside, every=_PING, seat=seat)
 
 
 async def _parts(talk: Talk, view: View) -> AsyncGenerator[bytes]:

@@ -130,8 +130,9 @@ class Speech:
         elif isinstance(event, ev.AttemptSucceeded):
             self._tell_calls(entry.at)
             self._exit_tool = event.exit_tool
-            tail = f"{self._words} result" if self._thought else self._words
-            self._add("assistant_message", tail, entry.at, content=words(event.result))
+            if not event.exit_tool:  # else the result was told as what the tool returned
+                tail = f"{self._words} result" if self._thought else self._words
+                self._add("assistant_message", tail, entry.at, content=words(event.result))
         elif isinstance(event, ev.AttemptFailed):
             self._failed(entry, event.failure)
         elif isinstance(event, ev.InputRequested):
