@@ -189,7 +189,7 @@ async def test_the_runs_inside_a_run_are_found_by_name_and_no_others(tmp_path: P
 
 def test_a_damaged_run_is_told_up_to_the_damage_and_the_others_whole(tmp_path: Path) -> None:
     with garden(tmp_path) as home:
-        (damaged, last), (sound, _) = finished(home), finished(home)
+        (damaged, last), (sound, last_of_sound) = finished(home), finished(home)
         (journal,) = tmp_path.rglob("runs.db")
         with closing(sqlite3.connect(journal)) as connection:
             number = connection.execute("SELECT number FROM runs WHERE run = ?", (damaged,)).fetchone()[0]
@@ -200,7 +200,7 @@ def test_a_damaged_run_is_told_up_to_the_damage_and_the_others_whole(tmp_path: P
         assert f"entry 6 of run '{damaged}' is damaged" in told["damage"]
         assert told["over"] is False
         assert home.client.get(f"/api/runs/{damaged}/entries", params={"limit": 2}).json()["damage"] == ""
-        for path in (f"/api/runs/{damaged}", f"/api/runs/{damaged}/trace", f"/api/runs/{damaged}/entries?after=5"):
+        for path in (f"/api/runs/{damaged}", f"/api/runs/{damaged}/entries?after=5"):
             refused = home.client.get(path)
             assert (refused.status_code, refused.json()["code"]) == (500, "corrupt")
             assert f"entry 6 of run '{damaged}' is damaged" in refused.json()["detail"]
@@ -209,6 +209,23 @@ def test_a_damaged_run_is_told_up_to_the_damage_and_the_others_whole(tmp_path: P
         assert streamed.split("event: ")[-1].startswith("damaged\n")
         assert f"entry 6 of run '{damaged}' is damaged" in streamed.split("event: ")[-1]
         assert home.client.get(f"/api/runs/{damaged}/events", headers={"last-event-id": "5"}).status_code == 500
+        for query in ("", "?nested=true"):
+            traced = home.client.get(f"/api/runs/{damaged}/trace{query}")
+            assert traced.status_code == 200
+            assert f"entry 6 of run '{damaged}' is damaged" in traced.json()["damage"]
+            assert traced.json()["goal"] == BOTH
+        *told, last_line = home.client.get(f"/api/runs/{damaged}/trace?format=jsonl").text.splitlines()
+        assert [json.loads(line)["seq"] for line in told] == [1, 2, 3, 4, 5]
+        assert json.loads(last_line)["seq"] == 6
+        assert "is damaged" in json.loads(last_line)["detail"]
+        both = home.client.get("/api/events", params={"run": [damaged, sound], "after": "2.0"}).text
+        seen = [json.loads(line.removeprefix("data: ")) for line in both.splitlines() if line.startswith("data: ")]
+        assert [one["seq"] for one in seen if one["run"] == damaged] == [3, 4, 5, 6]
+        assert "is damaged" in next(one["detail"] for one in seen if one["run"] == damaged and one["seq"] == 6)
+        assert [one["seq"] for one in seen if one["run"] == sound] == list(range(1, last_of_sound + 1))
+        read_on = home.client.get("/api/events", params={"run": [damaged, sound], "after": f"5.{last_of_sound}"})
+        assert (read_on.status_code, read_on.headers["content-type"]) == (500, "application/problem+json")
+        assert f"entry 6 of run '{damaged}' is damaged" in read_on.json()["detail"]
         lines = {one["run"]: one for one in home.client.get("/api/runs").json()["runs"]}
         assert lines[damaged]["state"] == "damaged"
         assert lines[damaged]["goal"] == BOTH

@@ -10,8 +10,7 @@ from starlette.responses import Response
 
 from chargehand.errors import Corrupt, Refused
 from chargehand.runtime.feed import Reader
-from chargehand.runtime.nested_trace import whole_trace
-from chargehand.runtime.trace import trace
+from chargehand.runtime.nested_trace import nested_trace
 from chargehand.runtime.traced import Trace
 from chargehand.server.house import House
 from chargehand.server.problem import Problem
@@ -19,6 +18,7 @@ from chargehand.server.runs.shapes import Count, Entries, EntryShown
 from chargehand.server.runs.table import Operation, asked
 from chargehand.server.sse import event, streamed
 from chargehand.server.wire import nothing, part, reply
+from chargehand.stores.journal import Readable
 from chargehand.terms.events import Entry, RunEnded
 
 SSE = "text/event-stream"
@@ -99,11 +99,9 @@ async def entries(request: Request, house: House) -> Response:
         return await events(request, house)
     wanted = asked(request, After)
     run = part(request, "run")
-    readable = await house.journal.read_readable(run, after=max(wanted.after - 1, 0))
+    readable = await _read(house, run, wanted.after)
     found = readable.entries
     damage = readable.damage
-    if wanted.after and not found and damage is None:
-        raise Refused(f"run {run!r} has no entry {wanted.after} yet; read on from one that it has")
     more = [one for one in found if one.seq > wanted.after]
     if damage is not None and not more:
         raise damage
@@ -115,12 +113,12 @@ async def entries(request: Request, house: House) -> Response:
     return reply(Entries(shown, last, over, str(damage) if damage is not None and whole else ""))
 
 
-async def _read(house: House, run: str, after: int) -> list[Entry]:
+async def _read(house: House, run: str, after: int) -> Readable:
     """What follows an entry, and that entry itself: it tells whether it was the last."""
-    found = await house.journal.read(run, after=max(after - 1, 0))
-    if after and not found:
+    readable = await house.journal.read_readable(run, after=max(after - 1, 0))
+    if after and not readable.entries and readable.damage is None:
         raise Refused(f"run {run!r} has no entry {after} yet; read on from one that it has")
-    return found
+    return readable
 
 
 # --- as they come
@@ -145,10 +143,9 @@ async def _until_damage(house: House, run: str, after: int) -> Response:
     damage = readable.damage
     if damage is None or not readable.entries:
         raise damage or Refused(f"run {run!r} was mended meanwhile; read it again")
-    problem = event(Damaged(run, damage.seq, str(damage)), name="damaged")
 
     async def told() -> AsyncGenerator[bytes]:
-        yield _RETRY + house.part(Written).together(run, readable.entries) + problem
+        yield _RETRY + house.part(Written).together(run, readable.entries) + _damaged(run, damage)
 
     return streamed(told(), seat=house.floor.seat())
 
@@ -164,11 +161,18 @@ async def several(request: Request, house: House) -> Response:
     wanted = asked(request, Several)
     runs = tuple(dict.fromkeys(wanted.run))
     marks = _seen(request, wanted.after or ".".join("0" * len(runs)), len(runs))
-    over = 0
+    nothing_follows = True
+    damage: Corrupt | None = None
     for run, after in zip(runs, marks, strict=True):
-        found = await _read(house, run, after)
-        over += isinstance(found[-1].event, RunEnded) and found[-1].seq <= after
-    if over == len(runs):
+        readable = await _read(house, run, after)
+        last = readable.entries[-1] if readable.entries else None
+        is_seen = last is None or last.seq <= after
+        is_over = readable.damage is not None or (last is not None and isinstance(last.event, RunEnded))
+        nothing_follows = nothing_follows and is_seen and is_over
+        damage = damage or readable.damage
+    if nothing_follows and damage is not None:
+        raise damage
+    if nothing_follows:
         return nothing()
     far = dict(zip(runs, marks, strict=True))
     return streamed(*(_one_of(house, run, far) for run in runs), seat=house.floor.seat())
@@ -178,13 +182,26 @@ async def _one_of(house: House, run: str, marks: dict[str, int]) -> AsyncGenerat
     """One of several runs. The id of an event says how far all of them were seen."""
     data = house.part(Written).data
     reader = house.feed.subscribe(run, marks[run])
+
+    def told(entries: Sequence[Entry]) -> bytes:
+        events: list[bytes] = []
+        for entry in entries:
+            marks[run] = entry.seq
+            events.append(f"id: {'.'.join(map(str, marks.values()))}\n".encode() + data(run, entry))
+        return b"".join(events)
+
     yield _RETRY
-    async for entry in reader:
-        told: list[bytes] = []
-        for one in (entry, *reader.at_once()):
-            marks[run] = one.seq
-            told.append(f"id: {'.'.join(map(str, marks.values()))}\n".encode() + data(run, one))
-        yield b"".join(told)
+    try:
+        async for entry in reader:
+            yield told((entry, *reader.at_once()))
+    except Corrupt:
+        readable = await house.journal.read_readable(run, after=marks[run])
+        yield told(readable.entries) + (b"" if readable.damage is None else _damaged(run, readable.damage))
+
+
+def _damaged(run: str, damage: Corrupt) -> bytes:
+    """The last event of a run that cannot be read on."""
+    return event(Damaged(run, damage.seq, str(damage)), name="damaged")
 
 
 def _seen(request: Request, usual: str, count: int) -> list[int]:
@@ -202,11 +219,16 @@ def _seen(request: Request, usual: str, count: int) -> list[int]:
 async def export(request: Request, house: House) -> Response:
     wanted = asked(request, Export)
     run = part(request, "run")
+    names = await house.journal.inside(run) if wanted.nested and wanted.format == "json" else []
+    readable = {name: await house.journal.read_readable(name) for name in (run, *names)}
     if wanted.format == "json":
-        if wanted.nested:
-            return reply(await whole_trace(house.journal, run, await house.journal.inside(run)))
-        return reply(trace(run, await house.journal.read(run)))
-    told = [EntryShown(run, one.seq, one.at, one.event) for one in await house.journal.read(run)]
+        return reply(nested_trace(run, names, readable.__getitem__))
+    entries, damage = readable[run].entries, readable[run].damage
+    if damage is not None and not entries:
+        raise damage
+    told: list[EntryShown | Damaged] = [EntryShown(run, one.seq, one.at, one.event) for one in entries]
+    if damage is not None:
+        told.append(Damaged(run, damage.seq, str(damage)))
     return Response(msgspec.json.Encoder().encode_lines(told), media_type=_LINES)
 
 
@@ -245,7 +267,8 @@ OPERATIONS = (
         media=(SSE,),
         empty=True,
         problems=(404, 409, 422, 429),
-        summary="The same of several runs in one stream; ids have a number for each run, with dots between.",
+        summary="The same of several runs in one stream; ids have a number for each run, with dots between. "
+        "One that is damaged ends with an event `damaged`, and the others go on.",
     ),
     Operation(
         method="GET",
@@ -257,6 +280,6 @@ OPERATIONS = (
         told=Trace,
         media=(_LINES,),
         problems=(404, 422),
-        summary="Every step of a run.",
+        summary="Every step of a run; of a damaged one, what can be read, and `damage` says what cannot.",
     ),
 )
