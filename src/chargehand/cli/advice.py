@@ -90,7 +90,8 @@ def farewell(advice: Advice) -> str:
 
 def program() -> str:
     """How to type the command again: it need not be on the path."""
-    typed, found = sys.argv[0], which("chargehand")
+    typed = sys.argv[0]
+    found = which("chargehand")
     if typed.endswith("__main__.py"):
         return "python -m chargehand"
     return "chargehand" if found and Path(found).resolve() == Path(typed).resolve() else shlex.quote(typed)

@@ -93,11 +93,13 @@ def _sum_up(console: Console, told: "Description", *, stopped: bool) -> None:
         tools = {name for one in told.tools for name in one.names}.union(*(one.tools for one in told.workers))
         many = f"{_counted(len(told.workers), 'worker')}, {_counted(len(tools), 'tool')}"
         if told.memory is not None:
-            blocks, archives = len(told.memory.blocks), len(told.memory.archives)
+            blocks = len(told.memory.blocks)
+            archives = len(told.memory.archives)
             many += f"; memory: {_counted(blocks, 'block')}, {_counted(archives, 'archive')}"
         console.line(clean(f"team {told.name}: {many}; models: {models}"))
         _tell_teams(console, told.workers)
-    errors, warnings = len(told.errors), len(told.findings) - len(told.errors)
+    errors = len(told.errors)
+    warnings = len(told.findings) - len(told.errors)
     verdict = f"{_counted(errors, 'error')}, {_counted(warnings, 'warning')}" if told.findings else "all is well"
     console.line(clean(f"{told.file}: {verdict}"), "bad" if stopped else "good")
 

@@ -102,7 +102,8 @@ class Console:
 
     def __init__(self, stream: TextIO, *, quiet: bool = False, patient: bool = False) -> None:
         self.stream = stream
-        self._patient, self._lost = patient, ""
+        self._patient = patient
+        self._lost = ""
         self.pen: Callable[[str], None] | None = None
         self.terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
         self.draws = (stream.encoding or "").lower().startswith("utf")

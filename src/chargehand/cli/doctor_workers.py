@@ -16,8 +16,12 @@ from chargehand.terms.events import Entry, RunEnded, RunRequested
 _MOST_ENTRIES = 200_000
 _HEADS = ("what", "name", "state", "calls", "failed", "median", "p95", "now", "last", "failures")
 _TONES: dict[State, Tone] = {
-    "closed": "plain", "open": "bad", "failing": "bad", "half-open": "warn", "probing": "warn",
-}  # fmt: skip
+    "closed": "plain",
+    "open": "bad",
+    "failing": "bad",
+    "half-open": "warn",
+    "probing": "warn",
+}
 
 
 class _Read(Struct):
@@ -31,7 +35,8 @@ class _Read(Struct):
 
 def doctor_workers(options: Namespace) -> int:
     """0 when everybody may be called, 1 when somebody may not, or keeps failing."""
-    console, present = Console(sys.stdout), now()
+    console = Console(sys.stdout)
+    present = now()
     read = _read(options.journal)
     found = health(read.runs, present, driven=read.driven)
     if options.team:
@@ -53,7 +58,8 @@ def doctor_workers(options: Namespace) -> int:
 
 def _read(journal: Path) -> _Read:
     listed = sorted(read_runs(journal), key=lambda one: one.row.changed, reverse=True)
-    read, room = _Read([], set()), _MOST_ENTRIES
+    read = _Read([], set())
+    room = _MOST_ENTRIES
     for number, one in enumerate(listed):
         room -= one.row.seq
         if number >= MAX_RUNS or (room < 0 and read.runs):
@@ -86,9 +92,17 @@ def _row(one: WorkerHealth, present: float) -> tuple[str, ...]:
     failed = sum(one.failures.values())
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(one.failures.items(), key=lambda item: -item[1]))
     return (
-        one.what, one.name, _state(one, present), str(one.attempts), f"{failed} ({one.rate:.0%})" if failed else "0",
-        _seconds(one.median), _seconds(one.p95), str(one.in_flight or ""), ago(one.last, present), kinds,
-    )  # fmt: skip
+        one.what,
+        one.name,
+        _state(one, present),
+        str(one.attempts),
+        f"{failed} ({one.rate:.0%})" if failed else "0",
+        _seconds(one.median),
+        _seconds(one.p95),
+        str(one.in_flight or ""),
+        ago(one.last, present),
+        kinds,
+    )
 
 
 def _state(one: WorkerHealth, present: float) -> str:
@@ -115,7 +129,8 @@ def _unrested(read: _Read) -> list[tuple[str, str]]:
     """Runs of background workers that failed, and why."""
     found: list[tuple[str, str]] = []
     for run, entries in read.runs:
-        first, last = entries[0].event, entries[-1].event
+        first = entries[0].event
+        last = entries[-1].event
         if isinstance(first, RunRequested) and first.turns and isinstance(last, RunEnded) and last.ending == "failed":
             found.append((run, last.gaps[0].message if last.gaps else last.reason))
     return found

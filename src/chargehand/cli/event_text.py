@@ -41,7 +41,7 @@ def said(state: RunState, entry: ev.Entry, *, whole: bool = False) -> Said:
 
 def _by(state: RunState, task: TaskId, text: str, tone: Tone = "plain") -> Said:
     progress = state.tasks.get(task)
-    return Said(text, clean(task), clean(progress.worker) if progress else "", tone)
+    return Said(text=text, task=clean(task), who=clean(progress.worker) if progress else "", tone=tone)
 
 
 # --- the run as a whole
@@ -91,7 +91,9 @@ def _ended(state: RunState, event: ev.RunEnded, _at: Instant) -> Said:
 def _prompt_sent(state: RunState, event: ev.PromptSent, _at: Instant) -> Said:
     offered = f", with {counted(len(event.tools), 'tool')}" if event.tools else ""
     who = SUPERVISOR if event.duty != "attempt" or event.task not in state.tasks else state.tasks[event.task].worker
-    return Said(f"prompt for {short(event.model, 40)}{offered}", clean(event.task), clean(who), "dim")
+    return Said(
+        text=f"prompt for {short(event.model, 40)}{offered}", task=clean(event.task), who=clean(who), tone="dim"
+    )
 
 
 def _noted(state: RunState, event: ev.Noted, _at: Instant) -> Said:
@@ -109,13 +111,17 @@ def _supervision_started(state: RunState, event: ev.SupervisionStarted, _at: Ins
         return Said("holds money for more calls", who=SUPERVISOR, tone="dim")
     doing = {"plan": "plans", "refine": "rewrites the task", "answer": "writes the answer"}[event.duty]
     why = {"more": "plans what comes next", "rejected": "plans again: the plan was rejected", "replan": "plans anew"}
-    return Said(why.get(event.why, doing) if event.duty == "plan" else doing, clean(event.task), SUPERVISOR)
+    return Said(
+        text=why.get(event.why, doing) if event.duty == "plan" else doing, task=clean(event.task), who=SUPERVISOR
+    )
 
 
 def _supervision_failed(_state: RunState, event: ev.SupervisionFailed, _at: Instant) -> Said:
     doing = {"plan": "found no plan", "refine": "could not rewrite it", "answer": "wrote no answer"}[event.duty]
     why = f" ({event.findings[0].code}: {short(event.findings[0].message, ROOM)})" if event.findings else ""
-    return Said(f"{doing} {why.strip() or failure(event.failure)}", clean(event.task), SUPERVISOR, "bad")
+    return Said(
+        text=f"{doing} {why.strip() or failure(event.failure)}", task=clean(event.task), who=SUPERVISOR, tone="bad"
+    )
 
 
 def _tasks_added(_state: RunState, event: ev.TasksAdded, _at: Instant) -> Said:
@@ -126,7 +132,7 @@ def _tasks_added(_state: RunState, event: ev.TasksAdded, _at: Instant) -> Said:
 
 
 def _refined(_state: RunState, event: ev.TaskRefined, _at: Instant) -> Said:
-    return Said(f"refined: {short(event.instruction, ROOM)}", clean(event.task), SUPERVISOR, "warn")
+    return Said(text=f"refined: {short(event.instruction, ROOM)}", task=clean(event.task), who=SUPERVISOR, tone="warn")
 
 
 def _answer_written(_state: RunState, _event: ev.AnswerWritten, _at: Instant) -> Said:
@@ -158,7 +164,7 @@ def _started(state: RunState, event: ev.AttemptStarted, _at: Instant) -> Said:
         which += " once more after the crash" if progress.crashes and not progress.answers else " again where it was"
     if event.probes:
         which += ", to see whether it works again"
-    return Said(f"started{which}", clean(event.task), clean(event.worker))
+    return Said(text=f"started{which}", task=clean(event.task), who=clean(event.worker))
 
 
 def _step_started(state: RunState, event: ev.StepStarted, _at: Instant) -> Said:

@@ -66,10 +66,13 @@ def _show(console: Console, report: "Report") -> None:
     console.line(f"team {clean(report.team)}: {_count(report.kept, 'lesson')}{said}")
     if report.workers:
         rows = [
-            (one.worker, *(str(one.lessons.get(name, "")) for name in ("feedback", "eval", "judge", "outcome")),
-             f"{one.success:.0%}")
+            (
+                one.worker,
+                *(str(one.lessons.get(name, "")) for name in ("feedback", "eval", "judge", "outcome")),
+                f"{one.success:.0%}",
+            )
             for one in report.workers
-        ]  # fmt: skip
+        ]
         print_table(console, _HEADS, rows)
         console.line()
         looked = f"of {_count(report.looked_at, 'request')} looked at, by {clean(report.router)}"

@@ -80,7 +80,7 @@ def rows(
             tail.append(_count(settled))
         tasks = sorted((one for one in tasks if not one.settled), key=lambda one: _FIRST.get(one.status, 3))
         if len(tasks) > most:
-            tail.append(Row("", "", f"… and {len(tasks) - most} more"))
+            tail.append(Row(name="", state="", task=f"… and {len(tasks) - most} more"))
             tasks = tasks[:most]
     shown = [_row(state, one, measures.costs.get(one.task.id, NOTHING), words, now) for one in tasks]
     return [*(row for row in desk[:1] if row), *tail[:1], *shown, *tail[1:], *(row for row in desk[1:] if row)]
@@ -94,12 +94,13 @@ def _place(progress: Progress) -> tuple[int, int]:
 def _count(settled: Sequence[Progress]) -> Row:
     done = sum(one.status is Status.DONE for one in settled)
     failed = f", {len(settled) - done} not done" if len(settled) > done else ""
-    return Row("", "✔ done", f"{done} tasks{failed}", tone="warn" if failed else "good")
+    return Row(name="", state="✔ done", task=f"{done} tasks{failed}", tone="warn" if failed else "good")
 
 
 def _desk(state: RunState, measures: Measures, duty: str, now: Instant) -> Row | None:
     """The supervisor's own work, once there was any."""
-    desk, name = (state.planning if duty == "plan" else state.answering), f"({duty})"
+    desk = state.planning if duty == "plan" else state.answering
+    name = f"({duty})"
     if measures.timeline.begun(name) is None:
         return None
     over = state.closed if duty == "plan" else state.answer is not None
@@ -108,7 +109,18 @@ def _desk(state: RunState, measures: Measures, duty: str, now: Instant) -> Row |
     note = f"↻ {short(desk.feedback[0].message, 60)}" if desk.feedback else ""
     if not desk.open and not over and desk.timer > now:
         note = f"↻ again in {desk.timer - now:.0f} s"
-    return Row(name, shown, name, SUPERVISOR, str(desk.number), *_spent(cost), note, tone)
+    tokens, usd = _spent(cost)
+    return Row(
+        name=name,
+        state=shown,
+        task=name,
+        worker=SUPERVISOR,
+        tries=str(desk.number),
+        tokens=tokens,
+        dollars=usd,
+        note=note,
+        tone=tone,
+    )
 
 
 def _row(state: RunState, progress: Progress, cost: Amount, words: Mapping[str, str], now: Instant) -> Row:
@@ -119,7 +131,19 @@ def _row(state: RunState, progress: Progress, cost: Amount, words: Mapping[str, 
     worker = progress.worker or meant(task) or "anybody"
     note = _note(state, progress, now)
     latest = words.get(task.id, "") if progress.status is Status.RUNNING else ""
-    return Row(task.id, shown, label, short(worker, 14), tries, *_spent(cost), note, tone, latest)
+    tokens, usd = _spent(cost)
+    return Row(
+        name=task.id,
+        state=shown,
+        task=label,
+        worker=short(worker, 14),
+        tries=tries,
+        tokens=tokens,
+        dollars=usd,
+        note=note,
+        tone=tone,
+        words=latest,
+    )
 
 
 def _spent(cost: Amount) -> tuple[str, str]:
@@ -212,7 +236,8 @@ class Foot:
         if len(self._path) > 1:
             path = [short(name, 12) for name in self._path]
             parts.append(f"critical {'→'.join(path if len(path) <= 6 else ['…', *path[-5:]])}")
-        spent, cap = state.ledger.micros, state.requested.budget.micros
+        spent = state.ledger.micros
+        cap = state.requested.budget.micros
         if spent or cap is not None:
             parts.append(dollars(spent) + (f" of {dollars(cap)}" if cap is not None else ""))
         parts += _shut(state, now)
@@ -319,7 +344,8 @@ class LiveView:
     def _picture(self) -> RenderableType:
         if not self._tale.begun:
             return Text("")
-        state, measures = self._tale.state, self._tale.measures
+        state = self._tale.state
+        measures = self._tale.measures
         now = state.at if state.ended is not None else self._clock()
         width = self._page.width - 4  # within the frame
         room = max(3, self._page.height - _AROUND)
@@ -398,7 +424,8 @@ class _Columns:
     def line(self, row: Row, bar: str) -> Text:
         note = row.note
         if not bar:  # what did not begin has room there
-            bar, note = note, ""
+            bar = note
+            note = ""
         line = Text(self._joined((row.state, row.task, row.worker, bar, row.tries, row.tokens, row.dollars, note)))
         line.no_wrap = True
         line.overflow = "crop"

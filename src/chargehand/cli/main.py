@@ -164,7 +164,8 @@ def _describe_error(error: ChargehandError, options: Namespace) -> str:
     if not isinstance(error, PlanInvalid):
         return str(error)
     file: str = next((found for name in ("plan", "source", "file") if (found := vars(options).get(name))), "the plan")
-    first, more = error.findings[0], len(error.findings) - 1
+    first = error.findings[0]
+    more = len(error.findings) - 1
     see = f" ({more} more: chargehand plan --from {shlex.quote(file)})" if more else ""
     return f"{file}: {first.place}: {first.message} [{first.code}]{see}"
 

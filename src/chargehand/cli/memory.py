@@ -190,7 +190,8 @@ async def _show_overview(session: MemorySession) -> int:
     """Where memory is kept, its blocks and its archives."""
     file = session.file
     if session.options.json:
-        blocks, archives = await session.list_all(Block), await session.list_all(Archive)
+        blocks = await session.list_all(Block)
+        archives = await session.list_all(Archive)
         document = {"team": session.declared.team, "file": str(file), "blocks": blocks, "archives": archives}
         return session.print_json(document)
     size = sum(part.stat().st_size for part in file.parent.glob(f"{file.name}*") if part.suffix != ".lock")

@@ -60,7 +60,8 @@ def message(options: Namespace) -> int:
     if options.timeout is not None:
         team = team.bounded(timeout=max(team.timeout, options.timeout + _SPARE))
     letter = _letter(team, text, options)
-    now, name = time.time(), f"{team.name}-{secrets.token_hex(3)}"
+    now = time.time()
+    name = f"{team.name}-{secrets.token_hex(3)}"
     request = checked(as_message(team.request(text, now), letter), now)
     advice = Advice(name, options.journal, team_words(options), ())
     claim = Claim()
@@ -93,7 +94,9 @@ def message(options: Namespace) -> int:
 def _letter(team: Supervisor, text: str, options: Namespace) -> Letter:
     """To whom it goes; Invalid, with the tags there are, where that is nobody."""
     match = Match(tuple(options.match_all), tuple(options.match_some))
-    letter = addressed(team.members, text, match, options.worker, PERSON, options.timeout)
+    letter = addressed(
+        agents=team.members, text=text, match=match, names=options.worker, sender=PERSON, timeout=options.timeout
+    )
     if letter.to:
         return letter
     tags = team.tags()

@@ -33,7 +33,8 @@ def _list(*, as_json: bool) -> int:
     from chargehand.models.local.catalog import CATALOG  # noqa: PLC0415 - verbs pay only for what they use
     from chargehand.models.local.pull import installed  # noqa: PLC0415 - as above
 
-    console, here = Console(sys.stdout), installed(models_home())
+    console = Console(sys.stdout)
+    here = installed(models_home())
     if as_json:
         rows = [
             {

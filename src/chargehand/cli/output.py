@@ -28,7 +28,8 @@ class Output:
         self, options: Namespace, run: str, data: Console | None = None, clock: Callable[[], Instant] = time.time
     ) -> None:
         given = vars(options)
-        quiet, self.jsonl = bool(given.get("quiet")), bool(given.get("jsonl"))
+        quiet = bool(given.get("quiet"))
+        self.jsonl = bool(given.get("jsonl"))
         self.console = Console(sys.stderr, quiet=quiet)
         self.data = data or Console(sys.stdout)
         mixed = self.jsonl and self.data.terminal  # entries would be written into the picture
@@ -97,7 +98,7 @@ class Output:
     def _make_view(self, clock: Callable[[], Instant]) -> "LiveView":
         from chargehand.cli.live_view import LiveView  # noqa: PLC0415 - it brings Rich, which only a terminal needs
 
-        return LiveView(self.console, self.tale, self._run, clock, lambda: self.waits)
+        return LiveView(console=self.console, tale=self.tale, run=self._run, clock=clock, waits=lambda: self.waits)
 
 
 _UNDECIDED = (
@@ -123,7 +124,8 @@ class Trouble:
             failure = ev.failure_in(entry.event)
             if failure is None:
                 continue
-            refusal, mistake = failure.refusal, failure.code_error
+            refusal = failure.refusal
+            mistake = failure.code_error
             if refusal is not None and (refusal.model, refusal.cause) not in self._refusals:
                 self._refusals[refusal.model, refusal.cause] = refusal
                 console.prose(f"error: {clean(headline(refusal))}", "bad")

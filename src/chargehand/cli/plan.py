@@ -51,7 +51,8 @@ def plan(options: Namespace) -> int:
         raise Invalid("give a request or --from FILE, not both")
     if options.budget_usd is not None and options.source is not None and not options.team:
         raise Invalid("--budget-usd is of no use without models that cost something; name the team with --team")
-    team, notice = "", ""
+    team = ""
+    notice = ""
     if options.source is not None:
         draft = _of_file(options)
     else:

@@ -57,7 +57,7 @@ def _columns(found: Sequence[_Row]) -> tuple[list[str], list[str]]:
 
 
 def _row(indent: str, task: Task) -> _Row:
-    return _Row(indent + short(task.id, 24), short(_for_whom(task), 20), _wants(task), task)
+    return _Row(name=indent + short(task.id, 24), who=short(_for_whom(task), 20), wants=_wants(task), task=task)
 
 
 def _for_whom(task: Task) -> str:

@@ -80,8 +80,13 @@ _MEANINGS = (
     "f (fail): leave it. The task counts as failed, and the answer does without it.",
 )
 _EFFECT: dict[str, Literal["done", "again", "fail"]] = {
-    "d": "done", "done": "done", "a": "again", "again": "again", "f": "fail", "fail": "fail",
-}  # fmt: skip
+    "d": "done",
+    "done": "done",
+    "a": "again",
+    "again": "again",
+    "f": "fail",
+    "fail": "fail",
+}
 
 
 def may_ask(options: Namespace, console: Console) -> bool:
@@ -175,7 +180,8 @@ class Asker:
     async def _read(self, prompt: str) -> str | None:
         """One line from the terminal; None when it ends. Unlike a thread that reads, this can be given up."""
         self._console.write(self._console.paint(prompt, "bold"))
-        loop, source = asyncio.get_running_loop(), sys.stdin.fileno()
+        loop = asyncio.get_running_loop()
+        source = sys.stdin.fileno()
         heard: asyncio.Future[bytes] = loop.create_future()
 
         def take() -> None:

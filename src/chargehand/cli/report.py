@@ -88,7 +88,8 @@ def _plan(found: Trace) -> Iterator[str]:
     for task in found.tasks:
         took = "" if task.began is None or task.ended is None else seconds(task.ended - task.began)
         cost = dollars(task.used.micros) if task.used.micros else ""
-        needs, what = ", ".join(map(_text, task.after)), _text(task.instruction)
+        needs = ", ".join(map(_text, task.after))
+        what = _text(task.instruction)
         cells = (_text(task.id), _text(task.worker), needs, task.status, str(len(task.attempts)), took, cost, what)
         yield f"| {' | '.join(cells)} |"
     if found.dropped:
@@ -284,7 +285,8 @@ def _prose(answer: object) -> list[str]:
     return [clean_lines(answer)] if isinstance(answer, str) else _json(answer)
 
 
-_BY, _DEEPEST = 3, 6
+_BY = 3
+_DEEPEST = 6
 
 
 def below(page: str) -> Iterator[str]:

@@ -49,7 +49,8 @@ _Reply: TypeAlias = Callable[[int], ev.InputAnswered]
 
 def resume(options: Namespace) -> int:
     """Finished work is not repeated. The answer to a question is checked before anything is written."""
-    run, journal = str(options.name), Path(options.journal)
+    run = str(options.name)
+    journal = Path(options.journal)
     reply = _reply(options)
     if not journal.exists():  # opening would make it
         raise Refused(f"there is no journal {journal}; name the one that holds {run!r} with --journal")

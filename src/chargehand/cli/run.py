@@ -108,7 +108,9 @@ def _asked(options: Namespace, team: Supervisor, plan: Plan | None) -> tuple[str
 
 def _bound(team: Supervisor, options: Namespace) -> Supervisor:
     """The team within the bounds of the command line, which may be wider or narrower than its own."""
-    policy, budget, seconds = team.policy, team.budget, options.timeout
+    policy = team.policy
+    budget = team.budget
+    seconds = options.timeout
     if options.approve is not None:
         policy = structs.replace(policy, approve=options.approve == "ask")
     if options.budget_usd is not None:

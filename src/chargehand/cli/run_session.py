@@ -34,7 +34,9 @@ from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING
 from chargehand.terms.plan import Task
 
-_FIRST_LINE, _FIRST_LINE_OF_A_FILE = 1.0, 10.0  # seconds that the first line waits for the first outcome
+# seconds that the first line waits for the first outcome
+_FIRST_LINE = 1.0
+_FIRST_LINE_OF_A_FILE = 10.0
 StopSignal: TypeAlias = Literal["Ctrl-C", "SIGTERM"]
 EXIT_CODES: dict[StopSignal, int] = {"Ctrl-C": INTERRUPTED, "SIGTERM": TERMINATED}
 
@@ -48,7 +50,8 @@ class RunSession:
         self._about = (team, notice)
         self._claim = Claim()
         self._seats = Output(options, advice.run, Console(self._claim.stream, patient=True))
-        self.console, self.tale = self._seats.console, self._seats.tale
+        self.console = self._seats.console
+        self.tale = self._seats.tale
         self.asks = may_ask(options, self.console)
         self._asker = Asker(self.console, advice.run, self._seats.stop, self._seats.start) if self.asks else None
         self._left_open: ev.InputRequested | None = None
@@ -146,7 +149,8 @@ class RunSession:
 
     def _release(self) -> None:
         """Tell what was held back until it was known whether the models answer."""
-        held, self._held = self._held, None
+        held = self._held
+        self._held = None
         if held:
             self._tell(held)
 
@@ -173,7 +177,8 @@ class RunSession:
     def _close(self) -> None:
         """Everything after the run is read off its journal. Below a picture the answer comes last, to stay in sight."""
         entries = read_run(self._advice.journal, self._advice.run)
-        found, words = trace(self._advice.run, entries), plain_answer(entries)
+        found = trace(self._advice.run, entries)
+        words = plain_answer(entries)
         if self._seats.moves:
             self._seats.stop(keep=True)
             self.tale.show_gaps()

@@ -275,7 +275,8 @@ def _write(path: Path, body: str) -> None:
 def _diff(options: Namespace) -> int:
     """What is different between two runs."""
     one, other = (trace(name, read_run(options.journal, name)) for name in (options.name, options.other))
-    found, console = differences(one, other), Console(sys.stdout)
+    found = differences(one, other)
+    console = Console(sys.stdout)
     if options.json:
         console.json(found)
         return 0
@@ -315,9 +316,12 @@ def _kind(found: Trace) -> str:
 
 
 def _less(whole: Amount, parts: list[Amount]) -> Amount:
-    tokens, micros = sum(one.tokens for one in parts), sum(one.micros for one in parts)
+    tokens = sum(one.tokens for one in parts)
+    micros = sum(one.micros for one in parts)
     calls = sum(one.calls for one in parts)
-    return Amount(max(0, whole.tokens - tokens), max(0, whole.micros - micros), max(0, whole.calls - calls))
+    return Amount(
+        tokens=max(0, whole.tokens - tokens), micros=max(0, whole.micros - micros), calls=max(0, whole.calls - calls)
+    )
 
 
 class Side(Struct, frozen=True):
@@ -354,19 +358,27 @@ def differences(one: Trace, other: Trace) -> Differences:
     left, right = ({task.id: task for task in side.tasks} for side in (one, other))
     changed = [found for name, task in left.items() if name in right for found in _changed(task, right[name])]
     return Differences(
-        _side(one),
-        _side(other),
-        tuple(name for name in left if name not in right),
-        tuple(name for name in right if name not in left),
-        tuple(changed),
-        tuple(unified_diff(_answer(one), _answer(other), one.run, other.run, lineterm="", n=1)),
+        one=_side(one),
+        other=_side(other),
+        only_one=tuple(name for name in left if name not in right),
+        only_other=tuple(name for name in right if name not in left),
+        changed=tuple(changed),
+        answer=tuple(unified_diff(_answer(one), _answer(other), one.run, other.run, lineterm="", n=1)),
     )
 
 
 def _side(found: Trace) -> Side:
     attempts = sum(len(task.attempts) for task in found.tasks)
     ending = found.ending or "not yet"
-    return Side(found.run, found.goal, ending, len(found.tasks), attempts, found.used, found.seconds)
+    return Side(
+        run=found.run,
+        goal=found.goal,
+        ending=ending,
+        tasks=len(found.tasks),
+        attempts=attempts,
+        used=found.used,
+        seconds=found.seconds,
+    )
 
 
 def _answer(found: Trace) -> list[str]:
@@ -384,7 +396,7 @@ def _changed(one: TaskTrace, other: TaskTrace) -> Iterator[Changed]:
         ("attempts", str(len(one.attempts)), str(len(other.attempts))),
         ("result", _short_value(one.result), _short_value(other.result)),
     )
-    yield from (Changed(one.id, what, left, right) for what, left, right in pairs if left != right)
+    yield from (Changed(task=one.id, what=what, one=left, other=right) for what, left, right in pairs if left != right)
 
 
 def _short_value(value: object) -> str:

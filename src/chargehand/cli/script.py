@@ -40,7 +40,15 @@ class Story(Script, frozen=True, omit_defaults=True, forbid_unknown_fields=True,
 
     def request(self, now: float) -> RunRequested:
         seed = secrets.randbits(32) if self.seed is None else self.seed
-        return RunRequested(self.goal, self.roster, self.policy, self.budget, now + self.seconds, seed, self.plan)
+        return RunRequested(
+            goal=self.goal,
+            roster=self.roster,
+            policy=self.policy,
+            budget=self.budget,
+            deadline=now + self.seconds,
+            seed=seed,
+            plan=self.plan,
+        )
 
 
 def read_story(path: str) -> Story:

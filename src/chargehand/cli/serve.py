@@ -90,12 +90,22 @@ def _settings(options: Namespace) -> "Settings":
         raise Invalid(f"--open-runs is {runs}; it must be from 1 to 10000")
     limits = Limits(runs=runs, waiting=max(usual.waiting, 4 * runs))
     return Settings(
-        data=options.data, host=options.host, port=options.port, hosts=tuple(options.allow_host),
-        teams=tuple(options.team), token=os.environ.get(TOKEN, ""), unlocked=options.no_token, model=options.model,
-        custom_tools=options.custom_tools, model_urls=options.model_urls,
-        model_hosts=tuple(options.model_host), grace=options.grace, secrets=secret_values(),
-        limits=limits, price=flat(options.price.read, options.price.written) if options.price else None,
-    )  # fmt: skip
+        data=options.data,
+        host=options.host,
+        port=options.port,
+        hosts=tuple(options.allow_host),
+        teams=tuple(options.team),
+        token=os.environ.get(TOKEN, ""),
+        unlocked=options.no_token,
+        model=options.model,
+        custom_tools=options.custom_tools,
+        model_urls=options.model_urls,
+        model_hosts=tuple(options.model_host),
+        grace=options.grace,
+        secrets=secret_values(),
+        limits=limits,
+        price=flat(options.price.read, options.price.written) if options.price else None,
+    )
 
 
 def told(settings: "Settings", port: int, token: str | None, teams: Sequence[str] = ()) -> list[str]:

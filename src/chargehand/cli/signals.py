@@ -55,7 +55,8 @@ class Termination:
             raise Terminated from None
 
     async def _cancellable(self, main: Coroutine[None, None, _T]) -> _T:
-        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
         assert task is not None, "asyncio.run makes one"
 
         def cancel() -> None:

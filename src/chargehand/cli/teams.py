@@ -102,14 +102,22 @@ def hire(options: Namespace, run: str, state: Callable[[], RunState]) -> Hired:
         file: str = options.script
         return Hired(scripted(read_story(file)), ("--script", file), ("play", file))
 
-    team, words = keep_budget(team_of(options)), team_words(options)
+    team = keep_budget(team_of(options))
+    words = team_words(options)
     team.check_recorded(state().requested.budget)
     known = {*team.roster.names(), *(agent.name for agent, _ in team.aside)}
     strangers = [agent.name for agent in state().requested.roster.agents if agent.name not in known]
     if strangers:
         said = f"run {run!r} counts on {', '.join(strangers[:5])}, and team {team.name} has nobody of that name"
         raise Refused(f"{said}; name the team it began with (--team), or its script (--script)")
-    return Hired(team.crew, words, ("run", *words), team.name, team.notice, partial(leave, team, options))
+    return Hired(
+        crew=team.crew,
+        words=words,
+        again=("run", *words),
+        team=team.name,
+        notice=team.notice,
+        leave=partial(leave, team, options),
+    )
 
 
 def keep_budget(team: Supervisor) -> Supervisor:

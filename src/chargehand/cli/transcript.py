@@ -75,7 +75,8 @@ class Transcript:
         self._resumes = True
 
     def _tell(self, entry: ev.Entry) -> None:
-        before, event = self._state, entry.event
+        before = self._state
+        event = entry.event
         if isinstance(event, ev.RunRequested):
             self._take_in(entry)
             self._console.prose(f"goal: {short(event.goal, _ROOM)}", "bold")
@@ -145,7 +146,8 @@ class Transcript:
 
     def show_gaps(self) -> None:
         """What is missing."""
-        state, console = self.state, self._console
+        state = self.state
+        console = self._console
         end = end_of(state)
         missing = end.gaps if end is not None else gaps(state)
         if state.ended is not None:
@@ -233,14 +235,15 @@ class Measures:
     def hear(self, state: RunState, entry: ev.Entry) -> None:
         self.timeline.hear(entry)
         self.began = self.began or entry.at
-        spent, before = state.ledger.spent, self._spent
+        spent = state.ledger.spent
+        before = self._spent
         name = part_of(entry.event)
         if spent != before:
             had = self.costs.get(name, NOTHING)
             self.costs[name] = Amount(
-                had.tokens + spent.tokens - before.tokens,
-                had.micros + spent.micros - before.micros,
-                had.calls + spent.calls - before.calls,
+                tokens=had.tokens + spent.tokens - before.tokens,
+                micros=had.micros + spent.micros - before.micros,
+                calls=had.calls + spent.calls - before.calls,
             )
             self._spent = spent
         progress = state.tasks.get(TaskId(name))
@@ -308,7 +311,8 @@ class Timeline:
         self._last: Instant = 0.0
 
     def hear(self, entry: ev.Entry) -> None:
-        at, before = entry.at, self._last
+        at = entry.at
+        before = self._last
         self._last = at
         self._first = at if self._first is None else self._first
         match entry.event:

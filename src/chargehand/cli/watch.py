@@ -34,7 +34,8 @@ def watch(options: Namespace) -> int:
     first = max(0, min(options.from_seq - 1, len(entries))) if options.from_seq else 0
     seats.catch_up(entries[:first])
     seats.hear(entries[first:])
-    seen, idle = len(entries), 0.0
+    seen = len(entries)
+    idle = 0.0
     with deferred_interrupts() as raise_pressed:  # or a picture would be cut in two
         try:
             while seats.tale.state.ended is None and idle < _LEFT:

@@ -286,13 +286,21 @@ def _check_models(parts: Parts) -> None:
 def explain(source: Source, team: TeamShape) -> list[Explained]:
     """Every value the file gives, then what it leaves to us."""
     given = [
-        Explained(written(path), _value(source, path, value), _origin(source, path), meaning(written(path)))
+        Explained(
+            path=written(path),
+            value=_value(source, path, value),
+            origin=_origin(source, path),
+            meaning=meaning(written(path)),
+        )
         for path, value in _leaves(source.data, ())
     ]
     taken = {one.path.partition("[")[0] for one in given}
     left = {written(path): value for path, value in _fields(team, ())} | defaults_of_all()
     ours = [(path, value) for path, value in left.items() if path not in taken]
-    return [*given, *(Explained(path, _shown(value), "built in", meaning(path)) for path, value in ours)]
+    return [
+        *given,
+        *(Explained(path=path, value=_shown(value), origin="built in", meaning=meaning(path)) for path, value in ours),
+    ]
 
 
 def _leaves(value: object, path: Place) -> Iterator[tuple[Place, object]]:

@@ -84,7 +84,7 @@ def check_surroundings(
             checked = check(around)
         except (OSError, ValueError, RuntimeError) as error:  # paths and names that cannot be foreseen
             said = f"could not look at everything: {error}"
-            checked = CheckResult("doctor", "bad", said, "see who may look there: ls -ld")
+            checked = CheckResult(what="doctor", state="bad", said=said, todo="see who may look there: ls -ld")
         results += [checked] if isinstance(checked, CheckResult) else checked
     return results
 
@@ -94,21 +94,28 @@ def folder_gone() -> CheckResult | None:
     try:
         Path.cwd()
     except OSError:
-        return CheckResult("folder", "bad", "the folder you are in is not there any more", "go to one that is: cd ~")
+        return CheckResult(
+            what="folder",
+            state="bad",
+            said="the folder you are in is not there any more",
+            todo="go to one that is: cd ~",
+        )
     return None
 
 
 def python(version: tuple[int, ...] = sys.version_info[:3]) -> CheckResult:
     said = f"{'.'.join(map(str, version))} ({platform.python_implementation()}, {platform.system()})"
     if version < _PYTHON:
-        return CheckResult("python", "bad", said, "install Python 3.11 or newer")
+        return CheckResult(what="python", state="bad", said=said, todo="install Python 3.11 or newer")
     return CheckResult("python", "good", said)
 
 
 def sqlite(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> CheckResult:
     said = ".".join(map(str, version))
     if version < _SQLITE:
-        return CheckResult("sqlite", "bad", said, "use a Python that is built with SQLite 3.24 or newer")
+        return CheckResult(
+            what="sqlite", state="bad", said=said, todo="use a Python that is built with SQLite 3.24 or newer"
+        )
     return CheckResult("sqlite", "good", said)
 
 
@@ -118,7 +125,10 @@ def word_search(*, has: bool | None = None) -> CheckResult:
         return CheckResult("word search", "good", "FTS5 is in this Python's SQLite")
     said = "FTS5 is not in this Python's SQLite: archives cannot be searched"
     return CheckResult(
-        "word search", "missing", said, "teams without memory do not need it; else use another Python build"
+        what="word search",
+        state="missing",
+        said=said,
+        todo="teams without memory do not need it; else use another Python build",
     )
 
 
@@ -139,11 +149,19 @@ def team_line(told: Description | Invalid) -> CheckResult:
     """What is to be said of a team file, or of why there is none."""
     if isinstance(told, Invalid):
         return CheckResult(
-            "team", "bad", str(told), "name an existing team file, or begin one: chargehand init minimal"
+            what="team",
+            state="bad",
+            said=str(told),
+            todo="name an existing team file, or begin one: chargehand init minimal",
         )
     errors = told.errors
     if errors:
-        return CheckResult("team", "bad", str(errors[0]), f"see all of it: chargehand check --team {quote(told.file)}")
+        return CheckResult(
+            what="team",
+            state="bad",
+            said=str(errors[0]),
+            todo=f"see all of it: chargehand check --team {quote(told.file)}",
+        )
     return CheckResult("team", "good", f"{told.name}: {told.file}, {told.how}")
 
 
@@ -152,7 +170,7 @@ def extra(name: str) -> CheckResult:
     absent = [module for module in modules if find_spec(module) is None]
     if absent:
         some = f"lacks {', '.join(absent)}" if len(absent) < len(modules) else "not installed"
-        return CheckResult(f"extra {name}", "missing", f"{some} ({use})", install_command(name))
+        return CheckResult(what=f"extra {name}", state="missing", said=f"{some} ({use})", todo=install_command(name))
     return CheckResult(f"extra {name}", "good", f"installed ({use})")
 
 
@@ -161,7 +179,9 @@ def sandbox() -> CheckResult:
 
     why = available()
     if why:
-        return CheckResult("sandbox", "missing", why, "teams without the tool `sandbox` do not need it")
+        return CheckResult(
+            what="sandbox", state="missing", said=why, todo="teams without the tool `sandbox` do not need it"
+        )
     return CheckResult("sandbox", "good", "Python that a model wrote can be run")
 
 
@@ -218,26 +238,26 @@ def writable(what: str, file: Path, other: str = "choose a folder that can be wr
     folder = next((path for path in above if path.exists()), above[-1])
     if file.exists() and not os.access(file, os.W_OK):
         todo = f"change its owner or mode: chmod u+w {quote(str(file))}; or {other}"
-        return CheckResult(what, "bad", f"{file} cannot be written", todo)
+        return CheckResult(what=what, state="bad", said=f"{file} cannot be written", todo=todo)
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         todo = f"{other}; or make it writable: ls -ld {quote(str(folder))}"
-        return CheckResult(what, "bad", f"{folder} cannot be written: {error.strerror}", todo)
+        return CheckResult(what=what, state="bad", said=f"{folder} cannot be written: {error.strerror}", todo=todo)
     return CheckResult(what, "good", f"{file} ({'is there' if file.exists() else 'will be made'})")
 
 
 def _store(what: str, path: Path, kind: FileKind, other: str) -> CheckResult:
     if path.exists() and not path.is_file():  # SQLite takes some devices for empty files
         said = f"{path} is {'a folder' if path.is_dir() else 'no ordinary file'}"
-        return CheckResult(what, "bad", said, other)
+        return CheckResult(what=what, state="bad", said=said, todo=other)
     line = writable(what, path, other)
     if line.state == "bad" or not path.exists():
         return line
     found = examine(path, kind)
     if found.fault:
-        return CheckResult(what, "bad", found.said, _todo(found, path, other))
+        return CheckResult(what=what, state="bad", said=found.said, todo=_todo(found, path, other))
     return line
 
 
@@ -272,7 +292,7 @@ def programs(path: str, running: str) -> list[CheckResult]:
     others = ", ".join(str(file) for file in list(found.values())[1:])
     said = f"several on PATH: {used} is the one that runs; also {others}"
     todo = f"keep one: pip uninstall chargehand in the other place, or change PATH (this one runs on {running})"
-    return [CheckResult("programs", "missing", said, todo)]
+    return [CheckResult(what="programs", state="missing", said=said, todo=todo)]
 
 
 def proxies() -> list[CheckResult]:
@@ -281,14 +301,16 @@ def proxies() -> list[CheckResult]:
         return []
     said = f"{', '.join(named)} set, and not used: calls of models and `fetch` go out directly"
     todo = "where only a proxy leads out, name a gateway as base URL, for example OPENAI_BASE_URL"
-    return [CheckResult("proxy", "missing", said, todo)]
+    return [CheckResult(what="proxy", state="missing", said=said, todo=todo)]
 
 
 def terminal(encoding: str) -> list[CheckResult]:
     if encoding.lower().replace("-", "").startswith("utf"):
         return []
     said = f"it takes {encoding or 'no known'} characters; others are shown as signs"
-    return [CheckResult("terminal", "missing", said, "export LC_ALL=C.UTF-8, or: export PYTHONUTF8=1")]
+    return [
+        CheckResult(what="terminal", state="missing", said=said, todo="export LC_ALL=C.UTF-8, or: export PYTHONUTF8=1")
+    ]
 
 
 def port(number: int) -> list[CheckResult]:
@@ -301,7 +323,7 @@ def port(number: int) -> list[CheckResult]:
         except OSError as error:
             said = f"{number}, the usual one of `serve`, cannot be had: {error.strerror}"
             todo = f"chargehand serve --port {number + 1}; who has it: ss -ltnp sport = :{number}"
-            return [CheckResult("port", "missing", said, todo)]
+            return [CheckResult(what="port", state="missing", said=said, todo=todo)]
     return []
 
 
@@ -310,7 +332,9 @@ def clock(now: float) -> CheckResult:
     written = Path(__file__).stat().st_mtime
     if not written - _DAY <= now <= _FAR:
         said = f"it says {now:.0f} seconds since 1970"
-        return CheckResult("clock", "bad", said, "set the clock, deadlines depend on it: timedatectl set-ntp true")
+        return CheckResult(
+            what="clock", state="bad", said=said, todo="set the clock, deadlines depend on it: timedatectl set-ntp true"
+        )
     return CheckResult("clock", "good", "plausible")
 
 
@@ -321,10 +345,13 @@ def disk(journal: Path, free: int | None = None) -> CheckResult:
     said = f"{left / 1e9:,.1f} GB free at {folder}"
     if left < _ROOM:
         return CheckResult(
-            "disk", "bad", said, f"free some space, a journal that cannot grow stops its runs: df -h {folder}"
+            what="disk",
+            state="bad",
+            said=said,
+            todo=f"free some space, a journal that cannot grow stops its runs: df -h {folder}",
         )
     if left < _LITTLE:
-        return CheckResult("disk", "missing", said, "free some space before fetching models")
+        return CheckResult(what="disk", state="missing", said=said, todo="free some space before fetching models")
     return CheckResult("disk", "good", said)
 
 

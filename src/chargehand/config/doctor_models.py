@@ -50,7 +50,7 @@ def keys(folder: Path, models: Sequence[str] = ()) -> list[CheckResult]:
     if there:
         return [CheckResult("keys", "good", f"set: {', '.join(there)}"), *odd, *needed, *near]
     todo = f"to use a provider set its variable, for example {names[0]}; the model `{BUILT_IN}` needs none"
-    return [CheckResult("keys", "missing", "no key of a provider is set", todo), *needed, *near]
+    return [CheckResult(what="keys", state="missing", said="no key of a provider is set", todo=todo), *needed, *near]
 
 
 def _needed(model: str, folder: Path) -> CheckResult | None:
@@ -61,7 +61,10 @@ def _needed(model: str, folder: Path) -> CheckResult | None:
         return None
     said = f"{model} needs it; it is neither in the environment nor in {folder / '.env'}"
     return CheckResult(
-        f"key {place.key}", "bad", said, f"export {place.key}=...; without it: chargehand run --model {BUILT_IN} ..."
+        what=f"key {place.key}",
+        state="bad",
+        said=said,
+        todo=f"export {place.key}=...; without it: chargehand run --model {BUILT_IN} ...",
     )
 
 
@@ -76,7 +79,12 @@ def _odd(name: str, folder: Path) -> CheckResult | None:
     else:
         return None
     where = origin(name, folder)
-    return CheckResult(f"key {name}", "bad", f"what {where} has for {name} {why}", f"set it anew: export {name}=...")
+    return CheckResult(
+        what=f"key {name}",
+        state="bad",
+        said=f"what {where} has for {name} {why}",
+        todo=f"set it anew: export {name}=...",
+    )
 
 
 def _near(folder: Path, providers: Iterable[str]) -> list[CheckResult]:
@@ -95,7 +103,12 @@ def _near(folder: Path, providers: Iterable[str]) -> list[CheckResult]:
         for name in dict.fromkeys(one for one in found if one != right):
             said = f"{name} is set, but nothing reads it"
             lines.append(
-                CheckResult(f"key {right}", "missing", said, f'if it is a key of {provider}: export {right}="${name}"')
+                CheckResult(
+                    what=f"key {right}",
+                    state="missing",
+                    said=said,
+                    todo=f'if it is a key of {provider}: export {right}="${name}"',
+                )
             )
     return lines
 
@@ -108,7 +121,14 @@ def dotenv_file(folder: Path, *, bundled: bool) -> list[CheckResult]:
         said = f"{here / '.env'} is not read: " + (
             "the bundled team has none" if bundled else f"that of this team is {folder / '.env'}"
         )
-        lines.append(CheckResult(".env", "missing", said, "set what it holds for this shell: set -a; . ./.env; set +a"))
+        lines.append(
+            CheckResult(
+                what=".env",
+                state="missing",
+                said=said,
+                todo="set what it holds for this shell: set -a; . ./.env; set +a",
+            )
+        )
     return lines
 
 
@@ -119,17 +139,28 @@ def _unread(file: Path) -> list[CheckResult]:
         if not file.is_file():  # who opens a pipe waits for somebody to write
             return [
                 CheckResult(
-                    ".env", "bad", f"{file} is no ordinary file and is not read", "put a text file in its place"
+                    what=".env",
+                    state="bad",
+                    said=f"{file} is no ordinary file and is not read",
+                    todo="put a text file in its place",
                 )
             ]
         if file.stat().st_size > DOTENV_BYTES:
             said = f"{file} is larger than {DOTENV_BYTES // 1024} KiB and is not read"
-            return [CheckResult(".env", "bad", said, "make it shorter")]
+            return [CheckResult(what=".env", state="bad", said=said, todo="make it shorter")]
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        return [CheckResult(".env", "bad", f"{file} cannot be read: {why}", f"look at it: ls -l {quote(str(file))}")]
-    known, odd = dotenv(file.parent), list[str]()
+        return [
+            CheckResult(
+                what=".env",
+                state="bad",
+                said=f"{file} cannot be read: {why}",
+                todo=f"look at it: ls -l {quote(str(file))}",
+            )
+        ]
+    known = dotenv(file.parent)
+    odd = list[str]()
     for number, line in enumerate(text.splitlines(), 1):
         name = re.match(r"\s*(?:export\s+)?([^\s=]*)\s*=", line)
         if line.strip() and not line.lstrip().startswith("#") and (name is None or name[1] not in known):
@@ -137,7 +168,7 @@ def _unread(file: Path) -> list[CheckResult]:
     if not odd:
         return []
     said = f"{file}: not of the form NAME=VALUE, so not read: line {', '.join(odd[:5])}"
-    return [CheckResult(".env", "missing", said, "write one variable a line: NAME=VALUE")]
+    return [CheckResult(what=".env", state="missing", said=said, todo="write one variable a line: NAME=VALUE")]
 
 
 def servers(folder: Path, models: Sequence[str]) -> list[CheckResult]:
@@ -151,7 +182,10 @@ def servers(folder: Path, models: Sequence[str]) -> list[CheckResult]:
             todo = f"to try it, for a few tokens: chargehand run --model {quote(model)} --budget-usd 0.05 Say hello"
             lines.append(
                 CheckResult(
-                    f"model {model}", "good", f"not called: that may cost money{_elsewhere(model, folder)}", todo
+                    what=f"model {model}",
+                    state="good",
+                    said=f"not called: that may cost money{_elsewhere(model, folder)}",
+                    todo=todo,
                 )
             )
     return lines
@@ -182,7 +216,9 @@ def _listening(model: str, host: str, port: int) -> CheckResult:
         begin = f"start it: {_START[provider]}" if provider in _START else "start that server"
         other = f"; at another address: export {_base(provider)}=http://HOST:PORT/v1" if _base(provider) else ""
         todo = f"{begin}{other}; without it: chargehand run --model {BUILT_IN} ..."
-        return CheckResult(f"model {model}", "bad", f"nobody listens at {host} port {port} ({why})", todo)
+        return CheckResult(
+            what=f"model {model}", state="bad", said=f"nobody listens at {host} port {port} ({why})", todo=todo
+        )
     return CheckResult(f"model {model}", "good", f"somebody listens at {host} port {port}")
 
 
@@ -191,15 +227,24 @@ def fetched() -> list[CheckResult]:
     from chargehand.models.local.catalog import CATALOG  # noqa: PLC0415 - only here
     from chargehand.models.local.pull import installed, verify  # noqa: PLC0415 - as above
 
-    folder, lines = models_home(), list[CheckResult]()
+    folder = models_home()
+    lines = list[CheckResult]()
     whole = installed(folder)
     for name, entry in CATALOG.items():
         again = f"fetch it anew: chargehand models rm {name}, then: chargehand models pull {name}"
         if name not in whole:
             if (folder / name).is_dir() and any((folder / name).iterdir()):
-                lines.append(CheckResult(f"model {name}", "bad", f"{folder / name} is there only in part", again))
+                lines.append(
+                    CheckResult(
+                        what=f"model {name}", state="bad", said=f"{folder / name} is there only in part", todo=again
+                    )
+                )
         elif entry.size <= _WHOLE and not verify(name, folder):
-            lines.append(CheckResult(f"model {name}", "bad", f"{folder / name} does not hold what it should", again))
+            lines.append(
+                CheckResult(
+                    what=f"model {name}", state="bad", said=f"{folder / name} does not hold what it should", todo=again
+                )
+            )
     return lines
 
 
@@ -210,10 +255,18 @@ def embeddings() -> CheckResult:
 
     absent = [name for name in ("numpy", "onnxruntime") if find_spec(name) is None]
     if absent:
-        return CheckResult("embeddings", "missing", f"{absent[0]} is not installed; words are compared instead", _LOCAL)
+        return CheckResult(
+            what="embeddings",
+            state="missing",
+            said=f"{absent[0]} is not installed; words are compared instead",
+            todo=_LOCAL,
+        )
     if "minilm" not in installed(models_home()):
         return CheckResult(
-            "embeddings", "missing", "not fetched; words are compared instead", "chargehand models pull minilm"
+            what="embeddings",
+            state="missing",
+            said="not fetched; words are compared instead",
+            todo="chargehand models pull minilm",
         )
     return CheckResult("embeddings", "good", "minilm is here")
 

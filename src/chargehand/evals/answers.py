@@ -174,7 +174,9 @@ def report_answers(dataset: str, scores: Sequence[Score], random: Random) -> Sec
             measures.append(measure_value("failure_modes", tried, random, "less"))
     heads = ("case", "", "coverage", "gaps", "seconds", "usd")
     table = Table("Answers", heads, tuple(map(_row, scores)))
-    return Section(dataset, scores[0].kind, tuple(scores), tuple(measures), (table,))
+    return Section(
+        dataset=dataset, kind=scores[0].kind, scores=tuple(scores), measures=tuple(measures), tables=(table,)
+    )
 
 
 def _p95(seconds: Sequence[float]) -> float:

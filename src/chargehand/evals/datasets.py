@@ -175,7 +175,7 @@ def case_of_run(run: str, entries: Sequence[Entry]) -> Case:
     if ended.ending == "cancelled":
         raise Refused(f"run {run!r} was cancelled, so it does not show how it ends; ask again: chargehand run")
     value = plain_answer(entries) if state.answer is None else decode_value(state.answer)
-    text = shown(Given("", "", "", value))
+    text = shown(Given(task="", instruction="", worker="", value=value))
     return Case(
         state.requested.goal,
         name=run,

@@ -53,7 +53,7 @@ Grader: TypeAlias = Callable[[Expect, Answer], Awaitable[list[str]]]
 
 
 def answer_of(value: object) -> Answer:
-    return Answer(value, shown(Given("", "", "", value)))
+    return Answer(value, shown(Given(task="", instruction="", worker="", value=value)))
 
 
 async def grade_answer(

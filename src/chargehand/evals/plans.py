@@ -162,4 +162,4 @@ def report_plans(dataset: str, scores: Sequence[Score], random: Random) -> Secti
         for score in scores
     )
     table = Table("Plans", ("case", "", *columns), rows)
-    return Section(dataset, "plan", tuple(scores), tuple(measures), (table,))
+    return Section(dataset=dataset, kind="plan", scores=tuple(scores), measures=tuple(measures), tables=(table,))

@@ -139,7 +139,9 @@ def report_routes(dataset: str, scores: Sequence[Score], random: Random) -> Sect
         else:
             tables.append(_mistakes_table(confusion))
         tables.append(_label_table(confusion, tried))
-    return Section(dataset, "routing", tuple(scores), tuple(measures), tuple(tables))
+    return Section(
+        dataset=dataset, kind="routing", scores=tuple(scores), measures=tuple(measures), tables=tuple(tables)
+    )
 
 
 def _measure_scope(tried: Sequence[Score]) -> list[Measure]:

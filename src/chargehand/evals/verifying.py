@@ -105,7 +105,9 @@ async def _ask_checks(bench: Bench, case: Case, text: str) -> Verdict:
     for worker in hiring.workers:
         if worker.name in reviewers:
             reviewer_model = worker.model or hiring.models[0]
-            workers.append(Worker(worker.name, worker.description, worker.prompt, model=reviewer_model))
+            workers.append(
+                Worker(name=worker.name, description=worker.description, prompt=worker.prompt, model=reviewer_model)
+            )
     source = (Task(_SOURCE_TASK, "Hand over what there is to work from.", _SOURCE),) if case.source else ()
     task = Task(_RESULT_TASK, case.request, _AUTHOR, after=tuple(before.id for before in source))
     checking_team = Supervisor(
@@ -165,7 +167,7 @@ def report_results(dataset: str, scores: Sequence[Score], random: Random) -> Sec
         (mistake, str(len(group)), str(sum(score.passed for score in group))) for mistake, group in by_mistake.items()
     )
     table = Table("Results by mistake", ("mistake", "results", "judged rightly"), rows)
-    return Section(dataset, "verifier", tuple(scores), tuple(measures), (table,))
+    return Section(dataset=dataset, kind="verifier", scores=tuple(scores), measures=tuple(measures), tables=(table,))
 
 
 # --- wrong results made from right ones

@@ -385,7 +385,9 @@ class _Hand:
         )
 
     def note(self, text: str, failure: ev.Failure | None = None, code: ev.NoteCode = "") -> None:
-        self._line.note(ev.Noted(text, self._work.task, self._work.number, failure, code))
+        self._line.note(
+            ev.Noted(text=text, task=self._work.task, attempt=self._work.number, failure=failure, code=code)
+        )
 
     def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
         work = self._work

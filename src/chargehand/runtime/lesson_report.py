@@ -65,9 +65,17 @@ async def report(store: Lessons, way: Route, cards: Sequence[WorkerCard], embedd
         now = await book.consult(without, request, names, embedding)
         routers[now.router] += 1
         if now.worker != without.worker:
-            turned.append(Turned(request, without.worker or "", now.worker or "", now.why))
+            turned.append(Turned(request=request, without=without.worker or "", now=now.worker or "", why=now.why))
     router = routers.most_common(1)[0][0] if routers else ""
-    return Report(store.team, way.learn, len(lessons), _workers(lessons), tuple(turned), len(asked), router)
+    return Report(
+        team=store.team,
+        learns=way.learn,
+        kept=len(lessons),
+        workers=_workers(lessons),
+        turned=tuple(turned),
+        looked_at=len(asked),
+        router=router,
+    )
 
 
 def _workers(lessons: Sequence[Lesson]) -> tuple[Learnt, ...]:

@@ -64,14 +64,16 @@ class School:
 
     def book(self, run: str) -> Notebook | None:
         """The notebook of the team whose run it is."""
-        journal, state = self._driver.journal, self._driver.under_way.get(run)
+        journal = self._driver.journal
+        state = self._driver.under_way.get(run)
         if state is None or not state.requested.team or not isinstance(journal, Keeps):
             return None
         return notebook(journal.lessons(state.requested.team))
 
     async def ended(self, run: str, state: RunState) -> None:
         """Keep what the end of a run teaches. What cannot be kept is lost: the run itself is worth more."""
-        journal, lessons = self._driver.journal, {"outcome": ended_well(run, state), "judge": preferred(run, state)}
+        journal = self._driver.journal
+        lessons = {"outcome": ended_well(run, state), "judge": preferred(run, state)}
         if not any(lessons.values()) or not isinstance(journal, Keeps):
             return
         kept = journal.lessons(state.requested.team)
@@ -85,7 +87,8 @@ class School:
 
 def ended_well(run: str, state: RunState) -> tuple[Lesson, ...]:
     """Who did a routed request, and whether it worked out. Nothing of requests that hold text from outside."""
-    requested, ended = state.requested, end_of(state)
+    requested = state.requested
+    ended = end_of(state)
     if ended is None or requested.plan is not None or not requested.team:
         return ()
     brief = Brief(Work("plan", NO_TASK, 1), requested.goal, 0.0)
@@ -97,7 +100,10 @@ def ended_well(run: str, state: RunState) -> tuple[Lesson, ...]:
         if score is not None and (name := _doer(state, one)):
             scores[name] = max(score, scores.get(name, 0.0))  # it may have been asked for several samples
     text = bare(brief).goal
-    return tuple(Lesson(text, name, score, "outcome", run, state.at) for name, score in scores.items())
+    return tuple(
+        Lesson(request=text, worker=name, score=score, source="outcome", run=run, at=state.at)
+        for name, score in scores.items()
+    )
 
 
 def preferred(run: str, state: RunState) -> tuple[Lesson, ...]:
@@ -154,7 +160,9 @@ async def judged(
     state = replay(entries)
     check(run, state, entries)
     done = _doers(state)
-    lessons = _said(run, state, done, score, _known(run, state, worker), source, clock())
+    lessons = _said(
+        run=run, state=state, done=done, score=score, worker=_known(run, state, worker), source=source, now=clock()
+    )
     await kept.lessons(state.requested.team).keep(run, source, lessons)
     return lessons
 
@@ -200,4 +208,6 @@ def _said(
     if worker and done != [worker]:
         scores[worker] = 1.0
     text = bare(Brief(Work("plan", NO_TASK, 1), state.requested.goal, 0.0)).goal
-    return tuple(Lesson(text, name, one, source, run, now) for name, one in scores.items())
+    return tuple(
+        Lesson(request=text, worker=name, score=one, source=source, run=run, at=now) for name, one in scores.items()
+    )

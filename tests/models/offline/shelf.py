@@ -91,6 +91,10 @@ class Shelf(Struct):
             raise AssertionError(f"nobody asked to patch {label}: {patch}")
 
         return [
-            tool(core_memory_append), tool(memory_insert), tool(memory_replace), tool(core_memory_replace),
-            tool(memory_rethink), tool(memory_apply_patch),
-        ]  # fmt: skip
+            tool(core_memory_append),
+            tool(memory_insert),
+            tool(memory_replace),
+            tool(core_memory_replace),
+            tool(memory_rethink),
+            tool(memory_apply_patch),
+        ]

@@ -135,7 +135,11 @@ def planned(
     results: tuple[Given, ...] = (),
     gaps: tuple[Gap, ...] = (),
 ) -> Plan:
-    text = plan(Planning(goal, tuple(team), most, findings, tasks, results, gaps))
+    text = plan(
+        Planning(
+            goal=goal, workers=tuple(team), most_tasks=most, findings=findings, tasks=tasks, results=results, gaps=gaps
+        )
+    )
     return msgspec.json.decode(text, type=Plan)
 
 

@@ -74,9 +74,14 @@ def test_the_short_answer_tells_the_last_of_several_figures_and_not_what_only_le
     rate = Figure("1.1939", "", "", "USD per EUR")
     told = (
         result("t1", "Report revenue in May. Return the figures.", "Revenue: 100.", Table(("revenue",), ((100,),))),
-        result("t2", "Convert it (the result of t1) to USD.", "Rate: 1.1939. Converted: 119.39 USD.", rate,
-               Figure("119.39", "100 * 1.1939")),
-    )  # fmt: skip
+        result(
+            "t2",
+            "Convert it (the result of t1) to USD.",
+            "Rate: 1.1939. Converted: 119.39 USD.",
+            rate,
+            Figure("119.39", "100 * 1.1939"),
+        ),
+    )
     assert answer(Answering("convert revenue", told)).startswith("Converted: 119.39 USD [t2].\n")
 
 

@@ -147,8 +147,11 @@ def test_a_chart_gets_names_and_numbers_and_a_title() -> None:
     have = gather([table(("country", "orders", "revenue_eur"), ("Germany", 3, 10.5), ("France", 2, 7)).value])
     (call,) = filled(chart(), "Draw a bar chart of the revenue per country in May 2026 (the result of t1).", have)
     assert call == {
-        "title": "Revenue per country in May 2026", "labels": ["Germany", "France"], "values": [10.5, 7], "kind": "bar",
-    }  # fmt: skip
+        "title": "Revenue per country in May 2026",
+        "labels": ["Germany", "France"],
+        "values": [10.5, 7],
+        "kind": "bar",
+    }
     (points,) = filled(plot, "Plot the orders", have)
     assert points["points"] == [{"name": "Germany", "value": 3.0}, {"name": "France", "value": 2.0}]
 

@@ -145,15 +145,19 @@ def test_a_million_is_a_number() -> None:
 @pytest.mark.parametrize(
     ("request_", "asked"),
     [
-        ("Do the market research, work out the best price and draft launch copy.",
-         ["analyse the market", "work out the best price", "draft launch copy"]),
+        (
+            "Do the market research, work out the best price and draft launch copy.",
+            ["analyse the market", "work out the best price", "draft launch copy"],
+        ),
         ("My dog does not eat, and I have a cough.", ["My dog does not eat", "I have a cough"]),
-        ("What do the papers and the manual say about worms?",
-         ["What do the papers say about worms?", "What do the manual say about worms?"]),
+        (
+            "What do the papers and the manual say about worms?",
+            ["What do the papers say about worms?", "What do the manual say about worms?"],
+        ),
         ("I want to borrow 900 for 2 years. What do I pay?", ["What do I pay?"]),
         ("I want to compare the fees.", ["compare the fees"]),
     ],
-)  # fmt: skip
+)
 def test_a_request_falls_into_what_is_asked(request_: str, asked: list[str]) -> None:
     assert [one.text for one in split(request_)] == asked
 
@@ -211,8 +215,10 @@ def test_a_number_goes_to_the_argument_with_its_unit() -> None:
 def test_each_of_several_numbers_is_asked_for() -> None:
     found = do("How much food does a collie of 10, 20 and 30.50 kg get?", [ration])
     assert [one.arguments for one in found.calls if one.name == "ration"] == [
-        '{"breed":"collie","weight":10.0}', '{"breed":"collie","weight":20.0}', '{"breed":"collie","weight":30.5}'
-    ]  # fmt: skip
+        '{"breed":"collie","weight":10.0}',
+        '{"breed":"collie","weight":20.0}',
+        '{"breed":"collie","weight":30.5}',
+    ]
     assert found.gave_up == ""
 
 

@@ -25,7 +25,7 @@ from chargehand.models.offline.clauses import split
         ("...", []),
         ("Thanks!", []),
     ],
-)  # fmt: skip
+)
 def test_a_request_comes_apart_where_something_new_is_asked(request_: str, clauses: list[str]) -> None:
     assert [clause.text for clause in split(request_)] == clauses
 

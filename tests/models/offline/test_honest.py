@@ -49,7 +49,8 @@ def written(folder: Path, files: dict[str, str]) -> Path:
 
 
 def brewery(home: Path) -> Supervisor:
-    books, papers = written(home / "books", BREWERY), written(home / "papers", BREWERY_PAPERS)
+    books = written(home / "books", BREWERY)
+    papers = written(home / "papers", BREWERY_PAPERS)
     return Supervisor(
         [
             Worker(

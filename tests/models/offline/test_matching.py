@@ -70,8 +70,13 @@ def test_vectors_find_who_words_do_not() -> None:
 def test_tools_say_by_their_schemas_what_they_must_be_given() -> None:
     clock = skill("now", "The time.", {})
     assert [needed(one) for one in (CHART, CONVERT, CALCULATE, sql("x"), search("x"), clock)] == [
-        "series", "values", "values", "words", "words", "nothing",
-    ]  # fmt: skip
+        "series",
+        "values",
+        "values",
+        "words",
+        "words",
+        "nothing",
+    ]
 
 
 def test_numbers_in_the_clause_are_enough_for_a_tool() -> None:

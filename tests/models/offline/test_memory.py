@@ -41,7 +41,8 @@ KEPT = {
 @pytest.mark.parametrize("text", KEPT)
 def test_what_is_to_be_kept_is_understood(text: str) -> None:
     (part,) = wishes(text, LABELS)
-    keep, wanted = part.wish, KEPT[text]
+    keep = part.wish
+    wanted = KEPT[text]
     assert isinstance(keep, Keep)
     told = (keep.said, keep.about, keep.label, keep.archive, keep.tags)
     assert told == (wanted.said, wanted.about, wanted.label, wanted.archive, wanted.tags)

@@ -174,9 +174,12 @@ def test_a_guideline_cannot_be_changed_by_a_worker(tmp_path: Path) -> None:
 def test_a_team_made_in_python_keeps_what_it_is_told_to_keep_always(tmp_path: Path) -> None:
     (tmp_path / "terms.md").write_text("# Delivery\nOrders over 100 euros are delivered free of charge.\n")
     finder = Worker(
-        "finder", "Finds what our documents say.", "Keep your findings in the archive.", [documents(tmp_path)],
+        "finder",
+        "Finds what our documents say.",
+        "Keep your findings in the archive.",
+        [documents(tmp_path)],
         archives=["findings"],
-    )  # fmt: skip
+    )
     keeper = Worker("keeper", "Answers from the archive.", archives=["findings"])
     memory = Memory(blocks=[Block("notes", share="append")], archives=[Archive("findings")])
     team = Supervisor([finder, keeper], memory=memory)

@@ -266,8 +266,10 @@ def test_memory_at_hand_changes_nothing_in_ordinary_work(task: str) -> None:
 def test_a_result_of_a_wanted_shape_is_kept_as_words() -> None:
     shelf = Shelf()
     schema: dict[str, object] = {
-        "type": "object", "properties": {"revenue": {"type": "number"}}, "required": ["revenue"],
-    }  # fmt: skip
+        "type": "object",
+        "properties": {"revenue": {"type": "number"}},
+        "required": ["revenue"],
+    }
     task = "Report the total revenue in May 2026. Keep what you find in the archive."
     done = do(task, [*shelf.tools(), sales()], schema=schema)
     assert done.text == '{"revenue":12223.4}'

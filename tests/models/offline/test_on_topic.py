@@ -40,10 +40,14 @@ Visitors often believe that every old bowl is Roman; this is the collector's fal
 The opening of the Heron room sold 90 tickets, half of what was planned. Invitations came too late.
 """,
 }
-EXHIBITS = "\n".join((
-    "exhibit,owner,room,value_crowns,ends_on", "Bronze bowl,Ostrander,North,900,2026-07-01",
-    "Glass vase,Lindgren,South,400,2026-09-15", "Silver spoon,Ostrander,South,250,2027-01-31",
-))  # fmt: skip
+EXHIBITS = "\n".join(
+    (
+        "exhibit,owner,room,value_crowns,ends_on",
+        "Bronze bowl,Ostrander,North,900,2026-07-01",
+        "Glass vase,Lindgren,South,400,2026-09-15",
+        "Silver spoon,Ostrander,South,250,2027-01-31",
+    )
+)
 
 
 @tool
@@ -58,13 +62,18 @@ def team(tmp_path: Path) -> Supervisor:
         (tmp_path / folder).mkdir()
         for name, text in files.items():
             (tmp_path / folder / name).write_text(text, encoding="utf-8")
-    return Supervisor([
-        Worker("writer", "Writes letters and newsletters from the results of others."),
-        Worker("reader", "Finds what the papers of the museum say.", tools=[documents(tmp_path / "papers")]),
-        Worker("registrar", "Answers questions about the register of exhibits, owners, rooms and values.",
-               tools=[sql(tmp_path / "books")]),
-        Worker("warden", "Knows who decides about an exhibit and who keeps it.", tools=[keeper_of]),
-    ])  # fmt: skip
+    return Supervisor(
+        [
+            Worker("writer", "Writes letters and newsletters from the results of others."),
+            Worker("reader", "Finds what the papers of the museum say.", tools=[documents(tmp_path / "papers")]),
+            Worker(
+                "registrar",
+                "Answers questions about the register of exhibits, owners, rooms and values.",
+                tools=[sql(tmp_path / "books")],
+            ),
+            Worker("warden", "Knows who decides about an exhibit and who keeps it.", tools=[keeper_of]),
+        ]
+    )
 
 
 def told(found: Result) -> str:
@@ -164,7 +173,8 @@ def test_a_word_is_mistyped_or_another_one(word: str, right: str, *, same: bool)
 
 
 def test_a_length_of_time_is_no_price_and_a_rating_no_rate() -> None:
-    time, money = Passage("a.md", "It takes 12 months."), Passage("a.md", "It takes 12 euros.")
+    time = Passage("a.md", "It takes 12 months.")
+    money = Passage("a.md", "It takes 12 euros.")
     assert not says("cost", time)
     assert says("cost", money)
     assert says("rate", money)

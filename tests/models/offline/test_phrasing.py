@@ -17,10 +17,16 @@ ASKED = Asked("", measured="revenue_eur", grouped=("country",))
 @pytest.mark.parametrize(
     ("value", "money", "expected"),
     [
-        (1250.5, True, "1,250.50"), (1250, False, "1,250"), ("0.08333333", False, "0.0833"), (None, False, "nothing"),
-        ("007", False, "007"), ("A-12", False, "A-12"), (-3.5, False, "-3.5"), (True, False, "True"),
+        (1250.5, True, "1,250.50"),
+        (1250, False, "1,250"),
+        ("0.08333333", False, "0.0833"),
+        (None, False, "nothing"),
+        ("007", False, "007"),
+        ("A-12", False, "A-12"),
+        (-3.5, False, "-3.5"),
+        (True, False, "True"),
     ],
-)  # fmt: skip
+)
 def test_numbers_as_people_write_them(value: object, money: bool, expected: str) -> None:
     assert shown(value, money=money) == expected
 

@@ -185,8 +185,9 @@ def test_a_gap_is_closed_by_another_worker_and_what_waited_for_it_follows() -> N
         ),
     )
     assert [(name, task["worker"], task["after"]) for name, task in proposed["tasks"].items()] == [
-        ("t3", "archivist", []), ("t4", "painter", ["t3"]),
-    ]  # fmt: skip
+        ("t3", "archivist", []),
+        ("t4", "painter", ["t3"]),
+    ]
 
 
 def test_a_gap_is_closed_by_other_words_where_the_failure_offers_them_and_else_not() -> None:

@@ -152,14 +152,20 @@ def tool(name: str, description: str) -> Skill:
 
 
 STABLE = (
-    WorkerCard("trainer", "works out the training of a horse and its diet", (), (
-        tool("training", "The training of a horse, week by week."), tool("diet", "The diet of a horse, with reasons."),
-    )),
+    WorkerCard(
+        "trainer",
+        "works out the training of a horse and its diet",
+        (),
+        (
+            tool("training", "The training of a horse, week by week."),
+            tool("diet", "The diet of a horse, with reasons."),
+        ),
+    ),
     WorkerCard("clerk", "answers questions about races from the database", ("data",), (sql(RACES),)),
     WorkerCard("reader", "finds what our notes say about horses", ("documents",), (search("notes"),)),
     WorkerCard("painter", "draws charts", (), (CHART,)),
     WorkerCard("writer", "writes memos and reports", (), ()),
-)  # fmt: skip
+)
 
 
 def done(request: str) -> list[tuple[str, str]]:

@@ -208,8 +208,10 @@ def test_a_schema_is_read_with_odd_names_commas_and_quotes() -> None:
         "table \"order lines\"(id INTEGER, \"unit price\" REAL like 1.5,2, kind TEXT one of 'a, b','it''s', and 3 more)"
     )
     assert [(column.name, column.values) for column in one.columns] == [
-        ("id", ()), ("unit price", ()), ("kind", ("a, b", "it's")),
-    ]  # fmt: skip
+        ("id", ()),
+        ("unit price", ()),
+        ("kind", ("a, b", "it's")),
+    ]
     assert one.columns[1].sql == '"order lines"."unit price"'
 
 

@@ -40,12 +40,15 @@ def team(tmp_path: Path) -> Supervisor:
     (tmp_path / "papers/ostend.md").write_text("# Ostend\nOstend closes its lock at night.\n")
     (tmp_path / "papers/dover.md").write_text("# Dover\nDover closes its lock in storms.\n")
     workers = [
-        Worker("clerk", "Answers questions about landings, ships and cargo from the database.",
-               tools=[sql(tmp_path / "books")]),
+        Worker(
+            "clerk",
+            "Answers questions about landings, ships and cargo from the database.",
+            tools=[sql(tmp_path / "books")],
+        ),
         Worker("reader", "Finds what our documents say.", tools=[documents(tmp_path / "papers")]),
         Worker("pilot", "Knows how high the tide of a harbour is.", tools=[tide]),
         Worker("warden", "Knows how many people a harbour employs.", tools=[staff_of]),
-    ]  # fmt: skip
+    ]
     return Supervisor(workers)
 
 

@@ -40,18 +40,28 @@ LEAFLETS = {
 def clinic() -> dict[str, list[Row]]:
     chance = random.Random(11)
     patients = [
-        {"patient_id": str(n), "name": f"Patient {n}", "birth_year": str(chance.randint(1935, 2015)),
-         "insurer": chance.choice(INSURERS), "city": chance.choice(CITIES)}
+        {
+            "patient_id": str(n),
+            "name": f"Patient {n}",
+            "birth_year": str(chance.randint(1935, 2015)),
+            "insurer": chance.choice(INSURERS),
+            "city": chance.choice(CITIES),
+        }
         for n in range(1, 41)
-    ]  # fmt: skip
+    ]
     doctors = [{"doctor_id": n, "name": name, "department": department} for n, name, department in DOCTORS]
     appointments = [
-        {"appointment_id": str(n), "day": (date(2026, 1, 2) + timedelta(chance.randint(0, 150))).isoformat(),
-         "patient_id": str(chance.randint(1, 40)), "doctor_id": chance.choice("123"),
-         "minutes": str(chance.choice([10, 15, 20, 30, 45])), "status": chance.choice(STATUS),
-         "fee_eur": f"{chance.randint(30, 160)}.50"}
+        {
+            "appointment_id": str(n),
+            "day": (date(2026, 1, 2) + timedelta(chance.randint(0, 150))).isoformat(),
+            "patient_id": str(chance.randint(1, 40)),
+            "doctor_id": chance.choice("123"),
+            "minutes": str(chance.choice([10, 15, 20, 30, 45])),
+            "status": chance.choice(STATUS),
+            "fee_eur": f"{chance.randint(30, 160)}.50",
+        }
         for n in range(1, 301)
-    ]  # fmt: skip
+    ]
     return {"patients": patients, "doctors": doctors, "appointments": appointments}
 
 
@@ -59,22 +69,35 @@ def clinic() -> dict[str, list[Row]]:
 def fleet() -> dict[str, list[Row]]:
     chance = random.Random(12)
     vans = [
-        {"van_id": f"V{n:02}", "plate": f"L-{n * 37:03}", "model": chance.choice(["Transit", "Sprinter", "Ducato"]),
-         "depot": chance.choice(DEPOTS), "capacity_kg": str(chance.choice([900, 1100, 1250, 1400]))}
+        {
+            "van_id": f"V{n:02}",
+            "plate": f"L-{n * 37:03}",
+            "model": chance.choice(["Transit", "Sprinter", "Ducato"]),
+            "depot": chance.choice(DEPOTS),
+            "capacity_kg": str(chance.choice([900, 1100, 1250, 1400])),
+        }
         for n in range(1, 15)
-    ]  # fmt: skip
+    ]
     trips = [
-        {"trip_id": str(n), "van_id": f"V{chance.randint(1, 14):02}", "driver": chance.choice(DRIVERS),
-         "start_day": (date(2026, 3, 1) + timedelta(chance.randint(0, 100))).isoformat(),
-         "km": str(chance.randint(12, 320)), "parcels": str(chance.randint(5, 90))}
+        {
+            "trip_id": str(n),
+            "van_id": f"V{chance.randint(1, 14):02}",
+            "driver": chance.choice(DRIVERS),
+            "start_day": (date(2026, 3, 1) + timedelta(chance.randint(0, 100))).isoformat(),
+            "km": str(chance.randint(12, 320)),
+            "parcels": str(chance.randint(5, 90)),
+        }
         for n in range(1, 251)
-    ]  # fmt: skip
+    ]
     fuel = [
-        {"van_id": f"V{chance.randint(1, 14):02}",
-         "day": (date(2026, 3, 1) + timedelta(chance.randint(0, 100))).isoformat(),
-         "litres": f"{chance.randint(20, 70)}.5", "cost_eur": f"{chance.randint(30, 120)}.25"}
+        {
+            "van_id": f"V{chance.randint(1, 14):02}",
+            "day": (date(2026, 3, 1) + timedelta(chance.randint(0, 100))).isoformat(),
+            "litres": f"{chance.randint(20, 70)}.5",
+            "cost_eur": f"{chance.randint(30, 120)}.25",
+        }
         for _ in range(120)
-    ]  # fmt: skip
+    ]
     return {"vans": vans, "trips": trips, "fuel": fuel}
 
 
@@ -306,21 +329,36 @@ GENRES = ["crime", "history", "poetry", "travel"]
 def library() -> dict[str, list[Row]]:
     chance = random.Random(13)
     books = [
-        {"book_id": str(n), "title": f"Volume {n}", "author": f"Author {n % 9}", "genre": chance.choice(GENRES),
-         "pages": str(chance.randint(90, 700)), "publication_year": str(chance.randint(1950, 2025))}
+        {
+            "book_id": str(n),
+            "title": f"Volume {n}",
+            "author": f"Author {n % 9}",
+            "genre": chance.choice(GENRES),
+            "pages": str(chance.randint(90, 700)),
+            "publication_year": str(chance.randint(1950, 2025)),
+        }
         for n in range(1, 61)
-    ]  # fmt: skip
+    ]
     members = [
-        {"member_id": str(n), "name": f"Member {n}", "branch": chance.choice(BRANCHES),
-         "joined_on": (date(2020, 1, 1) + timedelta(chance.randint(0, 2200))).isoformat()}
+        {
+            "member_id": str(n),
+            "name": f"Member {n}",
+            "branch": chance.choice(BRANCHES),
+            "joined_on": (date(2020, 1, 1) + timedelta(chance.randint(0, 2200))).isoformat(),
+        }
         for n in range(1, 31)
-    ]  # fmt: skip
+    ]
     loans = [
-        {"loan_id": str(n), "book_id": str(chance.randint(1, 60)), "member_id": str(chance.randint(1, 30)),
-         "lent_on": (date(2025, 7, 1) + timedelta(chance.randint(0, 330))).isoformat(),
-         "days": str(chance.randint(1, 45)), "fine_eur": f"{chance.choice([0, 0, 0, 1, 2, 5])}.00"}
+        {
+            "loan_id": str(n),
+            "book_id": str(chance.randint(1, 60)),
+            "member_id": str(chance.randint(1, 30)),
+            "lent_on": (date(2025, 7, 1) + timedelta(chance.randint(0, 330))).isoformat(),
+            "days": str(chance.randint(1, 45)),
+            "fine_eur": f"{chance.choice([0, 0, 0, 1, 2, 5])}.00",
+        }
         for n in range(1, 401)
-    ]  # fmt: skip
+    ]
     return {"books": books, "members": members, "loans": loans}
 
 

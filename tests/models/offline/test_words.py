@@ -51,8 +51,12 @@ def test_dates_have_a_place_and_a_normal_form(text: str, found: list[tuple[str, 
 
 def test_numbers_are_plain_and_not_those_of_dates_and_names() -> None:
     assert words.numbers("5k, 3.5 million, -4, 12% and 1,200.50 for ORD-1042 on 30 May 2026") == [
-        "5000", "3500000", "-4", "12", "1200.50",
-    ]  # fmt: skip
+        "5000",
+        "3500000",
+        "-4",
+        "12",
+        "1200.50",
+    ]
     assert words.numbers("the top three") == ["3"]
 
 

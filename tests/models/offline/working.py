@@ -62,7 +62,14 @@ def do(
     made = [as_tool(one) for one in tools]
     skills = tuple(Skill(one.name, one.spec.description, one.spec.parameters) for one in made)
     card = WorkerCard("worker", "works", (), skills)
-    subject = Working(instruction, card, tuple(inputs), tuple(gaps), tuple(blocks), tuple(earlier))
+    subject = Working(
+        instruction=instruction,
+        worker=card,
+        inputs=tuple(inputs),
+        gaps=tuple(gaps),
+        blocks=tuple(blocks),
+        earlier=tuple(earlier),
+    )
     return asyncio.run(_do(subject, made, schema, told))
 
 

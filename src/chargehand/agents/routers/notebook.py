@@ -202,4 +202,10 @@ def _joined(known: Mapping[int, Lesson], news: News) -> dict[int, Lesson]:
 
 def _counted(pages: _Pages, lessons: Mapping[int, Lesson]) -> _Pages:
     counts: Sequence[Lesson] = telling(tuple(lessons.values()))
-    return _Pages(pages.generation, pages.latest, pages.embedding, lessons, tuple(counts))
+    return _Pages(
+        generation=pages.generation,
+        latest=pages.latest,
+        embedding=pages.embedding,
+        lessons=lessons,
+        counts=tuple(counts),
+    )

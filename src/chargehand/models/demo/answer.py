@@ -68,7 +68,15 @@ def _part(given: Given) -> Part:
     kept = tuple(line.strip() for line in lines if line.startswith(_KEPT))
     left = tuple(line.removeprefix(LEFT).strip() for line in lines if line.startswith(LEFT))
     found = tuple(line.strip() for line in lines if not line.startswith((*_KEPT, LEFT)))
-    return Part(given.task, given.worker, given.instruction, product, found, kept, left)
+    return Part(
+        task=given.task,
+        worker=given.worker,
+        instruction=given.instruction,
+        product=product,
+        lines=found,
+        kept=kept,
+        left=left,
+    )
 
 
 def _exhibit_lines(product: Product) -> list[str]:

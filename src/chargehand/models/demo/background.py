@@ -61,5 +61,5 @@ def _line(turn: dict[str, object]) -> str:
 
 
 def _call(name: str, arguments: dict[str, object]) -> Reply:
-    call = ToolCall(f"note_{name}", name, msgspec.json.encode(arguments).decode())
+    call = ToolCall(id=f"note_{name}", name=name, arguments=msgspec.json.encode(arguments).decode())
     return Reply(calls=(call,), finish="tools")

@@ -43,7 +43,7 @@ def delegate(
     arguments: dict[str, object] = {"message": message}
     for name, listed in chosen[0].items():
         arguments[name] = re.findall(r"[\w-]+", listed)
-    call = ToolCall("call_1_1", TOOL, msgspec.json.encode(arguments).decode())
+    call = ToolCall(id="call_1_1", name=TOOL, arguments=msgspec.json.encode(arguments).decode())
     return Reply(calls=(call,), finish="tools")
 
 
@@ -71,5 +71,7 @@ def _report(outcome: Outcome) -> Reply:
 
 
 def _give_up(reason: str) -> Reply:
-    call = ToolCall("call_2_1", "give_up", msgspec.json.encode({"reason": reason, "final": True}).decode())
+    call = ToolCall(
+        id="call_2_1", name="give_up", arguments=msgspec.json.encode({"reason": reason, "final": True}).decode()
+    )
     return Reply(calls=(call,), finish="tools")

@@ -126,7 +126,14 @@ class _Planner:
             self.last_failed = bool(problem)
 
     def _add(self, text: str, worker: str, clause: Clause, kind: str, after: list[str]) -> Draft:
-        draft = Draft(f"t{len(self.drafts) + 1}", text, worker, clause, kind, list(dict.fromkeys(after)))
+        draft = Draft(
+            id=f"t{len(self.drafts) + 1}",
+            text=text,
+            worker=worker,
+            clause=clause,
+            kind=kind,
+            after=list(dict.fromkeys(after)),
+        )
         self.drafts.append(draft)
         return draft
 

@@ -147,7 +147,7 @@ def read_conversion(clause: Clause, tool: ToolCard, given: Material) -> Conversi
     if len(wanted) != 1 or len(days) != 1:
         return "the day of the rate is not said; name one, such as 29 May 2026"
     arguments: dict[str, object] = {chosen.name: targets[0], wanted[0].name: days[0].first.isoformat()}
-    return Conversion(amount, source, targets[0], arguments)
+    return Conversion(amount=amount, source=source, target=targets[0], arguments=arguments)
 
 
 def _amount(clause: Clause, given: Material) -> tuple[str, str]:

@@ -365,7 +365,8 @@ class _Reading:
         comparing = any(item.stems[0] == "chang" for item in self.items)
         if between in {"to", "until", "till", "through", "-"} or (between == "and" and before == "between"):
             if not comparing:
-                first, last = quote(known[0].first.isoformat()), quote(known[1].last.isoformat())
+                first = quote(known[0].first.isoformat())
+                last = quote(known[1].last.isoformat())
                 self.where.append(f"{column.sql} BETWEEN {first} AND {last}")
                 self.time_words = f"from {known[0].words} to {known[1].words}"
                 return
@@ -749,7 +750,9 @@ class _Reading:
         function = "MAX" if direction == "DESC" else "MIN"
         word = "highest" if direction == "DESC" else "lowest"
         sql = f"{function}({measure.sql})"
-        self.measures.append(_Measure(sql, f"{word} {measure.label}", measure.unit, named_aggregate=True))
+        self.measures.append(
+            _Measure(sql=sql, label=f"{word} {measure.label}", unit=measure.unit, named_aggregate=True)
+        )
 
     def _check_rank(self, measure: _Measure, word: str) -> None:
         """The highest amount of a group is its sum or its greatest row: nobody can tell."""
@@ -881,7 +884,7 @@ class _Reading:
         self.needed |= {revenue.quantity.table, revenue.price.table}
         sql = f"ROUND({aggregate or 'SUM'}({revenue.quantity.sql} * {revenue.price.sql}), 2)"
         label = "average revenue of an order line" if aggregate == "AVG" else "revenue"
-        return _Measure(sql, label, revenue.price.unit)
+        return _Measure(sql=sql, label=label, unit=revenue.price.unit)
 
     def _column_measure(self, column: Column, aggregate: str) -> _Measure:
         if column.table != self.base.name and (aggregate or column.adds_up):
@@ -893,12 +896,14 @@ class _Reading:
             else column.name.replace("_", " ")
         )
         if aggregate == "AVG":
-            return _Measure(f"ROUND(AVG({column.sql}), 2)", f"average {label}", column.unit, named_aggregate=True)
+            return _Measure(
+                sql=f"ROUND(AVG({column.sql}), 2)", label=f"average {label}", unit=column.unit, named_aggregate=True
+            )
         if aggregate == "SUM":
-            return _Measure(f"SUM({column.sql})", f"total {label}", column.unit, named_aggregate=True)
+            return _Measure(sql=f"SUM({column.sql})", label=f"total {label}", unit=column.unit, named_aggregate=True)
         if column.adds_up:
-            return _Measure(f"SUM({column.sql})", label, column.unit)
-        return _Measure(column.sql, label, column.unit, raw=True, adds_up=False, table=column.table)
+            return _Measure(sql=f"SUM({column.sql})", label=label, unit=column.unit)
+        return _Measure(sql=column.sql, label=label, unit=column.unit, raw=True, adds_up=False, table=column.table)
 
     def _add_measure(self, measure: _Measure, at: int) -> None:
         column = self._column(self.items[at], number=True)
@@ -1041,12 +1046,12 @@ class _Reading:
         if self.time_words:
             title += f" {self.time_words}"
         return Query(
-            sql,
-            title,
-            len(self.needed) - 1,
-            shape,
-            unit,
-            tuple(sorted(self.needed, key=lambda name: name != self.base.name)),
+            sql=sql,
+            title=title,
+            joins=len(self.needed) - 1,
+            shape=shape,
+            unit=unit,
+            used_tables=tuple(sorted(self.needed, key=lambda name: name != self.base.name)),
         )
 
 

@@ -149,4 +149,4 @@ def _column(table: str, match: re.Match[str]) -> Column:
         value["text"].replace("''", "'") if value["text"] is not None else value["number"]
         for value in _VALUE.finditer(match["values"] or "")
     )
-    return Column(table, match["name"], match["type"], values, complete=match["how"] == "one of")
+    return Column(table=table, name=match["name"], type=match["type"], values=values, complete=match["how"] == "one of")

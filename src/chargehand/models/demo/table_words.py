@@ -141,7 +141,9 @@ def read_items(clause: Clause, lexicon: Lexicon, names: Names) -> list[Item]:
             group = tokens[at : at + size]
             text = clause.text[group[0].start : group[-1].end]
             words = tuple(token.stem for token in group)
-            items.append(Item(text, words, group[0].start, group[-1].end, _as_written(text, refs)))
+            items.append(
+                Item(text=text, stems=words, start=group[0].start, end=group[-1].end, refs=_as_written(text, refs))
+            )
         else:
             size = 1
             items.append(_plain_item(tokens[at], lexicon))
@@ -182,11 +184,11 @@ def _is_name(token: Token, refs: tuple[Ref, ...]) -> bool:
 def _plain_item(token: Token, lexicon: Lexicon) -> Item:
     refs = () if token.is_free else lexicon.partial.get(token.stem, ())
     return Item(
-        token.text,
-        (token.stem,),
-        token.start,
-        token.end,
-        refs,
+        text=token.text,
+        stems=(token.stem,),
+        start=token.start,
+        end=token.end,
+        refs=refs,
         number=number_value(token.text),
         is_free=token.is_free,
     )

@@ -114,7 +114,7 @@ def _parameter(name: str, about: dict[str, object], required: set[str]) -> Param
         kind = "choice"
     elif about.get("format") == "date" or "YYYY-MM-DD" in description:
         kind = "day"
-    return Parameter(name, kind, description, choices, name in required)
+    return Parameter(name=name, type=kind, description=description, choices=choices, is_required=name in required)
 
 
 def _kind(name: str, description: str, parameters: tuple[Parameter, ...]) -> ToolKind:
@@ -285,7 +285,8 @@ def _fill_texts(tool: ToolCard, clause: Clause, arguments: dict[str, object], us
         if at not in used and not token.is_free and token.stem not in known and not token.is_negation
     ]
     if rest:
-        first, last = clause.tokens[rest[0]], clause.tokens[rest[-1]]
+        first = clause.tokens[rest[0]]
+        last = clause.tokens[rest[-1]]
         arguments[wanted[0].name] = clause.text[first.start : last.end]
         used |= set(rest)
     return bool(rest)

@@ -154,7 +154,7 @@ def _give_up_all(refused: list[tuple[Clause, Refused]], desk: Desk, steps: int) 
 
 def _call(calls: list[tuple[str, dict[str, object]]], steps: int) -> Reply:
     made = [
-        ToolCall(f"call_{steps + 1}_{at}", name, msgspec.json.encode(arguments).decode())
+        ToolCall(id=f"call_{steps + 1}_{at}", name=name, arguments=msgspec.json.encode(arguments).decode())
         for at, (name, arguments) in enumerate(calls, 1)
     ]
     return Reply(calls=tuple(made), finish="tools")
