@@ -22,7 +22,7 @@ from chargehand.core.owed import Brief
 from chargehand.models.model import Model
 from chargehand.models.own import as_model
 from chargehand.runtime.clock import Clock
-from chargehand.runtime.stand_in import Shares, shares
+from chargehand.runtime.stand_in import Shares, fitting_worker, shares
 from chargehand.terms.budget import Amount, Budget
 from chargehand.terms.events import RunRequested
 from chargehand.terms.failure import Failure
@@ -34,7 +34,6 @@ from chargehand.terms.roster import Roster
 # of the planner's time: seconds, but at most this share, that are kept for who steps in
 _KEPT = 10.0
 _SHARE = 0.2
-_FITS = 0.34  # of what the request is about, that somebody's card must speak of
 _ON_THE_WAY = ("network", "timeout", "resource")
 _AT_ONCE = 500
 """Characters of a request for which a stand-in is looked for without letting others run."""
@@ -199,15 +198,11 @@ class Makeshift:
 
     def _fitting(self, goal: str, failure: Failure) -> str:
         """Who is given the whole request: the only one there is, or the one whose card fits it. Empty: nobody."""
-        from chargehand.models.offline.matching import Bench  # noqa: PLC0415 - most planners never fail
-        from chargehand.models.offline.reading import read_text  # noqa: PLC0415 - as above
-
         cards = self._hiring.cards()
         reachable = [card for card in cards if self._reachable(card.name, failure)]
         if len(cards) == 1:
             return reachable[0].name if reachable else ""
-        best = Bench(reachable).best(read_text(goal)) if reachable else None
-        return best.profile.name if best is not None and best.content >= _FITS else ""
+        return fitting_worker(goal, reachable)
 
     def _reachable(self, name: str, failure: Failure) -> bool:
         """Not somebody who needs the very model that just could not be reached."""

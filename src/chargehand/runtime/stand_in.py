@@ -1,15 +1,22 @@
-"""A plan when nobody can make one, by the rules of the offline model: each part to the worker whose card fits it.
+"""A plan when no planner can make one: each part of the request to the worker whose card speaks of it.
 
 No model is asked. When it is wanted, and what is said about it, is decided in `makeshift`.
 """
 
+import re
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import Struct
 
-from chargehand.models.subject import Planning, WorkerCard
+from chargehand.agents.routers.words import Lexicon
+from chargehand.models.subject import WorkerCard
 from chargehand.terms.plan import Edge, Task, TaskId
+from chargehand.text.sentences import split_sentences
+from chargehand.text.words import split_words
+
+_LEAST_FIT = 0.34  # of what a part is about, that somebody's card must speak of
+_NEXT_PART = re.compile(r",\s(?:and|then|and then)\s|\sand then\s", re.IGNORECASE)
+_POINTERS = frozenset({"it", "its", "that", "them", "these", "those", "this", "result", "results"})
 
 
 class Shares(Struct, frozen=True):
@@ -20,26 +27,35 @@ class Shares(Struct, frozen=True):
     workers: tuple[str, ...]
 
 
+def fitting_worker(text: str, cards: Sequence[WorkerCard]) -> str:
+    """The worker whose card speaks of what a text is about; empty where nobody's does."""
+    return _fitting_worker(text, Lexicon(cards))
+
+
 def shares(goal: str, cards: Sequence[WorkerCard], most: int) -> Shares | None:
-    """A request with parts for at least two of these workers, as tasks; None for any other.
-
-    Takes some tenths of a second where the request is long: call it in a thread.
-    """
-    from chargehand.models.offline.ledger import Steps  # noqa: PLC0415 - most planners never fail
-    from chargehand.models.offline.planning import plan  # noqa: PLC0415 - as above
-
-    try:
-        found = msgspec.json.decode(plan(Planning(goal, tuple(cards), most)), type=Steps)
-    except Exception:  # noqa: BLE001 - rules over anybody's words: who cannot be helped by them is as well off as before
-        return None
-    tasks = [
-        Task(
-            TaskId(name),
-            step.instruction,
-            step.worker,
-            after=tuple(Edge(TaskId(one), "optional" if one in step.optional else "required") for one in step.after),
-        )
-        for name, step in found.tasks.items()
-    ]
+    """A request with parts for at least two of these workers, as tasks; None for any other."""
+    lexicon = Lexicon(cards)
+    tasks: list[Task] = []
+    unserved: list[str] = []
+    for part in _parts(goal):
+        worker = _fitting_worker(part, lexicon)
+        if not worker:
+            unserved.append(part)
+            continue
+        points_back = bool(tasks) and not _POINTERS.isdisjoint(split_words(part))
+        after = (Edge(tasks[-1].id, "required"),) if points_back else ()
+        tasks.append(Task(TaskId(f"t{len(tasks) + 1}"), part, worker, after=after))
     workers = tuple(dict.fromkeys(task.worker for task in tasks))
-    return Shares(tuple(tasks), found.unserved, workers) if len(workers) > 1 else None
+    if len(workers) < 2 or len(tasks) > most:
+        return None
+    return Shares(tuple(tasks), tuple(unserved), workers)
+
+
+def _fitting_worker(text: str, lexicon: Lexicon) -> str:
+    worker, fit = lexicon.best_fit(text)
+    return worker if fit >= _LEAST_FIT else ""
+
+
+def _parts(goal: str) -> list[str]:
+    parts = [part.strip() for sentence in split_sentences(goal, ".!?;") for part in _NEXT_PART.split(sentence)]
+    return [part[:1].upper() + part[1:] for part in parts if part]
