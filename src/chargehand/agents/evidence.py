@@ -4,7 +4,7 @@ Statements are not read here. Everything is gone through once, so its time grows
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import cast
 
@@ -211,9 +211,9 @@ class Evidence:
             names = [str(name) for name in cast("Sequence[object]", columns)]
             yield from self._table(names, cast("Sequence[object]", rows), place)
             yield from ((item, place) for key, item in table.items() if key not in ("columns", "rows", *PICTURES))
-            self._parts.extend(names)
+            self._read_keys(names)
             return
-        self._parts.extend(map(str, table))
+        self._read_keys(map(str, table))
         numeric = [item for item in table.values() if _is_number(item)]
         if len(numeric) > 1:
             self._total(numeric)
@@ -229,12 +229,19 @@ class Evidence:
             yield item, _Place(words, row)
             self._sized(len(str(key)))
 
+    def _read_keys(self, names: Iterable[str]) -> None:
+        """The names of columns and keys: a figure in one is known too (range 0.4 to 4.0)."""
+        for name in names:
+            self._parts.append(name)
+            if not name.isidentifier():
+                self._plain += [value for number in find_numbers(name) for value in number.values]
+
     def _list(self, items: Sequence[object], place: _Place) -> Iterator[tuple[object, _Place]]:
         self._counts.add(len(items))
         records = [cast("dict[str, object]", item) for item in items if isinstance(item, dict)]
         if len(records) > 1 and len(records) == len(items):
             columns = list(dict.fromkeys(str(key) for record in records[:_ROWS] for key in record))[:40]
-            self._parts.extend(columns)
+            self._read_keys(columns)
             rows = [[record.get(column) for column in columns] for record in records]
             return self._table(columns, rows, place)
         if items and all(isinstance(item, list | tuple) for item in items):
