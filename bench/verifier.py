@@ -1,6 +1,6 @@
 """`python -m bench.verifier [--local NAME]`: how many wrong results checks notice, how many right ones they refuse.
 
-Rules and the offline verifier always; a local model if one is named, for so many `--seconds` at most.
+Rules and the demo verifier always; a local model if one is named, for so many `--seconds` at most.
 """
 
 import argparse
@@ -43,7 +43,7 @@ class Caught(Struct):
         return f"{self.rate:.0%} of the wrong ones ({kinds}); false alarms {sum(self.right)}/{len(self.right)}"
 
 
-async def refused(case: Seeded, text: str, checks: Mapping[str, Check], judge: Model | str = "offline") -> bool:
+async def refused(case: Seeded, text: str, checks: Mapping[str, Check], judge: Model | str = "demo") -> bool:
     """Whether a team with these checks lets this result count as done."""
 
     def said(request: Request) -> str:
@@ -68,7 +68,7 @@ async def measured(judge: Model | str | None, until: float = float("inf")) -> Ca
             for text in (case.wrong[kind],) if kind else case.right:
                 if time.monotonic() > until:
                     return found
-                no = await refused(case, text, checks, judge or "offline")
+                no = await refused(case, text, checks, judge or "demo")
                 (found.wrong[kind] if kind else found.right).append(no)
                 if no != bool(kind):
                     found.misses.append(f"{case.name}/{kind or 'right'}: {text[:80]}")
@@ -81,8 +81,8 @@ async def main() -> None:
     options.add_argument("--seconds", type=float, default=180.0, help="the most time for the local model")
     given = options.parse_args()
     print("rules:           ", (await measured(None)).told())
-    offline = await measured("offline")
-    print("offline verifier:", offline.told(), *offline.misses, sep="\n  ")
+    by_demo = await measured("demo")
+    print("demo verifier:", by_demo.told(), *by_demo.misses, sep="\n  ")
     if given.local:
         from chargehand.models.local import LocalModel  # an extra
 

@@ -57,5 +57,5 @@ if __name__ == "__main__":
     print("by the words of their cards")
     way = Route(router="words", generalist="generalist")
     show(Supervisor([*experts, worker("generalist")], way=way), REQUESTS)
-    print("by a model's JSON (here the offline rules speak it)")
+    print("by a model's JSON (here the demo model speaks it)")
     show(Supervisor([worker(*one) for one in MAKERS.items()], way=Route(router="model")), PROMPTS)

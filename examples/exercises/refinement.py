@@ -24,7 +24,7 @@ def stock_price(day: str) -> str:
 
 
 def run(worker: Worker, instruction: str) -> Result:
-    """One task for one worker; the offline model works, and puts the task better."""
+    """One task for one worker; the demo model works, and puts the task better."""
     return Supervisor([worker], plan=Plan((Task("t1", instruction, worker.name),), "forward")).run_sync(instruction)
 
 

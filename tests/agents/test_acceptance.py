@@ -421,14 +421,14 @@ def test_a_worker_whose_checks_change_is_another_for_the_cache() -> None:
 # --- figures, and a real model
 
 
-async def test_every_seeded_mistake_is_caught_by_rules_and_most_by_the_offline_verifier() -> None:
+async def test_every_seeded_mistake_is_caught_by_rules_and_most_by_the_demo_verifier() -> None:
     rules = await measured(None)
-    offline = await measured("offline")
+    by_demo = await measured("demo")
     assert sum(map(len, rules.wrong.values())) == 48
     assert (rules.rate, rules.misses) == (1.0, []), rules.told()
-    assert not any(offline.right), offline.misses
-    assert offline.rate >= 0.8, offline.told()
-    assert all(all(offline.wrong[kind]) for kind in ("number", "empty", "truncated", "url")), offline.misses
+    assert not any(by_demo.right), by_demo.misses
+    assert by_demo.rate >= 0.8, by_demo.told()
+    assert all(all(by_demo.wrong[kind]) for kind in ("number", "empty", "truncated", "url")), by_demo.misses
 
 
 async def test_a_check_after_an_effect_is_seen_by_the_audit() -> None:

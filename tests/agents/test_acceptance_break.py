@@ -11,7 +11,7 @@ from chargehand.agents.verifying import read
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
 from chargehand.memory.declared import Memory
-from chargehand.models.offline.model import OfflineModel
+from chargehand.models.demo.model import DemoModel
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
 from chargehand.terms.plan import Plan, Task, TaskId
@@ -135,7 +135,7 @@ def test_a_reply_that_is_all_brackets_is_read_in_no_time() -> None:
 @pytest.mark.parametrize("value", ["true", "false", "0"])
 async def test_a_plain_yes_or_no_is_not_empty(value: str) -> None:
     ann = Worker("ann", "says whether it is so", output={"type": ["boolean", "integer"]}, accept=("look",))
-    checks: dict[str, Check] = {"look": Verifier(model=OfflineModel())}
+    checks: dict[str, Check] = {"look": Verifier(model=DemoModel())}
     team = Supervisor((ann,), plan=ONE, policy=QUICK, model=model(work=[value]), checks=checks)
     found = await team.run("Is it so?")
     assert found.ending == "complete", found.gaps

@@ -244,7 +244,7 @@ async def test_a_request_of_just_under_a_mebibyte_is_pursued(tmp_path: Path) -> 
     assert first.goal == goal
 
 
-async def test_the_offline_model_survives_a_mebibyte() -> None:
+async def test_the_demo_model_survives_a_mebibyte() -> None:
     goal = ("Count the apples in the cellar, then the pears in the attic. " * 20000)[: LONGEST_GOAL - 1]
     began = time.monotonic()
     with contextlib.suppress(PlanInvalid):

@@ -15,7 +15,7 @@ from chargehand.models.exhibits import Figure, Passage, Passages, Product, Table
 from chargehand.models.subject import Given
 from chargehand.terms.tracing import Untraced
 from chargehand.text.numbers import find_quantities
-from tests.models.offline.test_shop import ran, shop
+from tests.models.demo.asking import ask, team_of
 
 SALES = Given(
     "t1",
@@ -133,8 +133,8 @@ def test_a_long_list_of_flags_is_cut_short() -> None:
 @cache
 def examples() -> list[tuple[str, str, tuple[Given, ...], tuple[str, ...]]]:
     found: list[tuple[str, str, tuple[Given, ...], tuple[str, ...]]] = []
-    for goal in shop().examples:
-        result = ran(goal)
+    for goal in team_of("shop").examples:
+        result = ask("shop", goal)
         asked = {task.id: task.instruction for task in result.plan.tasks}
         results = tuple(Given(task, asked.get(task, ""), "", value) for task, value in result.results.items())
         answer = str(result.answer).partition(f"\n\n{COUNTED}")[0]

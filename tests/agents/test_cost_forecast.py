@@ -139,17 +139,17 @@ def alone(worker: Worker, policy: Policy = QUICK) -> Supervisor:
 
 async def test_the_sum_can_be_followed_by_hand() -> None:
     model = ScriptedModel(["twelve"], card=ModelCard("exact", micros_in=1.0, micros_out=100.0, window=10_000))
-    team = Supervisor([Worker("ann", model=model)], model="offline", plan=ONE)
+    team = Supervisor([Worker("ann", model=model)], model="demo", plan=ONE)
     cost = await estimated(team, ONE)
     assert (await team.run(ONE.goal)).ending == "complete"
     read = read_by(model.requests[0])
     assert cost.about == pytest.approx((read + 500 * 100) / 1_000_000, rel=0.01)
     assert [(part.task, part.worker, part.model) for part in cost.tasks] == [("t1", "ann", "exact")]
-    assert (cost.answer.model, cost.answer.about) == ("offline", 0)
+    assert (cost.answer.model, cost.answer.about) == ("demo", 0)
 
 
 async def test_models_that_cost_nothing_make_a_plan_that_costs_nothing() -> None:
-    assert (await estimated(Supervisor([Worker("ann")], model="offline", plan=ONE), ONE)).about == 0
+    assert (await estimated(Supervisor([Worker("ann")], model="demo", plan=ONE), ONE)).about == 0
 
 
 async def test_a_model_nobody_knows_the_price_of_is_named_and_nothing_is_guessed() -> None:

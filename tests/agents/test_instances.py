@@ -364,8 +364,8 @@ async def test_a_team_may_be_there_several_times() -> None:
         (-2, "has -2 instances"),
         (65, "has 65 instances"),
         ([], "has 0 instances"),
-        (["offline"] * 65, "has 65 instances"),
-        ("offline", "has the instances 'offline'; give a number, or a list of models"),
+        (["demo"] * 65, "has 65 instances"),
+        ("demo", "has the instances 'demo'; give a number, or a list of models"),
     ],
 )
 def test_a_number_that_is_none_is_refused(given: object, said: str) -> None:
@@ -379,7 +379,7 @@ def test_a_number_that_is_none_is_refused(given: object, said: str) -> None:
     [
         ([Worker("ann", instances=2), Worker("ann-2")], "an instance called 'ann-2', as another worker is"),
         ([Worker("ann", instances=2), Worker("bob", tags=["one of ann"])], "which 'bob' has; drop it"),
-        ([Worker("ann", model="offline", instances=["offline", "offline"])], "names one for each instance"),
+        ([Worker("ann", model="demo", instances=["demo", "demo"])], "names one for each instance"),
     ],
 )
 def test_names_that_would_mean_two_are_refused(workers: list[Worker], said: str) -> None:
@@ -390,8 +390,8 @@ def test_names_that_would_mean_two_are_refused(workers: list[Worker], said: str)
 
 def test_one_instance_is_the_worker_itself() -> None:
     assert Supervisor([Worker("ann", instances=1)]).roster.names() == ("ann",)
-    one = Supervisor([Worker("ann", instances=["offline"])])
-    assert [(agent.name, agent.model) for agent in one.roster.agents] == [("ann", "offline")]
+    one = Supervisor([Worker("ann", instances=["demo"])])
+    assert [(agent.name, agent.model) for agent in one.roster.agents] == [("ann", "demo")]
 
 
 def test_only_what_is_an_instance_counts_as_one() -> None:
@@ -422,8 +422,8 @@ workers:
 def test_a_team_file_says_how_many_or_which_models(tmp_path: Path) -> None:
     team = load_team(write(tmp_path, FILE.format(instances=3)))
     assert team.roster.names() == ("ann-1", "ann-2", "ann-3", "bob")
-    team = load_team(write(tmp_path, FILE.format(instances="[offline, offline]")))
-    assert [agent.model for agent in team.roster.agents][:2] == ["offline", "offline"]
+    team = load_team(write(tmp_path, FILE.format(instances="[demo, demo]")))
+    assert [agent.model for agent in team.roster.agents][:2] == ["demo", "demo"]
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "65", "[]", "many", "1.5"])

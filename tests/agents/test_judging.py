@@ -15,12 +15,12 @@ from chargehand.agents.money import Held
 from chargehand.agents.reducing import reduced
 from chargehand.agents.shape import problems
 from chargehand.agents.worker import Worker
+from chargehand.models.demo.model import DemoModel
 from chargehand.models.envelope import wrap
 from chargehand.models.local import LocalModel
 from chargehand.models.local.pull import pull
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.offline.model import OfflineModel
 from chargehand.models.subject import Answering, Given, Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
@@ -113,9 +113,9 @@ async def test_one_result_needs_no_judge() -> None:
     assert str(found.answer) == "one\n\nNot answered:\n- t2: dark"
 
 
-async def test_the_offline_model_selects_what_speaks_to_the_request() -> None:
+async def test_the_demo_model_selects_what_speaks_to_the_request() -> None:
     results = (Given("t1", "?", "w", "Nothing."), Given("t2", "?", "w", "There are 12 apples in the cellar."))
-    text = await select(writer(OfflineModel()), Bill(), desk := Desk(), "How many apples are in the cellar?", results)
+    text = await select(writer(DemoModel()), Bill(), desk := Desk(), "How many apples are in the cellar?", results)
     assert text.startswith("There are 12 apples in the cellar.\n\nChosen from 2 results: [t2]. Why: It speaks to")
     assert desk.prompts
 
@@ -258,13 +258,13 @@ async def test_no_more_than_five_contradictions_are_judged() -> None:
     assert str(found.answer).count("Ruled for 1 kg [t1]") == 5
 
 
-async def test_the_offline_model_rules_for_what_was_worked_out() -> None:
+async def test_the_demo_model_rules_for_what_was_worked_out() -> None:
     worked = {"text": "Rent: 14 EUR.", "exhibits": [{"kind": "figure", "value": "14", "expression": "7 * 2"}]}
     results = (given("t1", "Rent: 12 EUR."), given("t2", worked))
-    ruling = await rule(writer(OfflineModel()), Bill(), Desk(), Judging("Rent?", results=results))
+    ruling = await rule(writer(DemoModel()), Bill(), Desk(), Judging("Rent?", results=results))
     assert ruling is not None
     assert (ruling.winner, ruling.why) == ("t2", "It shows how it was worked out.")
-    assert (await rule(writer(OfflineModel()), Bill(), Desk(), Judging("Rent?", results=results[:1] * 2))).winner == ""  # pyright: ignore[reportOptionalMemberAccess] - it fails the test
+    assert (await rule(writer(DemoModel()), Bill(), Desk(), Judging("Rent?", results=results[:1] * 2))).winner == ""  # pyright: ignore[reportOptionalMemberAccess] - it fails the test
 
 
 # --- what no result bears out, and coverage

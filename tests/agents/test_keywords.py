@@ -34,7 +34,7 @@ WRONG: dict[str, tuple[Callable[..., Any], dict[str, object], str]] = {
     "Factory": (Factory, {"does": "x"}, "'does'; did you mean 'description'?"),
     "Task": (Task, {"id": "a", "instructon": "x"}, "'instructon'; did you mean 'instruction'?"),
     "as_worker": (Supervisor([ANN]).as_worker, {"desc": "x"}, "'desc'; did you mean 'description'?"),
-    "load_team": (load_team, {"modell": "offline"}, "load_team() has no keyword 'modell'; did you mean 'model'?"),
+    "load_team": (load_team, {"modell": "demo"}, "load_team() has no keyword 'modell'; did you mean 'model'?"),
     "nothing like it": (Budget, {"xyz": 5}, "Budget() has no keyword 'xyz'; it takes tokens, usd, calls"),
 }
 

@@ -283,7 +283,7 @@ def test_a_task_that_is_no_message_is_left_as_it_is(task: str) -> None:
     assert contents(task) == task
 
 
-async def test_a_message_reaches_the_offline_model_as_it_was_written() -> None:
+async def test_a_message_reaches_the_demo_model_as_it_was_written() -> None:
     @tool
     def stock(product: str) -> int:
         """How many of a product are in stock: anvils or tongs."""

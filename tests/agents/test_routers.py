@@ -23,10 +23,10 @@ from chargehand.agents.routers.texts import said
 from chargehand.agents.routers.words import by_words
 from chargehand.agents.shape import problems
 from chargehand.errors import Invalid, StoreUnavailable
+from chargehand.models.demo.model import DemoModel
 from chargehand.models.embeddings import LocalEmbedding
 from chargehand.models.local.pull import pull
 from chargehand.models.messages import Request
-from chargehand.models.offline.model import OfflineModel
 from chargehand.models.subject import Routing, WorkerCard
 
 MODELS = Path(os.environ.get("CHARGEHAND_MODELS") or Path(__file__).parents[2] / ".venv" / "models")
@@ -409,10 +409,8 @@ def test_a_reply_that_names_nobody_there_is_refused(text: str) -> None:
     ("goal", "worker"),
     [("Bake bread for Sunday", "baker"), ("Write a letter to the mayor", "clerk"), ("How far is it to Jupiter?", None)],
 )
-async def test_the_offline_model_chooses_by_its_rules_in_the_form_that_is_asked_for(
-    goal: str, worker: str | None
-) -> None:
-    reply = await OfflineModel().reply(Request((), subject=Routing(goal, TEAM)))
+async def test_the_demo_model_chooses_by_its_rules_in_the_form_that_is_asked_for(goal: str, worker: str | None) -> None:
+    reply = await DemoModel().reply(Request((), subject=Routing(goal, TEAM)))
     names = tuple(card.name for card in TEAM)
     assert not list(problems(msgspec.json.decode(reply.text), msgspec.json.decode(schema(names))))
     assert read(reply.text, names).worker == worker

@@ -17,9 +17,9 @@ from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.memory.embedding import Embedding
+from chargehand.models.demo.model import DemoModel
 from chargehand.models.messages import Message, Request, Settings, Usage
 from chargehand.models.model import Model, ModelCard
-from chargehand.models.offline.model import OfflineModel
 from chargehand.models.subject import Answering, Routing, WorkerCard, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.memory import MemoryJournal
@@ -76,7 +76,7 @@ async def routed(
 ) -> tuple[Proposal, str]:
     cards = CARDS if way.generalist or way.rules else TEAM
     lead = Lead(
-        model=model or OfflineModel(),
+        model=model or DemoModel(),
         prompts=Prompts(),
         cards=cards,
         instructions="",
@@ -168,14 +168,14 @@ async def test_auto_takes_the_best_router_there_is() -> None:
     model = scripted(says("clerk"))
     by = [
         (await routed(Route(), "mend the gate", model, Bag()))[1],
-        (await routed(Route(), "mend the gate", OfflineModel(), Bag()))[1],
+        (await routed(Route(), "mend the gate", DemoModel(), Bag()))[1],
         (await routed(Route(), "mend the gate", model))[1],
     ]
-    small = ScriptedModel([says("clerk")], card=ModelCard("local:small"))
+    small = ScriptedModel([says("clerk")], card=ModelCard("local:small", in_process=True))
     by.append((await routed(Route(), "mend the gate", small, Bag()))[1])
     assert ["by hybrid" in by[0], "by meaning" in by[1], "by model" in by[2], "by meaning" in by[3]] == [True] * 4
     assert len(model.requests) == 1
-    assert whom((await routed(Route(), "forge ten nails"))[0]) == ["smith"], "the offline model"
+    assert whom((await routed(Route(), "forge ten nails"))[0]) == ["smith"], "the demo model"
 
 
 async def test_the_load_may_shift_it_and_the_reason_is_noted() -> None:
@@ -268,7 +268,7 @@ async def test_a_run_with_a_secondary_merges_what_both_say() -> None:
 
 
 async def test_a_run_that_nobody_is_meant_for_says_what_the_team_can_do() -> None:
-    found = await team(Route(), "offline").run("How far is it to Jupiter?")
+    found = await team(Route(), "demo").run("How far is it to Jupiter?")
     assert found.ending != "complete"
     assert "The team can do this: baker" in str(found.answer) + str(found.gaps)
 

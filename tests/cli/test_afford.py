@@ -16,7 +16,7 @@ PLAN = {
     "tasks": [{"id": "t1", "instruction": "Count the apples in the cellar and say how many.", "worker": "ann"}],
 }
 NAMED = ("--team", "team.yaml", "--model", "openai:gpt-5-mini")
-FREE = TaskCost(task=NO_TASK, worker="", model="offline", about=0)
+FREE = TaskCost(task=NO_TASK, worker="", model="demo", about=0)
 
 
 def folder(at: Path) -> Path:

@@ -19,7 +19,7 @@ def test_a_good_team_is_well(tmp_path: Path) -> None:
     write(tmp_path, GOOD)
     done = chargehand(tmp_path, "check")
     assert (done.returncode, done.stdout) == (0, "")
-    assert "team good: 1 worker, 1 tool; models: offline" in done.stderr
+    assert "team good: 1 worker, 1 tool; models: demo" in done.stderr
     assert "team.yaml: all is well" in done.stderr
     write(tmp_path, GOOD.replace("[twice]", "[twice, calculator, chart]"))
     assert "1 worker, 3 tools" in chargehand(tmp_path, "check").stderr

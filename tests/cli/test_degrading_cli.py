@@ -47,7 +47,7 @@ def provider() -> Iterator[Provider]:
     made.die()
 
 
-def ferry(folder: Path, *, model: str = "offline", analyst: str = "", archivist: str = "", more: str = "") -> Path:
+def ferry(folder: Path, *, model: str = "demo", analyst: str = "", archivist: str = "", more: str = "") -> Path:
     """The example of a plan, with other models for some."""
     for data in ("data", "notes"):
         shutil.copytree(EXAMPLES / "ways" / "plan" / data, folder / data)
@@ -181,7 +181,7 @@ def test_a_dead_worker_is_a_gap_and_the_rest_is_answered(tmp_path: Path, provide
     assert done.returncode == 3, done.stderr
     assert BICYCLES in done.stdout
     assert "answered 503: restarting" in done.stdout
-    again = chargehand(tmp_path, "run", "--reuse", "one", "--model", "offline", "--run", "two")
+    again = chargehand(tmp_path, "run", "--reuse", "one", "--model", "demo", "--run", "two")
     assert again.returncode == 0, again.stderr
     assert PASSENGERS in again.stdout
     assert "t2" in again.stderr

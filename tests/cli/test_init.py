@@ -34,13 +34,13 @@ def test_the_templates_are_listed(tmp_path: Path) -> None:
 def test_a_template_is_a_team_without_any_finding(tmp_path: Path, name: str) -> None:
     done = chargehand(tmp_path, "init", name, "mine", **NO_MODEL)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "model: offline, because no key is set, and no Ollama answers on 127.0.0.1:9\n" in done.stdout
+    assert "model: demo, because no key is set, and no Ollama answers on 127.0.0.1:9\n" in done.stdout
     assert "  cd mine\n  chargehand check\n  chargehand run '" in done.stdout
     assert not [path for path in (tmp_path / "mine").rglob("*") if "__pycache__" in path.name]
     checked = chargehand(tmp_path / "mine", "check", "--strict", CHARGEHAND_TEAM="", CHARGEHAND_MODEL="")
     assert (checked.returncode, checked.stdout) == (0, "")
     assert "all is well" in checked.stderr
-    assert "models: offline" in checked.stderr
+    assert "models: demo" in checked.stderr
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_a_key_in_the_environment_chooses_the_model_and_is_written_nowhere(tmp_p
     assert "models: anthropic:claude-haiku-4-5" in checked.stderr
     written = "".join(path.read_text() for path in (tmp_path / "mine").rglob("*") if path.is_file())
     assert "sk-ant-secret" not in written + done.stdout
-    named = chargehand(tmp_path, "init", "minimal", "other", "--model", "offline", **given)
-    assert "model: offline, because --model names it\n" in named.stdout
+    named = chargehand(tmp_path, "init", "minimal", "other", "--model", "demo", **given)
+    assert "model: demo, because --model names it\n" in named.stdout
 
 
 class Ollama(BaseHTTPRequestHandler):

@@ -13,7 +13,7 @@ from tests.cli.commands import COMMAND, JOURNAL, environment
 TEAM = """
 version: 1
 name: bakers
-defaults: {model: offline}
+defaults: {model: demo}
 workers:
   counter: {description: Counts loaves of bread on a shelf., tools: [count_loaves]}
 tools:

@@ -124,4 +124,4 @@ def test_nothing_that_is_shown_steers_a_terminal(here: Path) -> None:
 
 def test_check_says_how_much_memory_there_is(here: Path) -> None:
     found = chargehand(here, "check")
-    assert "team desk: 2 workers, 0 tools; memory: 2 blocks, 2 archives; models: offline" in found.stderr
+    assert "team desk: 2 workers, 0 tools; memory: 2 blocks, 2 archives; models: demo" in found.stderr

@@ -1,4 +1,4 @@
-"""`chargehand run` with a team and no key: real processes, the offline model, tools that really compute."""
+"""`chargehand run` with a team and no key: real processes, the demo model, tools that really compute."""
 
 import json
 import shutil
@@ -104,7 +104,7 @@ def test_words_without_quotes_are_one_request_and_examples_have_numbers(tmp_path
 
 
 def test_the_bounds_of_the_command_line_are_those_of_the_run(tmp_path: Path) -> None:
-    words = ["--timeout", "1m30s", "--budget-usd", "0", "--approve", "never"]  # offline is free
+    words = ["--timeout", "1m30s", "--budget-usd", "0", "--approve", "never"]  # it is free
     done = chargehand(garden(tmp_path), "run", ASKED, "-q", "--run", "one", *words)
     assert done.returncode == 0
     first = read_run(tmp_path / JOURNAL, "one")[0]

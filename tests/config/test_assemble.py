@@ -24,7 +24,7 @@ def tool_problem(folder: Path, entry: str) -> str:
 def test_a_worker_is_made_of_what_the_file_says(tmp_path: Path) -> None:
     text = """\
     version: 1
-    defaults: {model: offline, timeout: 90s, steps: 7, temperature: 0.5, max_tokens: 2k}
+    defaults: {model: demo, timeout: 90s, steps: 7, temperature: 0.5, max_tokens: 2k}
     tools:
       twice: {python: "tools:double", timeout: 3s, cap: 1k, approve: always, side_effects: idempotent}
     workers:
@@ -34,7 +34,7 @@ def test_a_worker_is_made_of_what_the_file_says(tmp_path: Path) -> None:
         tags: [reading]
         tools: [twice]
         model: scripted:ann
-        fallback: {models: [offline], workers: [bob]}
+        fallback: {models: [demo], workers: [bob]}
         output_schema: {type: object, properties: {a: {type: string}}}
         rules: [{run_first: twice}, {max_count_per_step: {tool: twice, most: 2}}]
         steps: 3
@@ -48,7 +48,7 @@ def test_a_worker_is_made_of_what_the_file_says(tmp_path: Path) -> None:
     assert found.findings == []
     ann, bob = found.workers
     assert (ann.name, ann.description, ann.prompt, ann.tags) == ("ann", "Reads.", "Be brief.", ("reading",))
-    assert (ann.model, ann.fallback_models, ann.fallbacks) == ("scripted:ann", ("offline",), ("bob",))
+    assert (ann.model, ann.fallback_models, ann.fallbacks) == ("scripted:ann", ("demo",), ("bob",))
     assert (ann.steps, ann.capacity, ann.timeout, ann.seconds) == (3, 2, 300.0, 4.0)
     assert ann.estimate == Amount(1000, 2000, 3)
     assert ann.output == {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -58,7 +58,7 @@ def test_a_worker_is_made_of_what_the_file_says(tmp_path: Path) -> None:
     assert isinstance(twice, Tool)
     assert (twice.name, twice.timeout, twice.cap) == ("twice", 3.0, 1000)
     assert (twice.approve, twice.effect) == (True, "idempotent")
-    assert (bob.name, bob.description, bob.model, bob.timeout, bob.steps) == ("bob", "Writes.", "offline", 90.0, 7)
+    assert (bob.name, bob.description, bob.model, bob.timeout, bob.steps) == ("bob", "Writes.", "demo", 90.0, 7)
     assert bob.settings.temperature == 0.5
 
 
@@ -71,11 +71,11 @@ def test_one_model_can_stand_in_for_all(tmp_path: Path) -> None:
       bob: Writes.
     factory: {model: "g:h"}
     """
-    found = parts(tmp_path, text, "offline")
-    assert [worker.model for worker in found.workers] == ["offline", "offline"]
+    found = parts(tmp_path, text, "demo")
+    assert [worker.model for worker in found.workers] == ["demo", "demo"]
     assert [worker.fallback_models for worker in found.workers] == [(), ()]
     assert found.factory is not None
-    assert found.factory.model == "offline"
+    assert found.factory.model == "demo"
 
 
 @pytest.mark.parametrize(

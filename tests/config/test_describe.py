@@ -23,7 +23,7 @@ tools: {twice: {python: "tools:double", effect: effect, approve: always}}
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "TEAM_NAME", "MY_SECRET_KEY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TEAM_MODEL", "offline")
+    monkeypatch.setenv("TEAM_MODEL", "demo")
     (tmp_path / ".env").write_text("MY_SECRET_KEY=hush-hush\n")
     (tmp_path / "tools.py").write_text(TOOLS)
     return write(tmp_path, TEXT)
@@ -45,13 +45,13 @@ def test_models_are_checked_without_calling_anybody(file: Path, monkeypatch: pyt
 
 
 def test_one_model_for_all_needs_no_keys(file: Path) -> None:
-    told = describe(file, model="offline")
+    told = describe(file, model="demo")
     assert told.findings == []
-    assert told.models == ["offline"]
+    assert told.models == ["demo"]
 
 
 def test_workers_and_tools_are_told(file: Path) -> None:
-    told = describe(file, model="offline")
+    told = describe(file, model="demo")
     (ann,) = told.workers
     assert (ann.name, ann.tools) == ("ann", ("twice", "calculator"))
     (twice,) = told.tools
@@ -96,7 +96,7 @@ def test_every_value_has_its_origin_and_secrets_are_not_shown(file: Path) -> Non
     values = {one.path: (one.value, one.origin) for one in told.values}
     assert values["name"] == ("described", "team.yaml:2, what stands after TEAM_NAME:-")
     assert values["description"] == ("(not shown)", "team.yaml:3, MY_SECRET_KEY of .env")
-    assert values["defaults.model"] == ("offline", "team.yaml:4, TEAM_MODEL of the environment")
+    assert values["defaults.model"] == ("demo", "team.yaml:4, TEAM_MODEL of the environment")
     assert values["workers.ann.tools[1]"] == ("calculator", "team.yaml:7")
     assert values["supervisor.refine"] == ("true", "built in")
     assert values["defaults.retry.attempts"] == ("3", "built in")

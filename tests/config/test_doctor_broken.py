@@ -132,7 +132,7 @@ def test_a_dotenv_that_is_not_read_is_pointed_out(here: Path) -> None:
     ],
 )
 def test_lines_of_a_dotenv_that_are_not_read_are_numbered(here: Path, content: bytes, words: str) -> None:
-    team_with(here, "offline")
+    team_with(here, "demo")
     (here / ".env").write_bytes(content)
     assert words in told(".env").said
 
@@ -229,7 +229,7 @@ def test_nobody_outside_this_machine_is_called(here: Path, monkeypatch: pytest.M
 
 def some_journal(folder: Path) -> Path:
     worker = Worker("ann", description="Reads.")
-    Supervisor([worker], model="offline", journal=folder / "runs.db").run_sync("Say hello.")
+    Supervisor([worker], model="demo", journal=folder / "runs.db").run_sync("Say hello.")
     return folder / "runs.db"
 
 

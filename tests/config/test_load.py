@@ -15,7 +15,7 @@ version: 1
 name: whole
 examples: [One, Two]
 defaults:
-  model: offline
+  model: demo
   retry: {attempts: 5, fallback_attempts: 2, backoff: 1s..20s, obey_retry_after: 5s}
 timeout: 2m
 budget: {usd: 0.5, tokens: 200k, calls: 9}
@@ -52,7 +52,7 @@ def test_a_team_is_what_its_file_says(tmp_path: Path) -> None:
     )
     ann, bob, factory = team.roster.agents
     assert (ann.name, ann.tools, ann.fallbacks, ann.capacity) == ("ann", ("twice",), ("bob",), 2)
-    assert (bob.name, bob.description, bob.model) == ("bob", "Writes.", "offline")
+    assert (bob.name, bob.description, bob.model) == ("bob", "Writes.", "demo")
     assert (factory.tools, factory.capacity) == (("twice",), 2)
 
 
@@ -60,7 +60,7 @@ def test_what_a_file_leaves_out_is_as_in_python(tmp_path: Path) -> None:
     team = load_team(write(tmp_path, "version: 1\nworkers: {ann: Reads.}\n"))
     assert (team.budget, team.policy, team.timeout) == (Budget(), Policy(), 300.0)
     (ann,) = team.roster.agents
-    assert (ann.model, ann.timeout, ann.seconds) == ("offline", 300.0, None)
+    assert (ann.model, ann.timeout, ann.seconds) == ("demo", 300.0, None)
 
 
 def test_a_folder_and_toml_will_do(tmp_path: Path) -> None:
@@ -69,9 +69,9 @@ def test_a_folder_and_toml_will_do(tmp_path: Path) -> None:
 
 
 def test_a_model_stands_in_for_all(tmp_path: Path) -> None:
-    text = WHOLE.replace("model: offline", "model: openai:gpt-5-mini")
-    team = load_team(whole(tmp_path, text), model="offline")
-    assert {agent.model for agent in team.roster.agents} == {"offline"}
+    text = WHOLE.replace("model: demo", "model: openai:gpt-5-mini")
+    team = load_team(whole(tmp_path, text), model="demo")
+    assert {agent.model for agent in team.roster.agents} == {"demo"}
 
 
 def test_without_a_file_the_bundled_team_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

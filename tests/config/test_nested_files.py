@@ -107,14 +107,14 @@ def test_without_words_of_its_own_a_worker_says_what_its_team_says(outer: Path) 
 
 def test_one_model_for_everybody_is_one_for_those_inside_too(outer: Path) -> None:
     write(outer.parent.parent / "cellar", INNER.replace("version: 1", "version: 1\ndefaults: {model: openai:gpt-x}"))
-    team = load_team(outer, model="offline")
+    team = load_team(outer, model="demo")
     assert "No language model" in team.notice
-    assert [one.model for one in team.teams[0].roster.agents] == ["offline"]
+    assert [one.model for one in team.teams[0].roster.agents] == ["demo"]
 
 
 def test_a_toml_file_may_name_a_yaml_file_and_the_other_way_round(outer: Path) -> None:
     folder = outer.parent.parent / "shed"
-    write(folder, 'version = 1\n[workers.cellar]\nteam = "../cellar"\nmodel = "offline"\n', "team.toml")
+    write(folder, 'version = 1\n[workers.cellar]\nteam = "../cellar"\nmodel = "demo"\n', "team.toml")
     said = placed(describe(folder).findings, folder.parent)
     assert said == [
         "shed/team.toml: workers.cellar.model: 'cellar' is a team and has no model of its own; write it in ../cellar"
@@ -164,7 +164,7 @@ async def test_limits_of_a_provider_are_shared_by_teams_with_the_same_key() -> N
     ("key", "value"),
     [
         ("tools", "[calculator]"),
-        ("model", "offline"),
+        ("model", "demo"),
         ("prompt", "You are kind."),
         ("output_schema", "{type: object}"),
         ("steps", "3"),
@@ -186,7 +186,7 @@ def test_fallback_models_and_shared_memory_are_refused_too(outer: Path) -> None:
     text = """\
     version: 1
     workers:
-      cellar: {team: ../cellar, fallback: {models: [offline], workers: [writer, nobody]}}
+      cellar: {team: ../cellar, fallback: {models: [demo], workers: [writer, nobody]}}
       writer: Writes.
     memory: {blocks: {notes: {value: x, write: [cellar]}}}
     """

@@ -11,7 +11,7 @@ from tests.evals.samples import written
 
 WHOLE = """\
 name: all kinds
-judge: offline
+judge: demo
 gate: {accuracy: 0.5}
 cases:
   - {request: Pay the bill, worker: billing}
@@ -26,7 +26,7 @@ cases:
 def test_what_a_case_holds_says_what_it_is_about(tmp_path: Path) -> None:
     found = written(tmp_path, "all.yaml", WHOLE)
     assert [kind_of(one) for one in found.cases] == ["routing", "routing", "worker", "run", "plan", "verifier"]
-    assert (found.name, found.judge, found.gate) == ("all kinds", "offline", {"accuracy": 0.5})
+    assert (found.name, found.judge, found.gate) == ("all kinds", "demo", {"accuracy": 0.5})
     assert found.cases[1].labels == ()
     assert found.cases[0].labels == ("billing",)
     expect = found.cases[3].expect

@@ -74,7 +74,7 @@ async def test_a_run_that_waits_for_leave_is_a_case_and_passes_again(tmp_path: P
         ("a.yaml", "cases:\n  - request: one\nname: last\n"),
         ("a.yaml", "cases: [{request: one}]\n"),
         ("a.csv", ""),
-        ("a.yaml", "cases:\n  - request: one\njudge: |\n  offline\n"),
+        ("a.yaml", "cases:\n  - request: one\njudge: |\n  demo\n"),
     ],
 )
 async def test_a_file_that_cannot_be_added_to_is_left_alone(tmp_path: Path, name: str, text: str) -> None:

@@ -272,7 +272,7 @@ def test_words_have_no_embedding_and_auto_has_one_only_where_it_is_here(tmp_path
         ("google:embedding", r"no embeddings are asked of google.*openai\+https"),
         ("openai", "does not say which model"),
         ("wods", "is no embedding.*near: words"),
-        ("offline", "is no embedding"),
+        ("demo", "is no embedding"),
         ("", "is no embedding"),
         ("http://127.0.0.1:1/v1#m", "is no embedding"),
         ("openai+http://joe:secret@host/v1#m", "holds no user or password"),

@@ -67,8 +67,8 @@ def test_a_handle_leads_to_the_right_place(handle: str, url: str, name: str) -> 
     assert model.card.handle == handle.strip()
 
 
-def test_the_offline_model_needs_nothing_and_no_guard() -> None:
-    model = find_model("offline", lambda _: None)
+def test_the_demo_model_needs_nothing_and_no_guard() -> None:
+    model = find_model("demo", lambda _: None)
     assert not isinstance(model, Guarded)
     assert model.card.notice
     assert model.card.price(1000, 1000) in (None, 0)
@@ -126,7 +126,7 @@ def test_a_handle_that_leads_nowhere_says_why(handle: str, says: str) -> None:
 def test_a_missing_key_names_its_variable(provider: str) -> None:
     with pytest.raises(Invalid, match=f"set {provider.upper()}_API_KEY") as caught:
         find_model(f"{provider}:m", lambda _: None)
-    assert "offline" in str(caught.value)
+    assert "demo" in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["two words", "line\nbreak", "schlüssel", '"in-quotes"'])

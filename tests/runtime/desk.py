@@ -15,8 +15,8 @@ from chargehand.agents.worker import Worker
 from chargehand.errors import RunUnknown
 from chargehand.memory.blocks import Block
 from chargehand.memory.declared import Memory
+from chargehand.models.demo.model import DemoModel
 from chargehand.models.model import Model
-from chargehand.models.offline.model import OfflineModel
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.stores.journal import Journal, Lease
 from chargehand.stores.sqlite import SqliteJournal
@@ -103,7 +103,7 @@ async def main(folder: Path, turns: int, dies: int, *, hangs: bool) -> None:
     journal = await Mortal.open(folder / "runs.db", durability="process")
     assert isinstance(journal, Mortal)
     journal.dies = dies
-    model = ScriptedModel(_never, card=OfflineModel().card) if hangs else ""
+    model = ScriptedModel(_never, card=DemoModel().card) if hangs else ""
     team = desk(librarian(model=model), journal=journal, memory=folder / "memory.db")
     try:
         await team.rest()

@@ -14,9 +14,9 @@ from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
 from chargehand.memory.blocks import Block, Grant
 from chargehand.memory.declared import Memory
+from chargehand.models.demo.model import DemoModel
 from chargehand.models.messages import Request
 from chargehand.models.model import Model
-from chargehand.models.offline.model import OfflineModel
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime import turns
 from chargehand.stores.journal import DamagedRun, Ends, RunRow
@@ -32,7 +32,7 @@ from tests.runtime.desk import NOTES, PLAN, covered, desk, everything, librarian
 
 ROOT = Path(__file__).parents[2]
 ASK = "What is the price of a room in Ghent?"
-CARD = OfflineModel().card
+CARD = DemoModel().card
 
 
 def model(answer: Line) -> Model:

@@ -48,7 +48,7 @@ def test_the_gap_of_a_run_names_both() -> None:
 
     keeper = Worker("keeper", "knows how many of a product are in stock", tools=[stock], fallbacks=["counter"])
     counter = Worker("counter", "counts by hand what lies in the yard", tools=[count])
-    found = Supervisor([keeper, counter], model="offline").run_sync('How many "anvils" are in stock?')
+    found = Supervisor([keeper, counter], model="demo").run_sync('How many "anvils" are in stock?')
     (gap,) = found.gaps
     assert "nobody is there to count" in gap.message
     assert "before that, keeper: " in gap.message

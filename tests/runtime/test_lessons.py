@@ -93,7 +93,7 @@ async def test_a_routed_run_that_ended_well_is_a_lesson_and_one_that_failed_too(
 @pytest.mark.parametrize("way", [Route("words", generalist="desk", learn=False), Loop()])
 async def test_nothing_is_kept_where_it_is_off_or_led_otherwise(way: Way) -> None:
     journal = MemoryJournal()
-    team = Supervisor(SHOP, model="offline", way=way, journal=journal, policy=QUICK, name="shop")
+    team = Supervisor(SHOP, model="demo", way=way, journal=journal, policy=QUICK, name="shop")
     await team.run("where are my invoices")
     assert await kept(journal) == []
 

@@ -77,7 +77,7 @@ def test_a_run_that_went_well_is_told_step_by_step() -> None:
             ev.PromptSent(
                 duty="attempt",
                 number=1,
-                model="offline",
+                model="demo",
                 messages=Raw(b'[{"role":"user","text":"look"}]'),
                 task=A,
                 tools=("look",),

@@ -55,7 +55,7 @@ class Site:
         return found.json()
 
     def agent(self, **more: object) -> str:
-        return self.made("/v1/agents", name="ann", model="offline", memory_blocks=[], **more)["id"]
+        return self.made("/v1/agents", name="ann", model="demo", memory_blocks=[], **more)["id"]
 
     def say(self, agent: str, content: object) -> httpx.Response:
         return self.post(f"/v1/agents/{agent}/messages", messages=[{"role": "user", "content": content}])
@@ -226,7 +226,7 @@ def test_autogpt_2026_24780_and_26020_what_is_off_is_off_on_every_way_and_no_nam
 def test_autogpt_2025_1040_templates_are_plain_text(site: Site) -> None:
     text = "{{7*7}} {% for x in ().__class__.__mro__ %}{{x}}{% endfor %} ${7*7} {0.__class__} %(x)s"
     agent = site.made(
-        "/v1/agents", name="ann", model="offline", system=text, memory_blocks=[{"label": "p", "value": text}]
+        "/v1/agents", name="ann", model="demo", system=text, memory_blocks=[{"label": "p", "value": text}]
     )
     assert agent["system"] == text
     assert agent["blocks"][0]["value"] == text
@@ -296,7 +296,7 @@ def test_litellm_2024_6587_no_caller_says_where_a_key_is_sent(site: Site, trap: 
                 "handle": f"openai+{url}#x",
             }
         },
-        {"model": "offline", "model_settings": {"base_url": url, "api_base": url}, "api_base": url, "base_url": url},
+        {"model": "demo", "model_settings": {"base_url": url, "api_base": url}, "api_base": url, "base_url": url},
     ):
         found = site.post("/v1/agents", name="x", memory_blocks=[], **more)
         if found.status_code == 200:

@@ -10,8 +10,8 @@ from typing import Any, cast
 from tests.server.hostile import KINDS, hostile_text
 
 _ROOMS = ("agents", "core", "memory", "models", "runtime", "server", "stores", "terms", "text", "tools")
-_BOUNDED = ("chargehand.models.offline.",)
-"""Modules that read so few characters of a text that nothing takes long (`models/offline/reading.py`)."""
+_BOUNDED = ("chargehand.models.demo.",)
+"""Modules that read so few characters of a text that nothing takes long (`models/demo/request.py`)."""
 _AT_THE_START = frozenset(
     {
         "chargehand.agents.contradictions._YES",

@@ -230,7 +230,7 @@ def test_what_is_sent_to_an_agent_is_kept_without_secrets(tmp_path: Path) -> Non
     settings = settings_in(tmp_path, secrets=CANARIES)
     with running(settings, {"OPENAI_API_KEY": "odd-shaped-key-of-a-provider-77"}) as one:
         client = httpx.Client(base_url=one.url, headers=one.headers, timeout=30)
-        agent = client.post("/v1/agents", json={"name": "ann", "model": "offline", "memory_blocks": []}).json()["id"]
+        agent = client.post("/v1/agents", json={"name": "ann", "model": "demo", "memory_blocks": []}).json()["id"]
         for text in (
             f"My key is {key}.",
             f"Use {CANARIES[5]} for it.",
@@ -303,7 +303,7 @@ def test_what_clients_write_into_memory_is_kept_without_keys(tmp_path: Path) -> 
         running(settings_in(tmp_path)) as server,
         httpx.Client(base_url=server.url, headers=server.headers, timeout=20) as client,
     ):
-        agent = client.post("/v1/agents/", json={"name": "ada", "model": "offline", "system": said}).json()["id"]
+        agent = client.post("/v1/agents/", json={"name": "ada", "model": "demo", "system": said}).json()["id"]
         block = client.post("/v1/blocks/", json={"label": "notes", "value": said}).json()
         assert block["value"] == f"The key is {MARK} and the other one is {MARK} as you know."
         client.patch(f"/v1/blocks/{block['id']}", json={"value": f"again: {said}"})

@@ -33,7 +33,7 @@ def test_a_run_is_counted_with_its_tasks_attempts_tokens_and_tools(tmp_path: Pat
     assert found['chargehand_runs_total{team="garden",ending="complete"}'] >= 1
     assert found['chargehand_tasks_total{team="garden",ending="done"}'] >= 2
     assert found['chargehand_attempts_total{team="garden",ending="succeeded"}'] >= 2
-    assert found['chargehand_tokens_total{model="offline",kind="input"}'] > 0
+    assert found['chargehand_tokens_total{model="demo",kind="input"}'] > 0
     assert found['chargehand_tool_duration_seconds_count{tool="seedling_price"}'] >= 1
     assert found['chargehand_run_duration_seconds_bucket{team="garden",le="+Inf"}'] >= 1
     assert found['chargehand_http_requests_total{door="api",status="201"}'] == 2

@@ -75,7 +75,7 @@ class Place:
         self.client = client
         self.health = health
         self.agents = {
-            name: self._make_agent(name, handle) for name, handle in (("rules", "offline"), ("model", model.handle))
+            name: self._make_agent(name, handle) for name, handle in (("rules", "demo"), ("model", model.handle))
         }
         self.archive = client.post("/v1/archives/", json={"name": "finds"}).json()["id"]
 

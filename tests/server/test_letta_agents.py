@@ -241,7 +241,7 @@ def test_a_passage_of_another_agent_is_not_this_ones_to_delete(client: Letta) ->
 
 def test_models_health_and_what_there_is_not(client: Letta, server: Running) -> None:
     client.agents.create(model="anthropic/claude-nobody-has")
-    assert "offline" in [one.handle for one in client.models.list()]
+    assert "demo" in [one.handle for one in client.models.list()]
     assert isinstance(client.models.embeddings.list(), list)
     assert client.health().status == "ok"
     with httpx.Client(base_url=server.url, headers=server.headers) as raw:

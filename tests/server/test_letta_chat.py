@@ -34,8 +34,8 @@ def test_earlier_messages_are_turns_of_a_chat(client: Letta, model: FakeModel) -
     assert "Task:" not in str(model.questions[-1].messages)
 
 
-def test_the_offline_model_takes_no_earlier_turn_for_one_of_this_task(client: Letta) -> None:
-    agent = client.agents.create(model="offline").id
+def test_the_demo_model_takes_no_earlier_turn_for_one_of_this_task(client: Letta) -> None:
+    agent = client.agents.create(model="demo").id
     said = "I could not do this: there are no results to write from"
     assert say(client, agent, "What is the price of item 4?").startswith(said)
     say(client, agent, "Item 4 costs 12 euros.")

@@ -73,7 +73,7 @@ def test_a_conversation_is_made_listed_changed_archived_and_deleted(client: Lett
 
 def test_a_conversation_has_settings_of_its_own(client: Letta, model: FakeModel) -> None:
     agent = client.agents.create(
-        model="offline", model_settings={"provider_type": "openai", "temperature": 0.1, "max_output_tokens": 50}
+        model="demo", model_settings={"provider_type": "openai", "temperature": 0.1, "max_output_tokens": 50}
     ).id
     settings: Any = {"provider_type": "openai", "temperature": 0.9}
     one = client.conversations.create(agent_id=agent, model=model.handle, model_settings=settings)

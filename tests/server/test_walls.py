@@ -189,7 +189,7 @@ def furnished(client: httpx.Client, headers: dict[str, str]) -> dict[str, str]:
 
     block = post("/v1/blocks", label="plan", value="the secret plan")
     archive = post("/v1/archives", name="findings")
-    agent = post("/v1/agents", name="ann", model="offline", block_ids=[block["id"]], memory_blocks=[], tags=["mine"])
+    agent = post("/v1/agents", name="ann", model="demo", block_ids=[block["id"]], memory_blocks=[], tags=["mine"])
     client.patch(f"/v1/agents/{agent['id']}/archives/attach/{archive['id']}", headers=headers)
     passage = post(f"/v1/archives/{archive['id']}/passages", text="a hidden finding")
     talk = post(f"/v1/agents/{agent['id']}/messages", messages=[{"role": "user", "content": "Hello, who are you?"}])

@@ -182,10 +182,6 @@ class Finder:
 
     def _make(self, handle: str, options: Options) -> Model:
         if handle == BUILT_IN:
-            from chargehand.models.offline.model import OfflineModel  # noqa: PLC0415 - only who needs it loads it
-
-            return OfflineModel(folder=self._folder)
-        if handle == "demo":
             from chargehand.models.demo.model import DemoModel  # noqa: PLC0415 - only who needs it loads it
 
             return DemoModel()

@@ -9,7 +9,7 @@ from chargehand.models.http import PATIENCE, Timeouts
 from chargehand.models.limits import Pace
 
 Protocol = Literal["openai", "anthropic"]
-BUILT_IN = "offline"
+BUILT_IN = "demo"
 """The model that needs no key, no network and no language model; it is used where no other is named."""
 LOCAL = "local"
 """The provider of models that are pulled to this machine and run in this process."""

@@ -146,7 +146,7 @@ def _tables(parts: list[Part]) -> list[str]:
                 or not exhibit.rows
             ):
                 continue
-            if exhibit.columns[:2] == ("phrase", "place"):
+            if exhibit.columns[0] == "place":  # names that were looked up
                 continue
             text = markdown_table(exhibit)
             if text not in shown:
@@ -179,6 +179,8 @@ def _sources(parts: list[Part]) -> list[str]:
                 quoted = [passage.source for passage in exhibit.found if passage.text.strip()[:40] in part.product.text]
                 named |= dict.fromkeys(quoted)
             elif isinstance(exhibit, Table) and exhibit.query:
+                if exhibit.columns[0] == "place":
+                    continue
                 named[f"{exhibit.source}: `{exhibit.query}`"] = None
             elif not isinstance(exhibit, Chart) and exhibit.source:
                 named[exhibit.source] = None

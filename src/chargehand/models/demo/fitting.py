@@ -10,14 +10,11 @@ from chargehand.models.demo.passages import asks_for_text, search_words
 from chargehand.models.demo.request import Clause
 from chargehand.models.demo.table_query import Lookup, Query, Unread, read_query
 from chargehand.models.demo.tools import Filled, ToolCard, fill_arguments, tool_words
-from chargehand.models.demo.words import content_stems, join_words, stem, stems, word_set
+from chargehand.models.demo.words import Token, content_stems, join_words, stem, stems, tokenize, word_set
 from chargehand.models.subject import WorkerCard
 
 _AMOUNTS = frozenset({"many", "much", "long", "far", "often"})
-_REPORTING = word_set(
-    """find show list tell give say report compare name quote describe explain search look summarise summarize check
-    get analyse analyze review"""
-)
+_REPORTING = word_set("find show list tell give say report compare name get")
 _IN_NAME = 3.0
 _IN_HEADLINE = 2.0
 _IN_DETAILS = 1.0
@@ -145,7 +142,7 @@ def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | NoFit
         opens = at == 0 and token.text.lower() in _REPORTING
         if at in filled.used or token.is_free or token.text.lower() in _AMOUNTS:
             continue
-        weight = _word_weight(token.stem, tool, card)
+        weight = _word_weight(token, tool, card)
         matched += weight
         if not weight and not opens:
             leftover.append(token.text)
@@ -159,8 +156,11 @@ def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | NoFit
     return Fit(tool, score, filled=filled)
 
 
-def _word_weight(word: str, tool: ToolCard, card: frozenset[str]) -> float:
+def _word_weight(token: Token, tool: ToolCard, card: frozenset[str]) -> float:
     """What it says for a tool that it, or its worker, uses a word of the clause."""
+    word = token.stem
+    if token.is_negation:
+        return _ON_CARD if any(other.is_negation for other in tokenize(tool.headline)) else 0.0
     if word in stems(tool.name):
         return _IN_NAME
     if word in _words(tool.headline):

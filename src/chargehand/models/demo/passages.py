@@ -7,12 +7,15 @@ from msgspec import Struct
 
 from chargehand.models.demo.request import Clause
 from chargehand.models.demo.tools import ToolCard
-from chargehand.models.demo.words import Token, join_words, stem, stems, tokenize, word_set
+from chargehand.models.demo.words import Token, join_words, number_value, stem, stems, tokenize, word_set
 from chargehand.models.exhibits import Passage
 from chargehand.models.subject import WorkerCard
 
 _MOST_QUOTED = 3
+_FEW_WORDS = 2
+"""A question of so few words asks for a topic: all that a document says about it is quoted."""
 _PREPOSITIONS = frozenset({"about", "of", "on", "regarding", "concerning", "for"})
+_EXACT = frozenset({"which", "who", "how many", "how much", "where", "when"})
 _NEGATED = "<negation>"
 _ABOUT = re.compile(
     r"\b(?:says?|said|state|states|tell|tells|write|writes|know|known|read|recommend|recommends|advise|advises|"
@@ -147,8 +150,10 @@ def accept_passages(
         wanted = {word: text for word, text in wanted.items() if word not in negations} | {_NEGATED: "not"}
     if not wanted:
         return NotSaid(f"{places} cannot be searched for this: it names nothing to look for")
+    if any(token.is_negation for token in clause.tokens) and clause.question in _EXACT:
+        return NotSaid(f"{places} cannot be asked what is not so")
     said = [(passage, _words_of(passage)) for passage in found]
-    if not asks_for_text(clause):
+    if not asks_for_text(clause) and not (clause.question == "what" and len(wanted) <= _FEW_WORDS):
         return _accept_one(clause, said, wanted, places)
     return _accept_document(clause, said, wanted, places)
 
@@ -166,9 +171,23 @@ def _accept_one(
     full = [passage for passage, words in said if wanted.keys() <= words]
     if clause.question in _NUMERIC:
         full = [passage for passage in full if _NUMBER.search(passage.text)]
+    if clause.question == "how many":
+        full = [passage for passage in full if _counts(clause, passage)]
     if full:
         return Accepted(tuple(full[:_MOST_QUOTED]))
     return _not_said(clause, said, wanted, places)
+
+
+def _counts(clause: Clause, passage: Passage) -> bool:
+    """Whether a number stands right before the thing that is to be counted."""
+    after_many = [token for token in clause.tokens if not token.is_free]
+    at = next((at for at, token in enumerate(after_many) if token.text.lower() == "many"), -1) + 1
+    head = after_many[at].stem if at < len(after_many) else ""
+    tokens = tokenize(passage.text)
+    return any(
+        number_value(token.text) is not None and head in (other.stem for other in tokens[place + 1 : place + 4])
+        for place, token in enumerate(tokens)
+    )
 
 
 def _accept_document(
@@ -182,12 +201,16 @@ def _accept_document(
     for held in documents.values():
         together = frozenset[str]().union(*(words for _, words in held))
         if wanted.keys() <= together:
-            accepted += [
-                passage for passage, words in held if 2 * len(wanted.keys() & words) > len(wanted) and times <= words
-            ]
+            accepted += [passage for passage, words in held if _says_most(wanted, words, clause) and times <= words]
     if accepted:
         return Accepted(tuple(passage for passage in [one for one, _ in said] if passage in accepted)[:_MOST_QUOTED])
     return _not_said(clause, said, wanted, places)
+
+
+def _says_most(wanted: dict[str, str], words: frozenset[str], clause: Clause) -> bool:
+    """Whether a passage says more than half of what is wanted; of a short question half is enough."""
+    shared = 2 * len(wanted.keys() & words)
+    return shared > len(wanted) or (shared == len(wanted) and not asks_for_text(clause))
 
 
 def _not_said(

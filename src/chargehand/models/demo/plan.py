@@ -24,6 +24,7 @@ _RETURNS = {
     "convert": "Return the converted amount and the rate that was used.",
     "write": "Return the text.",
 }
+_CHARTS = frozenset({"bar", "line", "pie"})
 _RETURN = re.compile(r"\s*\bReturn [^.]*\.\Z")
 _GROUP = re.compile(r"\s+(?:per|by|for each|for every|of each|in each|of every)\s+(?:the\s+)?\w+", re.IGNORECASE)
 _LEADING_VERB = re.compile(
@@ -254,7 +255,8 @@ class _Planner:
         if target is None:
             return "there is nothing to draw"
         what = subject if subject and not clause.points_back else _object_of(target.text)
-        self._add(f"Draw a chart of the {what} (the result of {target.id})", worker, clause, "draw", [target.id])
+        kind = next((f"{token.text.lower()} " for token in clause.tokens if token.text.lower() in _CHARTS), "")
+        self._add(f"Draw a {kind}chart of the {what} (the result of {target.id})", worker, clause, "draw", [target.id])
         return ""
 
     def _convert(self, clause: Clause) -> str:

@@ -16,7 +16,7 @@ from chargehand.models.demo.results import (
     read_product,
 )
 from chargehand.models.demo.tools import ToolCard
-from chargehand.models.demo.words import content_stems, number_value, stem, stems, word_set
+from chargehand.models.demo.words import content_stems, join_words, number_value, stem, stems, word_set
 from chargehand.models.exhibits import Figure, Table
 from chargehand.models.subject import Given, Working
 
@@ -133,6 +133,8 @@ def find_currencies(text: str) -> list[str]:
 def read_conversion(clause: Clause, tool: ToolCard, given: Material) -> Conversion | str:
     """The conversion a clause asks for, or what is missing for it."""
     amount, source = _amount(clause, given)
+    if not given.tables and (leftover := _conversion_leftover(clause)):
+        return f"nothing here says {join_words([repr(word) for word in leftover])}"
     named = find_currencies(clause.text)
     targets = [code for code in named if code != source]
     if not amount:
@@ -148,6 +150,17 @@ def read_conversion(clause: Clause, tool: ToolCard, given: Material) -> Conversi
         return "the day of the rate is not said; name one, such as 29 May 2026"
     arguments: dict[str, object] = {chosen.name: targets[0], wanted[0].name: days[0].first.isoformat()}
     return Conversion(amount=amount, source=source, target=targets[0], arguments=arguments)
+
+
+def _conversion_leftover(clause: Clause) -> list[str]:
+    """Words and further numbers of a conversion that nothing accounts for."""
+    numbers = [token.text for token in clause.tokens if token.is_number]
+    words = [
+        token.text
+        for token in clause.content
+        if not token.is_number and token.stem not in _CONVERTING and not find_currencies(token.text)
+    ]
+    return [*numbers[1:], *words]
 
 
 def _amount(clause: Clause, given: Material) -> tuple[str, str]:

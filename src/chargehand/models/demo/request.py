@@ -52,6 +52,8 @@ _COURTESY = re.compile(
 )
 _RESULTS = re.compile(r"\s*\(the results? of ([^()]{1,200})\)")
 _TASK_ID = re.compile(r"\bt\d+\b")
+_ABOUT_FORM = ("Return ", "Earlier this failed:")
+_TURN = re.compile(r"\n+Reply as [^\n:]{1,80}: it is your turn")
 _REMARK = re.compile(r"(.{1,300}): say so\.?\Z")
 _POINTERS = re.compile(
     r"\b(?:it|its|them|they|their|this|these|those|the same|(?:of|about|with|for) that(?=\s*(?:\Z|[.,;?!])))\b|"
@@ -118,12 +120,12 @@ def parse_request(text: str) -> ParsedRequest:
     """Read a request, or the instruction of a task."""
     if len(text) > LONGEST:
         return ParsedRequest((), is_too_long=True)
-    text = _with_years(text)
+    text = _with_years(_TURN.split(text, maxsplit=1)[0])
     clauses: list[Clause] = []
     remarks: list[str] = []
     statement = ""
     for sentence in split_sentences(text, ".?!;"):
-        if not sentence or sentence.startswith(("Return ", "Earlier this failed:")):
+        if not sentence or sentence.startswith(_ABOUT_FORM):
             continue
         if remark := _REMARK.match(sentence):
             remarks.append(remark[1] + ".")
@@ -134,14 +136,14 @@ def parse_request(text: str) -> ParsedRequest:
             statement = ""
             continue
         if statement:
-            clauses.append(_clause(statement))
+            clauses.append(_joined(statement, ""))
             statement = ""
         if _is_statement(plain):
             statement = plain
         elif plain:
             clauses.extend(_split(plain, clauses))
     if statement:
-        clauses.append(_clause(statement))
+        clauses.append(_joined(statement, ""))
     return ParsedRequest(tuple(clauses), tuple(remarks))
 
 
@@ -168,10 +170,10 @@ def _is_statement(text: str) -> bool:
 
 
 def _joined(statement: str, question: str) -> Clause:
-    """A statement and the question about it are one thing that is asked for."""
-    if _OPEN_QUESTION.fullmatch(question):
-        return _clause(statement)
-    return structs.replace(_clause(f"{statement.rstrip('.!; ')}. {question}"), points_back=False)
+    """A statement and the question about it are one thing that is asked for; it points at nothing outside."""
+    if question and not _OPEN_QUESTION.fullmatch(question):
+        statement = f"{statement.rstrip('.!; ')}. {question}"
+    return structs.replace(_clause(statement), points_back=False)
 
 
 def _split(sentence: str, before: list[Clause]) -> list[Clause]:
@@ -182,6 +184,8 @@ def _split(sentence: str, before: list[Clause]) -> list[Clause]:
     pieces = [sentence[start:end] for start, end in zip(cuts, [*cuts[1:], len(sentence)], strict=True)]
     texts = [text for piece in pieces if (text := _trimmed(piece))]
     scope = _leading_period(sentence)
+    if not scope and (shared := _trailing_period(texts)):
+        texts = [f"{text.rstrip('?. ')} in {shared}" for text in texts[:-1]] + texts[-1:]
     found: list[Clause] = []
     for text in texts:
         scoped = text
@@ -214,6 +218,15 @@ def _leading_period(sentence: str) -> str:
     if periods and _SCOPE.match(sentence[: periods[0].start]) and sentence[periods[0].end :].startswith(","):
         return periods[0].words
     return ""
+
+
+def _trailing_period(texts: list[str]) -> str:
+    """The period of the last of several questions that begin alike, where the others have none."""
+    openings = {" ".join(text.lower().split()[:2]) for text in texts}
+    if len(texts) < 2 or len(openings) > 1:
+        return ""
+    periods = [find_periods(text) for text in texts]
+    return periods[-1][0].words if len(periods[-1]) == 1 and not any(periods[:-1]) else ""
 
 
 def _same_again(text: str, before: list[Clause]) -> Clause | None:

@@ -8,7 +8,7 @@ from typing import cast
 import msgspec
 from msgspec import Struct, field
 
-from chargehand.models.demo.words import shorten
+from chargehand.models.demo.words import shorten, stems
 from chargehand.models.envelope import unwrap
 from chargehand.models.exhibits import Chart, Exhibit, Figure, Passage, Passages, Product, Table
 from chargehand.models.messages import Message, ToolCall
@@ -250,8 +250,8 @@ def markdown_table(table: Table, most: int = 50) -> str:
     return "\n".join(lines)
 
 
-def table_in_words(table: Table, title: str) -> str:
-    """One line: the number, or each name with its numbers."""
+def table_in_words(table: Table, title: str, words: frozenset[str] = frozenset()) -> str:
+    """One line: the number, or each name with a number, that of the column that `words` name."""
     if not table.rows:
         return f"{title}: none."
     numbers = number_columns(table)
@@ -260,6 +260,9 @@ def table_in_words(table: Table, title: str) -> str:
     if not numbers and len(table.columns) == 1:
         names = ", ".join(str(row[0]) for row in table.rows[:_MOST_LISTED])
         return f"{title}: {names}{_and_more(table)}."
+    if len(table.rows) > 1:
+        named = [at for at in numbers if words & set(stems(table.columns[at]))]
+        numbers = [*named, *(at for at in numbers if at not in named)]
     parts = [_row_in_words(table, row, numbers) for row in table.rows[:_MOST_LISTED]]
     separator = ", " if len(table.columns) <= 2 and numbers else "; "
     return f"{title}: {separator.join(parts)}{_and_more(table)}."
@@ -276,6 +279,19 @@ def _row_in_words(table: Table, row: Sequence[object], numbers: list[int]) -> st
         return " ".join([", ".join(names), format_cell(table, row, numbers[0])])
     figures = [f"{table.columns[at].replace('_', ' ')} {format_cell(table, row, at)}" for at in numbers]
     return ", ".join([*names, *figures])
+
+
+def rows_in_words(table: Table, title: str) -> str:
+    """The rows of a list by their first two columns; the table has the rest."""
+    numbers = number_columns(table)
+    names = [
+        at
+        for at in range(len(table.columns))
+        if at not in numbers and (at == 0 or not table.columns[at].endswith("_id"))
+    ]
+    shown = [*names[:2], *numbers[:1]]
+    parts = [" ".join(format_cell(table, row, at) for at in shown) for row in table.rows[:_MOST_LISTED]]
+    return f"{title}: {'; '.join(parts)}{_and_more(table)}."
 
 
 def column_total(table: Table, at: int) -> Decimal:
@@ -295,7 +311,7 @@ def figure_in_words(figure: Figure, label: str = "") -> str:
 
 def passage_in_words(passage: Passage) -> str:
     """A quotation with its source."""
-    return f"{passage.text.strip()} ({passage.source})"
+    return f"{' '.join(passage.text.split())} ({passage.source})"
 
 
 def chart_in_words(chart: Chart) -> str:

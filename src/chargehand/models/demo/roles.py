@@ -70,13 +70,19 @@ def _scores(goal: str, workers: tuple[WorkerCard, ...]) -> dict[str, float]:
         for clause in clauses:
             fit = fit_clause(clause, worker, tools)
             words = card_score(clause, worker)
-            if isinstance(fit, Fit) and (fit.is_certain or words):
+            if isinstance(fit, Fit) and (words or (fit.is_certain and fit.tool.kind != "search")):
                 total += fit.score + words
             elif words > 1:
                 total += words / 2
         if total:
             scores[worker.name] = total
     return scores
+
+
+def best_worker(goal: str, workers: tuple[WorkerCard, ...]) -> str:
+    """The worker that serves a request best; empty where none does."""
+    scores = _scores(goal, workers)
+    return max(scores, key=lambda name: scores[name]) if scores else ""
 
 
 def route(subject: Routing) -> str:

@@ -4,6 +4,7 @@ Every word of a clause is used by a part of the query or there is no query. Wher
 """
 
 from datetime import date
+from itertools import product
 from typing import Literal
 
 from msgspec import Struct
@@ -46,6 +47,7 @@ _COMPARISONS: dict[tuple[str, ...], str] = {
 _CURRENCY_WORDS = {"euro": "EUR", "euros": "EUR", "eur": "EUR", "dollars": "USD", "usd": "USD", "percent": "percent"}
 _LISTING = word_set("which list show name find what get display top")
 _BEFORE_NOUN = word_set("the average total mean highest lowest our unit")
+_DAY_WORDS = word_set("day date month week time on at")
 _STATES = frozenset(map(stem, word_set("arrive come mark flag become remain stay")))
 _OPERATORS = (
     NEGATIONS | _RANKING | _SUMS | _AVERAGES | _EACH | frozenset(_TIME_UNITS) | frozenset(_EXPENSIVE)
@@ -184,7 +186,7 @@ def _lookup(schema: Schema, lookups: list[tuple[str, ...]]) -> Lookup | None:
     if not columns:
         return None
     parts = [
-        f"SELECT DISTINCT {quote(phrase)} AS phrase, {quote(column.sql)} AS place, {column.name} AS value "  # noqa: S608
+        f"SELECT DISTINCT {quote(column.sql)} AS place, {column.name} AS value "  # noqa: S608 - quoted
         f"FROM {column.table} WHERE {column.name} LIKE {quote(_pattern(phrase))}"
         for phrase in phrases
         for column in columns
@@ -200,9 +202,9 @@ def read_names(description: str, phrases: tuple[str, ...], rows: list[list[objec
     """What a lookup found: each phrase is in the values of one column, or it is nothing anybody can use."""
     schema = read_schema(description)
     found: dict[str, dict[str, list[str]]] = {phrase: {} for phrase in phrases}
-    for phrase, place, value in (row for row in rows if len(row) == 3):
-        if _holds(str(value), str(phrase)):
-            found.setdefault(str(phrase), {}).setdefault(str(place), []).append(str(value))
+    for phrase, (place, value) in product(phrases, (row for row in rows if len(row) == 2)):
+        if _holds(str(value), phrase):
+            found[phrase].setdefault(str(place), []).append(str(value))
     names: Names = {}
     for phrase, places in found.items():
         if not places or schema is None:
@@ -245,6 +247,8 @@ class _Reading:
         self.shown: list[Column] = []
         self.filter_words: list[str] = []
         self.time_words = ""
+        self.order = ""
+        self.time_refusal: _Refusal | None = None
         self.entity: TableSpec | Column | None = None
         self.entity_at = -1
         self.mentioned = any(item.table(base) for item in items)
@@ -264,7 +268,10 @@ class _Reading:
         self._read_measures()
         self._read_values()
         self._use_names_of_what_is_used()
-        return self._query()
+        query = self._query()
+        if self.time_refusal is not None and not self.leftover():
+            raise self.time_refusal
+        return query
 
     # --- words
 
@@ -383,7 +390,7 @@ class _Reading:
         case = f"CASE {cases} END"
         self.where.append(f"{case} IS NOT NULL")
         self.groups.append((case, "period"))
-        self.time_words = f"in {periods[0].words} and {periods[1].words}"
+        self.order = f"MIN({column.sql})"
         self.used |= {
             at
             for at, item in enumerate(self.items)
@@ -403,7 +410,7 @@ class _Reading:
         own = [column for column in self.base.columns if column.is_day]
         if not own:
             own = [column for table in self.paths for column in self.schema.tables[table].columns if column.is_day]
-        if len(own) == 1:
+        if len(own) == 1 and _is_plain_day(own[0]):
             return own[0]
         if not own:
             raise _Refusal(f"{self.base.name} have no dates")
@@ -421,13 +428,13 @@ class _Reading:
             if period.of_year(year).first <= last and period.of_year(year).last >= first
         ]
         if len(years) != 1:
-            raise _Refusal(f"which year {period.words} is of is not said", is_known=True)
-        return period.of_year(years[0])
+            self.time_refusal = _Refusal(f"which year {period.words} is of is not said", is_known=True)
+        return period.of_year(years[0] if years else last.year)
 
     def _check_on_record(self, period: Period, column: Column) -> None:
         first, last = _range(column)
         if period.last < first or period.first > last:
-            raise _Refusal(
+            self.time_refusal = _Refusal(
                 f"nothing is on record for {period.words}: the rows of {column.table} are from {first} to {last}",
                 is_known=True,
             )
@@ -440,6 +447,8 @@ class _Reading:
                 if item.low in {"since", "after", "before", "until", "till", "between"}:
                     self.used.add(at)
                     return item.low
+                if item.low in {"by", "from", "to", "within", "through"} and len(self.clause.periods) == 1:
+                    raise _Refusal(f"{item.low} {period.words} can be read in two ways")
                 if item.low not in {"the", "in", "of", "month"}:
                     return ""
         return ""
@@ -573,7 +582,7 @@ class _Reading:
         if measure.raw or (measure.sql.startswith("SUM") and self._counts_rows()):
             column = self._column(self.items[place], number=True)
             self.where.append(f"{measure.sql.removeprefix('SUM(').rstrip(')')} {sign} {number}")
-            if column is not None:
+            if column is not None and self.entity is not None:
                 self.shown.append(column)
         else:
             self.having.append((measure, f"{sign} {number}"))
@@ -631,8 +640,13 @@ class _Reading:
             item = self.items[at]
             table = next((held for held in item.tables() if held.name in self.paths), None)
             column = None if item.values() and not item.columns() else self._column(item, number=False)
+            if table is not None and item.low != table.name.lower() and self._column(item, number=True) is not None:
+                return  # a figure, such as a price in the table prices
             if at in self.used or (item.is_free and not item.refs) or item.number is not None or item.low in _RANKING:
                 continue
+            if item.stems[0] in _TIME_UNITS and table is None and column is None and self._group_by(item):
+                self.used.add(at)
+                return
             if item.low in _EXPENSIVE or (item.values() and table is None and column is None) or self._flag(at):
                 continue
             if table is not None or column is not None:
@@ -654,6 +668,13 @@ class _Reading:
             if not self._group_by(target):
                 continue
             self.used |= {at, place}
+            self._read_second_group(place + 2)
+
+    def _read_second_group(self, at: int) -> None:
+        """Per country and channel: a second column after the first."""
+        follows = at < len(self.items) and self.items[at - 1].low == "and" and at not in self.used
+        if follows and self._column(self.items[at], number=False) is not None and self._group_by(self.items[at]):
+            self.used.add(at)
 
     def _group_by(self, item: Item) -> bool:
         table = next((held for held in item.tables() if held.name in self.paths), None)
@@ -693,9 +714,13 @@ class _Reading:
                 continue
             if self.rank is not None:
                 raise _Refusal("it asks for more than one ranking")
+            if at + 1 < len(self.items) and self.items[at + 1].low == "first" and self.groups:
+                self.order = "" if item.low in _HIGHEST else f"{len(self.groups) + 1}, 1"
+                self.used |= {at, at + 1}
+                continue
             direction = "DESC" if item.low in _HIGHEST | _MOST else "ASC"
             measure, place = self._rank_measure(at)
-            if measure is None:
+            if measure is None or (item.low == "best" and {"price", "cost", "fee"} & set(measure.label.split())):
                 raise _Refusal(f"by what {item.text!r} is meant is not clear")
             self.used |= {at, place} if place >= 0 else {at}
             limit = self._limit(at)
@@ -825,9 +850,23 @@ class _Reading:
             self.measures.append(quantity)
             return
         if measure is None:
+            measure = self._counted_kind(self._next(at))
+            place = self._next(at)
+        if measure is None:
             raise _Refusal("what is to be counted is not in the tables")
         self.used.add(place)
         self.measures.append(measure)
+
+    def _counted_kind(self, at: int) -> _Measure | None:
+        """Rows by their kind: "how many videos" are the materials of that kind."""
+        value = self._value(self.items[at]) if at < len(self.items) else None
+        if value is None or value.column.table != self.base.name or not value.column.complete:
+            return None
+        if value.column in (self.base.label, self.base.columns[0]) or self.items[at].tables():
+            return None
+        self.where.append(f"{value.column.sql} = {quote(value.values[0])}")
+        self.filter_words.append(self.items[at].text)
+        return _Measure("COUNT(*)", f"number of {self.base.name}")
 
     def _is_compound(self, at: int) -> bool:
         """Feature requests: a column's name right before that of its table."""
@@ -849,6 +888,9 @@ class _Reading:
 
     def _counted(self, at: int, *, distinct: bool) -> _Measure | None:
         item = self.items[at]
+        revenue = item.revenue()
+        if revenue is not None and revenue.table == self.base.name:
+            return self._revenue_measure(revenue, "")
         if item.table(self.base.name) and not distinct:
             return _Measure("COUNT(*)", f"number of {item.low}")
         number = self._column(item, number=True)
@@ -953,6 +995,8 @@ class _Reading:
 
     def _measured(self) -> Query:
         measures = [*self.measures, *(measure for measure, _ in self.having if measure not in self.measures)]
+        if any(sql == self.base.columns[0].sql for sql, _ in self.groups) and "AVG" in measures[0].sql:
+            raise _Refusal("an average of single rows can be read in two ways")
         if self.shown:
             raise _Refusal(
                 f"how {join_words([column.name for column in self.shown])} is to be put together is not said"
@@ -965,7 +1009,7 @@ class _Reading:
             if self.having:
                 sql += " HAVING " + " AND ".join(f"{measure.sql} {condition}" for measure, condition in self.having)
             by_time = self.groups[0][1] in _TIME_UNITS
-            order = "1" if by_time else f"{len(self.groups) + 1} DESC, 1"
+            order = self.order or ("1" if by_time else f"{len(self.groups) + 1} DESC, 1")
             sql += f" ORDER BY {order} LIMIT {_MOST_ROWS}"
         shape = "groups" if self.groups else "number"
         labels = join_words([_with_unit(measure) for measure in measures])
@@ -1053,6 +1097,11 @@ class _Reading:
             unit=unit,
             used_tables=tuple(sorted(self.needed, key=lambda name: name != self.base.name)),
         )
+
+
+def _is_plain_day(column: Column) -> bool:
+    """Whether a date is simply that of its row; others, such as `signed`, have to be named."""
+    return bool(_DAY_WORDS & set(column.name.split("_"))) or column.words[0] == stem(column.table)
 
 
 def _with_unit(measure: _Measure) -> str:

@@ -1,5 +1,6 @@
 """What a tool is for, by its schema, and its arguments by type, with the words of a clause that they use up."""
 
+import re
 from functools import lru_cache
 from itertools import permutations
 from typing import Literal, TypeAlias, cast
@@ -22,6 +23,8 @@ MEMORY = word_set(
 _CONTROL = frozenset({"give_up", "read_more", "run_python", "read_file", "list_files", "write_file", "fetch"})
 _OPTIONAL_SEARCH = frozenset({"most", "limit", "top_k", "k", "count", "path", "folder"})
 _MOST_NUMBERS = 4
+_OPTIONS = re.compile(r":\s*([\w ]{1,80}(?:, [\w ]{1,80}){0,20} or [\w ]{1,80})")
+_SEPARATOR = re.compile(r", | or ")
 _UNITS = {
     "kg": "kilogram",
     "km": "kilometre",
@@ -278,7 +281,8 @@ def _fill_texts(tool: ToolCard, clause: Clause, arguments: dict[str, object], us
         arguments[wanted[0].name] = quoted[0]
         used |= {at for at, token in enumerate(clause.tokens) if token.text in quoted[0]}
         return True
-    known = tool_words(tool)
+    offered = [stems(option) for match in _OPTIONS.finditer(tool.headline) for option in _SEPARATOR.split(match[1])]
+    known = tool_words(tool) - {word for option in offered for word in option}
     rest = [
         at
         for at, token in enumerate(clause.tokens)

@@ -27,7 +27,12 @@ _IRREGULAR = {
     "people": "person",
     "children": "child",
     "written": "write",
-    "won": "won",
+    "win": "won",
+    "wins": "won",
+    "came": "come",
+    "used": "use",
+    "went": "go",
+    "spent": "spend",
     "lost": "lost",
     "loses": "lost",
     "lose": "lost",
@@ -52,10 +57,10 @@ FREE = word_set(
     know get got just really exactly actually want wants wanted like need needs about into onto regarding
     concerning figures figure overall question questions answer answers some any much s re ve ll d m quick quickly
     briefly short shortly brief look up see display present provide compare name names state each other another
-    one ones itself themselves us"""
+    one ones itself themselves us through via during across against among yet still all"""
 ) - {"each", "other", "name", "need", "any", "one"} | {"needs"}
 
-MENTIONS_MODEL = "What a language model may do here: docs/first-model.md."
+MENTIONS_MODEL = "A language model can do more: see docs/first-model.md."
 
 
 class Token(Struct, frozen=True, gc=False):
@@ -76,7 +81,7 @@ class Token(Struct, frozen=True, gc=False):
 
     @property
     def is_free(self) -> bool:
-        return self.text.lower() in FREE
+        return self.text.lower().replace("\u2019", "'").split("'")[0] in FREE and not self.is_negation
 
 
 def tokenize(text: str) -> list[Token]:

@@ -21,6 +21,7 @@ from chargehand.models.demo.results import (
     Outcome,
     as_number,
     chart_in_words,
+    column_decimals,
     column_total,
     figure_in_words,
     format_value,
@@ -28,16 +29,19 @@ from chargehand.models.demo.results import (
     number_columns,
     passage_in_words,
     read_outcomes,
+    rows_in_words,
     table_in_words,
 )
 from chargehand.models.demo.table_query import Lookup, Query, read_names, read_query
 from chargehand.models.demo.tools import ToolCard, read_tool
-from chargehand.models.demo.words import MENTIONS_MODEL, join_words, shorten
+from chargehand.models.demo.words import MENTIONS_MODEL, join_words, shorten, stems
 from chargehand.models.left_out import LEFT
 from chargehand.models.messages import Message, Reply, Request, ToolCall
 from chargehand.models.subject import Working
 
 _MOST_STEPS = 6
+_NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?")
+_AMOUNT = re.compile(r"(\d[\d,]*(?:\.\d+)?) (?:euros|EUR)\b")
 _MESSAGE = re.compile(r'<data (?P<nonce>\w+) from "worker[^"\n]*">\n(?P<text>.*?)\n</data (?P=nonce)>', re.DOTALL)
 
 
@@ -134,11 +138,11 @@ def _work(desk: Desk, schema: Raw | None, steps: int, *, keeps_unasked: bool) ->
     kept = _keep(keepings, desk, text, steps)
     if isinstance(kept, Reply):
         return kept
-    left = [f"{LEFT}{clause.text.rstrip('?. ')}: {result.reason}." for clause, result in refused]
-    lines = [line for line in (text, *kept, *left) if line]
+    left = [f"{LEFT}{clause.text if clause.text[-1] in '.?!' else clause.text + '.'}" for clause, _ in refused]
+    lines = [line for line in (text, *kept) if line]
     if not lines:
         return give_up("the task does not say what is wanted", steps, final=True)
-    return Reply("\n".join(lines))
+    return Reply("\n\n".join(part for part in ("\n".join(lines), "\n".join(left)) if part))
 
 
 def _give_up_all(refused: list[tuple[Clause, Refused]], desk: Desk, steps: int) -> Reply:
@@ -192,7 +196,7 @@ def _ask(clause: Clause, desk: Desk) -> Calls | Found | Refused:
     if block is not None:
         return _quote_block(block.label, block.text)
     if isinstance(fit, NoFit):
-        return Refused(fit.reason)
+        return _add_up(desk) or Refused(fit.reason)
     match fit.tool.kind:
         case "table":
             return _query(clause, fit, desk)
@@ -256,11 +260,21 @@ def _query_result(query: Query, outcome: Outcome) -> Found | Refused:
         return Found(f"{query.title}: none on record.")
     if not table.rows:
         return Found(f"{query.title}: none.")
+    if query.shape == "rows" and len(table.columns) > 2 and len(table.rows) > 1:
+        return Found(rows_in_words(table, query.title))
     text = table_in_words(table, query.title)
     numbers = number_columns(table)
     adds_up = "SUM(" in query.sql or "COUNT(*)" in query.sql
-    if query.shape == "groups" and len(numbers) == 1 and len(table.rows) > 1 and adds_up and "RANK()" not in query.sql:
-        text += f" Together: {format_value(column_total(table, numbers[0]))}."
+    if (
+        query.shape == "groups"
+        and len(numbers) == 1
+        and len(table.rows) > 1
+        and adds_up
+        and "RANK()" not in query.sql
+        and "CASE" not in query.sql
+    ):
+        decimals = column_decimals(table, numbers[0])
+        text += f" Together: {format_value(column_total(table, numbers[0]), decimals)}."
     return Found(text)
 
 
@@ -269,7 +283,7 @@ def _search(clause: Clause, tool: ToolCard, desk: Desk) -> Calls | Found | Refus
     outcome = desk.outcome(tool.name, arguments)
     if outcome is None:
         return Calls(((tool.name, arguments),))
-    if outcome.error:
+    if outcome.error and not outcome.error.startswith("nothing found"):
         return Refused(f"{tool.name} failed: {outcome.error}")
     passages = tuple(gather([outcome.value]).passages)
     accepted = accept_passages(clause, passages, tool, desk.subject.worker)
@@ -329,7 +343,25 @@ def _input_numbers(given: Material) -> list[str]:
         columns = number_columns(table)
         if len(columns) == 1:
             return [str(row[columns[0]]) for row in table.rows if row[columns[0]] is not None]
-    return [figure.value for figure in given.figures if as_number(figure.value) is not None]
+    figures = [figure.value for figure in given.figures if as_number(figure.value) is not None]
+    if figures:
+        return figures
+    return [number.replace(",", "") for text in given.texts for number in _NUMBER.findall(text.rpartition(": ")[2])]
+
+
+def _add_up(desk: Desk) -> Calls | Found | None:
+    """The sum of the amounts that others named, by a worker that adds up."""
+    tool = desk.of_kind("compute")
+    adds = {"add", "sum", "total"} & set(stems(desk.subject.worker.description))
+    amounts = [_AMOUNT.findall(text) for text in desk.given.texts]
+    if tool is None or not adds or len(amounts) < 2 or any(len(found) != 1 for found in amounts):
+        return None
+    arguments: dict[str, object] = {"expression": " + ".join(found[0].replace(",", "") for found in amounts)}
+    outcome = desk.outcome(tool.name, arguments)
+    if outcome is None:
+        return Calls(((tool.name, arguments),))
+    figures = gather([outcome.value]).figures
+    return Found(f"Together: {format_value(as_number(figures[0].value))} euros.") if figures else None
 
 
 def _make_calls(clause: Clause, fit: Fit, desk: Desk) -> Calls | Found | Refused:
@@ -353,7 +385,8 @@ def _value_in_words(clause: Clause, tool: ToolCard, arguments: dict[str, object]
     material = gather([value])
     named = ", ".join(str(argument) for argument in arguments.values())
     title = f"{tool.name.replace('_', ' ').capitalize()}" + (f" ({named})" if named else "")
-    lines = [table_in_words(table, title) for table in material.tables]
+    words = frozenset(token.stem for token in clause.content)
+    lines = [table_in_words(table, title, words) for table in material.tables]
     label = _counted_words(clause, tool) if clause.question == "how many" else title
     lines += [figure_in_words(figure, label) for figure in material.figures]
     lines += [passage_in_words(passage) for passage in material.passages]
