@@ -183,7 +183,7 @@ async def measure(asked: Asked, team: Supervisor, crew: Crew, model: str) -> Out
         ending=result.ending,
         valid=bool(result.plan.tasks),
         sensible=is_sensible(asked, result.plan),
-        right=all(holds(answer, fact) for fact in wanted),
+        right=result.ending != "failed" and all(holds(answer, fact) for fact in wanted),
         invented=invented_numbers(asked, result, answer) if result.ending == "complete" else (),
         calls=model_calls(result),
         repeated=repeated_calls(result),
