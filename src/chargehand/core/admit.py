@@ -23,21 +23,11 @@ def admit(state: RunState, report: ev.Event) -> ev.Event:
         case ev.StepStarted():
             return _step(state, report)
         case ev.StepFinished() | ev.StepFailed():
-            step = (_running(state, report.task, report.attempt).steps or {}).get(report.step)
-            if step is None or step.result is not None:
-                raise Refused(f"step {report.step} of {report.task!r} is not open")
-            return _sane(report)
+            return _step_end(state, report)
         case ev.TasksAdded():
             return _proposal(state, report)
-        case ev.SupervisionStarted() if state.ledger.covers(report.reserve or NOTHING):
-            _expect(state, report.duty, report.number, report.task)
-            return report  # it is under way and needs more calls than one: they are held before they are made
-        case ev.SupervisionFailed() | ev.TaskRefined():
-            _expect(state, "refine" if isinstance(report, ev.TaskRefined) else report.duty, report.number, report.task)
-            return _sane(report)
-        case ev.AnswerWritten():
-            _expect(state, "answer", report.number)
-            return _sane(report)
+        case ev.SupervisionStarted() | ev.SupervisionFailed() | ev.TaskRefined() | ev.AnswerWritten():
+            return _supervision(state, report)
         case ev.InputAnswered():
             return _reply(state, report)
         case ev.CancelRequested() | ev.PauseSet() | ev.RunResumed() | ev.ResultsOffered() | ev.Noted():
@@ -86,6 +76,30 @@ def _step(state: RunState, report: ev.StepStarted) -> ev.Event:
 def _expect(state: RunState, duty: ev.Duty, number: int, task: TaskId = NO_TASK) -> None:
     if Work(duty, task, number) not in state.owing:
         raise Refused(f"nobody is waiting for {duty} number {number} any more")
+
+
+def _step_end(state: RunState, report: ev.StepFinished | ev.StepFailed) -> ev.Event:
+    step = (_running(state, report.task, report.attempt).steps or {}).get(report.step)
+    if step is None or step.result is not None:
+        raise Refused(f"step {report.step} of {report.task!r} is not open")
+    return _sane(report)
+
+
+def _supervision(
+    state: RunState, report: ev.SupervisionStarted | ev.SupervisionFailed | ev.TaskRefined | ev.AnswerWritten
+) -> ev.Event:
+    if isinstance(report, ev.AnswerWritten):
+        _expect(state, "answer", report.number)
+        return _sane(report)
+    if isinstance(report, ev.TaskRefined):
+        _expect(state, "refine", report.number, report.task)
+        return _sane(report)
+    if isinstance(report, ev.SupervisionStarted) and not state.ledger.covers(report.reserve or NOTHING):
+        raise Refused(f"the budget does not cover more calls of the supervisor ({report.duty})")
+    _expect(state, report.duty, report.number, report.task)
+    if isinstance(report, ev.SupervisionStarted):
+        return report  # it is under way and needs more calls than one: they are held before they are made
+    return _sane(report)
 
 
 def _proposal(state: RunState, report: ev.TasksAdded) -> ev.Event:

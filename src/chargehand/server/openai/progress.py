@@ -8,8 +8,12 @@ _LISTED = 30
 _DUTIES = {"plan": "planning", "answer": "writing the answer"}
 
 
-def line(event: ev.Event) -> str:  # noqa: C901 - one short line for each kind
+def line(event: ev.Event) -> str:
     """What an event says to whoever looks on; nothing for most."""
+    return _line_of_task(event) or _line_of_run(event)
+
+
+def _line_of_run(event: ev.Event) -> str:
     match event:
         case ev.SupervisionStarted(duty=duty, why=why) if duty in _DUTIES:
             return f"{_DUTIES[duty]}{'' if why in ('first', 'more') else ' again'}\n"
@@ -17,6 +21,22 @@ def line(event: ev.Event) -> str:  # noqa: C901 - one short line for each kind
             return _planned(plan.tasks)
         case ev.TasksAdded(tasks=tasks) if tasks:
             return _planned(tasks)
+        case ev.SupervisionFailed(duty=duty, failure=failure):
+            return f"{_DUTIES.get(duty, duty)} failed: {_short(failure.message)}\n"
+        case ev.TimeRanOut():
+            return "the time is up; the answer is written from what there is\n"
+        case ev.PauseSet(paused=paused):
+            return "paused\n" if paused else "resumed\n"
+        case ev.RunResumed():
+            return "taken up again after a restart\n"
+        case ev.InputRequested():
+            return "a person is asked\n"
+        case _:
+            return ""
+
+
+def _line_of_task(event: ev.Event) -> str:
+    match event:
         case ev.AttemptStarted(task=task, attempt=attempt, worker=worker):
             return f"{task} {'started' if attempt == 1 else f'tried again ({attempt})'}: {worker}\n"
         case ev.AttemptSucceeded(task=task):
@@ -33,16 +53,6 @@ def line(event: ev.Event) -> str:  # noqa: C901 - one short line for each kind
             return f"{task} was given up: {_short(failure.message)}\n"
         case ev.TaskSkipped(task=task, reason=reason):
             return f"{task} skipped: {reason}\n"
-        case ev.SupervisionFailed(duty=duty, failure=failure):
-            return f"{_DUTIES.get(duty, duty)} failed: {_short(failure.message)}\n"
-        case ev.TimeRanOut():
-            return "the time is up; the answer is written from what there is\n"
-        case ev.PauseSet(paused=paused):
-            return "paused\n" if paused else "resumed\n"
-        case ev.RunResumed():
-            return "taken up again after a restart\n"
-        case ev.InputRequested():
-            return "a person is asked\n"
         case _:
             return ""
 
