@@ -31,20 +31,20 @@ def test_every_moment_of_a_run_can_be_drawn(history: Path) -> None:
     entries = [msgspec.json.decode(line, type=Entry) for line in history.read_bytes().splitlines()]
     console = Console(io.StringIO(), quiet=True)
     screen = Screen()
-    tale = Transcript(console, console, jsonl=False, lines=False)
+    transcript = Transcript(console, console, jsonl=False, lines=False)
     now = 0.0
-    view = LiveView(Console(screen), tale, "a run", lambda: now)
+    view = LiveView(Console(screen), transcript, "a run", lambda: now)
     view.start()
     for entry in entries:
         now = entry.at
-        tale.hear("a run", [entry])
+        transcript.hear("a run", [entry])
         view.draw()
-        found = rows(tale.state, tale.measures, {})
-        assert all(one.task.id in {row.name for row in found} for one in tale.state.tasks.values())
-        assert title("a run", tale.state).startswith("run a run · ")
-        assert "done" in Foot().line(tale.state, tale.measures, now)
+        found = rows(transcript.state, transcript.measures, {})
+        assert all(one.task.id in {row.name for row in found} for one in transcript.state.tasks.values())
+        assert title("a run", transcript.state).startswith("run a run · ")
+        assert "done" in Foot().line(transcript.state, transcript.measures, now)
     view.stop()
-    assert f"run a run · {tale.state.ended.ending if tale.state.ended else ''}" in screen.getvalue()
+    assert f"run a run · {transcript.state.ended.ending if transcript.state.ended else ''}" in screen.getvalue()
 
 
 def test_finished_tasks_are_counted_when_there_are_many(tmp_path: Path) -> None:
@@ -53,12 +53,12 @@ def test_finished_tasks_are_counted_when_there_are_many(tmp_path: Path) -> None:
     assert chargehand(tmp_path, "play", file, "--run", "many").returncode == 3
     entries = read_run(tmp_path / JOURNAL, "many")
     console = Console(io.StringIO(), quiet=True)
-    tale = Transcript(console, console, jsonl=False)
-    tale.hear("many", entries[:60])
-    shown = rows(tale.state, tale.measures, {})
+    transcript = Transcript(console, console, jsonl=False)
+    transcript.hear("many", entries[:60])
+    shown = rows(transcript.state, transcript.measures, {})
     assert len(shown) <= MOST + 2
-    tale.hear("many", entries[60:])
-    assert [(row.state, row.task) for row in rows(tale.state, tale.measures, {})] == [
+    transcript.hear("many", entries[60:])
+    assert [(row.state, row.task) for row in rows(transcript.state, transcript.measures, {})] == [
         ("✔ done", "39 tasks, 1 not done"),
         ("✔ done", "(answer)"),
     ]
@@ -67,10 +67,10 @@ def test_finished_tasks_are_counted_when_there_are_many(tmp_path: Path) -> None:
 def told_until(entries: list[Entry], event: type[object]) -> Transcript:
     """A run as it stands after the first event of this kind."""
     console = Console(io.StringIO(), quiet=True)
-    tale = Transcript(console, console, jsonl=False)
+    transcript = Transcript(console, console, jsonl=False)
     at = next(number for number, entry in enumerate(entries, 1) if isinstance(entry.event, event))
-    tale.hear("a run", entries[:at])
-    return tale
+    transcript.hear("a run", entries[:at])
+    return transcript
 
 
 def test_a_task_says_why_it_is_not_worked_on(tmp_path: Path) -> None:
@@ -93,12 +93,12 @@ def test_what_a_model_is_writing_is_shown_and_steers_nothing(monkeypatch: pytest
     entries = [msgspec.json.decode(line, type=Entry) for line in HISTORIES[0].read_bytes().splitlines()]
     console = Console(io.StringIO(), quiet=True)
     screen = Screen()
-    tale = Transcript(console, console, jsonl=False, lines=False)
-    view = LiveView(Console(screen), tale, "a run", lambda: entries[0].at)
+    transcript = Transcript(console, console, jsonl=False, lines=False)
+    view = LiveView(Console(screen), transcript, "a run", lambda: entries[0].at)
     at = next(n for n, entry in enumerate(entries) if isinstance(entry.event, AttemptStarted))
     started = entries[at].event
     assert isinstance(started, AttemptStarted)
-    tale.hear("a run", entries[: at + 1])
+    transcript.hear("a run", entries[: at + 1])
     view.hear("a run", Work("attempt", started.task, 1), "so \x1b[2J")
     view.hear("a run", Work("attempt", started.task, 1), "far")
     view.start()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.worker import Worker
-from chargehand.cli.questions import question_lines
+from chargehand.cli.questions import format_question
 from chargehand.models.messages import Reply, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.stores.sqlite import SqliteJournal
@@ -67,7 +67,7 @@ def test_a_question_is_whole_at_any_width(columns: int) -> None:
         run="may/o/1/1/ab",
         task=TaskId("bill"),
     )
-    lines = question_lines(ev.InputRequested(1, "tool", TaskId("o"), "pay(…)", question), columns)
+    lines = format_question(ev.InputRequested(1, "tool", TaskId("o"), "pay(…)", question), columns)
     assert max(map(len, lines)) <= max(columns, 48)
     joined = "".join("".join(line.split()) for line in lines)
     for value in ORDER.values():

@@ -6,7 +6,7 @@ from typing import get_args
 from chargehand import Plan, ScriptedModel, Supervisor, Task, Worker
 from chargehand.agents.acceptance import Reviewer
 from chargehand.cli.console import Console
-from chargehand.cli.format import gap
+from chargehand.cli.format import describe_gap
 from chargehand.cli.transcript import Transcript
 from chargehand.terms.events import Entry, Event, Noted
 from chargehand.terms.failure import Gap
@@ -16,9 +16,9 @@ from tests.sim.run import Case, play
 
 def told(entries: list[Entry]) -> list[str]:
     page = io.StringIO()
-    tale = Transcript(Console(page), Console(page), jsonl=False)
-    tale.hear("run", entries)
-    tale.close()
+    transcript = Transcript(Console(page), Console(page), jsonl=False)
+    transcript.hear("run", entries)
+    transcript.close()
     return page.getvalue().splitlines()
 
 
@@ -78,5 +78,8 @@ def test_a_verdict_is_told_in_words() -> None:
 
 
 def test_a_gap_says_once_what_it_is() -> None:
-    assert gap(Gap(TaskId("a"), "unfinished", "unfinished", "the run ended")) == "a unfinished (the run ended)"
-    assert gap(Gap(TaskId("a"), "failed", "network", "the line is dead")) == "a failed (network: the line is dead)"
+    assert describe_gap(Gap(TaskId("a"), "unfinished", "unfinished", "the run ended")) == "a unfinished (the run ended)"
+    assert (
+        describe_gap(Gap(TaskId("a"), "failed", "network", "the line is dead"))
+        == "a failed (network: the line is dead)"
+    )

@@ -23,9 +23,9 @@ class _Shown(msgspec.Struct):
     exhibits: list[Exhibit] = []
 
 
-def save(trace: Trace, folder: Path | None, journal: Path) -> list[Path]:
+def save_artifacts(trace: Trace, folder: Path | None, journal: Path) -> list[Path]:
     """Write the charts, and with a folder of one's own also the tables and the answer; where they lie."""
-    found = list(exhibits_of(trace))
+    found = list(artifacts_of(trace))
     place = folder or journal.parent / "exhibits" / _file_name(trace.run)
     written: list[Path] = []
     try:
@@ -42,7 +42,7 @@ def save(trace: Trace, folder: Path | None, journal: Path) -> list[Path]:
     return written
 
 
-def make_folder(folder: Path) -> None:
+def make_save_folder(folder: Path) -> None:
     """Better now than after a run that was paid for."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def make_folder(folder: Path) -> None:
         raise Invalid(f"{folder} cannot be made: {error.strerror}; name another folder with --save") from error
 
 
-def exhibits_of(trace: Trace) -> Iterator[tuple[str, Exhibit]]:
+def artifacts_of(trace: Trace) -> Iterator[tuple[str, Exhibit]]:
     for task in trace.tasks:
         results = cast("list[object]", task.result) if isinstance(task.result, list) else [task.result]
         number = 0
@@ -94,9 +94,9 @@ _LEAST_ROOM = 10
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def draw_charts(trace: Trace, columns: int) -> Iterator[str]:
+def chart_lines(trace: Trace, columns: int) -> Iterator[str]:
     """The lines of every chart of a run whose values are known; nothing where there is none."""
-    for _, exhibit in exhibits_of(trace):
+    for _, exhibit in artifacts_of(trace):
         if isinstance(exhibit, Chart) and exhibit.plotted:
             yield from draw_chart(exhibit, columns)
             yield ""

@@ -97,7 +97,7 @@ class Console:
     """Lines to one stream. A reader who goes away is not an error: a run goes on without being watched.
 
     While a `pen` is set it writes the lines instead: a view that moves must not be written over. One that is `patient`
-    leaves it to `complain` to say that a line could not be written.
+    leaves it to `raise_if_lost` to say that a line could not be written.
     """
 
     def __init__(self, stream: TextIO, *, quiet: bool = False, patient: bool = False) -> None:
@@ -164,9 +164,9 @@ class Console:
             if not isinstance(error, BrokenPipeError) and self.stream is not sys.stderr:
                 self._lost = error.strerror or type(error).__name__
             if not self._patient:
-                self.complain()
+                self.raise_if_lost()
 
-    def complain(self) -> None:
+    def raise_if_lost(self) -> None:
         """Raise OutputLost if something could not be written."""
         if self._lost:
             raise OutputLost(f"the output cannot be written: {self._lost}")
@@ -239,7 +239,7 @@ class ProgressLine:
 
 
 @contextmanager
-def told_if_stopped(line: ProgressLine, kept: Callable[[], str]) -> Generator[None]:
+def report_if_stopped(line: ProgressLine, kept: Callable[[], str]) -> Generator[None]:
     """Take the line away at the end; after a Ctrl-C also say what is kept, and that nothing need be done twice."""
     from asyncio import CancelledError  # noqa: PLC0415 - --help must not wait for it
 

@@ -14,7 +14,7 @@ from chargehand.cli.console import Console, clean, print_table, short
 from chargehand.cli.exit_codes import TERMINATED, Terminated
 from chargehand.cli.format import counted
 from chargehand.cli.run_names import resolve_run
-from chargehand.cli.run_session import Claim
+from chargehand.cli.run_session import StdoutClaim
 from chargehand.cli.signals import Termination
 from chargehand.config.discover import find_team
 from chargehand.config.environment import lookup_beside
@@ -111,15 +111,15 @@ def run_eval(options: Namespace) -> int:
     """Cases touch neither the memory nor the journal of the team: each has a team and a memory of its own."""
     _check_options(options)
     with Termination() as termination:
-        claim = Claim()
+        claim = StdoutClaim()
         json_lines = Console(claim.stream, patient=True) if options.jsonl else None
         try:
             report = _evaluate(options, json_lines, termination)
         finally:
-            claim.give_back()
+            claim.restore()
         unwritten = _write_reports(options, report)
         if json_lines is not None:
-            json_lines.complain()
+            json_lines.raise_if_lost()
         console = Console(sys.stdout, quiet=options.jsonl)
         if options.json:
             console.json(report)

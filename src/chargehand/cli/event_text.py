@@ -10,7 +10,7 @@ from chargehand.agents.levels import inner_gaps
 from chargehand.agents.verifying import STEP as CHECK
 from chargehand.agents.verifying import Verdict
 from chargehand.cli.console import Tone, clean, short
-from chargehand.cli.format import ROOM, counted, failure, value
+from chargehand.cli.format import ROOM, counted, describe_failure, describe_result
 from chargehand.core.state import Progress, RunState
 from chargehand.runtime.breaker_notes import MARK
 from chargehand.runtime.traced import calls_in
@@ -22,7 +22,7 @@ from chargehand.terms.value import decode_value
 SUPERVISOR = "supervisor"
 
 
-class Said(Struct, frozen=True):
+class EventText(Struct, frozen=True):
     """What one event says: of which task, by whom, in words."""
 
     text: str
@@ -31,72 +31,72 @@ class Said(Struct, frozen=True):
     tone: Tone = "plain"
 
 
-def said(state: RunState, entry: ev.Entry, *, whole: bool = False) -> Said:
+def describe_event(state: RunState, entry: ev.Entry, *, whole: bool = False) -> EventText:
     """An entry in words, given what was so before it. `whole`: notes are not shortened, so that they say why."""
-    words = WORDS[type(entry.event)](state, entry.event, entry.at)
+    words = EVENT_TEXTS[type(entry.event)](state, entry.event, entry.at)
     if whole and isinstance(entry.event, ev.Noted) and not entry.event.text.startswith(MARK):
         return structs.replace(words, text=f"note: {short(entry.event.text, 20 * ROOM)}")
     return words
 
 
-def _by(state: RunState, task: TaskId, text: str, tone: Tone = "plain") -> Said:
+def _by(state: RunState, task: TaskId, text: str, tone: Tone = "plain") -> EventText:
     progress = state.tasks.get(task)
-    return Said(text=text, task=clean(task), who=clean(progress.worker) if progress else "", tone=tone)
+    return EventText(text=text, task=clean(task), who=clean(progress.worker) if progress else "", tone=tone)
 
 
 # --- the run as a whole
 
 
-def _requested(_state: RunState, _event: ev.RunRequested, _at: Instant) -> Said:
-    return Said("requested", tone="dim")
+def _requested(_state: RunState, _event: ev.RunRequested, _at: Instant) -> EventText:
+    return EventText("requested", tone="dim")
 
 
-def _offered(_state: RunState, event: ev.ResultsOffered, _at: Instant) -> Said:
+def _offered(_state: RunState, event: ev.ResultsOffered, _at: Instant) -> EventText:
     said = f"{counted(len(event.offers), 'result')} of run {clean(event.run)} may be used again"
     if event.unserved:
-        return Said(f"{said}; nobody here could: {short('; '.join(event.unserved), ROOM)}", tone="warn")
-    return Said(said, tone="dim")
+        return EventText(f"{said}; nobody here could: {short('; '.join(event.unserved), ROOM)}", tone="warn")
+    return EventText(said, tone="dim")
 
 
-def _resumed(_state: RunState, event: ev.RunResumed, _at: Instant) -> Said:
-    return Said(f"taken up again by a new process (epoch {event.epoch})", tone="warn")
+def _resumed(_state: RunState, event: ev.RunResumed, _at: Instant) -> EventText:
+    return EventText(f"taken up again by a new process (epoch {event.epoch})", tone="warn")
 
 
-def _released(_state: RunState, _event: ev.RunReleased, _at: Instant) -> Said:
-    return Said("left by its process, which was stopped; it can go on", tone="warn")
+def _released(_state: RunState, _event: ev.RunReleased, _at: Instant) -> EventText:
+    return EventText("left by its process, which was stopped; it can go on", tone="warn")
 
 
-def _pause_set(_state: RunState, event: ev.PauseSet, _at: Instant) -> Said:
-    return Said(f"{'paused' if event.paused else 'unpaused'}{_because(event.reason)}", tone="warn")
+def _pause_set(_state: RunState, event: ev.PauseSet, _at: Instant) -> EventText:
+    return EventText(f"{'paused' if event.paused else 'unpaused'}{_because(event.reason)}", tone="warn")
 
 
-def _cancel_requested(_state: RunState, event: ev.CancelRequested, _at: Instant) -> Said:
-    return Said(f"asked to cancel{_because(event.reason)}", tone="warn")
+def _cancel_requested(_state: RunState, event: ev.CancelRequested, _at: Instant) -> EventText:
+    return EventText(f"asked to cancel{_because(event.reason)}", tone="warn")
 
 
 def _because(reason: str) -> str:
     return f": {short(reason, ROOM)}" if reason else ""
 
 
-def _time_ran_out(_state: RunState, _event: ev.TimeRanOut, _at: Instant) -> Said:
-    return Said("the time ran out: no more tasks, what is left of it belongs to the answer", tone="warn")
+def _time_ran_out(_state: RunState, _event: ev.TimeRanOut, _at: Instant) -> EventText:
+    return EventText("the time ran out: no more tasks, what is left of it belongs to the answer", tone="warn")
 
 
-def _ended(state: RunState, event: ev.RunEnded, _at: Instant) -> Said:
+def _ended(state: RunState, event: ev.RunEnded, _at: Instant) -> EventText:
     tones: dict[str, Tone] = {"complete": "good", "failed": "bad"}
     ending = "partial" if event.ending == "complete" and inner_gaps(state) else event.ending
-    return Said(f"ended: {ending}", tone=tones.get(ending, "warn"))
+    return EventText(f"ended: {ending}", tone=tones.get(ending, "warn"))
 
 
-def _prompt_sent(state: RunState, event: ev.PromptSent, _at: Instant) -> Said:
+def _prompt_sent(state: RunState, event: ev.PromptSent, _at: Instant) -> EventText:
     offered = f", with {counted(len(event.tools), 'tool')}" if event.tools else ""
     who = SUPERVISOR if event.duty != "attempt" or event.task not in state.tasks else state.tasks[event.task].worker
-    return Said(
+    return EventText(
         text=f"prompt for {short(event.model, 40)}{offered}", task=clean(event.task), who=clean(who), tone="dim"
     )
 
 
-def _noted(state: RunState, event: ev.Noted, _at: Instant) -> Said:
+def _noted(state: RunState, event: ev.Noted, _at: Instant) -> EventText:
     if event.text.startswith(MARK):  # who is out of order is worth more than a glance
         tone: Tone = "good" if event.text.startswith(f"{MARK}closed") else "warn"
         return _by(state, event.task, short(event.text, 4 * ROOM), tone)
@@ -106,42 +106,49 @@ def _noted(state: RunState, event: ev.Noted, _at: Instant) -> Said:
 # --- the supervisor and the person
 
 
-def _supervision_started(state: RunState, event: ev.SupervisionStarted, _at: Instant) -> Said:
+def _supervision_started(state: RunState, event: ev.SupervisionStarted, _at: Instant) -> EventText:
     if {"plan": state.planning.open, "answer": state.answering.open}.get(event.duty):
-        return Said("holds money for more calls", who=SUPERVISOR, tone="dim")
+        return EventText("holds money for more calls", who=SUPERVISOR, tone="dim")
     doing = {"plan": "plans", "refine": "rewrites the task", "answer": "writes the answer"}[event.duty]
     why = {"more": "plans what comes next", "rejected": "plans again: the plan was rejected", "replan": "plans anew"}
-    return Said(
+    return EventText(
         text=why.get(event.why, doing) if event.duty == "plan" else doing, task=clean(event.task), who=SUPERVISOR
     )
 
 
-def _supervision_failed(_state: RunState, event: ev.SupervisionFailed, _at: Instant) -> Said:
+def _supervision_failed(_state: RunState, event: ev.SupervisionFailed, _at: Instant) -> EventText:
     doing = {"plan": "found no plan", "refine": "could not rewrite it", "answer": "wrote no answer"}[event.duty]
     why = f" ({event.findings[0].code}: {short(event.findings[0].message, ROOM)})" if event.findings else ""
-    return Said(
-        text=f"{doing} {why.strip() or failure(event.failure)}", task=clean(event.task), who=SUPERVISOR, tone="bad"
+    return EventText(
+        text=f"{doing} {why.strip() or describe_failure(event.failure)}",
+        task=clean(event.task),
+        who=SUPERVISOR,
+        tone="bad",
     )
 
 
-def _tasks_added(_state: RunState, event: ev.TasksAdded, _at: Instant) -> Said:
+def _tasks_added(_state: RunState, event: ev.TasksAdded, _at: Instant) -> EventText:
     added = f"added {counted(len(event.tasks), 'task')}" if event.tasks else "added nothing"
     if event.unserved:
-        return Said(f"{added}; nobody here can: {short('; '.join(event.unserved), ROOM)}", who=SUPERVISOR, tone="warn")
-    return Said(added if event.closed else f"{added}; more may follow", who=SUPERVISOR)
+        return EventText(
+            f"{added}; nobody here can: {short('; '.join(event.unserved), ROOM)}", who=SUPERVISOR, tone="warn"
+        )
+    return EventText(added if event.closed else f"{added}; more may follow", who=SUPERVISOR)
 
 
-def _refined(_state: RunState, event: ev.TaskRefined, _at: Instant) -> Said:
-    return Said(text=f"refined: {short(event.instruction, ROOM)}", task=clean(event.task), who=SUPERVISOR, tone="warn")
+def _refined(_state: RunState, event: ev.TaskRefined, _at: Instant) -> EventText:
+    return EventText(
+        text=f"refined: {short(event.instruction, ROOM)}", task=clean(event.task), who=SUPERVISOR, tone="warn"
+    )
 
 
-def _answer_written(_state: RunState, _event: ev.AnswerWritten, _at: Instant) -> Said:
-    return Said("answered", who=SUPERVISOR, tone="good")
+def _answer_written(_state: RunState, _event: ev.AnswerWritten, _at: Instant) -> EventText:
+    return EventText("answered", who=SUPERVISOR, tone="good")
 
 
-def _input_requested(state: RunState, event: ev.InputRequested, _at: Instant) -> Said:
+def _input_requested(state: RunState, event: ev.InputRequested, _at: Instant) -> EventText:
     if event.what == "plan" and not event.task:
-        return Said("a person is asked to approve the plan", tone="warn")
+        return EventText("a person is asked to approve the plan", tone="warn")
     if event.what == "tool":
         return _by(state, event.task, "a person is asked to approve a call:", "warn")
     if event.what == "plan":
@@ -149,25 +156,25 @@ def _input_requested(state: RunState, event: ev.InputRequested, _at: Instant) ->
     return _by(state, event.task, "a person is asked whether its effect happened", "warn")
 
 
-def _input_answered(_state: RunState, event: ev.InputAnswered, _at: Instant) -> Said:
+def _input_answered(_state: RunState, event: ev.InputAnswered, _at: Instant) -> EventText:
     others = "".join(f"; call {one.call}: {one.verdict}{_because(one.feedback)}" for one in event.also)
-    return Said(f"a person answered: {event.verdict}{_because(event.feedback)}{others}", tone="warn")
+    return EventText(f"a person answered: {event.verdict}{_because(event.feedback)}{others}", tone="warn")
 
 
 # --- tasks and attempts
 
 
-def _started(state: RunState, event: ev.AttemptStarted, _at: Instant) -> Said:
+def _started(state: RunState, event: ev.AttemptStarted, _at: Instant) -> EventText:
     progress = state.tasks[event.task]
     which = "" if event.attempt == 1 else f", attempt {event.attempt}"
     if progress.redo:  # a person may have been asked in between
         which += " once more after the crash" if progress.crashes and not progress.answers else " again where it was"
     if event.probes:
         which += ", to see whether it works again"
-    return Said(text=f"started{which}", task=clean(event.task), who=clean(event.worker))
+    return EventText(text=f"started{which}", task=clean(event.task), who=clean(event.worker))
 
 
-def _step_started(state: RunState, event: ev.StepStarted, _at: Instant) -> Said:
+def _step_started(state: RunState, event: ev.StepStarted, _at: Instant) -> EventText:
     said = "asks the model" if event.name == "model" else f"calls {clean(event.name)} ({event.effect})"
     if event.name.startswith(CHECK):
         said = f"is checked: {clean(event.name.removeprefix(CHECK))}"
@@ -175,16 +182,16 @@ def _step_started(state: RunState, event: ev.StepStarted, _at: Instant) -> Said:
     return _by(state, event.task, of_memory or said, "dim")
 
 
-def _step_finished(state: RunState, event: ev.StepFinished, _at: Instant) -> Said:
+def _step_finished(state: RunState, event: ev.StepFinished, _at: Instant) -> EventText:
     steps = state.tasks[event.task].steps or {}
     name = steps[event.step].name if event.step in steps else ""
     if name.startswith(CHECK) and (verdict := _verdict(event)) is not None:
         return _checked(state, event.task, clean(name.removeprefix(CHECK)), verdict)
     of_memory = step_came_to(name, decode_value(event.result)) if name in QUIET else ""
-    return _by(state, event.task, of_memory or f"step {event.step} returned {value(event.result)}", "dim")
+    return _by(state, event.task, of_memory or f"step {event.step} returned {describe_result(event.result)}", "dim")
 
 
-def _step_failed(state: RunState, event: ev.StepFailed, _at: Instant) -> Said:
+def _step_failed(state: RunState, event: ev.StepFailed, _at: Instant) -> EventText:
     return _by(state, event.task, f"step {event.step} failed", "dim")
 
 
@@ -195,7 +202,7 @@ def _verdict(event: ev.StepFinished) -> Verdict | None:
         return None
 
 
-def _checked(state: RunState, task: TaskId, name: str, found: Verdict) -> Said:
+def _checked(state: RunState, task: TaskId, name: str, found: Verdict) -> EventText:
     if found.unsaid:
         return _by(state, task, f"{name} does not say: {short(found.unsaid, ROOM)}", "warn")
     if found.accepted:
@@ -203,55 +210,55 @@ def _checked(state: RunState, task: TaskId, name: str, found: Verdict) -> Said:
     return _by(state, task, f"{name} does not accept it: {short('; '.join(found.problems), ROOM)}", "warn")
 
 
-def _succeeded(state: RunState, event: ev.AttemptSucceeded, _at: Instant) -> Said:
-    return _by(state, event.task, f"done: {value(event.result)}", "good")
+def _succeeded(state: RunState, event: ev.AttemptSucceeded, _at: Instant) -> EventText:
+    return _by(state, event.task, f"done: {describe_result(event.result)}", "good")
 
 
-def _failed(state: RunState, event: ev.AttemptFailed, _at: Instant) -> Said:
+def _failed(state: RunState, event: ev.AttemptFailed, _at: Instant) -> EventText:
     if event.failure.kind == "approval":  # what it asks for is told next
         return _by(state, event.task, "stops until a person has decided", "warn")
-    return _by(state, event.task, f"failed {failure(event.failure)}", "bad")
+    return _by(state, event.task, f"failed {describe_failure(event.failure)}", "bad")
 
 
-def _retry_scheduled(state: RunState, event: ev.RetryScheduled, at: Instant) -> Said:
+def _retry_scheduled(state: RunState, event: ev.RetryScheduled, at: Instant) -> EventText:
     if event.worker:
         return _by(state, event.task, f"falls back to {clean(event.worker)}", "warn")
     wait = event.after - at
     return _by(state, event.task, f"retry in {wait:.2g} s" if wait > 0 else "retry at once", "warn")
 
 
-def _backoff_ended(state: RunState, event: ev.BackoffEnded, _at: Instant) -> Said:
+def _backoff_ended(state: RunState, event: ev.BackoffEnded, _at: Instant) -> EventText:
     return _by(state, event.task, "the wait is over", "dim")
 
 
-def _expanded(_state: RunState, event: ev.TaskExpanded, _at: Instant) -> Said:
-    return Said(f"becomes {counted(event.count, 'task')}, one an item", clean(event.task), tone="dim")
+def _expanded(_state: RunState, event: ev.TaskExpanded, _at: Instant) -> EventText:
+    return EventText(f"becomes {counted(event.count, 'task')}, one an item", clean(event.task), tone="dim")
 
 
-def _joined(state: RunState, event: ev.TaskJoined, _at: Instant) -> Said:
+def _joined(state: RunState, event: ev.TaskJoined, _at: Instant) -> EventText:
     progress = state.tasks[event.task]
-    return Said(f"joined: {progress.items_done} of {progress.items} items", clean(event.task), tone="good")
+    return EventText(f"joined: {progress.items_done} of {progress.items} items", clean(event.task), tone="good")
 
 
-def _reused(_state: RunState, event: ev.ResultReused, _at: Instant) -> Said:
-    return Said(f"taken over from {clean(event.source)} of run {clean(event.run)}", clean(event.task), tone="good")
+def _reused(_state: RunState, event: ev.ResultReused, _at: Instant) -> EventText:
+    return EventText(f"taken over from {clean(event.source)} of run {clean(event.run)}", clean(event.task), tone="good")
 
 
-def _task_failed(state: RunState, event: ev.TaskFailed, _at: Instant) -> Said:
-    return _by(state, event.task, f"given up {failure(event.failure)}", "bad")
+def _task_failed(state: RunState, event: ev.TaskFailed, _at: Instant) -> EventText:
+    return _by(state, event.task, f"given up {describe_failure(event.failure)}", "bad")
 
 
-def _skipped(_state: RunState, event: ev.TaskSkipped, _at: Instant) -> Said:
+def _skipped(_state: RunState, event: ev.TaskSkipped, _at: Instant) -> EventText:
     why = {
         "input": f"because {clean(event.because)} did not deliver",
         "budget": "because the budget is too small for it",
         "deadline": "because the time ran out",
         "person": "by a person",
     }[event.reason]
-    return Said(f"skipped {why}", clean(event.task), tone="bad")
+    return EventText(f"skipped {why}", clean(event.task), tone="bad")
 
 
-WORDS: dict[type, Callable[[RunState, Any, Instant], Said]] = {
+EVENT_TEXTS: dict[type, Callable[[RunState, Any, Instant], EventText]] = {
     ev.RunRequested: _requested,
     ev.ResultsOffered: _offered,
     ev.RunResumed: _resumed,

@@ -36,7 +36,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def value(result: Raw) -> str:
+def describe_result(result: Raw) -> str:
     """A result in a few words."""
     found = decode_value(result)
     if isinstance(found, dict):
@@ -75,7 +75,7 @@ def _exhibit(found: object) -> str:
             return short(f"a chart: {title}", ROOM)
 
 
-def gap(found: ev.Gap) -> str:
+def describe_gap(found: ev.Gap) -> str:
     """One thing an answer does without."""
     if isinstance(found, InnerGap):
         where = " ".join(filter(None, (clean(found.inner), f"in {clean(found.run)}")))
@@ -90,7 +90,7 @@ def _why(found: ev.Gap) -> str:
     return clean(found.message) if found.reason == found.status else f"{found.reason}: {clean(found.message)}"
 
 
-def failure(found: ev.Failure) -> str:
+def describe_failure(found: ev.Failure) -> str:
     return f"({found.kind}: {short(found.message, ROOM)})"
 
 

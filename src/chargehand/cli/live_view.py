@@ -268,13 +268,13 @@ class LiveView:
     def __init__(
         self,
         console: Console,
-        tale: Transcript,
+        transcript: Transcript,
         run: str,
         clock: Callable[[], Instant] = time.time,
         waits: Callable[[], Sequence[Wait]] = tuple,
     ) -> None:
         self._console = console
-        self._tale = tale
+        self._transcript = transcript
         self._run = run
         self._clock = clock
         self._waits = waits
@@ -342,10 +342,10 @@ class LiveView:
     # --- one picture
 
     def _picture(self) -> RenderableType:
-        if not self._tale.begun:
+        if not self._transcript.begun:
             return Text("")
-        state = self._tale.state
-        measures = self._tale.measures
+        state = self._transcript.state
+        measures = self._transcript.measures
         now = state.at if state.ended is not None else self._clock()
         width = self._page.width - 4  # within the frame
         room = max(3, self._page.height - _AROUND)
@@ -360,11 +360,11 @@ class LiveView:
     def _table(self, board: Sequence[Row], width: int, room: int, now: Instant) -> Iterator[Text]:
         """A header and a line a row; below it, while there is room, the latest words, or a note without a column."""
         table = _Columns(board, width, beside=self._page.width >= _WIDE)
-        took = max(now - self._tale.measures.began, 0.0)
+        took = max(now - self._transcript.measures.began, 0.0)
         yield table.header(f"0..{took:.1f} s")
         spare = room - len(board)
         for row in board:
-            bar = self._tale.measures.timeline.bar(row.name, table.bar, now)
+            bar = self._transcript.measures.timeline.bar(row.name, table.bar, now)
             yield table.line(row, bar)
             below = row.words or ("" if table.note or not bar or row.state.endswith("done") else row.note)
             if below and spare > 0:

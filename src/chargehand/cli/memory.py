@@ -20,8 +20,8 @@ from chargehand.cli.console import (
     clean_json,
     clean_lines,
     print_table,
+    report_if_stopped,
     short,
-    told_if_stopped,
 )
 from chargehand.cli.format import ago, bar, counted, now, size_of, when
 from chargehand.cli.memory_session import MemorySession, describe_origin, find_memory, open_session
@@ -403,7 +403,7 @@ async def _add_passages(session: MemorySession) -> int:
     progress = ProgressLine(archive.name, still=True)
     ids: list[str] = []
     new = 0
-    with told_if_stopped(progress, lambda: f"at least {counted(len(ids), 'passage')} of {archive.name} kept"):
+    with report_if_stopped(progress, lambda: f"at least {counted(len(ids), 'passage')} of {archive.name} kept"):
         for start in range(0, len(passages), _BATCH):
             progress.show(f"{start:,} of {counted(len(passages), 'text')}", start, len(passages))
             inserted = await session.opened.add(archive, passages[start : start + _BATCH])
@@ -429,7 +429,7 @@ async def _embed_archive(session: MemorySession) -> int:
         made = done
         progress.show(f"{done:,} of {counted(missing, 'vector')}", done, missing)
 
-    with told_if_stopped(progress, lambda: f"at least {counted(made, 'vector')} of {archive.name} made"):
+    with report_if_stopped(progress, lambda: f"at least {counted(made, 'vector')} of {archive.name} made"):
         try:
             made = await session.opened.embed_rest(archive, report)
         except Unknown:
@@ -535,7 +535,7 @@ async def _import_archive(session: MemorySession) -> int:
     new = known = 0
     progress = ProgressLine(archive.name, still=True)
     batch: list[Passage] = []
-    with told_if_stopped(progress, lambda: f"at least {counted(new + known, 'passage')} of {archive.name} kept"):
+    with report_if_stopped(progress, lambda: f"at least {counted(new + known, 'passage')} of {archive.name} kept"):
         for number, line in enumerate(_read_export(path), 1):
             if len(names) == 1 or line.archive == name:
                 batch.append(_passage_of(line))

@@ -15,9 +15,9 @@ from chargehand.cli.arguments import add_color, add_journal, add_team, duration,
 from chargehand.cli.console import Console, ProgressLine, Tone, clean, clean_lines, format_json, short
 from chargehand.cli.exit_codes import Terminated, exit_code
 from chargehand.cli.format import counted, seconds
-from chargehand.cli.run_session import Claim
-from chargehand.cli.signals import Interruption, Termination, carry
-from chargehand.cli.teams import keep_budget, team_of, team_words
+from chargehand.cli.run_session import StdoutClaim
+from chargehand.cli.signals import Interruption, Termination, run_until_stopped
+from chargehand.cli.teams import keep_budget, load_team_of, team_arguments
 from chargehand.config.findings import near
 from chargehand.errors import Invalid
 from chargehand.runtime.driver import Driver, Outcome, checked
@@ -56,15 +56,15 @@ def message(options: Namespace) -> int:
     text = read_request(options.text, example=_EXAMPLE, called="the message")
     if text is None:
         raise Invalid(f"nothing was said; say what you want to know: {_EXAMPLE}")
-    team = keep_budget(team_of(options))
+    team = keep_budget(load_team_of(options))
     if options.timeout is not None:
         team = team.bounded(timeout=max(team.timeout, options.timeout + _SPARE))
     letter = _letter(team, text, options)
     now = time.time()
     name = f"{team.name}-{secrets.token_hex(3)}"
     request = checked(as_message(team.request(text, now), letter), now)
-    advice = Advice(name, options.journal, team_words(options), ())
-    claim = Claim()
+    advice = Advice(name, options.journal, team_arguments(options), ())
+    claim = StdoutClaim()
     audience = _Audience(name, request, Console(claim.stream, patient=True), team.notice, json=options.json)
     try:
 
@@ -72,7 +72,7 @@ def message(options: Namespace) -> int:
             return await driver.start(name, request)
 
         with Termination() as termination:
-            outcome = carry(
+            outcome = run_until_stopped(
                 act,
                 crew=team.crew,
                 journal=options.journal,
@@ -88,7 +88,7 @@ def message(options: Namespace) -> int:
         audience.close_stopped("SIGTERM" if isinstance(stop, Terminated) else "Ctrl-C", team, advice)
         raise
     finally:
-        claim.give_back()
+        claim.restore()
 
 
 def _letter(team: Supervisor, text: str, options: Namespace) -> Letter:
@@ -173,7 +173,7 @@ class _Audience:
         self.aside.line(f"run: {clean(self._run)} in {clean(str(advice.journal))}", "dim")
         if replies.question is not None:
             self.aside.line(f"  go on:  {advice.resume('--approve')}  (or --reject TEXT)")
-        self._data.complain()
+        self._data.raise_if_lost()
         return _code(found, replies)
 
     def announce_stop(self) -> None:

@@ -36,7 +36,7 @@ class Output:
         moves = self.console.terminal and self.console.draws and not quiet and not mixed
         to = self.console if given.get("json") else self.data
         told = bool(given.get("verbose"))
-        self.tale = Transcript(self.console, to, jsonl=self.jsonl, lines=not moves or told, models=told)
+        self.transcript = Transcript(self.console, to, jsonl=self.jsonl, lines=not moves or told, models=told)
         self._run = run
         self._view = self._make_view(clock) if moves else None
         self._hushed = False
@@ -44,11 +44,11 @@ class Output:
 
     def catch_up(self, entries: Sequence[Entry]) -> None:
         if entries:
-            self.tale.catch_up(entries)
+            self.transcript.catch_up(entries)
 
     def hear(self, entries: Sequence[Entry]) -> None:
         if entries:
-            self.tale.hear(self._run, entries)
+            self.transcript.hear(self._run, entries)
         if self._view is not None:
             self._view.forget(entries)
             if not self._hushed:
@@ -89,16 +89,18 @@ class Output:
         """The end of it. A picture that stays shows the timeline already, and the answer comes last below it."""
         self.stop(keep=True)
         if not self.moves:
-            self.tale.close()
+            self.transcript.close()
             return
-        self.tale.show_gaps()
-        self.tale.show_answer()
-        self.tale.show_summary()
+        self.transcript.show_gaps()
+        self.transcript.show_answer()
+        self.transcript.show_summary()
 
     def _make_view(self, clock: Callable[[], Instant]) -> "LiveView":
         from chargehand.cli.live_view import LiveView  # noqa: PLC0415 - it brings Rich, which only a terminal needs
 
-        return LiveView(console=self.console, tale=self.tale, run=self._run, clock=clock, waits=lambda: self.waits)
+        return LiveView(
+            console=self.console, transcript=self.transcript, run=self._run, clock=clock, waits=lambda: self.waits
+        )
 
 
 _UNDECIDED = (
@@ -111,7 +113,7 @@ _UNDECIDED = (
 )
 
 
-class Trouble:
+class ProblemReport:
     """What was met so far, in the order it was met."""
 
     def __init__(self) -> None:
@@ -147,6 +149,6 @@ class Trouble:
         console.prose(f"error: {clean(first.describe())}{others}. Mend the code, then: {once_more}", "bad")
 
 
-def decides(entry: ev.Entry) -> bool:
+def is_first_outcome(entry: ev.Entry) -> bool:
     """Whether a run has come as far as its first outcome: until then nobody knows whether its models answer."""
     return not isinstance(entry.event, _UNDECIDED)

@@ -14,8 +14,8 @@ from chargehand.agents.instances import of_roster
 from chargehand.cli.arguments import add_color, add_request, add_team, read_request, usd
 from chargehand.cli.console import Console, clean, format_json
 from chargehand.cli.format import counted, money
-from chargehand.cli.plan_view import finding, forecast_lines, heading, mermaid, tree
-from chargehand.cli.script import Story, read_story, read_table, told
+from chargehand.cli.plan_view import describe_finding, forecast_lines, mermaid, plan_heading, plan_tree
+from chargehand.cli.script import Story, decode_story, read_story, read_table
 from chargehand.errors import Invalid
 from chargehand.runtime.draft import Draft
 from chargehand.terms.budget import NOTHING, usd_of
@@ -100,9 +100,9 @@ def _write(path: Path, text: str) -> None:
 
 def _show(console: Console, draft: Draft) -> None:
     for one in draft.findings:
-        console.line(finding(one), "bad" if one.grave else "warn")
-    console.line(heading(draft.plan), "bold")
-    for line in tree(draft.plan, console.columns):
+        console.line(describe_finding(one), "bad" if one.grave else "warn")
+    console.line(plan_heading(draft.plan), "bold")
+    for line in plan_tree(draft.plan, console.columns):
         console.line(line)
     if draft.forecast is not None:
         for line in forecast_lines(draft.forecast):
@@ -120,19 +120,19 @@ def _show(console: Console, draft: Draft) -> None:
 
 def _of_team(options: Namespace) -> tuple[Draft, str, str]:
     from chargehand.cli.teams import (  # noqa: PLC0415 - as above
-        example_of,
+        describe_missing_request,
+        example_request,
         keep_budget,
-        nothing_asked,
-        team_of,
+        load_team_of,
     )
 
-    team = keep_budget(_capped(team_of(options), options))
+    team = keep_budget(_capped(load_team_of(options), options))
     if options.example is None:
         goal = read_request(options.request, example='chargehand plan "Which ... and why?"')
     else:
-        goal = example_of(team, options.example)
+        goal = example_request(team, options.example)
     if goal is None:
-        raise Invalid(nothing_asked(team, "plan"))
+        raise Invalid(describe_missing_request(team, "plan"))
     if team.notice:
         Console(sys.stderr).line(f"notice: {clean(team.notice)}", "warn")
     return asyncio.run(team.plan(goal)), team.name, team.notice
@@ -156,10 +156,10 @@ def _with_dollars(found: Plan, options: Namespace) -> PlanForecast | None:
     from chargehand.cli.teams import (  # noqa: PLC0415 - it brings all of a team
         forecast_plan,
         keep_budget,
-        team_of,
+        load_team_of,
     )
 
-    team = keep_budget(_capped(team_of(options), options))
+    team = keep_budget(_capped(load_team_of(options), options))
     try:
         return asyncio.run(forecast_plan(team, team.request(found.goal or "this plan", time.time(), plan=found)))
     except Invalid as error:
@@ -177,16 +177,16 @@ def _planned(options: Namespace) -> tuple[Plan, Roster, Policy]:
     source: str = options.source
     table = read_table(source)
     bare = "tasks" in table
-    story: Story | None = None if bare else told(source, table)
+    story: Story | None = None if bare else decode_story(source, table)
     found = parse(table) if story is None else story.plan or story.plans[0]
     if options.roster is not None:
         story = read_story(options.roster)
     if story is not None:
         return found, story.roster, story.policy
     if options.team:
-        from chargehand.cli.teams import team_of  # noqa: PLC0415 - as above
+        from chargehand.cli.teams import load_team_of  # noqa: PLC0415 - as above
 
-        return found, team_of(options).roster, Policy()
+        return found, load_team_of(options).roster, Policy()
     return found, _everybody(found), Policy()
 
 

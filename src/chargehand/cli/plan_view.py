@@ -31,13 +31,13 @@ class _Row(Struct, frozen=True):
     task: Task
 
 
-def heading(plan: Plan) -> str:
+def plan_heading(plan: Plan) -> str:
     if not plan.tasks:
         return "plan: nothing to do"
     return f"plan: {counted(len(plan.tasks), 'task')}, {_COMBINED[plan.combine]}"
 
 
-def tree(plan: Plan, columns: int) -> list[str]:
+def plan_tree(plan: Plan, columns: int) -> list[str]:
     """One line a task, each under the input that comes last; what else it needs stands behind it."""
     found = [_row(indent, task) for indent, task in _branches(plan.tasks)]
     name, who = (max((len(text) for text in texts), default=0) for texts in _columns(found))
@@ -136,7 +136,7 @@ def _tokens_and_calls(amount: Amount) -> list[str]:
     return [*parts, f"{amount.calls:,} calls"] if amount.calls else parts
 
 
-def finding(found: Finding) -> str:
+def describe_finding(found: Finding) -> str:
     """One finding on one line: how grave, where, what, and its code."""
     return f"{'error' if found.grave else 'warning'}: {clean(found.place)}: {clean(found.message)} [{found.code}]"
 

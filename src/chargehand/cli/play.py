@@ -11,7 +11,7 @@ from chargehand.agents.crew import Crew
 from chargehand.agents.scripted import ScriptedCrew
 from chargehand.cli.advice import Advice
 from chargehand.cli.arguments import add_execution, add_reuse
-from chargehand.cli.plan_view import finding
+from chargehand.cli.plan_view import describe_finding
 from chargehand.cli.run_session import RunSession
 from chargehand.cli.script import Story, read_story
 from chargehand.errors import Invalid, PlanInvalid
@@ -40,17 +40,17 @@ def play(options: Namespace) -> int:
     check_name(run)
     request = _checked(file, story)
     advice = Advice(run, options.journal, ("--script", file), ("play", file, "--reuse", run))
-    stage = RunSession(options, advice)
+    session = RunSession(options, advice)
     if story.plan is not None:
         for warning in lint(story.plan.tasks, story.roster, story.policy.limits).warnings:
-            stage.console.line(finding(warning), "warn")
+            session.console.line(describe_finding(warning), "warn")
 
     async def act(driver: Driver, _journal: SqliteJournal) -> Outcome:
         if options.reuse:
-            return await driver.fork(options.reuse, run, request, wait_for_input=stage.asks)
-        return await driver.start(run, request, wait_for_input=stage.asks)
+            return await driver.fork(options.reuse, run, request, wait_for_input=session.asks)
+        return await driver.start(run, request, wait_for_input=session.asks)
 
-    return stage.carry(act, scripted(story))
+    return session.execute(act, scripted(story))
 
 
 def scripted(story: Story) -> Callable[[], AbstractAsyncContextManager[Crew]]:

@@ -28,7 +28,7 @@ _BECAUSE = {
 }
 
 
-def question_lines(asked: ev.InputRequested, columns: int) -> list[str]:
+def format_question(asked: ev.InputRequested, columns: int) -> list[str]:
     """All there is to say about a question, within a width. A plan of this run itself is shown elsewhere."""
     question = asked.question
     if question is None:
@@ -94,7 +94,7 @@ def may_ask(options: Namespace, console: Console) -> bool:
     return console.terminal and sys.stdin.isatty() and not vars(options).get("no_input", False)
 
 
-class Asker:
+class QuestionPrompt:
     """`quiet` is done before a question and `go_on` after it, so that nothing moves while somebody types."""
 
     def __init__(self, console: Console, run: str, quiet: Callable[[], None], go_on: Callable[[], None]) -> None:
@@ -129,7 +129,7 @@ class Asker:
     async def _ask(self, asked: ev.InputRequested) -> ev.InputAnswered | None:
         if asked.task:
             self._console.line(f"{clean(asked.task)}:", "bold")
-        for line in question_lines(asked, self._console.columns):
+        for line in format_question(asked, self._console.columns):
             self._console.line(line)
         while True:
             said = await self._read(f"{_QUESTIONS[asked.what]}  [{_HINTS[asked.what]}, Enter: decide later] ")
@@ -168,14 +168,14 @@ class Asker:
         """The calls that never came back; where none was recorded, what the attempt said itself."""
         columns = self._console.columns
         if asked.question is not None:
-            return question_lines(asked, columns)
+            return format_question(asked, columns)
         entries = await driver.journal.read(self._run)
         found = [structs.replace(asked, question=call) for call in doubtful_calls(self._run, entries, asked.task)]
         if found:
-            return [line for one in found for line in question_lines(one, columns)]
+            return [line for one in found for line in format_question(one, columns)]
         failed = [one.event for one in entries if isinstance(one.event, ev.AttemptFailed)]
         said = [one.failure.message for one in failed if one.task == asked.task]
-        return question_lines(structs.replace(asked, text=said[-1]), columns) if said else []
+        return format_question(structs.replace(asked, text=said[-1]), columns) if said else []
 
     async def _read(self, prompt: str) -> str | None:
         """One line from the terminal; None when it ends. Unlike a thread that reads, this can be given up."""

@@ -15,7 +15,7 @@ from chargehand.cli.console import Console, clean
 from chargehand.cli.output import Output
 from chargehand.cli.run_session import RunSession
 from chargehand.cli.signals import deferred_interrupts
-from chargehand.cli.teams import hire
+from chargehand.cli.teams import find_executor
 from chargehand.core.fold import replay as folded
 from chargehand.core.reuse import offers
 from chargehand.core.state import RunState
@@ -59,8 +59,8 @@ def replay(options: Namespace) -> int:
 
 def _told(options: Namespace, entries: Sequence[ev.Entry]) -> int:
     now = entries[0].at
-    seats = Output(options, options.name, clock=lambda: now)
-    speed: float = options.speed if options.speed is not None else (4.0 if seats.console.terminal else 0.0)
+    output = Output(options, options.name, clock=lambda: now)
+    speed: float = options.speed if options.speed is not None else (4.0 if output.console.terminal else 0.0)
     with deferred_interrupts() as raise_pressed:  # or a picture would be cut in two
         try:
             for entry in entries:
@@ -71,13 +71,13 @@ def _told(options: Namespace, entries: Sequence[ev.Entry]) -> int:
                     raise_pressed()
                     pause -= _PICTURE
                     now = min(entry.at, now + _PICTURE * max(speed, (entry.at - start) / _LONGEST))
-                    seats.draw()
+                    output.draw()
                 now = entry.at
                 raise_pressed()
-                seats.hear([entry])
+                output.hear([entry])
         finally:
-            seats.stop(keep=True)
-    seats.close()
+            output.stop(keep=True)
+    output.close()
     return 0
 
 
@@ -95,19 +95,21 @@ def _forked(options: Namespace, state: RunState) -> int:
 
     run: str = options.run or f"{options.name}-again-{secrets.token_hex(2)}"
     check_name(run)
-    hired = hire(options, options.name, lambda: state)
+    executor = find_executor(options, options.name, lambda: state)
     now = time.time()
     given = max(1.0, state.requested.deadline - state.at if state.ended is None else _span(state))
     old = structs.replace(state.requested, plan=planned(state), deadline=now + given, seed=secrets.randbits(32))
     request = checked(old, now)
-    again = ("replay", options.name, "--from", options.source, *hired.words)
-    stage = RunSession(options, Advice(run, Path(options.journal), hired.words, again), hired.team, hired.notice)
+    again = ("replay", options.name, "--from", options.source, *executor.words)
+    session = RunSession(
+        options, Advice(run, Path(options.journal), executor.words, again), executor.team, executor.notice
+    )
     offered = ev.ResultsOffered(options.name, tuple(kept), tuple(state.unserved))
 
     async def act(driver: Driver, _journal: SqliteJournal) -> Outcome:
-        return await driver.start(run, request, also=[offered], wait_for_input=stage.asks)
+        return await driver.start(run, request, also=[offered], wait_for_input=session.asks)
 
-    return stage.carry(act, hired.crew)
+    return session.execute(act, executor.crew)
 
 
 def _span(state: RunState) -> float:

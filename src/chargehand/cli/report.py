@@ -12,8 +12,8 @@ import msgspec
 
 from chargehand.cli.console import clean, clean_lines
 from chargehand.cli.event_text import QUIET, step_came_to
-from chargehand.cli.format import counted, dollars, gap, money, seconds
-from chargehand.cli.plan_view import tree
+from chargehand.cli.format import counted, describe_gap, dollars, money, seconds
+from chargehand.cli.plan_view import plan_tree
 from chargehand.runtime.run_log import traceback_text
 from chargehand.runtime.traced import (
     AttemptTrace,
@@ -73,7 +73,7 @@ def _head(found: Trace) -> Iterator[str]:
     yield f"- cost: {money(found.used)}"
     if found.critical_path:
         yield f"- critical path: {' → '.join(map(_text, found.critical_path))}"
-    yield from (f"- gap: {_text(gap(one))}" for one in found.gaps)
+    yield from (f"- gap: {_text(describe_gap(one))}" for one in found.gaps)
     yield ""
 
 
@@ -81,7 +81,7 @@ def _plan(found: Trace) -> Iterator[str]:
     yield "## Plan"
     yield ""
     tasks = [Task(one.id, one.instruction, one.worker, after=one.after) for one in found.tasks if one.id[-1] != "]"]
-    yield from _fenced("\n".join(tree(Plan(tuple(tasks)), 100)))
+    yield from _fenced("\n".join(plan_tree(Plan(tuple(tasks)), 100)))
     yield ""
     yield "| task | worker | needs | status | tries | time | cost | what |"
     yield "|---|---|---|---|---|---|---|---|"

@@ -11,7 +11,7 @@ from chargehand.cli.arguments import RUN_HELP, add_background, add_execution, ad
 from chargehand.cli.run_session import RunSession
 from chargehand.cli.script import read_plan, read_value
 from chargehand.cli.signals import Act
-from chargehand.cli.teams import hire
+from chargehand.cli.teams import find_executor
 from chargehand.core.fold import replay
 from chargehand.core.state import RunState
 from chargehand.errors import Refused
@@ -54,24 +54,24 @@ def resume(options: Namespace) -> int:
     reply = _reply(options)
     if not journal.exists():  # opening would make it
         raise Refused(f"there is no journal {journal}; name the one that holds {run!r} with --journal")
-    hired = hire(options, run, lambda: replay(read_run(journal, run)))
-    advice = Advice(run, journal, hired.words, (*hired.again, "--reuse", run))
-    stage = RunSession(options, advice, hired.team, hired.notice)
-    act = _going_on(stage, run, reply, "play FILE" if options.script else "run", options.question)
-    code = stage.carry(act, hired.crew)
-    hired.leave(code)
+    executor = find_executor(options, run, lambda: replay(read_run(journal, run)))
+    advice = Advice(run, journal, executor.words, (*executor.again, "--reuse", run))
+    session = RunSession(options, advice, executor.team, executor.notice)
+    act = _going_on(session, run, reply, "play FILE" if options.script else "run", options.question)
+    code = session.execute(act, executor.crew)
+    executor.leave(code)
     return code
 
 
-def _going_on(stage: RunSession, run: str, reply: _Reply | None, again: str, question: int | None) -> Act:
+def _going_on(session: RunSession, run: str, reply: _Reply | None, again: str, question: int | None) -> Act:
     async def act(driver: Driver, journal: SqliteJournal) -> Outcome:
         entries = await journal.read(run)
-        stage.tale.catch_up(entries)
-        state = stage.tale.state
+        session.transcript.catch_up(entries)
+        state = session.transcript.state
         replies = _replies(run, state, reply, again, question)
         if reply is None and state.input is not None:
-            stage.put(state.input)
-        return await driver.resume(run, *replies, wait_for_input=stage.asks)
+            session.put(state.input)
+        return await driver.resume(run, *replies, wait_for_input=session.asks)
 
     return act
 

@@ -19,10 +19,18 @@ from chargehand.cli.arguments import (
     read_request,
     usd,
 )
-from chargehand.cli.artifacts import make_folder
+from chargehand.cli.artifacts import make_save_folder
 from chargehand.cli.run_session import RunSession
 from chargehand.cli.script import read_plan
-from chargehand.cli.teams import example_of, keep_budget, leave, nothing_asked, team_of, team_words, warn_above_budget
+from chargehand.cli.teams import (
+    describe_missing_request,
+    example_request,
+    finish_background,
+    keep_budget,
+    load_team_of,
+    team_arguments,
+    warn_above_budget,
+)
 from chargehand.core.fold import replay
 from chargehand.errors import Invalid
 from chargehand.runtime.driver import Driver, Outcome, checked
@@ -61,7 +69,7 @@ def add_run(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """A new run of a team. All of the input is checked before the journal is touched."""
     plan = None if options.plan is None else read_plan(options.plan)
-    team = team_of(options)
+    team = load_team_of(options)
     team = keep_budget(_bound(team, options))
     goal, plan = _asked(options, team, plan)
     name: str = options.run or f"{team.name}-{secrets.token_hex(3)}"
@@ -71,19 +79,19 @@ def run(options: Namespace) -> int:
     if not options.reuse:
         warn_above_budget(team, request)
     if options.save:
-        make_folder(Path(options.save))
-    words = team_words(options)
+        make_save_folder(Path(options.save))
+    words = team_arguments(options)
     advice = Advice(name, options.journal, words, ("run", "--reuse", name, *words))
-    stage = RunSession(options, advice, team=team.name, notice=team.notice)
+    session = RunSession(options, advice, team=team.name, notice=team.notice)
 
     async def act(driver: Driver, journal: SqliteJournal) -> Outcome:
         if options.reuse:
-            return await driver.fork(options.reuse, name, request, wait_for_input=stage.asks)
+            return await driver.fork(options.reuse, name, request, wait_for_input=session.asks)
         also = await team.offered(journal, request)
-        return await driver.start(name, request, also=also, wait_for_input=stage.asks)
+        return await driver.start(name, request, also=also, wait_for_input=session.asks)
 
-    code = stage.carry(act, team.crew)
-    leave(team, options, code)
+    code = session.execute(act, team.crew)
+    finish_background(team, options, code)
     return code
 
 
@@ -92,7 +100,7 @@ def _asked(options: Namespace, team: Supervisor, plan: Plan | None) -> tuple[str
     if options.example is not None:
         if options.request:
             raise Invalid("give a request or --example, not both")
-        return example_of(team, options.example), plan
+        return example_request(team, options.example), plan
     goal = None if options.reuse and not options.request else read_request(options.request)
     if goal is None and options.reuse:  # the same again: what was asked, and how it was to be done
         earlier = replay(read_run(options.journal, options.reuse))
@@ -102,7 +110,7 @@ def _asked(options: Namespace, team: Supervisor, plan: Plan | None) -> tuple[str
     if goal is None and plan is not None and plan.goal:
         return plan.goal, plan
     if goal is None:
-        raise Invalid(nothing_asked(team))
+        raise Invalid(describe_missing_request(team))
     return goal, plan
 
 

@@ -13,13 +13,13 @@ from typing import Literal, TextIO, TypeAlias
 from chargehand.agents.answering import MISSING
 from chargehand.agents.crew import Crew
 from chargehand.cli.advice import Advice, advise, farewell, going_on
-from chargehand.cli.artifacts import draw_charts, save
+from chargehand.cli.artifacts import chart_lines, save_artifacts
 from chargehand.cli.console import Console, clean, clean_lines
 from chargehand.cli.exit_codes import INTERRUPTED, TERMINATED, Terminated, exit_code
-from chargehand.cli.format import gap, money
-from chargehand.cli.output import Output, Trouble, decides
-from chargehand.cli.questions import Asker, may_ask, question_lines
-from chargehand.cli.signals import Act, Beside, Interruption, Termination, carry
+from chargehand.cli.format import describe_gap, money
+from chargehand.cli.output import Output, ProblemReport, is_first_outcome
+from chargehand.cli.questions import QuestionPrompt, format_question, may_ask
+from chargehand.cli.signals import Act, Beside, Interruption, Termination, run_until_stopped
 from chargehand.cli.transcript import ending
 from chargehand.core.state import RunState, Work
 from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
@@ -48,17 +48,19 @@ class RunSession:
         self._given = vars(options)
         self._advice = advice
         self._about = (team, notice)
-        self._claim = Claim()
-        self._seats = Output(options, advice.run, Console(self._claim.stream, patient=True))
-        self.console = self._seats.console
-        self.tale = self._seats.tale
+        self._claim = StdoutClaim()
+        self._output = Output(options, advice.run, Console(self._claim.stream, patient=True))
+        self.console = self._output.console
+        self.transcript = self._output.transcript
         self.asks = may_ask(options, self.console)
-        self._asker = Asker(self.console, advice.run, self._seats.stop, self._seats.start) if self.asks else None
+        self._asker = (
+            QuestionPrompt(self.console, advice.run, self._output.stop, self._output.start) if self.asks else None
+        )
         self._left_open: ev.InputRequested | None = None
         self._unsaid = notice
         self._begun = False
         self._stopped_by: StopSignal | None = None
-        self._trouble = Trouble()
+        self._trouble = ProblemReport()
         # what is told first should be whether the models answer at all; a script that is played has none
         self._held: list[ev.Entry] | None = [] if team and not vars(options).get("jsonl") else None
 
@@ -66,14 +68,14 @@ class RunSession:
         """Ask what was left open, once the run is under way."""
         self._left_open = asked
 
-    def carry(self, act: Act, crew: Callable[[], AbstractAsyncContextManager[Crew]]) -> int:
+    def execute(self, act: Act, crew: Callable[[], AbstractAsyncContextManager[Crew]]) -> int:
         """Carry the run, tell its end, and give the exit code."""
         try:
             with Termination() as termination, collect_waits() as waits:
-                self._seats.waits = waits
+                self._output.waits = waits
                 return self._carried(act, crew, termination)
         finally:
-            self._claim.give_back()
+            self._claim.restore()
 
     def _carried(
         self, act: Act, crew: Callable[[], AbstractAsyncContextManager[Crew]], termination: Termination
@@ -81,7 +83,7 @@ class RunSession:
         beside: list[Beside] = [] if self._asker is None else [self._asker.answer]
         found: Outcome | None = None
         try:
-            found = carry(
+            found = run_until_stopped(
                 act,
                 crew=crew,
                 journal=self._advice.journal,
@@ -90,7 +92,7 @@ class RunSession:
                 whisper=self._whisper,
                 interruption=Interruption(self._announce_stop, farewell(self._advice)),
                 termination=termination,
-                beside=[*beside, self._seats.move, self._release_soon],
+                beside=[*beside, self._output.move, self._release_soon],
             )
         except KeyboardInterrupt as stop:
             self._stopped_by = "SIGTERM" if isinstance(stop, Terminated) else "Ctrl-C"
@@ -100,12 +102,12 @@ class RunSession:
             raise StoreUnavailable(f"{error}; then once more: {self._advice.once_more()}") from error
         finally:
             self._release()
-            self._seats.stop(keep=True)
+            self._output.stop(keep=True)
         if self._stopped_by is not None and not self._is_left(self._stopped_by):
             return EXIT_CODES[self._stopped_by]
-        found = found or outcome(self._advice.run, self.tale.state)
+        found = found or outcome(self._advice.run, self.transcript.state)
         self._close()
-        self._seats.data.complain()
+        self._output.data.raise_if_lost()
         return exit_code(found.ending, found.reason) if self._stopped_by is None else EXIT_CODES[self._stopped_by]
 
     def _is_left(self, stopped_by: StopSignal) -> bool:
@@ -115,9 +117,9 @@ class RunSession:
         except RunUnknown:
             Console(sys.stderr).line(f"stopped by {stopped_by} before anything was written", "warn")
             return False
-        known = self.tale.state.seq if self.tale.begun else 0
-        self._seats.hear(entries[known:])  # the last of it may be written, and not have been told
-        if self.tale.state.ended is not None:
+        known = self.transcript.state.seq if self.transcript.begun else 0
+        self._output.hear(entries[known:])  # the last of it may be written, and not have been told
+        if self.transcript.state.ended is not None:
             self._stopped_by = None
         else:
             Console(sys.stderr).line(f"stopped by {stopped_by}; the run is left where it stands, and can go on", "warn")
@@ -126,21 +128,21 @@ class RunSession:
     def _announce_stop(self) -> None:
         """After the first Ctrl-C: no picture moves any more."""
         self._release()
-        self._seats.stop(keep=True)
+        self._output.stop(keep=True)
         self._loud().line("stopping; Ctrl-C once more ends this process at once", "warn")
 
     def _hear(self, _run: str, entries: Sequence[ev.Entry]) -> None:
         self._begun = True
         if self._held is not None:
             self._held.extend(entries)
-            if any(map(decides, entries)):
+            if any(map(is_first_outcome, entries)):
                 self._release()
         else:
             self._tell(entries)
 
     def _whisper(self, run: str, work: Work, text: str) -> None:
         self._release()  # a model that writes has not refused
-        self._seats.whisper(run, work, text)
+        self._output.whisper(run, work, text)
 
     async def _release_soon(self, *_: object) -> None:
         """Nobody is kept waiting for the first line longer than this."""
@@ -159,7 +161,7 @@ class RunSession:
         if self._unsaid:  # quiet or not: nobody may take it for something else
             self._loud().prose(f"notice: {clean(self._unsaid)}", "warn")
             self._unsaid = ""
-        self._seats.hear(entries)
+        self._output.hear(entries)
         if self._asker is not None:
             if self._left_open is not None:
                 self._asker.put(self._left_open)
@@ -170,7 +172,7 @@ class RunSession:
     # --- its end
 
     def _say_overspent(self, console: Console) -> None:
-        over = self.tale.state.ledger.overspent
+        over = self.transcript.state.ledger.overspent
         if over != NOTHING:
             console.line(f"overspent: {money(over)} beyond the budget; a model wrote more than it was asked for", "bad")
 
@@ -179,11 +181,11 @@ class RunSession:
         entries = read_run(self._advice.journal, self._advice.run)
         found = trace(self._advice.run, entries)
         words = plain_answer(entries)
-        if self._seats.moves:
-            self._seats.stop(keep=True)
-            self.tale.show_gaps()
+        if self._output.moves:
+            self._output.stop(keep=True)
+            self.transcript.show_gaps()
         else:
-            self._seats.close()
+            self._output.close()
             self._show_stand_in(words, found.ending)
         saved = self._saved(found)
         for path in saved:
@@ -194,22 +196,22 @@ class RunSession:
         self._say_overspent(Console(sys.stderr))
         if self._given.get("quiet") and found.ending != "complete":  # what is wrong is said all the same
             self._say_what_is_wrong(found)
-        if self._seats.moves:
-            for line in draw_charts(found, self.console.columns):
+        if self._output.moves:
+            for line in chart_lines(found, self.console.columns):
                 self.console.line(line)
-            self.tale.show_answer()
+            self.transcript.show_answer()
             self._show_stand_in(words, found.ending)
-            self.tale.show_summary()
-        advise(self.console, self.tale.state, self._advice, mended=self._trouble.any)
+            self.transcript.show_summary()
+        advise(self.console, self.transcript.state, self._advice, mended=self._trouble.any)
         if self._given.get("json"):
             team, notice = self._about
-            told = document(found, self.tale.state, team=team, notice=notice, saved=saved)
+            told = run_document(found, self.transcript.state, team=team, notice=notice, saved=saved)
             told["answer"] = words or told["answer"]
             told |= assessed.document() if assessed is not None else {}
-            asked = self.tale.state.input if self.tale.state.ended is None else None
-            more: dict[str, object] = {"resume": self._advice.resume()} if self.tale.state.ended is None else {}
+            asked = self.transcript.state.input if self.transcript.state.ended is None else None
+            more: dict[str, object] = {"resume": self._advice.resume()} if self.transcript.state.ended is None else {}
             more |= {"question": asked} if asked is not None else {}
-            self._seats.data.json({**told, **more})
+            self._output.data.json({**told, **more})
         self._trouble.close(self._loud(), self._advice.once_more())
 
     def _show_stand_in(self, words: str, ending: str) -> None:
@@ -218,7 +220,7 @@ class RunSession:
         shown = [part for part in words.split("\n\n") if ending != "failed" or not part.startswith(MISSING)]
         if words and shown:
             apart = ending == "failed" or self._given.get("json") or self._given.get("jsonl")
-            (self.console if apart else self._seats.data).markdown(clean_lines("\n\n".join(shown)))
+            (self.console if apart else self._output.data).markdown(clean_lines("\n\n".join(shown)))
 
     def _loud(self) -> Console:
         """Standard error, for what is said however quiet it is to be: above a picture that moves, if there is one."""
@@ -229,27 +231,27 @@ class RunSession:
     def _say_what_is_wrong(self, found: Trace) -> None:
         loud = self._loud()
         for one in found.gaps if found.ending else ():
-            loud.line(f"gap: {gap(one)}", "bad")
-        state = self.tale.state
+            loud.line(f"gap: {describe_gap(one)}", "bad")
+        state = self.transcript.state
         loud.line(f"ending: {ending(state)}", "bad")
         if found.ending:
             return
         if state.input is not None and state.input.task:
             loud.line(f"asked: {clean(state.input.task)}:")
-            for line in question_lines(state.input, loud.columns):
+            for line in format_question(state.input, loud.columns):
                 loud.line(f"  {line}")
         loud.line(f"go on: {going_on(state, self._advice)}")
 
     def _saved(self, found: Trace) -> list[Path]:
         folder = self._given.get("save")
         try:
-            return save(found, Path(folder) if folder else None, self._advice.journal)
+            return save_artifacts(found, Path(folder) if folder else None, self._advice.journal)
         except Invalid as error:  # what came of the run is worth more
             Console(sys.stderr).line(f"chargehand: {clean(str(error))}", "bad")
             return []
 
 
-class Claim:
+class StdoutClaim:
     """Standard output for our data alone: whatever else writes there, a tool or a library, lands on standard error."""
 
     def __init__(self) -> None:
@@ -262,14 +264,16 @@ class Claim:
             return
         self.stream = os.fdopen(kept, "w", encoding=sys.stdout.encoding, errors="backslashreplace")
 
-    def give_back(self) -> None:
+    def restore(self) -> None:
         if self.stream is not sys.stdout:
             sys.stdout.flush()
             os.dup2(self.stream.fileno(), sys.stdout.fileno())
             self.stream.close()
 
 
-def document(trace: Trace, state: RunState, *, team: str, notice: str, saved: Sequence[Path] = ()) -> dict[str, object]:
+def run_document(
+    trace: Trace, state: RunState, *, team: str, notice: str, saved: Sequence[Path] = ()
+) -> dict[str, object]:
     """Run, ending, answer, plan with goal and tasks, results, gaps, usage, cost, times."""
     planned = {one.id: one for one in trace.tasks}
     tasks = [one.task for one in state.tasks.values() if one.mother is None]

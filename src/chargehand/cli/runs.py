@@ -202,15 +202,15 @@ def _show(options: Namespace) -> int:
         if readable.damage is not None:
             raise readable.damage
         return 0
-    tale = Transcript(console, console, jsonl=False)
-    tale.hear(options.name, entries)
+    transcript = Transcript(console, console, jsonl=False)
+    transcript.hear(options.name, entries)
     if readable.damage is not None:  # what comes of a run cannot be said by a part of it
         raise readable.damage
-    tale.close()
+    transcript.close()
     _assessed(console, entries)
-    show_levels(console, _traced(options, options.name))
+    print_levels(console, _traced(options, options.name))
     _audit(console, entries)
-    if tale.state.ended is None:
+    if transcript.state.ended is None:
         console.line(f"go on, if nobody drives it: chargehand resume {clean(shlex.quote(options.name))}")
     return 0
 
@@ -288,7 +288,7 @@ def _diff(options: Namespace) -> int:
 _TONES: dict[str, Tone] = {"complete": "plain", "failed": "bad"}
 
 
-def show_levels(console: Console, found: Trace) -> None:
+def print_levels(console: Console, found: Trace) -> None:
     """The tree, where there is more than one run in it."""
     if not any(attempts_of(found)):
         return

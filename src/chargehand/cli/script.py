@@ -53,10 +53,10 @@ class Story(Script, frozen=True, omit_defaults=True, forbid_unknown_fields=True,
 
 def read_story(path: str) -> Story:
     """A script from a file; Invalid says what is wrong with it, and where."""
-    return told(path, read_table(path))
+    return decode_story(path, read_table(path))
 
 
-def told(path: str, table: dict[str, object]) -> Story:
+def decode_story(path: str, table: dict[str, object]) -> Story:
     try:
         story = msgspec.convert(table, Story)
     except msgspec.ValidationError as error:

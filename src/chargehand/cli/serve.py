@@ -72,7 +72,7 @@ def serve(options: Namespace) -> int:
 
     def ready(port: int, teams: Sequence[str]) -> None:
         token = first_token(wanted, time.time())  # only now: one that is made and never shown is lost
-        for line in told(wanted, port, token, teams):
+        for line in startup_lines(wanted, port, token, teams):
             Console(sys.stdout).line(clean(line))
         sys.stdout.flush()
 
@@ -108,7 +108,7 @@ def _settings(options: Namespace) -> "Settings":
     )
 
 
-def told(settings: "Settings", port: int, token: str | None, teams: Sequence[str] = ()) -> list[str]:
+def startup_lines(settings: "Settings", port: int, token: str | None, teams: Sequence[str] = ()) -> list[str]:
     """What somebody must know who wants to call it. A token is shown once, when it was made just now."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     reached = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104 - for a reader, not to listen

@@ -170,7 +170,7 @@ Leave: TypeAlias = Callable[[], object]
 Beside: TypeAlias = Callable[[Driver, Leave], Coroutine[None, None, None]]
 
 
-def carry(
+def run_until_stopped(
     act: Act,
     *,
     crew: Callable[[], AbstractAsyncContextManager[Crew]],

@@ -32,16 +32,16 @@ from chargehand.terms.events import RunRequested
 _ANSWERED = (0, 3, 5)  # exit codes of runs that may have an answer
 
 
-def leave(team: Supervisor, options: Namespace, code: int) -> None:
+def finish_background(team: Supervisor, options: Namespace, code: int) -> None:
     """After a run that came to an answer: what background workers have to do is done now."""
     if team.aside and not options.no_background and code in _ANSWERED:
-        look_back(team, Path(options.journal), options.durability, quiet=options.quiet)
+        run_background_work(team, Path(options.journal), options.durability, quiet=options.quiet)
 
 
 # --- what other verbs need of a team as well
 
 
-def team_words(options: Namespace) -> tuple[str, ...]:
+def team_arguments(options: Namespace) -> tuple[str, ...]:
     """The words that name the same team again."""
     team = ("--team", str(options.team)) if options.team else ()
     memory = ("--memory", str(options.memory)) if options.memory else ()
@@ -49,7 +49,7 @@ def team_words(options: Namespace) -> tuple[str, ...]:
     return (*team, *(("--model", options.model) if options.model else ()), *price, *memory)
 
 
-def example_of(team: Supervisor, number: int) -> str:
+def example_request(team: Supervisor, number: int) -> str:
     """One of the team's own examples, counted from 1."""
     known = team.examples
     if not 1 <= number <= len(known):
@@ -58,7 +58,7 @@ def example_of(team: Supervisor, number: int) -> str:
     return known[number - 1]
 
 
-def nothing_asked(team: Supervisor, verb: str = "run") -> str:
+def describe_missing_request(team: Supervisor, verb: str = "run") -> str:
     """How to ask."""
     said = f'nothing was asked; say what is to be done: {program()} {verb} "REQUEST"'
     known = team.examples
@@ -68,7 +68,7 @@ def nothing_asked(team: Supervisor, verb: str = "run") -> str:
     return f"{said}, or try an example of team {team.name} with --example N ({shown})"
 
 
-def team_of(options: Namespace) -> Supervisor:
+def load_team_of(options: Namespace) -> Supervisor:
     """The team that the options name."""
     team = load_team(
         options.team,
@@ -79,7 +79,7 @@ def team_of(options: Namespace) -> Supervisor:
     return team.priced(flat(options.price.read, options.price.written)) if options.price else team
 
 
-class Hired(Struct, frozen=True):
+class RunExecutor(Struct, frozen=True):
     """`words` name the crew on a command line, `again` begins a command that does it once more.
 
     `notice` is what people must know about its models; `leave` is told with which code it ended.
@@ -93,30 +93,30 @@ class Hired(Struct, frozen=True):
     leave: Callable[[int], None] = lambda _: None
 
 
-def hire(options: Namespace, run: str, state: Callable[[], RunState]) -> Hired:
+def find_executor(options: Namespace, run: str, state: Callable[[], RunState]) -> RunExecutor:
     """The crew that the options name; Refused where the run counts on somebody it does not have."""
     if options.script:
         from chargehand.cli.play import scripted  # noqa: PLC0415 - a team needs none of it
         from chargehand.cli.script import read_story  # noqa: PLC0415 - as above
 
         file: str = options.script
-        return Hired(scripted(read_story(file)), ("--script", file), ("play", file))
+        return RunExecutor(scripted(read_story(file)), ("--script", file), ("play", file))
 
-    team = keep_budget(team_of(options))
-    words = team_words(options)
+    team = keep_budget(load_team_of(options))
+    words = team_arguments(options)
     team.check_recorded(state().requested.budget)
     known = {*team.roster.names(), *(agent.name for agent, _ in team.aside)}
     strangers = [agent.name for agent in state().requested.roster.agents if agent.name not in known]
     if strangers:
         said = f"run {run!r} counts on {', '.join(strangers[:5])}, and team {team.name} has nobody of that name"
         raise Refused(f"{said}; name the team it began with (--team), or its script (--script)")
-    return Hired(
+    return RunExecutor(
         crew=team.crew,
         words=words,
         again=("run", *words),
         team=team.name,
         notice=team.notice,
-        leave=partial(leave, team, options),
+        leave=partial(finish_background, team, options),
     )
 
 
@@ -157,7 +157,7 @@ def above_budget(cost: CostForecast) -> str:
     )
 
 
-def look_back(team: Supervisor, journal: Path, durability: Durability, *, quiet: bool) -> None:
+def run_background_work(team: Supervisor, journal: Path, durability: Durability, *, quiet: bool) -> None:
     """Do what is due. Whatever comes of it, the turn is over: it is said, and changes nothing else."""
     console = Console(sys.stderr)
     said: set[str] = set()

@@ -6,10 +6,10 @@ from msgspec import Struct
 
 from chargehand.agents.levels import end_of
 from chargehand.cli.console import Console, clean, clean_lines, format_json, short, wrap_words
-from chargehand.cli.event_text import QUIET, SUPERVISOR, said
-from chargehand.cli.format import counted, gap, money, seconds
-from chargehand.cli.plan_view import forecast_lines, heading, tree
-from chargehand.cli.questions import question_lines
+from chargehand.cli.event_text import QUIET, SUPERVISOR, describe_event
+from chargehand.cli.format import counted, describe_gap, money, seconds
+from chargehand.cli.plan_view import forecast_lines, plan_heading, plan_tree
+from chargehand.cli.questions import format_question
 from chargehand.core.fold import begin, fold
 from chargehand.core.state import RunState
 from chargehand.core.view import gaps, results
@@ -54,7 +54,7 @@ class Transcript:
 
     @property
     def state(self) -> RunState:
-        assert self._state is not None, "a tale begins with its first entry"
+        assert self._state is not None, "a transcript begins with its first entry"
         return self._state
 
     def hear(self, run: str, entries: Sequence[ev.Entry]) -> None:
@@ -91,7 +91,7 @@ class Transcript:
             self._show_plan(Plan(event.tasks, self.state.combine))
 
     def _tell_event(self, before: RunState, entry: ev.Entry) -> None:
-        words = said(before, entry, whole=self._models)
+        words = describe_event(before, entry, whole=self._models)
         task = f"{short(words.task, 20):{self._wide}}"
         who = f"{short(words.who, 12):{min(12, max(map(len, (*before.agents, SUPERVISOR))))}}"
         when = f"{entry.at - self.measures.began:8.2f} s"
@@ -102,7 +102,7 @@ class Transcript:
         for line in rest:
             self._console.line(f"{' ' * (self._console.columns - room)}{line.strip()}", words.tone)
         if isinstance(entry.event, ev.InputRequested):
-            for line in question_lines(entry.event, self._console.columns - len(_BESIDE)):
+            for line in format_question(entry.event, self._console.columns - len(_BESIDE)):
                 self._console.line(f"{_BESIDE}{line}")
 
     def _take_in(self, entry: ev.Entry) -> None:
@@ -119,8 +119,8 @@ class Transcript:
     def _show_plan(self, plan: Plan) -> None:
         requested = self.state.requested
         self._console.line()
-        self._console.line(heading(plan), "bold")
-        for line in tree(plan, self._console.columns):
+        self._console.line(plan_heading(plan), "bold")
+        for line in plan_tree(plan, self._console.columns):
             self._console.line(line)
         for line in forecast_lines(forecast(plan, requested.roster, requested.policy)):
             self._console.prose(line, "dim")
@@ -153,7 +153,7 @@ class Transcript:
         if state.ended is not None:
             console.line(f"gaps: {len(missing) or 'none'}")
             for one in missing:
-                console.prose(f"  {gap(one)}", "bad")
+                console.prose(f"  {describe_gap(one)}", "bad")
         elif missing:
             console.line(f"unfinished: {counted(len(missing), 'task')} of {len(state.tasks)}")
 

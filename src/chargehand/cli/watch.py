@@ -29,28 +29,28 @@ _LEFT = 1.0  # a run that nobody has driven for so long is not going on
 def watch(options: Namespace) -> int:
     """Until the run ends, or nobody drives it any more; the exit code is that of the run."""
     run: str = options.name
-    seats = Output(options, run)
+    output = Output(options, run)
     entries = read_run(options.journal, run)
     first = max(0, min(options.from_seq - 1, len(entries))) if options.from_seq else 0
-    seats.catch_up(entries[:first])
-    seats.hear(entries[first:])
+    output.catch_up(entries[:first])
+    output.hear(entries[first:])
     seen = len(entries)
     idle = 0.0
     with deferred_interrupts() as raise_pressed:  # or a picture would be cut in two
         try:
-            while seats.tale.state.ended is None and idle < _LEFT:
+            while output.transcript.state.ended is None and idle < _LEFT:
                 time.sleep(_LOOK)
                 raise_pressed()
                 found = _row(options, run)
                 idle = 0.0 if found.driven or found.row.seq > seen else idle + _LOOK
                 if found.row.seq > seen:
                     more = read_run(options.journal, run, after=seen)
-                    seats.hear(more)
+                    output.hear(more)
                     seen = more[-1].seq
-                seats.draw()
+                output.draw()
         finally:
-            seats.stop(keep=True)
-    return _closed(seats, run)
+            output.stop(keep=True)
+    return _closed(output, run)
 
 
 def _row(options: Namespace, run: str) -> Found:
@@ -60,10 +60,10 @@ def _row(options: Namespace, run: str) -> Found:
     raise RunUnknown(run)
 
 
-def _closed(seats: Output, run: str) -> int:
-    state = seats.tale.state
-    seats.close()
+def _closed(output: Output, run: str) -> int:
+    state = output.transcript.state
+    output.close()
     if (end := end_of(state)) is not None:
         return exit_code(end.ending, end.reason)
-    seats.console.line(f"nobody drives it; go on: chargehand resume {clean(shlex.quote(run))}", "warn")
+    output.console.line(f"nobody drives it; go on: chargehand resume {clean(shlex.quote(run))}", "warn")
     return 4 if state.input is not None else 1
