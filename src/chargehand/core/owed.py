@@ -92,9 +92,9 @@ def brief(state: RunState, work: Work) -> Brief:
     instruction = progress.instruction or progress.task.instruction
     first = next(iter(state.tasks.values())).round  # of what stands: a plan that a person sent back does not
     return Brief(
-        work=work,
-        goal=goal,
-        until=progress.timer,
+        work,
+        goal,
+        progress.timer,
         worker=progress.worker,
         instruction=instruction,
         inputs=inputs(state, progress),
