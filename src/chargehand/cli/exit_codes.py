@@ -1,5 +1,7 @@
 """Exit codes: what each means, which verb can end with which, and the code of an ending or an error."""
 
+from textwrap import fill
+
 from chargehand.errors import ChargehandError, StoreError
 
 EXIT_CODES = {
@@ -14,7 +16,7 @@ EXIT_CODES = {
     143: "stopped by SIGTERM",
 }
 """What each code means."""
-_LEAD = "exit codes: "
+_WIDTH = 78
 _STREAMS = """\
 Data goes to standard output, progress to standard error.
 NO_COLOR turns colours off.
@@ -44,8 +46,9 @@ def error_exit_code(error: type[ChargehandError]) -> int:
 
 def help_text(verb: str = "") -> str:
     """The end of a verb's help."""
-    lines = f"\n{' ' * len(_LEAD)}".join(f"{code} {EXIT_CODES[code]}" for code in exit_codes_of(verb))
-    return f"{_LEAD}{lines}\n{_STREAMS}"
+    codes = "; ".join(f"{code}\xa0{EXIT_CODES[code].replace(';', ',')}" for code in exit_codes_of(verb))
+    lines = fill(f"exit codes: {codes}", _WIDTH).replace("\xa0", " ")  # a code stays on the line of its meaning
+    return f"{lines}\n{_STREAMS}"
 
 
 _CODES = {"complete": 0, "partial": 3, "failed": 1, "cancelled": 130, "needs_input": 4}

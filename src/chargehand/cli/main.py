@@ -44,20 +44,27 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"chargehand: {clean(message)}{hint} see  {self.prog} --help\n")
 
 
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any = None) -> None:  # noqa: ARG002 - argparse's own
+        """Only the words: the options are listed below."""
+        super().add_usage(usage, [action for action in actions if not action.option_strings], [], prefix)
+
+
 def parser(verb: str | None = None) -> argparse.ArgumentParser:
     """Every verb there is, with the options of all of them, or of the one that is named."""
-    shape = argparse.RawDescriptionHelpFormatter
     top = _Parser(
         "chargehand",
         description="A supervisor-worker system for LLM agents.",
         epilog=help_text(),
-        formatter_class=shape,
+        formatter_class=_HelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"chargehand {__version__}")
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
     for name, words in VERBS.items():
         about = words[:1].upper() + words[1:] + "."
-        made = verbs.add_parser(name, help=words, description=about, epilog=help_text(name), formatter_class=shape)
+        made = verbs.add_parser(
+            name, help=words, description=about, epilog=help_text(name), formatter_class=_HelpFormatter
+        )
         if verb is None or verb == name:
             add_options(name, made)
     return top

@@ -48,7 +48,7 @@ def add_run(parser: ArgumentParser) -> None:
     add_team(parser)
     asked = "whether a person is asked about the plan; auto and never: no (default: as the team says)"
     parser.add_argument("--approve", choices=("auto", "ask", "never"), help=asked)
-    words = "the most it may cost; a --plan that costs more at the least is refused (default: as the team says)"
+    words = "the most it may cost; the run ends where that is used up (default: as the team says)"
     parser.add_argument("--budget-usd", metavar="USD", type=usd, help=words)
     parser.add_argument(
         "--timeout", metavar="TIME", type=duration, help="the time it has: 90s, 5m, 1h (default: as the team says)"
