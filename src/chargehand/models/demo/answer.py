@@ -97,7 +97,7 @@ def _texts(parts: list[Part]) -> list[str]:
 
 def _bullets(parts: list[Part]) -> list[str]:
     plain = [part for part in parts if part.lines and not part.is_text and not part.is_code]
-    asked_alike = len({part.instruction for part in plain}) == 1 and len(plain) > 1
+    asked_alike = len({part.instruction.partition("\n")[0] for part in plain}) == 1 and len(plain) > 1
     bullets: list[str] = []
     written = "\n".join(part.product.text for part in parts if part.is_text)
     for part in plain:

@@ -7,7 +7,7 @@ from msgspec import Struct
 from chargehand.models.demo.arithmetic import read_arithmetic
 from chargehand.models.demo.memory import SEARCH, archive_words, asks_archive, find_tool
 from chargehand.models.demo.passages import asks_for_text, search_words
-from chargehand.models.demo.request import Clause
+from chargehand.models.demo.request import ORDERS, Clause
 from chargehand.models.demo.table_query import Lookup, Query, Unread, read_query
 from chargehand.models.demo.tools import Filled, ToolCard, fill_arguments, tool_words
 from chargehand.models.demo.words import Token, content_stems, join_words, stem, stems, tokenize, word_set
@@ -121,13 +121,6 @@ def _fit_search(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | Non
 def is_order(word: str) -> bool:
     """Whether a verb asks for something to be done, not to be said."""
     return word in ORDERS
-
-
-ORDERS = word_set(
-    """send cancel delete remove order book email call create update change pay refund buy sell translate predict
-    forecast recommend suggest invent estimate schedule cook make build plan add put reset install deploy fix
-    approve sign post publish upload forward reply rename move close open start stop"""
-)
 
 
 def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | NoFit | None:

@@ -24,6 +24,7 @@ _RETURNS = {
     "convert": "Return the converted amount and the rate that was used.",
     "write": "Return the text.",
 }
+_QUESTION = re.compile(r"(?:what|which|who|whom|whose|when|where|why|how)\b", re.IGNORECASE)
 _CHARTS = frozenset({"bar", "line", "pie"})
 _RETURN = re.compile(r"\s*\bReturn [^.]*\.\Z")
 _GROUP = re.compile(r"\s+(?:per|by|for each|for every|of each|in each|of every)\s+(?:the\s+)?\w+", re.IGNORECASE)
@@ -208,13 +209,21 @@ class _Planner:
         if known and not certain:
             return known[0].reason
         if not fits:
-            return self._why_not(clause, failures)
+            return self._without_tools(clause) or self._why_not(clause, failures)
         ranked = sorted(certain or fits, key=lambda held: (-held[0], -held[1]))
         best = ranked[0]
         equal = [held for held in ranked[1:] if held[:2] == best[:2] and held[3].tool.name != best[3].tool.name]
         if equal and certain and best[3].tool.kind != "search":
             return f"{best[2].name} or {equal[0][2].name} could be meant; say which"
         return best[2].name, best[3].tool.kind
+
+    def _without_tools(self, clause: Clause) -> tuple[str, str] | None:
+        """A worker that shows no tools, such as a team of its own, gets what its card speaks of."""
+        bare = [worker for worker in self.workers if not worker.skills and not serves_kind(worker, [], "write")]
+        scored = sorted(((card_score(clause, worker), worker.name) for worker in bare), reverse=True)
+        if not scored or not scored[0][0] or (len(scored) > 1 and scored[0][0] == scored[1][0]):
+            return None
+        return scored[0][1], "call"
 
     def _block(self, clause: Clause) -> tuple[str, str] | None:
         """A question for a block of memory goes to a worker that sees it; all do."""
@@ -339,7 +348,8 @@ def _matching(drafts: list[Draft], subject: str) -> Draft | None:
 
 def _sentence(text: str) -> str:
     plain = text.strip().rstrip("?.! ")
-    return plain[:1].upper() + plain[1:] + "." if plain else ""
+    mark = "?" if _QUESTION.match(plain) else "."
+    return plain[:1].upper() + plain[1:] + mark if plain else ""
 
 
 def _object_of(text: str) -> str:

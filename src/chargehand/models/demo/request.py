@@ -34,11 +34,21 @@ _KINDS: dict[str, Kind] = {
     "remember": "keep",
     "note": "keep",
 }
-_IMPERATIVES = frozenset(_KINDS) | word_set(
-    """find show list tell give say report compare check count calculate compute work assess explain measure build
+ORDERS = word_set(
+    """send cancel delete remove order book email call create update change pay refund buy sell translate predict
+    forecast recommend suggest invent estimate schedule cook make build plan add put reset install deploy fix
+    approve sign post publish upload forward reply rename move close open start stop"""
+)
+"""Verbs that ask for something to be done, not to be said."""
+_IMPERATIVES = (
+    frozenset(_KINDS)
+    | ORDERS
+    | word_set(
+        """find show list tell give say report compare check count calculate compute work assess explain measure build
     make plan summarise summarize add put look search analyse analyze describe determine rank name quote review
     get send cancel delete remove order book email conduct gather estimate predict translate recommend suggest
     create update change"""
+    )
 )
 _QUESTION_WORDS = word_set("what what's which who whom whose when where why how")
 _OPENERS = word_set("is are was were do does did has have had can could will would should may must am in on at for")

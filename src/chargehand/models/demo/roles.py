@@ -79,12 +79,6 @@ def _scores(goal: str, workers: tuple[WorkerCard, ...]) -> dict[str, float]:
     return scores
 
 
-def best_worker(goal: str, workers: tuple[WorkerCard, ...]) -> str:
-    """The worker that serves a request best; empty where none does."""
-    scores = _scores(goal, workers)
-    return max(scores, key=lambda name: scores[name]) if scores else ""
-
-
 def route(subject: Routing) -> str:
     """The worker whose tools and card fit best; nobody where none does."""
     scores = sorted(_scores(subject.goal, subject.workers).items(), key=lambda held: -held[1])

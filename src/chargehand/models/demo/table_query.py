@@ -895,7 +895,7 @@ class _Reading:
             return _Measure("COUNT(*)", f"number of {item.low}")
         number = self._column(item, number=True)
         if number is not None and number.adds_up and not distinct:
-            return self._column_measure(number, "SUM")
+            return self._column_measure(number, "")
         column = self._column(item, number=False)
         table = next((held for held in item.tables() if held.name in self.paths), None)
         if column is None and table is not None:

@@ -42,7 +42,8 @@ from chargehand.models.subject import Working
 _MOST_STEPS = 6
 _NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?")
 _AMOUNT = re.compile(r"(\d[\d,]*(?:\.\d+)?) (?:euros|EUR)\b")
-_MESSAGE = re.compile(r'<data (?P<nonce>\w+) from "worker[^"\n]*">\n(?P<text>.*?)\n</data (?P=nonce)>', re.DOTALL)
+_WHAT_IS = re.compile(r"what (?:is|was|are|were) (?P<what>the [^?]{1,120})", re.IGNORECASE)
+_MESSAGE = re.compile(r'<data (?P<nonce>\w+) from "worker[^"\n]{0,200}">\n')
 
 
 class Calls(Struct, frozen=True):
@@ -106,7 +107,8 @@ def work(subject: Working, request: Request) -> Reply:
 def _message_text(instruction: str) -> str:
     """The words of a message from another worker, which stand in an envelope."""
     match = _MESSAGE.search(instruction) if instruction.startswith("Message from ") else None
-    return match["text"].strip() if match else instruction
+    end = instruction.find(f"\n</data {match['nonce']}>", match.end()) if match else -1
+    return instruction[match.end() : end].strip() if match and end > 0 else instruction
 
 
 def _rejected(messages: object) -> str:
@@ -361,7 +363,7 @@ def _add_up(desk: Desk) -> Calls | Found | None:
     if outcome is None:
         return Calls(((tool.name, arguments),))
     figures = gather([outcome.value]).figures
-    return Found(f"Together: {format_value(as_number(figures[0].value))} euros.") if figures else None
+    return Found(f"Total: {format_value(as_number(figures[0].value))} euros.") if figures else None
 
 
 def _make_calls(clause: Clause, fit: Fit, desk: Desk) -> Calls | Found | Refused:
@@ -388,6 +390,8 @@ def _value_in_words(clause: Clause, tool: ToolCard, arguments: dict[str, object]
     words = frozenset(token.stem for token in clause.content)
     lines = [table_in_words(table, title, words) for table in material.tables]
     label = _counted_words(clause, tool) if clause.question == "how many" else title
+    if asked := _WHAT_IS.match(clause.text):
+        label = asked["what"].rstrip("?. ")
     lines += [figure_in_words(figure, label) for figure in material.figures]
     lines += [passage_in_words(passage) for passage in material.passages]
     lines += [chart_in_words(chart) for chart in material.charts]
@@ -400,7 +404,7 @@ def _counted_words(clause: Clause, tool: ToolCard) -> str:
     words = clause.text.rstrip("?. ").split()
     start = next((at for at, word in enumerate(words) if word.lower() == "many"), -1) + 1
     label = " ".join(word for word in words[start:] if word.lower() not in {"are", "is", "there", "were", "was"})
-    headline = tool.headline.rstrip(". ")
+    headline = tool.headline.partition(":")[0].rstrip(". ")
     for link in (" at ", " on ", " in "):
         place = headline.rpartition(link)[2]
         if place != headline and len(place.split()) <= 4 and place.split()[-1].lower() not in label.lower():
