@@ -13,7 +13,7 @@ from chargehand.models.subject import Answering, Given
 
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _KEPT = ("Kept in the archive", "Added to the block", "Not kept:")
-_RESULT = re.compile(r"\s*\(the results? of [^()]*\)")
+_RESULT = re.compile(r" ?\(the results? of [^()]{0,200}\)")
 _LEADING = re.compile(
     r"\A(?:compare|show|list|report|draw a chart of|find out|find|say|tell me|give me|what (?:is|was|are|were)|which|"
     r"how many)\s+",
@@ -45,7 +45,7 @@ class Part(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        plain = _RESULT.sub("", without_returns(self.instruction)).split(". ")[0].rstrip("?. ")
+        plain = _RESULT.sub("", without_returns(self.instruction)[:2_000]).split(". ")[0].rstrip("?. ")
         plain = re.sub(r"\Athe\s+", "", _LEADING.sub("", plain))
         return shorten(plain[:1].upper() + plain[1:], 100)
 

@@ -26,7 +26,6 @@ _RETURNS = {
 }
 _QUESTION = re.compile(r"(?:what|which|who|whom|whose|when|where|why|how)\b", re.IGNORECASE)
 _CHARTS = frozenset({"bar", "line", "pie"})
-_RETURN = re.compile(r"\s*\bReturn [^.]*\.\Z")
 _GROUP = re.compile(r"\s+(?:per|by|for each|for every|of each|in each|of every)\s+(?:the\s+)?\w+", re.IGNORECASE)
 _LEADING_VERB = re.compile(
     r"\A(?:compare|show|list|report|give|tell|find(?: out)?|what (?:is|was|are|were)|how (?:much|many))\s+(?:me\s+)?",
@@ -401,7 +400,10 @@ def _another_worker(task: Planned, subject: Planning) -> str:
 
 def without_returns(instruction: str) -> str:
     """A task without the sentence that says what to return."""
-    return _RETURN.sub("", instruction).strip()
+    text = instruction.strip()
+    at = text.rfind("Return ")
+    is_last = at > 0 and text.endswith(".") and "." not in text[at:-1]
+    return text[:at].rstrip() if is_last else text
 
 
 def plan_json(reply: PlanReply) -> str:

@@ -60,7 +60,7 @@ _COURTESY = re.compile(
     r"let me know |do you know )+",
     re.IGNORECASE,
 )
-_RESULTS = re.compile(r"\s*\(the results? of ([^()]{1,200})\)")
+_RESULTS = re.compile(r" ?\(the results? of ([^()]{1,200})\)")
 _TASK_ID = re.compile(r"\bt\d+\b")
 _ABOUT_FORM = ("Return ", "Earlier this failed:")
 _TURN = re.compile(r"\n+Reply as [^\n:]{1,80}: it is your turn")
@@ -130,6 +130,7 @@ def parse_request(text: str) -> ParsedRequest:
     """Read a request, or the instruction of a task."""
     if len(text) > LONGEST:
         return ParsedRequest((), is_too_long=True)
+    text = re.sub(r"[^\S\n]+", " ", text)
     text = _with_years(_TURN.split(text, maxsplit=1)[0])
     clauses: list[Clause] = []
     remarks: list[str] = []

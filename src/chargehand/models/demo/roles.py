@@ -241,7 +241,7 @@ def judge(subject: Judging) -> str:
 
 def _text(given: Given) -> str:
     product = read_product(given.value)
-    return product.text or msgspec.json.encode(given.value).decode()[:20_000]
+    return (product.text or msgspec.json.encode(given.value).decode())[:20_000]
 
 
 def _judge_evidence(results: tuple[Given, ...]) -> str:

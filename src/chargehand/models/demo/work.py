@@ -41,7 +41,7 @@ from chargehand.models.subject import Working
 
 _MOST_STEPS = 6
 _NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?")
-_AMOUNT = re.compile(r"(\d[\d,]*(?:\.\d+)?) (?:euros|EUR)\b")
+_AMOUNT = re.compile(r"(?<![\d.,])(\d[\d,]{0,15}(?:\.\d{1,6})?) (?:euros|EUR)\b")
 _WHAT_IS = re.compile(r"what (?:is|was|are|were) (?P<what>the [^?]{1,120})", re.IGNORECASE)
 _MESSAGE = re.compile(r'<data (?P<nonce>\w+) from "worker[^"\n]{0,200}">\n')
 
