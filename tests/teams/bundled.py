@@ -1,6 +1,7 @@
 """Teams of this repository, run and scored by the real commands, with the replies of models from recordings.
 
-To record anew with another model: `RECORD_WITH=openai:gpt-5-mini pytest tests/teams/test_portfolio.py`.
+The recordings were made with the rules that the demo model replaced. To record anew with another model:
+`RECORD_WITH=openai:gpt-5-mini pytest tests/teams/test_portfolio.py`.
 """
 
 import json

@@ -1,7 +1,8 @@
 """Calls of a model kept in a file as JSON lines, and a model that replays them.
 
 A recorded call is found again by what it asks: the subject of the request, the tool calls and results so far, the
-names of the tools. The wording of prompts does not count, so a recording outlives a change of a prompt.
+names of the tools. The wording of prompts does not count, so a recording outlives a change of a prompt; neither do
+ids and times, which differ with every run.
 """
 
 import hashlib
@@ -20,7 +21,13 @@ from chargehand.models.messages import Message, Reply, Request, Usage
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
 from chargehand.terms.failure import Failure
 
-_NONCE = re.compile(r"(</?data )[0-9a-f]{4,}")  # differs with every run
+_VOLATILE = re.compile(
+    r"(?<=<data )[0-9a-f]{4,}|(?<=</data )[0-9a-f]{4,}"
+    r"|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    r"|(?<=-)[0-9a-f]{8}(?![0-9A-Za-z-])"
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.]{0,12}(?:Z|[+-]\d\d:?\d\d)?"
+)
+"""What differs with every run: delimiters of data, ids, generated names of runs, and times."""
 _WORDS = re.compile(r"\S+\s*|\s+")
 _SHOWN = 160  # characters of a request that are kept for people
 _CARDS = ("workers", "skills")
@@ -54,7 +61,7 @@ def digest(request: Request) -> str:
         "has_schema": request.schema is not None,
         "temperature": request.settings.temperature,
     }
-    text = _NONCE.sub(r"\1", _json(facts, order="deterministic").decode())
+    text = _VOLATILE.sub("", _json(facts, order="deterministic").decode())
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -156,7 +163,15 @@ class Replayer:
         if card is None:
             raise Invalid(f"{path} holds no recorded calls; record some with --model {RECORDING}:{path}#MODEL")
         notice = f"Nothing was asked of a model: its replies were replayed from {path.name}."
-        self._card = structs.replace(card, handle=f"{RECORDED}:{path}", notice=notice, in_process=True, free=True)
+        self._card = structs.replace(
+            card,
+            handle=f"{RECORDED}:{path}",
+            notice=notice,
+            micros_in=card.micros_in or 0.0,
+            micros_out=card.micros_out or 0.0,
+            in_process=True,
+            free=True,
+        )
 
     @property
     def card(self) -> ModelCard:
