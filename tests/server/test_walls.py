@@ -14,10 +14,10 @@ import pytest
 
 from chargehand.server.problem import Problem
 from chargehand.server.settings import Limits, Settings
-from chargehand.server.walls.json_bounds import check_json
+from chargehand.server.walls.bodies import check_json
+from chargehand.server.walls.gate import Rates
 from chargehand.server.walls.keys import Allowed, KeyFile, key_file, made
 from chargehand.server.walls.manners import door_of
-from chargehand.server.walls.rates import Rates
 from tests.server.routes import Called, routes
 from tests.server.running import Running, running, settings_in
 from tests.server.walled import walled

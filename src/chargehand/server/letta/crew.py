@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
-from msgspec import structs
+from msgspec import field, structs
 
 from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
 from chargehand.agents.equip import Equipped, equip, listed
@@ -31,7 +31,6 @@ from chargehand.server.house import House
 from chargehand.server.letta.agent_settings import JsonReply, bound_model, merged_options, options_of
 from chargehand.server.letta.asked import MOST_STEPS, Asked
 from chargehand.server.letta.client_tools import ClientReturn, client_side_tools
-from chargehand.server.letta.counted import counted
 from chargehand.server.letta.custom import custom_tools
 from chargehand.server.letta.holdings import archive_of
 from chargehand.server.letta.mail import MAIL, Post
@@ -42,7 +41,43 @@ from chargehand.terms.budget import Budget
 from chargehand.terms.failure import Failure
 from chargehand.terms.roster import Agent
 from chargehand.tools.remember import NAMES
-from chargehand.tools.tool import Tool
+from chargehand.tools.tool import Caller, Tool, ToolFailed
+
+# --- what a model call counts for
+
+
+class Counted(Tool, frozen=True, kw_only=True):
+    """A tool with a number of calls. It is made for one attempt: `made` holds a mark for each call of `inner`."""
+
+    inner: Tool
+    most: int = 1
+    made: list[str] = field(default_factory=list[str])
+
+    async def call(self, arguments: str, key: str, caller: Caller | None = None) -> object:
+        if len(self.made) >= self.most:
+            raise ToolFailed(
+                f"{self.name} was called {self.most} times for this message, which is the most; go on without it"
+            )
+        self.made.append(key)
+        return await self.inner.call(arguments, key, caller)
+
+    def check(self, arguments: str) -> None:
+        self.inner.check(arguments)
+
+
+def counted(
+    tools: Mapping[str, Tool], counts: Mapping[str, int], steps: Mapping[int, Step] | None = None
+) -> dict[str, Tool]:
+    """The tools, those with a count made to keep it. `steps` are the calls that this attempt made already."""
+    found = dict(tools)
+    for name, most in counts.items():
+        if (tool := found.get(name)) is None:
+            continue
+        fields = {each: getattr(tool, each) for each in Tool.__struct_fields__}
+        earlier = [step.name for step in (steps or {}).values() if step.name == name and step.result is not None]
+        found[name] = Counted(**fields, inner=tool, most=most, made=earlier)
+    return found
+
 
 TIMEOUT = 1200.0
 INSERT = "archival_memory_insert"
