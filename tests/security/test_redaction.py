@@ -6,13 +6,14 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 from urllib.parse import quote
 
 import httpx
 import msgspec
 import pytest
 
+from chargehand.agents.crew import Hand
 from chargehand.agents.worker import Worker
 from chargehand.config.environment import secret_values
 from chargehand.models.messages import Reply, Request, ToolCall
@@ -20,6 +21,7 @@ from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.driver import Driver
 from chargehand.server.house import House, Houses
 from chargehand.server.settings import Settings
+from chargehand.server.walls.guarded_hand import GuardedHand
 from chargehand.server.walls.hushed import hushed
 from chargehand.server.walls.redacted import redacted, redactor_of
 from chargehand.server.walls.redaction import MARK, Redactor
@@ -294,6 +296,40 @@ def test_of_a_private_key_that_is_cut_off_its_lines_are_taken_out() -> None:
     assert msgspec.json.decode(Redactor(()).clean(body)) == {"said": MARK}
     words = "A file that begins with -----BEGIN CERTIFICATE----- is public."
     assert Redactor(()).text(words) == words
+
+
+class _Listener:
+    """A hand that keeps what was said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+def _streamed(text: str, size: int) -> str:
+    """What comes of a text that is said in pieces of a size."""
+    listener = _Listener()
+    hand = GuardedHand(cast("Hand", listener), Redactor(()))
+    for start in range(0, len(text), size):
+        hand.say(text[start : start + size])
+    hand.flush()
+    return "".join(listener.said)
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_a_private_key_is_taken_out_of_a_stream_however_it_is_split(ends: str) -> None:
+    block = "\n".join([_LINES] * 5).join(("-----BEGIN PRIVATE KEY-----\n", "\n-----END PRIVATE KEY-----"))
+    text = f"First {PEM} and then {block}, that is all.".replace("\n", ends)
+    for size in (1, 2, 3, 5, 8, 13, 34, 64, 997, len(text)):
+        assert _streamed(text, size) == f"First {MARK} and then {MARK}, that is all.", size
+
+
+def test_of_a_private_key_whose_stream_ends_nothing_is_said() -> None:
+    cut = f"The key: {PEM[:150]}"
+    for size in (1, 7, 64, len(cut)):
+        assert "MIIEvQ" not in _streamed(cut, size)
 
 
 def test_what_clients_write_into_memory_is_kept_without_keys(tmp_path: Path) -> None:

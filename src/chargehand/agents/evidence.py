@@ -6,6 +6,7 @@ Statements are not read here. Everything is gone through once, so its time grows
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import cast
 
 import msgspec
@@ -23,6 +24,8 @@ _ESCAPED = re.compile(r"\\+[nrt'\"]")
 _PARTS = re.compile(r"[A-Z]?[^\W\d_A-Z]+\d?|[A-Z]+|\d+")
 _LONGEST = 8_000_000  # characters of all values; of more nothing can be said to be missing
 _NODES = 500_000
+_LONG = 5_000  # characters from which the figures of a text are kept for whoever reads it next
+_LONGEST_KEPT = 200_000
 _LABELLED = 60_000  # numbers of which it is kept what they are about: of more, of none
 # of all tables: beyond, no row is told from another
 _ROWS = 20_000
@@ -336,23 +339,24 @@ class Evidence:
         self._numerals(text, place)
 
     def _numerals(self, text: str, place: _Place) -> None:
-        names = self.rows.words_of(place.row)
-        for found in find_numbers(text):
-            for day in found.dates:
+        has_room = len(self._occurrences) < _LABELLED
+        is_kept = has_room and _LONG <= len(text) <= _LONGEST_KEPT
+        words = (frozenset(place.words) - _COMMON) | self.rows.words_of(place.row)
+        unit_of_keys = unit_of_key(list(place.words))
+        for figure in _read_long_text(text) if is_kept else _read_figures(text, labelled=has_room):
+            for day in figure.dates:
                 self._days.append(day)
                 if place.row >= 0:
                     self._row_days.setdefault(day, set()).add(place.row)
-            if found.kind not in ("number", "word"):
-                self._embedded += found.values
+            if figure.is_embedded:
+                self._embedded += figure.values
                 continue
-            self._plain += found.values
+            self._plain += figure.values
             if len(self._occurrences) < _LABELLED:
-                unit = spell_unit(found.currency) or unit_behind(text, found.end) or unit_of_key(list(place.words))
-                beside, behind = _beside(text, found.start, found.end)
-                keys = frozenset(place.words) - _COMMON
-                about = beside | keys | names
-                noun = behind | keys | names
-                for value in found.values:
+                unit = figure.unit or unit_of_keys
+                about = figure.beside | words
+                noun = figure.behind | words
+                for value in figure.values:
                     self._occurrences.append(Occurrence(value=value, unit=unit, about=about, noun=noun, row=place.row))
                     unit = ""  # how else it may be read is not measured
 
@@ -437,6 +441,34 @@ class Rows:
 def listed(text: str) -> int:
     """How many items or rows a text lists."""
     return len(re.findall(r"^[ \t]{0,12}(?:(?:[-*•]|\d{1,3}[.)])[ \t]|\|(?![ \t]{0,12}:?-))", text, re.MULTILINE))
+
+
+class _Figure(Struct, frozen=True, gc=False):
+    """A number of a text with what stands beside it; `is_embedded`: it is part of a name, a day or a time."""
+
+    values: tuple[Decimal, ...]
+    dates: tuple[tuple[int, int, int], ...]
+    is_embedded: bool
+    unit: str = ""
+    beside: frozenset[str] = frozenset()
+    behind: frozenset[str] = frozenset()
+
+
+def _read_figures(text: str, *, labelled: bool = True) -> Iterator[_Figure]:
+    for found in find_numbers(text):
+        is_embedded = found.kind not in ("number", "word")
+        if is_embedded or not labelled:
+            yield _Figure(found.values, found.dates, is_embedded=is_embedded)
+            continue
+        unit = spell_unit(found.currency) or unit_behind(text, found.end)
+        beside, behind = _beside(text, found.start, found.end)
+        yield _Figure(found.values, found.dates, is_embedded=False, unit=unit, beside=beside, behind=behind)
+
+
+@lru_cache(maxsize=4)
+def _read_long_text(text: str) -> tuple[_Figure, ...]:
+    """The figures of a text that takes long to read: a request, for example, is evidence for every task of its run."""
+    return tuple(_read_figures(text))
 
 
 _FOLLOWING = re.compile(r"[^\w\n.;]{0,3}([^\W\d_]+)(?:[^\w\n.;]([^\W\d_]+))?(?:[^\w\n.;]([^\W\d_]+))?")

@@ -77,7 +77,7 @@ class GuardedHand(Relay):
         """Words are passed on when they are whole: half a secret is not recognised."""
         said = self._unsaid + text
         found = _OPEN_END.search(said, max(0, len(said) - _LONGEST_WORD))
-        cut = min(found.start() if found else len(said), _open_key(said))
+        cut = _open_key(said[: found.start()] if found else said)
         self._unsaid = said[cut:]
         if cut:
             super().say(self._redactor.text(said[:cut]))

@@ -31,11 +31,12 @@ _SHAPES = tuple(
     )
 )
 # What stands between is base64, with headers where it is encrypted; line ends may stand there as JSON writes them. Of
-# a key that is cut off, the lines that are base64.
+# a key that is cut off, the lines that are headers or base64.
 _PRIVATE_KEY = re.compile(
     rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
     rb"(?:(?:[A-Za-z0-9+/=:,.()@<> \t\r\n]|-(?!-)|\\++[nrt])*+-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    rb"|(?:(?:[ \t\r\n]|\\++[nrt])*+[A-Za-z0-9+/=]{16,}+)*+)"
+    rb"|(?:(?:[ \t\r\n]|\\++[nrt])*+(?:[A-Za-z0-9+/=]{16,}+"
+    rb"|(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|MessageID): [^\r\n\\\"]{0,200}+))*+)"
 )
 # one look for the beginnings of all of them costs less than one for each, and nearly always that is it
 _ANY = re.compile(
