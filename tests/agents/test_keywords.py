@@ -9,6 +9,7 @@ import pytest
 from chargehand import Budget, Factory, Policy, Supervisor, Task, Worker, load_team, tool
 from chargehand.config.keys import sections
 from chargehand.config.shapes import PLAIN_SOURCES
+from chargehand.terms.keywords import nearest_keyword
 from chargehand.tools.toolbox import BUILT_IN
 
 
@@ -35,6 +36,8 @@ WRONG: dict[str, tuple[Callable[..., Any], dict[str, object], str]] = {
     "Task": (Task, {"id": "a", "instructon": "x"}, "'instructon'; did you mean 'instruction'?"),
     "as_worker": (Supervisor([ANN]).as_worker, {"desc": "x"}, "'desc'; did you mean 'description'?"),
     "load_team": (load_team, {"modell": "demo"}, "load_team() has no keyword 'modell'; did you mean 'model'?"),
+    "a short unit": (Supervisor, {"workers": [ANN], "secs": 5}, "'secs'; did you mean 'timeout'?"),
+    "a short unit of a budget": (Budget, {"secs": 5}, "'secs'; did you mean 'seconds'?"),
     "nothing like it": (Budget, {"xyz": 5}, "Budget() has no keyword 'xyz'; it takes tokens, usd, calls"),
 }
 
@@ -45,6 +48,11 @@ def test_a_keyword_that_does_not_exist_is_refused_with_the_one_that_was_meant(wh
     with pytest.raises(TypeError) as refusal:
         make(**keywords)
     assert said in str(refusal.value)
+
+
+def test_a_short_unit_is_nothing_that_only_looks_like_it() -> None:
+    assert nearest_keyword("secs", ["checks", "steps"]) == ""
+    assert nearest_keyword("secs", ["checks", "timeout"]) == "timeout"
 
 
 TEAM = """\

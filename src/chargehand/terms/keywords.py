@@ -44,12 +44,16 @@ _MEANT = {
     "response_format": ("output", "output_schema"),
     "role": ("description",),
     "seconds": ("timeout",),
+    "sec": ("seconds", "timeout"),
+    "secs": ("seconds", "timeout"),
     "system": ("prompt",),
     "system_prompt": ("prompt", "instructions"),
     "time_limit": ("timeout",),
     "wall": ("timeout",),
 }
 """Words that people write, from other libraries or from the other side, and what they are called here."""
+_SHORT_UNITS = ("sec", "secs")
+"""So short that what looks like them means something else."""
 _LONGEST_WORD = 80
 _SHORTEST_BEGINNING = 3
 _MOST_LISTED = 16
@@ -64,7 +68,7 @@ def nearest_keyword(word: str, known: Collection[str]) -> str:
     """The keyword that somebody who wrote `word` meant; empty when none is near."""
     if synonym := synonym_of(word, known):
         return synonym
-    if len(word) > _LONGEST_WORD:
+    if len(word) > _LONGEST_WORD or word in _SHORT_UNITS:
         return ""
     near = nearest_names(word, known, count=1)
     begun = [name for name in known if len(word) >= _SHORTEST_BEGINNING and name.startswith(word)]
