@@ -17,6 +17,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from bench.local_requests import FOLDERS, Asked, requests
+from chargehand.agents.answering import CUT, MISSING, NOT_WHOLE
+from chargehand.agents.coverage import COUNTED, UNTRACED
 from chargehand.agents.crew import Crew
 from chargehand.config.load import load_team
 from chargehand.errors import PlanInvalid
@@ -34,6 +36,7 @@ from chargehand.terms.plan import Plan
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?")
 _CITED = re.compile(r"\[[^\]]*\]|^\s*\d+[.)]\s", re.MULTILINE)
 _NO_TOOLS = ("model", "memory", "remember", "summary", "make worker")  # steps of an attempt that call no tool
+_NOTES = (MISSING, CUT, NOT_WHOLE, UNTRACED, COUNTED)
 _EXTRA_TASKS = 2  # so many more than workers that are needed is still sensible
 
 
@@ -117,9 +120,15 @@ def repeated_calls(result: Result) -> int:
     return count
 
 
+def without_notes(answer: str) -> str:
+    """What the model wrote, without the paragraphs that chargehand puts below an answer."""
+    paragraphs = answer.split("\n\n")
+    return "\n\n".join(paragraph for paragraph in paragraphs if not paragraph.startswith(_NOTES))
+
+
 def invented_numbers(asked: Asked, result: Result, answer: str) -> tuple[str, ...]:
     known = [float(one.replace(",", "")) for text in (asked.text, *tool_texts(result)) for one in _NUMBER.findall(text)]
-    said = _NUMBER.findall(_CITED.sub(" ", answer))
+    said = _NUMBER.findall(_CITED.sub(" ", without_notes(answer)))
     return tuple(one for one in said if not any(same_number(number, one) for number in known))
 
 
