@@ -89,11 +89,19 @@ class Place:
         """Begin a run and wait for its end."""
         begun = self.post("/api/runs", team=team, goal=text)
         assert begun.status_code == 201, begun.text
+        path, seen = f"/api/runs/{begun.json()['run']}/entries", 0
         while True:
-            shown = self.client.get(f"/api/runs/{begun.json()['run']}")
-            if shown.json()["line"]["state"] != "running":
+            shown = self.client.get(path, params={"after": seen})
+            entries = shown.json()["entries"]
+            if any(entry["event"]["type"] == "run.ended" for entry in entries):
                 return shown
-            time.sleep(0.01)
+            seen = entries[-1]["seq"] if entries else seen
+            time.sleep(0.02)
+
+    def search(self, team: str, text: str) -> httpx.Response:
+        """Look for it in a team's memory: what is too long is refused, and looked for as far as it may be."""
+        assert self.post(f"/api/teams/{team}/search", query=text).status_code in (200, 422)
+        return self.post(f"/api/teams/{team}/search", query=text[:10_000])
 
     def chat(self, model: str, *texts: str) -> httpx.Response:
         messages = [{"role": "user", "content": text} for text in texts]
@@ -134,6 +142,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 Send = Callable[[Place, str], httpx.Response]
 _SENT: dict[str, Send] = {
     "a plan": lambda place, text: place.post("/api/teams/garden/plan", goal=text),
+    "a search in a team's memory": lambda place, text: place.search("garden", text),
     "a message to an agent": lambda place, text: place.say("model", text),
     "a passage": lambda place, text: place.post(f"/v1/archives/{place.archive}/passages", text=text[:20_000]),
     "a search in passages": lambda place, text: place.post("/v1/passages/search", query=text),
