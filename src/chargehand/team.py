@@ -39,13 +39,13 @@ from chargehand.runtime.drive import Listener, Whisper
 from chargehand.runtime.driver import Driver, Outcome
 from chargehand.runtime.follow import OpenStreams, follow
 from chargehand.runtime.front import checked_goal, without_a_loop
-from chargehand.runtime.learning import Learning
 from chargehand.runtime.makeshift import Makeshift
 from chargehand.runtime.messaging import Messaging
 from chargehand.runtime.plain_answer import spoken
 from chargehand.runtime.remembered import SharedMemory
 from chargehand.runtime.resting import Bell, Resting
 from chargehand.runtime.result import Result, result_of
+from chargehand.runtime.route_feedback import RouteFeedback
 from chargehand.runtime.shared import SharedFile
 from chargehand.stores.journal import Journal
 from chargehand.stores.memory import MemoryJournal
@@ -69,7 +69,7 @@ _USUAL = Policy()
 _WHOLE = Whole()
 
 
-class Supervisor(Messaging, Resting, Learning):
+class Supervisor(Messaging, Resting, RouteFeedback):
     """A team: its workers, who plans and answers, and within which bounds.
 
     `model` serves whoever names none of their own; `planner` plans and refines, `judge` writes the answer. `timeout` is

@@ -1,4 +1,4 @@
-"""What a router learnt from cards is kept beside the lessons: another process embeds and fits nothing again."""
+"""A router fitted to cards is kept beside the confirmed examples: another process fits nothing again."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,11 +8,11 @@ import numpy
 import pytest
 
 from chargehand.agents.routers import meaning as module
+from chargehand.agents.routers.confirmed import ConfirmedExamples
 from chargehand.agents.routers.meaning import meaning
-from chargehand.agents.routers.notebook import notebook
 from chargehand.agents.routers.saving import pack_space, unpack_space
 from chargehand.models.subject import WorkerCard
-from chargehand.stores.lessons import MOST_FITTED, Lessons
+from chargehand.stores.route_examples import MAX_FITTED, RouteExamples
 from chargehand.stores.sqlite import SqliteJournal
 from tests.agents.test_routers import TEAM, Bag, with_examples
 
@@ -22,15 +22,17 @@ DESCRIBED = [WorkerCard(card.name, card.description) for card in TEAM]
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
     module._KEPT.clear()
+    module._VECTORS.clear()
     yield
     module._KEPT.clear()
+    module._VECTORS.clear()
 
 
-class Counting(Lessons):
-    """Lessons whose kept routers may be spoilt."""
+class Counting(RouteExamples):
+    """Examples whose kept routers may be spoilt."""
 
-    def __init__(self, real: Lessons) -> None:
-        super().__init__(real._door, real.team, real.place)
+    def __init__(self, real: RouteExamples) -> None:
+        super().__init__(real._database, real.team)
         self.spoilt: bytes | None = None
 
     async def fitted(self, key: str) -> bytes | None:
@@ -45,9 +47,10 @@ async def test_another_process_decides_the_same_and_embeds_only_the_request(
     embedded: list[int] = []
     for _process in range(2):
         module._KEPT.clear()
+        module._VECTORS.clear()
         journal = await SqliteJournal.open(tmp_path / "runs.db")
         bag = Bag()
-        known = await meaning(cards, bag, notebook(journal.lessons("team")))
+        known = await meaning(cards, bag, ConfirmedExamples(journal.route_examples("team")))
         decisions.append(await known.decide("my horse and the bill"))
         embedded.append(sum(map(len, bag.asked)))
         await journal.close()
@@ -58,17 +61,18 @@ async def test_another_process_decides_the_same_and_embeds_only_the_request(
 
 async def test_other_words_or_another_embedding_are_fitted_anew_and_the_oldest_go(tmp_path: Path) -> None:
     journal = await SqliteJournal.open(tmp_path / "runs.db")
-    book = notebook(journal.lessons("team"))
-    for number in range(MOST_FITTED + 2):
+    book = ConfirmedExamples(journal.route_examples("team"))
+    for number in range(MAX_FITTED + 2):
         bag = Bag()
         bag.handle = f"bag {number}"
         await meaning(TEAM, bag, book)
         assert bag.asked
     module._KEPT.clear()
+    module._VECTORS.clear()
     first = Bag()
     last = Bag()
     first.handle = "bag 0"
-    last.handle = f"bag {MOST_FITTED + 1}"
+    last.handle = f"bag {MAX_FITTED + 1}"
     await meaning(TEAM, last, book)
     assert not last.asked
     await meaning(TEAM, first, book)
@@ -81,8 +85,8 @@ async def test_other_words_or_another_embedding_are_fitted_anew_and_the_oldest_g
 
 async def test_what_is_damaged_or_of_another_team_is_fitted_anew(tmp_path: Path) -> None:
     journal = await SqliteJournal.open(tmp_path / "runs.db")
-    store = Counting(journal.lessons("team"))
-    known = await meaning(TEAM, Bag(), notebook(store))
+    store = Counting(journal.route_examples("team"))
+    known = await meaning(TEAM, Bag(), ConfirmedExamples(store))
     decision = await known.decide("my horse")
     good = pack_space(known.space)
     other = await meaning(TEAM[:2], Bag())
@@ -93,9 +97,10 @@ async def test_what_is_damaged_or_of_another_team_is_fitted_anew(tmp_path: Path)
         pack_space(other.space),
     ):
         module._KEPT.clear()
+        module._VECTORS.clear()
         store.spoilt = spoilt
         bag = Bag()
-        again = await meaning(TEAM, bag, notebook(store))
+        again = await meaning(TEAM, bag, ConfirmedExamples(store))
         assert bag.asked
         assert await again.decide("my horse") == decision
     await journal.close()

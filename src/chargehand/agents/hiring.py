@@ -23,7 +23,6 @@ from chargehand.agents.money import Purse, supervision, unpriced_handles
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import shared_blocks
 from chargehand.agents.routers.decision import Board
-from chargehand.agents.routers.likeness import Once
 from chargehand.agents.staff import Staff, Workshop
 from chargehand.agents.subteam import Subteam, Team, least
 from chargehand.agents.tool_breakers import Faulty, ToolBreakers
@@ -222,7 +221,7 @@ class Hiring(Struct, frozen=True):
             combine=self.combine,
             reserve=roster.supervision,
             shared=shared,
-            embedding=embedding and Once(embedding),
+            embedding=embedding,
             many=many,
             sample=self._sample(models) if purse.capped else None,
         )

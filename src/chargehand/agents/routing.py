@@ -7,7 +7,6 @@ from chargehand.agents.lead import Lead
 from chargehand.agents.routers.choosing import LEAST, decide
 from chargehand.agents.routers.decision import Decision, Load, out_of_order, seen, shifted
 from chargehand.agents.sampling import MOST, affordable, told_apart
-from chargehand.agents.subteam import bare
 from chargehand.agents.ways import Route
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
@@ -31,10 +30,10 @@ async def route(way: Route, lead: Lead, brief: Brief, hand: Hand, load: Mapping[
     had = {task.worker for task in brief.tasks}
     cards = [card for card in lead.cards if card.name != way.generalist and card.name not in had]
     watch = lead.watch(hand)
-    book = None if watch is None else watch.lessons(hand.where.run)
-    found, used = await decide(way=way, lead=lead, brief=brief, hand=hand, cards=cards, learnt=book)
-    if book is not None:
-        found = await book.consult(found, bare(brief).goal, [card.name for card in cards], lead.embedding)
+    examples = None if watch is None else watch.route_examples(hand.where.run)
+    if examples is not None:
+        cards = await examples.extend(cards)
+    found, used = await decide(way=way, lead=lead, brief=brief, hand=hand, cards=cards, learnt=examples)
     view = load or ({} if watch is None else watch.loads())
     found = found if found.router == "rules" else shifted(found, view)
     names, reason = _chosen(way, found, had, view)

@@ -19,7 +19,7 @@ VERBS = {
     "play": "play a script: a plan and what everybody does, without any model",
     "message": "ask workers directly, by tag or by name, and show what each replies",
     "feedback": "say how a routed run went, so that the team learns from it",
-    "lessons": "what a team learnt from its routes, and what goes elsewhere because of it",
+    "examples": "requests that were confirmed to be for a worker of a routed team",
     "eval": "try cases on a team and say how good it is; save cases, look into runs",
     "serve": "serve teams over HTTP: to letta-client, OpenAI clients, and an API of its own",
     "memory": "what a team remembers: blocks and archives",

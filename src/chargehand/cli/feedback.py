@@ -25,7 +25,7 @@ def add_feedback(parser: ArgumentParser) -> None:
     parser.add_argument("--worker", metavar="NAME", default="", help="who should have done it")
     words = f"the SQLite file (default {USUAL_JOURNAL})"
     parser.add_argument("--journal", metavar="PATH", type=Path, default=Path(USUAL_JOURNAL), help=words)
-    parser.add_argument("--json", action="store_true", help="the lessons as one JSON document")
+    parser.add_argument("--json", action="store_true", help="what was made of it, as one JSON document")
     parser.add_argument("--no-color", action="store_true", help="no colours")
 
 
@@ -43,21 +43,20 @@ def score(text: str) -> float:
 
 def feedback(options: Namespace) -> int:
     """The journal is not taken over: another process may be driving runs of it."""
-    from chargehand.runtime.lessons import judged  # noqa: PLC0415 - --help must not wait for it
-    from chargehand.stores.lessons import Lesson  # noqa: PLC0415 - as above
-    from chargehand.stores.lessons_file import opened_lessons  # noqa: PLC0415 - as above
+    from chargehand.runtime.route_feedback import Judgement, record_feedback  # noqa: PLC0415 - --help must not wait
+    from chargehand.stores.route_examples import open_journal_file  # noqa: PLC0415 - as above
 
-    async def keep() -> tuple[Lesson, ...]:
-        async with opened_lessons(options.journal) as kept:
-            return await judged(kept, options.name, options.good, options.worker)
+    async def record() -> Judgement:
+        async with open_journal_file(options.journal) as journal:
+            return await record_feedback(journal, options.name, options.good, options.worker)
 
-    lessons = asyncio.run(keep())
+    judgement = asyncio.run(record())
     console = Console(sys.stdout)
     if options.json:
-        told = [{"worker": one.worker, "score": one.score, "request": one.request} for one in lessons]
-        console.line(clean_json(msgspec.json.encode({"run": options.name, "lessons": told}).decode()))
+        console.line(clean_json(msgspec.json.encode(judgement).decode()))
         return 0
-    said = ", ".join(f"{one.worker} {one.score:g}" for one in lessons)
-    console.line(f"kept of run {clean(options.name)}: {clean(said)}")
-    console.line("what was learnt so far: chargehand lessons, with the --team of the run", "dim")
+    for word, workers in (("confirmed", judgement.confirmed), ("refuted", judgement.refuted)):
+        if workers:
+            console.line(f"{word} for run {clean(options.name)}: {clean(', '.join(workers))}")
+    console.line("all confirmed examples: chargehand examples, with the --team of the run", "dim")
     return 0

@@ -233,4 +233,4 @@ def _changed(verb: str, given: Mapping[str, object]) -> bool:
     if verb == "init":
         return not given["list"]
     act = given.get("act") or given.get("what")
-    return verb == "feedback" or bool(given.get("forget")) or act in _CHANGES.get(verb, ())
+    return verb == "feedback" or bool(given.get("clear")) or act in _CHANGES.get(verb, ())

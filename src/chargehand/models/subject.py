@@ -33,6 +33,8 @@ class WorkerCard(Struct, frozen=True):
     skills: tuple[Skill, ...] = ()
     phrases: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
+    confirmed: tuple[str, ...] = ()
+    """Requests that were confirmed to be for it, besides the declared examples."""
 
 
 class Given(Struct, frozen=True):

@@ -184,12 +184,13 @@ class Driver:
         self._unreleased: set[str] = set()
         self._around: WeakSet[Driver] = WeakSet((self,))
         self._is_beneath = False
-        self._load = self._school = None
+        self._load = None
+        self._route_learning = None
         if isinstance(crew, _Routes) and crew.routes:
-            from chargehand.runtime.lessons import School  # noqa: PLC0415 - as below
             from chargehand.runtime.load import load_view  # noqa: PLC0415 - only who routes needs it
+            from chargehand.runtime.route_feedback import RouteLearning  # noqa: PLC0415 - as below
 
-            self._school = School(self) if getattr(crew, "learns", False) else None
+            self._route_learning = RouteLearning(self) if getattr(crew, "learns", False) else None
             self._load = load_view(crew, self, wall)
             crew.watched(self._load)
         if isinstance(crew, Posted):
@@ -224,8 +225,8 @@ class Driver:
         """Every run that is driven here, as it stands."""
         return {run: drive.state for run, drive in self._under_way.items()}
 
-    def book(self, run: str) -> Learnt | None:
-        return None if self._school is None else self._school.book(run)
+    def route_examples(self, run: str) -> Learnt | None:
+        return None if self._route_learning is None else self._route_learning.examples(run)
 
     async def start(
         self,
@@ -344,8 +345,8 @@ class Driver:
             del self._under_way[lease.run]
             if self._load is not None:
                 self._load.leave(lease.run, drive.state)
-        if self._school is not None:
-            await self._school.ended(lease.run, drive.state)
+        if self._route_learning is not None:
+            await self._route_learning.record_choice(lease.run, drive.state)
         if drive.state.ended is not None:
             await self._cancel_asking(lease.run, drive.state)
         return outcome(lease.run, drive.state)

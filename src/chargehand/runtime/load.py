@@ -34,8 +34,8 @@ class RunsSeen(Protocol):
     @property
     def under_way(self) -> Mapping[str, RunState]: ...
 
-    def book(self, run: str) -> Learnt | None:
-        """What its team learnt, for a run under way; None where it does not learn."""
+    def route_examples(self, run: str) -> Learnt | None:
+        """The confirmed examples of its team, for a run under way; None where it does not learn."""
         ...
 
     def around(self) -> Iterable[RunState]:
@@ -129,9 +129,9 @@ class LoadView:
     def chose(self, run: str, names: Sequence[str]) -> None:
         self._chosen[run] = names
 
-    def lessons(self, run: str) -> Learnt | None:
+    def route_examples(self, run: str) -> Learnt | None:
         driver = self._driver_of(run)
-        return None if driver is None else driver.book(run)
+        return None if driver is None else driver.route_examples(run)
 
     def loads(self) -> dict[str, Load]:
         now = self.clock()

@@ -1,4 +1,4 @@
-"""How a catalog, or lessons, get at their database: a file that several processes share, or memory of its own.
+"""How a catalog, or confirmed examples, get at their database: a file that processes share, or memory of its own.
 
 What is read and written there is not decided here.
 """

@@ -4,7 +4,6 @@ Nothing here waits, so it may serve a simulated loop. Not safe for several threa
 """
 
 import os
-import secrets
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
@@ -25,7 +24,7 @@ from chargehand.stores.journal import (
     fenced,
     misfit,
 )
-from chargehand.stores.lessons import Door, Lessons
+from chargehand.stores.route_examples import Database, RouteExamples
 from chargehand.terms.events import Entry, RunEnded
 
 
@@ -51,8 +50,7 @@ class MemoryJournal:
         self._ended: deque[str] = deque()
         self._nested: dict[str, list[str]] = {}
         self._streams: dict[str, _Stream] = {}
-        self._door: Door | None = None
-        self._place = f"memory {secrets.token_hex(8)}"
+        self._door: Database | None = None
 
     async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
         check_name(run)
@@ -143,14 +141,14 @@ class MemoryJournal:
             for number, run, stream in islice(found, limit)
         ]
 
-    def lessons(self, team: str) -> Lessons:
-        """What a team learnt from its runs; it ends with the process as they do."""
+    def route_examples(self, team: str) -> RouteExamples:
+        """The confirmed examples of a team's routes; they end with the process."""
         if self._door is None:
             from chargehand.stores.catalog_doors import MemoryDoor  # noqa: PLC0415 - only who learns needs SQLite
             from chargehand.stores.database import JOURNAL  # noqa: PLC0415 - as above
 
             self._door = MemoryDoor(JOURNAL)
-        return Lessons(self._door, team, self._place)
+        return RouteExamples(self._door, team)
 
     async def close(self) -> None:
         """Nothing to let go of: what was written can still be read."""

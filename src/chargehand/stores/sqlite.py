@@ -28,10 +28,10 @@ from chargehand.stores.database import (
     patiently,
 )
 from chargehand.stores.journal import DamagedRun, Ends, Lease, Readable, RunRow, check_name, check_numbers
-from chargehand.stores.lessons import JournalDoor, Lessons
 from chargehand.stores.opening import in_thread
 from chargehand.stores.owner import Clock, Owner, locks_of
 from chargehand.stores.readers import Readers
+from chargehand.stores.route_examples import JournalDatabase, RouteExamples
 from chargehand.stores.sharing import USES, Backend, Use
 from chargehand.stores.writer import Open, Writer
 from chargehand.terms.events import Entry
@@ -144,9 +144,9 @@ class SqliteJournal:
         """So many runs with a lower number than `before`, the latest first."""
         return await self._look(lambda db: rows.latest(db, self._blobs, before, limit))
 
-    def lessons(self, team: str) -> Lessons:
-        """What a team learnt from its runs, in the same file."""
-        return Lessons(JournalDoor(self._writer, self._readers), team, str(self._path))
+    def route_examples(self, team: str) -> RouteExamples:
+        """The confirmed examples of a team's routes, in the same file."""
+        return RouteExamples(JournalDatabase(self._writer, self._readers), team)
 
     @property
     def trouble(self) -> str:

@@ -108,5 +108,6 @@ def listing(cards: Sequence[WorkerCard]) -> str:
         lines.append(f"- {card.name}: {card.description or 'no description'}{tags}")
         able = [*card.phrases, *(one.name.replace("_", " ") for one in card.skills)][:_PHRASES]
         lines.extend([f"  - can: {'; '.join(able)}"] if able else [])
-        lines.extend(f"  - was asked: {one[:_LONGEST]}" for one in card.examples[:_EXAMPLES])
+        examples = (*card.examples, *reversed(card.confirmed))[:_EXAMPLES]
+        lines.extend(f"  - was asked: {example[:_LONGEST]}" for example in examples)
     return "\n".join(lines)

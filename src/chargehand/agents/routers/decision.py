@@ -1,12 +1,12 @@
 """What a router decided, and how the load of workers may shift it. Where the load is known from is not known here."""
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct, structs
 
-from chargehand.memory.embedding import Embedding
+from chargehand.models.subject import WorkerCard
 from chargehand.terms.policy import Seconds
 
 MOST_SCORES = 10  # that are kept with a decision: nobody reads more
@@ -81,10 +81,8 @@ class Load(Struct, frozen=True):
 class Learnt(Protocol):
     """What came of earlier routes of a team."""
 
-    async def consult(
-        self, found: Decision, text: str, names: Collection[str], embedding: Embedding | None
-    ) -> Decision:
-        """The decision with what was learnt; `names` are those who come into question."""
+    async def extend(self, cards: Sequence[WorkerCard]) -> list[WorkerCard]:
+        """The cards with the confirmed examples of their workers."""
         ...
 
     async def fitted(self, key: str) -> bytes | None:
@@ -111,7 +109,7 @@ class Watch(Protocol):
         """These will be asked for in that run: they count as busy from now on."""
         ...
 
-    def lessons(self, run: str) -> Learnt | None:
+    def route_examples(self, run: str) -> Learnt | None:
         """What the team of that run learnt from earlier ones; None where it does not learn."""
         ...
 

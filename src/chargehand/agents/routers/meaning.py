@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 _LONGEST = 600.0  # seconds for learning; the planner's own clock ends it long before
 _MOST = 8  # teams whose spaces are kept
 _KEPT: "OrderedDict[str, Space]" = OrderedDict()
+_MAX_VECTORS = 5000
+_VECTORS: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+"""Vectors of texts by the handle of their embedding."""
 
 
 class Meaning(Struct, frozen=True):
@@ -120,13 +123,28 @@ async def _fitted_space(key: str, known: Sequence[Said], embedding: Embedding, l
             return await THREADS.call(lambda: saving.unpack_space(body, names, embedding.width), {}, _LONGEST)
         except ToolFailed as error:
             logger.info("the router is fitted anew: %s", error)
-    vectors = await embedding.embed(texts(known))
+    vectors = await _embed(texts(known), embedding)
     space: Space = await THREADS.call(lambda: build(known, vectors), {}, _LONGEST)
     if learnt is not None and embedding.width:
         packed: bytes = await THREADS.call(lambda: saving.pack_space(space), {}, _LONGEST)
         if len(packed) <= saving.MOST_BYTES:
             await learnt.keep_fitted(key, packed)
     return space
+
+
+async def _embed(texts: Sequence[str], embedding: Embedding) -> list[bytes]:
+    """The vectors of texts; those of a team that gets one more example are known from before."""
+    missing = list(dict.fromkeys(text for text in texts if (embedding.handle, text) not in _VECTORS))
+    if len(missing) > _MAX_VECTORS:
+        return await embedding.embed(texts)
+    vectors = {text: _VECTORS[embedding.handle, text] for text in texts if (embedding.handle, text) in _VECTORS}
+    if missing:
+        vectors.update(zip(missing, await embedding.embed(missing), strict=True))
+    for text, vector in vectors.items():
+        _VECTORS[embedding.handle, text] = vector
+    while len(_VECTORS) > _MAX_VECTORS:
+        _VECTORS.popitem(last=False)
+    return [vectors[text] for text in texts]
 
 
 async def by_meaning(

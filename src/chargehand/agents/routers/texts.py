@@ -27,7 +27,7 @@ class Said(Struct, frozen=True):
     phrases: tuple[str, ...]
     examples: tuple[str, ...]
     clauses: tuple[str, ...] = ()  # the parts of its description: a request is about one thing of many
-    described: bool = False  # all that is known of it is a description: no skill phrases, no examples
+    described: bool = False  # all that is declared of it is a description: no skill phrases, no examples
 
 
 def said(cards: Sequence[WorkerCard]) -> tuple[Said, ...]:
@@ -42,8 +42,8 @@ def _of(card: WorkerCard) -> Said:
     sentences = split_sentences(card.description, _SENTENCE_ENDS)
     phrases = _tidy([*card.phrases, *[*sentences, *tools][:_MOST]])
     clauses = _tidy([clause for sentence in sentences for clause in _clauses(sentence)])[:_MOST]
-    examples = _tidy(card.examples)
-    described = bool(phrases) and not card.phrases and not examples
+    examples = _tidy([*card.examples, *card.confirmed])
+    described = bool(phrases) and not card.phrases and not card.examples
     if not phrases and not examples:
         phrases = _tidy([_plain(card.name), *card.tags])
     return Said(worker=card.name, phrases=phrases, examples=examples, clauses=clauses, described=described)

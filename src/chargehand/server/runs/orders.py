@@ -11,7 +11,7 @@ from chargehand.errors import Refused
 from chargehand.server.house import House
 from chargehand.server.problem import Problem
 from chargehand.server.runs.reading import Seen, seen, shown
-from chargehand.server.runs.shapes import Answer, Feedback, Learnt, LessonShown, Reason, RunShown, Verdict
+from chargehand.server.runs.shapes import Answer, Feedback, FeedbackShown, Reason, RunShown, Verdict
 from chargehand.server.runs.table import Operation, sent
 from chargehand.server.teams import Hall
 from chargehand.server.wire import part, reply
@@ -164,12 +164,13 @@ async def _told(request: Request, house: House, say: Callable[[Seen], ev.Event |
 
 
 async def feedback(request: Request, house: House) -> Response:
-    from chargehand.runtime.lessons import judged  # noqa: PLC0415 - only who judges needs it
+    from chargehand.runtime.route_feedback import record_feedback  # noqa: PLC0415 - only feedback needs it
 
     wanted = await sent(request, Feedback)
     run = part(request, "run")
-    found = await judged(house.journal, run, wanted.good, wanted.worker)
-    return reply(Learnt(run, tuple(LessonShown(one.worker, one.score, one.request) for one in found)))
+    judgement = await record_feedback(house.journal, run, wanted.good, wanted.worker)
+    shown_judgement = FeedbackShown(run, judgement.request, judgement.confirmed, judgement.refuted)
+    return reply(shown_judgement)
 
 
 _SPOKEN = (
@@ -203,7 +204,7 @@ OPERATIONS = (
         group="runs",
         scope="run",
         asked=Feedback,
-        told=Learnt,
+        told=FeedbackShown,
         problems=(404, 409, 422),
         summary="Say how well a routed run went; later requests like it are routed by it.",
     ),

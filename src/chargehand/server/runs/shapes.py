@@ -302,12 +302,10 @@ class Entries(Struct, frozen=True):
     damage: str
 
 
-class LessonShown(Struct, frozen=True):
-    worker: str
-    score: float
-    request: str
+class FeedbackShown(Struct, frozen=True):
+    """What was made of feedback: workers that the request is an example of now, and of which it is none any more."""
 
-
-class Learnt(Struct, frozen=True):
     run: str
-    lessons: tuple[LessonShown, ...]
+    request: str
+    confirmed: tuple[str, ...]
+    refuted: tuple[str, ...]

@@ -1,0 +1,241 @@
+"""Feedback on routed runs: a confirmed route becomes an example of its worker, a refuted one is removed."""
+
+import logging
+import re
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from chargehand.agents.hiring import Hiring
+from chargehand.agents.instances import kind_of, meant
+from chargehand.agents.routers.confirmed import ConfirmedExamples
+from chargehand.agents.subteam import aware, bare
+from chargehand.core.fold import replay
+from chargehand.core.owed import Brief
+from chargehand.core.state import RunState, Status
+from chargehand.errors import ChargehandError, Invalid, Refused, RunUnknown, Unknown
+from chargehand.runtime.clock import Clock
+from chargehand.runtime.front import without_a_loop
+from chargehand.runtime.shared import SharedFile
+from chargehand.stores.journal import Journal
+from chargehand.stores.route_examples import SOURCES, RouteExample, RouteExamples, Source, open_journal_file
+from chargehand.terms import events as ev
+from chargehand.terms.plan import NO_TASK, TaskId
+from chargehand.terms.value import decode_value
+from chargehand.terms.work import Work
+from chargehand.text.names import did_you_mean
+
+logger = logging.getLogger(__name__)
+
+_ROUTED = "route to "
+"""How the note of every route begins."""
+
+
+@runtime_checkable
+class KeepsExamples(Protocol):
+    """A journal that has room for confirmed examples."""
+
+    def route_examples(self, team: str) -> RouteExamples: ...
+
+    async def read(self, run: str, *, after: int = 0) -> list[ev.Entry]: ...
+
+
+class Judgement(Struct, frozen=True):
+    """What was made of feedback on a run."""
+
+    run: str
+    request: str
+    confirmed: tuple[str, ...] = ()
+    """Workers that the request is an example of now."""
+    refuted: tuple[str, ...] = ()
+    """Workers that it is no example of any more."""
+
+
+class _Drives(Protocol):
+    """What is needed of a driver."""
+
+    @property
+    def under_way(self) -> Mapping[str, RunState]: ...
+
+    @property
+    def journal(self) -> Journal: ...
+
+
+class RouteLearning:
+    """For the runs of one driver: gives routers the examples of their team, and records whose result a judge chose."""
+
+    def __init__(self, driver: _Drives) -> None:
+        self._driver = driver
+
+    def examples(self, run: str) -> ConfirmedExamples | None:
+        journal = self._driver.journal
+        state = self._driver.under_way.get(run)
+        if state is None or not state.requested.team or not isinstance(journal, KeepsExamples):
+            return None
+        return ConfirmedExamples(journal.route_examples(state.requested.team))
+
+    async def record_choice(self, run: str, state: RunState) -> None:
+        """Keep whose result a judge chose. What cannot be kept is lost: the run itself is worth more."""
+        journal = self._driver.journal
+        winner, others = _chosen_by_judge(state)
+        if not winner or not isinstance(journal, KeepsExamples):
+            return
+        request = _request_of(state)
+        right = RouteExample(request, winner, "judge", run, state.at)
+        wrong = [RouteExample(request, name, "judge", run, state.at) for name in others]
+        try:
+            await journal.route_examples(state.requested.team).record(run, "judge", [right], wrong)
+        except ChargehandError as error:
+            logger.warning("no example is kept of run %s: %s", run, error)
+
+
+def _chosen_by_judge(state: RunState) -> tuple[str, list[str]]:
+    """The worker whose result was chosen, and the others; empty where no judge chose, or text came from outside."""
+    requested = state.requested
+    brief = Brief(Work("plan", NO_TASK, 1), requested.goal, 0.0)
+    if state.combine != "select" or state.answer is None or requested.plan is not None or not requested.team:
+        return "", []
+    workers = list(dict.fromkeys(meant(progress.task) for progress in state.tasks.values()))
+    if len(workers) < 2 or aware(brief).outside:
+        return "", []
+    chosen = str(decode_value(state.answer)).rpartition("\n\nChosen from ")[2]
+    match = re.match(r"[^\[\n]*\[([^\]]+)\]\.", chosen)
+    progress = state.tasks.get(TaskId(match[1])) if match else None
+    if progress is None:
+        return "", []
+    winner = meant(progress.task)
+    return winner, [name for name in workers if name != winner]
+
+
+# --- what is said of a run
+
+
+async def record_feedback(
+    journal: KeepsExamples,
+    run: str,
+    good: float,
+    worker: str = "",
+    source: Source = "feedback",
+    *,
+    clock: Clock = time.time,
+) -> Judgement:
+    """Confirm or refute the route of a run; `worker` is who should have done it.
+
+    Unknown where there is no such run or worker, Refused where it was not led by a route or has not ended, Invalid for
+    a score that is none.
+    """
+    score = check_score(good)
+    if source not in SOURCES:
+        raise Invalid(f"{source!r} does not judge runs; there are {', '.join(SOURCES)}")
+    entries = await journal.read(run)
+    if not entries:
+        raise RunUnknown(run)
+    state = replay(entries)
+    _check_routed(run, state, entries)
+    names = list(dict.fromkeys(kind_of(agent) for agent in state.requested.roster.agents))
+    if worker and worker not in names:
+        raise Unknown(f"there is no worker {worker!r} in run {run!r}; {did_you_mean(worker, names)}")
+    did = _workers_of(state)
+    _check_worker(run, did, worker, is_good=score > 0.5)
+    confirmed = did if score > 0.5 else [worker] if worker else []
+    refuted = [] if score > 0.5 else [name for name in did if name != worker]
+    request = _request_of(state)
+    now = clock()
+
+    def examples(workers: Sequence[str]) -> list[RouteExample]:
+        return [RouteExample(request=request, worker=name, source=source, run=run, at=now) for name in workers]
+
+    await journal.route_examples(state.requested.team).record(run, source, examples(confirmed), examples(refuted))
+    return Judgement(run, request, tuple(confirmed), tuple(refuted))
+
+
+def check_score(good: object) -> float:
+    """From 0 to 1; True is 1, False is 0. Invalid for anything else."""
+    if isinstance(good, int | float) and 0 <= good <= 1:
+        return float(good)
+    raise Invalid(f"{good!r} is no score; say good (True), bad (False) or a number from 0 to 1")
+
+
+def _check_routed(run: str, state: RunState, entries: Sequence[ev.Entry]) -> None:
+    notes = (entry.event for entry in entries if isinstance(entry.event, ev.Noted))
+    is_routed = any(note.task == NO_TASK and note.text.startswith(_ROUTED) for note in notes)
+    if not is_routed or state.requested.plan is not None or not state.requested.team:
+        raise Refused(f"run {run!r} was not led by a route, so there is no choice to judge; judge one that was")
+    if state.ended is None:
+        raise Refused(f"run {run!r} has not ended; say how it went when it has")
+
+
+def _check_worker(run: str, did: Sequence[str], worker: str, *, is_good: bool) -> None:
+    if not did and not worker:
+        raise Invalid(f"no worker did run {run!r}; say who should have: worker (--worker NAME)")
+    if worker and did and worker not in did and is_good:
+        problem = f"{' and '.join(did)} did run {run!r}, and it is judged good"
+        raise Invalid(f"{problem}; say bad if {worker} should have done it, or leave the worker out")
+    if list(did) == [worker] and not is_good:
+        problem = f"{worker} did run {run!r} already"
+        raise Invalid(f"{problem}; name who should have done it instead, or leave the worker out")
+
+
+def _workers_of(state: RunState) -> list[str]:
+    """Who did it; where nobody got it done, everybody who tried."""
+    done = [progress for progress in state.tasks.values() if progress.status is Status.DONE]
+    tried = done or list(state.tasks.values())
+    return list(dict.fromkeys(name for progress in tried if (name := meant(progress.task) or progress.worker)))
+
+
+def _request_of(state: RunState) -> str:
+    return bare(Brief(Work("plan", NO_TASK, 1), state.requested.goal, 0.0)).goal
+
+
+# --- as methods of a team
+
+
+class RouteFeedback:
+    """Feedback on runs that were led by a route, and the examples it made."""
+
+    name: str
+    hiring: Hiring
+    _journal: Journal | SharedFile | None
+
+    def _open(self) -> AbstractAsyncContextManager[Journal]:
+        raise NotImplementedError
+
+    async def feedback(self, run: str, good: float, *, worker: str = "", source: Source = "feedback") -> Judgement:
+        """Say how a run went: True, False, or from 0 to 1; `worker` is who should have done it.
+
+        A confirmed request becomes an example of its worker, a refuted one is no example of it any more. It takes the
+        place of what the same source said before, and works while another process drives runs of the same file.
+        """
+        async with self._examples_journal() as journal:
+            return await record_feedback(journal, run, good, worker, source)
+
+    def feedback_sync(self, run: str, good: float, *, worker: str = "") -> Judgement:
+        """The same for code without an event loop."""
+        return without_a_loop("feedback", lambda: self.feedback(run, good, worker=worker))
+
+    async def route_examples(self, journal: Path | None = None) -> tuple[RouteExample, ...]:
+        """The confirmed examples of this team. `journal`: another file than its own."""
+        async with self._examples_journal(journal) as opened:
+            return await opened.route_examples(self.name).list()
+
+    async def clear_route_examples(self, journal: Path | None = None) -> int:
+        """Remove all confirmed examples of this team; how many there were."""
+        async with self._examples_journal(journal) as opened:
+            return await opened.route_examples(self.name).clear()
+
+    @asynccontextmanager
+    async def _examples_journal(self, journal: Path | None = None) -> AsyncGenerator[KeepsExamples]:
+        """A file is not taken over for it: another process may own it."""
+        path = journal or (self._journal.path if isinstance(self._journal, SharedFile) else None)
+        if path is not None:
+            async with open_journal_file(path) as file:
+                yield file
+            return
+        async with self._open() as opened:
+            if not isinstance(opened, KeepsExamples):
+                raise Invalid("this journal has no room for examples; give the team a file: journal='runs.db'")
+            yield opened

@@ -1,0 +1,162 @@
+"""Feedback on routed runs: a confirmed request becomes an example of its worker, a refuted one is removed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chargehand.agents.ways import Loop, Route, Way
+from chargehand.agents.worker import Worker
+from chargehand.errors import Invalid, Refused, RunUnknown, Unknown
+from chargehand.models.messages import Request
+from chargehand.models.subject import Answering, Judging, Working
+from chargehand.models.testing.scripted import Line, ScriptedModel
+from chargehand.runtime.result import Result
+from chargehand.stores import route_examples as store
+from chargehand.stores.memory import MemoryJournal
+from chargehand.stores.route_examples import RouteExample, open_journal_file
+from chargehand.stores.sqlite import SqliteJournal
+from chargehand.team import Supervisor
+from chargehand.terms.plan import Combine
+from chargehand.terms.policy import Policy, Retry
+from tests.agents.crowd import FREE
+
+QUICK = Policy(retry=Retry(attempts=1, base=0.001), refine=False)
+SHOP = (
+    Worker("billing", "answers questions about invoices", skills=["invoices", "refunds", "payment methods"]),
+    Worker("repairs", "helps when something is broken", skills=["error messages", "devices that do not start"]),
+    Worker("desk", "answers everything else"),
+)
+BY_WORDS = Route("words", generalist="desk")
+REQUEST = "the card payment shows error messages"
+SIMILAR = "this card payment shows an error message"
+
+
+def reply(request: Request) -> Line:
+    match request.subject:
+        case Working() as subject:
+            return f"Done by {subject.worker.name}."
+        case Answering():
+            return "All done [t1]."
+        case Judging():
+            return json.dumps({"why": "it is shorter", "winner": "t2"})
+        case _:
+            raise AssertionError(f"unexpected request: {request.subject}")
+
+
+def shop(
+    journal: MemoryJournal | Path | SqliteJournal | None = None, way: Way = BY_WORDS, combine: Combine | None = None
+) -> Supervisor:
+    model = ScriptedModel(reply, card=FREE)
+    return Supervisor(SHOP, model=model, way=way, journal=journal, policy=QUICK, name="shop", combine=combine)
+
+
+def workers(result: Result) -> list[str]:
+    return [task.worker for task in result.plan.tasks]
+
+
+async def test_a_refuted_route_goes_elsewhere_and_a_confirmed_one_stays() -> None:
+    team = shop(MemoryJournal())
+    first = await team.run(REQUEST)
+    assert workers(first) == ["repairs"]
+    judgement = await team.feedback(first.run, good=False, worker="billing")
+    assert (judgement.confirmed, judgement.refuted) == (("billing",), ("repairs",))
+    then = await team.run(SIMILAR)
+    assert workers(then) == ["billing"]
+    await team.feedback(then.run, good=True)
+    assert [(example.worker, example.request) for example in await team.route_examples()] == [
+        ("billing", REQUEST),
+        ("billing", SIMILAR),
+    ]
+    assert await team.clear_route_examples() == 2
+    assert workers(await team.run(SIMILAR)) == ["repairs"]
+
+
+async def test_what_is_said_later_of_the_same_run_or_request_counts() -> None:
+    team = shop(MemoryJournal())
+    first = await team.run(REQUEST)
+    await team.feedback(first.run, good=True)
+    await team.feedback(first.run, good=False)
+    assert await team.route_examples() == ()
+    await team.feedback(first.run, good=True)
+    again = await team.run(REQUEST)
+    await team.feedback(again.run, good=False, source="eval")
+    assert await team.route_examples() == (), "whoever refutes a request removes every confirmation of it"
+
+
+async def test_other_requests_and_clear_routes_are_not_moved() -> None:
+    team = shop(MemoryJournal())
+    first = await team.run(REQUEST)
+    await team.feedback(first.run, good=False, worker="billing")
+    assert workers(await team.run("my device does not start")) == ["repairs"]
+    assert workers(await team.run("which payment methods are there")) == ["billing"]
+
+
+async def test_a_judge_confirms_the_worker_whose_result_it_chose() -> None:
+    team = shop(MemoryJournal(), Route("words", secondary=True), combine="select")
+    result = await team.run(REQUEST)
+    examples = await team.route_examples()
+    assert [(example.worker, example.source) for example in examples] == [(workers(result)[1], "judge")]
+
+
+@pytest.mark.parametrize("way", [Route("words", generalist="desk", learn=False), BY_WORDS])
+async def test_nothing_is_kept_of_a_run_that_only_ended(way: Way) -> None:
+    team = shop(MemoryJournal(), way)
+    await team.run(REQUEST)
+    assert await team.route_examples() == ()
+
+
+async def test_with_learning_off_examples_do_not_count() -> None:
+    journal = MemoryJournal()
+    first = await shop(journal).run(REQUEST)
+    await shop(journal).feedback(first.run, good=False, worker="billing")
+    assert workers(await shop(journal, Route("words", generalist="desk", learn=False)).run(SIMILAR)) == ["repairs"]
+
+
+async def test_what_cannot_be_judged_is_refused() -> None:
+    team = shop(MemoryJournal())
+    run = (await team.run(REQUEST)).run
+    with pytest.raises(RunUnknown):
+        await team.feedback("nowhere", good=True)
+    with pytest.raises(Unknown, match="did you mean 'billing'"):
+        await team.feedback(run, good=False, worker="biling")
+    with pytest.raises(Invalid, match="is no score"):
+        await team.feedback(run, good=1.5)
+    with pytest.raises(Invalid, match="it is judged good"):
+        await team.feedback(run, good=True, worker="billing")
+    with pytest.raises(Invalid, match=r"did run .* already"):
+        await team.feedback(run, good=False, worker="repairs")
+    journal = MemoryJournal()
+    planned = Supervisor(SHOP, model="demo", way=Loop(), journal=journal, policy=QUICK, name="shop")
+    other = await planned.run("where are my invoices")
+    with pytest.raises(Refused, match="was not led by a route"):
+        await planned.feedback(other.run, good=True)
+
+
+async def test_of_each_worker_and_source_the_latest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "MAX_EXAMPLES", 2)
+    examples = MemoryJournal().route_examples("shop")
+    for number in range(4):
+        for worker in ("billing", "repairs"):
+            example = RouteExample(f"request {number}", worker, "feedback", f"{worker}-{number}")
+            await examples.record(example.run, "feedback", [example])
+    await examples.record("j", "judge", [RouteExample("request 9", "billing", "judge", "j")])
+    kept = await examples.list()
+    requests = [example.request for example in kept if example.worker == "billing"]
+    assert requests == ["request 2", "request 3", "request 9"]
+    assert len(kept) == 5
+
+
+async def test_examples_are_written_while_another_process_owns_the_journal(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    owner = await SqliteJournal.open(path)
+    try:
+        async with open_journal_file(path) as other:
+            example = RouteExample(REQUEST, "billing", "feedback", "r")
+            await other.route_examples("shop").record("r", "feedback", [example])
+        assert [kept.request for kept in await owner.route_examples("shop").list()] == [REQUEST]
+    finally:
+        await owner.close()
+    with pytest.raises(Refused, match="there is no journal"):
+        async with open_journal_file(tmp_path / "none.db"):
+            pass
