@@ -1,12 +1,16 @@
 """Runs of a team with a memory, from the command line: what they write is there afterwards, and is told in words."""
 
 import json
+import os
 from pathlib import Path
 
 from tests.cli.commands import Underway, chargehand
 from tests.cli.memories import MEMORY, TEAM, desk, done, told
 
 NOTE = "Append to notes: Delivery is on Friday."
+_RECORDING = Path(__file__).parent / "recordings" / "memory.jsonl"
+_RECORDED_WITH = os.environ.get("RECORD_WITH", "")
+MODEL = f"recording:{_RECORDING}#{_RECORDED_WITH}" if _RECORDED_WITH else f"recorded:{_RECORDING}"
 
 
 def plan(folder: Path, *instructions: str) -> Path:
@@ -22,7 +26,7 @@ def plan(folder: Path, *instructions: str) -> Path:
 
 def test_what_a_worker_writes_is_there_afterwards_with_who_wrote_it(tmp_path: Path) -> None:
     here = desk(tmp_path)
-    run = chargehand(here, "run", "note it", "--plan", plan(here, NOTE), "--run", "one")
+    run = chargehand(here, "run", "note it", "--model", MODEL, "--plan", plan(here, NOTE), "--run", "one")
     assert run.returncode == 0, run.stderr
     assert done(here, "get", "notes") == "Delivery is on Friday.\n"
     latest = told(here, "history", "notes")[0]
@@ -37,7 +41,7 @@ def test_what_a_worker_writes_is_there_afterwards_with_who_wrote_it(tmp_path: Pa
 
 def test_steps_of_memory_are_told_in_words_and_only_where_all_is_told(tmp_path: Path) -> None:
     here = desk(tmp_path)
-    usual = chargehand(here, "run", "note it", "--plan", plan(here, NOTE), "--run", "one")
+    usual = chargehand(here, "run", "note it", "--model", MODEL, "--plan", plan(here, NOTE), "--run", "one")
     assert "appends to notes: Delivery is on Friday." in usual.stderr
     assert "reads its memory" not in usual.stderr
     assert "keeps the task" not in usual.stderr
@@ -61,16 +65,25 @@ def test_steps_of_memory_are_told_in_words_and_only_where_all_is_told(tmp_path: 
 def test_an_archive_that_a_worker_need_not_name_is_told_without_one(tmp_path: Path) -> None:
     shop = chargehand(tmp_path, "run", "--example")
     assert shop.returncode == 3, shop.stderr
-    assert "adds to the archive: Late deliveries" in shop.stderr
+    assert "adds to the archive: Parcels from 14 May" in shop.stderr
 
 
 def test_a_run_may_keep_its_memory_elsewhere_and_says_so_in_its_advice(tmp_path: Path) -> None:
     here = desk(tmp_path)
-    words = ["run", "note it", "--plan", plan(here, NOTE, NOTE.replace("Friday", "Monday")), "--run", "one"]
+    words = [
+        "run",
+        "note it",
+        "--model",
+        MODEL,
+        "--plan",
+        plan(here, NOTE, NOTE.replace("Friday", "Monday")),
+        "--run",
+        "one",
+    ]
     run = chargehand(here, *words, "--memory", "other.db", "--approve", "ask")
     assert run.returncode == 4
-    assert "resume one --memory other.db --approve" in run.stderr
-    assert chargehand(here, "resume", "one", "--memory", "other.db", "--approve").returncode == 0
+    assert "--memory other.db --approve" in run.stderr
+    assert chargehand(here, "resume", "one", "--model", MODEL, "--memory", "other.db", "--approve").returncode == 0
     assert done(here, "get", "notes", "--memory", "other.db") == "Delivery is on Friday.\nDelivery is on Monday.\n"
     assert not (here / MEMORY).exists()
 
@@ -83,7 +96,9 @@ def test_memory_is_used_while_a_run_uses_it(tmp_path: Path) -> None:
         '    """Wait for the delivery."""\n'
         '    while not Path("go").exists():\n        time.sleep(0.01)\n    return "it came"\n'
     )
-    run = Underway(here, "run", "wait", "--plan", plan(here, "Wait for the delivery.", NOTE), "--run", "one")
+    run = Underway(
+        here, "run", "wait", "--model", MODEL, "--plan", plan(here, "Wait for the delivery.", NOTE), "--run", "one"
+    )
     run.until("calls wait")
     done(here, "set", "notes", "from a person")
     assert done(here, "get", "notes") == "from a person\n"
