@@ -342,6 +342,17 @@ BUGS = (
 )
 
 
+NESTED = (
+    Bug(
+        "a run inside another stays open when its attempt is cancelled",
+        "runtime/subteams.py",
+        "await _ended(below, run, job)",
+        "pass",
+    ),
+)
+"""What must become of runs inside a run; found within 1,500 seeds, for few of them cancel an attempt that waits."""
+
+
 MONEY = (
     Bug(
         "calls of a model nobody knows do not start slowly",
@@ -468,7 +479,7 @@ def hunt(
 
 
 def _hunted(bug: Bug, seeds: int) -> tuple[bool, float, str]:
-    if bug in MONEY:
+    if bug in (*MONEY, *NESTED):
         return hunt(bug, seeds, "tests.sim.nested", ("--jobs", "1", "--seeds"))
     if bug in EFFECTS:
         return hunt(bug, seeds, "tests.sim.effects", ("--hunt",))
@@ -480,7 +491,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=2000, help="how many seeds each bug may survive (default 2000)")
     parser.add_argument("--only", default="", help="only bugs whose name contains this")
     options = parser.parse_args()
-    bugs = [bug for bug in (*BUGS, *MONEY, *EFFECTS) if options.only in bug.name]
+    bugs = [bug for bug in (*BUGS, *MONEY, *NESTED, *EFFECTS) if options.only in bug.name]
     found = 0
     with ThreadPoolExecutor(2) as pool:
         hunts = pool.map(partial(_hunted, seeds=options.seeds), bugs)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.sim.nested import trouble
-from tests.sim.planted import MONEY, ROOT, Bug, hunt
+from tests.sim.planted import MONEY, NESTED, ROOT, Bug, hunt
 
 SEEDS = 240
 BLOCKS = 8
@@ -26,5 +26,5 @@ def test_bugs_planted_in_reservations_are_found(bug: Bug) -> None:
 
 
 def test_the_text_of_every_bug_planted_in_reservations_is_still_there() -> None:
-    for bug in MONEY:
+    for bug in (*MONEY, *NESTED):
         assert (ROOT / "src" / "chargehand" / bug.file).read_text().count(bug.before) == 1, bug.name
