@@ -223,7 +223,8 @@ async def export(request: Request, house: House) -> Response:
     readable = {name: await house.journal.read_readable(name) for name in (run, *names)}
     if wanted.format == "json":
         return reply(nested_trace(run, names, readable.__getitem__))
-    entries, damage = readable[run].entries, readable[run].damage
+    entries = readable[run].entries
+    damage = readable[run].damage
     if damage is not None and not entries:
         raise damage
     told: list[EntryShown | Damaged] = [EntryShown(run, one.seq, one.at, one.event) for one in entries]
