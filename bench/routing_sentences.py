@@ -12,7 +12,6 @@ import numpy
 from msgspec import Struct
 
 from bench.routing_board import Bench, Pair
-from bench.routing_learning import Known
 from bench.table import Row
 from chargehand.agents.routers.choosing import LEAST
 from chargehand.agents.routers.meaning import meaning
@@ -50,10 +49,26 @@ async def sentence_rows(bench: Bench) -> list[Row]:
     return rows
 
 
+class BenchVectors:
+    """The vectors that the bench has made, as an embedding: what is measured is the decision."""
+
+    handle = "bench"
+    width = 384
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        return await self._bench.vectors(texts)
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
 async def _rows(
     bench: Bench, team: str, workers: dict[str, str], requests: Sequence[Pair], strangers: Sequence[str]
 ) -> list[Row]:
-    known = await meaning([WorkerCard(name, does) for name, does in workers.items()], Known(bench))
+    known = await meaning([WorkerCard(name, does) for name, does in workers.items()], BenchVectors(bench))
     texts = [text for text, _ in requests]
     space = known.space
     found = space.measure.measure(matrix(await bench.vectors(texts))).plus([known.by_words(text) for text in texts])

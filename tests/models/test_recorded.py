@@ -100,9 +100,9 @@ async def test_handles_record_and_replay(tmp_path: Path) -> None:
         finder = Finder(keys.get)
         await finder.find(f"recording:{path}#openai:m").reply(A)
         await finder.close()
-    assert (await Finder({}.get).find(f"recorded:{path}").reply(A)).text == "my key is [secret]"
+    assert (await Finder(dict[str, str]().get).find(f"recorded:{path}").reply(A)).text == "my key is [secret]"
     with pytest.raises(Invalid, match="does not say whose calls"):
-        Finder({}.get).find(f"recording:{path}")
+        Finder(dict[str, str]().get).find(f"recording:{path}")
 
 
 def test_the_same_question_has_the_same_digest_however_it_is_laid_out() -> None:
