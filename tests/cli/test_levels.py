@@ -23,12 +23,12 @@ def stock(product: str) -> int:
 
 
 def orders(product: str) -> int:
-    """How many of a product are on order: anvils or tongs."""
+    """How many of a product are in stock at suppliers: anvils or tongs."""
     raise RuntimeError("the book of orders is lost")
 
 
 async def wait(product: str) -> int:
-    """How many of a product are in the yard: anvils or tongs."""
+    """How many of a product are in stock in the yard: anvils or tongs."""
     process = await asyncio.create_subprocess_exec("sleep", "60")
     Path(os.environ["STARTED"]).write_text(str(process.pid))
     try:

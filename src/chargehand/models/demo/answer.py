@@ -36,8 +36,10 @@ class Part(Struct, frozen=True):
 
     @property
     def is_text(self) -> bool:
-        """Whether it was written as one text, which is shown whole."""
-        return bool(self.lines) and self.lines[0].startswith(_FORMS) and len(self.lines) > 1
+        """Whether it was written as one text, such as the answer of a team; it is shown whole."""
+        if len(self.lines) < 2:
+            return False
+        return self.lines[0].startswith(_FORMS) or any(line.startswith("#") for line in self.lines)
 
     @property
     def is_code(self) -> bool:
@@ -62,7 +64,7 @@ def write_answer(subject: Answering) -> str:
 
 def _part(given: Given) -> Part:
     product = read_product(given.value)
-    lines = [line for line in product.text.splitlines() if line.strip()]
+    lines = [line for line in product.text.splitlines() if line.strip() and not line.startswith("Sources: ")]
     if not lines:
         lines = _exhibit_lines(product)
     kept = tuple(line.strip() for line in lines if line.startswith(_KEPT))
@@ -173,6 +175,8 @@ def _notes(parts: list[Part]) -> list[str]:
 def _sources(parts: list[Part]) -> list[str]:
     lines: list[str] = []
     for part in parts:
+        if "## Sources" in part.product.text:  # a team has named them
+            continue
         named: dict[str, None] = {}
         for exhibit in part.product.exhibits:
             if isinstance(exhibit, Passages):

@@ -163,11 +163,13 @@ def _place(material: Material, exhibit: Exhibit) -> None:
 
 def read_product(value: object) -> Product:
     """A result as what its worker said and what its tools returned."""
-    if isinstance(value, dict) and "exhibits" in value:
-        try:
-            return msgspec.convert(value, Product, strict=False)
-        except msgspec.ValidationError:
-            pass
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        if "exhibits" in fields or fields.get("kind") == "partly":  # of a team: its answer, with what is missing in it
+            try:
+                return msgspec.convert({**fields, "kind": None}, Product, strict=False)
+            except msgspec.ValidationError:
+                pass
     if isinstance(value, str):
         return Product(value)
     material = gather([cast("object", value)])
