@@ -156,6 +156,7 @@ def fill_arguments(tool: ToolCard, clause: Clause) -> Filled | Unfilled:
         return Unfilled(f"{tool.name} needs {', '.join(name.replace('_', ' ') for name in missing)}, which is not said")
     if len(several) > 1:
         return Unfilled("which names belong together is not clear")
+    arguments = {held.name: arguments[held.name] for held in tool.parameters if held.name in arguments}
     calls = [arguments]
     for name, values in several.items():
         calls = [{**arguments, name: value} for value in values]
