@@ -163,16 +163,21 @@ _SENT: dict[str, Send] = {
 
 
 @pytest.mark.parametrize("entry", _SENT)
-def test_hostile_texts_do_not_keep_others_waiting(place: Place, entry: str, request: pytest.FixtureRequest) -> None:
-    """Each way in gets every fourth kind, its neighbours others; all of them with --thorough."""
-    kinds = KINDS
-    if not request.config.getoption("thorough"):
-        kinds = KINDS[list(_SENT).index(entry) % 4 :: 4]
+def test_hostile_texts_do_not_keep_others_waiting(place: Place, entry: str) -> None:
     send = _SENT[entry]
     send(place, BOTH)  # what is imported at the first call of all is not what is measured
     place.health.take_slowest()
-    for kind in kinds:
+    for kind in KINDS:
         response = send(place, f"{BOTH} {hostile_text(kind, LENGTH)} x?")
+        assert response.status_code == 200, (kind, response.text[:300])
+        waited = place.health.take_slowest()
+        assert waited < LONGEST_WAIT, f"{kind}: /healthz answered after {waited:.2f} s"
+
+
+def test_texts_that_the_demo_model_reads_do_not_keep_others_waiting(place: Place) -> None:
+    """Longer ones it refuses before it reads them."""
+    for kind in KINDS:
+        response = place.run("garden", f"{BOTH} {hostile_text(kind, 3_800)} x?")
         assert response.status_code == 200, (kind, response.text[:300])
         waited = place.health.take_slowest()
         assert waited < LONGEST_WAIT, f"{kind}: /healthz answered after {waited:.2f} s"
