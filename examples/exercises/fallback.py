@@ -9,7 +9,7 @@ from chargehand import Failure, Plan, Policy, Retry, Route, ScriptedModel, Super
 
 @tool
 def almanac(island: str) -> str:
-    """What the printed almanac says about ferries to an island: Hiiumaa or Vormsi."""
+    """What the printed almanac says about ferries that go to an island: Hiiumaa or Vormsi."""
     return f"Three ferries a day go to {island}."
 
 

@@ -55,7 +55,8 @@ PAIR = (Worker("ann", "finds and compares"), Worker("bob", "writes up"))
 
 def part(request: Request) -> int:
     """Which part a worker was given."""
-    return int(request.messages[1].text.split("part ", 1)[1][0])
+    task = request.messages[1].text.rpartition("Task: ")[2]
+    return int(task.partition("part ")[2][0])
 
 
 def attempts(entries: tuple[ev.Entry, ...]) -> dict[str, int]:

@@ -204,7 +204,7 @@ def _missing(subject: Answering, parts: list[Part]) -> list[str]:
         message = gap.message.replace(MENTIONS_MODEL, "").strip()
         asked = next((given.instruction for given in subject.results if given.task == gap.task), "")
         if gap.reason != "logic" and asked:
-            message = f"{without_returns(asked)}: {message.rstrip('.')}."
+            message = f"{without_returns(asked).rstrip('?. ')}: {message.rstrip('.')}."
         if message and gap.task:  # what is unserved is added to every answer
             lines.append(f"- {message[:1].upper()}{message[1:]} [{gap.task}]")
     lines += [f"- {line.replace(MENTIONS_MODEL, '').strip()} [{part.task}]" for part in parts for line in part.left]

@@ -9,11 +9,10 @@ from chargehand.models.demo.memory import SEARCH, archive_words, asks_archive, f
 from chargehand.models.demo.passages import asks_for_text, search_words
 from chargehand.models.demo.request import ORDERS, Clause
 from chargehand.models.demo.table_query import Lookup, Query, Unread, read_query
-from chargehand.models.demo.tools import Filled, ToolCard, fill_arguments, tool_words
+from chargehand.models.demo.tools import AMOUNTS, Filled, ToolCard, fill_arguments, tool_words
 from chargehand.models.demo.words import Token, content_stems, join_words, stem, stems, tokenize, word_set
 from chargehand.models.subject import WorkerCard
 
-_AMOUNTS = frozenset({"many", "much", "long", "far", "often"})
 _REPORTING = word_set("find show list tell give say report compare name get")
 _IN_NAME = 3.0
 _IN_HEADLINE = 2.0
@@ -133,7 +132,7 @@ def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | NoFit
     card = _words(f"{worker.name} {worker.description} {' '.join(worker.tags)} {' '.join(worker.phrases)}")
     for at, token in enumerate(clause.tokens):
         opens = at == 0 and token.text.lower() in _REPORTING
-        if at in filled.used or token.is_free or token.text.lower() in _AMOUNTS:
+        if at in filled.used or token.is_free or token.text.lower() in AMOUNTS:
             continue
         weight = _word_weight(token, tool, card)
         matched += weight

@@ -31,7 +31,7 @@ from chargehand.models.subject import (
 _MOST_TASKS = 50
 _MOST_TOOLS = 4
 _OFFERED = re.compile(
-    r"(?:nearest|closest)[^:;.?\n]{0,60}:\s*(?P<near>[^;,\n]{1,60})|did you mean\s+(?P<meant>[^?;\n]{1,60})\?",
+    r"(?:nearest|closest)[^:;.?\n]{0,60}?(?::| is\b)\s*(?P<near>[^;,\n]{1,60})|did you mean\s+(?P<meant>[^?;\n]{1,60})\?",
     re.IGNORECASE,
 )
 _REFUSED_VALUE = re.compile(

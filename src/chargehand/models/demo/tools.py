@@ -22,6 +22,8 @@ MEMORY = word_set(
 )
 _CONTROL = frozenset({"give_up", "read_more", "run_python", "read_file", "list_files", "write_file", "fetch"})
 _OPTIONAL_SEARCH = frozenset({"most", "limit", "top_k", "k", "count", "path", "folder"})
+_DAYS = frozenset({"day", "date"})
+AMOUNTS = frozenset({"many", "much", "long", "far", "often"})
 _MOST_NUMBERS = 4
 _OPTIONS = re.compile(r":\s*([\w ]{1,80}(?:, [\w ]{1,80}){0,20} or [\w ]{1,80})")
 _SEPARATOR = re.compile(r", | or ")
@@ -115,7 +117,7 @@ def _parameter(name: str, about: dict[str, object], required: set[str]) -> Param
     kind = str(about.get("type", "string"))
     if choices:
         kind = "choice"
-    elif about.get("format") == "date" or "YYYY-MM-DD" in description:
+    elif about.get("format") == "date" or "YYYY-MM-DD" in description or (kind == "string" and name in _DAYS):
         kind = "day"
     return Parameter(name=name, type=kind, description=description, choices=choices, is_required=name in required)
 
@@ -287,7 +289,10 @@ def _fill_texts(tool: ToolCard, clause: Clause, arguments: dict[str, object], us
     rest = [
         at
         for at, token in enumerate(clause.tokens)
-        if at not in used and not token.is_free and token.stem not in known and not token.is_negation
+        if at not in used
+        and not (token.is_free or token.is_negation)
+        and token.stem not in known
+        and token.text.lower() not in AMOUNTS
     ]
     if rest:
         first = clause.tokens[rest[0]]
