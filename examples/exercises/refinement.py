@@ -4,6 +4,8 @@ The first one works on its second attempt. The second one never does, and is giv
 """  # noqa: INP001 - a script, no package
 # ruff: noqa: T201 - an example shows something
 
+from datetime import date, timedelta
+
 from chargehand import Plan, Result, Supervisor, Task, ToolFailed, Worker, tool
 
 RATES = {"2026-05-28": 1.1871, "2026-05-29": 1.1939}
@@ -20,7 +22,8 @@ def exchange_rate(day: str) -> str:
 @tool
 def stock_price(day: str) -> str:
     """What a share cost on a day, like 2026-05-29."""
-    raise ToolFailed(f"the exchange published nothing for {day}")
+    before = date.fromisoformat(day) - timedelta(days=1)
+    raise ToolFailed(f"the exchange published nothing for {day}; the nearest earlier day is {before}")
 
 
 def run(worker: Worker, instruction: str) -> Result:

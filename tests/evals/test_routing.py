@@ -103,7 +103,10 @@ async def test_of_two_workers_the_first_counts_unless_both_are_named() -> None:
 
 
 async def test_a_team_that_plans_is_judged_by_who_has_a_task() -> None:
-    cases = (Case("How many tongs are in stock?", worker="keeper"), Case("How many tongs are there?", worker="writer"))
+    cases = (
+        Case("How many tongs are in stock?", worker="keeper"),
+        Case("How many anvils are in stock?", worker="writer"),
+    )
     (part,) = (await evaluate([dataset(*cases)], store)).sections
     assert [one.got for one in part.scores] == ["keeper", "keeper"]
     assert [one.passed for one in part.scores] == [True, False]

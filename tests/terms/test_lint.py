@@ -450,6 +450,8 @@ def test_nearly_the_same_instruction_for_one_worker_is_an_overlap() -> None:
         ("Evaluate cost, benefit and risk of option A", "Evaluate cost, benefit and risk of option B"),
         ("List the countries with a coast", "List the countries without a coast"),
         ("Find hotels in Rome", "Book flights to Rome"),
+        ("How many orders of May were refunded?", "Find the total of refunded orders of May"),
+        ("Report the refunded orders of May as a table", "Report the total of refunded orders of May as a table"),
     ],
 )
 def test_two_tasks_that_differ_in_what_matters_do_not_overlap(first: str, second: str) -> None:

@@ -49,7 +49,8 @@ properly question relevant request research rest solve something start step stuf
 thing things this those topic user with work | brows colle downl fetch find gathe list look query resea retri scrap
 searc | above answe based best both cheap check combi compa each earli evalu findi from given highe input it its large
 least lowes merge most outpu previ prior rank recom resul revie stron summa synth that their them these they this those
-top use using verif with | after against before but except instead never no not only unlike without"""
+top use using verif with | after against average before but except instead never no not only sum total
+unlike without"""
 _FILLER, _GATHERS, _READS, _TURNS = (frozenset(words.split()) for words in _LISTS.split("|"))
 _STOP = STOP_WORDS - _FILLER - _READS - _TURNS
 _VAGUE = _STOP | _FILLER

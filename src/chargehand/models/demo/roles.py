@@ -30,8 +30,10 @@ from chargehand.models.subject import (
 
 _MOST_TASKS = 50
 _MOST_TOOLS = 4
+_SENTENCE_WORDS = 8
 _OFFERED = re.compile(
-    r"(?:nearest|closest)[^:;.?\n]{0,60}?(?::| is\b)\s*(?P<near>[^;,\n]{1,60})|did you mean\s+(?P<meant>[^?;\n]{1,60})\?",
+    r"(?:nearest|closest)[^:;.?\n]{0,60}?(?::| is\b)\s*(?P<near>[^;,\n]{1,60})|"
+    r"did you mean\s+(?P<meant>[^?;\n]{1,60})\?",
     re.IGNORECASE,
 )
 _REFUSED_VALUE = re.compile(
@@ -39,6 +41,7 @@ _REFUSED_VALUE = re.compile(
     r"['\"`]?(?P<value>[\w .&-]{1,60}?)['\"`]?(?=[\s(;:,.]|\Z)",
     re.IGNORECASE,
 )
+_NEAREST_DAY = re.compile(r" The day [\d-]{10} is the nearest there is to (?P<asked>[\d-]{10}): say so\.")
 _PLAIN_VALUE = re.compile(r"[\w][\w .&/+'-]{0,59}")
 _TASK_ID = re.compile(r"\bt\d+\b")
 _NO_RESULT = re.compile(
@@ -203,12 +206,15 @@ def refine(subject: Refining) -> str:
 def _with_day(instruction: str, day: str) -> str:
     plain = without_returns(instruction)
     returns = instruction[len(plain) :].strip()
+    earlier = _NEAREST_DAY.search(plain)
+    plain = _NEAREST_DAY.sub("", plain)
     own = [period for period in find_periods(plain) if period.is_day and period.year]
     if len(own) != 1 or own[0].first.isoformat() == day:
         return instruction
     old = own[0]
     text = plain[: old.start] + day + plain[old.end :]
-    remark = f"The day {day} is the nearest there is to {old.first.isoformat()}: say so."
+    asked = earlier["asked"] if earlier else old.first.isoformat()
+    remark = f"The day {day} is the nearest there is to {asked}: say so."
     return " ".join(part for part in (text, remark, returns) if part)
 
 
@@ -269,7 +275,7 @@ def _weight(given: Given) -> int:
 
 
 def review(subject: Reviewing) -> str:
-    """Problems that can be seen: nothing there, a refusal, an open slot, a figure from nowhere, another subject."""
+    """Problems that can be seen: nothing there, a refusal, half a sentence, an open slot, a figure from nowhere."""
     text = subject.text.strip()
     if not re.search(r"[^\W_]", text) or subject.result in (None, [], {}):
         return encode(problems=["The result is empty."], accepted=False)
@@ -280,11 +286,21 @@ def review(subject: Reviewing) -> str:
         for doubt in subject.doubts
         if not _is_sum(doubt, text)
     ]
+    if _is_cut_off(text):
+        problems.append("It ends in the middle of a sentence.")
     if unfilled := _UNFILLED.search(text):
         problems.append(f"A slot was left unfilled: {unfilled[0]}.")
     if _is_elsewhere(subject, text):
         problems.append("It does not speak of what was asked.")
     return encode(problems=problems[:8], accepted=not problems)
+
+
+def _is_cut_off(text: str) -> bool:
+    """Whether the last line ends with a comma, or is a long one that ends with a letter; lists and headings may."""
+    line = text.splitlines()[-1]
+    if line.startswith(("#", "-", "*", "|", " ", "\t")):
+        return False
+    return line.endswith((",", ";")) or (line[-1].isalpha() and len(line.split()) >= _SENTENCE_WORDS)
 
 
 def _is_sum(doubt: str, text: str) -> bool:
