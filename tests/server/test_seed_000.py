@@ -89,7 +89,16 @@ def test_a_technical_question_reaches_only_the_technical_worker(crew: Crew) -> N
     assert kinds == ["tool_call_message", "tool_return_message", "assistant_message"]
     assert len(crew.heard(crew.technical)) == 1
     assert crew.heard(crew.market) == []
-    assert "technical_worker" in final(answer)
+    assert "technical_worker: none of the tools is for this" in final(answer)
+    assert answer.stop_reason.stop_reason == "error", "rules cannot review code, and nobody pretends they did"
+
+
+def test_a_technical_question_is_answered_from_what_was_kept(crew: Crew) -> None:
+    crew.client.archives.passages.create(crew.archive, text="The code of the parser is tested with ten thousand files.")
+    answer = crew.ask("How is the code of the parser tested?")
+    assert len(crew.heard(crew.technical)) == 1
+    assert crew.heard(crew.market) == []
+    assert "technical_worker: The code of the parser is tested with ten thousand files." in final(answer)
     assert answer.stop_reason.stop_reason == "end_turn"
 
 
@@ -101,10 +110,11 @@ def test_a_market_question_reaches_only_the_market_worker(crew: Crew) -> None:
 
 
 def test_a_broad_question_reaches_everybody_and_the_reply_holds_every_answer(crew: Crew) -> None:
+    crew.client.archives.passages.create(crew.archive, text="Agent servers keep their journals on disk.")
     answer = crew.ask("Conduct a comprehensive analysis of agent servers from all perspectives.")
     assert len(crew.heard(crew.technical)) == len(crew.heard(crew.market)) == 1
-    assert "technical_worker" in final(answer)
-    assert "market_worker" in final(answer)
+    assert "technical_worker: Agent servers keep their journals on disk." in final(answer)
+    assert "market_worker: Agent servers keep their journals on disk." in final(answer)
 
 
 def test_everything_can_be_deleted_again(crew: Crew) -> None:

@@ -8,8 +8,8 @@ import msgspec
 
 from chargehand.models.demo.request import parse_request
 from chargehand.models.demo.results import Outcome
-from chargehand.models.demo.tools import ToolCard
-from chargehand.models.demo.words import content_stems, join_words, shorten
+from chargehand.models.demo.tools import ToolCard, only_remembers
+from chargehand.models.demo.words import MENTIONS_MODEL, content_stems, shorten
 from chargehand.models.messages import Message, Reply, ToolCall
 from chargehand.models.subject import Working
 
@@ -21,11 +21,23 @@ _SUBJECT = re.compile(r"\b(?:of|about|on|into)\s+(?P<about>.+?)(?:\s+from (?:all
 
 
 def delegate(
-    subject: Working, messages: Sequence[Message], tools: list[ToolCard], outcomes: list[Outcome]
+    subject: Working,
+    messages: Sequence[Message],
+    tools: list[ToolCard],
+    outcomes: list[Outcome],
+    *,
+    may_ask_all: bool,
 ) -> Reply | None:
-    """The next step of a worker whose prompt says which tags are for which questions; None for any other."""
+    """The next step of a worker that asks others, those with the tags that its prompt has for such questions.
+
+    Without rules in its prompt it asks everybody if it may, unless it has tools of its own. None for any other worker.
+    """
     prompt = messages[0].text if messages else ""
-    rules = [(match["what"].lower(), dict(_TAGS.findall(match["tags"]))) for match in _RULE.finditer(prompt)]
+    rules: list[tuple[str, dict[str, str]]] = [
+        (match["what"].lower(), dict(_TAGS.findall(match["tags"]))) for match in _RULE.finditer(prompt)
+    ]
+    if not rules and may_ask_all and only_remembers(tools):
+        rules = [("all", {})]
     if not rules or not any(tool.name == TOOL for tool in tools):
         return None
     sent = [outcome for outcome in outcomes if outcome.call.name == TOOL]
@@ -54,19 +66,20 @@ def _report(outcome: Outcome) -> Reply:
     held = cast("dict[str, object]", value).get("replies") if isinstance(value, dict) else None
     replies: list[object] = cast("list[object]", held) if isinstance(held, list) else [cast("object", value)]
     answered: list[str] = []
-    silent: list[str] = []
+    failed: list[str] = []
     for reply in replies:
         fields = cast("dict[str, object]", reply) if isinstance(reply, dict) else {"reply": reply}
-        name = str(fields.get("worker") or fields.get("name") or "somebody")
+        name = str(fields.get("worker") or fields.get("agent_name") or "somebody")
         if fields.get("reply"):
             answered.append(f"{name}: {shorten(str(fields['reply']), 1_500)}")
         else:
-            silent.append(name)
+            reason = str(fields.get("failure") or "no answer").removesuffix(MENTIONS_MODEL)
+            failed.append(f"{name}: {shorten(reason, 300)}")
     if not answered:
-        return _give_up("nobody who was asked had an answer")
+        return _give_up(f"nobody who was asked had an answer. {' '.join(failed)} {MENTIONS_MODEL}")
     lines = [f"{len(answered)} replied.", *answered]
-    if silent:
-        lines.append(f"No answer from {join_words(silent)}.")
+    if failed:
+        lines += ["No answer:", *failed]
     return Reply("\n".join(lines))
 
 

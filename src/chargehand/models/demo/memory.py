@@ -16,6 +16,8 @@ _TAGGED = re.compile(r"\btagged (?:as |with )?(?P<tags>[\w-]+(?:(?:,\s*(?:and )?
 _PLACE = re.compile(
     r"\b(?:to|in|into|on|onto)\s+(?:the |our |my |your )?(?:block )?(?P<place>[\w-]+)(?P<block> block)?", re.IGNORECASE
 )
+LOOKING = word_set("research find search look tell say list show report")
+"""Verbs that ask for what is known."""
 _ARCHIVE = frozenset(map(stem, word_set("archive memory findings")))
 _KNOWN = re.compile(
     r"\bwhat (?:do|did|have) we (?:already )?(?:know|find|found|learn|learnt|learned|keep|kept)(?P<already>\b.*)",
@@ -74,7 +76,8 @@ def asks_archive(clause: Clause) -> bool:
 
 def archive_words(clause: Clause) -> str:
     """What to look for in an archive."""
-    words = [token.text for token in clause.content if token.stem not in _ASKING]
+    verb = clause.tokens[0] if clause.tokens and clause.tokens[0].text.lower() in LOOKING else None
+    words = [token.text for token in clause.content if token.stem not in _ASKING and token != verb]
     words += [period.words for period in clause.periods]
     return " ".join(words)
 

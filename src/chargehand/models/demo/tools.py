@@ -91,6 +91,11 @@ def tools_of(worker: WorkerCard) -> list[ToolCard]:
     return [read_skill(skill) for skill in worker.skills]
 
 
+def only_remembers(tools: list[ToolCard]) -> bool:
+    """Whether there is nothing to work with but memory and the words of others."""
+    return all(tool.kind in {"memory", "message", "control"} for tool in tools)
+
+
 def read_skill(skill: Skill) -> ToolCard:
     return read_tool(skill.name, skill.description, skill.parameters)
 

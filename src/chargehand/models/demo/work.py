@@ -12,7 +12,17 @@ from msgspec import Raw, Struct, structs
 from chargehand.models.demo.arithmetic import read_arithmetic
 from chargehand.models.demo.delegate import delegate
 from chargehand.models.demo.fitting import Fit, NoFit, fit_clause, rate_tool
-from chargehand.models.demo.memory import APPEND, INSERT, Keeping, archive_words, asked_block, find_tool, read_keeping
+from chargehand.models.demo.memory import (
+    APPEND,
+    INSERT,
+    LOOKING,
+    SEARCH,
+    Keeping,
+    archive_words,
+    asked_block,
+    find_tool,
+    read_keeping,
+)
 from chargehand.models.demo.passages import NotSaid, accept_passages, asks_for_text, search_query
 from chargehand.models.demo.products import Conversion, chart_arguments, fill_shape, read_conversion, write_text
 from chargehand.models.demo.request import LONGEST, Clause, parse_request
@@ -33,7 +43,7 @@ from chargehand.models.demo.results import (
     table_in_words,
 )
 from chargehand.models.demo.table_query import Lookup, Query, read_names, read_query
-from chargehand.models.demo.tools import ToolCard, read_tool
+from chargehand.models.demo.tools import ToolCard, only_remembers, read_tool
 from chargehand.models.demo.words import MENTIONS_MODEL, join_words, shorten, stems
 from chargehand.models.left_out import LEFT
 from chargehand.models.messages import Message, Reply, Request, ToolCall
@@ -92,12 +102,14 @@ def work(subject: Working, request: Request) -> Reply:
     tools = [read_tool(tool.name, tool.description, tool.parameters) for tool in request.tools]
     outcomes = read_outcomes(messages)
     steps = sum(1 for message in messages if message.role == "assistant" and message.calls)
-    subject = structs.replace(subject, instruction=_message_text(subject.instruction))
+    text = _message_text(subject.instruction)
+    is_message = text != subject.instruction
+    subject = structs.replace(subject, instruction=text)
     desk = Desk(subject, tools, outcomes, gather(given.value for given in subject.inputs))
     if rejected := _rejected(messages):
         return give_up(f"the result was not accepted: {shorten(rejected, 300)}", steps)
     if find_tool("send_message_to_agents_matching_tags", tools) is not None:
-        reply = delegate(subject, messages, tools, outcomes)
+        reply = delegate(subject, messages, tools, outcomes, may_ask_all=not is_message)
         if reply is not None:
             return reply
     keeps_unasked = bool(messages) and "Keep your findings in the archive" in messages[0].text
@@ -198,6 +210,9 @@ def _ask(clause: Clause, desk: Desk) -> Calls | Found | Refused:
     if block is not None:
         return _quote_block(block.label, block.text)
     if isinstance(fit, NoFit):
+        archive = find_tool(SEARCH, desk.tools) if only_remembers(desk.tools) and _looks_up(clause) else None
+        if archive is not None and archive_words(clause):
+            return _search_archive(clause, archive, desk)
         return _add_up(desk) or Refused(fit.reason)
     match fit.tool.kind:
         case "table":
@@ -210,6 +225,11 @@ def _ask(clause: Clause, desk: Desk) -> Calls | Found | Refused:
             return _compute(clause, fit.tool, desk)
         case _:
             return _make_calls(clause, fit, desk)
+
+
+def _looks_up(clause: Clause) -> bool:
+    """Whether a clause asks for something that may have been kept."""
+    return bool(clause.question) or clause.tokens[0].text.lower() in LOOKING
 
 
 def _quote_block(label: str, text: str) -> Found | Refused:
