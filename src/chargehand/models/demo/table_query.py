@@ -3,6 +3,7 @@
 Every word of a clause is used by a part of the query or there is no query. Where two readings fit, neither is taken.
 """
 
+import re
 from datetime import date
 from itertools import product
 from typing import Literal
@@ -86,6 +87,9 @@ class Unread(Struct, frozen=True):
     understood: int = 0
     is_known: bool = False
     """Whether all else was understood, so that no other tool needs to be asked."""
+
+
+_IN_ALL = re.compile(r"\b(?:in all|altogether|in total)\b", re.IGNORECASE)
 
 
 class _Refusal(Exception):
@@ -511,6 +515,10 @@ class _Reading:
             raise _Refusal(
                 f"{item.text!r} may be {join_words([value.column.sql for value in near], 'or')}; say which is meant"
             )
+        if set(item.stems) & {stem(name) for name in self.schema.tables}:
+            what_is_done = f"what is done in {self.base.name}"  # "ordered" is a status, and what happens to all orders
+            reason = f"{item.text!r} may be {near[0].column.sql} or {what_is_done}; say which is meant"
+            raise _Refusal(reason, is_known=True)
         return near[0]
 
     def _read_values(self) -> None:
@@ -1061,6 +1069,8 @@ class _Reading:
 
     def _check_listed(self) -> None:
         """Rows are listed of the table that is asked for, under conditions or all of them; nothing else is guessed."""
+        if _IN_ALL.search(self.clause.text):
+            raise _Refusal("which total is meant is not said", is_known=True)
         entity = self.entity
         if entity is None:
             return
