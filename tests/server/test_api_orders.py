@@ -256,16 +256,16 @@ def test_what_cannot_be_done_again_does_not_cancel_a_run_under_way(home: Garden)
 def test_what_nobody_could_do_is_still_missing_when_a_run_is_done_again(
     home: Garden, what: str, body: dict[str, object]
 ) -> None:
-    run = home.begin(f"{BOTH} Then feed the cat.")
+    run = home.begin(f"{BOTH} Then book a hotel.")
     before: Any = home.wait(run, "partial")
-    assert "Feed the cat" in before["gaps"][0]["message"]
+    assert "book a hotel" in before["gaps"][0]["message"]
     shown: Any = home.wait(tell(home, run, what, **body).json()["run"])
     assert (shown["line"]["state"], shown["gaps"]) == ("partial", before["gaps"])
-    assert "Feed the cat" in shown["answer"]
+    assert "book a hotel" in shown["answer"]
 
 
 def test_what_nobody_could_do_is_planned_anew_by_a_retry_and_finished_work_is_taken_over(home: Garden) -> None:
-    run = home.begin(f"{BOTH} Then feed the cat.")
+    run = home.begin(f"{BOTH} Then book a hotel.")
     before: Any = home.wait(run, "partial")
     made = tell(home, run, "retry")
     assert made.status_code == 201, made.text
@@ -291,7 +291,7 @@ def test_a_worker_that_left_a_part_of_its_task_is_asked_again(home: Garden, how:
 
 
 def test_a_fork_with_another_goal_does_not_owe_what_the_old_one_left_out(home: Garden) -> None:
-    run = home.begin(f"{BOTH} Then feed the cat.")
+    run = home.begin(f"{BOTH} Then book a hotel.")
     home.wait(run, "partial")
     made = tell(home, run, "fork", goal=BOTH).json()["run"]
     assert home.wait(made, "complete")["gaps"] == []

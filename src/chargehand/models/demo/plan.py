@@ -12,9 +12,10 @@ from chargehand.models.demo.passages import asks_for_text
 from chargehand.models.demo.products import chart_subject, text_form, writing_leftover
 from chargehand.models.demo.request import LONGEST, Clause, parse_request
 from chargehand.models.demo.tools import tools_of
-from chargehand.models.demo.words import MENTIONS_MODEL, content_stems, join_words
+from chargehand.models.demo.words import MENTIONS_MODEL, content_stems, join_words, shorten
 from chargehand.models.subject import Planned, Planning, WorkerCard
 
+_MOST_OFFERED = 6
 _NOBODY = "nobody on the team is meant for this"
 _RETURNS = {
     "table": "Return the figures as a small table with the names they belong to.",
@@ -84,7 +85,9 @@ def make_plan(subject: Planning, blocks: frozenset[str] = frozenset()) -> PlanRe
     for clause in parsed.clauses:
         planner.plan(clause)
     if not parsed.clauses:
-        planner.unserved.append(f"the request does not say what is wanted. {MENTIONS_MODEL}")
+        cards = [f"{card.name}: {shorten(card.description, 120)}" for card in planner.workers if card.description]
+        offer = f" You can ask {'; '.join(cards[:_MOST_OFFERED]).rstrip('.')}." if cards else ""
+        planner.unserved.append(f"the request does not say what is wanted.{offer} {MENTIONS_MODEL}")
     over = planner.drafts[subject.most_tasks :]
     for draft in over:
         planner.unserved.append(f"{draft.text}: more tasks than the {subject.most_tasks} that may be planned")
