@@ -224,6 +224,7 @@ def test_a_run_inside_another_is_running_while_it_works_and_cancelled_with_it(tm
         client.post(f"/api/runs/{run}/cancel")
         estate.let_go()
         estate.wait(run, "cancelled")
+        estate.wait(inside, "cancelled")  # the outer run writes its ending first, then ends those inside
         assert {state for _, state in listed()} == {"cancelled"}
         tasks = client.get(f"/api/runs/{inside}").json()["tasks"]
         assert {task["status"] for task in tasks} <= {"done", "unfinished"}
