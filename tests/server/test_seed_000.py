@@ -117,6 +117,16 @@ def test_a_broad_question_reaches_everybody_and_the_reply_holds_every_answer(cre
     assert "market_worker: Agent servers keep their journals on disk." in final(answer)
 
 
+def test_supervisors_without_rules_ask_everybody_but_pass_no_question_on(tmp_path: Path) -> None:
+    with running(settings_in(tmp_path)) as one, Letta(base_url=one.keyed_url) as client:
+        leads = [client.agents.create(name=f"lead{number}", model="demo", tags=["supervisor"]) for number in range(4)]
+        worker = client.agents.create(name="clerk", model="demo", tags=["worker"]).id
+        answer = client.agents.messages.create(leads[0].id, input="What does a tomato seedling cost?")
+        said = client.agents.messages.list(worker, order="asc")
+        assert [each.message_type for each in said] == ["system_message", "assistant_message"]
+        assert all(f"{name}: none of the tools is for this" in final(answer) for name in ("lead1", "lead3", "clerk"))
+
+
 def test_everything_can_be_deleted_again(crew: Crew) -> None:
     crew.ask("Review this Python code:\n\ndef one():\n    return 1")
     for agent in (crew.technical, crew.market, crew.supervisor):

@@ -102,14 +102,15 @@ def work(subject: Working, request: Request) -> Reply:
     tools = [read_tool(tool.name, tool.description, tool.parameters) for tool in request.tools]
     outcomes = read_outcomes(messages)
     steps = sum(1 for message in messages if message.role == "assistant" and message.calls)
-    text = _message_text(subject.instruction)
-    is_message = text != subject.instruction
-    subject = structs.replace(subject, instruction=text)
+    is_message = any(message.role == "user" and _MESSAGE.search(message.text) for message in messages)
+    subject = structs.replace(subject, instruction=_message_text(subject.instruction))
     desk = Desk(subject, tools, outcomes, gather(given.value for given in subject.inputs))
     if rejected := _rejected(messages):
         return give_up(f"the result was not accepted: {shorten(rejected, 300)}", steps)
     if find_tool("send_message_to_agents_matching_tags", tools) is not None:
-        reply = delegate(subject, messages, tools, outcomes, may_ask_all=not is_message)
+        clauses = parse_request(subject.instruction).clauses
+        asks = any(clause.kind == "ask" and clause.content for clause in clauses)
+        reply = delegate(subject, messages, tools, outcomes, may_ask_all=asks and not is_message)
         if reply is not None:
             return reply
     keeps_unasked = bool(messages) and "Keep your findings in the archive" in messages[0].text
