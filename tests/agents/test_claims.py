@@ -115,6 +115,13 @@ def test_a_number_that_only_a_worker_says_does_not_follow_from_itself() -> None:
     assert {claim.origin for claim in claims} == {"words"}
 
 
+def test_figures_within_a_long_text_of_a_row_belong_to_that_text() -> None:
+    headlines = ("Heron Flask: hot for 12 hours", "Meet the Heron Flask: hot for 12 hours, cold for 24 hours")
+    rows = tuple((headline, f"{len(headline)} of 60 characters") for headline in headlines)
+    results = [Given("t1", "Make headlines.", "ann", Product("", (Table(("headline", "length"), rows, "facts.csv"),)))]
+    assert unsupported("; ".join(f"{headline}, {length}" for headline, length in rows), results) == ()
+
+
 def test_what_the_request_says_may_be_said_again() -> None:
     assert flagged("Of the 77 shops you asked for, 2 are known.") == [("number", "77")]
     assert flagged("Of the 77 shops you asked for, 2 are known.", "Report on my 77 shops") == []

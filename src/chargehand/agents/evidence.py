@@ -32,6 +32,7 @@ _ROWS = 20_000
 _CELLS = 200_000
 _FEW = 14  # numbers of which every two may be compared
 _NAME = 6  # words at most in the name of a row
+_LONG_TEXTS = 200  # texts of rows that are kept to be recognised where they are repeated
 _COMMON = STOP_WORDS | {"least", "less", "most", "true", "false"}
 
 
@@ -386,6 +387,7 @@ class Rows:
         self._first: dict[str, int] = {}  # how many words the longest name has that begins so
         self._none: frozenset[str] = frozenset()
         self._columns: set[tuple[str, ...]] = set()
+        self._long_texts: list[str] = []
         self._last = 0
 
     def new_table(self, columns: Sequence[str]) -> int:
@@ -410,12 +412,19 @@ class Rows:
                 columns.add((table, column))
                 self._first[parts[0]] = max(self._first.get(parts[0], 0), len(parts))
                 words.update(part for part in parts if not part.isdigit())
+            elif len(parts) > _NAME and len(self._long_texts) < _LONG_TEXTS:
+                self._long_texts.append(name[:200])
         self._words.append(frozenset(words))
         return row
 
     def words_of(self, row: int) -> frozenset[str]:
         """The words of a row's names."""
         return self._words[row] if row >= 0 else self._none
+
+    def quoted_spans(self, text: str) -> list[tuple[int, int]]:
+        """Where a text repeats what stands in a row and is too long for a name: its figures are part of the quotation."""
+        starts = [(text.find(quoted), len(quoted)) for quoted in self._long_texts]
+        return [(start, start + length) for start, length in starts if start >= 0]
 
     def named(self, text: str) -> list[NamedRows]:
         """The rows whose names stand in a text; of names that begin alike, the longest."""

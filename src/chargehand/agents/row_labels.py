@@ -38,7 +38,8 @@ def misplaced_values(sentence: str, sources: Sequence[Evidence], placed: Sequenc
         if not names:
             continue
         values = [(one, rows) for one in placed if (rows := _rows(source, one))]
-        values = [(one, rows) for one, rows in values if not _inside(one, names)]
+        quoted = source.rows.quoted_spans(sentence) if values else ()
+        values = [(one, rows) for one, rows in values if not _inside(one, names) and not _is_quoted(one, quoted)]
         elsewhere = {
             one.claim for one, _ in values if any(_held(other, one) for other in sources if other is not source)
         }
@@ -51,6 +52,10 @@ def misplaced_values(sentence: str, sources: Sequence[Evidence], placed: Sequenc
 
 def _inside(one: Placed, names: Sequence[NamedRows]) -> bool:
     return any(name.start <= one.start < name.end for name in names)
+
+
+def _is_quoted(one: Placed, spans: Sequence[tuple[int, int]]) -> bool:
+    return any(start <= one.start < end for start, end in spans)
 
 
 def _rows(source: Evidence, one: Placed) -> set[int]:
