@@ -422,7 +422,7 @@ class Rows:
         return self._words[row] if row >= 0 else self._none
 
     def quoted_spans(self, text: str) -> list[tuple[int, int]]:
-        """Where a text repeats what stands in a row and is too long for a name: its figures are part of the quotation."""
+        """Where a text repeats what stands in a row and is too long for a name: its figures belong to the quotation."""
         starts = [(text.find(quoted), len(quoted)) for quoted in self._long_texts]
         return [(start, start + length) for start, length in starts if start >= 0]
 

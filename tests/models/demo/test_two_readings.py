@@ -10,6 +10,8 @@ from tests.models.demo.asking import ask
     [
         ("support", "How many Owl lamps were ordered in all?", "'ordered' may be"),
         ("support", "Which lamp was ordered on 12 October 2026?", "'ordered' may be"),
+        ("shop", "Convert -100 euros to US dollars at the rate of 29 May 2026.", "negative numbers"),
+        ("shop", "How many orders had a quantity above \u22121 in May 2026?", "negative numbers"),
         ("contract_review", "What did Bellwether Paper invoice in all?", "which total is meant"),
     ],
 )

@@ -10,7 +10,16 @@ from chargehand.models.demo.passages import asks_for_text, search_words
 from chargehand.models.demo.request import ORDERS, Clause
 from chargehand.models.demo.table_query import Lookup, Query, Unread, read_query
 from chargehand.models.demo.tools import AMOUNTS, Filled, ToolCard, fill_arguments, tool_words
-from chargehand.models.demo.words import Token, content_stems, join_words, stem, stems, tokenize, word_set
+from chargehand.models.demo.words import (
+    Token,
+    content_stems,
+    has_negative_number,
+    join_words,
+    stem,
+    stems,
+    tokenize,
+    word_set,
+)
 from chargehand.models.subject import WorkerCard
 
 _REPORTING = word_set("find show list tell give say report compare name get")
@@ -23,6 +32,9 @@ _FITS = 2.0
 _TABLE = 4.0
 _TABLE_AFTER_LOOKUP = 2.5
 _MOST_NAMES = 2
+
+
+NEGATIVE = "negative numbers are not read"
 
 
 class Fit(Struct, frozen=True):
@@ -45,6 +57,8 @@ class NoFit(Struct, frozen=True):
 
 def fit_clause(clause: Clause, worker: WorkerCard, tools: list[ToolCard]) -> Fit | NoFit:
     """The best tool of a worker for a clause that asks for something."""
+    if has_negative_number(clause.text):
+        return NoFit(NEGATIVE, is_known=True)
     if asks_archive(clause):
         tool = find_tool(SEARCH, tools)
         if tool is None or not archive_words(clause):

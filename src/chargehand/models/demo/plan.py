@@ -6,13 +6,13 @@ import msgspec
 from msgspec import Struct, field
 
 from chargehand.models.demo.arithmetic import read_arithmetic
-from chargehand.models.demo.fitting import Fit, NoFit, card_score, fit_clause, is_order, serves_kind
+from chargehand.models.demo.fitting import NEGATIVE, Fit, NoFit, card_score, fit_clause, is_order, serves_kind
 from chargehand.models.demo.memory import asks_archive, read_keeping
 from chargehand.models.demo.passages import asks_for_text
 from chargehand.models.demo.products import chart_subject, text_form, writing_leftover
 from chargehand.models.demo.request import LONGEST, Clause, parse_request
 from chargehand.models.demo.tools import tools_of
-from chargehand.models.demo.words import MENTIONS_MODEL, content_stems, join_words, shorten
+from chargehand.models.demo.words import MENTIONS_MODEL, content_stems, has_negative_number, join_words, shorten
 from chargehand.models.subject import Planned, Planning, WorkerCard
 
 _MOST_OFFERED = 6
@@ -114,6 +114,8 @@ class _Planner:
         """Add the tasks for one clause, or say why there are none."""
         if self.last_failed and clause.points_back and clause.kind != "ask":
             problem = "what it speaks of is missing"
+        elif has_negative_number(clause.text):
+            problem = NEGATIVE
         elif clause.kind == "draw":
             problem = self._draw(clause)
         elif clause.kind == "convert":

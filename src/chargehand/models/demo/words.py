@@ -63,6 +63,9 @@ FREE = word_set(
 MENTIONS_MODEL = "A language model can do more: see docs/first-model.md."
 
 
+_NEGATIVE = re.compile(r"(?<![\w)])(?<![\d)]\s)[-\u2212]\d")
+
+
 class Token(Struct, frozen=True, gc=False):
     """A word or number of a text, with its stem and its place."""
 
@@ -115,6 +118,11 @@ LIGHT_VERBS = frozenset(
     map(stem, word_set("bring take carry have make get come belong place order exist go use record run stand hold"))
 )
 """Verbs that say no more than that something is so."""
+
+
+def has_negative_number(text: str) -> bool:
+    """Whether a number with a minus sign before it occurs, which is read as no number."""
+    return _NEGATIVE.search(text) is not None
 
 
 def number_value(text: str) -> float | None:
