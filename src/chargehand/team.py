@@ -123,6 +123,10 @@ class Supervisor(Messaging, Resting, RouteFeedback):
         self.name = name
         self.examples = tuple(examples)
         self.policy = _with_timeout(policy, supervisor_timeout)
+        if not isinstance(budget, Budget):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not check types
+            raise Invalid(f"budget is {type(budget).__name__}; write budget=Budget(usd=1.0)")
+        if isinstance(workers, Worker):
+            raise Invalid("workers is one worker; write a list: Supervisor([Worker(...)])")
         budgets.check(budget)
         self.budget = budget
         self.timeout = seconds_of("timeout", timeout)

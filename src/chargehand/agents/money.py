@@ -393,7 +393,7 @@ async def _call_now(
         raise WorkFailed(lost.failure, failed(model, lost) or unknown) from error
     purse.observe(model, held.read, held.request.settings.max_tokens or 0, reply)
     if reply.usage is None:
-        return reply, unknown
+        return reply, unknown or Amount(calls=1)
     used = _billed(model, reply.usage, reply.micros, held.amount)
     hand.release(held.amount.beyond(used))
     return reply, used

@@ -6,6 +6,7 @@ from msgspec import field, structs
 
 from chargehand.agents.contacts import Contacts
 from chargehand.agents.subteam import Team
+from chargehand.errors import Invalid
 from chargehand.memory.blocks import Access, Grant
 from chargehand.models.messages import Settings
 from chargehand.models.model import Model
@@ -71,6 +72,8 @@ class Worker(Declared, frozen=True):
     may_estimate: bool = False
 
     def __post_init__(self) -> None:
+        if callable(self.tools) or isinstance(self.tools, Tool | str):
+            raise Invalid(f"the tools of {self.name} are one tool; write a list: tools=[...]")
         structs.force_setattr(self, "model", as_model(self.model))
         structs.force_setattr(self, "fallback_models", tuple(map(as_model, self.fallback_models)))
         structs.force_setattr(self, "timeout", seconds_of(f"worker {self.name!r}: timeout", self.timeout))

@@ -14,6 +14,8 @@ _Found = TypeVar("_Found")
 
 def checked_goal(goal: str) -> str:
     """The goal without white space around it; Invalid for one that nobody could pursue."""
+    if not isinstance(goal, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not check types
+        raise Invalid(f"the request is {type(goal).__name__}, not text; say what is to be done in words")
     if not goal.strip():
         raise Invalid("the request is empty; say what is to be done")
     if len(goal.encode(errors="replace")) > LONGEST_GOAL:
