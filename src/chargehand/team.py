@@ -123,10 +123,7 @@ class Supervisor(Messaging, Resting, RouteFeedback):
         self.name = name
         self.examples = tuple(examples)
         self.policy = _with_timeout(policy, supervisor_timeout)
-        if not isinstance(budget, Budget):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not check types
-            raise Invalid(f"budget is {type(budget).__name__}; write budget=Budget(usd=1.0)")
-        if isinstance(workers, Worker):
-            raise Invalid("workers is one worker; write a list: Supervisor([Worker(...)])")
+        _check_kinds(workers, budget)
         budgets.check(budget)
         self.budget = budget
         self.timeout = seconds_of("timeout", timeout)
@@ -449,6 +446,14 @@ def _with_timeout(policy: Policy, supervisor_timeout: WrittenDuration | None) ->
     if supervisor_timeout is None:
         return policy
     return structs.replace(policy, supervision=seconds_of("supervisor_timeout", supervisor_timeout))
+
+
+def _check_kinds(workers: Sequence[Worker] | Worker, budget: object) -> None:
+    """Invalid for what is easily written instead of a list of workers or a budget."""
+    if isinstance(workers, Worker):
+        raise Invalid("workers is one worker; write a list: Supervisor([Worker(...)])")
+    if not isinstance(budget, Budget):
+        raise Invalid(f"budget is {type(budget).__name__}; write budget=Budget(usd=1.0)")
 
 
 def _outfitted(workers: Sequence[Worker], memory: Memory | None) -> tuple[tuple[Worker, ...], tuple[Worker, ...]]:

@@ -144,7 +144,7 @@ async def test_a_depth_of_nothing_is_one_task_whatever_the_model_says() -> None:
     assert judged(alone) == [], "with one worker there is nothing to choose"
 
 
-async def test_every_call_is_paid_for_and_one_that_nobody_knows_the_price_of_makes_it_unknown() -> None:
+async def test_every_call_is_paid_for_and_one_that_reports_no_usage_counts_as_a_call() -> None:
     found = await team(model(by_text(list=TWO))).run("List all fruit")
     assert added(found).used == Amount(45, 21, 3)
 
@@ -152,7 +152,7 @@ async def test_every_call_is_paid_for_and_one_that_nobody_knows_the_price_of_mak
         line = TWO if text.startswith("List") else simple()
         return line if "pears" in text else Reply(line, usage=Usage(10, 5), micros=7)
 
-    assert added(await team(model(judge, usage=None)).run("List all fruit")).used is None
+    assert added(await team(model(judge, usage=None)).run("List all fruit")).used == Amount(30, 14, 3)
 
 
 async def test_a_part_that_cannot_be_judged_is_a_task() -> None:

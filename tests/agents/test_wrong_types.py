@@ -23,7 +23,7 @@ LOOSE_SUPERVISOR: Any = Supervisor
     ("make", "words"),
     [
         (lambda: LOOSE_WORKER("ann", tools=stock), r"tools of ann are one tool; write a list"),
-        (lambda: LOOSE_WORKER("ann", tools="calculator"), r"tools of ann are one tool; write a list"),
+        (lambda: LOOSE_SUPERVISOR([LOOSE_WORKER("ann", tools="chart")]), r"tools is the text 'chart'; make it a list"),
         (lambda: LOOSE_SUPERVISOR(Worker("ann")), r"workers is one worker; write a list"),
         (lambda: LOOSE_SUPERVISOR([Worker("ann")], budget={"usd": 1}), r"budget is dict; write budget=Budget"),
         (lambda: LOOSE_SUPERVISOR([Worker("ann")]).run_sync(12), r"the request is int, not text"),

@@ -108,8 +108,8 @@ def test_a_key_in_the_environment_chooses_the_model_and_is_written_nowhere(tmp_p
     assert "model: anthropic:claude-haiku-4-5, because ANTHROPIC_API_KEY is set\n" in done.stdout
     checked = chargehand(tmp_path / "mine", "check", **given)
     assert "models: anthropic:claude-haiku-4-5" in checked.stderr
-    written = "".join(path.read_text() for path in (tmp_path / "mine").rglob("*") if path.is_file())
-    assert "sk-ant-secret" not in written + done.stdout
+    written = b"".join(path.read_bytes() for path in (tmp_path / "mine").rglob("*") if path.is_file())
+    assert b"sk-ant-secret" not in written + done.stdout.encode()
     named = chargehand(tmp_path, "init", "minimal", "other", "--model", "demo", **given)
     assert "model: demo, because --model names it\n" in named.stdout
 

@@ -51,7 +51,7 @@ def test_words_are_shown_as_they_come_and_the_answer_is_in_sight_in_the_end(desk
     try:
         terminal = run_on_terminal(desk, model)
         terminal.until("answered 429: slow down")
-        terminal.until("Seventeen heavy boxes were found in the cellar, and every")
+        terminal.until("heavy boxes were found in the cellar, and every")
         terminal.until("answer, as it is written:")
         assert terminal.end() == 0
     finally:

@@ -72,7 +72,7 @@ class Worker(Declared, frozen=True):
     may_estimate: bool = False
 
     def __post_init__(self) -> None:
-        if callable(self.tools) or isinstance(self.tools, Tool | str):
+        if callable(self.tools) or isinstance(self.tools, Tool):
             raise Invalid(f"the tools of {self.name} are one tool; write a list: tools=[...]")
         structs.force_setattr(self, "model", as_model(self.model))
         structs.force_setattr(self, "fallback_models", tuple(map(as_model, self.fallback_models)))
