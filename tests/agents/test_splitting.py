@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chargehand.agents.splitting import most_calls
 from chargehand.agents.ways import Recursive
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Reply, Request, Usage
@@ -85,6 +84,16 @@ def by_text(**lines: Line) -> Judge:
 
 
 TWO = parts(("Count all apples.", "ann", []), ("Count all pears.", "bob", [1]))
+
+
+def most_calls(way: Recursive, most_tasks: int) -> int:
+    """How many calls a whole tree may take."""
+    calls = 1
+    level = 1
+    for _ in range(1, way.depth):
+        level = min(level * max(1, way.breadth), max(1, most_tasks))
+        calls += level
+    return calls
 
 
 async def test_a_simple_request_is_one_task_for_the_best_worker() -> None:

@@ -71,10 +71,6 @@ def day_text(day: float) -> str:
     return f"Today is {datetime.fromtimestamp(day * DAY, UTC):%A, %d %B %Y}."
 
 
-SHORTEST_DAY = "Today is Friday, 01 May 2026."
-LONGEST_DAY = "Today is Wednesday, 30 September 2026."
-
-
 def gap_text(gap: Gap, nonce: str) -> str:
     """A gap, for a model. Why it is one may be what a stranger's server said, so it is data as well."""
     return f"Missing: {gap.task or 'part of the request'} ({gap.status})\n{wrap(nonce, 'failure', gap.message)}"

@@ -102,7 +102,6 @@ class Attempt:
         self._history = History(opening, equipped.window, nonce)
         for handle, text in given.kept.items():
             self._history.keep(handle, text)
-        self._brief = brief
         self._asked = asked = brief.instruction
         self._outside = brief.outside
         if asked[:13] == OPENING:  # most are none: that much is free

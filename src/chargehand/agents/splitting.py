@@ -61,16 +61,6 @@ class _Judged(Struct, frozen=True):
     rest: tuple[str, ...] = ()
 
 
-def most_calls(way: Recursive, most_tasks: int) -> int:
-    """How many calls a whole tree may take."""
-    calls = 1
-    level = 1
-    for _ in range(1, min(way.depth, _DEEPEST)):
-        level = min(level * max(1, way.breadth), max(1, most_tasks))
-        calls += level
-    return calls
-
-
 async def split(way: Recursive, lead: Lead, brief: Brief, hand: Hand) -> Proposal:
     """The tasks of a request, all at once. What failed later is planned anew like any other plan."""
     if brief.tasks:

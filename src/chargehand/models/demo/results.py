@@ -167,7 +167,7 @@ def read_product(value: object) -> Product:
         fields = cast("dict[str, object]", value)
         if "exhibits" in fields or fields.get("kind") == "partly":  # of a team: its answer, with what is missing in it
             try:
-                return msgspec.convert({**fields, "kind": None}, Product, strict=False)
+                return msgspec.convert(fields, Product, strict=False)
             except msgspec.ValidationError:
                 pass
     if isinstance(value, str):

@@ -27,7 +27,6 @@ from chargehand.server.letta import (
 from chargehand.server.problem import Problem
 from chargehand.server.wire import reply
 
-_STATUS = {"unknown": 404, "conflict": 409}
 _ROOMS = (
     transfers,
     agent_lists,

@@ -5,7 +5,7 @@ always so here: after a call there is another step.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 from msgspec import Struct, field
@@ -15,7 +15,7 @@ from chargehand.server.problem import Problem
 from chargehand.tools import rules
 from chargehand.tools.rules import ToolRule
 
-_TYPES = (
+RuleType = Literal[
     "run_first",
     "exit_loop",
     "continue_loop",
@@ -25,7 +25,7 @@ _TYPES = (
     "parent_last_tool",
     "required_before_exit",
     "requires_approval",
-)
+]
 _ONE_TOOL: dict[str, Callable[[str], ToolRule]] = {
     "run_first": rules.RunFirst,
     "exit_loop": rules.ExitLoop,
@@ -38,17 +38,7 @@ _SAID_IN_JSON = {"True": "true", "False": "false", "None": "null"}
 class Written(Struct):
     """A rule as it is sent. Fields that its type does not have are let go."""
 
-    type: Literal[
-        "run_first",
-        "exit_loop",
-        "continue_loop",
-        "conditional",
-        "constrain_child_tools",
-        "max_count_per_step",
-        "parent_last_tool",
-        "required_before_exit",
-        "requires_approval",
-    ]
+    type: RuleType
     tool_name: str
     args: dict[str, object] | None = None
     children: tuple[str, ...] = ()
@@ -72,7 +62,7 @@ def checked(written: object, tools: Sequence[str]) -> None:
         try:
             rule = msgspec.convert(one, Written, strict=False)
         except msgspec.ValidationError as error:
-            said = f"{error}; the types are {', '.join(_TYPES)}" if "enum" in str(error) else str(error)
+            said = f"{error}; the types are {', '.join(get_args(RuleType))}" if "enum" in str(error) else str(error)
             raise Problem(422, "invalid", f"tool_rules[{number}]: {said}") from error
         if words := _unkept(rule, tools):
             raise Problem(422, "invalid", f"tool_rules[{number}], {rule.type} of {rule.tool_name[:100]!r}: {words}")
