@@ -88,7 +88,7 @@ letta-matrix: $(VENV)/dev.stamp $(VENV)/letta-1.0.0.stamp $(VENV)/letta-1.7.0.st
 	$(BIN)/python -m tests.server.letta_matrix $(VENV)/letta-1.0.0 $(VENV)/letta-1.7.0
 
 openapi: $(VENV)/dev.stamp ## Write docs/openapi.json anew, after a change of our own API
-	$(BIN)/python -c 'import sys; from chargehand.server.runs.door import written; sys.stdout.buffer.write(written())' > docs/openapi.json
+	$(BIN)/python -c 'import sys; from chargehand.server.api.routes import written; sys.stdout.buffer.write(written())' > docs/openapi.json
 
 reference: $(VENV)/dev.stamp ## Write docs/reference anew, after a change of verbs, keys, events, errors or exit codes
 	$(BIN)/python -m tests.reference.write

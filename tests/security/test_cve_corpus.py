@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from chargehand.cli.main import main
 from chargehand.errors import Corrupt, Invalid
 from chargehand.server.letta.source import described
+from chargehand.server.middleware.keys import KeyFile, key_file, made
 from chargehand.server.problem import Problem
 from chargehand.server.settings import Limits, Settings, check
-from chargehand.server.walls.keys import KeyFile, key_file, made
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.tools.egress import Egress
 from chargehand.tools.sandbox import available
@@ -454,8 +454,8 @@ def test_langchain_2026_34070_no_path_leads_out(site: Site) -> None:
 
 def test_litellm_1_82_8_nothing_runs_at_the_start_of_the_interpreter_that_is_not_known() -> None:
     known = {"_editable_impl_chargehand.pth", "a1_coverage.pth", "distutils-precedence.pth", "_virtualenv.pth"}
-    places = [Path(one) for one in sys.path if one.endswith("site-packages")]
-    assert {file.name for place in places for file in place.glob("*.pth")} <= known
+    admission = [Path(one) for one in sys.path if one.endswith("site-packages")]
+    assert {file.name for place in admission for file in place.glob("*.pth")} <= known
     locked = (ROOT / "requirements" / "dev.lock").read_text(encoding="utf-8")
     for pinned in re.split(r"\n(?=[a-z0-9])", locked)[1:]:
         assert "--hash=sha256:" in pinned, pinned[:60]

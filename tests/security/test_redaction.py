@@ -19,12 +19,12 @@ from chargehand.config.environment import secret_values
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.driver import Driver
-from chargehand.server.house import House, Houses
+from chargehand.server.middleware.guarded_hand import GuardedHand
+from chargehand.server.middleware.hushed import hushed
+from chargehand.server.middleware.redacted import redacted, redactor_of
+from chargehand.server.middleware.redaction import MARK, Redactor
 from chargehand.server.settings import Settings
-from chargehand.server.walls.guarded_hand import GuardedHand
-from chargehand.server.walls.hushed import hushed
-from chargehand.server.walls.redacted import redacted, redactor_of
-from chargehand.server.walls.redaction import MARK, Redactor
+from chargehand.server.tenants import Tenant, Tenants
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
 from chargehand.terms import events as ev
@@ -107,10 +107,10 @@ GOAL = f"Find out what {CANARIES[39]} opens."
 
 
 async def driven(
-    house: House, world: World, run: str, *, resume: bool = False, answer: ev.InputAnswered | None = None
+    tenant: Tenant, world: World, run: str, *, resume: bool = False, answer: ev.InputAnswered | None = None
 ) -> None:
-    async with world.team.crew(house.finder) as crew:
-        driver = Driver(house.journal, crew, listener=house.heard, whisper=house.whispered)
+    async with world.team.crew(tenant.finder) as crew:
+        driver = Driver(tenant.journal, crew, listener=tenant.heard, whisper=tenant.whispered)
         if resume:
             await driver.resume(run, *(() if answer is None else (answer,)))
         else:
@@ -122,15 +122,15 @@ async def test_fifty_canaries_are_found_nowhere(tmp_path: Path, caplog: pytest.L
     whispered: list[str] = []
     caplog.set_level(logging.DEBUG)
     with hushed(redactor_of(settings, NO_KEYS.get)):
-        async with Houses(settings, NO_KEYS.get) as houses:
-            house = await houses.of("main")
+        async with Tenants(settings, NO_KEYS.get) as tenants:
+            tenant = await tenants.of("main")
 
             def hear(_work: Work, words: str) -> None:
                 whispered.append(words)
 
-            house.whispers["leaky"] = [hear]
-            reader = house.feed.subscribe("leaky", expected=True)
-            await driven(house, World(), "leaky")
+            tenant.whispers["leaky"] = [hear]
+            reader = tenant.feed.subscribe("leaky", expected=True)
+            await driven(tenant, World(), "leaky")
             streamed = [entry async for entry in reader]
             logging.getLogger("some.tool").warning("logged in with %s", CANARIES[40])
             _break_and_log(CANARIES[41])
@@ -155,19 +155,19 @@ def _break_and_log(number: str) -> None:
 
 async def test_a_run_with_secrets_goes_on_from_every_entry_and_nothing_is_done_twice(tmp_path: Path) -> None:
     settings = Settings(tmp_path, secrets=CANARIES)
-    async with Houses(settings, NO_KEYS.get) as houses:
-        house = await houses.of("main")
+    async with Tenants(settings, NO_KEYS.get) as tenants:
+        tenant = await tenants.of("main")
         world = World()
-        await driven(house, world, "whole")
-        whole = await house.journal.read("whole")
+        await driven(tenant, world, "whole")
+        whole = await tenant.journal.read("whole")
         assert world.sent == [f"ann {MARK}"]
         begun = next(entry.seq for entry in whole if _named(entry) == "send")
         finished = next(entry.seq for entry in whole if _sent(entry))
         for length in range(1, len(whole)):
             again = World()
-            await _put(house.journal, f"cut{length}", whole[:length])
-            await driven(house, again, f"cut{length}", resume=True)
-            read = await house.journal.read(f"cut{length}")
+            await _put(tenant.journal, f"cut{length}", whole[:length])
+            await driven(tenant, again, f"cut{length}", resume=True)
+            read = await tenant.journal.read(f"cut{length}")
             assert not any(isinstance(one.event, ev.Noted) and "diverged" in one.event.text for one in read), length
             assert len(again.sent) == (length < begun), length
             if not begun <= length < finished:  # between the two nobody knows what was done, and a person is asked
@@ -180,19 +180,19 @@ async def test_a_person_is_asked_about_a_call_without_its_secrets_and_the_answer
     tmp_path: Path, verdict: Literal["approve", "reject"], sent: list[str]
 ) -> None:
     settings = Settings(tmp_path, secrets=CANARIES)
-    async with Houses(settings, NO_KEYS.get) as houses:
-        house = await houses.of("main")
+    async with Tenants(settings, NO_KEYS.get) as tenants:
+        tenant = await tenants.of("main")
         world = World(asked=True)
-        await driven(house, world, "asked")
-        asked = (await house.journal.read("asked"))[-1].event
+        await driven(tenant, world, "asked")
+        asked = (await tenant.journal.read("asked"))[-1].event
         assert isinstance(asked, ev.InputRequested)
         assert asked.question is not None
         assert (asked.question.because, asked.question.arguments) == ("tainted", {"to": f"ann {MARK}"})
         assert world.sent == []
         feedback = "" if verdict == "approve" else f"Not with {CANARIES[42]}."
         answer = ev.InputAnswered(asked.number, verdict, feedback)
-        await driven(house, world, "asked", resume=True, answer=answer)
-        entries = await house.journal.read("asked")
+        await driven(tenant, world, "asked", resume=True, answer=answer)
+        entries = await tenant.journal.read("asked")
         assert world.sent == sent
         assert isinstance(entries[-1].event, ev.RunEnded)
     assert hits(everything_in(tmp_path)) == []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 
-from chargehand.server.walls.keys import KeyFile, key_file, made
+from chargehand.server.middleware.keys import KeyFile, key_file, made
 from tests.server.running import Running, running, settings_in
 
 GOAL = "What do 40 tomato seedlings cost?"

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from chargehand.server.app import doors
-from chargehand.server.doors import Scope
-from chargehand.server.walls.gate import OPEN
+from chargehand.server.app import apis
+from chargehand.server.middleware.gate import OPEN
+from chargehand.server.routing import Scope
 
 _NAME = re.compile(r"\{(\w+)(?::\w+)?\}")
 
@@ -29,8 +29,8 @@ class Called(Struct, frozen=True):
 def routes(ids: Mapping[str, str] | None = None) -> Iterator[Called]:
     """All of them; names that are not among the ids are made up."""
     known = ids or {}
-    for door in doors():
-        for way in door.ways:
+    for api in apis():
+        for way in api.ways:
             names = tuple(_NAME.findall(way.path))
             path = _NAME.sub(lambda one: known.get(one[1], f"{one[1]}-none"), way.path)
             yield Called(way.method, path, names, way.scope, way.path)

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from chargehand.server.runs.door import OPERATIONS, written
+from chargehand.server.api.routes import OPERATIONS, written
 from chargehand.server.settings import Limits
 from tests.server.api import BOTH, garden
 

@@ -12,10 +12,10 @@ import pytest
 
 from chargehand.cli.main import main
 from chargehand.errors import Invalid, StoreError, Unknown
+from chargehand.server.middleware.keyring import Keyring, token_of
+from chargehand.server.middleware.keys import Allowed, KeyFile, first_token, key_file, made
 from chargehand.server.settings import Limits, Settings, check
-from chargehand.server.walls.keyring import Keyring, token_of
-from chargehand.server.walls.keys import Allowed, KeyFile, first_token, key_file, made
-from tests.server.walled import walled
+from tests.server.guarded import guarded
 
 OPERATOR = "an-operators-own-token-0123456789"
 MANY = Limits(strangers=100_000)
@@ -45,13 +45,13 @@ def test_the_first_token_is_made_once_and_only_where_there_is_no_other_way_in(tm
     assert first_token(settings, 2.0) is None
     assert first_token(Settings(tmp_path / "other", token=OPERATOR), 1.0) is None
     assert first_token(Settings(tmp_path / "open", unlocked=True), 1.0) is None
-    with walled(settings) as url:
+    with guarded(settings) as url:
         assert httpx.get(f"{url}/who", headers={"Authorization": f"Bearer {token}"}).json()["tenant"] == "main"
 
 
 def test_a_token_comes_in_as_bearer_or_as_the_password_of_anybody(tmp_path: Path) -> None:
     which, token = made_in(tmp_path, "lab")
-    with walled(Settings(tmp_path, token=OPERATOR)) as url, httpx.Client(base_url=url) as client:
+    with guarded(Settings(tmp_path, token=OPERATOR)) as url, httpx.Client(base_url=url) as client:
         for told in ({"headers": {"Authorization": f"bearer {token}"}}, {"auth": ("", token)}, {"auth": ("x", token)}):
             said = client.get("/who", **told).json()  # pyright: ignore[reportArgumentType] - any of the three
             assert (said["tenant"], said["key"]) == ("lab", which)
@@ -60,7 +60,7 @@ def test_a_token_comes_in_as_bearer_or_as_the_password_of_anybody(tmp_path: Path
 
 def test_nothing_else_comes_in(tmp_path: Path) -> None:
     which, token = made_in(tmp_path)
-    with walled(Settings(tmp_path, token=OPERATOR, limits=MANY)) as url, httpx.Client(base_url=url) as client:
+    with guarded(Settings(tmp_path, token=OPERATOR, limits=MANY)) as url, httpx.Client(base_url=url) as client:
         for said in (
             "",
             token,
@@ -102,7 +102,7 @@ def test_a_thousand_hostile_headers_are_refused_without_a_question_to_the_store(
         ";",
         "🗝",
     ]
-    with walled(Settings(tmp_path, token=OPERATOR, limits=MANY)) as url, httpx.Client(base_url=url) as client:
+    with guarded(Settings(tmp_path, token=OPERATOR, limits=MANY)) as url, httpx.Client(base_url=url) as client:
         for _ in range(1000):
             said = "".join(chance.choice(bits) for _ in range(chance.randint(1, 12))).strip()
             kind = chance.choice(("Bearer", "Basic ", "", "bearer ch_deadbeef_"))
@@ -119,7 +119,7 @@ def test_a_bad_token_takes_as_long_as_a_good_one(tmp_path: Path) -> None:
     for _ in range(2000):
         for header in headers:  # in turn, so that a machine that is slow for a while is slow for all of them
             began = time.perf_counter()
-            keys.visitor(header)
+            keys.caller(header)
             times[header].append(time.perf_counter() - began)
     shortest = [sorted(found)[200] for found in times.values()]
     assert max(shortest) < 3 * min(shortest)
@@ -129,7 +129,7 @@ def test_a_revoked_token_is_refused_at_once_and_its_streams_end(tmp_path: Path) 
     which, token = made_in(tmp_path)
     _, other = made_in(tmp_path)
     headers = {"Authorization": f"Bearer {token}"}
-    with walled(Settings(tmp_path, token=OPERATOR)) as url, httpx.Client(base_url=url, timeout=10) as client:
+    with guarded(Settings(tmp_path, token=OPERATOR)) as url, httpx.Client(base_url=url, timeout=10) as client:
         assert client.get("/who", headers=headers).status_code == 200
         with client.stream("GET", "/stream", headers=headers) as stream:
             lines = stream.iter_lines()
@@ -150,7 +150,7 @@ def test_an_expired_token_is_refused_and_its_streams_end(tmp_path: Path) -> None
     _, token = made_in(tmp_path, expires=1001.0)
     headers = {"Authorization": f"Bearer {token}"}
     with (
-        walled(Settings(tmp_path, token=OPERATOR), now=lambda: clock[0]) as url,
+        guarded(Settings(tmp_path, token=OPERATOR), now=lambda: clock[0]) as url,
         httpx.Client(base_url=url, timeout=10) as client,
     ):
         with client.stream("GET", "/stream", headers=headers) as stream:
@@ -161,7 +161,7 @@ def test_an_expired_token_is_refused_and_its_streams_end(tmp_path: Path) -> None
 
 
 def test_a_token_that_is_made_while_the_server_runs_is_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with walled(Settings(tmp_path, token=OPERATOR)) as url:
+    with guarded(Settings(tmp_path, token=OPERATOR)) as url:
         words = ["tokens", "create", "--tenant", "lab", "--scope", "read", "--name", "board", "--expires", "30d"]
         assert main([*words, "--data", str(tmp_path)]) == 0
         token = capsys.readouterr().out.strip()

@@ -197,11 +197,11 @@ def test_what_must_follow_a_tool_goes_by_what_it_returned_text_or_not(client: Le
     client.tools.create(source_code=INSPECT)
     mapping = {"closed": "memory_insert", "True": "memory_replace", "3": "conversation_search"}
     rules: Any = [{"type": "conditional", "tool_name": "inspect", "child_output_mapping": mapping}]
-    places = iter(["bridge", "mill", "dam", "hut"])
+    admission = iter(["bridge", "mill", "dam", "hut"])
 
     def think(asked: Question) -> Answer:
         give_up = Call("give_up", {"reason": "that is all", "final": True})
-        return Answer(calls=(give_up if asked.results else Call("inspect", {"place": next(places)}),))
+        return Answer(calls=(give_up if asked.results else Call("inspect", {"place": next(admission)}),))
 
     with fake_model(think) as model:
         agent = client.agents.create(model=model.handle, tools=["inspect"], tool_rules=rules).id

@@ -62,7 +62,7 @@ def serve(options: Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C: 0 after an orderly end."""
     try:
         from chargehand.server import serving, settings  # noqa: PLC0415 - only this verb needs them
-        from chargehand.server.walls.keys import first_token  # noqa: PLC0415 - as above
+        from chargehand.server.middleware.keys import first_token  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("chargehand"):
             raise

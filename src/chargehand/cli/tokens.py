@@ -15,7 +15,7 @@ from chargehand.cli.console import Console, clean
 from chargehand.errors import Unknown
 
 if TYPE_CHECKING:
-    from chargehand.server.walls.keys import Key, KeyFile
+    from chargehand.server.middleware.keys import Key, KeyFile
 
 _HEADS = ("id", "tenant", "scope", "name", "made", "expires", "")
 _DAY = 86400.0
@@ -67,7 +67,7 @@ def lifetime(text: str) -> float:
 
 def tokens(options: Namespace) -> int:
     """A server that runs in the same folder heeds it at once."""
-    from chargehand.server.walls.keys import KeyFile, key_file  # noqa: PLC0415 - --help must not wait for it
+    from chargehand.server.middleware.keys import KeyFile, key_file  # noqa: PLC0415 - --help must not wait for it
 
     if options.what != "create" and not key_file(options.data).exists():  # who only looks makes no folder
         return _none(options)
@@ -86,7 +86,7 @@ def _none(options: Namespace) -> int:
 
 
 def _create(options: Namespace, file: "KeyFile") -> int:
-    from chargehand.server.walls.keys import made  # noqa: PLC0415 - as above
+    from chargehand.server.middleware.keys import made  # noqa: PLC0415 - as above
 
     now = time.time()
     expires = None if options.expires is None else now + options.expires

@@ -9,25 +9,25 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from chargehand.models.find import Lookup
-from chargehand.server.doors import Door
-from chargehand.server.house import Houses
-from chargehand.server.index import index_door
-from chargehand.server.letta.door import letta_door
-from chargehand.server.metrics import Measured, metrics_door
-from chargehand.server.openai.door import openai_door
+from chargehand.server.api.routes import own_api
+from chargehand.server.index import index_api
+from chargehand.server.letta.api import letta_api
+from chargehand.server.metrics import Measured, metrics_api
+from chargehand.server.middleware.gate import Gate
+from chargehand.server.middleware.hushed import hushed
+from chargehand.server.middleware.keyring import Keyring
+from chargehand.server.middleware.manners import astray
+from chargehand.server.middleware.redacted import redactor_of
+from chargehand.server.openai.api import openai_api
 from chargehand.server.recovery import recover, reopen
-from chargehand.server.runs.door import api_door
+from chargehand.server.routing import Api
 from chargehand.server.settings import FIRST, Settings, check
-from chargehand.server.walls.gate import Gate
-from chargehand.server.walls.hushed import hushed
-from chargehand.server.walls.keyring import Keyring
-from chargehand.server.walls.manners import astray
-from chargehand.server.walls.redacted import redactor_of
+from chargehand.server.tenants import Tenants
 
 
-def doors() -> list[Door]:
+def apis() -> list[Api]:
     """Every door there is: what is not in here cannot be called."""
-    return [index_door(), metrics_door(), api_door(), letta_door(), openai_door()]
+    return [index_api(), metrics_api(), own_api(), letta_api(), openai_api()]
 
 
 class Building:
@@ -36,22 +36,22 @@ class Building:
     def __init__(self, settings: Settings, lookup: Lookup) -> None:
         check(settings)
         self._redactor = redactor_of(settings, lookup)
-        self.houses = Houses(settings, lookup, recover)
-        every = doors()
+        self.tenants = Tenants(settings, lookup, recover)
+        every = apis()
         self._keys = Keyring(settings)
-        routes = [route for door in every for route in door.routes(self.houses)]
+        routes = [route for api in every for route in api.routes(self.tenants)]
         app = Starlette(
             routes=routes, lifespan=lambda _: self.opened(), exception_handlers={HTTPException: astray(every)}
         )
-        self.app: ASGIApp = Measured(Gate(app, settings, self._keys, every, redactor=self._redactor), self.houses)
+        self.app: ASGIApp = Measured(Gate(app, settings, self._keys, every, redactor=self._redactor), self.tenants)
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
         """Open what is served, and go on with what was left open. What cannot be opened is said before it listens."""
         with hushed(self._redactor):
-            async with self._keys, self.houses, asyncio.TaskGroup() as jobs:
-                await self.houses.of(FIRST)
-                others = jobs.create_task(reopen(self.houses))
+            async with self._keys, self.tenants, asyncio.TaskGroup() as jobs:
+                await self.tenants.of(FIRST)
+                others = jobs.create_task(reopen(self.tenants))
                 yield
                 others.cancel()
 

@@ -6,11 +6,11 @@ from typing import cast
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from chargehand.server.doors import VISITOR, Door, Visitor
-from chargehand.server.floor import closing
-from chargehand.server.house import House
 from chargehand.server.problem import Problem
 from chargehand.server.recovery import Recovery
+from chargehand.server.routing import CALLER, Api, Caller
+from chargehand.server.tenant_runs import closing
+from chargehand.server.tenants import Tenant
 from chargehand.server.wire import reply
 
 _INDEX = """chargehand is running.
@@ -29,31 +29,31 @@ def plain(problem: Problem) -> Response:
     return PlainTextResponse(f"{problem.detail}\n", problem.status, headers)
 
 
-async def _index(_request: Request, _house: House) -> Response:
+async def _index(_request: Request, _tenant: Tenant) -> Response:
     return PlainTextResponse(_INDEX)
 
 
-async def _health(_request: Request, _house: House) -> Response:
+async def _health(_request: Request, _tenant: Tenant) -> Response:
     return reply({"status": "ok"})
 
 
-async def _ready(request: Request, house: House) -> Response:
+async def _ready(request: Request, tenant: Tenant) -> Response:
     """How much is under way is told to who has a token; `left` are open runs that nobody here can go on with."""
-    if house.floor.closing:
+    if tenant.runs.closing:
         raise closing()
-    if house.journal.trouble:
+    if tenant.journal.trouble:
         raise Problem(503, "store_unavailable", "the store cannot be written just now; runs wait for it", after=2.0)
-    if not cast("Visitor", request.scope[VISITOR]).scopes:
+    if not cast("Caller", request.scope[CALLER]).scopes:
         return reply({"status": "ready"})
-    floor = house.floor
-    recovery = house.part(Recovery)
-    told = {"status": "ready", "runs": floor.carried, "waiting": floor.waiting}
+    tenant_runs = tenant.runs
+    recovery = tenant.part(Recovery)
+    told = {"status": "ready", "runs": tenant_runs.carried, "waiting": tenant_runs.waiting}
     return reply({**told, "resumed": recovery.resumed, "left": len(recovery.left)})
 
 
-def index_door() -> Door:
-    door = Door("index", plain)
-    door.add("GET", "/", _index, "open")
-    door.add("GET", "/healthz", _health, "open")
-    door.add("GET", "/readyz", _ready, "open")
-    return door
+def index_api() -> Api:
+    api = Api("index", plain)
+    api.add("GET", "/", _index, "open")
+    api.add("GET", "/healthz", _health, "open")
+    api.add("GET", "/readyz", _ready, "open")
+    return api

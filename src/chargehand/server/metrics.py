@@ -11,42 +11,42 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chargehand.runtime.stats import Histogram, Labels
-from chargehand.server.doors import VISITOR, Door, Visitor
-from chargehand.server.house import House, Houses
 from chargehand.server.index import plain
+from chargehand.server.middleware.manners import SLASH, api_name
+from chargehand.server.routing import CALLER, Api, Caller
 from chargehand.server.settings import FIRST
-from chargehand.server.walls.manners import SLASH, door_of
+from chargehand.server.tenants import Tenant, Tenants
 
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX = "chargehand_"
 
 
-def metrics_door() -> Door:
-    door = Door("metrics", plain)
-    door.add("GET", "/metrics", _metrics, "read")
-    return door
+def metrics_api() -> Api:
+    api = Api("metrics", plain)
+    api.add("GET", "/metrics", _metrics, "read")
+    return api
 
 
-async def _metrics(_request: Request, house: House) -> Response:
-    return Response("\n".join(exposition(house)) + "\n", headers={"Content-Type": _TYPE})
+async def _metrics(_request: Request, tenant: Tenant) -> Response:
+    return Response("\n".join(exposition(tenant)) + "\n", headers={"Content-Type": _TYPE})
 
 
-def exposition(house: House) -> Iterator[str]:
+def exposition(tenant: Tenant) -> Iterator[str]:
     """All figures of a tenant, line by line."""
-    stats = house.stats.runs
+    stats = tenant.stats.runs
     yield from _counter("runs_total", "Runs that ended.", ("team", "ending"), stats.runs)
     yield from _histogram("run_duration_seconds", "From the request to the end.", ("team",), stats.run_seconds)
     yield from _counter("tasks_total", "Tasks that were settled.", ("team", "ending"), stats.tasks)
     yield from _counter("attempts_total", "Attempts, by how they ended.", ("team", "ending"), stats.attempts)
-    yield from _gauge("queue_depth", "Runs that wait for a place.", house.floor.waiting)
-    yield from _gauge("runs_under_way", "Runs that are carried now.", house.floor.carried)
+    yield from _gauge("queue_depth", "Runs that wait for a place.", tenant.runs.waiting)
+    yield from _gauge("runs_under_way", "Runs that are carried now.", tenant.runs.carried)
     models = stats.calls["model"].items()
     tokens = {(name, kind): count for name, model in models for kind, count in model.tokens.items()}
     yield from _counter("tokens_total", "Tokens of models.", ("model", "kind"), tokens)
     dollars = {(name,): model.micros / 1_000_000 for name, model in models}
     yield from _counter("cost_dollars_total", "What models cost.", ("model",), dollars)
     yield from _histogram("tool_duration_seconds", "Calls of tools.", ("tool",), stats.tool_seconds)
-    http = house.stats
+    http = tenant.stats
     yield from _counter("http_requests_total", "Calls that were answered.", ("door", "status"), http.http_calls)
     yield from _histogram("http_duration_seconds", "Until the reply began.", ("door",), http.http_seconds)
 
@@ -95,9 +95,9 @@ def _number(number: float) -> str:
 class Measured:
     """Around everything else: counts what was answered, refusals too."""
 
-    def __init__(self, app: ASGIApp, houses: Houses) -> None:
+    def __init__(self, app: ASGIApp, tenants: Tenants) -> None:
         self._app = app
-        self._stats = houses.stats
+        self._stats = tenants.stats
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -113,9 +113,9 @@ class Measured:
         await self._app(scope, receive, counted)
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        visitor: Visitor | None = scope.get(VISITOR)
-        tenant = FIRST if visitor is None else visitor.tenant
-        door = "metrics" if scope["path"] == "/metrics" else door_of(scope["path"], SLASH in scope)
+        caller: Caller | None = scope.get(CALLER)
+        tenant = FIRST if caller is None else caller.tenant
+        api = "metrics" if scope["path"] == "/metrics" else api_name(scope["path"], SLASH in scope)
         stats = self._stats[tenant]
-        stats.http_calls[door, str(status)] += 1
-        stats.http_seconds.add((door,), seconds)
+        stats.http_calls[api, str(status)] += 1
+        stats.http_seconds.add((api,), seconds)

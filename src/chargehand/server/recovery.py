@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Sequence
 from chargehand.core.fold import replay
 from chargehand.core.state import RunState
 from chargehand.errors import ChargehandError, Refused
-from chargehand.server.house import House, Houses
 from chargehand.server.letta.resuming import resume_open
 from chargehand.server.problem import Problem
 from chargehand.server.settings import check_tenant
-from chargehand.server.teams import Hall
+from chargehand.server.teams import Teams
+from chargehand.server.tenants import Tenant, Tenants
 from chargehand.stores.reader import open_runs
 from chargehand.terms.events import RunRequested
 
@@ -30,8 +30,8 @@ _TRIES = 100
 class Recovery:
     """What became of the open runs of one house. `house.part(Recovery)` is it."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, tenant: Tenant) -> None:
+        self._tenant = tenant
         self.resumed = 0
         self.left: dict[str, str] = {}
         """Runs that nobody here can go on with, and why."""
@@ -39,7 +39,7 @@ class Recovery:
     async def of_teams(self) -> None:
         """Go on with what teams have open; back when all of it has ended or waits for somebody."""
         found = deque(await self._open())
-        hands = max(1, self._house.settings.limits.runs // _PART)
+        hands = max(1, self._tenant.settings.limits.runs // _PART)
         async with asyncio.TaskGroup() as jobs:
             for _ in range(min(hands, len(found))):
                 jobs.create_task(self._work_off(found))
@@ -49,11 +49,11 @@ class Recovery:
 
     async def _open(self) -> list[tuple[str, RunRequested]]:
         """Runs and what was asked, in the order in which they were begun."""
-        rows = [row for row in await self._house.journal.runs() if row.type != "run.ended"]
+        rows = [row for row in await self._tenant.journal.runs() if row.type != "run.ended"]
         found: list[tuple[str, RunRequested]] = []
         for row in sorted(rows, key=lambda one: one.started):
             try:
-                state = replay(await self._house.journal.read(row.run))
+                state = replay(await self._tenant.journal.read(row.run))
             except ChargehandError as error:
                 self.left[row.run] = str(error)
                 continue
@@ -73,14 +73,14 @@ class Recovery:
                     self.left[run] = str(error)
 
     async def _resume(self, run: str, asked: RunRequested) -> None:
-        hall = self._house.part(Hall)
-        if asked.team not in hall.teams:
+        teams = self._tenant.part(Teams)
+        if asked.team not in teams.teams:
             self.left[run] = f"its team {asked.team!r} is not served any more"
             return
-        hosted = await hall.of(asked.team, asked.budget)
+        served = await teams.of(asked.team, asked.budget)
         for _ in range(_TRIES):
             try:
-                done = await hosted.resume(run)
+                done = await served.resume(run)
                 self.resumed += 1
                 await asyncio.shield(done)
             except Problem as problem:
@@ -100,33 +100,33 @@ def goes_on(state: RunState) -> bool:
     return state.input is None or bool(state.owing or state.timers or startable)
 
 
-async def recover(house: House) -> None:
+async def recover(tenant: Tenant) -> None:
     """What there is to do in a house that was opened."""
     async with asyncio.TaskGroup() as jobs:
-        jobs.create_task(_tried(house, house.part(Recovery).of_teams()))
-        jobs.create_task(_tried(house, resume_open(house)))
+        jobs.create_task(_tried(tenant, tenant.part(Recovery).of_teams()))
+        jobs.create_task(_tried(tenant, resume_open(tenant)))
 
 
-async def _tried(house: House, work: Awaitable[object]) -> None:
+async def _tried(tenant: Tenant, work: Awaitable[object]) -> None:
     """What stops one door must not stop the others."""
     try:
         await work
     except Exception:
-        logger.exception("not every open run of %s was gone on with", house.tenant)
+        logger.exception("not every open run of %s was gone on with", tenant.name)
 
 
-async def reopen(houses: Houses) -> None:
+async def reopen(tenants: Tenants) -> None:
     """Open every house in which something is open, one after the other."""
-    for tenant in await asyncio.to_thread(_unfinished, houses):
+    for tenant in await asyncio.to_thread(_unfinished, tenants):
         try:
-            await houses.of(tenant)
+            await tenants.of(tenant)
         except ChargehandError as error:
             logger.warning("the house of %s cannot be opened: %s", tenant, error)
 
 
-def _unfinished(houses: Houses) -> Sequence[str]:
+def _unfinished(tenants: Tenants) -> Sequence[str]:
     found: list[str] = []
-    for journal in sorted(houses.settings.data.glob("*/runs.db")):
+    for journal in sorted(tenants.settings.data.glob("*/runs.db")):
         try:
             check_tenant(journal.parent.name)
             if open_runs(journal):

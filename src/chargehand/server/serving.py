@@ -20,9 +20,9 @@ import uvicorn
 from chargehand.errors import Invalid, Refused
 from chargehand.models.find import Lookup
 from chargehand.server.app import Building
+from chargehand.server.middleware.protocol import bounded_http
 from chargehand.server.settings import FIRST, Settings
-from chargehand.server.teams import Hall
-from chargehand.server.walls.protocol import bounded_http
+from chargehand.server.teams import Teams
 from chargehand.tools.tasks import first_error
 
 _BACKLOG = 2048
@@ -87,10 +87,10 @@ class Serving:
             loop.add_signal_handler(name, self.stop)
         try:
             async with self._building.opened():
-                house = await self._building.houses.of(FIRST)
-                self.teams = tuple(house.part(Hall).teams)  # one that cannot be loaded is told before anybody calls
+                tenant = await self._building.tenants.of(FIRST)
+                self.teams = tuple(tenant.part(Teams).teams)  # one that cannot be loaded is told before anybody calls
                 if self._settings.model:
-                    house.finder.find(self._settings.model)  # as is a model that there is not
+                    tenant.finder.find(self._settings.model)  # as is a model that there is not
                 async with asyncio.TaskGroup() as jobs:
                     ending = jobs.create_task(self._ended())
                     await self._server.serve([listening])
@@ -108,16 +108,16 @@ class Serving:
 
     async def _ended(self) -> None:
         await self._stop.wait()
-        houses = self._building.houses
-        under_way = sum(one.floor.carried for one in self._building.houses.open)
+        tenants = self._building.tenants
+        under_way = sum(one.runs.carried for one in self._building.tenants.open)
         logger.info("stopping: %d runs have %g s to end", under_way, self._settings.grace)
         async with asyncio.TaskGroup() as jobs:
-            drained = jobs.create_task(houses.drain(self._settings.grace))
+            drained = jobs.create_task(tenants.drain(self._settings.grace))
             hurry = jobs.create_task(self._at_once.wait())
             await asyncio.wait((drained, hurry), return_when=asyncio.FIRST_COMPLETED)
             hurry.cancel()
             if not drained.done():
-                await houses.drain(0.0)
+                await tenants.drain(0.0)
         self._server.should_exit = True
 
 

@@ -17,8 +17,8 @@ from chargehand.agents.crew import Crew
 from chargehand.agents.subteam import least
 from chargehand.config.load import load_team
 from chargehand.runtime.driver import Driver, Outcome, checked
-from chargehand.server.house import House
 from chargehand.server.problem import unknown
+from chargehand.server.tenants import Tenant
 from chargehand.team import Supervisor
 from chargehand.terms import events as ev
 from chargehand.terms.budget import Budget, Ledger, usd_of
@@ -55,19 +55,19 @@ def load(paths: tuple[Path, ...], memory: Path, model: str = "") -> dict[str, Su
     return {team.name: team for team in found}
 
 
-class Hosted:
+class ServedTeam:
     """A team that takes requests. `kept` is it with a budget that can be kept, as its crew was made."""
 
-    def __init__(self, house: House, team: Supervisor, crew: Crew, driver: Driver, kept: Supervisor) -> None:
+    def __init__(self, tenant: Tenant, team: Supervisor, crew: Crew, driver: Driver, kept: Supervisor) -> None:
         self.team = team
         self.crew = crew
         self.driver = driver
-        self._house = house
+        self._tenant = tenant
         self._kept = kept
 
     async def keep_budget(self, bounds: Bounds = USUAL) -> Supervisor:
         """The team within these bounds, with a budget that can be kept."""
-        return await bounds.around(self.team).keep_budget(self._house.finder)
+        return await bounds.around(self.team).keep_budget(self._tenant.finder)
 
     async def begin(
         self,
@@ -80,36 +80,36 @@ class Hosted:
         also: Sequence[ev.Event] = (),
     ) -> tuple[str, "asyncio.Future[Outcome]"]:
         """Begin a run; back when it is on disk, with its name and what will become of it."""
-        self._house.floor.check()
+        self._tenant.runs.check()
         now = time.time()
         team = await self.keep_budget(bounds)
         request = checked(team.request(goal, now, plan=plan, seed=seed), now)
         name = run or f"{team.name}-{secrets.token_hex(6)}"
-        told = (*also, *await team.offered(self._house.journal, request))
-        return name, await self._house.floor.begin(name, lambda: self.driver.start(name, request, also=told))
+        told = (*also, *await team.offered(self._tenant.journal, request))
+        return name, await self._tenant.runs.begin(name, lambda: self.driver.start(name, request, also=told))
 
     async def resume(self, run: str, *answers: ev.Event) -> "asyncio.Future[Outcome]":
         """Go on with a run that nobody carries."""
-        first = (await self._house.journal.read(run))[0]
+        first = (await self._tenant.journal.read(run))[0]
         if isinstance(first.event, ev.RunRequested):
             self._kept.check_recorded(first.event.budget)
-            self._house.stats.runs.follow(run, first.event, first.at)
-        return await self._house.floor.begin(run, lambda: self.driver.resume(run, *answers))
+            self._tenant.stats.runs.follow(run, first.event, first.at)
+        return await self._tenant.runs.begin(run, lambda: self.driver.resume(run, *answers))
 
 
-class Hall:
+class Teams:
     """The teams of one house. `house.part(Hall)` is it."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, tenant: Tenant) -> None:
+        self._tenant = tenant
         self._stack = AsyncExitStack()
-        settings = house.settings
-        self.teams: Mapping[str, Supervisor] = load(settings.teams, house.folder / "memory.db", settings.model)
-        self._hosted: dict[_Kind, Hosted] = {}
+        settings = tenant.settings
+        self.teams: Mapping[str, Supervisor] = load(settings.teams, tenant.folder / "memory.db", settings.model)
+        self._served: dict[_Kind, ServedTeam] = {}
         self._gate = asyncio.Lock()
-        house.stack.push_async_callback(self._stack.aclose)
+        tenant.stack.push_async_callback(self._stack.aclose)
 
-    async def of(self, name: str, budget: Budget | None = None) -> Hosted:
+    async def of(self, name: str, budget: Budget | None = None) -> ServedTeam:
         """A team with its crew; 404 if there is none of this name.
 
         `budget` is what a run may use, where that is less than the team may: a crew that nothing is capped for does
@@ -119,24 +119,24 @@ class Hall:
         if team is None:
             raise unknown("team", name)
         kind = _kind(name, team.budget if budget is None else least(team.budget, budget))
-        found = self._hosted.get(kind)
+        found = self._served.get(kind)
         if found is not None:
             return found
         async with self._gate:
-            if kind not in self._hosted:
-                self._hosted[kind] = await self._host(team, kind)
-        return self._hosted[kind]
+            if kind not in self._served:
+                self._served[kind] = await self._host(team, kind)
+        return self._served[kind]
 
-    async def _host(self, team: Supervisor, kind: _Kind) -> Hosted:
+    async def _host(self, team: Supervisor, kind: _Kind) -> ServedTeam:
         _, capped, priced = kind
         if kind != _kind(team.name, team.budget):
             caps = Budget(tokens=_MANY if capped else None, usd=usd_of(_MANY) if priced else None)
             team = team.bounded(budget=least(team.budget, caps))
-        team = await team.keep_budget(self._house.finder)
-        crew = await self._stack.enter_async_context(team.crew(self._house.finder))
-        driver = Driver(self._house.journal, crew, listener=self._house.heard, whisper=self._house.whispered)
-        self._house.drivers.append(driver)
-        return Hosted(house=self._house, team=self.teams[team.name], crew=crew, driver=driver, kept=team)
+        team = await team.keep_budget(self._tenant.finder)
+        crew = await self._stack.enter_async_context(team.crew(self._tenant.finder))
+        driver = Driver(self._tenant.journal, crew, listener=self._tenant.heard, whisper=self._tenant.whispered)
+        self._tenant.drivers.append(driver)
+        return ServedTeam(tenant=self._tenant, team=self.teams[team.name], crew=crew, driver=driver, kept=team)
 
 
 def _kind(name: str, budget: Budget) -> _Kind:

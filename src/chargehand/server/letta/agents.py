@@ -11,8 +11,6 @@ from chargehand.memory import blocks
 from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import Attached, KeptConversation, Profile
 from chargehand.memory.origin import PERSON
-from chargehand.server.doors import Door
-from chargehand.server.house import House
 from chargehand.server.letta import tools
 from chargehand.server.letta.agent_mapping import agent_changed, agent_made, agent_told, check_name
 from chargehand.server.letta.agent_settings import check_agent_fields
@@ -29,6 +27,8 @@ from chargehand.server.letta.office import Office
 from chargehand.server.letta.rules import checked
 from chargehand.server.letta.writers import changing
 from chargehand.server.problem import Problem, unknown
+from chargehand.server.routing import Api
+from chargehand.server.tenants import Tenant
 from chargehand.server.wire import body, part, raw_body, reply
 from chargehand.terms.roster import Match
 from chargehand.terms.value import encode_value
@@ -38,37 +38,37 @@ _MOST_CONVERSATIONS = 100_000
 BASE = ("conversation_search", "memory_insert", "memory_replace")
 
 
-def add(door: Door) -> None:
-    door.add("POST", "/v1/agents", create)
-    door.add("GET", "/v1/agents/{agent}", retrieve, "read")
-    door.add("PATCH", "/v1/agents/{agent}", update)
-    door.add("DELETE", "/v1/agents/{agent}", delete)
-    door.add("POST", "/v1/agents/{agent}/recompile", recompile, "read")
+def add(api: Api) -> None:
+    api.add("POST", "/v1/agents", create)
+    api.add("GET", "/v1/agents/{agent}", retrieve, "read")
+    api.add("PATCH", "/v1/agents/{agent}", update)
+    api.add("DELETE", "/v1/agents/{agent}", delete)
+    api.add("POST", "/v1/agents/{agent}/recompile", recompile, "read")
 
 
-async def found(house: House, which: str) -> Profile:
-    profile = await house.memory.catalog.get(Profile, which)
+async def found(tenant: Tenant, which: str) -> Profile:
+    profile = await tenant.memory.catalog.get(Profile, which)
     if profile is None:
         raise unknown("agent", which)
     return profile
 
 
-async def told(house: House, profile: Profile) -> AgentTold:
-    return (await all_told(house, [profile]))[0]
+async def told(tenant: Tenant, profile: Profile) -> AgentTold:
+    return (await all_told(tenant, [profile]))[0]
 
 
-async def all_told(house: House, profiles: Sequence[Profile], include: Sequence[str] = ()) -> list[AgentTold]:
+async def all_told(tenant: Tenant, profiles: Sequence[Profile], include: Sequence[str] = ()) -> list[AgentTold]:
     """Agents as their client reads them, with everything, or with what it says shall be included.
 
     An agent that was deleted meanwhile is told of as it was, without its blocks.
     """
-    catalog = house.memory.catalog
-    office = house.part(Office)
-    profiles = await with_last_runs(house, profiles)
+    catalog = tenant.memory.catalog
+    office = tenant.part(Office)
+    profiles = await with_last_runs(tenant, profiles)
     held: dict[str, list[Attached]] = {}
     if not include or "agent.blocks" in include:
         held = await catalog.attached_to([one.id for one in profiles])
-    known = await tools.of_agents(house, profiles) if not include or "agent.tools" in include else {}
+    known = await tools.of_agents(tenant, profiles) if not include or "agent.tools" in include else {}
     cards = {handle: office.crew.model(one).card for handle, one in {one.model: one for one in profiles}.items()}
     told = [
         agent_told(
@@ -82,26 +82,26 @@ async def all_told(house: House, profiles: Sequence[Profile], include: Sequence[
     await office.ready()
     for one in told:
         if one.id in office.waiting:
-            one.pending_approval = await pending(house, one.id)
+            one.pending_approval = await pending(tenant, one.id)
     return told
 
 
 # --- making
 
 
-async def create(request: Request, house: House) -> Response:
+async def create(request: Request, tenant: Tenant) -> Response:
     sent = await body(request, AgentSent)
     check_agent_fields(await raw_body(request), AgentSent)
-    return reply(await made(house, sent))
+    return reply(await made(tenant, sent))
 
 
-async def made(house: House, sent: AgentSent) -> AgentTold:
+async def made(tenant: Tenant, sent: AgentSent) -> AgentTold:
     """A new agent. All that could be wrong with it is found before anything is kept."""
-    catalog = house.memory.catalog
+    catalog = tenant.memory.catalog
     labels = [one.label for one in sent.memory_blocks or ()]
     if double := next((one for one in labels if labels.count(one) > 1), None):
         raise Problem(422, "invalid", f"two memory blocks are called {double!r}; give one of them another label")
-    shared = [await found_block(house, one) for one in dict.fromkeys(sent.block_ids or ())]
+    shared = [await found_block(tenant, one) for one in dict.fromkeys(sent.block_ids or ())]
     if twice := next((one.label for one in shared if one.label in labels), None):
         raise Problem(422, "invalid", f"a block of block_ids is called {twice!r} as a memory block is; rename one")
     names = await tools.named(catalog, sent.tools or (), sent.tool_ids or ())
@@ -117,7 +117,7 @@ async def made(house: House, sent: AgentSent) -> AgentTold:
     for block in own:
         blocks.created(block, PERSON)
     first_turns = turns_to_begin_with(sent.initial_message_sequence or ())
-    told = await _kept(house, profile, own, sorted(shared, key=lambda one: one.created))
+    told = await _kept(tenant, profile, own, sorted(shared, key=lambda one: one.created))
     if first_turns:
         await catalog.say(profile.id, first_turns)
     return told
@@ -131,9 +131,9 @@ def _equipped(sent: AgentSent, profile: Profile, personas: Sequence[str]) -> tup
     return tuple(dict.fromkeys(wanted))
 
 
-async def _kept(house: House, profile: Profile, own: Sequence[Block], shared: Sequence[Block]) -> AgentTold:
+async def _kept(tenant: Tenant, profile: Profile, own: Sequence[Block], shared: Sequence[Block]) -> AgentTold:
     """Keep an agent and its blocks. All of it is handed to the store at once, in this order, to be written together."""
-    catalog = house.memory.catalog
+    catalog = tenant.memory.catalog
     try:
         async with BareTaskGroup() as jobs:
             made = jobs.create_task(catalog.add(profile))
@@ -144,26 +144,26 @@ async def _kept(house: House, profile: Profile, own: Sequence[Block], shared: Se
         for kind, which in ((Profile, profile.id), *((Block, one.id) for one in own)):
             await catalog.delete(kind, which)
         raise
-    known = await tools.of_agents(house, [profile])
+    known = await tools.of_agents(tenant, [profile])
     held = [*shared, *(one.result() for one in fresh)]
     there = [known[name] for name in profile.tools if name in known]
-    return agent_told(made.result(), held, there, house.part(Office).crew.model(profile).card)
+    return agent_told(made.result(), held, there, tenant.part(Office).crew.model(profile).card)
 
 
 # --- one agent
 
 
-async def retrieve(request: Request, house: House) -> Response:
-    return reply(await told(house, await found(house, part(request, "agent"))))
+async def retrieve(request: Request, tenant: Tenant) -> Response:
+    return reply(await told(tenant, await found(tenant, part(request, "agent"))))
 
 
-async def update(request: Request, house: House) -> Response:
+async def update(request: Request, tenant: Tenant) -> Response:
     which = part(request, "agent")
     sent = await body(request, AgentChange)
     check_agent_fields(await raw_body(request), AgentChange)
-    async with changing(house, which):
-        profile = await found(house, which)
-        catalog = house.memory.catalog
+    async with changing(tenant, which):
+        profile = await found(tenant, which)
+        catalog = tenant.memory.catalog
         ids = None if sent.tool_ids is UNSET or sent.tool_ids is None else sent.tool_ids
         names = None if ids is None else await tools.named(catalog, (), ids)
         wanted = agent_changed(profile, sent, names)
@@ -174,16 +174,16 @@ async def update(request: Request, house: House) -> Response:
         if sent.tool_rules is not UNSET:
             checked(wanted.settings.get("tool_rules"), wanted.tools)
         if sent.block_ids is not UNSET and sent.block_ids is not None:
-            await _holds(house, which, tuple(dict.fromkeys(sent.block_ids)))
+            await _holds(tenant, which, tuple(dict.fromkeys(sent.block_ids)))
         profile = await catalog.change(wanted)
-    return reply(await told(house, profile))
+    return reply(await told(tenant, profile))
 
 
-async def _holds(house: House, which: str, ids: Sequence[str]) -> None:
+async def _holds(tenant: Tenant, which: str, ids: Sequence[str]) -> None:
     """Give an agent these blocks of its own, and no others; nothing is changed if one of them is unknown."""
-    catalog = house.memory.catalog
+    catalog = tenant.memory.catalog
     for one in ids:
-        await found_block(house, one)
+        await found_block(tenant, one)
     held = [one.thing.id for one in await catalog.attached(which) if isinstance(one.thing, Block) and not one.via]
     for one in held:
         if one not in ids:
@@ -193,12 +193,12 @@ async def _holds(house: House, which: str, ids: Sequence[str]) -> None:
             await catalog.attach(which, one, ANYTHING)
 
 
-async def delete(request: Request, house: House) -> Response:
+async def delete(request: Request, tenant: Tenant) -> Response:
     """With its conversation and what was attached; blocks and archives stay, others may have them too."""
     which = part(request, "agent")
-    catalog = house.memory.catalog
-    office = house.part(Office)
-    async with changing(house, which):
+    catalog = tenant.memory.catalog
+    office = tenant.part(Office)
+    async with changing(tenant, which):
         if not await catalog.delete(Profile, which):
             raise unknown("agent", which)
     for conversation in await catalog.find(KeptConversation, tags=Match((which,), ()), limit=_MOST_CONVERSATIONS):
@@ -208,7 +208,7 @@ async def delete(request: Request, house: House) -> Response:
     return reply({"message": f"agent {which} was deleted"})
 
 
-async def recompile(request: Request, house: House) -> Response:
+async def recompile(request: Request, tenant: Tenant) -> Response:
     """What the agent would be told at this moment. Nothing needs to be compiled: blocks are read before each step."""
-    profile = await found(house, part(request, "agent"))
-    return reply(await house.part(Office).crew.system(profile))
+    profile = await found(tenant, part(request, "agent"))
+    return reply(await tenant.part(Office).crew.system(profile))

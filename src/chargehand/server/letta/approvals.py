@@ -7,7 +7,6 @@ from msgspec import Raw, Struct
 
 from chargehand.errors import Refused
 from chargehand.memory.catalog import Profile
-from chargehand.server.house import House
 from chargehand.server.letta.book_rows import Conditions
 from chargehand.server.letta.client_tools import ClientReturn, client_returns
 from chargehand.server.letta.message_shapes import MessageSent, MessageTold, VerdictTold
@@ -16,6 +15,7 @@ from chargehand.server.letta.pages import Page
 from chargehand.server.letta.speech import Speech
 from chargehand.server.letta.talk import Talk
 from chargehand.server.problem import Problem
+from chargehand.server.tenants import Tenant
 from chargehand.terms import events as ev
 
 _NOTHING_WAITS = "nothing waits for approval: it was answered already, or withdrawn by another message"
@@ -43,17 +43,17 @@ class _Verdict(Struct, frozen=True):
         return None if self.returned is None else msgspec.json.decode(msgspec.json.encode(self.returned))
 
 
-async def pending(house: House, agent: str) -> MessageTold | None:
+async def pending(tenant: Tenant, agent: str) -> MessageTold | None:
     """The question an agent waits with."""
-    standing = await _waiting(house, agent)
+    standing = await _waiting(tenant, agent)
     if standing is None:
         return None
     return next((one for one in reversed(standing.messages) if one.message_type == "approval_request_message"), None)
 
 
-async def _waiting(house: House, lane: str) -> Speech | None:
+async def _waiting(tenant: Tenant, lane: str) -> Speech | None:
     """The talk of a conversation (or of an agent's own) that waits for a person."""
-    office = house.part(Office)
+    office = tenant.part(Office)
     await office.ready()
     run = office.waiting.get(lane, "")
     standing = await office.standing(run) if run else None
@@ -61,11 +61,11 @@ async def _waiting(house: House, lane: str) -> Speech | None:
 
 
 async def approved(
-    house: House, profile: Profile, sent: Sequence[MessageSent], conversation: str = "", *, repeated: bool
+    tenant: Tenant, profile: Profile, sent: Sequence[MessageSent], conversation: str = "", *, repeated: bool
 ) -> Talk:
     """The talk that goes on after verdicts. What is sent again joins what the first began."""
-    office = house.part(Office)
-    standing = await _waiting(house, conversation or profile.id)
+    office = tenant.part(Office)
+    standing = await _waiting(tenant, conversation or profile.id)
     if repeated and (talk := await _answered_before(office, profile, sent)) is not None:
         return talk
     if standing is None or standing.question is None:

@@ -10,8 +10,6 @@ from chargehand.errors import Conflict
 from chargehand.memory.blocks import Block
 from chargehand.memory.editing import Rethink
 from chargehand.memory.origin import PERSON
-from chargehand.server.doors import Door
-from chargehand.server.house import House
 from chargehand.server.letta import finding
 from chargehand.server.letta.finding import Wanted
 from chargehand.server.letta.mapping import block_changed, block_made, block_told, given, is_hidden
@@ -19,6 +17,8 @@ from chargehand.server.letta.pages import Page, cut, page_of
 from chargehand.server.letta.shapes import BlockChange, BlockSent
 from chargehand.server.letta.writers import changing
 from chargehand.server.problem import Problem, unknown
+from chargehand.server.routing import Api
+from chargehand.server.tenants import Tenant
 from chargehand.server.wire import body, flag, number, part, reply
 from chargehand.terms.roster import Match
 
@@ -29,17 +29,17 @@ _SEARCHED = ("label", "value", "description")
 _NOBODYS = ("identity_id", "identifier_keys", "project_id")  # nothing here belongs to one
 
 
-def add(door: Door) -> None:
-    door.add("POST", "/v1/blocks", create)
-    door.add("GET", "/v1/blocks", listing, "read")
-    door.add("GET", "/v1/blocks/count", count, "read")
-    door.add("GET", "/v1/blocks/{block}", retrieve, "read")
-    door.add("PATCH", "/v1/blocks/{block}", update)
-    door.add("DELETE", "/v1/blocks/{block}", delete)
+def add(api: Api) -> None:
+    api.add("POST", "/v1/blocks", create)
+    api.add("GET", "/v1/blocks", listing, "read")
+    api.add("GET", "/v1/blocks/count", count, "read")
+    api.add("GET", "/v1/blocks/{block}", retrieve, "read")
+    api.add("PATCH", "/v1/blocks/{block}", update)
+    api.add("DELETE", "/v1/blocks/{block}", delete)
 
 
-async def found(house: House, which: str) -> Block:
-    block = await house.memory.catalog.get(Block, which)
+async def found(tenant: Tenant, which: str) -> Block:
+    block = await tenant.memory.catalog.get(Block, which)
     if block is None:
         raise unknown("block", which)
     return block
@@ -50,36 +50,36 @@ def told(block: Block) -> Response:
     return reply(block_told(block), headers={"ETag": f'"{block.version}"'})
 
 
-async def create(request: Request, house: House) -> Response:
+async def create(request: Request, tenant: Tenant) -> Response:
     sent = await body(request, BlockSent)
-    return told(await house.memory.catalog.add(block_made(sent)))
+    return told(await tenant.memory.catalog.add(block_made(sent)))
 
 
 # --- lists
 
 
-async def listing(request: Request, house: House) -> Response:
+async def listing(request: Request, tenant: Tenant) -> Response:
     page = page_of(request, 50, "asc")
     wanted = _wanted(request)
     if not wanted and not _counted(request):
-        return reply([block_told(one) for one in await _found(request, house, page)])
-    blocks = [one for one in await _found(request, house, Page("", "", _MOST, "asc")) if all(f(one) for f in wanted)]
+        return reply([block_told(one) for one in await _found(request, tenant, page)])
+    blocks = [one for one in await _found(request, tenant, Page("", "", _MOST, "asc")) if all(f(one) for f in wanted)]
     if _counted(request):
-        blocks = [one for one in blocks if await _connected(request, house, one)]
+        blocks = [one for one in blocks if await _connected(request, tenant, one)]
     return reply([block_told(one) for one in cut([(one.id, one) for one in blocks], page)])
 
 
-async def count(_request: Request, house: House) -> Response:
-    return reply(len(await house.memory.catalog.find(Block, limit=_MOST)))
+async def count(_request: Request, tenant: Tenant) -> Response:
+    return reply(len(await tenant.memory.catalog.find(Block, limit=_MOST)))
 
 
-async def _found(request: Request, house: House, page: Page) -> list[Block]:
+async def _found(request: Request, tenant: Tenant, page: Page) -> list[Block]:
     asked = request.query_params
     tags = tuple(dict.fromkeys(asked.getlist("tags")))
     match = Match(tags, ()) if flag(request, "match_all_tags") else Match((), tags)
     wanted = Wanted(asked.get("label") or asked.get("name"), tags=match)
     hidden = None if flag(request, "show_hidden_blocks") else is_hidden
-    return await finding.found(house, Block, page, wanted, hidden)
+    return await finding.found(tenant, Block, page, wanted, hidden)
 
 
 def _wanted(request: Request) -> list[Callable[[Block], bool]]:
@@ -99,8 +99,8 @@ def _counted(request: Request) -> bool:
     return any(name in request.query_params for name in (*_COUNTS, _EQUAL))
 
 
-async def _connected(request: Request, house: House, block: Block) -> bool:
-    owners = await house.memory.catalog.owners(block.id)
+async def _connected(request: Request, tenant: Tenant, block: Block) -> bool:
+    owners = await tenant.memory.catalog.owners(block.id)
     connected = sum(which.startswith("agent-") for which in owners)
     for name, holds in _COUNTS.items():
         if name in request.query_params and not holds(connected, number(request, name, 0, -1, _MOST)):
@@ -112,20 +112,20 @@ async def _connected(request: Request, house: House, block: Block) -> bool:
 # --- one block
 
 
-async def retrieve(request: Request, house: House) -> Response:
-    return told(await found(house, part(request, "block")))
+async def retrieve(request: Request, tenant: Tenant) -> Response:
+    return told(await found(tenant, part(request, "block")))
 
 
-async def update(request: Request, house: House) -> Response:
-    return told(await changed(request, house, part(request, "block")))
+async def update(request: Request, tenant: Tenant) -> Response:
+    return told(await changed(request, tenant, part(request, "block")))
 
 
-async def changed(request: Request, house: House, which: str) -> Block:
+async def changed(request: Request, tenant: Tenant, which: str) -> Block:
     """The block as it is after a change that somebody sent: all of it, or nothing and a problem."""
     sent = await body(request, BlockChange)
-    async with changing(house, which):
-        block = await found(house, which)
-        catalog = house.memory.catalog
+    async with changing(tenant, which):
+        block = await found(tenant, which)
+        catalog = tenant.memory.catalog
         wanted = block_changed(block, sent)
         expect = sent.version if sent.version is not None else _if_match(request)
         value = given(sent.value, block.value)
@@ -160,7 +160,7 @@ def _if_match(request: Request) -> int | None:
         raise Problem(422, "invalid", f"If-Match is {said[:40]!r}; it must be a version, as blocks tell it") from error
 
 
-async def delete(request: Request, house: House) -> Response:
-    if not await house.memory.catalog.delete(Block, part(request, "block")):
+async def delete(request: Request, tenant: Tenant) -> Response:
+    if not await tenant.memory.catalog.delete(Block, part(request, "block")):
         raise unknown("block", part(request, "block"))
     return reply(None)

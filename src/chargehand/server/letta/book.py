@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from chargehand.server.house import House
 from chargehand.server.letta import book_rows as rows
 from chargehand.server.letta.book_rows import Conditions
 from chargehand.server.letta.message_shapes import StepTold
 from chargehand.server.letta.pages import Page
 from chargehand.server.letta.speech import Speech
+from chargehand.server.tenants import Tenant
 from chargehand.stores.catalog_doors import FileDoor
 from chargehand.stores.catalog_words import terms
 from chargehand.stores.database import FileKind
@@ -40,15 +40,15 @@ _Outcome = TypeVar("_Outcome")
 class Book:
     """Opened when it is first looked at, closed with its house."""
 
-    def __init__(self, house: House) -> None:
-        self._path = house.folder / "letta.db"
-        self._clean = house.journal.redactor.clean
+    def __init__(self, tenant: Tenant) -> None:
+        self._path = tenant.folder / "letta.db"
+        self._clean = tenant.journal.redactor.clean
         self._gate = asyncio.Lock()
         self._opened: FileDoor | None = None
         self._last: dict[str, bytes] = {}
         """The bodies of the runs that ended last, by agent, as they were read; nothing where there is none."""
         self._writes = 0
-        house.stack.push_async_callback(self._close)
+        tenant.stack.push_async_callback(self._close)
 
     async def _door(self) -> FileDoor:
         async with self._gate:

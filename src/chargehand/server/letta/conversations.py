@@ -13,8 +13,6 @@ from starlette.responses import Response
 
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.memory.conversation import Turn
-from chargehand.server.doors import Door
-from chargehand.server.house import House
 from chargehand.server.letta.agent_settings import check_model_settings, merged_settings, refuse_unsupported
 from chargehand.server.letta.agents import found as find_agent
 from chargehand.server.letta.asked import check_talk_fields
@@ -29,6 +27,8 @@ from chargehand.server.letta.runs import follow_run
 from chargehand.server.letta.shapes import moment
 from chargehand.server.letta.writers import changing
 from chargehand.server.problem import Problem, unknown
+from chargehand.server.routing import Api
+from chargehand.server.tenants import Tenant
 from chargehand.server.wire import body, flag, part, raw_body, reply
 from chargehand.terms.roster import Match
 
@@ -89,47 +89,47 @@ class ResolvedConversation(Struct, frozen=True):
         return self.id or self.profile.id
 
 
-def add(door: Door) -> None:
-    door.add("POST", "/v1/conversations", create)
-    door.add("GET", "/v1/conversations", listing, "read")
+def add(api: Api) -> None:
+    api.add("POST", "/v1/conversations", create)
+    api.add("GET", "/v1/conversations", listing, "read")
     path = "/v1/conversations/{conversation}"
-    door.add("GET", path, retrieve, "read")
-    door.add("PATCH", path, update)
-    door.add("DELETE", path, delete)
-    door.add("POST", f"{path}/cancel", cancel)
-    door.add("POST", f"{path}/fork", fork)
-    door.add("POST", f"{path}/recompile", recompile, "read")
-    door.add("POST", f"{path}/messages", send)
-    door.add("GET", f"{path}/messages", messages, "read")
-    door.add("POST", f"{path}/stream", stream, "read")
-    door.add("POST", f"{path}/compact", compact)
+    api.add("GET", path, retrieve, "read")
+    api.add("PATCH", path, update)
+    api.add("DELETE", path, delete)
+    api.add("POST", f"{path}/cancel", cancel)
+    api.add("POST", f"{path}/fork", fork)
+    api.add("POST", f"{path}/recompile", recompile, "read")
+    api.add("POST", f"{path}/messages", send)
+    api.add("GET", f"{path}/messages", messages, "read")
+    api.add("POST", f"{path}/stream", stream, "read")
+    api.add("POST", f"{path}/compact", compact)
 
 
-async def find_conversation(house: House, which: str) -> KeptConversation:
-    conversation = await house.memory.catalog.get(KeptConversation, which)
+async def find_conversation(tenant: Tenant, which: str) -> KeptConversation:
+    conversation = await tenant.memory.catalog.get(KeptConversation, which)
     if conversation is None:
         raise unknown("conversation", which)
     return conversation
 
 
-async def resolve_conversation(request: Request, house: House, agent: str | None = None) -> ResolvedConversation:
+async def resolve_conversation(request: Request, tenant: Tenant, agent: str | None = None) -> ResolvedConversation:
     """The conversation of a call: by its id, or an agent's own."""
     which = part(request, "conversation")
     agent = agent or request.query_params.get("agent_id")
     if which == _OWN and not agent:
         raise Problem(422, "invalid", "say whose own conversation is meant: `default` needs an agent_id")
     if which == _OWN or which.startswith("agent-"):
-        return ResolvedConversation(await find_agent(house, which if which != _OWN else agent or ""))
-    conversation = await find_conversation(house, which)
+        return ResolvedConversation(await find_agent(tenant, which if which != _OWN else agent or ""))
+    conversation = await find_conversation(tenant, which)
     if agent and agent != conversation.agent:
         raise Problem(
             422, "invalid", f"conversation {which} belongs to agent {conversation.agent}, not to {agent[:100]}"
         )
-    return ResolvedConversation(await find_agent(house, conversation.agent), conversation)
+    return ResolvedConversation(await find_agent(tenant, conversation.agent), conversation)
 
 
-async def describe_conversations(house: House, conversations: list[KeptConversation]) -> list[ConversationTold]:
-    office = house.part(Office)
+async def describe_conversations(tenant: Tenant, conversations: list[KeptConversation]) -> list[ConversationTold]:
+    office = tenant.part(Office)
     last = await office.book.last_messages([conversation.id for conversation in conversations])
     for talk in office.talks.values():  # those that are not in the book yet
         if talk.speech.conversation and talk.speech.began:
@@ -159,13 +159,13 @@ def _describe(conversation: KeptConversation, last: float | None) -> Conversatio
 # --- by id
 
 
-async def create(request: Request, house: House) -> Response:
+async def create(request: Request, tenant: Tenant) -> Response:
     sent = await body(request, ConversationSent)
     _check_fields(await raw_body(request), ConversationSent)
     agent = request.query_params.get("agent_id")
     if not agent:
         raise Problem(422, "invalid", "agent_id is missing: say in the query with whom the conversation is")
-    profile = await find_agent(house, agent)
+    profile = await find_agent(tenant, agent)
     settings = merged_settings({}, sent)
     if sent.model:
         settings["model"] = sent.model
@@ -178,7 +178,7 @@ async def create(request: Request, house: House) -> Response:
         tags=(profile.id,),
         settings=settings,
     )
-    return reply((await describe_conversations(house, [await house.memory.catalog.add(made)]))[0])
+    return reply((await describe_conversations(tenant, [await tenant.memory.catalog.add(made)]))[0])
 
 
 def _check_fields(raw: bytes, shape: type[Struct]) -> None:
@@ -191,18 +191,18 @@ def _table(raw: bytes) -> dict[str, Any]:
     return msgspec.json.decode(raw.strip() or b"{}", type=dict[str, Any])
 
 
-async def retrieve(request: Request, house: House) -> Response:
+async def retrieve(request: Request, tenant: Tenant) -> Response:
     return reply(
-        (await describe_conversations(house, [await find_conversation(house, part(request, "conversation"))]))[0]
+        (await describe_conversations(tenant, [await find_conversation(tenant, part(request, "conversation"))]))[0]
     )
 
 
-async def update(request: Request, house: House) -> Response:
+async def update(request: Request, tenant: Tenant) -> Response:
     which = part(request, "conversation")
     sent = await body(request, ConversationChange)
     _check_fields(await raw_body(request), ConversationChange)
-    async with changing(house, which):
-        before = await find_conversation(house, which)
+    async with changing(tenant, which):
+        before = await find_conversation(tenant, which)
         settings = {**before.settings}
         for name in ("model_settings", "context_window_limit"):
             settings.pop(name, None)
@@ -217,24 +217,24 @@ async def update(request: Request, house: House) -> Response:
             description=before.description if sent.description is UNSET else sent.description or "",
             settings=settings,
         )
-        changed = await house.memory.catalog.change(wanted)
-    return reply((await describe_conversations(house, [changed]))[0])
+        changed = await tenant.memory.catalog.change(wanted)
+    return reply((await describe_conversations(tenant, [changed]))[0])
 
 
-async def delete(request: Request, house: House) -> Response:
+async def delete(request: Request, tenant: Tenant) -> Response:
     """With what was said in it; its runs stay."""
     which = part(request, "conversation")
-    office = house.part(Office)
-    async with changing(house, which):
-        await find_conversation(house, which)
+    office = tenant.part(Office)
+    async with changing(tenant, which):
+        await find_conversation(tenant, which)
         await office.cancel(await office.under_way(which), "the conversation was deleted")
-        await house.memory.catalog.delete(KeptConversation, which)
+        await tenant.memory.catalog.delete(KeptConversation, which)
         office.resets[which] = time.time()
         await office.book.forget_conversation(which)
     return reply(None)
 
 
-async def listing(request: Request, house: House) -> Response:
+async def listing(request: Request, tenant: Tenant) -> Response:
     """All, or those of an agent; the newest first unless it is said otherwise."""
     asked = request.query_params
     page = page_of(request, 50, "desc")
@@ -245,9 +245,9 @@ async def listing(request: Request, house: House) -> Response:
     agent = asked.get("agent_id")
     words = asked.get("summary_search", "").casefold()
     match = Match((agent,), ()) if agent else Match()
-    kept = await house.memory.catalog.find(KeptConversation, tags=match, limit=_MOST)
+    kept = await tenant.memory.catalog.find(KeptConversation, tags=match, limit=_MOST)
     visible = [conversation for conversation in kept if not conversation.settings.get("hidden")]
-    listed = await describe_conversations(house, visible)
+    listed = await describe_conversations(tenant, visible)
     if status != "all":
         listed = [conversation for conversation in listed if conversation.archived == (status == "archived")]
     if words:
@@ -263,24 +263,24 @@ def _archive_status(said: str) -> Literal["unarchived", "archived", "all"]:
     raise Problem(422, "invalid", f"archive_status is {said[:40]!r}; it must be unarchived, archived or all")
 
 
-async def cancel(request: Request, house: House) -> Response:
+async def cancel(request: Request, tenant: Tenant) -> Response:
     """Stop what goes on in a conversation."""
-    office = house.part(Office)
-    lane = (await resolve_conversation(request, house)).lane
+    office = tenant.part(Office)
+    lane = (await resolve_conversation(request, tenant)).lane
     return reply(await stop_runs(office, await office.under_way(lane)))
 
 
-async def fork(request: Request, house: House) -> Response:
+async def fork(request: Request, tenant: Tenant) -> Response:
     """A new conversation that begins with what was said in this one, up to a message if one is named."""
-    origin = await resolve_conversation(request, house)
-    catalog = house.memory.catalog
+    origin = await resolve_conversation(request, tenant)
+    catalog = tenant.memory.catalog
     turns = await catalog.turns(origin.lane, limit=_MOST_TURNS, old=True)
     said = [turn for turn in turns if turn.role != "summary"]
     if message := request.query_params.get("message_id"):
-        said = await _up_to(house, said, message)
+        said = await _up_to(tenant, said, message)
     before = KeptConversation() if origin.conversation is None else origin.conversation
     settings = {**before.settings, "hidden": flag(request, "hidden"), "archived_at": None}
-    settings["inherited"] = await _inherited(house, origin, said)
+    settings["inherited"] = await _inherited(tenant, origin, said)
     made = await catalog.add(
         KeptConversation(
             name=before.name,
@@ -292,75 +292,75 @@ async def fork(request: Request, house: House) -> Response:
     )
     if said:
         await catalog.say(made.id, said)
-    return reply((await describe_conversations(house, [made]))[0])
+    return reply((await describe_conversations(tenant, [made]))[0])
 
 
-async def _inherited(house: House, origin: ResolvedConversation, turns: list[Turn]) -> list[tuple[str, float]]:
+async def _inherited(tenant: Tenant, origin: ResolvedConversation, turns: list[Turn]) -> list[tuple[str, float]]:
     """Which messages a fork begins with: of which conversations, and of each up to which moment."""
     runs = list(dict.fromkeys(turn.run for turn in turns if turn.run))
-    until = await house.part(Office).book.last_heard(runs[-1]) if runs else None
+    until = await tenant.part(Office).book.last_heard(runs[-1]) if runs else None
     if until is None:
         return []
     earlier = [] if origin.conversation is None else inherited_messages(origin.conversation)
     return [*((which, min(moment, until)) for which, moment in earlier), (origin.id, until)]
 
 
-async def _up_to(house: House, turns: list[Turn], message: str) -> list[Turn]:
+async def _up_to(tenant: Tenant, turns: list[Turn], message: str) -> list[Turn]:
     """The turns up to a message, with the answer it belongs to."""
-    row = await house.part(Office).book.message(message)
-    places = [place for place, turn in enumerate(turns) if row is not None and turn.run == row[1]]
-    if not places:
+    row = await tenant.part(Office).book.message(message)
+    admission = [place for place, turn in enumerate(turns) if row is not None and turn.run == row[1]]
+    if not admission:
         raise unknown("message", message)
-    return turns[: places[-1] + 1]
+    return turns[: admission[-1] + 1]
 
 
-async def recompile(request: Request, house: House) -> Response:
+async def recompile(request: Request, tenant: Tenant) -> Response:
     """What the agent would be told at this moment: blocks are read before each step, so nothing is compiled."""
     sent = await body(request, CompactSent)
-    wanted = await resolve_conversation(request, house, sent.agent_id)
+    wanted = await resolve_conversation(request, tenant, sent.agent_id)
     profile = wanted.profile
     if wanted.conversation is not None:
         profile = in_conversation(profile, wanted.conversation)
-    return reply(await house.part(Office).crew.system(profile))
+    return reply(await tenant.part(Office).crew.system(profile))
 
 
 # --- messages
 
 
-async def send(request: Request, house: House) -> Response:
+async def send(request: Request, tenant: Tenant) -> Response:
     """Say something; what comes of it is streamed unless it is said otherwise."""
     sent = await body(request, ConversationTalkSent)
     check_talk_fields(await raw_body(request), ConversationTalkSent)
-    wanted = await resolve_conversation(request, house, sent.agent_id)
+    wanted = await resolve_conversation(request, tenant, sent.agent_id)
     begin = whole_talk if sent.streaming is False else streamed_talk
-    return await begin(request, house, sent, wanted.profile, wanted.id)
+    return await begin(request, tenant, sent, wanted.profile, wanted.id)
 
 
-async def messages(request: Request, house: House) -> Response:
-    wanted = await resolve_conversation(request, house)
+async def messages(request: Request, tenant: Tenant) -> Response:
+    wanted = await resolve_conversation(request, tenant)
     conditions = Conditions()
     conditions.equal("agent", wanted.profile.id)
     inherited = [] if wanted.conversation is None else inherited_messages(wanted.conversation)
     narrow_to_conversation(conditions, wanted.id or _OWN, inherited)
-    return await list_messages(request, house, conditions, wanted.profile.id)
+    return await list_messages(request, tenant, conditions, wanted.profile.id)
 
 
-async def stream(request: Request, house: House) -> Response:
+async def stream(request: Request, tenant: Tenant) -> Response:
     """Follow the run that goes on in a conversation, or the latest one; or a run that is named."""
     sent = await body(request, StreamSent)
-    office = house.part(Office)
+    office = tenant.part(Office)
     if sent.otid:
         raise Problem(
             422, "unsupported", "otid is not supported: send the message again with its otid, and it is joined"
         )
-    wanted = await resolve_conversation(request, house, sent.agent_id)
+    wanted = await resolve_conversation(request, tenant, sent.agent_id)
     run = sent.run_id or next(iter(reversed(await office.under_way(wanted.lane))), "")
     standing = await office.standing(run) if run else None
     if standing is None or standing.lane != wanted.lane:
         raise unknown("run", run) if run else Problem(404, "unknown", "no run goes on in this conversation")
-    return await follow_run(house, run, sent)
+    return await follow_run(tenant, run, sent)
 
 
-async def compact(request: Request, house: House) -> Response:
+async def compact(request: Request, tenant: Tenant) -> Response:
     sent = await body(request, CompactSent)
-    return await compact_turns(request, house, (await resolve_conversation(request, house, sent.agent_id)).lane)
+    return await compact_turns(request, tenant, (await resolve_conversation(request, tenant, sent.agent_id)).lane)

@@ -27,7 +27,6 @@ from chargehand.errors import Invalid
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.models.known import BUILT_IN
 from chargehand.models.model import Model
-from chargehand.server.house import House
 from chargehand.server.letta.agent_settings import JsonReply, bound_model, merged_options, options_of
 from chargehand.server.letta.asked import MOST_STEPS, Asked
 from chargehand.server.letta.client_tools import ClientReturn, client_side_tools
@@ -37,6 +36,7 @@ from chargehand.server.letta.mail import MAIL, Post
 from chargehand.server.letta.message_allowance import MessageAllowances
 from chargehand.server.letta.model_access import may_name
 from chargehand.server.letta.rules import Rules, rules_of
+from chargehand.server.tenants import Tenant
 from chargehand.terms.budget import Budget
 from chargehand.terms.failure import Failure
 from chargehand.terms.roster import Agent
@@ -138,18 +138,18 @@ async def _at_once(_agent: str, _run: str) -> None:
 class AgentCrew:
     """Everybody in a house. Only `attempt` is ever asked for: nobody plans, and the result is the answer."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, tenant: Tenant) -> None:
+        self._tenant = tenant
         self._kit = Kit(Prompts({"work": _WORK, "task": _TASK}), Purse(Budget()))
-        self._allowances = MessageAllowances(house.settings.limits)
-        self.post = Post(house.memory.catalog, self.agent)
+        self._allowances = MessageAllowances(tenant.settings.limits)
+        self.post = Post(tenant.memory.catalog, self.agent)
         self.asked: Callable[[str], Asked | None] = lambda _run: None
         """What a person asked for in a run, where it is not as usual."""
         self.turn: Callable[[str, str], Awaitable[None]] = _at_once
         """Waits until an agent (the first) has time for a run."""
         self.client_return: Callable[[str, str, str], Awaitable[ClientReturn | None]] = _no_return
         """What the client of a run (the first) sent for a call that it made itself: of which tool, with what."""
-        house.memory.agents = _Everybody()
+        tenant.memory.agents = _Everybody()
 
     def bind(self, carrier: Carrier) -> None:
         self.post.bind(carrier)
@@ -167,18 +167,18 @@ class AgentCrew:
 
     async def _work(self, brief: Brief, hand: Hand) -> Done:
         run = hand.where.run
-        profile = await self._house.memory.catalog.get(Profile, brief.worker)
+        profile = await self._tenant.memory.catalog.get(Profile, brief.worker)
         if profile is None:
             raise WorkFailed(Failure("logic", f"there is no agent {brief.worker} any more", permanent=True))
         asked = self.asked(run)
         if asked is not None and asked.conversation:
-            kept = await self._house.memory.catalog.get(KeptConversation, asked.conversation)
+            kept = await self._tenant.memory.catalog.get(KeptConversation, asked.conversation)
             if kept is None:
                 said = f"there is no conversation {asked.conversation} any more"
                 raise WorkFailed(Failure("logic", said, permanent=True))
             profile = in_conversation(profile, kept)
         if INSERT in profile.tools:
-            await archive_of(self._house, profile)  # somewhere to keep what it finds
+            await archive_of(self._tenant, profile)  # somewhere to keep what it finds
         try:
             tools = {} if asked is None else client_side_tools(asked.tools, partial(self.client_return, run))
             conversation = "" if asked is None else asked.conversation
@@ -209,16 +209,16 @@ class AgentCrew:
 
     def model(self, profile: Profile) -> Model:
         """The model an agent names, where it is to be had; else the one that stands in."""
-        settings = self._house.settings
+        settings = self._tenant.settings
         handle = profile.model
         stand_in = settings.model or BUILT_IN
-        barred = not may_name(handle, settings, self._house.lookup)  # it would be called from inside
+        barred = not may_name(handle, settings, self._tenant.lookup)  # it would be called from inside
         if barred or handle in ("", BUILT_IN) or handle.startswith("letta/"):
-            return self._house.finder.find(stand_in)
+            return self._tenant.finder.find(stand_in)
         try:
-            return self._house.finder.find(handle)
+            return self._tenant.finder.find(handle)
         except Invalid:
-            return self._house.finder.find(stand_in)
+            return self._tenant.finder.find(stand_in)
 
     async def equipped(
         self,
@@ -236,7 +236,7 @@ class AgentCrew:
         profile = structs.replace(profile, tools=tuple(dict.fromkeys((*profile.tools, *(client_side or ())))))
         worker, rules = self._worker(profile, custom)
         worker = structs.replace(worker, steps=most)
-        ready = await furnished(self._house.memory, worker, with_usual_tools=False, conversation=conversation)
+        ready = await furnished(self._tenant.memory, worker, with_usual_tools=False, conversation=conversation)
         named = counted({**ready.named, **self.post.tools, **custom}, rules.counts, steps)
         desk = None if ready.desk is None else structs.replace(ready.desk, earlier=_earlier_turns(profile))
         equipped = equip(ready.worker, [bound_model(self.model(profile), profile.settings)], named, desk)
@@ -250,7 +250,7 @@ class AgentCrew:
     async def system(self, profile: Profile) -> str:
         """What an agent would be told about itself now, with its blocks."""
         equipped = await self.equipped(profile)
-        held = seen(await self._house.memory.catalog.attached(profile.id)).values()
+        held = seen(await self._tenant.memory.catalog.attached(profile.id)).values()
         return self._kit.system(equipped).text + instructions(held) + "\n\n" + material(held, (), "now", {})
 
     def _worker(self, profile: Profile, custom: Mapping[str, Tool]) -> tuple[Worker, Rules]:
@@ -275,4 +275,4 @@ class AgentCrew:
         return worker, rules
 
     async def _custom(self, profile: Profile) -> dict[str, Tool]:
-        return await custom_tools(self._house, profile)
+        return await custom_tools(self._tenant, profile)

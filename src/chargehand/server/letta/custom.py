@@ -9,8 +9,8 @@ from msgspec import Raw, Struct
 from chargehand.errors import ChargehandError
 from chargehand.memory.catalog import KeptTool, Profile
 from chargehand.models.messages import ToolSpec
-from chargehand.server.house import House
 from chargehand.server.problem import Problem
+from chargehand.server.tenants import Tenant
 from chargehand.terms.value import encode_value
 from chargehand.tools.sandbox import Ran, available, python_sandbox
 from chargehand.tools.tool import Caller, Tool, ToolFailed
@@ -38,9 +38,9 @@ class ExecutionTold(Struct):
     agent_state: None = None
 
 
-def allowed(house: House) -> None:
+def allowed(tenant: Tenant) -> None:
     """Raise a problem unless clients may bring tools here."""
-    if not house.settings.custom_tools:
+    if not tenant.settings.custom_tools:
         said = "custom tools are off on this server; its operator can allow them (serve --custom-tools)"
         raise Problem(403, "custom_tools_off", f"{said}: they run in a sandbox, without a network")
     if why := available():
@@ -122,12 +122,12 @@ def made(kept: KeptTool) -> Tool:
     )
 
 
-async def custom_tools(house: House, profile: Profile) -> dict[str, Tool]:
+async def custom_tools(tenant: Tenant, profile: Profile) -> dict[str, Tool]:
     """The tools that clients brought and this agent has; none where they are not allowed."""
-    if not house.settings.custom_tools:
+    if not tenant.settings.custom_tools:
         return {}
     found: dict[str, Tool] = {}
     for name in profile.tools:
-        for kept in await house.memory.catalog.find(KeptTool, name=name, limit=1):
+        for kept in await tenant.memory.catalog.find(KeptTool, name=name, limit=1):
             found[name] = made(kept)
     return found

@@ -7,8 +7,8 @@ from msgspec import Struct, structs
 
 from chargehand.errors import Unknown
 from chargehand.memory.catalog import ANYONE, Kept
-from chargehand.server.house import House
 from chargehand.server.letta.pages import Page
+from chargehand.server.tenants import Tenant
 from chargehand.terms.roster import Match
 
 _MOST = 1000
@@ -28,7 +28,7 @@ class Trail:
     Whoever deletes what a page brings asks for what comes after something that is not there any more.
     """
 
-    def __init__(self, _house: House) -> None:
+    def __init__(self, _tenant: Tenant) -> None:
         self._pages: OrderedDict[tuple[str, str], tuple[str, ...]] = OrderedDict()
 
     def keep(self, page: Page, ids: tuple[str, ...]) -> None:
@@ -44,13 +44,13 @@ class Trail:
 
 
 async def found(
-    house: House, kind: type[Kept], page: Page, wanted: Wanted, hidden: Callable[[Kept], bool] | None = None
+    tenant: Tenant, kind: type[Kept], page: Page, wanted: Wanted, hidden: Callable[[Kept], bool] | None = None
 ) -> list[Kept]:
     """The page of these things. `hidden` says which of them are left out."""
     told: list[Kept] = []
-    part = await _standing(house, kind, page)
+    part = await _standing(tenant, kind, page)
     while True:
-        some = await house.memory.catalog.find(
+        some = await tenant.memory.catalog.find(
             kind,
             name=wanted.name,
             text=wanted.text,
@@ -66,14 +66,14 @@ async def found(
             break
         part = structs.replace(part, before=some[0].id) if part.before else structs.replace(part, after=some[-1].id)
     told = told[-page.limit :] if part.before else told[: page.limit]
-    house.part(Trail).keep(page, tuple(one.id for one in told))
+    tenant.part(Trail).keep(page, tuple(one.id for one in told))
     return told
 
 
-async def _standing(house: House, kind: type[Kept], page: Page) -> Page:
+async def _standing(tenant: Tenant, kind: type[Kept], page: Page) -> Page:
     """The page, after the nearest that is still there where the one it names is gone."""
-    catalog = house.memory.catalog
-    trail = house.part(Trail)
+    catalog = tenant.memory.catalog
+    trail = tenant.part(Trail)
     for _ in range(_MOST):
         earlier = trail.before(page)
         if not page.after or not earlier or await catalog.get(kind, page.after) is not None:

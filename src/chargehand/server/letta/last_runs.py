@@ -6,11 +6,11 @@ import msgspec
 from msgspec import Struct, structs
 
 from chargehand.memory.catalog import Profile
-from chargehand.server.house import House
 from chargehand.server.letta.book_rows import run_told
 from chargehand.server.letta.message_shapes import RunTold
 from chargehand.server.letta.office import Office
 from chargehand.server.letta.shapes import moment
+from chargehand.server.tenants import Tenant
 
 _MILLION = 1_000_000
 
@@ -26,9 +26,9 @@ class _Ended(Struct):
 _DECODER = msgspec.json.Decoder(_Ended)
 
 
-async def with_last_runs(house: House, profiles: Sequence[Profile]) -> list[Profile]:
+async def with_last_runs(tenant: Tenant, profiles: Sequence[Profile]) -> list[Profile]:
     """Agents with what is known of their latest runs. What a client wrote since then stays."""
-    office = house.part(Office)
+    office = tenant.part(Office)
     bodies = await office.book.last([one.id for one in profiles])
     ended: dict[str, _Ended | RunTold] = {which: _DECODER.decode(body) for which, body in bodies.items()}
     for talk in office.talks.values():  # those that are over and not in the book yet

@@ -7,8 +7,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from chargehand.memory.catalog import KeptConversation
-from chargehand.server.doors import Door
-from chargehand.server.house import House
 from chargehand.server.letta.agents import found
 from chargehand.server.letta.book import Book
 from chargehand.server.letta.book_rows import Conditions
@@ -17,6 +15,8 @@ from chargehand.server.letta.message_shapes import MessageTold, SearchSent
 from chargehand.server.letta.office import Office
 from chargehand.server.letta.pages import page_of
 from chargehand.server.problem import Problem, unknown
+from chargehand.server.routing import Api
+from chargehand.server.tenants import Tenant
 from chargehand.server.wire import body, part, reply
 
 _MESSAGES = msgspec.json.Decoder(MessageTold)
@@ -25,11 +25,11 @@ _USUAL = 100
 _MOST_LISTED = 10_000
 
 
-def add(door: Door) -> None:
-    door.add("GET", "/v1/agents/{agent}/messages", of_agent, "read")
-    door.add("GET", "/v1/messages", of_all, "read")
-    door.add("POST", "/v1/messages/search", search, "read")
-    door.add("GET", "/v1/messages/{message}", retrieve, "read")
+def add(api: Api) -> None:
+    api.add("GET", "/v1/agents/{agent}/messages", of_agent, "read")
+    api.add("GET", "/v1/messages", of_all, "read")
+    api.add("POST", "/v1/messages/search", search, "read")
+    api.add("GET", "/v1/messages/{message}", retrieve, "read")
 
 
 def joined(bodies: list[bytes]) -> Response:
@@ -37,28 +37,28 @@ def joined(bodies: list[bytes]) -> Response:
     return Response(b"[" + b",".join(bodies) + b"]", media_type="application/json")
 
 
-async def of_agent(request: Request, house: House) -> Response:
-    profile = await found(house, part(request, "agent"))
+async def of_agent(request: Request, tenant: Tenant) -> Response:
+    profile = await found(tenant, part(request, "agent"))
     wanted = Conditions()
     wanted.equal("agent", profile.id)
-    return await list_messages(request, house, wanted, profile.id)
+    return await list_messages(request, tenant, wanted, profile.id)
 
 
-async def of_all(request: Request, house: House) -> Response:
-    return await list_messages(request, house, Conditions(), "")
+async def of_all(request: Request, tenant: Tenant) -> Response:
+    return await list_messages(request, tenant, Conditions(), "")
 
 
-async def list_messages(request: Request, house: House, wanted: Conditions, agent: str) -> Response:
+async def list_messages(request: Request, tenant: Tenant, wanted: Conditions, agent: str) -> Response:
     # a client that follows the pages goes on from the last message to newer ones: what is older must be on the page
     page = page_of(request, _MOST_LISTED if agent else _USUAL, "desc")
     if request.query_params.get("group_id"):
         raise Problem(422, "unsupported", "group_id is not supported: there are no groups here; leave it out")
     if conversation := request.query_params.get("conversation_id"):
-        kept = None if conversation == "default" else await house.memory.catalog.get(KeptConversation, conversation)
+        kept = None if conversation == "default" else await tenant.memory.catalog.get(KeptConversation, conversation)
         narrow_to_conversation(wanted, conversation, [] if kept is None else inherited_messages(kept))
     wanted.among("type", request.query_params.getlist("include_return_message_types"))
-    await house.part(Office).settle(agent)
-    return joined(await house.part(Book).messages(wanted, page))
+    await tenant.part(Office).settle(agent)
+    return joined(await tenant.part(Book).messages(wanted, page))
 
 
 def narrow_to_conversation(
@@ -77,16 +77,16 @@ def inherited_messages(conversation: KeptConversation) -> list[tuple[str, float]
     return msgspec.convert(conversation.settings.get("inherited") or [], list[tuple[str, float]])
 
 
-async def retrieve(request: Request, house: House) -> Response:
+async def retrieve(request: Request, tenant: Tenant) -> Response:
     """One message, as a list of it: so its client has it."""
-    await house.part(Office).settle()
-    row = await house.part(Book).message(part(request, "message"))
+    await tenant.part(Office).settle()
+    row = await tenant.part(Book).message(part(request, "message"))
     if row is None:
         raise unknown("message", part(request, "message"))
     return joined([row[0]])
 
 
-async def search(request: Request, house: House) -> Response:
+async def search(request: Request, tenant: Tenant) -> Response:
     sent = await body(request, SearchSent)
     wanted = Conditions()
     wanted.equal("messages.agent", sent.agent_id)
@@ -94,9 +94,9 @@ async def search(request: Request, house: House) -> Response:
         wanted.add("messages.at >= ?", instant(sent.start_date, "start_date"))
     if sent.end_date:
         wanted.add("messages.at <= ?", instant(sent.end_date, "end_date"))
-    await house.part(Office).settle(sent.agent_id or "")
+    await tenant.part(Office).settle(sent.agent_id or "")
     limit = min(_MOST_FOUND, max(1, sent.limit or 50))
-    hits = await house.part(Book).search(sent.query, wanted, limit)
+    hits = await tenant.part(Book).search(sent.query, wanted, limit)
     return reply([_hit(_MESSAGES.decode(one), agent) for one, agent in hits])
 
 

@@ -15,11 +15,11 @@ from chargehand.errors import Invalid
 from chargehand.memory.catalog import Profile
 from chargehand.models.known import BUILT_IN, OWN
 from chargehand.models.model import ModelCard
-from chargehand.server.doors import Door, Handler
-from chargehand.server.house import House
 from chargehand.server.letta.agents import found
 from chargehand.server.letta.model_access import is_named, may_name
 from chargehand.server.problem import unknown
+from chargehand.server.routing import Api, Handler
+from chargehand.server.tenants import Tenant
 from chargehand.server.wire import part, reply
 
 _LISTS = ("folders", "sources", "identities", "jobs", "mcp-servers", "templates", "environments", "sandbox-config")
@@ -51,35 +51,35 @@ def for_letta(scope: Scope) -> bool:
     return any(b"Letta/" in one for one in agents)
 
 
-def add(door: Door) -> None:
-    door.add("GET", "/v1/models", listing, "read", when=for_letta)
-    door.add("GET", "/v1/models/embedding", embeddings, "read")
-    door.add("GET", "/v1/providers", providers, "read")
-    door.add("GET", "/v1/health", health, "open")
+def add(api: Api) -> None:
+    api.add("GET", "/v1/models", listing, "read", when=for_letta)
+    api.add("GET", "/v1/models/embedding", embeddings, "read")
+    api.add("GET", "/v1/providers", providers, "read")
+    api.add("GET", "/v1/health", health, "open")
     for name in _LISTS:
-        door.add("GET", f"/v1/{name}", _empty, "read")
-        door.add("GET", f"/v1/{name}/{{which}}", _missing(name.replace("-", " ").removesuffix("s")), "read")
+        api.add("GET", f"/v1/{name}", _empty, "read")
+        api.add("GET", f"/v1/{name}/{{which}}", _missing(name.replace("-", " ").removesuffix("s")), "read")
     for name in ("folders", "sources", "identities"):
-        door.add("GET", f"/v1/agents/{{agent}}/{name}", _none, "read")
-    door.add("GET", "/v1/agents/{agent}/files", _no_files, "read")
+        api.add("GET", f"/v1/agents/{{agent}}/{name}", _none, "read")
+    api.add("GET", "/v1/agents/{agent}/files", _no_files, "read")
 
 
-async def listing(request: Request, house: House) -> Response:
+async def listing(request: Request, tenant: Tenant) -> Response:
     """What can be had for sure: no model, the one that stands in for others, and those that agents name."""
-    profiles = await house.memory.catalog.find(Profile, limit=_MOST)
-    named = [one.model for one in profiles if may_name(one.model, house.settings, house.lookup)]
-    handles = dict.fromkeys((BUILT_IN, house.settings.model, *named))
+    profiles = await tenant.memory.catalog.find(Profile, limit=_MOST)
+    named = [one.model for one in profiles if may_name(one.model, tenant.settings, tenant.lookup)]
+    handles = dict.fromkeys((BUILT_IN, tenant.settings.model, *named))
     wanted = request.query_params.get("provider_type")
     name = request.query_params.get("provider_name")
-    told = [_told(one) for one in _cards(house, filter(None, handles))]
+    told = [_told(one) for one in _cards(tenant, filter(None, handles))]
     return reply([one for one in told if wanted in (None, one.provider_type) and name in (None, one.provider_name)])
 
 
-def _cards(house: House, handles: Iterable[str]) -> Iterable[ModelCard]:
+def _cards(tenant: Tenant, handles: Iterable[str]) -> Iterable[ModelCard]:
     found: dict[str, ModelCard] = {}
     for handle in handles:
         try:
-            card = house.finder.find(handle).card
+            card = tenant.finder.find(handle).card
         except Invalid:  # an agent may name what is not to be had
             continue
         found[card.handle] = card
@@ -103,9 +103,9 @@ def _told(card: ModelCard) -> ModelListed:
     )
 
 
-async def embeddings(_request: Request, house: House) -> Response:
+async def embeddings(_request: Request, tenant: Tenant) -> Response:
     """The one that archives get; with none, archives are searched by words."""
-    found = house.embedding(_EMBEDDING)
+    found = tenant.embedding(_EMBEDDING)
     if found is None:
         return reply([])
     provider, _, name = found.handle.partition(":")
@@ -124,35 +124,35 @@ async def embeddings(_request: Request, house: House) -> Response:
     return reply([told])
 
 
-async def providers(_request: Request, house: House) -> Response:
+async def providers(_request: Request, tenant: Tenant) -> Response:
     """Those whose key is known, or that need none. Keys are never told."""
-    named = [name for name in OWN if is_named(name, house.settings, house.lookup)]
-    there = [name for name in named if not OWN[name].needs_key or house.lookup(OWN[name].key)]
+    named = [name for name in OWN if is_named(name, tenant.settings, tenant.lookup)]
+    there = [name for name in named if not OWN[name].needs_key or tenant.lookup(OWN[name].key)]
     return reply([{"id": f"provider-{name}", "name": name, "provider_type": OWN[name].protocol} for name in there])
 
 
-async def health(_request: Request, _house: House) -> Response:
+async def health(_request: Request, _tenant: Tenant) -> Response:
     return reply({"status": "ok", "version": version("chargehand")})
 
 
-async def _none(request: Request, house: House) -> Response:
+async def _none(request: Request, tenant: Tenant) -> Response:
     """Nothing, for an agent that is there."""
-    await found(house, part(request, "agent"))
+    await found(tenant, part(request, "agent"))
     return reply([])
 
 
-async def _no_files(request: Request, house: House) -> Response:
+async def _no_files(request: Request, tenant: Tenant) -> Response:
     """The same, as a page of files is told."""
-    await found(house, part(request, "agent"))
+    await found(tenant, part(request, "agent"))
     return reply({"files": [], "next_cursor": None, "has_more": False})
 
 
-async def _empty(_request: Request, _house: House) -> Response:
+async def _empty(_request: Request, _tenant: Tenant) -> Response:
     return reply([])
 
 
 def _missing(what: str) -> Handler:
-    async def handler(request: Request, _house: House) -> Response:
+    async def handler(request: Request, _tenant: Tenant) -> Response:
         raise unknown(what, part(request, "which"))
 
     return handler

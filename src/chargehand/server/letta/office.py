@@ -16,8 +16,6 @@ from msgspec import structs
 from chargehand.errors import Refused, RunUnknown, StoreError
 from chargehand.memory.catalog import Profile
 from chargehand.runtime.driver import Driver, Outcome
-from chargehand.server.floor import Floor
-from chargehand.server.house import House
 from chargehand.server.letta.asked import Asked
 from chargehand.server.letta.book import Book
 from chargehand.server.letta.client_tools import ClientReturn
@@ -26,6 +24,8 @@ from chargehand.server.letta.speech import TASK, Speech
 from chargehand.server.letta.spoken import speech, speeches_inside
 from chargehand.server.letta.talk import Talk
 from chargehand.server.problem import Problem, unknown
+from chargehand.server.tenant_runs import TenantRuns
+from chargehand.server.tenants import Tenant
 from chargehand.terms import events as ev
 from chargehand.terms.budget import Budget
 from chargehand.terms.plan import Plan, Task
@@ -43,8 +43,8 @@ class Line:
     of them, and half as many before one agent.
     """
 
-    def __init__(self, floor: Floor, most: int) -> None:
-        self._floor = floor
+    def __init__(self, tenant_runs: TenantRuns, most: int) -> None:
+        self._runs = tenant_runs
         self._most = most
         self._lines: dict[str, deque[str]] = {}
         self._bells: dict[str, asyncio.Event] = {}
@@ -63,7 +63,7 @@ class Line:
     async def turn(self, agent: str, run: str) -> None:
         """Wait to be at the head. Who never joined does not wait: messages between agents must not stand in line."""
         if self._waits(agent, run):
-            await self._floor.aside(run, self._head(agent, run))
+            await self._runs.aside(run, self._head(agent, run))
 
     def leave(self, agent: str, run: str) -> None:
         self._bells.pop(run, None)
@@ -105,14 +105,14 @@ _Carry = Callable[[Driver], Awaitable[Outcome]]
 class Office:
     """Talks with the agents of one house. `house.part(Office)` is it."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
-        self.book = house.part(Book)
-        self.crew = AgentCrew(house)
-        self.line = Line(house.floor, house.settings.limits.waiting)
-        self.driver = Driver(house.journal, self.crew, listener=self._heard)
-        self._aloud = Driver(house.journal, self.crew, listener=self._heard, whisper=self._whispered)
-        house.drivers += (self.driver, self._aloud)
+    def __init__(self, tenant: Tenant) -> None:
+        self._tenant = tenant
+        self.book = tenant.part(Book)
+        self.crew = AgentCrew(tenant)
+        self.line = Line(tenant.runs, tenant.settings.limits.waiting)
+        self.driver = Driver(tenant.journal, self.crew, listener=self._heard)
+        self._aloud = Driver(tenant.journal, self.crew, listener=self._heard, whisper=self._whispered)
+        tenant.drivers += (self.driver, self._aloud)
         self._gate = asyncio.Lock()
         self._ready = False
         self.caught_up = asyncio.Event()
@@ -145,7 +145,7 @@ class Office:
         run = (await self._known(asked) if repeated else "") or asked.run
         if run in self.talks:
             return (await _begun(self.talks[run])).joined_by(asked)
-        self._house.floor.check()
+        self._tenant.runs.check()
         talk = self.talks[run] = Talk(Speech(run, profile.id), asked, aloud=aloud)
         async with self._beginning(talk):
             found = await self._read(run) if repeated or asked.marked else None
@@ -165,9 +165,9 @@ class Office:
             for report in reports:
                 await self._driver(talk).ask(run, report)
             return talk
-        if self._house.floor.carries(run):  # it is being let go just now
+        if self._tenant.runs.carries(run):  # it is being let go just now
             with suppress(Exception):
-                await self._house.floor.outcome(run)
+                await self._tenant.runs.outcome(run)
         found = await self._read(run)
         if found is None:
             raise unknown("run", run)
@@ -257,7 +257,7 @@ class Office:
         try:
             yield
         except BaseException as error:
-            if not self._house.floor.carries(talk.run):
+            if not self._tenant.runs.carries(talk.run):
                 self.talks.pop(talk.run, None)
                 self.line.leave(talk.lane, talk.run)
             talk.started(error if isinstance(error, Exception) else _cut())
@@ -277,7 +277,7 @@ class Office:
 
     async def _begin(self, talk: Talk, carry: _Carry) -> None:
         self.line.join(talk.lane, talk.run)
-        await self._house.floor.begin(talk.run, lambda: self._carried(talk, carry))
+        await self._tenant.runs.begin(talk.run, lambda: self._carried(talk, carry))
 
     async def _carried(self, talk: Talk, carry: _Carry) -> Outcome:
         try:
@@ -332,7 +332,7 @@ class Office:
 
     async def _read(self, run: str) -> Speech | None:
         try:
-            return speech(run, await self._house.journal.read(run))
+            return speech(run, await self._tenant.journal.read(run))
         except RunUnknown:
             return None
 
@@ -351,10 +351,10 @@ class Office:
             if talk.speech.over:  # it is on disk: nobody need wait until all of it is written up as well
                 self.line.leave(talk.lane, run)
                 talk.finish()
-        self._house.heard(run, entries)
+        self._tenant.heard(run, entries)
 
     def _whispered(self, run: str, work: Work, words: str) -> None:
-        self._house.whispered(run, work, words)
+        self._tenant.whispered(run, work, words)
         talk = self.talks.get(run)
         state = self._aloud.under_way.get(run)
         if talk is None or state is None or work.kind != "attempt":
@@ -374,14 +374,14 @@ class Office:
 
     async def _read_inside(self, run: str) -> list[Speech]:
         try:
-            return speeches_inside(run, await self._house.journal.read(run))
+            return speeches_inside(run, await self._tenant.journal.read(run))
         except RunUnknown:  # it is not on disk yet
             return []
 
     async def _inside(self, run: str) -> None:
         """Write up what agents said to each other, before whoever asked them goes on."""
         try:
-            await self.book.keep(speeches_inside(run, await self._house.journal.read(run)))
+            await self.book.keep(speeches_inside(run, await self._tenant.journal.read(run)))
         except StoreError as error:
             logger.warning("run %s is not in the book: %s", run, error)
 

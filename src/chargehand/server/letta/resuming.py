@@ -11,10 +11,10 @@ from functools import partial
 
 from chargehand.errors import ChargehandError
 from chargehand.memory.catalog import Profile
-from chargehand.server.house import House
 from chargehand.server.letta.office import RESET, Office
 from chargehand.server.letta.spoken import speech, speeches_inside
 from chargehand.server.problem import Problem
+from chargehand.server.tenants import Tenant
 
 _OURS = re.compile(r"run-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(/.+)?\Z")
 _TRIES = 1000
@@ -22,18 +22,18 @@ _TRIES = 1000
 logger = logging.getLogger(__name__)
 
 
-async def resume_open(house: House) -> int:
+async def resume_open(tenant: Tenant) -> int:
     """Take up every open talk of this door, the oldest first; how many there were.
 
     What waits for a person is left to them. Back when all of them are carried.
     """
-    office = house.part(Office)
+    office = tenant.part(Office)
     try:
-        found = await _caught_up(house, office)
+        found = await _caught_up(tenant, office)
     finally:
         office.caught_up.set()
     for run in found:
-        if house.floor.closing:
+        if tenant.runs.closing:
             break  # they are taken up at the next start
         try:
             if not await patiently(partial(office.go_on, run)):
@@ -43,13 +43,13 @@ async def resume_open(house: House) -> int:
     return len(found)
 
 
-async def _caught_up(house: House, office: Office) -> list[str]:
+async def _caught_up(tenant: Tenant, office: Office) -> list[str]:
     """Write into the book what it does not know; the runs that have to be gone on with."""
     await office.ready()
     known = await office.book.known()
-    rows = [one for one in await house.journal.runs() if _OURS.match(one.run) and not known.get(one.run, False)]
+    rows = [one for one in await tenant.journal.runs() if _OURS.match(one.run) and not known.get(one.run, False)]
     if rows:
-        await _resets(house, office)
+        await _resets(tenant, office)
     inside: dict[str, list[str]] = {}
     for one in rows:
         top, slash, _ = one.run.partition("/")
@@ -59,22 +59,22 @@ async def _caught_up(house: House, office: Office) -> list[str]:
     found: list[str] = []
     for row in tops:
         try:
-            if await _open(house, office, row.run, inside.get(row.run, ())):
+            if await _open(tenant, office, row.run, inside.get(row.run, ())):
                 found.append(row.run)
         except ChargehandError as error:
             logger.warning("run %s was not written up: %s", row.run, error)
     return found
 
 
-async def _open(house: House, office: Office, run: str, inside: Sequence[str]) -> bool:
+async def _open(tenant: Tenant, office: Office, run: str, inside: Sequence[str]) -> bool:
     """Write up a talk; whether it has to be gone on with."""
     if run in office.talks:
         return False
-    found = speech(run, await house.journal.read(run))
+    found = speech(run, await tenant.journal.read(run))
     if found.asked is None:
         return False  # of another door
     for one in inside:
-        await office.book.keep(speeches_inside(one, await house.journal.read(one)), office.resets)
+        await office.book.keep(speeches_inside(one, await tenant.journal.read(one)), office.resets)
     await office.kept(found)
     return not found.over and found.question is None
 
@@ -93,10 +93,10 @@ async def patiently(begin: Callable[[], Awaitable[object]]) -> bool:
     return False
 
 
-async def _resets(house: House, office: Office) -> None:
+async def _resets(tenant: Tenant, office: Office) -> None:
     """Messages that were forgotten must not come back with a book that is written anew."""
     last = ""
-    while page := await house.memory.catalog.find(Profile, after=last, limit=500):
+    while page := await tenant.memory.catalog.find(Profile, after=last, limit=500):
         for one in page:
             since = one.settings.get(RESET)
             if isinstance(since, float):

@@ -7,8 +7,6 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from chargehand.server.doors import Door
-from chargehand.server.house import House
 from chargehand.server.letta.book import Book
 from chargehand.server.letta.book_rows import Conditions, run_told
 from chargehand.server.letta.message_lists import joined, narrow_to_conversation
@@ -19,6 +17,8 @@ from chargehand.server.letta.sending import View, events
 from chargehand.server.letta.spoken import speeches_inside
 from chargehand.server.letta.talk import Talk
 from chargehand.server.problem import unknown
+from chargehand.server.routing import Api
+from chargehand.server.tenants import Tenant
 from chargehand.server.wire import body, flag, part, reply
 from chargehand.terms import events as ev
 from chargehand.terms.policy import Seconds
@@ -28,17 +28,17 @@ _LOOK_AGAIN: Seconds = 0.2
 """How long it takes at most until what a run inside another wrote is streamed."""
 
 
-def add(door: Door) -> None:
-    door.add("GET", "/v1/runs", listing, "read")
-    door.add("GET", "/v1/runs/{run}", retrieve, "read")
-    door.add("GET", "/v1/runs/{run}/messages", messages, "read")
-    door.add("GET", "/v1/runs/{run}/steps", steps, "read")
-    door.add("GET", "/v1/runs/{run}/usage", usage, "read")
-    door.add("GET", "/v1/runs/{run}/trace", trace, "read")
-    door.add("POST", "/v1/runs/{run}/stream", stream, "read")
+def add(api: Api) -> None:
+    api.add("GET", "/v1/runs", listing, "read")
+    api.add("GET", "/v1/runs/{run}", retrieve, "read")
+    api.add("GET", "/v1/runs/{run}/messages", messages, "read")
+    api.add("GET", "/v1/runs/{run}/steps", steps, "read")
+    api.add("GET", "/v1/runs/{run}/usage", usage, "read")
+    api.add("GET", "/v1/runs/{run}/trace", trace, "read")
+    api.add("POST", "/v1/runs/{run}/stream", stream, "read")
 
 
-async def listing(request: Request, house: House) -> Response:
+async def listing(request: Request, tenant: Tenant) -> Response:
     asked = request.query_params
     wanted = Conditions()
     wanted.among("agent", [*asked.getlist("agent_id"), *asked.getlist("agent_ids")])
@@ -50,42 +50,42 @@ async def listing(request: Request, house: House) -> Response:
     if flag(request, "active"):
         wanted.among("status", ("created", "running"))
     page = page_of(request, 100, "desc")
-    await house.part(Office).settle()
-    return joined(await house.part(Book).runs(wanted, page))
+    await tenant.part(Office).settle()
+    return joined(await tenant.part(Book).runs(wanted, page))
 
 
-async def _kept(request: Request, house: House) -> tuple[str, str, bytes, bytes]:
+async def _kept(request: Request, tenant: Tenant) -> tuple[str, str, bytes, bytes]:
     which = part(request, "run")
-    await house.part(Office).settle()
-    row = await house.part(Book).run(which)
+    await tenant.part(Office).settle()
+    row = await tenant.part(Book).run(which)
     if row is None:
         raise unknown("run", which)
     return row
 
 
-async def retrieve(request: Request, house: House) -> Response:
-    talk = house.part(Office).talks.get(part(request, "run"))
+async def retrieve(request: Request, tenant: Tenant) -> Response:
+    talk = tenant.part(Office).talks.get(part(request, "run"))
     if talk is not None and talk.speech.began:
         return reply(run_told(talk.speech))
-    return Response((await _kept(request, house))[2], media_type="application/json")
+    return Response((await _kept(request, tenant))[2], media_type="application/json")
 
 
-async def messages(request: Request, house: House) -> Response:
-    await _kept(request, house)
+async def messages(request: Request, tenant: Tenant) -> Response:
+    await _kept(request, tenant)
     wanted = Conditions()
     wanted.equal("run", part(request, "run"))
-    return joined(await house.part(Book).messages(wanted, page_of(request, 100, "asc")))
+    return joined(await tenant.part(Book).messages(wanted, page_of(request, 100, "asc")))
 
 
-async def steps(request: Request, house: House) -> Response:
-    await _kept(request, house)
+async def steps(request: Request, tenant: Tenant) -> Response:
+    await _kept(request, tenant)
     wanted = Conditions()
     wanted.equal("run", part(request, "run"))
-    return reply(await house.part(Book).steps(wanted, page_of(request, 100, "desc")))
+    return reply(await tenant.part(Book).steps(wanted, page_of(request, 100, "desc")))
 
 
-async def usage(request: Request, house: House) -> Response:
-    used = _USAGE.decode((await _kept(request, house))[3])
+async def usage(request: Request, tenant: Tenant) -> Response:
+    used = _USAGE.decode((await _kept(request, tenant))[3])
     return reply(
         {
             "prompt_tokens": used.prompt_tokens,
@@ -96,12 +96,12 @@ async def usage(request: Request, house: House) -> Response:
     )
 
 
-async def trace(request: Request, house: House) -> Response:
+async def trace(request: Request, tenant: Tenant) -> Response:
     """Every step of a run with the time it took, in the order of its journal."""
-    name = (await _kept(request, house))[0]
+    name = (await _kept(request, tenant))[0]
     begun: dict[tuple[str, int, int], ev.Entry] = {}
     spans: list[dict[str, object]] = []
-    for entry in await house.journal.read(name):
+    for entry in await tenant.journal.read(name):
         event = entry.event
         if isinstance(event, ev.StepStarted):
             begun[event.task, event.attempt, event.step] = entry
@@ -124,28 +124,28 @@ def _span(run: str, first: ev.Entry, last: ev.Entry, event: ev.StepFinished) -> 
     }
 
 
-async def stream(request: Request, house: House) -> Response:
+async def stream(request: Request, tenant: Tenant) -> Response:
     sent = await body(request, StreamSent)
     run = part(request, "run")
-    if run not in house.part(Office).talks:
-        name = (await _kept(request, house))[0]
+    if run not in tenant.part(Office).talks:
+        name = (await _kept(request, tenant))[0]
         if name != run:
-            return await _stream_inside(house, run, name, sent)
-    return await follow_run(house, run, sent)
+            return await _stream_inside(tenant, run, name, sent)
+    return await follow_run(tenant, run, sent)
 
 
-async def _stream_inside(house: House, run: str, name: str, sent: StreamSent) -> Response:
+async def _stream_inside(tenant: Tenant, run: str, name: str, sent: StreamSent) -> Response:
     """The messages of a run inside another, as they are written."""
-    entries = await house.journal.read(name)
+    entries = await tenant.journal.read(name)
     inside = next((one for one in speeches_inside(name, entries) if one.run == run), None)
     if inside is None:
         raise unknown("run", run)
     talk = Talk(inside)
     view = View(pings=bool(sent.include_pings), seen=max(0, sent.starting_after or 0))
-    return events(talk, view, house.floor.seat(), _read_on(house, name, talk, entries[-1].seq))
+    return events(talk, view, tenant.runs.take_stream_slot(), _read_on(tenant, name, talk, entries[-1].seq))
 
 
-async def _read_on(house: House, name: str, talk: Talk, seen: int) -> AsyncGenerator[bytes]:
+async def _read_on(tenant: Tenant, name: str, talk: Talk, seen: int) -> AsyncGenerator[bytes]:
     """Let a talk hear what is written in a run inside another, which tells nobody of it, up to its end.
 
     It ends too when nobody carries the other run any more.
@@ -153,18 +153,18 @@ async def _read_on(house: House, name: str, talk: Talk, seen: int) -> AsyncGener
     is_carried = True
     while not talk.speech.over and is_carried:
         yield b""  # here it is left if the client is gone
-        is_carried = name.partition("/")[0] in house.part(Office).talks
+        is_carried = name.partition("/")[0] in tenant.part(Office).talks
         if is_carried:
             await asyncio.sleep(_LOOK_AGAIN)
-        for entry in await house.journal.read(name, after=seen):
+        for entry in await tenant.journal.read(name, after=seen):
             talk.hear((entry,))
             seen = entry.seq
     talk.finish()
 
 
-async def follow_run(house: House, run: str, sent: StreamSent) -> Response:
+async def follow_run(tenant: Tenant, run: str, sent: StreamSent) -> Response:
     """Follow a run from a message on, or read again what came of it. One that nobody carries is taken up."""
-    office = house.part(Office)
+    office = tenant.part(Office)
     talk = office.talks.get(run)
     if talk is None:
         standing = await office.standing(run)
@@ -176,4 +176,4 @@ async def follow_run(house: House, run: str, sent: StreamSent) -> Response:
         else:
             talk = await office.go_on(run)
     seen = max(0, sent.starting_after or 0)
-    return events(talk, View(None, talk.aloud, bool(sent.include_pings), seen), house.floor.seat())
+    return events(talk, View(None, talk.aloud, bool(sent.include_pings), seen), tenant.runs.take_stream_slot())

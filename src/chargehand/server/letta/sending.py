@@ -10,12 +10,12 @@ import msgspec
 from msgspec import Struct
 from starlette.responses import Response, StreamingResponse
 
+from chargehand.server.admission import StreamSlot
 from chargehand.server.letta.message_shapes import FailureTold, MessageTold, StopTold, TalkTold, UsageTold
 from chargehand.server.letta.shapes import moment
 from chargehand.server.letta.talk import Piece, Talk
-from chargehand.server.places import Seat
 from chargehand.server.problem import Problem, problem_of
-from chargehand.server.sse import event, streamed
+from chargehand.server.streams import event, streamed
 from chargehand.server.wire import reply
 from chargehand.terms.policy import Seconds
 
@@ -78,9 +78,9 @@ def _why(error: BaseException) -> str:
 # --- event by event
 
 
-def events(talk: Talk, view: View, seat: Seat | None = None, *beside: AsyncGenerator[bytes]) -> Response:
+def events(talk: Talk, view: View, slot: StreamSlot | None = None, *beside: AsyncGenerator[bytes]) -> Response:
     """The answer as it comes. A client that goes away stops nothing but what is done `beside` it."""
-    return streamed(_parts(talk, view), *beside, every=_PING, seat=seat)
+    return streamed(_parts(talk, view), *beside, every=_PING, slot=slot)
 
 
 async def _parts(talk: Talk, view: View) -> AsyncGenerator[bytes]:

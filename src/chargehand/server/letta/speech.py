@@ -76,8 +76,8 @@ class Calls(Struct):
         """The calls that a person is asked about; they are told as a question."""
         if question is None:
             return []
-        places = {question.call, *(one.call for one in question.also)}
-        pending = [call for call in self.calls if call.number in places and not call.done]
+        admission = {question.call, *(one.call for one in question.also)}
+        pending = [call for call in self.calls if call.number in admission and not call.done]
         for call in pending:
             call.told = True
         return pending

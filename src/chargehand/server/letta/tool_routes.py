@@ -8,8 +8,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from chargehand.memory.catalog import KeptTool, Profile
-from chargehand.server.doors import Door
-from chargehand.server.house import House
 from chargehand.server.letta.agent_shapes import ToolTold
 from chargehand.server.letta.agents import found
 from chargehand.server.letta.custom import allowed
@@ -18,6 +16,8 @@ from chargehand.server.letta.source import described
 from chargehand.server.letta.tools import built_in, kept_told
 from chargehand.server.letta.writers import changing
 from chargehand.server.problem import Problem, unknown
+from chargehand.server.routing import Api
+from chargehand.server.tenants import Tenant
 from chargehand.server.wire import body, flag, part, reply
 
 _MOST = 100_000
@@ -46,28 +46,28 @@ class QuerySent(Struct):
     limit: int = 50
 
 
-def add(door: Door) -> None:
-    door.add("GET", "/v1/tools", listing, "read")
-    door.add("POST", "/v1/tools", create)
-    door.add("PUT", "/v1/tools", upsert)
-    door.add("GET", "/v1/tools/count", count, "read")
-    door.add("POST", "/v1/tools/search", search, "read")
-    door.add("GET", "/v1/tools/{tool}", retrieve, "read")
-    door.add("PATCH", "/v1/tools/{tool}", update)
-    door.add("DELETE", "/v1/tools/{tool}", delete)
+def add(api: Api) -> None:
+    api.add("GET", "/v1/tools", listing, "read")
+    api.add("POST", "/v1/tools", create)
+    api.add("PUT", "/v1/tools", upsert)
+    api.add("GET", "/v1/tools/count", count, "read")
+    api.add("POST", "/v1/tools/search", search, "read")
+    api.add("GET", "/v1/tools/{tool}", retrieve, "read")
+    api.add("PATCH", "/v1/tools/{tool}", update)
+    api.add("DELETE", "/v1/tools/{tool}", delete)
 
 
 # --- lists
 
 
-async def _everything(house: House) -> list[ToolTold]:
-    kept = await house.memory.catalog.find(KeptTool, limit=_MOST)
+async def _everything(tenant: Tenant) -> list[ToolTold]:
+    kept = await tenant.memory.catalog.find(KeptTool, limit=_MOST)
     return [*built_in().values(), *(kept_told(one) for one in kept)]
 
 
-async def listing(request: Request, house: House) -> Response:
+async def listing(request: Request, tenant: Tenant) -> Response:
     tests = _tests(request)
-    wanted = [one for one in await _everything(house) if all(test(one) for test in tests)]
+    wanted = [one for one in await _everything(tenant) if all(test(one) for test in tests)]
     return reply(cut([(one.id, one) for one in wanted], page_of(request, 50, "desc")))
 
 
@@ -94,16 +94,16 @@ def _speaks_of(words: str) -> Callable[[ToolTold], bool]:
     return lambda one: words.casefold() in f"{one.name}\n{one.description}".casefold()
 
 
-async def count(_request: Request, house: House) -> Response:
-    return reply(len(await _everything(house)))
+async def count(_request: Request, tenant: Tenant) -> Response:
+    return reply(len(await _everything(tenant)))
 
 
-async def search(request: Request, house: House) -> Response:
+async def search(request: Request, tenant: Tenant) -> Response:
     sent = await body(request, QuerySent)
     words = (sent.query or "").casefold().split()
     scored = [
         (sum(word in f"{one.name} {one.description}".casefold() for word in words), one)
-        for one in await _everything(house)
+        for one in await _everything(tenant)
     ]
     wanted = [
         (score, one)
@@ -118,16 +118,16 @@ async def search(request: Request, house: House) -> Response:
     return reply(told)
 
 
-async def retrieve(request: Request, house: House) -> Response:
+async def retrieve(request: Request, tenant: Tenant) -> Response:
     which = part(request, "tool")
     for one in built_in().values():
         if one.id == which:
             return reply(one)
-    return reply(kept_told(await _kept(house, which)))
+    return reply(kept_told(await _kept(tenant, which)))
 
 
-async def _kept(house: House, which: str) -> KeptTool:
-    kept = await house.memory.catalog.get(KeptTool, which)
+async def _kept(tenant: Tenant, which: str) -> KeptTool:
+    kept = await tenant.memory.catalog.get(KeptTool, which)
     if kept is None:
         raise unknown("tool", which)
     return kept
@@ -136,59 +136,59 @@ async def _kept(house: House, which: str) -> KeptTool:
 # --- those of clients
 
 
-async def create(request: Request, house: House) -> Response:
-    allowed(house)
+async def create(request: Request, tenant: Tenant) -> Response:
+    allowed(tenant)
     made = tool_made(KeptTool(""), await body(request, ToolSent))
-    async with changing(house, _NAMES):
-        if await named(house, made.name) is not None:
+    async with changing(tenant, _NAMES):
+        if await named(tenant, made.name) is not None:
             raise Problem(409, "conflict", f"there is a tool {made.name!r} already; upsert it, or choose another name")
-        return reply(kept_told(await house.memory.catalog.add(made)))
+        return reply(kept_told(await tenant.memory.catalog.add(made)))
 
 
-async def upsert(request: Request, house: House) -> Response:
-    allowed(house)
+async def upsert(request: Request, tenant: Tenant) -> Response:
+    allowed(tenant)
     sent = await body(request, ToolSent)
-    catalog = house.memory.catalog
+    catalog = tenant.memory.catalog
     made = tool_made(KeptTool(""), sent)
-    async with changing(house, _NAMES):
-        known = await named(house, made.name)
+    async with changing(tenant, _NAMES):
+        known = await named(tenant, made.name)
         if known is None:
             return reply(kept_told(await catalog.add(made)))
         return reply(kept_told(await catalog.change(tool_made(known, sent))))
 
 
-async def update(request: Request, house: House) -> Response:
-    allowed(house)
+async def update(request: Request, tenant: Tenant) -> Response:
+    allowed(tenant)
     which = part(request, "tool")
     sent = await body(request, ToolSent)
-    async with changing(house, _NAMES):
-        kept = await _kept(house, which)
+    async with changing(tenant, _NAMES):
+        kept = await _kept(tenant, which)
         changed = tool_made(kept, sent)
         if changed.name != kept.name:
             said = f"the function is called {changed.name!r} and the tool {kept.name!r}"
             raise Problem(422, "invalid", f"{said}; agents have it under that name: make another tool instead")
-        return reply(kept_told(await house.memory.catalog.change(changed)))
+        return reply(kept_told(await tenant.memory.catalog.change(changed)))
 
 
-async def delete(request: Request, house: House) -> Response:
+async def delete(request: Request, tenant: Tenant) -> Response:
     """Also from the agents that have it: a tool of the same name that comes later is another one."""
-    kept = await _kept(house, part(request, "tool"))
-    catalog = house.memory.catalog
+    kept = await _kept(tenant, part(request, "tool"))
+    catalog = tenant.memory.catalog
     for each in await catalog.find(Profile, limit=_MOST):
         if kept.name in each.tools:
-            async with changing(house, each.id):
-                profile = await found(house, each.id)
+            async with changing(tenant, each.id):
+                profile = await found(tenant, each.id)
                 left = tuple(name for name in profile.tools if name != kept.name)
                 await catalog.change(structs.replace(profile, tools=left))
     await catalog.delete(KeptTool, kept.id)
     return reply(None)
 
 
-async def named(house: House, name: str) -> KeptTool | None:
+async def named(tenant: Tenant, name: str) -> KeptTool | None:
     """The tool that a client brought under this name."""
     if name in built_in():
         raise Problem(409, "conflict", f"{name!r} is a tool that is always there; choose another name")
-    known = await house.memory.catalog.find(KeptTool, name=name, limit=1)
+    known = await tenant.memory.catalog.find(KeptTool, name=name, limit=1)
     return known[0] if known else None
 
 

@@ -12,10 +12,10 @@ import msgspec
 
 from chargehand.memory.catalog import Catalog, KeptTool, Profile
 from chargehand.models.messages import ToolSpec
-from chargehand.server.house import House
 from chargehand.server.letta.agent_shapes import ToolTold
 from chargehand.server.letta.mail import MAIL, Post
 from chargehand.server.problem import Problem, unknown
+from chargehand.server.tenants import Tenant
 from chargehand.tools.remember import described
 
 _SPACE = uuid.UUID("6d1d7b3c-6a0c-4f0e-9f57-3f2a6f0f7a11")
@@ -94,7 +94,7 @@ async def named(catalog: Catalog, names: Sequence[str], ids: Sequence[str]) -> t
     return tuple(found)
 
 
-async def of_agents(house: House, profiles: Iterable[Profile]) -> dict[str, ToolTold]:
+async def of_agents(tenant: Tenant, profiles: Iterable[Profile]) -> dict[str, ToolTold]:
     """The tools that these agents have, as a client reads them, each looked up once.
 
     What is gone is left out, and so is what clients brought where the operator allows that no more.
@@ -104,12 +104,12 @@ async def of_agents(house: House, profiles: Iterable[Profile]) -> dict[str, Tool
     for name in dict.fromkeys(name for one in profiles for name in one.tools):
         if name in known:
             found[name] = known[name]
-        elif house.settings.custom_tools and (kept := await house.memory.catalog.find(KeptTool, name=name, limit=1)):
+        elif tenant.settings.custom_tools and (kept := await tenant.memory.catalog.find(KeptTool, name=name, limit=1)):
             found[name] = kept_told(kept[0])
     return found
 
 
-async def tools_told(house: House, profile: Profile) -> list[ToolTold]:
+async def tools_told(tenant: Tenant, profile: Profile) -> list[ToolTold]:
     """The tools of an agent, as its client reads them."""
-    known = await of_agents(house, [profile])
+    known = await of_agents(tenant, [profile])
     return [known[name] for name in profile.tools if name in known]

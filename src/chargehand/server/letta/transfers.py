@@ -17,8 +17,6 @@ from chargehand.memory.catalog import KeptTool, Profile
 from chargehand.memory.conversation import Turn
 from chargehand.memory.editing import Rethink
 from chargehand.memory.origin import Origin
-from chargehand.server.doors import Door
-from chargehand.server.house import House
 from chargehand.server.letta.agent_shapes import KEPT, WITH_MODEL, AgentSent, ToolTold
 from chargehand.server.letta.agents import found, made
 from chargehand.server.letta.custom import allowed
@@ -28,6 +26,8 @@ from chargehand.server.letta.tool_routes import ToolSent, tool_made
 from chargehand.server.letta.tools import built_in, tools_told
 from chargehand.server.letta.writers import changing
 from chargehand.server.problem import Problem
+from chargehand.server.routing import Api
+from chargehand.server.tenants import Tenant
 from chargehand.server.wire import flag, part, read, reply
 
 # --- agent files
@@ -208,35 +208,35 @@ class Wishes(Struct):
     replace_tools: bool = False
 
 
-def add(door: Door) -> None:
-    door.add("POST", "/v1/agents/import", take_in)
-    door.add("GET", "/v1/agents/{agent}/export", send_out, "read")
+def add(api: Api) -> None:
+    api.add("POST", "/v1/agents/import", take_in)
+    api.add("GET", "/v1/agents/{agent}/export", send_out, "read")
 
 
-async def send_out(request: Request, house: House) -> Response:
-    profile = await found(house, part(request, "agent"))
-    catalog = house.memory.catalog
+async def send_out(request: Request, tenant: Tenant) -> Response:
+    profile = await found(tenant, part(request, "agent"))
+    catalog = tenant.memory.catalog
     if flag(request, "use_legacy_format"):
         raise Problem(422, "unsupported", "the old format is not written any more; leave use_legacy_format out")
     blocks = [one.thing for one in await catalog.attached(profile.id) if not isinstance(one.thing, Archive)]
     turns = [] if flag(request, "scrub_messages") else await catalog.turns(profile.id, limit=_MOST_TURNS, old=True)
-    told = await tools_told(house, profile)
+    told = await tools_told(tenant, profile)
     said = [one for one in turns if one.role != "summary"]
     return Response(written(profile, blocks, told, said, version("chargehand")), media_type="application/json")
 
 
-async def take_in(request: Request, house: House) -> Response:
+async def take_in(request: Request, tenant: Tenant) -> Response:
     raw, wishes = await _sent(request)
     file = parsed(raw)
     kept = Made()
     try:
-        names = await _tools(house, file.tools, kept, replace=wishes.replace_tools)
+        names = await _tools(tenant, file.tools, kept, replace=wishes.replace_tools)
         for one in file.blocks:
-            await _keep_block(house, one, kept)
+            await _keep_block(tenant, one, kept)
         for one in file.agents:
-            kept.agents.append(await _agent(house=house, filed=one, file=file, wishes=wishes, names=names, kept=kept))
+            kept.agents.append(await _agent(tenant=tenant, filed=one, file=file, wishes=wishes, names=names, kept=kept))
     except BaseException:
-        await _take_away(house, kept)
+        await _take_away(tenant, kept)
         raise
     return reply({"agent_ids": kept.agents})
 
@@ -273,7 +273,7 @@ def _wishes(form: FormData) -> Wishes:
     )
 
 
-async def _keep_block(house: House, filed: BlockFiled, kept: Made) -> None:
+async def _keep_block(tenant: Tenant, filed: BlockFiled, kept: Made) -> None:
     """A block of the file. Text from outside stays apart from what instructed before it got in."""
     value = filed.untainted if filed.tainted else filed.value
     sent = BlockSent(
@@ -285,28 +285,28 @@ async def _keep_block(house: House, filed: BlockFiled, kept: Made) -> None:
         metadata=filed.metadata,
         tags=filed.tags,
     )
-    block = await house.memory.catalog.add(block_made(sent))
+    block = await tenant.memory.catalog.add(block_made(sent))
     kept.blocks[filed.id] = block.id
     if filed.tainted:
-        await house.memory.catalog.edit(block.id, Rethink(filed.value), Origin(tainted=True))
+        await tenant.memory.catalog.edit(block.id, Rethink(filed.value), Origin(tainted=True))
 
 
-async def _tools(house: House, tools: Sequence[ToolFiled], kept: Made, *, replace: bool) -> dict[str, str]:
+async def _tools(tenant: Tenant, tools: Sequence[ToolFiled], kept: Made, *, replace: bool) -> dict[str, str]:
     """The names of tools by their ids in the file. Those of Letta that there are not here are left out."""
     own = [one for one in tools if one.name not in built_in() and one.tool_type == "custom"]
-    if own and not house.settings.custom_tools:
+    if own and not tenant.settings.custom_tools:
         named = ", ".join(one.name[:60] for one in own[:10])
         raise Problem(403, "custom_tools_off", f"the file brings tools of its own ({named}), which are off here")
     if own:
-        allowed(house)
+        allowed(tenant)
     fresh = [tool_made(KeptTool(""), _as_sent(one)) for one in own]
-    async with changing(house, _NAMES):
+    async with changing(tenant, _NAMES):
         for one in fresh:
-            known = await house.memory.catalog.find(KeptTool, name=one.name, limit=1)
+            known = await tenant.memory.catalog.find(KeptTool, name=one.name, limit=1)
             if not known:
-                kept.tools.append((await house.memory.catalog.add(one)).id)
+                kept.tools.append((await tenant.memory.catalog.add(one)).id)
             elif replace:
-                await house.memory.catalog.change(structs.replace(one, id=known[0].id))
+                await tenant.memory.catalog.change(structs.replace(one, id=known[0].id))
     there = {one.name for one in own} | set(built_in())
     return {one.id: one.name for one in tools if one.name in there}
 
@@ -326,7 +326,7 @@ def _as_sent(filed: ToolFiled) -> ToolSent:
 
 
 async def _agent(
-    house: House, filed: AgentFiled, file: AgentFile, wishes: Wishes, names: dict[str, str], kept: Made
+    tenant: Tenant, filed: AgentFiled, file: AgentFile, wishes: Wishes, names: dict[str, str], kept: Made
 ) -> str:
     name = wishes.name if wishes.name and len(file.agents) == 1 else filed.name
     sent = AgentSent(**{each: getattr(filed, each) for each in AgentSent.__struct_fields__})
@@ -340,15 +340,15 @@ async def _agent(
         initial_message_sequence=None,
         tools=tuple(dict.fromkeys(names[one] for one in filed.tool_ids or () if one in names)),
     )
-    made_one = await made(house, sent)
+    made_one = await made(tenant, sent)
     turns = turns_of(filed)
     if turns and not wishes.without_messages:
-        await house.memory.catalog.say(made_one.id, turns)
+        await tenant.memory.catalog.say(made_one.id, turns)
     return made_one.id
 
 
-async def _take_away(house: House, kept: Made) -> None:
-    catalog = house.memory.catalog
+async def _take_away(tenant: Tenant, kept: Made) -> None:
+    catalog = tenant.memory.catalog
     for which in kept.agents:
         await catalog.delete(Profile, which)
     for which in kept.blocks.values():

@@ -6,13 +6,13 @@ Texts of blocks need none of this: the store edits them where they lie.
 import asyncio
 from weakref import WeakValueDictionary
 
-from chargehand.server.house import House
+from chargehand.server.tenants import Tenant
 
 
 class Writers:
     """The locks of one house, by the id of what is changed."""
 
-    def __init__(self, _house: House) -> None:
+    def __init__(self, _tenant: Tenant) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def of(self, which: str) -> asyncio.Lock:
@@ -22,6 +22,6 @@ class Writers:
         return found
 
 
-def changing(house: House, which: str) -> asyncio.Lock:
+def changing(tenant: Tenant, which: str) -> asyncio.Lock:
     """Enter it before reading what is about to be changed."""
-    return house.part(Writers).of(which)
+    return tenant.part(Writers).of(which)

@@ -11,15 +11,15 @@ from chargehand.agents.letters import PERSON, addressed
 from chargehand.errors import RunBusy, Unknown
 from chargehand.runtime.driver import checked
 from chargehand.runtime.messaging import as_message
-from chargehand.server.house import House
+from chargehand.server.api.begin import Counter, Key, key_of
+from chargehand.server.api.reading import Seen, seen
 from chargehand.server.openai.conversation import Conversation, goal
 from chargehand.server.openai.ear import Ear
 from chargehand.server.openai.models import Called
 from chargehand.server.openai.order import Order, Orders, is_repeated, mark_of
 from chargehand.server.problem import Problem
-from chargehand.server.runs.begin import Counter, Key, key_of
-from chargehand.server.runs.reading import Seen, seen
-from chargehand.server.teams import Hall
+from chargehand.server.teams import Teams
+from chargehand.server.tenants import Tenant
 from chargehand.terms import events as ev
 from chargehand.terms.roster import Match
 
@@ -35,20 +35,20 @@ class Wanted(Struct, frozen=True):
     order: Order
 
 
-async def carried(request: Request, house: House, sent: Struct, wanted: Wanted, ear: Ear | None = None) -> str:
+async def carried(request: Request, tenant: Tenant, sent: Struct, wanted: Wanted, ear: Ear | None = None) -> str:
     """The run of a call: a new one, on disk, whose words `ear` hears, or the one that the same call began before."""
-    key = key_of(request, house, sent)
+    key = key_of(request, tenant, sent)
     if key is not None:
-        async with house.part(Counter).turn(key.run):
-            return key.run if await _came_before(house, key) else await _begun(house, wanted, ear, key)
+        async with tenant.part(Counter).turn(key.run):
+            return key.run if await _came_before(tenant, key) else await _begun(tenant, wanted, ear, key)
     mark = await mark_of(request)
-    orders = house.part(Orders)
+    orders = tenant.part(Orders)
     if is_repeated(request) and (run := await orders.begun_by(mark)):
         return run
     wanted = structs.replace(wanted, order=structs.replace(wanted.order, mark=mark))
     begun = orders.expect(mark)
     try:
-        run = await _begun(house, wanted, ear, None)
+        run = await _begun(tenant, wanted, ear, None)
     except BaseException as error:
         begun.set_exception(error if isinstance(error, Exception) else RunBusy("the call was cut off"))
         raise
@@ -56,9 +56,9 @@ async def carried(request: Request, house: House, sent: Struct, wanted: Wanted, 
     return run
 
 
-async def _came_before(house: House, key: Key) -> bool:
+async def _came_before(tenant: Tenant, key: Key) -> bool:
     try:
-        first = (await house.journal.read(key.run))[0].event
+        first = (await tenant.journal.read(key.run))[0].event
     except Unknown:
         return False
     if not isinstance(first, ev.RunRequested) or first.seed != key.seed:
@@ -66,13 +66,13 @@ async def _came_before(house: House, key: Key) -> bool:
     return True
 
 
-async def _begun(house: House, wanted: Wanted, ear: Ear | None, key: Key | None) -> str:
-    house.floor.check()
+async def _begun(tenant: Tenant, wanted: Wanted, ear: Ear | None, key: Key | None) -> str:
+    tenant.runs.check()
     called = wanted.called
     now = time.time()
-    hosted = await house.part(Hall).of(called.team.name)
+    served = await tenant.part(Teams).of(called.team.name)
     asked = goal(wanted.conversation, heeds=not called.reads_facts)
-    team = await hosted.keep_budget()
+    team = await served.keep_budget()
     request = team.request(asked, now, seed=None if key is None else key.seed)
     if called.worker:
         # earlier turns reach the worker as material of the goal: its letter must not hold them once more
@@ -84,11 +84,11 @@ async def _begun(house: House, wanted: Wanted, ear: Ear | None, key: Key | None)
         request = structs.replace(as_message(request, letter), team=called.team.name)
     request = checked(request, now)
     run = f"{called.team.name}-{secrets.token_hex(6)}" if key is None else key.run
-    also = (wanted.order.note(), *await team.offered(house.journal, request))
+    also = (wanted.order.note(), *await team.offered(tenant.journal, request))
     if ear is not None:
         ear.listen(run)
     try:
-        done = await house.floor.begin(run, lambda: hosted.driver.start(run, request, also=also))
+        done = await tenant.runs.begin(run, lambda: served.driver.start(run, request, also=also))
     except BaseException:
         if ear is not None:
             ear.leave()
@@ -98,23 +98,23 @@ async def _begun(house: House, wanted: Wanted, ear: Ear | None, key: Key | None)
     return run
 
 
-async def settled(house: House, run: str) -> Seen:
+async def settled(tenant: Tenant, run: str) -> Seen:
     """The run where it stops: it has ended, or waits for a person. One that nobody carries is gone on with."""
     for _ in range(_TRIES):
-        if await house.floor.outcome(run) is not None:
-            return await seen(house, run)
-        one = await seen(house, run)
+        if await tenant.runs.outcome(run) is not None:
+            return await seen(tenant, run)
+        one = await seen(tenant, run)
         if one.state.ended is not None or one.state.input is not None or one.state.paused:
             return one
-        await _resumed(house, one)
+        await _resumed(tenant, one)
     raise Problem(503, "busy", f"run {run!r} is carried by somebody else; ask for it again soon", after=5.0)
 
 
-async def _resumed(house: House, one: Seen) -> None:
+async def _resumed(tenant: Tenant, one: Seen) -> None:
     team = one.requested.team
-    if team not in house.part(Hall).teams:
+    if team not in tenant.part(Teams).teams:
         raise Problem(409, "refused", f"the team of run {one.run!r} is not here any more, so nobody goes on with it")
     try:
-        await (await house.part(Hall).of(team, one.requested.budget)).resume(one.run)
+        await (await tenant.part(Teams).of(team, one.requested.budget)).resume(one.run)
     except RunBusy:  # somebody was faster: it is carried soon, or over
         await asyncio.sleep(_SOON)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from chargehand.server.house import House
+from chargehand.server.api.reading import seen
 from chargehand.server.openai.carried import Wanted, carried, settled
 from chargehand.server.openai.conversation import conversation
 from chargehand.server.openai.ear import Ear
@@ -21,8 +21,8 @@ from chargehand.server.openai.outcome import Spent, Told, told
 from chargehand.server.openai.problem import RUN, AboutRun, enveloped, error_of
 from chargehand.server.openai.sent import ChatSent, check_chat, turns
 from chargehand.server.problem import problem_of
-from chargehand.server.runs.reading import seen
-from chargehand.server.sse import event, streamed
+from chargehand.server.streams import event, streamed
+from chargehand.server.tenants import Tenant
 from chargehand.server.wire import body, reply
 
 DONE = b"data: [DONE]\n\n"
@@ -37,27 +37,27 @@ class _Head(Struct, frozen=True):
     usage: bool
 
 
-async def complete(request: Request, house: House) -> Response:
+async def complete(request: Request, tenant: Tenant) -> Response:
     sent = await body(request, ChatSent)
     check_chat(sent)
-    whom = called(house, sent.model)
+    whom = called(tenant, sent.model)
     wanted = Wanted(whom, conversation(turns(sent.messages, "messages"), "messages"), Order(whom.id, whom.worker))
     if not sent.stream:
-        run = await carried(request, house, sent, wanted)
+        run = await carried(request, tenant, sent, wanted)
         try:
-            came = told(await settled(house, run))
+            came = told(await settled(tenant, run))
         except AboutRun as problem:  # told here: nothing is wrong with the server
             return enveloped(problem)
-        return reply(_whole(await _head(house, run, sent), came), headers={RUN: run})
-    seat = house.floor.seat()
-    ear = Ear(house, whom.aloud)
-    run = await carried(request, house, sent, wanted, ear)
-    parts = _stream(house, run, ear, await _head(house, run, sent), whom.team.notice)
-    return streamed(seated(parts, seat), every=house.settings.pulse, headers={RUN: run})
+        return reply(_whole(await _head(tenant, run, sent), came), headers={RUN: run})
+    slot = tenant.runs.take_stream_slot()
+    ear = Ear(tenant, whom.aloud)
+    run = await carried(request, tenant, sent, wanted, ear)
+    parts = _stream(tenant, run, ear, await _head(tenant, run, sent), whom.team.notice)
+    return streamed(seated(parts, slot), every=tenant.settings.pulse, headers={RUN: run})
 
 
-async def _head(house: House, run: str, sent: ChatSent) -> _Head:
-    began = (await seen(house, run)).entries[0].at
+async def _head(tenant: Tenant, run: str, sent: ChatSent) -> _Head:
+    began = (await seen(tenant, run)).entries[0].at
     usage = bool(sent.stream_options and sent.stream_options.include_usage)
     return _Head(f"chatcmpl-{run}", int(began), sent.model, usage)
 
@@ -80,12 +80,12 @@ def usage_of(spent: Spent) -> dict[str, object]:
     return {"prompt_tokens": spent.input, "completion_tokens": spent.output, "total_tokens": spent.total}
 
 
-async def _stream(house: House, run: str, ear: Ear, head: _Head, notice: str) -> AsyncGenerator[bytes]:
+async def _stream(tenant: Tenant, run: str, ear: Ear, head: _Head, notice: str) -> AsyncGenerator[bytes]:
     yield _chunk(head, {"role": "assistant", "content": ""})
     if notice:
         yield _chunk(head, {"reasoning_content": f"{notice}\n"})
     spoke = False
-    async with aclosing(heard(house, run, ear)) as parts:
+    async with aclosing(heard(tenant, run, ear)) as parts:
         try:
             async for one in parts:
                 if isinstance(one, Progress):

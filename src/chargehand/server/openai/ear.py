@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from chargehand.server.house import House
+from chargehand.server.tenants import Tenant
 from chargehand.terms.events import Entry
 from chargehand.terms.work import Work
 
@@ -25,22 +25,22 @@ class Ear:
     One that never listens, because the run was begun before, hears nothing: half an answer is no beginning of it.
     """
 
-    def __init__(self, house: House, kind: str) -> None:
-        self._house = house
+    def __init__(self, tenant: Tenant, kind: str) -> None:
+        self._tenant = tenant
         self._run = ""
         self.kind = kind
         self.line: Line = asyncio.Queue()
 
     def listen(self, run: str) -> None:
         self._run = run
-        self._house.whispers.setdefault(run, []).append(self._hear)
+        self._tenant.whispers.setdefault(run, []).append(self._hear)
 
     def leave(self) -> None:
-        found = self._house.whispers.get(self._run, [])
+        found = self._tenant.whispers.get(self._run, [])
         if self._hear in found:
             found.remove(self._hear)
         if not found:
-            self._house.whispers.pop(self._run, None)
+            self._tenant.whispers.pop(self._run, None)
 
     def _hear(self, work: Work, words: str) -> None:
         self.line.put_nowait((work, words))

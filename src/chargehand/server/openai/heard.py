@@ -7,11 +7,11 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from chargehand.server.house import House
+from chargehand.server.admission import StreamSlot
 from chargehand.server.openai.carried import settled
 from chargehand.server.openai.ear import Ear, Line, Over
 from chargehand.server.openai.outcome import Told, told
-from chargehand.server.places import Seat
+from chargehand.server.tenants import Tenant
 from chargehand.terms import events as ev
 from chargehand.terms.events import Entry
 from chargehand.terms.plan import Task
@@ -136,13 +136,13 @@ class Answering:
             left = left[cut:]
 
 
-async def heard(house: House, run: str, ear: Ear) -> AsyncGenerator[Part]:
+async def heard(tenant: Tenant, run: str, ear: Ear) -> AsyncGenerator[Part]:
     """All of a run from its beginning, up to what came of it. Whoever stops listening stops nothing."""
     answer = Answering(ear.kind)
     last = 0
     error = None
     async with asyncio.TaskGroup() as jobs:
-        tasks = jobs.create_task(_entries(house, run, ear.line)), jobs.create_task(_end(house, run, ear.line))
+        tasks = jobs.create_task(_entries(tenant, run, ear.line)), jobs.create_task(_end(tenant, run, ear.line))
         try:
             while not isinstance(one := await ear.line.get(), Over):
                 if isinstance(one, Entry):
@@ -160,7 +160,7 @@ async def heard(house: House, run: str, ear: Ear) -> AsyncGenerator[Part]:
                 task.cancel()
     if error is not None:
         raise error
-    found = await settled(house, run)
+    found = await settled(tenant, run)
     for entry in found.entries[last:]:
         if said := line(entry.event):
             yield Progress(said)
@@ -170,28 +170,28 @@ async def heard(house: House, run: str, ear: Ear) -> AsyncGenerator[Part]:
     yield came
 
 
-async def _entries(house: House, run: str, line: Line) -> None:
+async def _entries(tenant: Tenant, run: str, line: Line) -> None:
     try:
-        async for entry in house.feed.subscribe(run):
+        async for entry in tenant.feed.subscribe(run):
             line.put_nowait(entry)
     except Exception as error:  # noqa: BLE001 - told to whoever listens
         line.put_nowait(Over(error))
 
 
-async def _end(house: House, run: str, line: Line) -> None:
+async def _end(tenant: Tenant, run: str, line: Line) -> None:
     try:
-        await settled(house, run)
+        await settled(tenant, run)
     except Exception as error:  # noqa: BLE001 - as above
         line.put_nowait(Over(error))
     else:
         line.put_nowait(Over())
 
 
-async def seated(parts: AsyncGenerator[bytes], seat: Seat) -> AsyncGenerator[bytes]:
+async def seated(parts: AsyncGenerator[bytes], slot: StreamSlot) -> AsyncGenerator[bytes]:
     """A stream on its seat. When the server stops it is told why, so it must not be ended before it has said so."""
     try:
         async with aclosing(parts):
             async for part in parts:
                 yield part
     finally:
-        seat.leave()
+        slot.leave()

@@ -5,9 +5,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from chargehand.models.known import BUILT_IN
-from chargehand.server.house import House
 from chargehand.server.problem import Problem
-from chargehand.server.teams import Hall
+from chargehand.server.teams import Teams
+from chargehand.server.tenants import Tenant
 from chargehand.server.wire import part, reply
 from chargehand.team import Supervisor
 
@@ -50,33 +50,33 @@ class Called(Struct, frozen=True):
         return "answer" if not self.worker else "" if tools else "attempt"
 
 
-def called(house: House, name: str) -> Called:
+def called(tenant: Tenant, name: str) -> Called:
     """Who is meant; 404 if nobody is. A team's whole name goes before a worker's."""
-    teams = house.part(Hall).teams
+    teams = tenant.part(Teams).teams
     plain = name.removeprefix(_PREFIX)
     if plain in teams:
         return Called(name, teams[plain])
     head, _, worker = plain.rpartition(":")
     if head in teams and any(one.name == worker for one in teams[head].members):
         return Called(name, teams[head], worker)
-    there = [one.id for one in _listed(house)]
+    there = [one.id for one in _listed(tenant)]
     more = f" and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
     said = f"there is no model {name[:100]!r}; there are {', '.join(there[:_NAMED])}{more}"
     raise Problem(404, "model_not_found", said)
 
 
-async def listing(_request: Request, house: House) -> Response:
-    return reply(ListTold(_listed(house)))
+async def listing(_request: Request, tenant: Tenant) -> Response:
+    return reply(ListTold(_listed(tenant)))
 
 
-async def show(request: Request, house: House) -> Response:
-    found = called(house, part(request, "model"))
+async def show(request: Request, tenant: Tenant) -> Response:
+    found = called(tenant, part(request, "model"))
     return reply(_told(f"{_PREFIX}{found.team.name}", found.team.name, found.worker))
 
 
-def _listed(house: House) -> tuple[ModelTold, ...]:
+def _listed(tenant: Tenant) -> tuple[ModelTold, ...]:
     """Teams first: they are what is mostly wanted."""
-    teams = house.part(Hall).teams.values()
+    teams = tenant.part(Teams).teams.values()
     whole = [_told(f"{_PREFIX}{one.name}", one.name) for one in teams]
     return (*whole, *(_told(f"{_PREFIX}{one.name}", one.name, who.name) for one in teams for who in one.members))
 

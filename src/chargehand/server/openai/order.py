@@ -14,9 +14,9 @@ from msgspec import Struct
 from starlette.requests import Request
 
 from chargehand.errors import Corrupt, RunUnknown
-from chargehand.server.doors import VISITOR, Visitor
-from chargehand.server.house import House
 from chargehand.server.openai.conversation import Turn
+from chargehand.server.routing import CALLER, Caller
+from chargehand.server.tenants import Tenant
 from chargehand.server.wire import raw_body
 from chargehand.terms import events as ev
 from chargehand.terms.policy import Seconds
@@ -59,9 +59,9 @@ def ordered(entries: Iterable[ev.Entry]) -> Order | None:
 
 async def mark_of(request: Request) -> str:
     """The same for the same call by the same caller."""
-    visitor = cast("Visitor", request.scope[VISITOR])
+    caller = cast("Caller", request.scope[CALLER])
     said = blake2b(digest_size=12)
-    for one in (visitor.key.encode(), request.scope["path"].encode(), await raw_body(request)):
+    for one in (caller.key.encode(), request.scope["path"].encode(), await raw_body(request)):
         said.update(len(one).to_bytes(8, "big") + one)
     return said.hexdigest()
 
@@ -75,8 +75,8 @@ def is_repeated(request: Request) -> bool:
 class Orders:
     """The latest calls of a house, by their marks. `house.part(Orders)` is it."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, tenant: Tenant) -> None:
+        self._tenant = tenant
         self._latest: dict[str, asyncio.Future[str]] = {}
 
     def expect(self, mark: str) -> "asyncio.Future[str]":
@@ -103,7 +103,7 @@ class Orders:
     async def _written(self, mark: str) -> str:
         """After a restart: what the journal says."""
         since = time.time() - AGAIN
-        rows = sorted(await self._house.journal.runs(), key=lambda one: one.started, reverse=True)
+        rows = sorted(await self._tenant.journal.runs(), key=lambda one: one.started, reverse=True)
         for row in rows[:_LOOKED_AT]:
             if row.started < since:
                 break
@@ -114,6 +114,6 @@ class Orders:
 
     async def _first(self, run: str) -> Sequence[ev.Entry]:
         try:
-            return await self._house.journal.read(run)
+            return await self._tenant.journal.read(run)
         except (RunUnknown, Corrupt):
             return ()

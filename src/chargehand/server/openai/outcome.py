@@ -12,9 +12,9 @@ from chargehand.runtime.driver import outcome
 from chargehand.runtime.messaging import replies_of
 from chargehand.runtime.plain_answer import spoken
 from chargehand.runtime.result import result_of
+from chargehand.server.api.reading import Seen
 from chargehand.server.openai.order import ordered
 from chargehand.server.openai.problem import AboutRun
-from chargehand.server.runs.reading import Seen
 from chargehand.terms import events as ev
 from chargehand.terms.plan import NO_TASK
 

@@ -3,14 +3,14 @@
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 
-from chargehand.server.house import House
 from chargehand.server.openai.ear import Ear
 from chargehand.server.openai.heard import Progress, Words, heard
 from chargehand.server.openai.outcome import Told
 from chargehand.server.openai.problem import AboutRun, error_of
 from chargehand.server.openai.response_told import Head, completed, failed, message, part, reasoning, response
 from chargehand.server.problem import Problem, problem_of
-from chargehand.server.sse import event
+from chargehand.server.streams import event
+from chargehand.server.tenants import Tenant
 
 
 class ResponseEvents:
@@ -92,11 +92,11 @@ def _summary(text: str) -> dict[str, object]:
     return {"type": "summary_text", "text": text}
 
 
-async def events(house: House, head: Head, ear: Ear, notice: str) -> AsyncGenerator[bytes]:
+async def events(tenant: Tenant, head: Head, ear: Ear, notice: str) -> AsyncGenerator[bytes]:
     """Events, several at a time where they come together."""
     writer = ResponseEvents(head)
     yield b"".join(writer.begin(notice))
-    async with aclosing(heard(house, head.run, ear)) as parts:
+    async with aclosing(heard(tenant, head.run, ear)) as parts:
         try:
             async for one in parts:
                 if isinstance(one, Progress):

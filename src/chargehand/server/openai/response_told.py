@@ -2,10 +2,10 @@
 
 from msgspec import Struct
 
+from chargehand.server.api.reading import Seen
 from chargehand.server.openai.order import Order
 from chargehand.server.openai.outcome import Spent, Told, told
 from chargehand.server.openai.problem import AboutRun
-from chargehand.server.runs.reading import Seen
 
 PREFIX = "resp_"
 

@@ -1,0 +1,108 @@
+"""Server-sent events: lines out of things, a ping while nothing comes, and an end when nobody listens any more."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from chargehand.server.admission import StreamSlot
+from chargehand.terms.policy import Seconds
+from chargehand.tools.tasks import BareTaskGroup
+
+PING = b": ping\n\n"
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+_ENCODER = msgspec.json.Encoder()
+
+
+def event(value: object, *, name: str = "", number: int | None = None) -> bytes:
+    """One event. `number` is what a reader who comes back says it has seen."""
+    head = (b"" if number is None else b"id: %d\n" % number) + (f"event: {name}\n".encode() if name else b"")
+    return head + b"data: " + _ENCODER.encode(value) + b"\n\n"
+
+
+def streamed(
+    *parts: AsyncGenerator[bytes],
+    ping: bytes = PING,
+    every: Seconds = 15.0,
+    headers: Mapping[str, str] | None = None,
+    slot: StreamSlot | None = None,
+) -> Response:
+    """A reply of parts as they come, from one source or from several at once.
+
+    When the caller goes away the generators are closed, and the seat is left.
+    """
+    return _Stream(parts=parts, ping=ping, every=every, slot=slot, headers={**HEADERS, **(headers or {})})
+
+
+class _Stream(Response):
+    """Every source has a job of its own, so that none of them is stopped in the middle for a ping."""
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        parts: Sequence[AsyncGenerator[bytes]],
+        ping: bytes,
+        every: Seconds,
+        slot: StreamSlot | None,
+        headers: Mapping[str, str],
+    ) -> None:
+        super().__init__(None, headers=headers)
+        del self.headers["content-length"]
+        self._parts = parts
+        self._ping = ping
+        self._every = every
+        self._slot = slot
+        self._turn = asyncio.Lock()
+        self._said = 0.0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI names it
+        try:
+            async with AsyncExitStack() as stack:
+                for one in self._parts:
+                    stack.push_async_callback(one.aclose)
+                await self._stream(receive, send)
+        finally:
+            if self._slot is not None:
+                self._slot.leave()
+
+    async def _stream(self, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async with BareTaskGroup() as jobs:
+            sources = [jobs.create_task(self._pass_on(one, send)) for one in self._parts]
+            beside = [jobs.create_task(_gone(receive)), jobs.create_task(self._keep_alive(send))]
+            for one in sources:
+                one.add_done_callback(lambda _: all(each.done() for each in sources) and beside[0].cancel())
+            until = beside[:1] if self._slot is None else [beside[0], jobs.create_task(self._slot.over())]
+            await asyncio.wait(until, return_when=asyncio.FIRST_COMPLETED)
+            for job in (*sources, *beside, *until):
+                job.cancel()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _pass_on(self, parts: AsyncGenerator[bytes], send: Send) -> None:
+        async for part in parts:
+            if part:
+                await self._say(part, send)
+
+    async def _say(self, part: bytes, send: Send) -> None:
+        async with self._turn:  # in the order in which they were made: ids may count on it
+            self._said = asyncio.get_running_loop().time()
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+
+    async def _keep_alive(self, send: Send) -> None:
+        self._said = asyncio.get_running_loop().time()
+        while True:
+            quiet = asyncio.get_running_loop().time() - self._said
+            if quiet < self._every:
+                await asyncio.sleep(self._every - quiet)
+            else:
+                await self._say(self._ping, send)
+
+
+async def _gone(receive: Receive) -> None:
+    """Back when the caller is."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,228 @@
+"""What one tenant has: runs, memory, a floor on which runs are carried. Nothing in it is seen from another house."""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeAlias, TypeVar, cast
+
+import msgspec
+
+from chargehand.memory.opened import OpenMemory
+from chargehand.models.find import Finder, Lookup
+from chargehand.runtime.driver import Driver
+from chargehand.runtime.feed import Feed
+from chargehand.runtime.remembered import Embeddings
+from chargehand.runtime.stats import QUICK, Histogram, Labels, Stats
+from chargehand.server.admission import Admission
+from chargehand.server.middleware.redacted import RedactedJournal, redacted
+from chargehand.server.settings import Settings, check_tenant
+from chargehand.server.tenant_runs import TenantRuns, closing
+from chargehand.stores.catalog import SqliteCatalog
+from chargehand.terms.events import Entry
+from chargehand.terms.policy import Seconds
+from chargehand.terms.work import Work
+
+Part = TypeVar("Part")
+Whisper: TypeAlias = Callable[[Work, str], None]
+OnOpen: TypeAlias = Callable[["Tenant"], Awaitable[None]]
+LETTA = "letta"
+"""The space of the catalog in which agents of the Letta door live."""
+logger = logging.getLogger(__name__)
+
+
+_MAX_NAMES = 64
+
+
+class TenantStats:
+    """What `/metrics` tells of one tenant."""
+
+    def __init__(self) -> None:
+        self.runs = Stats(max_names=_MAX_NAMES)
+        self.http_calls = defaultdict[Labels, float](float)
+        """Calls that were answered, by door and status."""
+        self.http_seconds = Histogram(QUICK)
+        """Until the reply began, by door."""
+
+
+class Tenant:
+    """One tenant's runs and memory. `memory` is that of the Letta API; teams have spaces of their own beside it."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        settings: Settings,
+        lookup: Lookup,
+        finder: Finder,
+        journal: RedactedJournal,
+        catalog: SqliteCatalog,
+        runs: TenantRuns,
+        stack: AsyncExitStack,
+        stats: TenantStats,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.lookup = lookup
+        self.finder = finder
+        self.journal = journal
+        self.catalog = catalog
+        self.runs = runs
+        self.stack = stack
+        """What is pushed onto it is closed with the tenant, after its runs were stopped."""
+        self.stats = stats
+        self.whispers: dict[str, list[Whisper]] = {}
+        """Who wants to hear the words of a run as they come, by run."""
+        self.drivers: list[Driver] = []
+        """Whoever drives runs here, of every API."""
+        self.feed = Feed(journal)
+        self._parts: dict[object, object] = {}
+        self.embedding = Embeddings(lookup)
+        self.memory = OpenMemory(catalog.of(LETTA), self.embedding)
+
+    @property
+    def folder(self) -> Path:
+        return self.settings.data / self.name
+
+    def part(self, make: "Callable[[Tenant], Part]") -> Part:
+        """What a door keeps for this house: made when it is first asked for."""
+        if make not in self._parts:
+            self._parts[make] = make(self)
+        return cast("Part", self._parts[make])
+
+    def cleaned(self, value: Part) -> Part:
+        """What somebody sent, without secrets: for what is kept outside the journal."""
+        body = msgspec.json.encode(value)
+        cleaned = self.journal.redactor.clean(body)
+        return value if cleaned is body else msgspec.json.decode(cleaned, type=type(value))
+
+    def heard(self, run: str, entries: Sequence[Entry]) -> None:
+        """The listener of every driver in this house."""
+        self.runs.heard(run, entries)
+        self.feed(run, entries)
+        self.stats.runs.record(run, entries)
+
+    def driving(self, run: str) -> Driver | None:
+        """Who drives a run just now; None if nobody here does."""
+        return next((one for one in self.drivers if run in one.under_way), None)
+
+    def whispered(self, run: str, work: Work, words: str) -> None:
+        """Told of words as they come."""
+        for hear in self.whispers.get(run, ()):
+            hear(work, words)
+
+    async def close(self) -> None:
+        await self.embedding.close()
+
+
+@asynccontextmanager
+async def open_tenant(
+    name: str, settings: Settings, lookup: Lookup, finder: Finder, *, admission: Admission, stats: TenantStats
+) -> AsyncGenerator[Tenant]:
+    """A tenant, open. Its runs are stopped, and can be resumed, before anything else is closed."""
+    folder = settings.data / name
+    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    async with AsyncExitStack() as stack:
+        journal = await redacted(folder / "runs.db", settings, lookup)
+        stack.push_async_callback(journal.close)
+        catalog = await SqliteCatalog.open(folder / "memory.db", space=LETTA)
+        stack.push_async_callback(catalog.close)
+        parts = await stack.enter_async_context(AsyncExitStack())
+        runs = await stack.enter_async_context(TenantRuns(admission, name, settings.grace))
+        tenant = Tenant(
+            name,
+            settings=settings,
+            lookup=lookup,
+            finder=finder,
+            journal=journal,
+            catalog=catalog,
+            runs=runs,
+            stack=parts,
+            stats=stats,
+        )
+        parts.push_async_callback(tenant.close)
+        yield tenant
+
+
+class Tenants:
+    """The tenants of a server, each opened when it is first called, and each in a task of its own.
+
+    `on_open` is what there is to do in one that was opened; nobody waits for it.
+    """
+
+    def __init__(self, settings: Settings, lookup: Lookup, on_open: OnOpen | None = None) -> None:
+        self.settings = settings
+        self.admission = Admission(settings.limits)
+        self.stats = defaultdict[str, TenantStats](TenantStats)
+        """By tenant, also of one that is not open yet."""
+        self._on_open = on_open
+        self._lookup = lookup
+        self._finder = Finder(lookup, price=settings.price)
+        self._jobs = asyncio.TaskGroup()
+        self._open: dict[str, asyncio.Future[Tenant]] = {}
+        self._over = asyncio.Event()
+        self._draining = False
+
+    async def __aenter__(self) -> Self:
+        await self._jobs.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        try:
+            await self._jobs.__aexit__(kind, error, trace)
+        finally:
+            await self._finder.close()
+
+    async def of(self, name: str) -> Tenant:
+        """A tenant, opened if it is not open yet."""
+        opening = self._open.get(name)
+        if opening is None:
+            check_tenant(name)
+            if self._draining:
+                raise closing()
+            opening = self._open[name] = asyncio.get_running_loop().create_future()
+            self._jobs.create_task(self._keep_open(name, opening))
+        return opening.result() if opening.done() else await asyncio.shield(opening)
+
+    async def _keep_open(self, name: str, opening: "asyncio.Future[Tenant]") -> None:
+        """Keep a tenant open until all of them are closed."""
+        opened = open_tenant(
+            name, self.settings, self._lookup, self._finder, admission=self.admission, stats=self.stats[name]
+        )
+        try:
+            async with opened as tenant, asyncio.TaskGroup() as jobs:
+                opening.set_result(tenant)
+                chores = jobs.create_task(self._after_opening(tenant))
+                await self._over.wait()
+                chores.cancel()
+        except Exception as error:
+            if opening.done():
+                logger.exception("tenant %s did not close well", name)
+                return
+            del self._open[name]  # whoever calls next tries again
+            opening.set_exception(error)
+
+    async def _after_opening(self, tenant: Tenant) -> None:
+        if self._on_open is None:
+            return
+        try:
+            await self._on_open(tenant)
+        except Exception:  # it is served all the same
+            logger.exception("not everything was put in order for tenant %s", tenant.name)
+
+    async def drain(self, grace: Seconds) -> None:
+        """Begin nothing any more, give what is under way so long, and cut the rest. Everything can still be read."""
+        self._draining = True
+        async with asyncio.TaskGroup() as jobs:
+            for tenant in self.open:
+                jobs.create_task(tenant.runs.drain(grace))
+
+    @property
+    def open(self) -> tuple[Tenant, ...]:
+        return tuple(opening.result() for opening in self._open.values() if opening.done())

@@ -1,0 +1,79 @@
+"""A gate with next to nothing behind it, on a real socket: for what concerns the walls alone."""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from chargehand.server.middleware.gate import Gate
+from chargehand.server.middleware.keyring import Keyring
+from chargehand.server.middleware.protocol import bounded_http
+from chargehand.server.routing import CALLER, Caller
+from chargehand.server.settings import Settings
+from chargehand.server.streams import streamed
+
+
+async def _who(request: Request) -> Response:
+    caller: Caller = request.scope[CALLER]
+    body = await request.body()
+    slash = "chargehand.slash" in request.scope
+    told = {"tenant": caller.tenant, "key": caller.key, "bytes": len(body), "slash": slash, "path": request.url.path}
+    return JSONResponse(told)
+
+
+async def _ticks() -> AsyncGenerator[bytes]:
+    yield b"data: 0\n\n"
+    while True:  # nothing comes any more, until somebody ends it
+        await asyncio.sleep(3600)
+        yield b"data: 1\n\n"
+
+
+async def _stream(_request: Request) -> Response:
+    return streamed(_ticks(), every=60.0)
+
+
+@contextmanager
+def guarded(settings: Settings, patience: float = 15.0, now: Callable[[], float] = time.time) -> Generator[str]:
+    """The address of a server that says who calls it."""
+    keys = Keyring(settings, now)
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
+        async with keys:
+            yield
+
+    routes = [Route("/who", _who, methods=["GET", "POST"]), Route("/stream", _stream), Route("/", _who)]
+    http = bounded_http(settings.limits)
+    http.patience = patience
+    config = uvicorn.Config(
+        Gate(Starlette(routes=routes, lifespan=lifespan), settings, keys, []),
+        host="127.0.0.1",
+        port=0,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        loop="asyncio",
+        http=http,
+        ws="none",
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
+    thread.start()
+    for _ in range(1000):
+        if server.started or not thread.is_alive():
+            break
+        threading.Event().wait(0.01)
+    assert server.started, "the server did not start"
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        assert not thread.is_alive(), "the server did not stop"
