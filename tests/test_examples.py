@@ -89,7 +89,7 @@ def test_a_loop_takes_one_task_at_a_time_and_keeps_a_ledger(tmp_path: Path) -> N
 def test_a_broadcast_asks_all_with_the_tag_at_once(tmp_path: Path) -> None:
     found = ran(tmp_path, "broadcast")
     assert (sorted(found.workers), found.most_at_once) == (["harbour", "island", "upstream"], 3)
-    for fact in ("harbour: Life jackets in stock at the harbour: 140", "on the island: 36", "lock upstream: 22"):
+    for fact in ("harbour: 140 life jackets are in stock at the harbour", "island: 36 life", "upstream: 22 life"):
         assert fact in found.answer, fact
     assert found.told["contradictions"] == []  # three places, three numbers
 

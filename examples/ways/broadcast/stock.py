@@ -5,16 +5,19 @@ from typing import Literal
 Thing = Literal["life jackets", "ropes", "lamps"]
 
 
-def harbour_stock(thing: Thing) -> int:
+def harbour_stock(thing: Thing) -> str:
     """How many of a thing are in stock at the harbour."""
-    return {"life jackets": 140, "ropes": 60, "lamps": 25}[thing]
+    count = {"life jackets": 140, "ropes": 60, "lamps": 25}[thing]
+    return f"{count} {thing} are in stock at the harbour."
 
 
-def island_stock(thing: Thing) -> int:
+def island_stock(thing: Thing) -> str:
     """How many of a thing are in stock on the island."""
-    return {"life jackets": 36, "ropes": 12, "lamps": 8}[thing]
+    count = {"life jackets": 36, "ropes": 12, "lamps": 8}[thing]
+    return f"{count} {thing} are in stock on the island."
 
 
-def upstream_stock(thing: Thing) -> int:
+def upstream_stock(thing: Thing) -> str:
     """How many of a thing are in stock at the lock upstream."""
-    return {"life jackets": 22, "ropes": 18, "lamps": 4}[thing]
+    count = {"life jackets": 22, "ropes": 18, "lamps": 4}[thing]
+    return f"{count} {thing} are in stock at the lock upstream."

@@ -1,90 +1,70 @@
 """A worker that asks others by their tags, as its prompt tells it to, and puts together what they said."""
 
 import re
-from collections.abc import Sequence
 from typing import cast
 
-import msgspec
-
+from chargehand.models.demo.job import Job, RefusedError
 from chargehand.models.demo.request import parse_request
-from chargehand.models.demo.results import Outcome
-from chargehand.models.demo.tools import ToolCard, only_remembers
+from chargehand.models.demo.tools import only_remembers
 from chargehand.models.demo.words import MENTIONS_MODEL, content_stems, shorten
-from chargehand.models.messages import Message, Reply, ToolCall
-from chargehand.models.subject import Working
+from chargehand.models.messages import Reply
 
-TOOL = "send_message_to_agents_matching_tags"
+_TOOL = "send_message_to_agents_matching_tags"
 _RULE = re.compile(r"^\W*for (?P<what>[^:\n]{1,80}):(?P<tags>[^\n]*match_all[^\n]*)$", re.IGNORECASE | re.MULTILINE)
 _TAGS = re.compile(r"(match_all|match_some)\s*=\s*\[([^\]]*)\]")
 _BROAD = frozenset({"comprehensive", "broad", "all", "every", "overall", "complete", "full"})
 _SUBJECT = re.compile(r"\b(?:of|about|on|into)\s+(?P<about>.+?)(?:\s+from (?:all|every)\b.*)?[.?! ]*\Z", re.IGNORECASE)
 
 
-def delegate(
-    subject: Working,
-    messages: Sequence[Message],
-    tools: list[ToolCard],
-    outcomes: list[Outcome],
-    *,
-    may_ask_all: bool,
-) -> Reply | None:
+def ask_others(job: Job, *, is_message: bool) -> Reply | None:
     """The next step of a worker that asks others, those with the tags that its prompt has for such questions.
 
-    Without rules in its prompt it asks everybody if it may, unless it has tools of its own. None for any other worker.
+    Without rules in its prompt it asks everybody, unless it has tools of its own or was asked by another worker itself.
+    None for any other worker.
     """
-    prompt = messages[0].text if messages else ""
-    rules: list[tuple[str, dict[str, str]]] = [
-        (match["what"].lower(), dict(_TAGS.findall(match["tags"]))) for match in _RULE.finditer(prompt)
-    ]
-    if not rules and may_ask_all and only_remembers(tools):
-        rules = [("all", {})]
-    if not rules or not any(tool.name == TOOL for tool in tools):
+    if job.tool(_TOOL) is None:
         return None
-    sent = [outcome for outcome in outcomes if outcome.call.name == TOOL]
-    if sent:
-        return _report(sent[-1])
-    words = set(subject.instruction.lower().replace(".", " ").split())
-    asked = set(content_stems(subject.instruction))
-    broad = [tags for what, tags in rules if set(what.split()) & _BROAD]
-    fitting = [tags for what, tags in rules if set(content_stems(what)) & asked]
-    chosen = broad if words & _BROAD and broad else fitting or broad
-    if not chosen:
+    instruction = job.subject.instruction
+    clauses = [clause for clause in parse_request(instruction).clauses if clause.kind == "ask" and clause.content]
+    tags = _choose_tags(job.prompt, instruction)
+    if tags is None and not _RULE.search(job.prompt) and clauses and not is_message and only_remembers(job.tools):
+        tags = {}
+    if tags is None:
         return None
-    about = _SUBJECT.search(parse_request(subject.instruction).clauses[0].text) if words & _BROAD else None
-    message = f"What do you know about {about['about']}?" if about else subject.instruction
-    arguments: dict[str, object] = {"message": message}
-    for name, listed in chosen[0].items():
-        arguments[name] = re.findall(r"[\w-]+", listed)
-    call = ToolCall(id="call_1_1", name=TOOL, arguments=msgspec.json.encode(arguments).decode())
-    return Reply(calls=(call,), finish="tools")
-
-
-def _report(outcome: Outcome) -> Reply:
+    about = _SUBJECT.search(clauses[0].text) if clauses and _is_broad(instruction) else None
+    message = f"What do you know about {about['about']}?" if about else instruction
+    listed = {name: re.findall(r"[\w-]+", tags[name]) for name in tags}
+    outcome = job.outcomes_of(_TOOL, [{"message": message, **listed}])[0]
     if outcome.error:
-        return _give_up(f"nobody could be asked: {outcome.error}")
-    value = outcome.value
-    held = cast("dict[str, object]", value).get("replies") if isinstance(value, dict) else None
-    replies: list[object] = cast("list[object]", held) if isinstance(held, list) else [cast("object", value)]
+        raise RefusedError(f"nobody could be asked: {outcome.error}")
+    return Reply(_report_replies(outcome.value))
+
+
+def _is_broad(text: str) -> bool:
+    return not _BROAD.isdisjoint(text.lower().replace(".", " ").split())
+
+
+def _choose_tags(prompt: str, instruction: str) -> dict[str, str] | None:
+    """The tags of the rule for broad questions where this is one, else of the first that shares a word with it."""
+    asked = set(content_stems(instruction))
+    rules = [(match["what"].lower(), dict(_TAGS.findall(match["tags"]))) for match in _RULE.finditer(prompt)]
+    broad = [tags for what, tags in rules if _is_broad(what)]
+    fitting = [tags for what, tags in rules if asked.intersection(content_stems(what))]
+    ordered = [*broad, *fitting] if _is_broad(instruction) else [*fitting, *broad]
+    return ordered[0] if ordered else None
+
+
+def _report_replies(value: object) -> str:
+    replies = cast("dict[str, list[dict[str, object]]]", value).get("replies", []) if isinstance(value, dict) else []
     answered: list[str] = []
     failed: list[str] = []
-    for reply in replies:
-        fields = cast("dict[str, object]", reply) if isinstance(reply, dict) else {"reply": reply}
-        name = str(fields.get("worker") or fields.get("agent_name") or "somebody")
-        if fields.get("reply"):
-            answered.append(f"{name}: {shorten(str(fields['reply']), 1_500)}")
+    for reply in replies or [{"reply": value}]:
+        name = reply.get("worker") or reply.get("agent_name") or "somebody"
+        if reply.get("reply"):
+            answered.append(f"{name}: {shorten(str(reply['reply']), 1_500)}")
         else:
-            reason = str(fields.get("failure") or "no answer").removesuffix(MENTIONS_MODEL)
+            reason = str(reply.get("failure") or "no answer").removesuffix(MENTIONS_MODEL)
             failed.append(f"{name}: {shorten(reason, 300)}")
     if not answered:
-        return _give_up(f"nobody who was asked had an answer. {' '.join(failed)} {MENTIONS_MODEL}")
-    lines = [f"{len(answered)} replied.", *answered]
-    if failed:
-        lines += ["No answer:", *failed]
-    return Reply("\n".join(lines))
-
-
-def _give_up(reason: str) -> Reply:
-    call = ToolCall(
-        id="call_2_1", name="give_up", arguments=msgspec.json.encode({"reason": reason, "final": True}).decode()
-    )
-    return Reply(calls=(call,), finish="tools")
+        raise RefusedError(f"nobody who was asked had an answer. {' '.join(failed)}")
+    return "\n".join([f"{len(answered)} replied.", *answered, *(["No answer:", *failed] if failed else [])])

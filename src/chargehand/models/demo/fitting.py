@@ -5,7 +5,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from chargehand.models.demo.arithmetic import read_arithmetic
-from chargehand.models.demo.memory import SEARCH, archive_words, asks_archive, find_tool
+from chargehand.models.demo.memory import SEARCH, archive_question, asks_archive
 from chargehand.models.demo.passages import asks_for_text, search_words
 from chargehand.models.demo.request import ORDERS, Clause
 from chargehand.models.demo.table_query import Lookup, Query, Unread, read_query
@@ -60,8 +60,8 @@ def fit_clause(clause: Clause, worker: WorkerCard, tools: list[ToolCard]) -> Fit
     if has_negative_number(clause.text):
         return NoFit(NEGATIVE, is_known=True)
     if asks_archive(clause):
-        tool = find_tool(SEARCH, tools)
-        if tool is None or not archive_words(clause):
+        tool = next((tool for tool in tools if tool.name == SEARCH), None)
+        if tool is None or not archive_question(clause).content:
             return NoFit("no archive can be searched here")
         return Fit(tool, _TABLE, is_certain=False)
     fits: list[Fit] = []

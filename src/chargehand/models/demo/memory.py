@@ -1,34 +1,37 @@
-"""Clauses about memory: what is to be kept, where, and what is asked of an archive or a block."""
+"""Clauses about memory: what is to be kept, where, and what is asked of an archive or a block; notes of turns."""
 
 import re
+from typing import cast
 
 from msgspec import Struct
 
-from chargehand.models.demo.request import Clause
-from chargehand.models.demo.tools import ToolCard
-from chargehand.models.demo.words import content_stems, join_words, stem, word_set
+from chargehand.models.demo.job import Arguments, CallsNeededError, Job, RefusedError
+from chargehand.models.demo.request import LOOKING, Clause, parse_request
+from chargehand.models.demo.results import Outcome
+from chargehand.models.demo.words import content_stems, join_words, shorten, stem, word_set
+from chargehand.models.messages import Reply
 from chargehand.models.subject import Shown
 
 INSERT = "archival_memory_insert"
 APPEND = "core_memory_append"
 SEARCH = "archival_memory_search"
+_BLOCK_INSERT = "memory_insert"
+_RETHINK = "memory_rethink"
+_KEEPS_UNASKED = "Keep your findings in the archive"
+"""What the prompt of a worker says that keeps everything it finds."""
 _TAGGED = re.compile(r"\btagged (?:as |with )?(?P<tags>[\w-]+(?:(?:,\s*(?:and )?|\s+and\s+)[\w-]+)*)", re.IGNORECASE)
-_PLACE = re.compile(
-    r"\b(?:to|in|into|on|onto)\s+(?:the |our |my |your )?(?:block )?(?P<place>[\w-]+)(?P<block> block)?", re.IGNORECASE
-)
-LOOKING = word_set("research find search look tell say list show report")
-"""Verbs that ask for what is known."""
-_ARCHIVE = frozenset(map(stem, word_set("archive memory findings")))
-_KNOWN = re.compile(
-    r"\bwhat (?:do|did|have) we (?:already )?(?:know|find|found|learn|learnt|learned|keep|kept)(?P<already>\b.*)",
-    re.IGNORECASE,
+_PLACE = re.compile(r"\b(?:to|in|into|on|onto)\s+(?:the |our |my |your )?(?:block )?(?P<place>[\w-]+)", re.IGNORECASE)
+_FACT = re.compile(
+    r"\A(?:remember|note|keep in mind|record)(?: down)?(?: that)?[:\s]+(?P<fact>.+)", re.IGNORECASE | re.DOTALL
 )
 _ALREADY = re.compile(
     r"\b(?:already (?:know|have|found|kept)|in (?:the|our) archive|search the archive)\b", re.IGNORECASE
 )
-_THAT = re.compile(
-    r"\A(?:remember|note|keep in mind|record)(?: down)?(?: that)?[:\s]+(?P<what>.+)", re.IGNORECASE | re.DOTALL
-)
+_ARCHIVE = frozenset(map(stem, word_set("archive memory findings")))
+_ASKING = frozenset(map(stem, word_set("already know known found kept archive search find memory learnt learned have")))
+_ARROW = " -> "
+_LIMIT = re.compile(r"more than its limit of (\d+)")
+_MARKUP = re.compile(r"^[\s#>*_-]+|[*_`#]+|\s*\[[^\[\]\n]{1,60}\]")
 
 
 class Keeping(Struct, frozen=True):
@@ -43,30 +46,55 @@ class Keeping(Struct, frozen=True):
     def tool(self) -> str:
         return APPEND if self.block else INSERT
 
-    def sentence(self) -> str:
-        """How a task says it."""
+    @property
+    def place(self) -> str:
         if self.block:
-            return f"Add what you find to the block {self.block}."
-        tags = f", tagged {join_words(list(self.tags))}" if self.tags else ""
-        return f"Keep what you find in the archive{tags}."
+            return f"the block {self.block}"
+        return "the archive" + (f", tagged {join_words(list(self.tags))}" if self.tags else "")
+
+    def sentence(self, what: str = "what you find") -> str:
+        """How a task says it."""
+        return f"Add {what} to {self.place}." if self.block else f"Keep {what} in {self.place}."
 
 
 def read_keeping(clause: Clause) -> Keeping | None:
     """What a clause of the kind `keep` asks for; None where it is not clear."""
     tagged = _TAGGED.search(clause.text)
     tags = tuple(re.findall(r"[\w-]+", re.sub(r"\band\b", " ", tagged["tags"]))) if tagged else ()
-    plain = clause.text[: tagged.start()] if tagged else clause.text
-    place = None
-    for match in _PLACE.finditer(plain):
-        place = match
-    what = _THAT.match(clause.text)
-    if what is not None and not clause.points_back:
-        return Keeping(text=what["what"].strip().rstrip("."), tags=tags)
-    if place is not None and stem(place["place"]) not in _ARCHIVE:
-        return Keeping(block=place["place"].lower(), tags=tags)
-    if place is not None or tags or clause.points_back:
-        return Keeping(tags=tags)
-    return None
+    places = _PLACE.findall(clause.text[: tagged.start()] if tagged else clause.text)
+    fact = _FACT.match(clause.text)
+    if fact is not None and not clause.points_back:
+        return Keeping(text=fact["fact"].strip().rstrip("."), tags=tags)
+    if places and stem(places[-1]) not in _ARCHIVE:
+        return Keeping(block=places[-1].lower(), tags=tags)
+    return Keeping(tags=tags) if places or tags or clause.points_back else None
+
+
+def read_keepings(job: Job, clauses: tuple[Clause, ...]) -> list[Keeping]:
+    """Everything a task asks to keep, or its prompt."""
+    keepings = [keeping for clause in clauses if clause.kind == "keep" and (keeping := read_keeping(clause))]
+    if not keepings and _KEEPS_UNASKED in job.prompt and job.tool(INSERT) is not None:
+        return [Keeping()]
+    return keepings
+
+
+def keep_calls(keeping: Keeping, job: Job, text: str) -> tuple[str, Arguments]:
+    """The tool that keeps something, and its arguments."""
+    content = keeping.text or text or "\n".join(job.given.texts)
+    if job.tool(keeping.tool) is None:
+        raise RefusedError(f"this worker may not add to {keeping.place}.")
+    if not content:
+        raise RefusedError("there is nothing to keep.")
+    if keeping.block:
+        return APPEND, {"label": keeping.block, "content": " ".join(content.split())}
+    return INSERT, {"content": content, "tags": list(keeping.tags)} if keeping.tags else {"content": content}
+
+
+def describe_kept(keeping: Keeping, outcome: Outcome) -> str:
+    """What became of it, in words."""
+    if outcome.error:
+        return f"Not kept: {outcome.error}"
+    return f"Added to {keeping.place}." if keeping.block else f"Kept in {keeping.place}."
 
 
 def asks_archive(clause: Clause) -> bool:
@@ -74,15 +102,12 @@ def asks_archive(clause: Clause) -> bool:
     return _ALREADY.search(clause.text) is not None
 
 
-def archive_words(clause: Clause) -> str:
-    """What to look for in an archive."""
-    verb = clause.tokens[0] if clause.tokens and clause.tokens[0].text.lower() in LOOKING else None
-    words = [token.text for token in clause.content if token.stem not in _ASKING and token != verb]
+def archive_question(clause: Clause) -> Clause:
+    """The question what an archive says about the words of a clause."""
+    verb = clause.tokens[0] if clause.opening in LOOKING else None
+    words = [token.text for token in clause.content if token.stem not in _ASKING and token is not verb]
     words += [period.words for period in clause.periods]
-    return " ".join(words)
-
-
-_ASKING = frozenset(map(stem, word_set("already know known found kept archive search find memory learnt learned have")))
+    return parse_request(f"What does the archive say about {' '.join(words)}").clauses[0]
 
 
 def asked_block(clause: Clause, blocks: tuple[Shown, ...]) -> Shown | None:
@@ -92,5 +117,46 @@ def asked_block(clause: Clause, blocks: tuple[Shown, ...]) -> Shown | None:
     return named[0] if len(named) == 1 else None
 
 
-def find_tool(name: str, tools: list[ToolCard]) -> ToolCard | None:
-    return next((tool for tool in tools if tool.name == name), None)
+# --- a background worker: one line a turn, what was asked and how the answer begins, on the block it may write
+
+
+def note_turns(job: Job) -> Reply | None:
+    """The next step of a worker that was given turns to note; None for any other task."""
+    values = [cast("dict[str, object]", given.value) for given in job.subject.inputs if isinstance(given.value, dict)]
+    turns = [value for value in values if value.get("kind") == "turn"]
+    if not turns:
+        return None
+    written = [outcome for outcome in job.outcomes if not outcome.error]
+    if written:
+        return Reply(f"Noted: {written[-1].value}.")
+    errors = [outcome.error for outcome in job.outcomes]
+    place = next((block for block in job.subject.blocks if block.access in {"write", "append"}), None)
+    if place is None or len(errors) > 2:
+        raise RefusedError(errors[-1] if errors else "there is no block here that may be written to")
+    held = [line for line in place.text.splitlines() if line.strip()]
+    new = [line for line in dict.fromkeys(_turn_line(turn) for turn in turns) if line not in held]
+    if not new:
+        return Reply(f"Nothing new: what was asked is noted in {place.label} already.")
+    if place.access == "write" and job.tool(_RETHINK) is not None:
+        limit = next((int(match[1]) for error in errors if (match := _LIMIT.search(error))), 0)
+        lines = _replace_lines(held, new, limit)
+        raise CallsNeededError([(_RETHINK, {"label": place.label, "new_memory": "\n".join(lines)})])
+    if job.tool(APPEND) is not None:
+        raise CallsNeededError([(APPEND, {"label": place.label, "content": "\n".join(new)})])
+    raise CallsNeededError([(_BLOCK_INSERT, {"label": place.label, "new_string": "\n".join(new)})])
+
+
+def _replace_lines(held: list[str], new: list[str], limit: int) -> list[str]:
+    """The lines with new ones for what was asked again; the oldest go where a block has no room."""
+    asked = {line.partition(_ARROW)[0] for line in new}
+    kept = [line for line in held if line.partition(_ARROW)[0] not in asked] + new
+    while limit and len(kept) > 1 and sum(len(line) + 1 for line in kept) > 0.8 * limit:
+        kept.pop(0)
+    return kept
+
+
+def _turn_line(turn: dict[str, object]) -> str:
+    answer = " ".join(_MARKUP.sub("", line) for line in str(turn.get("answer", "")).splitlines() if line.strip())
+    first = re.split(r"(?<=[.?!])\s+(?=[A-Z\"'(])", " ".join(answer.split()), maxsplit=1)[0]
+    asked = shorten(str(turn.get("request", "")).replace("->", "=>"), 120)
+    return f"- {asked}{_ARROW}{shorten(first.replace('->', '=>'), 200) or '(no answer)'}"

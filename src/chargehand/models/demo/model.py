@@ -68,14 +68,14 @@ class DemoModel:
 
 
 def _reply(request: Request) -> Reply:
-    from chargehand.models.demo import background, plan, work  # noqa: PLC0415 - loaded by those who use them
+    from chargehand.models.demo import plan, work  # noqa: PLC0415 - loaded by those who use them
 
     subject = request.subject if request.subject is not None else _guess_task(request)
     if isinstance(subject, Planning):
         labels = plan.block_labels("\n".join(message.text for message in request.messages))
         return Reply(plan.plan_json(plan.make_plan(subject, labels)))
     if isinstance(subject, Working):
-        return background.note_turns(subject, request) or work.work(subject, request)
+        return work.work(subject, request)
     return Reply(_say(subject))
 
 

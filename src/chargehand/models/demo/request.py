@@ -50,6 +50,8 @@ _IMPERATIVES = (
     create update change"""
     )
 )
+LOOKING = word_set("research find search look tell say list show report")
+"""Verbs that ask for what is known."""
 _QUESTION_WORDS = word_set("what what's which who whom whose when where why how")
 _OPENERS = word_set("is are was were do does did has have had can could will would should may must am in on at for")
 _LINKS = word_set("and then but also plus afterwards finally")
@@ -116,6 +118,16 @@ class Clause(Struct, frozen=True):
             if word in _QUESTION_WORDS:
                 return word
         return ""
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether it asks for something that may be known already."""
+        return bool(self.question) or self.opening in LOOKING
+
+    @property
+    def opening(self) -> str:
+        """Its first word."""
+        return self.tokens[0].text.lower() if self.tokens else ""
 
 
 class ParsedRequest(Struct, frozen=True):
