@@ -1,6 +1,6 @@
 """Who is busy does not get more while others are idle: `python examples/exercises/capacity.py`.
 
-Ten requests at once for two workers who know the same; and eight tasks for a quick and a slow instance of one worker.
+Ten requests at once for two workers who know the same; and eight tasks for a quick and a slow model of one worker.
 """  # noqa: INP001 - a script, no package
 # ruff: noqa: T201 - an example shows something
 
@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from chargehand import Plan, Request, Route, ScriptedModel, Supervisor, Task, Worker
 
+SPEEDS = {"quick": 0.02, "slow": 0.1}
 REQUESTS = [f"How many parcels came in on day {day}?" for day in range(1, 11)]
 
 
@@ -43,13 +44,16 @@ async def at_once(teams: list[Supervisor]) -> tuple[Counter[str], float, list[st
     return Counter(one.tasks[0].worker for one in traces), took, [one.notes[0] for one in traces]
 
 
-def shared_out(*, named: bool) -> tuple[Counter[str], float]:
-    """Eight tasks for two instances, dealt out in turn by name, or each to whoever is idle."""
-    quick, slow = (ScriptedModel(["Done."], latency=wait, repeat=True) for wait in (0.02, 0.1))
-    worker = Worker("packer", "packs parcels", instances=[quick, slow], capacity=1)
-    tasks = (Task(f"t{at}", f"Pack parcel {at}.", f"packer-{at % 2 + 1}" if named else "packer") for at in range(8))
-    trace = Supervisor([worker], model=quick, plan=Plan(tuple(tasks), "none")).run_sync("Pack.").trace()
-    return Counter(one.worker for one in trace.tasks), trace.seconds
+def shared_out(*, in_turn: bool) -> tuple[Counter[str], float]:
+    """Eight tasks for a quick and a slow model, dealt out in turn, or each to whoever is idle."""
+    models = {name: ScriptedModel(["Done."], handle=name, latency=wait, repeat=True) for name, wait in SPEEDS.items()}
+    workers = [Worker("packer", "packs parcels", replicas=list(models.values()), capacity=2)]
+    if in_turn:
+        workers = [Worker(name, "packs parcels", model=model, capacity=1) for name, model in models.items()]
+    who = [worker.name for worker in workers]
+    tasks = tuple(Task(f"t{at}", f"Pack parcel {at}.", who[at % len(who)]) for at in range(8))
+    trace = Supervisor(workers, model=models["quick"], plan=Plan(tasks, "none")).run_sync("Pack.").trace()
+    return Counter({name: len(model.requests) for name, model in models.items()}), trace.seconds
 
 
 async def main() -> None:
@@ -65,6 +69,6 @@ async def main() -> None:
 
 if __name__ == "__main__":
     asyncio.run(main())
-    for title, named in (("dealt out in turn", True), ("each to whoever is idle", False)):
-        got, took = shared_out(named=named)
+    for title, in_turn in (("dealt out in turn", True), ("each to whoever is idle", False)):
+        got, took = shared_out(in_turn=in_turn)
         print(f"{title}: {dict(sorted(got.items()))}, {took:.2f} s")

@@ -179,10 +179,9 @@ class Supervisor(Messaging, Resting, RouteFeedback):
             given = structs.replace(given, combine=self.hiring.combine)
         self.hiring.checks.vet(() if given is None else given.tasks)
         deadline = now + self.timeout
-        roster, given = self.hiring.fielded(self.roster, given, chance)
         return ev.RunRequested(
             goal=wanted,
-            roster=roster,
+            roster=self.roster,
             policy=self.policy,
             budget=self.budget,
             deadline=deadline,
@@ -248,8 +247,8 @@ class Supervisor(Messaging, Resting, RouteFeedback):
         notes = self.budget_notes()
         if self.cache is None:
             return notes
-        lookers = self.hiring.many.named(one.name for one in self.hiring.workers if cached.only_looks(one))
-        earlier = await cached.earlier(journal, request, self.cache, time.time(), frozenset(lookers))
+        lookers = frozenset(one.name for one in self.hiring.workers if cached.only_looks(one))
+        earlier = await cached.earlier(journal, request, self.cache, time.time(), lookers)
         return (*notes, *earlier)
 
     @suggest_keywords("as_worker")

@@ -44,9 +44,6 @@ WRONG: dict[str, tuple[Callable[[Any], object], object, str]] = {
     "a name as a worker": (lambda one: Supervisor([one]), "ann", "write Worker(name, description)"),
     "tags": (lambda one: Supervisor([Worker("a", "b", tags=one)]), "x", "tags is the text 'x'; make it a list: ['x']"),
     "skills": (lambda one: Supervisor([Worker("a", "b", skills=one)]), "x", "skills is the text 'x'; make it a list"),
-    "no instances": (lambda one: Supervisor([Worker("a", "b", instances=one)]), None, "give a number, or a list"),
-    "half instances": (lambda one: Supervisor([Worker("a", "b", instances=one)]), 2.5, "give a number, or a list"),
-    "true instances": (lambda one: Supervisor([Worker("a", "b", instances=one)]), True, "give a number, or a list"),
 }
 
 

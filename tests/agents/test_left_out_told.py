@@ -22,9 +22,9 @@ from chargehand.terms.failure import Gap
 from chargehand.terms.plan import Edge, Plan, Task, TaskId
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, team
-from tests.agents.test_instances import leader
 from tests.agents.test_left_out import GAP, PART, PEARS
 from tests.agents.test_left_out import ONE as ALONE
+from tests.agents.test_replicas import leader
 from tests.runtime.streams import rows, written
 
 WAYS = (Broadcast(), RoundRobin(most_turns=3), Dynamic(most_turns=2), Loop(), Recursive(depth=1), Route("model"))

@@ -95,14 +95,6 @@ async def test_a_misspelt_worker_is_said_and_not_held_against_the_team(case: Cas
     assert "there is no worker 'keepr' on team store; did you mean 'keeper'?" in part.scores[0].why[0]
 
 
-async def test_one_of_several_instances_is_asked_alone() -> None:
-    def team() -> Supervisor:
-        return Supervisor([Worker("keeper", model=ScriptedModel(lambda _: "31"), instances=3)])
-
-    (part,) = (await evaluate([dataset(*asked(1))], team)).sections
-    assert part.scores[0].passed, part.scores[0].why
-
-
 async def test_a_rubric_without_a_judge_is_not_tried() -> None:
     case = Case("How many tongs are in stock?", expect=Expect(rubric="tongs"))
     (section,) = (await evaluate([dataset(case)], store)).sections

@@ -20,7 +20,7 @@ _SEE = {
     "workers.*.tools": "team-file.md#memory-tools",
     "workers.*.every": "background.md",
     "workers.*.contacts": "team-file.md#messages",
-    "workers.*.instances": "load.md#one-worker-several-instances",
+    "workers.*.replicas": "load.md#one-worker-several-models",
     "checks": "checks.md",
     "memory": "team-file.md#memory",
 }

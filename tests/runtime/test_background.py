@@ -221,7 +221,6 @@ async def test_a_block_that_is_full_keeps_the_newest_lines() -> None:
         (Worker("lib", every=1, blocks={"guide": "write"}), "nothing it may write that to"),
         (Worker("lib", every=1, blocks={"fixed": "write"}), "nothing it may write that to"),
         (Worker("lib", every=1, blocks={"notes": "write"}, fallbacks=["ann"]), "nobody stands in for it"),
-        (Worker("lib", every=1, blocks={"notes": "write"}, instances=2), "leave out `instances`"),
         (Worker("lib", every=1, blocks={"notes": "write"}, accept=["short"]), "leave out `accept`"),
         (Worker("lib", every=1, blocks={"notes": "write"}, contacts=["ann"]), "leave out its contacts"),
         (Worker("ann", every=1, blocks={"notes": "write"}), "two workers are called 'ann'"),

@@ -108,9 +108,8 @@ def _check_alone(owner: str, worker: Worker) -> None:
         raise Invalid(f"{owner} works after turns, and nobody stands in for it; use fallback_models instead")
     if worker.contacts:
         raise Invalid(f"{owner} works after turns, when nobody reads messages; leave out its contacts")
-    if worker.accept or worker.instances != 1:
-        what = "`accept`" if worker.accept else "`instances`"
-        raise Invalid(f"{owner} works after turns, alone and unchecked; leave out {what}")
+    if worker.accept:
+        raise Invalid(f"{owner} works after turns, unchecked; leave out `accept`")
     tools = toolset(owner, worker.tools)
     asks = next((one.name for one in tools.values() if one.approve or needs_approval(worker.rules, one.name)), "")
     if asks:

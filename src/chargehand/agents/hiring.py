@@ -9,13 +9,10 @@ from msgspec import Struct, field, structs
 from chargehand.agents.acceptance import NO_CHECKS, Checks, Verifier
 from chargehand.agents.answering import Writer
 from chargehand.agents.contacts import contract
-from chargehand.agents.copies import check as check_instances
-from chargehand.agents.copies import copies, instances
 from chargehand.agents.equip import Equipped, equip, listed, nameable, skills, toolset
 from chargehand.agents.factory import Factory
 from chargehand.agents.granted import Furnished
 from chargehand.agents.hedging import Hedging
-from chargehand.agents.instances import Instances, tag_of, turned
 from chargehand.agents.lead import Lead
 from chargehand.agents.loop import Kit
 from chargehand.agents.mail import Post, allowance, check_contacts
@@ -36,11 +33,12 @@ from chargehand.models.find import Finder, Lookup
 from chargehand.models.known import BUILT_IN
 from chargehand.models.messages import Settings
 from chargehand.models.model import Model
-from chargehand.models.own import as_model
+from chargehand.models.own import AnyModel, as_model, model_handle
 from chargehand.models.subject import WorkerCard
+from chargehand.models.wrappers import ReplicaLoad, ReplicaPool, pool_handle
 from chargehand.terms.budget import Amount, Budget
 from chargehand.terms.duration import WrittenDuration
-from chargehand.terms.plan import Combine, Plan, digest
+from chargehand.terms.plan import Combine, digest
 from chargehand.terms.policy import Policy
 from chargehand.terms.roster import Agent, Roster
 
@@ -69,6 +67,7 @@ class Hiring(Struct, frozen=True):
     hedging: Hedging | None = None
     faulty: Faulty = field(default_factory=Faulty)
     board: Board = field(default_factory=Board)
+    replica_loads: dict[str, ReplicaLoad] = field(default_factory=dict[str, ReplicaLoad])
 
     def __post_init__(self) -> None:
         if not self.workers and self.factory is None:
@@ -77,7 +76,6 @@ class Hiring(Struct, frozen=True):
         for worker in self.everybody:
             equip(worker, ())
         check_contacts(self.workers)
-        check_instances(self.everybody, () if self.factory is None else (self.factory.name,))
         if self.way is not _WHOLE:
             check_way(self.way)
         if isinstance(self.way, Route):
@@ -87,12 +85,11 @@ class Hiring(Struct, frozen=True):
 
     def roster(self, budget: Budget) -> Roster:
         """The team as the scheduler sees it: workers first, then the factory."""
-        many = self.many
-        agents = [each for one in self.workers for each in self._agents(one, many)]
+        agents = [self.agent(worker) for worker in self.workers]
         made = self.factory
         if made is not None:
             tools = tuple(toolset(f"factory {made.name!r}", made.tools))
-            model = _handle(made.model or self.models[0])
+            model = model_handle(made.model or self.models[0])
             agents.append(
                 Agent(
                     name=made.name,
@@ -107,31 +104,11 @@ class Hiring(Struct, frozen=True):
 
     def agent(self, worker: Worker) -> Agent:
         """One of them as the scheduler sees it."""
-        agent = listed(worker, _handle(copies(worker)[0][1] or self.models[0]))
+        handles = [model_handle(model) for model in worker.replicas or (worker.model or self.models[0],)]
+        agent = listed(worker, pool_handle(handles))
         names = tuple(self.checks.by_name)  # all of them: a task may name what its worker does not
         marks = (self.checks.mark(names),) if names else ()
-        return structs.replace(agent, spec=digest(worker.name, agent.spec, *marks))  # only instances share one
-
-    def _agents(self, worker: Worker, many: Instances) -> tuple[Agent, ...]:
-        """The same, as often as it is there: instances have the model and the name of their own, and share a tag."""
-        own = (tag_of(worker.name),) if worker.name in many.kinds else ()
-        fallbacks = many.named(worker.fallbacks)
-        agents = [(name, self.agent(structs.replace(worker, model=one, instances=1))) for name, one in copies(worker)]
-        return tuple(
-            structs.replace(one, name=name, tags=(*one.tags, *own), fallbacks=fallbacks) for name, one in agents
-        )
-
-    @property
-    def many(self) -> Instances:
-        """Who is there several times."""
-        return instances(self.workers, () if self.factory is None else (self.factory.name,))
-
-    def fielded(self, roster: Roster, plan: Plan | None, chance: int) -> tuple[Roster, Plan | None]:
-        """Roster and plan of one run: chance says which instance of a worker is the first of those equally idle."""
-        if not self.many:
-            return roster, plan
-        given = None if plan is None else structs.replace(plan, tasks=self.many.spread(plan.tasks))
-        return structs.replace(roster, agents=turned(roster.agents, chance)), given
+        return structs.replace(agent, spec=digest(worker.name, agent.spec, *marks))
 
     @property
     def aside(self) -> tuple[tuple[Agent, int], ...]:
@@ -164,7 +141,7 @@ class Hiring(Struct, frozen=True):
                     team = await one.team.keep_budget(finder)
                     bounded = team.bounded(budget=least(team.budget, budget))
                     crew = await stack.enter_async_context(bounded.crew(finder))
-                    found |= {name: Subteam(one.name, team, crew, one.estimate) for name, _ in copies(one)}
+                    found[one.name] = Subteam(one.name, team, crew, one.estimate)
             yield found
 
     async def unpriced_models(self, finder: Finder, floor: Amount) -> tuple[str, ...]:
@@ -180,8 +157,7 @@ class Hiring(Struct, frozen=True):
             models.append(_found(finder, self.factory.model) if self.factory.model else usual)
         for worker in self.everybody:
             if worker.team is None and not worker.estimate.micros:
-                models += [_found(finder, own) if own else usual for _, own in copies(worker)]
-                models += [_found(finder, as_model(model)) for model in worker.fallback_models]
+                models += self._models_of(worker, finder, usual)
         await finder.prepare()  # it looks up the prices of what was found
         handles = list(unpriced_handles(models))
         for team in self.teams:
@@ -203,10 +179,9 @@ class Hiring(Struct, frozen=True):
         usual, planner, judge = (_found(finder, one) for one in self.models)
         purse = Purse(budget, finder.observations)
         kit = Kit(self.prompts, purse, ToolBreakers(policy.breaking, self.faulty), self.hedging)
-        models = self._models_of_workers(finder, usual)
+        models = {worker.name: self._models_of(worker, finder, usual) for worker in self.everybody}
         post = self._post(models, capped=purse.capped)
-        many = self.many
-        workers = _equipped(crowd, models, post, many)
+        workers = _equipped(crowd, models, post)
         shared = None if memory is None else partial(shared_blocks, memory)
         lead = Lead(
             model=planner,
@@ -222,7 +197,6 @@ class Hiring(Struct, frozen=True):
             reserve=roster.supervision,
             shared=shared,
             embedding=embedding,
-            many=many,
             sample=self._sample(models) if purse.capped else None,
         )
         writer = Writer(
@@ -235,7 +209,6 @@ class Hiring(Struct, frozen=True):
             reserve=roster.supervision,
             shared=shared,
         )
-        checks = structs.replace(self.checks, by_worker=many.each(self.checks.by_worker)) if many else self.checks
         return Staff(
             workers=workers,
             lead=lead,
@@ -245,18 +218,15 @@ class Hiring(Struct, frozen=True):
             post=post,
             way=self.way,
             teams=teams,
-            checks=checks,
+            checks=self.checks,
             verifiers={name: _found(finder, model) for name, model in self._verifiers()},
         )
 
-    def _models_of_workers(self, finder: Finder, usual: Model) -> dict[str, list[Model]]:
-        """The models of each worker, by its name: the one it calls, then those it falls back to."""
-        models: dict[str, list[Model]] = {}
-        for worker in self.everybody:
-            for name, own in copies(worker):
-                handles = (own or usual, *worker.fallback_models)
-                models[name] = [_found(finder, as_model(handle)) for handle in handles]
-        return models
+    def _models_of(self, worker: Worker, finder: Finder, usual: Model) -> list[Model]:
+        """The models of a worker: the one it calls, then those it falls back to."""
+        replicas = [_found(finder, model) for model in worker.replicas]
+        first = ReplicaPool(replicas, self.replica_loads) if replicas else _found(finder, worker.model or usual)
+        return [first, *(_found(finder, model) for model in worker.fallback_models)]
 
     def _post(self, models: Mapping[str, Sequence[Model]], *, capped: bool) -> Post:
         """What carries messages between workers."""
@@ -265,11 +235,8 @@ class Hiring(Struct, frozen=True):
         allowances: dict[str, Amount] = {}
         if capped:
             for one in self.workers:
-                allowances[one.name] = allowance(one, [model for name, _ in copies(one) for model in models[name]])
-        post = Post(members, allowances, contracts)
-        many = self.many
-        post.instances = {one.name: self._agents(one, many) for one in self.workers if one.name in many.kinds}
-        return post
+                allowances[one.name] = allowance(one, models[one.name])
+        return Post(members, allowances, contracts)
 
     def _workshop(self, finder: Finder, usual: Model) -> Workshop | None:
         made = self.factory
@@ -303,8 +270,7 @@ class Hiring(Struct, frozen=True):
         """What people must know about the models behind this team."""
         wanted = [
             *self.models,
-            *(own for one in self.everybody for _, own in copies(one) if own),
-            *(as_model(model) for one in self.everybody for model in one.fallback_models),
+            *(model for one in self.everybody for model in (one.model, *one.replicas, *one.fallback_models) if model),
         ]
         wanted += [self.factory.model] if self.factory is not None and self.factory.model else []
         wanted += [model for _, model in self._verifiers()]
@@ -334,25 +300,19 @@ def lent(
     )
 
 
-def _equipped(
-    crowd: Sequence[Furnished], models: Mapping[str, Sequence[Model]], post: Post, many: Instances
-) -> dict[str, Equipped]:
-    """The workers that are no teams, ready to work, by the names of their copies."""
+def _equipped(crowd: Sequence[Furnished], models: Mapping[str, Sequence[Model]], post: Post) -> dict[str, Equipped]:
+    """The workers that are no teams, ready to work, by name."""
     ready: dict[str, Equipped] = {}
     for furnished in crowd:
         worker = furnished.worker
         if worker.team is not None:
             continue
         mail = post.tools(worker.name) if worker.contacts else {}
-        for name, _ in copies(worker):
-            ready[name] = equip(worker, models[name], {**nameable(), **mail, **furnished.named}, furnished.desk)
-    ready |= {kind: ready[names[0]] for kind, names in many.kinds.items() if names[0] in ready}
+        named = {**nameable(), **mail, **furnished.named}
+        ready[worker.name] = equip(worker, models[worker.name], named, furnished.desk)
     return ready
 
 
-def _handle(model: str | Model) -> str:
-    return model if isinstance(model, str) else model.card.handle
-
-
-def _found(finder: Finder, model: str | Model) -> Model:
+def _found(finder: Finder, given: AnyModel) -> Model:
+    model = as_model(given)
     return finder.find(model) if isinstance(model, str) else finder.with_price(model)

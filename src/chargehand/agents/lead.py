@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from chargehand.agents.crew import Hand, Proposal, Refined, WorkFailed
 from chargehand.agents.inputs import by_id, gap_text, today, told
-from chargehand.agents.instances import Instances
 from chargehand.agents.memory_text import Seen, instructions, material, shortened
 from chargehand.agents.money import Called, Held, Purse, call_held, hold, too_dear
 from chargehand.agents.planform import PlanStream, read, schema
@@ -36,8 +35,8 @@ LONGEST_TASK = 4000
 class Lead(Struct):
     """Who plans, with what, for whom. `shared` reads the blocks all see; with an `embedding` routes go by meaning.
 
-    `watches` see how busy everybody is; `many` are those who are there several times. `sample` says what one task of a
-    worker costs at least. `reserve` is what is held for each call of the model at least.
+    `watches` see how busy everybody is. `sample` says what one task of a worker costs at least, `reserve` is what is
+    held for each call of the model at least.
     """
 
     model: Model
@@ -55,7 +54,6 @@ class Lead(Struct):
     shared: Callable[[], Awaitable[Sequence[Seen]]] | None = None
     embedding: Embedding | None = None
     watches: WeakSet[Watch] | None = None
-    many: Instances = Instances()
     sample: Callable[[str], Amount] | None = None
 
     def watch(self, hand: Hand) -> Watch | None:
@@ -208,7 +206,7 @@ async def _streamed(lead: Lead, held: Held, hand: Hand, grown: set[str]) -> Call
     async def grow() -> None:
         while (task := await line.get()) is not None:
             try:
-                await hand.grow(lead.many.spread([task]))
+                await hand.grow([task])
             except (PlanInvalid, Refused):
                 return
             grown.add(task.id)

@@ -5,10 +5,10 @@ Who carries them is not known here.
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from chargehand.errors import Invalid
 from chargehand.models.envelope import new_nonce, unwrap, wrap
@@ -56,7 +56,7 @@ class Replies(Struct, frozen=True):
 class Letter(Struct, frozen=True):
     """A message, those it is for, and who sent it. `foreign`: a worker wrote it, so it is data and not an order.
 
-    `wanted` is how those it is for were named, `instances` are those of whoever is there several times.
+    `wanted` is how those it is for were named.
     """
 
     text: str
@@ -65,7 +65,6 @@ class Letter(Struct, frozen=True):
     foreign: bool = False
     timeout: Seconds = math.inf
     wanted: str = ""
-    instances: Mapping[str, tuple[Agent, ...]] = field(default_factory=dict[str, tuple[Agent, ...]])
 
     def instruction(self) -> str:
         """What a worker gets to read. The first line is ours; nothing in the text can be taken for it."""

@@ -99,7 +99,6 @@ class Post:
         self._allowances = allowances or {}
         self._contracts = contracts or {}
         self._carriers: WeakSet[Carrier] = WeakSet()
-        self.instances: Mapping[str, tuple[Agent, ...]] = {}  # of those who are there several times
 
     def bind(self, carrier: Carrier) -> None:
         self._carriers.add(carrier)
@@ -146,7 +145,7 @@ class Post:
         if most is not None and await carrier.sent(key) >= most:
             times = "one message" if most == 1 else f"{most} messages"
             raise ToolFailed(f"You may send {times} for a task, and have. Go on with what you know.")
-        letter = Letter(message, agents, sender, foreign=True, wanted=repr(to), instances=self.instances)
+        letter = Letter(message, agents, sender, foreign=True, wanted=repr(to))
         carried = await carrier.carry(key, letter)
         return Costs(shown(carried.replies), carried.used)
 

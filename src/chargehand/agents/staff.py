@@ -104,15 +104,7 @@ class Staff:
         self._lead.watches.add(watch)
 
     def plan(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Proposal]:
-        if self._lead.many:
-            return self._spread(brief, hand)
         return planners.plan(self._way, self._lead, self._read(self._lead.model, brief), hand)
-
-    async def _spread(self, brief: Brief, hand: Hand) -> Proposal:
-        """The plan of somebody who knows of no instances, for those there are."""
-        lead = self._lead
-        found = await planners.plan(self._way, lead, lead.many.brief(self._read(lead.model, brief)), hand)
-        return structs.replace(found, tasks=lead.many.spread(found.tasks))
 
     def _read(self, model: Model, brief: Brief) -> Brief:
         return bare(brief) if model.card.reads_facts else brief
@@ -172,10 +164,10 @@ class Staff:
         return await work(equipped, self._kit, brief, hand)
 
     def refine(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Refined]:
-        return leading.refine(self._lead, self._lead.many.brief(brief) if self._lead.many else brief, hand)
+        return leading.refine(self._lead, brief, hand)
 
     def answer(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
-        brief = self._read(self._writer.model, self._lead.many.brief(brief) if self._lead.many else brief)
+        brief = self._read(self._writer.model, brief)
         return answer(self._writer, inherited(brief, leads=self.leads), hand)
 
     def supervision(self, budget: Budget) -> Amount:

@@ -9,7 +9,6 @@ from chargehand.agents.subteam import Team
 from chargehand.errors import Invalid
 from chargehand.memory.blocks import Access, Grant
 from chargehand.models.messages import Settings
-from chargehand.models.model import Model
 from chargehand.models.own import AnyModel, as_model
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.duration import WrittenDuration, seconds_of
@@ -38,8 +37,7 @@ class Worker(Declared, frozen=True):
     `accept` names checks of the team that its results must pass.
     `contacts` are those it may write to, if it has a tool for messages: names, `tag:NAME`, `*` for everybody.
     One with `every` does no tasks: it looks back on every so many turns of its team, to keep its memory in order.
-    One that is there several times (`instances`: how many, or the model of each) gets one line in what a planner reads;
-    each task goes to the idlest of them that is in order. `capacity` is that of each.
+    `replicas` are models that serve its calls together, in place of one `model`: each call goes to the least loaded.
     Figures of one that `may_estimate` count as its words where no tool returned them, and are no gap.
     """
 
@@ -68,13 +66,18 @@ class Worker(Declared, frozen=True):
     accept: Sequence[str] = ()
     contacts: Contacts | Sequence[str] = ()
     every: int | None = None
-    instances: int | Sequence[str | Model] = 1
+    replicas: Sequence[AnyModel] = ()
     may_estimate: bool = False
 
     def __post_init__(self) -> None:
         if callable(self.tools) or isinstance(self.tools, Tool):
             raise Invalid(f"the tools of {self.name} are one tool; write a list: tools=[...]")
+        if isinstance(self.replicas, str) or not isinstance(self.replicas, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance] - people write a number
+            raise Invalid(f"worker {self.name!r}: replicas is {self.replicas!r}; write a list of models")
+        if self.replicas and self.model:
+            raise Invalid(f"worker {self.name!r} has a model and replicas; name its models in one of the two")
         structs.force_setattr(self, "model", as_model(self.model))
+        structs.force_setattr(self, "replicas", tuple(map(as_model, self.replicas)))
         structs.force_setattr(self, "fallback_models", tuple(map(as_model, self.fallback_models)))
         structs.force_setattr(self, "timeout", seconds_of(f"worker {self.name!r}: timeout", self.timeout))
 

@@ -15,7 +15,6 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.text import Text
 
-from chargehand.agents.instances import meant
 from chargehand.agents.levels import end_of
 from chargehand.cli.console import STYLES, Console, Tone, clean, clean_lines, short, wrap_words
 from chargehand.cli.event_text import SUPERVISOR
@@ -128,7 +127,7 @@ def _row(state: RunState, progress: Progress, cost: Amount, words: Mapping[str, 
     shown, tone = _STATES[progress.status]
     label = f"{short(task.id, 16)} {short(progress.instruction or task.instruction, 60)}"
     tries = str(progress.attempt) if progress.attempt else ""
-    worker = progress.worker or meant(task) or "anybody"
+    worker = progress.worker or task.worker or "anybody"
     note = _note(state, progress, now)
     latest = words.get(task.id, "") if progress.status is Status.RUNNING else ""
     tokens, usd = _spent(cost)
@@ -185,7 +184,7 @@ def _why_not_started(state: RunState, progress: Progress, now: Instant) -> str:
         return "waits for approval of the plan"
     if state.running >= state.requested.policy.limits.width:
         return f"{state.running} tasks at once are the most"
-    agent = state.agents.get(progress.worker or meant(progress.task))
+    agent = state.agents.get(progress.worker or progress.task.worker)
     if agent is None:
         return ""
     breaker = state.breakers.get(breaker_name(agent))

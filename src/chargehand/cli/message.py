@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from chargehand.agents.instances import meant
 from chargehand.agents.letters import PERSON, Letter, Replies, WorkerReply, addressed
 from chargehand.cli.advice import Advice, farewell
 from chargehand.cli.arguments import add_color, add_journal, add_team, duration, read_request
@@ -115,7 +114,7 @@ class _Audience:
         plan = request.plan
         assert plan is not None, "a message is a plan"
         self._run = run
-        self._who = {task.id: meant(task) for task in plan.tasks}
+        self._who = {task.id: task.worker for task in plan.tasks}
         self._data = data
         self._notice = notice
         self._json = json

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from chargehand.agents.cost_forecast import PlanForecast
-from chargehand.agents.instances import of_roster
 from chargehand.cli.arguments import add_color, add_request, add_team, read_request, usd
 from chargehand.cli.console import Console, clean, format_json
 from chargehand.cli.format import counted, money
@@ -140,7 +139,7 @@ def _of_team(options: Namespace) -> tuple[Draft, str, str]:
 
 def _of_file(options: Namespace) -> Draft:
     found, roster, policy = _planned(options)
-    linted = lint(of_roster(roster).spread(found.tasks), roster, policy.limits)
+    linted = lint(found.tasks, roster, policy.limits)
     repaired = Plan(linted.tasks, found.combine, found.goal)
     if linted.errors and not options.json:
         return Draft(repaired, linted.findings, None)

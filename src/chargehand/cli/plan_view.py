@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from chargehand.agents.cost_forecast import BASIS, CostForecast, PlanForecast
-from chargehand.agents.instances import meant
 from chargehand.cli.console import clean, short
 from chargehand.cli.format import counted, dollars, roughly, seconds
 from chargehand.terms.budget import Amount
@@ -61,8 +60,8 @@ def _row(indent: str, task: Task) -> _Row:
 
 
 def _for_whom(task: Task) -> str:
-    if meant(task) or task.match is None:
-        return meant(task) or "anybody"
+    if task.worker or task.match is None:
+        return task.worker or "anybody"
     tags = [*task.match.all, *(["/".join(task.match.some)] if task.match.some else [])]
     return f"#{' #'.join(tags)}"
 

@@ -6,7 +6,6 @@ from pathlib import Path as File
 from typing import cast
 
 from chargehand.agents.background import check as check_background
-from chargehand.agents.copies import objection
 from chargehand.agents.factory import Factory
 from chargehand.agents.worker import Worker
 from chargehand.config import folder
@@ -81,7 +80,6 @@ def filled(parts: Parts) -> Parts:
         if not _NAME.match(name):
             parts.say(("workers", name), f"{name[:70]!r} is no name; use up to 64 letters, digits, _, - and .")
         parts.workers.append(_worker(parts, name, written))
-    _check_instances(parts)
     for one in parts.workers:
         if one.every is not None:
             place = ("workers", one.name, "every")
@@ -96,15 +94,15 @@ def _worker(parts: Parts, name: str, written: WorkerShape | str) -> Worker:
     path: Path = ("workers", name)
     if shape.team:  # its file is read when somebody leads: who only looks into the memory needs none of it
         check_fallbacks(parts, path, name, shape)
-        several = _instances_of(parts, path, shape)
-        return Worker(name, shape.description, tags=shape.tags, fallbacks=shape.fallback.workers, instances=several)
+        return Worker(name, shape.description, tags=shape.tags, fallbacks=shape.fallback.workers)
     defaults = parts.team.defaults
     if not shape.description and shape.every is None:
         parts.say(path, "has no description; the planner reads it to hand out tasks", grave=False)
     named = named_tools(parts, (*path, "tools"), shape)
     tools = _held(parts, (*path, "tools"), shape.tools)
     check_fallbacks(parts, path, name, shape)
-    several = _instances_of(parts, path, shape)
+    if shape.replicas and shape.model:
+        parts.say((*path, "replicas"), "names models, and so does `model`; keep one of the two")
     own = parts.own.get(name, Own())
     timeout = shape.timeout if shape.timeout is not None else defaults.timeout
     return Worker(
@@ -113,8 +111,8 @@ def _worker(parts: Parts, name: str, written: WorkerShape | str) -> Worker:
         prompt=parts.prose((*path, "prompt"), shape.prompt),
         tools=(*tools, *named),
         tags=shape.tags,
-        model=parts.handle(shape.model or defaults.model) if isinstance(several, int) else "",
-        instances=several,
+        model="" if shape.replicas and not parts.model else parts.handle(shape.model or defaults.model),
+        replicas=() if parts.model else shape.replicas,
         fallbacks=shape.fallback.workers,
         fallback_models=() if parts.model else shape.fallback.models,
         output=_output(parts, path, shape),
@@ -220,26 +218,6 @@ def _factory(parts: Parts, team: TeamShape) -> Factory:
         steps=shape.steps or plain.steps,
         capacity=shape.capacity or plain.capacity,
     )
-
-
-def _instances_of(parts: Parts, path: Path, shape: WorkerShape) -> int | tuple[str, ...]:
-    """How many, or the model of each; where one model stands in for all, only how many."""
-    written = shape.instances
-    if isinstance(written, int):
-        return written
-    if shape.model:
-        parts.say((*path, "instances"), "names models, and so does `model`; keep one of the two")
-        return 1
-    return len(written) if parts.model and written else written
-
-
-def _check_instances(parts: Parts) -> None:
-    """Say what is wrong with instances, once all workers are known."""
-    others = ["factory"] if parts.team.factory is not None else []
-    for one in parts.workers:
-        problem = "" if one.instances == 1 else objection(one, parts.workers, others)
-        if problem:
-            parts.say(("workers", one.name, "instances"), problem)
 
 
 # --- rules

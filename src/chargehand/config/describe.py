@@ -41,7 +41,7 @@ class WorkerLine(Struct, frozen=True):
     team: str = ""
     inside: "tuple[WorkerLine, ...]" = ()
     every: int | None = None
-    instances: int = 1
+    replicas: int = 1
 
 
 class ToolLine(Struct, frozen=True):
@@ -176,7 +176,7 @@ def _worker(parts: Parts, at: int) -> WorkerLine:
         fallbacks=tuple(worker.fallbacks),
         remembers=worker.remembers,
         every=worker.every,
-        instances=worker.instances if isinstance(worker.instances, int) else len(worker.instances),
+        replicas=max(1, len(worker.replicas)),
     )
 
 
@@ -252,8 +252,7 @@ def _handles(parts: Parts) -> list[tuple[Place, str]]:
     for name, worker in team.workers.items():
         if not isinstance(worker, str) and not worker.team:
             handles.append((("workers", name, "model"), worker.model))
-            own = () if isinstance(worker.instances, int) else worker.instances
-            handles += [(("workers", name, "instances", at), one) for at, one in enumerate(own)]
+            handles += [(("workers", name, "replicas", at), one) for at, one in enumerate(worker.replicas)]
             several = enumerate(worker.fallback.models)
             handles += [(("workers", name, "fallback", "models", at), one) for at, one in several]
     if team.factory is not None:

@@ -35,7 +35,6 @@ _OUTSIDE = (
     "skills",
     "examples",
     "accept",
-    "instances",
 )
 _PLACED = re.compile(r":(\d+): ")
 
@@ -80,7 +79,6 @@ def _team(parts: Parts, worker: Worker, shape: WorkerShape, lead: Lead) -> Worke
         skills=shape.skills,
         examples=shape.examples,
         accept=shape.accept,
-        instances=worker.instances,
         seconds=made.seconds if wall is None else float(wall),
     )
 

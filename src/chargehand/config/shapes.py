@@ -17,7 +17,6 @@ Text: TypeAlias = str
 Prose: TypeAlias = str  # inline, or `file:` and a path beside the team file
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=10_000)]
 Share: TypeAlias = Annotated[int, Meta(ge=0, le=10_000)]
-Copies: TypeAlias = Annotated[int, Meta(ge=1, le=64)]
 Warmth: TypeAlias = Annotated[float, Meta(ge=0, le=2)]
 Half: TypeAlias = Annotated[float, Meta(ge=0, le=0.5)]
 Approval: TypeAlias = bool | Literal["never", "always"]
@@ -301,7 +300,7 @@ class WorkerShape(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             description="another team file, or its folder, from here: that team does its tasks. Beside it only "
             "`description`, `tags`, `fallback` (workers), `concurrency`, `timeout`, `estimate`, "
-            "`skills`, `examples`, `accept` and `instances` (a number)"
+            "`skills`, `examples` and `accept`"
         ),
     ] = ""
     prompt: Annotated[Prose, Meta(description="what it is told about itself")] = ""
@@ -360,10 +359,10 @@ class WorkerShape(Struct, frozen=True, forbid_unknown_fields=True):
             "settings"
         ),
     ] = ()
-    instances: Annotated[
-        Copies | tuple[Text, ...],
-        Meta(description="how many of it there are, or a list with the model of each; then without `model`"),
-    ] = 1
+    replicas: Annotated[
+        tuple[Text, ...],
+        Meta(description="models that serve its calls together, each call the least loaded; in place of `model`"),
+    ] = ()
 
 
 class FetchShape(Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,7 +7,6 @@ from random import Random
 from msgspec import Struct, structs
 
 from chargehand.agents.failure_modes import audit_run
-from chargehand.agents.instances import meant
 from chargehand.errors import ChargehandError, Refused
 from chargehand.evals.bench import Bench, check_workers, failed_to_try
 from chargehand.evals.cases import Case, Expect, as_tuple, kind_of
@@ -83,7 +82,7 @@ async def _carry_out(team: Supervisor, case: Case, worker: str) -> TimedResult:
     check_workers(team, (*case.workers, *([worker] if worker else ())))
     plan = None
     if worker:
-        plan = Plan(team.hiring.many.spread((Task(_TASK, case.request, worker),)), "forward")
+        plan = Plan((Task(_TASK, case.request, worker),), "forward")
     team = team.bounded(policy=structs.replace(team.policy, approve=False))  # plans are not waited for
     team = await team.keep_budget()
     journal = MemoryJournal()
@@ -111,7 +110,7 @@ def _run_problems(case: Case, timed: TimedResult, worker: str) -> Iterator[str]:
     """What of a run is not as it should be, besides its answer."""
     result = timed.result
     yield from _ending_problems(case, result, worker)
-    worked = {task.worker for task in result.trace().tasks} | {meant(task) for task in result.plan.tasks}
+    worked = {task.worker for task in result.trace().tasks} | {task.worker for task in result.plan.tasks}
     if missing := [name for name in case.workers if name not in worked]:
         yield f"{', '.join(missing)} did not work on it; {', '.join(sorted(worked)) or 'no worker'} did"
     yield from _gap_problems(case, result)

@@ -10,7 +10,6 @@ import msgspec
 from msgspec import structs
 
 from chargehand.agents.exhibit_text import shown
-from chargehand.agents.instances import meant
 from chargehand.agents.levels import end_of
 from chargehand.config.source import read_bytes
 from chargehand.config.yaml import NotYaml, read
@@ -165,7 +164,7 @@ def case_of_run(run: str, entries: Sequence[Entry]) -> Case:
     given = state.requested.plan
     if given is not None and given.combine == "none":  # the team would plan the request, and may choose other workers
         raise Refused(f"run {run!r} asked workers directly, and a case asks the whole team; ask it: chargehand run")
-    workers = tuple(dict.fromkeys(name for task in planned(state).tasks if (name := meant(task))))
+    workers = tuple(dict.fromkeys(name for task in planned(state).tasks if (name := task.worker)))
     if state.ended is None and state.input is not None and state.input.what == "tool":
         # it waits for approval of a call, and an evaluation goes no further either
         return Case(state.requested.goal, name=run, expect=Expect(), workers=workers, ending="needs_input")

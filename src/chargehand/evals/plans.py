@@ -6,7 +6,6 @@ from random import Random
 
 from msgspec import Struct
 
-from chargehand.agents.instances import meant
 from chargehand.errors import ChargehandError
 from chargehand.evals.bench import Bench, check_workers, failed_to_try
 from chargehand.evals.cases import Case, PlanShape
@@ -84,7 +83,7 @@ def measure_plan(wanted: PlanShape, drafted: Draft) -> PlanFigures:
     edges = waiting_pairs(drafted.plan.tasks)
     codes = [finding.code for finding in drafted.findings]
     return PlanFigures(
-        workers=frozenset(map(meant, drafted.plan.tasks)),
+        workers=frozenset(task.worker for task in drafted.plan.tasks),
         edges=edges,
         bound=tuple(pair for pair in wanted.independent if pair in edges or (pair[1], pair[0]) in edges),
         tasks=len(drafted.plan.tasks),
@@ -103,7 +102,7 @@ def waiting_pairs(tasks: Sequence[Task]) -> frozenset[tuple[str, str]]:
     for task in ordered:
         direct = {name for name, _ in needs(task) if name in by_id}
         before[task.id] = direct.union(*(before[name] for name in direct))
-    return frozenset((meant(by_id[name]), meant(task)) for task in ordered for name in before[task.id])
+    return frozenset((by_id[name].worker, task.worker) for task in ordered for name in before[task.id])
 
 
 def _problems(wanted: PlanShape, figures: PlanFigures, unserved: Sequence[str]) -> Iterator[str]:
@@ -130,7 +129,7 @@ def _problems(wanted: PlanShape, figures: PlanFigures, unserved: Sequence[str]) 
 def _describe_task(task: Task) -> str:
     before = ", ".join(name for name, _ in needs(task))
     after = f" after {before}" if before else ""
-    return f"{task.id} {meant(task)}{after}: {task.instruction[:_MAX_INSTRUCTION_CHARS]}"
+    return f"{task.id} {task.worker}{after}: {task.instruction[:_MAX_INSTRUCTION_CHARS]}"
 
 
 def _describe_wanted(wanted: PlanShape) -> str:

@@ -9,7 +9,6 @@ from random import Random
 
 from msgspec import Struct
 
-from chargehand.agents.instances import meant
 from chargehand.agents.ways import Route
 from chargehand.errors import ChargehandError
 from chargehand.evals.bench import Bench, ScoreCase, check_workers, failed_to_try
@@ -51,7 +50,7 @@ async def open_route_scorer(bench: Bench) -> AsyncGenerator[ScoreCase]:
 def _score(team: Supervisor, case: Case, drafted: Draft, seconds: float) -> Score:
     strategy = team.hiring.way
     wanted = set(case.labels)
-    names = [meant(task) for task in drafted.plan.tasks]
+    names = [task.worker for task in drafted.plan.tasks]
     if isinstance(strategy, Route) and strategy.secondary and len(wanted) < 2:
         names = names[:1]  # the secondary worker is asked as well; the route is the first
     chosen: set[str] = set(names)

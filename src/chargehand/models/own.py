@@ -45,6 +45,12 @@ def as_model(given: AnyModel) -> str | Model:
     return OwnModel(given, ModelCard(getattr(given, "__name__", type(given).__name__)))
 
 
+def model_handle(given: AnyModel) -> str:
+    """The handle by which people know a model, however it was given."""
+    model = as_model(given)
+    return model if isinstance(model, str) else model.card.handle
+
+
 class OwnModel:
     """Calls a function of the user's for every reply. What its calls cost nobody knows, unless the card says so."""
 

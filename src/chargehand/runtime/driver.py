@@ -11,7 +11,6 @@ from msgspec import Struct, structs
 
 from chargehand.agents.crew import Crew, Posted
 from chargehand.agents.handover import offered
-from chargehand.agents.instances import of_roster
 from chargehand.agents.levels import end_of
 from chargehand.agents.routers.decision import Learnt
 from chargehand.core.fold import begin, replay
@@ -105,14 +104,6 @@ def checked(request: ev.RunRequested, now: float, *, late: float = 0.0) -> ev.Ru
         raise PlanInvalid(linted.errors)
     plan = Plan(linted.tasks, request.plan.combine, request.plan.goal)
     return structs.replace(request, deadline=deadline, plan=plan, warnings=linted.warnings)
-
-
-def _fitted(state: RunState, event: ev.Event) -> ev.Event:
-    """A person's plan: what it wants of a worker that is there several times, any of them may do."""
-    if not isinstance(event, ev.InputAnswered) or event.plan is None:
-        return event
-    tasks = of_roster(state.requested.roster).spread(event.plan.tasks)
-    return structs.replace(event, plan=structs.replace(event.plan, tasks=tasks))
 
 
 def _check_addressee(run: str, state: RunState, events: Sequence[ev.Event]) -> None:
@@ -272,7 +263,7 @@ class Driver:
                 _check_addressee(run, state, also)
             if state.ended is not None:
                 raise Refused(f"run {run!r} has ended ({state.ended.ending}); fork it to do some of it again")
-            more = (ev.RunResumed(lease.epoch), *(self._clean(_fitted(state, one)) for one in also))
+            more = (ev.RunResumed(lease.epoch), *(self._clean(one) for one in also))
             listener, whisper = self._hears(quiet=quiet)
             drive = Drive(
                 journal=self._journal,
@@ -303,7 +294,7 @@ class Driver:
         if run not in self._under_way:
             raise Refused(f"run {run!r} is not under way in this process; start or resume it first")
         drive = self._under_way[run]
-        await drive.ask(self._clean(_fitted(drive.state, report)))
+        await drive.ask(self._clean(report))
 
     def _clean(self, event: _Fact) -> _Fact:
         return event if self._guard is None else self._guard.clean(event)

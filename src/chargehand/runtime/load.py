@@ -9,7 +9,6 @@ from weakref import WeakSet
 
 from msgspec import Struct, field
 
-from chargehand.agents.instances import kind_of
 from chargehand.agents.routers.decision import Board, Learnt, Load
 from chargehand.core.attempts import breaker_name
 from chargehand.core.state import RunState, Status
@@ -44,7 +43,7 @@ class RunsSeen(Protocol):
 
 
 class _WorkerLoad(Struct):
-    """The load of one worker, over its instances and over runs."""
+    """The load of one worker, over runs."""
 
     capacity: int
     busy: int = 0
@@ -142,11 +141,7 @@ class LoadView:
             agents.update(state.agents)
         workers: dict[str, _WorkerLoad] = {}
         for agent in agents.values():
-            worker = workers.get(kind := kind_of(agent))
-            if worker is None:
-                worker = workers[kind] = _WorkerLoad(agent.capacity)
-            else:
-                worker.capacity = worker.capacity and agent.capacity and worker.capacity + agent.capacity
+            worker = workers[agent.name] = _WorkerLoad(agent.capacity)
             worker.attempts.extend(self._attempts_of(agent.name, now))
             worker.shut = worker.shut and breaker_name(agent) in shut
         self._count_tasks(states, workers)
@@ -163,12 +158,12 @@ class LoadView:
         """What is at work and what waits. What may be done by one of several workers waits for none of them."""
         for state in states:
             for name, busy in state.load.items():
-                workers[kind_of(state.agents[name])].busy += busy
+                workers[name].busy += busy
             for lane in state.lanes.values():
-                kinds = {kind_of(state.agents[name]) for name in lane.candidates if name in state.agents}
-                if len(kinds) == 1:
+                names = {name for name in lane.candidates if name in state.agents}
+                if len(names) == 1:
                     ready = sum(state.ordered[at].status is Status.READY for _, at in lane.heap)
-                    workers[kinds.pop()].queue += ready
+                    workers[names.pop()].queue += ready
         for names in self._chosen.values():
             for name in names:
                 if name in workers:

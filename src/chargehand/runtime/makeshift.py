@@ -9,9 +9,6 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from msgspec import structs
-
-from chargehand.agents.copies import copies
 from chargehand.agents.cost_forecast import CostForecast
 from chargehand.agents.crew import Crew, Done, Hand, Posted, Proposal, Refined, WorkFailed
 from chargehand.agents.hiring import Hiring
@@ -19,8 +16,7 @@ from chargehand.agents.relay import Relay
 from chargehand.agents.routers.decision import Board
 from chargehand.agents.ways import Broadcast, Route
 from chargehand.core.owed import Brief
-from chargehand.models.model import Model
-from chargehand.models.own import as_model
+from chargehand.models.own import model_handle
 from chargehand.runtime.clock import Clock
 from chargehand.runtime.stand_in import Shares, fitting_worker, shares
 from chargehand.terms.budget import Amount, Budget
@@ -160,7 +156,7 @@ class Makeshift:
         spare = self._hiring.way.generalist if isinstance(self._hiring.way, Route) else ""
         if spare and failure.kind == "logic" and not failure.permanent:  # who was named is nobody: it is not clear who
             hand.note(f"route to {spare}: the generalist gets it: {failure.message}")
-            tasks = self._hiring.many.spread([Task(TaskId("t1"), brief.goal, spare)])
+            tasks = (Task(TaskId("t1"), brief.goal, spare),)
             return Proposal(tasks, self._hiring.combine or "forward", used=used)
         found = await _without_blocking(self._shared, brief.goal, failure)
         if found is not None:
@@ -176,7 +172,7 @@ class Makeshift:
         said = (
             f"nobody could plan this ({failure.message}): {who} was given all of it, and parts may have been left out"
         )
-        tasks = self._hiring.many.spread([Task(TaskId("t1"), brief.goal, who)])
+        tasks = (Task(TaskId("t1"), brief.goal, who),)
         return Proposal(tasks, self._hiring.combine or "forward", used=used, unserved=() if alone else (said,))
 
     def _among(self, found: Shares, hand: Hand, failure: Failure, used: Amount | None) -> Proposal:
@@ -193,8 +189,7 @@ class Makeshift:
         found = shares(goal, cards, self._limits.tasks) if len(cards) > 1 else None
         if found is None:
             return None
-        tasks = self._hiring.many.spread(found.tasks)
-        return None if lint(tasks, self._roster, self._limits).errors else structs.replace(found, tasks=tasks)
+        return None if lint(found.tasks, self._roster, self._limits).errors else found
 
     def _fitting(self, goal: str, failure: Failure) -> str:
         """Who is given the whole request: the only one there is, or the one whose card fits it. Empty: nobody."""
@@ -213,9 +208,8 @@ class Makeshift:
         if worker is not None and worker.team is not None:
             return True  # it has models of its own
         made = self._hiring.factory.model if self._hiring.factory is not None else ""
-        own = [] if worker is None else [*(one for _, one in copies(worker)), *map(as_model, worker.fallback_models)]
-        models = [made] if worker is None else own
-        return any(_handle(one or usual) != _handle(planner) for one in models)
+        models = [made] if worker is None else [*(worker.replicas or (worker.model,)), *worker.fallback_models]
+        return any(model_handle(one or usual) != model_handle(planner) for one in models)
 
 
 class _Late(WorkFailed):
@@ -227,10 +221,6 @@ async def _without_blocking(look: Callable[[str, Failure], _Found], goal: str, f
     if len(goal) <= _AT_ONCE:
         return look(goal, failure)
     return await asyncio.to_thread(look, goal, failure)
-
-
-def _handle(model: str | Model) -> str:
-    return model if isinstance(model, str) else model.card.handle
 
 
 def _lost(failure: Failure) -> str:

@@ -11,7 +11,6 @@ from typing import Protocol, Self, cast
 
 from msgspec import structs
 
-from chargehand.agents.instances import kind_of, meant, tag_of, turned
 from chargehand.agents.letters import PERSON, Letter, Replies, Status, WorkerReply, addressed, matching, nobody, tags
 from chargehand.core.state import RunState
 from chargehand.core.state import Status as Stand
@@ -52,9 +51,7 @@ def as_message(base: ev.RunRequested, letter: Letter) -> ev.RunRequested:
     Everybody is asked once: whoever sent it hears who failed, and may ask again. Networks that fail are tried again by
     whoever calls the model. Nobody stands in for another: the reply must come from whom was asked.
     """
-    several = {**_several(base.roster.agents), **letter.instances}
-    called = [one for to in letter.to for one in turned(several.get(to.name, (to,)), base.seed)]
-    agents = [structs.replace(one, fallbacks=(), timeout=min(one.timeout, letter.timeout)) for one in called]
+    agents = [structs.replace(to, fallbacks=(), timeout=min(to.timeout, letter.timeout)) for to in letter.to]
     limits = structs.replace(base.policy.limits, tasks=max(base.policy.limits.tasks, len(letter.to)), replans=0)
     policy = structs.replace(
         base.policy,
@@ -65,12 +62,7 @@ def as_message(base: ev.RunRequested, letter: Letter) -> ev.RunRequested:
         answer=0.0,
     )
     told = letter.instruction()
-    tasks = tuple(
-        Task(TaskId(f"m{number}"), told, match=Match((tag_of(one.name),)))
-        if one.name in several
-        else Task(TaskId(f"m{number}"), told, one.name)
-        for number, one in enumerate(letter.to, 1)
-    )
+    tasks = tuple(Task(TaskId(f"m{number}"), told, to.name) for number, to in enumerate(letter.to, 1))
     return structs.replace(
         base,
         roster=Roster(tuple(agents)),
@@ -79,15 +71,6 @@ def as_message(base: ev.RunRequested, letter: Letter) -> ev.RunRequested:
         budget=structs.replace(base.budget, floor=NOTHING),
         team="",
     )
-
-
-def _several(agents: Sequence[Agent]) -> dict[str, tuple[Agent, ...]]:
-    """Those who are there several times, and as whom."""
-    found: dict[str, tuple[Agent, ...]] = {}
-    for one in agents:
-        if (kind := kind_of(one)) != one.name:
-            found[kind] = (*found.get(kind, ()), one)
-    return found
 
 
 async def carry_out(
@@ -121,7 +104,7 @@ def _asked(request: ev.RunRequested) -> tuple[object, ...]:
     Of one from inside a run the name says to whom: a roster that changed since must not make it another.
     """
     tasks = request.plan.tasks if request.plan is not None and request.parent is None else ()
-    return request.goal, request.parent, [(meant(one), one.instruction.partition("\n")[0]) for one in tasks]
+    return request.goal, request.parent, [(one.worker, one.instruction.partition("\n")[0]) for one in tasks]
 
 
 def replies_of(run: str, entries: Sequence[ev.Entry]) -> Replies:
@@ -132,7 +115,7 @@ def replies_of(run: str, entries: Sequence[ev.Entry]) -> Replies:
     words |= {task: f"it needs a person's leave: {one.text or one.what}" for task, one in waits.items()}
     first = entries[0].event
     plan = first.plan if isinstance(first, ev.RunRequested) else None
-    whom = {one.id: meant(one) for one in (() if plan is None else plan.tasks)}
+    whom = {one.id: one.worker for one in (() if plan is None else plan.tasks)}
     replies = tuple(_reply(one, found, words.get(one.id, ""), whom.get(one.id) or one.worker) for one in found.tasks)
     asked = [entry.event for entry in entries if isinstance(entry.event, ev.InputRequested)]
     open_still = bool(waits) and not found.ending

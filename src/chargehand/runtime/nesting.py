@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from chargehand.agents.handover import acted
-from chargehand.agents.instances import kind_of
 from chargehand.agents.mail import MAIL
 from chargehand.agents.subteam import STEP
 from chargehand.core.state import Progress, RunState, Status, Work
@@ -32,8 +31,7 @@ class Call(Struct, frozen=True):
 
     @property
     def worker(self) -> str:
-        """Who calls: of one that is there several times, its name and not that of the instance."""
-        return kind_of(self.state.agents[self.progress.worker])
+        return self.progress.worker
 
     @property
     def held(self) -> Amount:

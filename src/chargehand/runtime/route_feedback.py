@@ -11,7 +11,6 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 
 from chargehand.agents.hiring import Hiring
-from chargehand.agents.instances import kind_of, meant
 from chargehand.agents.routers.confirmed import ConfirmedExamples
 from chargehand.agents.subteam import aware, bare
 from chargehand.core.fold import replay
@@ -99,7 +98,7 @@ def _chosen_by_judge(state: RunState) -> tuple[str, list[str]]:
     brief = Brief(Work("plan", NO_TASK, 1), requested.goal, 0.0)
     if state.combine != "select" or state.answer is None or requested.plan is not None or not requested.team:
         return "", []
-    workers = list(dict.fromkeys(meant(progress.task) for progress in state.tasks.values()))
+    workers = list(dict.fromkeys(progress.task.worker for progress in state.tasks.values()))
     if len(workers) < 2 or aware(brief).outside:
         return "", []
     chosen = str(decode_value(state.answer)).rpartition("\n\nChosen from ")[2]
@@ -107,7 +106,7 @@ def _chosen_by_judge(state: RunState) -> tuple[str, list[str]]:
     progress = state.tasks.get(TaskId(match[1])) if match else None
     if progress is None:
         return "", []
-    winner = meant(progress.task)
+    winner = progress.task.worker
     return winner, [name for name in workers if name != winner]
 
 
@@ -136,7 +135,7 @@ async def record_feedback(
         raise RunUnknown(run)
     state = replay(entries)
     _check_routed(run, state, entries)
-    names = list(dict.fromkeys(kind_of(agent) for agent in state.requested.roster.agents))
+    names = list(dict.fromkeys(agent.name for agent in state.requested.roster.agents))
     if worker and worker not in names:
         raise Unknown(f"there is no worker {worker!r} in run {run!r}; {did_you_mean(worker, names)}")
     did = _workers_of(state)
@@ -184,7 +183,7 @@ def _workers_of(state: RunState) -> list[str]:
     """Who did it; where nobody got it done, everybody who tried."""
     done = [progress for progress in state.tasks.values() if progress.status is Status.DONE]
     tried = done or list(state.tasks.values())
-    return list(dict.fromkeys(name for progress in tried if (name := meant(progress.task) or progress.worker)))
+    return list(dict.fromkeys(name for progress in tried if (name := progress.task.worker or progress.worker)))
 
 
 def _request_of(state: RunState) -> str:

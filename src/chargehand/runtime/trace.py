@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec import Raw
 
-from chargehand.agents.instances import meant
 from chargehand.agents.levels import end_of
 from chargehand.agents.subteam import STEP, run_name
 from chargehand.core.fold import begin, fold
@@ -90,7 +89,7 @@ class _Tracer:
             if name not in self._tasks:
                 one = progress.task
                 after = tuple(need for need, _ in needs(one))
-                self._tasks[name] = TaskTrace(name, one.instruction, progress.worker or meant(one), after)
+                self._tasks[name] = TaskTrace(name, one.instruction, progress.worker or one.worker, after)
 
     def _settled(self, progress: Progress | None, at: Instant) -> None:
         if progress is None or not progress.settled or progress.task.id in self._ends:
