@@ -25,8 +25,7 @@ from chargehand.errors import PlanInvalid
 from chargehand.models.local.pull import pull
 from chargehand.runtime.draft import draft
 from chargehand.runtime.driver import Driver
-from chargehand.runtime.plain_answer import spoken
-from chargehand.runtime.result import Result, result_of
+from chargehand.runtime.result import Result, result_of, spoken
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
 from chargehand.terms import events as ev

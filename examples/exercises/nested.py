@@ -5,8 +5,7 @@ import asyncio
 from collections.abc import Iterator
 
 from chargehand import Failure, InnerGap, MemoryJournal, Plan, ScriptedModel, Supervisor, Task, Usage, Worker
-from chargehand.runtime.nested_trace import whole_trace
-from chargehand.runtime.traced import Trace
+from chargehand.runtime.trace import Trace, whole_trace
 
 USED = Usage(300, 50)
 SAYS: dict[str, str | Failure] = {

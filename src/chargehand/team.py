@@ -34,6 +34,7 @@ from chargehand.models.own import AnyModel, as_model
 from chargehand.models.prices import Price
 from chargehand.runtime import cached
 from chargehand.runtime.approving import Answer, OnApproval, read_answer
+from chargehand.runtime.background import BackgroundWork, Bell
 from chargehand.runtime.draft import Draft, draft
 from chargehand.runtime.drive import Listener, Whisper
 from chargehand.runtime.driver import Driver, Outcome
@@ -41,10 +42,8 @@ from chargehand.runtime.follow import OpenStreams, follow
 from chargehand.runtime.front import checked_goal, without_a_loop
 from chargehand.runtime.makeshift import Makeshift
 from chargehand.runtime.messaging import Messaging
-from chargehand.runtime.plain_answer import spoken
 from chargehand.runtime.remembered import SharedMemory
-from chargehand.runtime.resting import Bell, Resting
-from chargehand.runtime.result import Result, result_of
+from chargehand.runtime.result import Result, result_of, spoken
 from chargehand.runtime.route_feedback import RouteFeedback
 from chargehand.runtime.shared import SharedFile
 from chargehand.stores.journal import Journal
@@ -69,7 +68,7 @@ _USUAL = Policy()
 _WHOLE = Whole()
 
 
-class Supervisor(Messaging, Resting, RouteFeedback):
+class Supervisor(Messaging, BackgroundWork, RouteFeedback):
     """A team: its workers, who plans and answers, and within which bounds.
 
     `model` serves whoever names none of their own; `planner` plans and refines, `judge` writes the answer. `timeout` is

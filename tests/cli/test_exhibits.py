@@ -7,7 +7,7 @@ import pytest
 
 from chargehand.cli.artifacts import save_artifacts
 from chargehand.errors import Invalid
-from chargehand.runtime.traced import TaskTrace, Trace
+from chargehand.runtime.trace import TaskTrace, Trace
 from chargehand.terms.plan import TaskId
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg"><rect width="3" height="4"/></svg>'

@@ -203,4 +203,4 @@ def test_an_exercise_is_short_and_uses_only_what_is_documented(name: str) -> Non
     source = (EXERCISES / f"{name}.py").read_text(encoding="utf-8")
     assert len(source.splitlines()) <= 75
     rooms = set(re.findall(r"^from (chargehand[\w.]*) import", source, re.MULTILINE))
-    assert rooms <= {"chargehand", "chargehand.runtime.nested_trace", "chargehand.runtime.traced"}
+    assert rooms <= {"chargehand", "chargehand.runtime.trace"}

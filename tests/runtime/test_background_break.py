@@ -89,7 +89,7 @@ class Gone(MemoryJournal):
 
 async def test_nothing_that_goes_wrong_beside_a_turn_fails_it(caplog: pytest.LogCaptureFixture) -> None:
     team = desk(librarian(1), journal=Gone())
-    with caplog.at_level(logging.WARNING, "chargehand.runtime.resting"):  # the simulations turn most of it off
+    with caplog.at_level(logging.WARNING, "chargehand.runtime.background"):  # the simulations turn most of it off
         async with team.background():
             endings = [(await team.run(ASK, run=f"turn-{number}")).ending for number in range(2)]
     assert endings == ["complete", "complete"]

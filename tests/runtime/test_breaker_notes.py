@@ -10,7 +10,7 @@ from chargehand.agents.scripted import Move, Script, ScriptedCrew
 from chargehand.cli.live_view import Foot
 from chargehand.cli.transcript import Measures
 from chargehand.core.fold import begin, fold, replay
-from chargehand.runtime.breaker_notes import MARK
+from chargehand.runtime.run_log import MARK
 from chargehand.terms import events as ev
 from chargehand.terms.plan import Plan, Task, TaskId
 from chargehand.terms.policy import Breaking, Limits, Policy, Retry

@@ -12,8 +12,7 @@ from chargehand.models.model import Hear
 from chargehand.models.subject import Planning, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.driver import Driver
-from chargehand.runtime.plain_answer import spoken
-from chargehand.runtime.result import Result, result_of
+from chargehand.runtime.result import Result, result_of, spoken
 from chargehand.team import Supervisor
 from chargehand.terms import events as ev
 from chargehand.terms.budget import Budget

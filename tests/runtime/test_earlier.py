@@ -3,7 +3,7 @@
 from chargehand import Supervisor, Worker, tool
 from chargehand.core.owed import Brief
 from chargehand.core.state import Work
-from chargehand.runtime.earlier import with_first
+from chargehand.runtime.hand import with_first
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Task, TaskId
 

@@ -16,8 +16,7 @@ from chargehand.models.messages import Request
 from chargehand.models.subject import Answering, Planning, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.driver import Driver
-from chargehand.runtime.nested_trace import whole_trace
-from chargehand.runtime.traced import Trace
+from chargehand.runtime.trace import Trace, whole_trace
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor

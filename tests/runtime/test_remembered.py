@@ -17,8 +17,7 @@ from chargehand.memory.catalog import Catalog, Group, Profile
 from chargehand.memory.declared import Memory
 from chargehand.memory.opened import OpenMemory
 from chargehand.memory.origin import PERSON, TEAM
-from chargehand.runtime.remembered import SharedMemory, open_memory
-from chargehand.runtime.settled import id_of
+from chargehand.runtime.remembered import SharedMemory, id_of, open_memory
 from chargehand.stores.catalog import SqliteCatalog
 from chargehand.terms.roster import Match
 

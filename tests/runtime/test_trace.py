@@ -10,8 +10,7 @@ from msgspec import Raw
 from chargehand.core.fold import replay
 from chargehand.core.state import Progress, RunState, Status
 from chargehand.errors import Corrupt
-from chargehand.runtime.trace import critical_path, trace
-from chargehand.runtime.traced import Trace, calls_in
+from chargehand.runtime.trace import Trace, calls_in, critical_path, trace
 from chargehand.terms import events as ev
 from chargehand.terms.budget import Amount
 from chargehand.terms.plan import Plan, Task, TaskId

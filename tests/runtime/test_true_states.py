@@ -9,7 +9,7 @@ from chargehand.cli.runs import standing
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.subject import Answering
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.plain_answer import plain_answer
+from chargehand.runtime.result import plain_answer
 from chargehand.runtime.trace import trace
 from chargehand.stores.reader import Found, read_run, read_runs
 from chargehand.team import Supervisor

@@ -10,7 +10,7 @@ from chargehand.core.state import RunState, Status
 from chargehand.errors import ChargehandError, Fenced, Refused, RunBusy, StoreUnavailable
 from chargehand.runtime.drive import Drive
 from chargehand.runtime.driver import Driver, Outcome, outcome
-from chargehand.stores.journal import Lease, RunRow
+from chargehand.stores.journal import DamagedRun, Ends, Lease, RunRow
 from chargehand.stores.memory import MemoryJournal
 from chargehand.terms import events as ev
 from chargehand.terms.plan import TaskId
@@ -73,6 +73,9 @@ class Handle:
     async def release(self, lease: Lease) -> None:
         if not self.dead:
             await self.play.journal.release(lease)
+
+    async def latest(self, *, before: int, limit: int) -> list[Ends | DamagedRun]:
+        return await self.play.journal.latest(before=before, limit=limit)
 
     async def runs(self) -> list[RunRow]:
         return await self.play.journal.runs()

@@ -11,7 +11,7 @@ import msgspec
 from chargehand.cli.console import cells, short
 from chargehand.errors import Invalid
 from chargehand.models.exhibits import Chart, Exhibit, Table
-from chargehand.runtime.traced import Trace
+from chargehand.runtime.trace import Trace
 
 # a picture is looked at in a browser: it must not do anything there
 _ACTIVE = re.compile(

@@ -12,8 +12,8 @@ from chargehand.agents.verifying import Verdict
 from chargehand.cli.console import Tone, clean, short
 from chargehand.cli.format import ROOM, counted, describe_failure, describe_result
 from chargehand.core.state import Progress, RunState
-from chargehand.runtime.breaker_notes import MARK
-from chargehand.runtime.traced import calls_in
+from chargehand.runtime.run_log import MARK
+from chargehand.runtime.trace import calls_in
 from chargehand.terms import events as ev
 from chargehand.terms.plan import TaskId
 from chargehand.terms.policy import Instant

@@ -10,7 +10,7 @@ from msgspec import Raw
 from chargehand.agents.levels import InnerGap
 from chargehand.cli.console import clean, short
 from chargehand.models.exhibits import Chart, Exhibit, Figure, Passages, Table
-from chargehand.runtime.traced import calls_in
+from chargehand.runtime.trace import calls_in
 from chargehand.terms import events as ev
 from chargehand.terms.budget import Amount
 from chargehand.terms.policy import Seconds

@@ -21,8 +21,7 @@ from chargehand.memory.blocks import Block, Grant
 from chargehand.memory.catalog import Catalog, Profile
 from chargehand.memory.opened import OpenMemory
 from chargehand.memory.origin import Origin
-from chargehand.runtime.remembered import open_memory
-from chargehand.runtime.settled import id_of
+from chargehand.runtime.remembered import id_of, open_memory
 from chargehand.text.names import listed
 
 _PAGE = 500

@@ -15,7 +15,7 @@ from chargehand.cli.event_text import QUIET, step_came_to
 from chargehand.cli.format import counted, describe_gap, dollars, money, seconds
 from chargehand.cli.plan_view import plan_tree
 from chargehand.runtime.run_log import traceback_text
-from chargehand.runtime.traced import (
+from chargehand.runtime.trace import (
     AttemptTrace,
     DutyTrace,
     Prompt,

@@ -26,9 +26,8 @@ from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
 from chargehand.models.waits import collect_waits
 from chargehand.runtime.assessed import assess
 from chargehand.runtime.driver import Outcome, outcome
-from chargehand.runtime.plain_answer import plain_answer
-from chargehand.runtime.trace import trace
-from chargehand.runtime.traced import TaskTrace, Trace
+from chargehand.runtime.result import plain_answer
+from chargehand.runtime.trace import TaskTrace, Trace, trace
 from chargehand.stores.reader import read_run
 from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING

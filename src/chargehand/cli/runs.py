@@ -23,9 +23,7 @@ from chargehand.cli.transcript import Transcript
 from chargehand.core.fold import replay
 from chargehand.errors import Corrupt, Invalid, Refused
 from chargehand.runtime.driver import Driver
-from chargehand.runtime.nested_trace import attempts_of, nested_trace
-from chargehand.runtime.trace import trace
-from chargehand.runtime.traced import TaskTrace, Trace
+from chargehand.runtime.trace import TaskTrace, Trace, attempts_of, nested_trace, trace
 from chargehand.stores.maintenance import back_up, prune_runs
 from chargehand.stores.maintenance import restore as restore_journal
 from chargehand.stores.reader import Found, read_readable, read_run, read_runs

@@ -21,8 +21,7 @@ from chargehand.evals.statistics import (
     quantile,
 )
 from chargehand.runtime.driver import Driver, checked
-from chargehand.runtime.plain_answer import spoken
-from chargehand.runtime.result import Result, result_of
+from chargehand.runtime.result import Result, result_of, spoken
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
 from chargehand.terms.plan import Plan, Task, TaskId

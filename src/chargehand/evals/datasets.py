@@ -19,8 +19,7 @@ from chargehand.evals.cases import KINDS, Case, Dataset, Expect, find_problem, k
 from chargehand.evals.gates import gate_of_kinds
 from chargehand.evals.graders import written_numbers
 from chargehand.models.subject import Given
-from chargehand.runtime.plain_answer import plain_answer
-from chargehand.runtime.result import planned
+from chargehand.runtime.result import plain_answer, planned
 from chargehand.terms.events import Entry
 from chargehand.terms.value import decode_value
 

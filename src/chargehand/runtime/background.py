@@ -3,10 +3,11 @@
 Which turns are new to whom is read off the journal by `turns`. Nothing here can fail a turn: those are over.
 """
 
+import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Protocol, Self
 
 from msgspec import Struct, structs
@@ -15,6 +16,8 @@ from chargehand.agents.background import INSTRUCTION, looking_back
 from chargehand.agents.crew import Crew
 from chargehand.errors import Refused, RunBusy
 from chargehand.runtime.driver import Driver, Outcome
+from chargehand.runtime.front import without_a_loop
+from chargehand.runtime.result import Result, result_of
 from chargehand.runtime.turns import TRIES, Due, covers, due, told
 from chargehand.stores.journal import Journal
 from chargehand.terms import events as ev
@@ -22,6 +25,7 @@ from chargehand.terms.budget import NOTHING
 from chargehand.terms.plan import Plan, Task, TaskId
 from chargehand.terms.policy import Seconds
 from chargehand.terms.roster import Agent, Roster
+from chargehand.tools.tasks import BareTaskGroup
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +41,10 @@ class Team(Protocol):
 
     name: str
     aside: tuple[tuple[Agent, int], ...]
+    bell: "Bell"
+
+    @property
+    def notice(self) -> str: ...
 
     def request(self, goal: str, now: float) -> ev.RunRequested: ...
 
@@ -45,6 +53,10 @@ class Team(Protocol):
     def budget_notes(self) -> Sequence[ev.Event]: ...
 
     def crew(self) -> AbstractAsyncContextManager[Crew]: ...
+
+    async def rest(self) -> tuple[Result, ...]: ...
+
+    def _open(self) -> AbstractAsyncContextManager[Journal]: ...
 
 
 class Rested(Struct, frozen=True):
@@ -138,3 +150,75 @@ def _notes(wanted: Due) -> tuple[ev.Noted, ...]:
     return (
         ev.Noted(f"turns that nobody looks back on any more, after {TRIES} failures, or one that had effects: {named}"),
     )
+
+
+# --- as methods of a team
+
+
+class Bell:
+    """Rung when a turn is over. Whoever attends to it may live on another event loop."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+
+    def ring(self) -> None:
+        for event, loop in tuple(self._waiting.items()):
+            loop.call_soon_threadsafe(event.set)
+
+    def attend(self) -> asyncio.Event:
+        event = asyncio.Event()
+        self._waiting[event] = asyncio.get_running_loop()
+        return event
+
+    def leave(self, event: asyncio.Event) -> None:
+        self._waiting.pop(event, None)
+
+
+class BackgroundWork:
+    """Background workers: those with `every`, who look back on the turns of their team."""
+
+    async def rest(self: Team) -> tuple[Result, ...]:
+        """Have everybody look back whose turns have come, and wait until they are done.
+
+        Most often nothing is due, and nothing comes back. What was left by an earlier process is gone on with.
+        """
+        if not self.aside:
+            return ()
+        async with self._open() as journal:  # pyright: ignore[reportPrivateUsage] - a part of the same class
+            found = await rest(self, journal)
+            return tuple([result_of(one.outcome, await journal.read(one.outcome.run), self.notice) for one in found])
+
+    def rest_sync(self: Team) -> tuple[Result, ...]:
+        """The same for code without an event loop."""
+        return without_a_loop("rest", self.rest)
+
+    @asynccontextmanager
+    async def background(self: Team) -> AsyncGenerator[None]:
+        """While inside, what becomes due is done beside everything else, and before it is left what is due then.
+
+        Whoever leaves because something went wrong, or was cancelled, leaves it for the next time.
+        """
+        bell = self.bell.attend()
+        over = asyncio.Event()
+        bell.set()  # there may be something left from last time
+        try:
+            async with BareTaskGroup() as jobs:
+                jobs.create_task(_attend(self, bell, over))
+                yield
+                over.set()
+                bell.set()
+        finally:
+            self.bell.leave(bell)
+
+
+async def _attend(team: Team, bell: asyncio.Event, over: asyncio.Event) -> None:
+    while True:
+        await bell.wait()
+        bell.clear()
+        last = over.is_set()
+        try:
+            await team.rest()
+        except Exception as error:  # noqa: BLE001 - whatever it is: it is due still, and no turn fails because of it
+            logger.warning("background workers of %s: %s: %s", team.name, type(error).__name__, error)
+        if last:
+            return

@@ -5,7 +5,7 @@ Nothing is acted on before it is in the journal. Where runs come from is `driver
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from msgspec import Raw, json
@@ -19,12 +19,9 @@ from chargehand.core.owed import brief, wake_at
 from chargehand.core.state import RunState, Work
 from chargehand.errors import ChargehandError, PlanInvalid, Refused, StoreUnavailable
 from chargehand.models.messages import Message
-from chargehand.runtime.breaker_notes import stood, told
 from chargehand.runtime.clock import Clock
 from chargehand.runtime.hand import perform
-from chargehand.runtime.refunds import spending
-from chargehand.runtime.run_log import LOGGED, RunLog
-from chargehand.runtime.waiting import no_longer, refuse, release
+from chargehand.runtime.run_log import LOGGED, RunLog, breaker_changes, breaker_states
 from chargehand.stores.codec import check
 from chargehand.stores.journal import Journal, Lease
 from chargehand.stores.memory import MemoryJournal
@@ -73,7 +70,7 @@ class Drive:
         self._listening: list[asyncio.Future[None]] = []  # wait for a question
         self._waits_for_input = False
         self._told: dict[str, int] = {}
-        self._stood = stood(state.breakers)
+        self._breakers_before = breaker_states(state.breakers)
         self._log = RunLog(lease.run)
         self._inbox: list[tuple[ev.Event, asyncio.Future[None] | None]] = []
         self._unwritten = list(unwritten)
@@ -96,7 +93,7 @@ class Drive:
         """Report something and wait until it is journaled; Refused if it does not fit, NotJson if it cannot be kept."""
         check(report)
         if self._over:  # nobody reads this any more: a worker that asks while it lets go would be waited for for ever
-            raise no_longer(self.run)
+            raise _no_longer(self.run)
         if self._now is not None and isinstance(report, ev.StepStarted | ev.StepFinished):
             self._record(admit(self.state, report), max(self._clock(), self.state.at))
             self._write_now()
@@ -141,7 +138,7 @@ class Drive:
 
     async def refunded(self) -> bool:
         """Wait until a call under way has given back what it does not need; False if there is none to wait for."""
-        if not spending(self.state):
+        if not _is_spending(self.state):
             return False
         future = asyncio.get_running_loop().create_future()
         self._short.append(future)
@@ -225,9 +222,9 @@ class Drive:
                 await self._write()
             self._align(jobs)
             if self._held and not state.planning.open:
-                release(self._held)
+                _release(self._held)
             if self._listening and state.input is not None:
-                release(self._listening)
+                _release(self._listening)
             if state.ended is not None:
                 return
             if not self._waits_for_input and self._stuck_without_a_person():
@@ -258,12 +255,12 @@ class Drive:
         entry = ev.Entry(self.state.seq + 1, now, event)
         fold(self.state, entry)
         if self._short and isinstance(event, ev.Paid):
-            release(self._short)
+            _release(self._short)
         self._unwritten.append(entry)
         self._urgent = self._urgent or urgent
         if type(event) in LOGGED:
             self._log.hear(self.state, event)
-        for noted, opened in told(self.state, self._stood, event) if self.state.breakers else ():
+        for noted, opened in breaker_changes(self.state, self._breakers_before, event) if self.state.breakers else ():
             self._record(noted, now)
             self._log.breaker(noted.text, opened=opened)
 
@@ -301,7 +298,7 @@ class Drive:
             pause = min(2 * pause, _LONGEST_PAUSE)
         self._writing = []
         if self._waiting:
-            release(self._waiting)
+            _release(self._waiting)
         self._announce(entries)
 
     def _announce(self, entries: Sequence[ev.Entry]) -> None:
@@ -355,4 +352,34 @@ class Drive:
             self._alarm[1].cancel()
         for job in self._running.values():
             job.cancel()
-        refuse((*self._waiting, *(future for _, future in self._inbox if future is not None)), self.run)
+        _refuse((*self._waiting, *(future for _, future in self._inbox if future is not None)), self.run)
+
+
+# --- those who wait
+
+
+def _release(waiting: list[asyncio.Future[None]]) -> None:
+    """Let everybody on a list go on, and empty it."""
+    released = list(waiting)
+    waiting[:] = []
+    for future in released:
+        if not future.done():
+            future.set_result(None)
+
+
+def _refuse(waiting: Iterable[asyncio.Future[None]], run: str) -> None:
+    """Tell everybody that what they wait for will not come."""
+    for future in waiting:
+        if not future.done():
+            future.set_exception(_no_longer(run))
+
+
+def _no_longer(run: str) -> Refused:
+    """What somebody hears who asks something of a run whose driver is through with it."""
+    return Refused(f"run {run!r} is no longer driven here")
+
+
+def _is_spending(state: RunState) -> bool:
+    """Whether a call is under way that may give money back."""
+    steps = (step for work in state.owing if work.task for step in (state.tasks[work.task].steps or {}).values())
+    return bool(state.planning.open or state.answering.open) or any(step.result is None for step in steps)

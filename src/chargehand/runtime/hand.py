@@ -15,11 +15,11 @@ from chargehand.errors import NotJson, Refused
 from chargehand.models.code_errors import failure_of
 from chargehand.models.messages import Message
 from chargehand.models.waits import waiting
-from chargehand.runtime.earlier import with_first
 from chargehand.stores.codec import check
 from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING, Amount, Budget, Ledger, carve, usd_of
 from chargehand.terms.events import Effect
+from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Finding, Task, digest
 from chargehand.terms.value import decode_value, encode_or_text, encode_value
 
@@ -471,3 +471,23 @@ def portion(ledger: Ledger, wanted: Amount) -> Amount:
         micros=wanted.micros and (left.micros or 0),
         calls=wanted.calls and (left.calls or 0),
     )
+
+
+# --- what failed before a fallback took the task over
+
+
+_TOLD = frozenset({"network", "timeout", "resource", "logic"})  # the others are read by what they say, or not judged
+_MARK = " (before that, "
+_LONGEST = 300
+
+
+def with_first(failure: Failure, brief: Brief) -> Failure:
+    """The failure of a fallback, with that of the worker the task was meant for."""
+    meant = next((task.worker for task in brief.tasks), "")
+    if brief.work.kind != "attempt" or failure.kind not in _TOLD or not brief.failure:
+        return failure
+    if not meant or meant == brief.worker or _MARK in failure.message:
+        return failure
+    _, again, told = brief.failure.partition(_MARK)  # a fallback that is tried again has told it already
+    first = f"{_MARK}{told}" if again else f"{_MARK}{meant}: {' '.join(brief.failure.split())[:_LONGEST]})"
+    return structs.replace(failure, message=f"{failure.message.rstrip('. ')}{first}")

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from chargehand.agents.judging import Settled
     from chargehand.runtime.assessed import Assessment
     from chargehand.terms.tracing import Untraced
+from msgspec import structs
+
+from chargehand.agents.exhibit_text import shown
+from chargehand.core.view import results
+from chargehand.models.subject import Given
+from chargehand.terms.plan import needs
+from chargehand.terms.value import decode_value
 
 
 class Result(Struct, frozen=True, dict=True):
@@ -111,3 +118,93 @@ def planned(state: RunState) -> Plan:
     """The plan of a run, as far as it has grown."""
     tasks = tuple(one.task for one in state.tasks.values() if one.mother is None)
     return Plan(tasks, state.combine, state.requested.goal)
+
+
+# --- what there is to say when no answer was written
+
+
+_ON_THE_WAY = ("network", "timeout", "resource")
+_AGAIN = "what is finished can be taken over"
+_TODO = {
+    "budget": f"Allow it more and run it again: {_AGAIN}.",
+    "deadline": f"Give it more time and run it again: {_AGAIN}.",
+    "line": f"Run it again when the model can be reached, or name another model: {_AGAIN}.",
+    "work": f"Run it again, with another model or in other words: {_AGAIN}.",
+    "code": f"Mend the code, then run it again: {_AGAIN}.",
+    "refusal": f"Put that right, or name another model, then run it again: {_AGAIN}.",
+}
+
+
+def spoken(found: Result) -> Result:
+    """The result with something to read: where a run has ended without an answer, what there is takes its place."""
+    if found.ending not in ("partial", "failed"):
+        return found
+    if any(isinstance(entry.event, ev.AnswerWritten) for entry in reversed(found.entries)):
+        return found
+    said = plain_answer(found.entries)
+    return structs.replace(found, answer=said) if said else found
+
+
+def plain_answer(entries: Sequence[ev.Entry]) -> str:
+    """The words for a run that has ended without an answer; none where none is wanted, or it was called off."""
+    state = replay(entries)
+    ended = state.ended
+    if ended is None or state.answer is not None or state.combine == "none" or ended.ending == "cancelled":
+        return ""
+    failure = _last_failure(entries)
+    have = _forwarded(state)
+    parts = [have] if have else []
+    unserved = [gap for gap in ended.gaps if gap.status != "unwritten"]  # why that is follows
+    if missing := with_gaps("", unserved).strip():
+        parts.append(missing)
+    if not (missing and ended.reason == "no_plan"):  # then that says it all
+        failures = [one.failure for one in state.tasks.values() if one.failure is not None]
+        parts.append(_why(ended, failure, failures, have=bool(have)))
+    return "\n\n".join(parts)
+
+
+def _forwarded(state: RunState) -> str:
+    """The results nobody else worked from, as they are."""
+    tasks = {one.task.id: one.task for one in state.tasks.values()}
+    found = [one for one in results(state) if one.value is not None]
+    read: set[TaskId] = {name for one in found if one.task in tasks for name, _ in needs(tasks[one.task])}
+    last = [one for one in found if one.task not in read] or found
+    values = [(one.task, decode_value(one.value)) for one in last if one.value is not None]
+    return "\n\n".join(shown(Given(task=task, instruction="", worker="", value=value)) for task, value in values)
+
+
+def _last_failure(entries: Sequence[ev.Entry]) -> ev.Failure | None:
+    """Why the supervisor's last duty came to nothing, if it did."""
+    for entry in reversed(entries):
+        if isinstance(entry.event, ev.SupervisionFailed) and entry.event.duty != "refine":
+            return entry.event.failure
+        if isinstance(entry.event, ev.TasksAdded):
+            return None
+    return None
+
+
+def _why(ended: ev.RunEnded, failure: ev.Failure | None, failures: Sequence[ev.Failure], *, have: bool) -> str:
+    """Why there is no answer: `failure` is that of the supervisor's last duty, `failures` those of the tasks."""
+    what = "These are the results as they came; no answer was written from them" if have else "There is no answer"
+    if ended.reason == "budget" and failure is not None and failure.kind == "budget":
+        return f"{what}: {failure.message}. {_TODO['budget']}"
+    if ended.reason == "budget":
+        return f"{what}: the budget is spent. {_TODO['budget']}"
+    if ended.reason == "deadline":
+        return f"{what}: the time ran out. {_TODO['deadline']}"
+    if failure is not None:
+        return f"{what}: {failure.message}. {_TODO[_remedy(failure)]}"
+    if have:  # it was not even tried: there was no money left for it
+        return f"{what}: the budget does not cover it. {_TODO['budget']}"
+    remedies = {_remedy(failure) for failure in failures}
+    remedy = next((known for known in ("code", "refusal", "line") if known in remedies), "work")
+    return f"{what}: nothing that was tried came to a result. {_TODO[remedy]}"
+
+
+def _remedy(failure: ev.Failure) -> str:
+    """What would help against a failure: a key of `_TODO`. Nobody is told to try again what fails again."""
+    if failure.code_error is not None:
+        return "code"
+    if failure.refusal is not None:
+        return "refusal"
+    return "line" if failure.kind in _ON_THE_WAY and not failure.permanent else "work"

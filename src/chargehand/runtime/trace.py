@@ -1,12 +1,14 @@
 """A run as it went, read off its entries: rounds of planning, tasks, attempts, steps, prompts, costs, the answer.
 
 Pure: the same entries give the same trace, also of a run that is still under way. How it is shown is not known here.
+Times are seconds since the run began, unless said otherwise.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import Raw
+import msgspec
+from msgspec import Raw, Struct
 
 from chargehand.agents.levels import end_of
 from chargehand.agents.subteam import STEP, run_name
@@ -14,22 +16,168 @@ from chargehand.core.fold import begin, fold
 from chargehand.core.state import Progress, RunState, Status
 from chargehand.core.view import gaps
 from chargehand.errors import Corrupt
-from chargehand.runtime.traced import (
-    AttemptTrace,
-    DutyTrace,
-    Prompt,
-    QuestionTrace,
-    Retry,
-    StepTrace,
-    TaskTrace,
-    Trace,
-    calls_in,
-)
+from chargehand.stores.journal import Journal, Readable
 from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount
-from chargehand.terms.plan import Task, TaskId, needs
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.events import CallVerdict, Failure, Finding, Gap, Question
+from chargehand.terms.plan import NO_TASK, Task, TaskId, needs
 from chargehand.terms.policy import Instant, Seconds
 from chargehand.terms.value import decode_value
+
+
+class Prompt(Struct, omit_defaults=True):
+    """What a model was first told for a piece of work."""
+
+    model: str
+    messages: object
+    tools: tuple[str, ...] = ()
+
+
+class StepTrace(Struct, omit_defaults=True):
+    """One recorded call; without `seconds` it never came back."""
+
+    step: int
+    name: str
+    effect: str
+    began: Seconds
+    seconds: Seconds | None = None
+    arguments: object = None
+    result: object = None
+    good: bool = True
+    used: Amount = NOTHING
+
+
+class AttemptTrace(Struct, omit_defaults=True):
+    """`ending` is one of: under way, succeeded, failed, stopped. `nested` are the runs of teams that do its work.
+
+    `runs` are all that were started in it, messages as well, where somebody put them there (`nested_trace`).
+    """
+
+    attempt: int
+    worker: str
+    instruction: str
+    began: Seconds
+    seconds: Seconds | None = None
+    ending: str = "under way"
+    failure: Failure | None = None
+    prompts: list[Prompt] = []
+    steps: list[StepTrace] = []
+    used: Amount = NOTHING
+    nested: list[str] = []
+    runs: "list[Trace]" = []
+
+
+class DutyTrace(Struct, omit_defaults=True):
+    """Planning, refining a task or writing the answer: one call of the supervisor."""
+
+    duty: str
+    number: int
+    began: Seconds
+    seconds: Seconds | None = None
+    ending: str = "under way"
+    why: str = ""
+    task: TaskId = NO_TASK
+    failure: Failure | None = None
+    findings: tuple[Finding, ...] = ()
+    tasks: tuple[TaskId, ...] = ()
+    instruction: str = ""
+    prompts: list[Prompt] = []
+    used: Amount = NOTHING
+
+
+class Retry(Struct, omit_defaults=True):
+    """`worker` is set where another one takes over."""
+
+    at: Seconds
+    wait: Seconds
+    worker: str = ""
+
+
+class TaskTrace(Struct, omit_defaults=True):
+    """`reused` names the run and the task a result was taken over from."""
+
+    id: TaskId
+    instruction: str
+    worker: str
+    after: tuple[TaskId, ...] = ()
+    status: str = "waiting"
+    began: Seconds | None = None
+    ended: Seconds | None = None
+    attempts: list[AttemptTrace] = []
+    refinements: list[str] = []
+    retries: list[Retry] = []
+    reused: str = ""
+    failure: Failure | None = None
+    result: object = None
+    used: Amount = NOTHING
+
+
+class QuestionTrace(Struct, omit_defaults=True):
+    number: int
+    what: str
+    asked: Seconds
+    task: TaskId = NO_TASK
+    text: str = ""
+    question: Question | None = None
+    verdict: str = ""
+    feedback: str = ""
+    answered: Seconds | None = None
+    also: tuple[CallVerdict, ...] = ()
+    """Verdicts on the other calls that `question` names."""
+
+
+class Trace(Struct, omit_defaults=True):
+    """`began` is an instant. `serial` is what it would have taken one piece of work at a time, without the waits.
+
+    `dropped` tasks were planned and thrown away when a person rejected the plan. An empty `ending` means: not yet.
+    `damage` says which entry of the journal cannot be read: this is told by those before it.
+    """
+
+    run: str
+    goal: str
+    began: Instant
+    seconds: Seconds = 0.0
+    serial: Seconds = 0.0
+    ending: str = ""
+    reason: str = ""
+    combine: str = "merge"
+    answer: object = None
+    used: Amount = NOTHING
+    critical_path: tuple[TaskId, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    tasks: list[TaskTrace] = []
+    supervision: list[DutyTrace] = []
+    questions: list[QuestionTrace] = []
+    notes: list[str] = []
+    dropped: list[TaskTrace] = []
+    damage: str = ""
+
+
+class _Call(Struct):
+    name: str
+    arguments: str = "{}"
+
+
+class _Said(Struct):
+    calls: list[_Call] = []
+
+
+def calls_in(result: object) -> list[tuple[str, object]]:
+    """The tool calls a model asked for, with their arguments, if this is what a model said."""
+    try:
+        return [(one.name, _parsed(one.arguments)) for one in msgspec.convert(result, _Said).calls]
+    except msgspec.ValidationError:
+        return []
+
+
+def _parsed(arguments: str) -> object:
+    try:
+        return msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return arguments
+
+
+# --- one run
 
 
 def trace(run: str, entries: Sequence[ev.Entry]) -> Trace:
@@ -182,30 +330,20 @@ class _Tracer:
                 return arguments
         return None
 
-    def step_finished(self, event: ev.StepFinished, at: Seconds, used: Amount) -> None:
-        found = self._open.get(("attempt", event.task))
-        steps = found.steps if isinstance(found, AttemptTrace) else []
-        for step in steps:
+    def step_ended(self, event: ev.StepFinished | ev.StepFailed, at: Seconds, used: Amount) -> None:
+        attempt = self._open.get(("attempt", event.task))
+        if not isinstance(attempt, AttemptTrace):
+            return
+        attempt.used += used
+        self._tasks[event.task].used += used
+        for step in attempt.steps:
             if step.step == event.step:
                 step.seconds = at - step.began
-                step.good = event.good
                 step.used = used
-                step.result = _value(event.result)
-                self._calls.setdefault(event.task, []).extend(calls_in(step.result))
-        if found is not None:
-            found.used += used
-            self._tasks[event.task].used += used
-
-    def step_failed(self, event: ev.StepFailed, at: Seconds, used: Amount) -> None:
-        found = self._open.get(("attempt", event.task))
-        for step in found.steps if isinstance(found, AttemptTrace) else ():
-            if step.step == event.step:
-                step.seconds = at - step.began
-                step.good = False
-                step.used = used
-        if found is not None:
-            found.used += used
-            self._tasks[event.task].used += used
+                step.good = isinstance(event, ev.StepFinished) and event.good
+                if isinstance(event, ev.StepFinished):
+                    step.result = _value(event.result)
+                    self._calls.setdefault(event.task, []).extend(calls_in(step.result))
 
     # --- what becomes of a task
 
@@ -296,8 +434,8 @@ _HEARS: dict[type, Callable[[_Tracer, Any, Seconds, Amount], None]] = {
     ev.AttemptSucceeded: _Tracer.attempt_succeeded,
     ev.AttemptFailed: _Tracer.attempt_failed,
     ev.StepStarted: _Tracer.step_started,
-    ev.StepFinished: _Tracer.step_finished,
-    ev.StepFailed: _Tracer.step_failed,
+    ev.StepFinished: _Tracer.step_ended,
+    ev.StepFailed: _Tracer.step_ended,
     ev.RetryScheduled: _Tracer.retried,
     ev.ResultReused: _Tracer.reused,
     ev.TaskExpanded: _Tracer.expanded,
@@ -308,3 +446,56 @@ _HEARS: dict[type, Callable[[_Tracer, Any, Seconds, Amount], None]] = {
     ev.TimeRanOut: _Tracer.stopped,
     ev.RunEnded: _Tracer.stopped,
 }
+
+
+# --- a run and those inside it
+
+
+def nested_trace(run: str, runs: Iterable[str], read: Callable[[str], Readable]) -> Trace:
+    """What the entries of a run tell, and of all runs inside it. `runs` are the names that there are to look among.
+
+    Of a damaged run it is what can be read; Corrupt where that is nothing.
+    """
+    readable = read(run)
+    if readable.damage is not None and not readable.entries:
+        raise readable.damage
+    inside = {name: read(name) for name in runs if name.startswith(f"{run}/")}
+    return _whole(run, readable, {name: each for name, each in inside.items() if each.entries})
+
+
+async def whole_trace(journal: Journal, run: str, runs: Iterable[str] | None = None) -> Trace:
+    """The same for a journal that is open. Without `runs`, all of it is looked through for them."""
+    names = [row.run for row in await journal.runs()] if runs is None else runs
+    inside = [name for name in names if name.startswith(f"{run}/")]
+    return _whole(run, Readable(await journal.read(run)), {name: Readable(await journal.read(name)) for name in inside})
+
+
+def _readable_trace(run: str, readable: Readable) -> Trace:
+    found = trace(run, readable.entries)
+    found.damage = "" if readable.damage is None else str(readable.damage)
+    return found
+
+
+def _whole(run: str, outer: Readable, inside: dict[str, Readable]) -> Trace:
+    found = {run: _readable_trace(run, outer), **{name: _readable_trace(name, each) for name, each in inside.items()}}
+    for name in sorted(inside, key=lambda one: (found[one].began, one)):
+        first = inside[name].entries[0].event
+        parent = first.parent if isinstance(first, ev.RunRequested) else None
+        above = None if parent is None else found.get(parent.run)
+        if parent is not None and above is not None:  # else only its name begins like ours
+            _put(above, parent, found[name])
+    return found[run]
+
+
+def _put(above: Trace, parent: ev.Parent, inner: Trace) -> None:
+    tasks = [one for one in (*above.tasks, *above.dropped) if one.id == parent.task]
+    attempts = [one for task in tasks for one in task.attempts if one.attempt == parent.attempt]
+    named = [one for one in attempts if inner.run in one.nested]
+    for one in (named or attempts)[:1]:
+        one.runs.append(inner)
+
+
+def attempts_of(found: Trace) -> Iterator[tuple[str, AttemptTrace]]:
+    """Every attempt of a run that started others, with the task it belongs to."""
+    for task in found.tasks:
+        yield from ((task.id, one) for one in task.attempts if one.runs)

@@ -5,8 +5,7 @@ covers stands in its request, so nothing has to be counted and a crash can lose 
 before the last are looked at: one that was begun between a look and the background run it led to is found that way.
 """
 
-from collections.abc import AsyncGenerator, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import AsyncGenerator
 
 from msgspec import Struct
 
@@ -15,9 +14,9 @@ from chargehand.agents.handover import acted, text
 from chargehand.agents.levels import end_of
 from chargehand.core.fold import replay
 from chargehand.core.view import results
-from chargehand.errors import Corrupt, RunUnknown, StoreError
-from chargehand.runtime.plain_answer import plain_answer
-from chargehand.stores.journal import DamagedRun, Ends, Journal
+from chargehand.errors import RunUnknown, StoreError
+from chargehand.runtime.result import plain_answer
+from chargehand.stores.journal import Ends, Journal
 from chargehand.terms import events as ev
 from chargehand.terms.policy import Instant
 from chargehand.terms.value import decode_value
@@ -179,17 +178,8 @@ async def _harmless(journal: Journal, run: str) -> bool:
         return False
 
 
-@runtime_checkable
-class _Paged(Protocol):
-    async def latest(self, *, before: int, limit: int) -> list[Ends | DamagedRun]: ...
-
-
 async def _latest(journal: Journal) -> AsyncGenerator[Ends]:
     """The latest runs, one after the other, as many as are looked at."""
-    if not isinstance(journal, _Paged):
-        for one in await _all(journal):
-            yield one
-        return
     before = _NEWEST
     left = FARTHEST_OF_ALL
     while left > 0 and (page := await journal.latest(before=before, limit=min(_PAGE, left))):
@@ -198,19 +188,6 @@ async def _latest(journal: Journal) -> AsyncGenerator[Ends]:
                 yield one
         before = page[-1].number
         left = left - len(page)
-
-
-async def _all(journal: Journal) -> Sequence[Ends]:
-    """The same for a journal that cannot look at a part of what it holds."""
-    rows = sorted(await journal.runs(), key=lambda row: row.started, reverse=True)[:FARTHEST_OF_ALL]
-    found: list[Ends] = []
-    for place, row in enumerate(rows):
-        try:
-            entries = await journal.read(row.run)
-        except Corrupt:
-            continue
-        found.append(Ends(len(rows) - place, row.run, entries[0], entries[-1]))
-    return found
 
 
 def _asked(one: Ends) -> ev.RunRequested:

@@ -94,6 +94,10 @@ class Journal(Protocol):
         """Every run that has entries, by name."""
         ...
 
+    async def latest(self, *, before: int, limit: int) -> list[Ends | DamagedRun]:
+        """So many runs with a lower number than `before`, the latest first."""
+        ...
+
     async def close(self) -> None: ...
 
 

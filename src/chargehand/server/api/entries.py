@@ -10,8 +10,7 @@ from starlette.responses import Response
 
 from chargehand.errors import Corrupt, Refused
 from chargehand.runtime.feed import Reader
-from chargehand.runtime.nested_trace import nested_trace
-from chargehand.runtime.traced import Trace
+from chargehand.runtime.trace import Trace, nested_trace
 from chargehand.server.api.shapes import Count, Entries, EntryShown
 from chargehand.server.api.table import Operation, asked
 from chargehand.server.problem import Problem

@@ -11,8 +11,7 @@ from chargehand.core.state import RunState, Status
 from chargehand.core.view import gaps
 from chargehand.errors import ChargehandError, Corrupt
 from chargehand.runtime.result import planned
-from chargehand.runtime.trace import trace
-from chargehand.runtime.traced import AttemptTrace, TaskTrace
+from chargehand.runtime.trace import AttemptTrace, TaskTrace, trace
 from chargehand.server.api.shapes import AttemptShown, RunLine, RunShown, Spent, State, TaskShown, UntracedShown
 from chargehand.server.tenants import Tenant
 from chargehand.terms import events as ev

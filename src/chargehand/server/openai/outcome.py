@@ -10,8 +10,7 @@ from chargehand.core.state import RunState
 from chargehand.models.messages import Usage
 from chargehand.runtime.driver import outcome
 from chargehand.runtime.messaging import replies_of
-from chargehand.runtime.plain_answer import spoken
-from chargehand.runtime.result import result_of
+from chargehand.runtime.result import result_of, spoken
 from chargehand.server.api.reading import Seen
 from chargehand.server.openai.order import ordered
 from chargehand.server.openai.problem import AboutRun
