@@ -6,7 +6,7 @@ from decimal import Decimal
 import msgspec
 
 from chargehand.models.demo.dates import find_periods
-from chargehand.models.demo.fitting import Fit, card_score, fit_clause
+from chargehand.models.demo.fitting import Fit, card_score, choose_fit
 from chargehand.models.demo.plan import PlannedTask, PlanReply, make_plan, without_returns
 from chargehand.models.demo.request import Clause, parse_request
 from chargehand.models.demo.results import read_product
@@ -71,7 +71,7 @@ def _scores(goal: str, workers: tuple[WorkerCard, ...]) -> dict[str, float]:
         tools = tools_of(worker)
         total = 0.0
         for clause in clauses:
-            fit = fit_clause(clause, worker, tools)
+            fit = choose_fit(clause, [(worker, tools)])
             words = card_score(clause, worker)
             if isinstance(fit, Fit) and (words or (fit.is_certain and fit.tool.kind != "search")):
                 total += fit.score + words

@@ -10,7 +10,7 @@ from msgspec import Raw, structs
 
 from chargehand.models.demo.arithmetic import Arithmetic, read_arithmetic
 from chargehand.models.demo.delegate import ask_others
-from chargehand.models.demo.fitting import Fit, NoFit, fit_clause, rate_tool
+from chargehand.models.demo.fitting import Fit, NoFit, choose_fit, rate_tool
 from chargehand.models.demo.job import CallsNeededError, Job, RefusedError, call_tools, give_up, read_job
 from chargehand.models.demo.memory import (
     SEARCH,
@@ -170,7 +170,7 @@ def _ask(clause: Clause, job: Job) -> str:
         if not block.text.strip():
             raise RefusedError(f"the block {block.label} is empty")
         return f"{block.text.strip()} (block {block.label})"
-    fit = fit_clause(clause, job.subject.worker, job.tools)
+    fit = choose_fit(clause, [(job.subject.worker, job.tools)])
     if isinstance(fit, NoFit):
         return _ask_without_tool(clause, job, fit.reason)
     match fit.tool.kind:
