@@ -31,8 +31,8 @@ _CHART_KIND = re.compile(r"\b(?:bar|line|pie) ", re.IGNORECASE)
 _POINTER = re.compile(r"\b(?:it|them|that|this|these|the (?:total|sum|result|amount)s?)\b", re.IGNORECASE)
 _GROUP = re.compile(r"\s+(?:per|by|for each|for every|of each|in each|of every)\s+(?:the\s+)?\w+", re.IGNORECASE)
 _LEADING_VERB = re.compile(
-    r"\A(?:(?:compare|show|list|report|give|tell|find(?: out)?|what (?:is|was|are|were)|how (?:much|many))\s+)?(?:me\s+)?"
-    r"(?:(?:the|a|an)\s+)?",
+    r"\A(?:(?:compare|show|list|report|give|tell|find(?: out)?|what (?:is|was|are|were)|how (?:much|many))\s+)?"
+    r"(?:me\s+)?(?:(?:the|a|an)\s+)?",
     re.IGNORECASE,
 )
 _BLOCK = re.compile(r'from "block (?P<label>[\w-]+)|^\[(?P<trusted>[\w-]+): ', re.MULTILINE)
@@ -124,19 +124,22 @@ class _Planner:
 
     def plan(self, clause: Clause) -> None:
         """Add the tasks for one clause, or say why there are none."""
-        planned = {"draw": self._draw, "convert": self._convert, "write": self._write, "keep": self._keep}
         failed = False
         try:
-            if has_negative_number(clause.text):
-                raise RefusedError(NEGATIVE)
-            if self.last_failed and clause.points_back and clause.kind != "ask":
-                raise RefusedError("what it speaks of is missing")
-            planned.get(clause.kind, self._ask)(clause)
+            self._plan_kind(clause)
         except RefusedError as refusal:
             failed = True
             self.unserved.append(f"{clause.text.rstrip('?. ')}: {refusal.reason}. {MENTIONS_MODEL}")
         if clause.kind in {"ask", "convert"}:
             self.last_failed = failed
+
+    def _plan_kind(self, clause: Clause) -> None:
+        if has_negative_number(clause.text):
+            raise RefusedError(NEGATIVE)
+        if self.last_failed and clause.points_back and clause.kind != "ask":
+            raise RefusedError("what it speaks of is missing")
+        plans = {"draw": self._draw, "convert": self._convert, "write": self._write, "keep": self._keep}
+        plans.get(clause.kind, self._ask)(clause)
 
     def _add(self, text: str, worker: str, kind: str, after: list[str]) -> Draft:
         draft = Draft(f"t{len(self.drafts) + 1}", text, worker, kind, after)
