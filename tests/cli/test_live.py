@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from chargehand.cli.console import Console
-from chargehand.cli.live_view import MOST, Foot, LiveView, rows, title
+from chargehand.cli.live_view import MAX_ROWS, LiveView, view_footer, view_rows, view_title
 from chargehand.cli.transcript import Transcript
 from chargehand.core.state import Work
 from chargehand.stores.reader import read_run
@@ -39,10 +39,10 @@ def test_every_moment_of_a_run_can_be_drawn(history: Path) -> None:
         now = entry.at
         transcript.hear("a run", [entry])
         view.draw()
-        found = rows(transcript.state, transcript.measures, {})
+        found = view_rows(transcript.tracer, transcript.state.at)
         assert all(one.task.id in {row.name for row in found} for one in transcript.state.tasks.values())
-        assert title("a run", transcript.state).startswith("run a run · ")
-        assert "done" in Foot().line(transcript.state, transcript.measures, now)
+        assert view_title("a run", transcript.state).startswith("run a run · ")
+        assert "done" in view_footer(transcript.tracer, now)
     view.stop()
     assert f"run a run · {transcript.state.ended.ending if transcript.state.ended else ''}" in screen.getvalue()
 
@@ -55,10 +55,10 @@ def test_finished_tasks_are_counted_when_there_are_many(tmp_path: Path) -> None:
     console = Console(io.StringIO(), quiet=True)
     transcript = Transcript(console, console, jsonl=False)
     transcript.hear("many", entries[:60])
-    shown = rows(transcript.state, transcript.measures, {})
-    assert len(shown) <= MOST + 2
+    shown = view_rows(transcript.tracer, transcript.state.at)
+    assert len(shown) <= MAX_ROWS + 2
     transcript.hear("many", entries[60:])
-    assert [(row.state, row.task) for row in rows(transcript.state, transcript.measures, {})] == [
+    assert [(row.state, row.task) for row in view_rows(transcript.tracer, transcript.state.at)] == [
         ("✔ done", "39 tasks, 1 not done"),
         ("✔ done", "(answer)"),
     ]
@@ -80,12 +80,12 @@ def test_a_task_says_why_it_is_not_worked_on(tmp_path: Path) -> None:
     assert chargehand(tmp_path, "play", file, "--run", "held").returncode == 0
     entries = read_run(tmp_path / JOURNAL, "held")
     busy = told_until(entries, AttemptStarted)
-    assert "ann is busy" in [row.note for row in rows(busy.state, busy.measures, {})]
+    assert "ann is busy" in [row.note for row in view_rows(busy.tracer, busy.state.at)]
     retry = told_until(entries, RetryScheduled)
-    (note,) = [row.note for row in rows(retry.state, retry.measures, {}, now=retry.state.at) if row.name == "a"]
+    (note,) = [row.note for row in view_rows(retry.tracer, retry.state.at) if row.name == "a"]
     assert re.fullmatch(r"↻ again in \d+ s: resource: 429 slow down", note)
     retry.state.paused = True
-    assert "the run is paused" in [row.note for row in rows(retry.state, retry.measures, {})]
+    assert "the run is paused" in [row.note for row in view_rows(retry.tracer, retry.state.at)]
 
 
 def test_what_a_model_is_writing_is_shown_and_steers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,8 +99,8 @@ def test_what_a_model_is_writing_is_shown_and_steers_nothing(monkeypatch: pytest
     started = entries[at].event
     assert isinstance(started, AttemptStarted)
     transcript.hear("a run", entries[: at + 1])
-    view.hear("a run", Work("attempt", started.task, 1), "so \x1b[2J")
-    view.hear("a run", Work("attempt", started.task, 1), "far")
+    view.hear(Work("attempt", started.task, 1), "so \x1b[2J")
+    view.hear(Work("attempt", started.task, 1), "far")
     view.start()
     view.stop()
     assert "\x1b[2J" not in screen.getvalue()

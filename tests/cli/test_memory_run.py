@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.cli.commands import Underway, chargehand
 from tests.cli.memories import MEMORY, TEAM, desk, done, told
 
+CALLED = "calls core_memory_append (idempotent): label=notes, content=Delivery is on Friday."
 NOTE = "Append to notes: Delivery is on Friday."
 _RECORDING = Path(__file__).parent / "recordings" / "memory.jsonl"
 _RECORDED_WITH = os.environ.get("RECORD_WITH", "")
@@ -42,7 +43,7 @@ def test_what_a_worker_writes_is_there_afterwards_with_who_wrote_it(tmp_path: Pa
 def test_steps_of_memory_are_told_in_words_and_only_where_all_is_told(tmp_path: Path) -> None:
     here = desk(tmp_path)
     usual = chargehand(here, "run", "note it", "--model", MODEL, "--plan", plan(here, NOTE), "--run", "one")
-    assert "appends to notes: Delivery is on Friday." in usual.stderr
+    assert CALLED in usual.stderr
     assert "reads its memory" not in usual.stderr
     assert "keeps the task" not in usual.stderr
     wordy = chargehand(here, "runs", "show", "one").stdout
@@ -50,22 +51,16 @@ def test_steps_of_memory_are_told_in_words_and_only_where_all_is_told(tmp_path: 
         "reads its memory",
         "is shown ",
         "guidelines (version 1)",
-        "appends to notes: Delivery is on Friday.",
+        CALLED,
         "is shown notes (version 2)",
         "keeps the task in its memory",
-        "it is kept",
+        "returned true",
     ):
         assert words in wordy
     page = chargehand(here, "runs", "export", "one", "--report").stdout
     assert "**memory** (read)" in page
     assert "It is shown notes (version 2)." in page
     assert "**core_memory_append**" in page
-
-
-def test_an_archive_that_a_worker_need_not_name_is_told_without_one(tmp_path: Path) -> None:
-    shop = chargehand(tmp_path, "run", "--example")
-    assert shop.returncode == 3, shop.stderr
-    assert "adds to the archive: Parcels from 14 May" in shop.stderr
 
 
 def test_a_run_may_keep_its_memory_elsewhere_and_says_so_in_its_advice(tmp_path: Path) -> None:

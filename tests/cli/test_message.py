@@ -112,7 +112,7 @@ def test_the_first_ctrl_c_stops_it_and_says_who_has_not_answered_and_how_to_go_o
     assert go_on is not None, seen.shown
     run = go_on[1].split()[1]
     shown = chargehand(here, "runs", "show", run).stdout
-    assert "left by its process, which was stopped; it can go on" in shown
+    assert "its process was stopped; the run can go on" in shown
     assert chargehand(here, "runs", "cancel", run).returncode == 0
 
 
@@ -167,4 +167,5 @@ async def test_what_one_worker_writes_to_others_is_told_in_words(here: Path) -> 
     result = await Supervisor([lead, ann], plan=plan, journal=here / "runs.db").run("How many boats?", run="boats")
     assert result.answer == "Nineteen."
     shown = chargehand(here, "runs", "show", "boats", "--journal", "runs.db").stdout
-    assert "writes to all with worker, north: How many boats?" in shown
+    assert f"calls {MATCHING} " in shown
+    assert ": message=How many boats?, match_all=" in shown

@@ -14,7 +14,7 @@ import pytest
 
 from chargehand.cli.commands import VERBS
 from chargehand.cli.console import Console, clean, clean_json, clean_lines, short
-from chargehand.cli.event_text import EVENT_TEXTS
+from chargehand.cli.event_text import DESCRIBERS, TEMPLATES
 from chargehand.cli.format import dollars, money
 from chargehand.cli.main import parser
 from chargehand.terms.budget import Amount
@@ -114,7 +114,7 @@ def test_a_terminal_without_unicode_gets_letters(tmp_path: Path) -> None:
 
 
 def test_every_event_has_its_words() -> None:
-    assert set(EVENT_TEXTS) == set(get_args(Event))
+    assert {*DESCRIBERS, *TEMPLATES} == set(get_args(Event))
 
 
 def test_amounts_are_exact() -> None:

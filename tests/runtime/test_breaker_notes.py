@@ -7,10 +7,10 @@ import pytest
 from msgspec import structs
 
 from chargehand.agents.scripted import Move, Script, ScriptedCrew
-from chargehand.cli.live_view import Foot
-from chargehand.cli.transcript import Measures
+from chargehand.cli.live_view import view_footer
 from chargehand.core.fold import begin, fold, replay
 from chargehand.runtime.run_log import MARK
+from chargehand.runtime.trace import Tracer
 from chargehand.terms import events as ev
 from chargehand.terms.plan import Plan, Task, TaskId
 from chargehand.terms.policy import Breaking, Limits, Policy, Retry
@@ -156,14 +156,11 @@ def test_runs_show_tells_them_whole(tmp_path: Path) -> None:
 def test_the_live_view_says_who_is_out_of_order_and_for_how_long() -> None:
     played = stage(DEAD, DEAD, DONE)
     played.start(request(work(3), CREW, policy=POLICY))
-    state = begin(played.entries["run"][0])
-    measures = Measures()
-    measures.hear(state, played.entries["run"][0])
+    tracer = Tracer("run", played.entries["run"][0])
     feet: list[str] = []
     for entry in played.entries["run"][1:]:
-        fold(state, entry)
-        measures.hear(state, entry)
-        feet.append(Foot().line(state, measures, entry.at))
+        tracer.hear(entry)
+        feet.append(view_footer(tracer, entry.at))
     assert any("big out of order, 30 s" in foot for foot in feet)
     assert any("big is tried again" in foot for foot in feet)
     assert "big" not in feet[-1]

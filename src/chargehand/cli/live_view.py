@@ -4,50 +4,42 @@ import asyncio
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.console import Console as Page
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
+from rich.table import Table
 from rich.text import Text
 
 from chargehand.agents.levels import end_of
 from chargehand.cli.console import STYLES, Console, Tone, clean, clean_lines, short, wrap_words
 from chargehand.cli.event_text import SUPERVISOR
 from chargehand.cli.format import dollars, seconds
-from chargehand.cli.transcript import Measures, Transcript
+from chargehand.cli.timeline import draw_bar, timeline_rows
+from chargehand.cli.transcript import Transcript
 from chargehand.core.attempts import breaker_name
 from chargehand.core.state import Progress, RunState, Status, Work
 from chargehand.models.waits import Wait
+from chargehand.runtime.trace import DutyTrace, Tracer
 from chargehand.terms import events as ev
 from chargehand.terms.breaker import stand
 from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.plan import TaskId, needs
+from chargehand.terms.plan import needs
 from chargehand.terms.policy import Instant
 
-MOST = 20
+MAX_ROWS = 20
 """How many rows there are before finished ones are only counted."""
-
-
-class Row(Struct, frozen=True):
-    """`name` is what the timeline calls it, `words` the latest that its model has written."""
-
-    name: str
-    state: str
-    task: str
-    worker: str = ""
-    tries: str = ""
-    tokens: str = ""
-    dollars: str = ""
-    note: str = ""
-    tone: Tone = "plain"
-    words: str = ""
-
-
+_PICTURES_A_SECOND = 8
+_FRAME_LINES = 6  # lines of a terminal that are no rows
+_WIDE = 100  # columns from which notes stand beside a task, not below it
+_MAX_WORDS = 400  # characters of what a worker's model is writing
+_MAX_ANSWER = 8000
+_MAX_WAITS = 3  # lines
 _STATES: dict[Status, tuple[str, Tone]] = {
     Status.WAITING: ("○ waits", "dim"),
     Status.READY: ("○ ready", "plain"),
@@ -62,108 +54,111 @@ _STATES: dict[Status, tuple[str, Tone]] = {
     Status.SKIPPED: ("- skipped", "bad"),
     Status.DROPPED: ("- dropped", "dim"),
 }
-_FIRST = {Status.ASKING: 0, Status.RUNNING: 1, Status.REFINING: 1, Status.JUDGED: 1, Status.BACKING_OFF: 2}
+_URGENCY = {Status.ASKING: 0, Status.RUNNING: 1, Status.REFINING: 1, Status.JUDGED: 1, Status.BACKING_OFF: 2}
+_ENDS_WRITING = (
+    ev.AttemptSucceeded,
+    ev.AttemptFailed,
+    ev.StepFinished,
+    ev.StepFailed,
+    ev.TaskFailed,
+    ev.TaskSkipped,
+)
 
 
-def rows(
-    state: RunState, measures: Measures, words: Mapping[str, str], most: int = MOST, now: Instant | None = None
-) -> list[Row]:
-    """At most `most` rows: where there are more tasks, finished ones are counted, then those that wait."""
-    now = state.at if now is None else now
-    desk = [_desk(state, measures, duty, now) for duty in ("plan", "answer")]
-    tasks = sorted(state.tasks.values(), key=_place)
-    tail: list[Row] = []
-    if len(tasks) > most:
-        settled = [one for one in tasks if one.settled]
-        if settled:
-            tail.append(_count(settled))
-        tasks = sorted((one for one in tasks if not one.settled), key=lambda one: _FIRST.get(one.status, 3))
-        if len(tasks) > most:
-            tail.append(Row(name="", state="", task=f"… and {len(tasks) - most} more"))
-            tasks = tasks[:most]
-    shown = [_row(state, one, measures.costs.get(one.task.id, NOTHING), words, now) for one in tasks]
-    return [*(row for row in desk[:1] if row), *tail[:1], *shown, *tail[1:], *(row for row in desk[1:] if row)]
+# --- what is shown
 
 
-def _place(progress: Progress) -> tuple[int, int]:
+class Row(Struct, frozen=True):
+    """One line of the table. `name` is what the timeline calls it."""
+
+    name: str
+    task: str
+    state: str = ""
+    tone: Tone = "plain"
+    worker: str = ""
+    tries: int = 0
+    used: Amount = NOTHING
+    note: str = ""
+
+
+def view_rows(tracer: Tracer, now: Instant, max_tasks: int = MAX_ROWS) -> list[Row]:
+    """Where there are more tasks than may be shown, finished ones are counted, then those that wait."""
+    state = tracer.state
+    tasks = sorted(state.tasks.values(), key=_plan_order)
+    rows = _duty_rows(tracer, "plan", is_over=state.closed, now=now)
+    left_out = 0
+    if len(tasks) > max_tasks:
+        settled = [progress for progress in tasks if progress.settled]
+        rows += _count_settled(settled)
+        tasks = [progress for progress in tasks if not progress.settled]
+        tasks.sort(key=lambda progress: _URGENCY.get(progress.status, 3))
+        left_out = max(0, len(tasks) - max_tasks)
+    rows += [_task_row(tracer, progress, now) for progress in tasks[:max_tasks]]
+    if left_out:
+        rows.append(Row(name="", task=f"… and {left_out} more"))
+    return rows + _duty_rows(tracer, "answer", is_over=state.answer is not None, now=now)
+
+
+def _plan_order(progress: Progress) -> tuple[int, int]:
     """In the order of the plan, with what came of repeating a task right below it."""
     return (progress.order if progress.mother is None else progress.mother.order, progress.index)
 
 
-def _count(settled: Sequence[Progress]) -> Row:
-    done = sum(one.status is Status.DONE for one in settled)
+def _count_settled(settled: Sequence[Progress]) -> list[Row]:
+    if not settled:
+        return []
+    done = sum(progress.status is Status.DONE for progress in settled)
     failed = f", {len(settled) - done} not done" if len(settled) > done else ""
-    return Row(name="", state="✔ done", task=f"{done} tasks{failed}", tone="warn" if failed else "good")
+    state, tone = _STATES[Status.DONE]
+    return [Row(name="", task=f"{done} tasks{failed}", state=state, tone="warn" if failed else tone)]
 
 
-def _desk(state: RunState, measures: Measures, duty: str, now: Instant) -> Row | None:
+def _duty_rows(tracer: Tracer, duty: str, *, is_over: bool, now: Instant) -> list[Row]:
     """The supervisor's own work, once there was any."""
-    desk = state.planning if duty == "plan" else state.answering
-    name = f"({duty})"
-    if measures.timeline.begun(name) is None:
-        return None
-    over = state.closed if duty == "plan" else state.answer is not None
-    shown, tone = _STATES[Status.DONE if over else Status.RUNNING if desk.open else Status.WAITING]
-    cost = measures.costs.get(name, NOTHING)
+    rounds: list[DutyTrace] = [entry for entry in tracer.trace.supervision if entry.duty == duty]
+    if not rounds:
+        return []
+    desk = tracer.state.planning if duty == "plan" else tracer.state.answering
+    status = Status.RUNNING if desk.open else Status.WAITING
     note = f"↻ {short(desk.feedback[0].message, 60)}" if desk.feedback else ""
-    if not desk.open and not over and desk.timer > now:
+    if not desk.open and not is_over and desk.timer > now:
         note = f"↻ again in {desk.timer - now:.0f} s"
-    tokens, usd = _spent(cost)
-    return Row(
-        name=name,
-        state=shown,
-        task=name,
-        worker=SUPERVISOR,
-        tries=str(desk.number),
-        tokens=tokens,
-        dollars=usd,
-        note=note,
-        tone=tone,
-    )
+    state, tone = _STATES[Status.DONE if is_over else status]
+    name = f"({duty})"
+    used = sum((entry.used for entry in rounds), start=NOTHING)
+    return [
+        Row(name=name, task=name, state=state, tone=tone, worker=SUPERVISOR, tries=desk.number, used=used, note=note)
+    ]
 
 
-def _row(state: RunState, progress: Progress, cost: Amount, words: Mapping[str, str], now: Instant) -> Row:
+def _task_row(tracer: Tracer, progress: Progress, now: Instant) -> Row:
     task = progress.task
-    shown, tone = _STATES[progress.status]
-    label = f"{short(task.id, 16)} {short(progress.instruction or task.instruction, 60)}"
-    tries = str(progress.attempt) if progress.attempt else ""
-    worker = progress.worker or task.worker or "anybody"
-    note = _note(state, progress, now)
-    latest = words.get(task.id, "") if progress.status is Status.RUNNING else ""
-    tokens, usd = _spent(cost)
+    state, tone = _STATES[progress.status]
     return Row(
         name=task.id,
-        state=shown,
-        task=label,
-        worker=short(worker, 14),
-        tries=tries,
-        tokens=tokens,
-        dollars=usd,
-        note=note,
+        task=f"{short(task.id, 16)} {short(progress.instruction or task.instruction, 60)}",
+        state=state,
         tone=tone,
-        words=latest,
+        worker=short(progress.worker or task.worker or "anybody", 14),
+        tries=progress.attempt,
+        used=tracer.tasks[task.id].used,
+        note=_note(tracer.state, progress, now),
     )
-
-
-def _spent(cost: Amount) -> tuple[str, str]:
-    tokens = f"{cost.tokens / 1000:.1f}k" if cost.tokens >= 1000 else str(cost.tokens or "")
-    return tokens, f"{cost.micros / 1_000_000:.3f}" if cost.micros else ""
 
 
 def _note(state: RunState, progress: Progress, now: Instant) -> str:
+    """What a task waits for, what it is doing, or what went wrong."""
     failure = f"{progress.failure.kind}: {clean(progress.failure.message)}" if progress.failure else ""
     match progress.status:
         case Status.RUNNING:
-            under_way = [one.name for one in (progress.steps or {}).values() if one.result is None]
-            return ", ".join(map(clean, under_way)) or (f"↻ {failure}" if failure else "")
+            steps = [step.name for step in (progress.steps or {}).values() if step.result is None]
+            return ", ".join(map(clean, steps)) or (f"↻ {failure}" if failure else "")
         case Status.READY:
             return _why_not_started(state, progress, now)
         case Status.WAITING:
             return f"waits for {', '.join(clean(name) for name, _ in needs(progress.task))}"
         case Status.BACKING_OFF if progress.timer > now:
             return f"↻ again in {progress.timer - now:.0f} s: {failure}"
-        case Status.BACKING_OFF | Status.REFINING | Status.JUDGED:
-            return f"↻ {failure}"
         case Status.EXPANDED:
             return f"{progress.items_done} of {progress.items} items" if progress.items >= 0 else ""
         case Status.ASKING:
@@ -171,7 +166,7 @@ def _note(state: RunState, progress: Progress, now: Instant) -> str:
         case Status.DONE:
             return f"↻ {progress.failure.kind}" if progress.failure else ""
         case Status.SKIPPED:
-            return f"{progress.skipped}: {clean(progress.because)}" if progress.because else str(progress.skipped)
+            return clean(f"{progress.skipped}: {progress.because}".removesuffix(": "))
         case _:
             return failure
 
@@ -197,9 +192,11 @@ def _why_not_started(state: RunState, progress: Progress, now: Instant) -> str:
     return ""
 
 
-def title(run: str, state: RunState) -> str:
+def view_title(run: str, state: RunState) -> str:
     """The run and what is going on in it."""
-    if (end := end_of(state)) is not None:
+    end = end_of(state)
+    doing = "working"
+    if end is not None:
         doing = end.ending
     elif state.input is not None:
         doing = "a person is asked"
@@ -207,58 +204,36 @@ def title(run: str, state: RunState) -> str:
         doing = "answering"
     elif state.planning.open and not state.tasks:
         doing = "planning"
-    else:
-        doing = "working"
     return f"run {short(run, 40)} · {doing}"
 
 
-def _shut(state: RunState, now: Instant) -> list[str]:
-    """Who is out of order, and for how long."""
-    words = {"open": "{} out of order, {:.0f} s", "half-open": "{} out of order", "probing": "{} is tried again"}
-    stands = [(name.partition(":")[2], stand(one, now), one.until - now) for name, one in state.breakers.items()]
-    return [words[where].format(short(name, 24), left) for name, where, left in stands if where in words]
+_OUT_OF_ORDER = {"open": "{} out of order, {:.0f} s", "half-open": "{} out of order", "probing": "{} is tried again"}
 
 
-class Foot:
-    """The line about the whole; it remembers the critical path of a run that has ended."""
-
-    def __init__(self) -> None:
-        self._path: tuple[TaskId, ...] = ()
-
-    def line(self, state: RunState, measures: Measures, now: Instant) -> str:
-        tasks = [one for one in state.tasks.values() if one.mother is None]
-        done = sum(one.status is Status.DONE for one in tasks)
-        if state.ended is not None and not self._path:  # before that it would be a guess
-            self._path = measures.critical(state, now)
-        end = state.at if state.ended is not None else max(now, state.at)
-        parts = [seconds(end - measures.began), f"{done}/{len(tasks)} done"]
-        if len(self._path) > 1:
-            path = [short(name, 12) for name in self._path]
+def view_footer(tracer: Tracer, now: Instant) -> str:
+    """The line about the whole. The critical path is known only of a run that has ended."""
+    state = tracer.state
+    tasks = [progress for progress in state.tasks.values() if progress.mother is None]
+    done = sum(progress.status is Status.DONE for progress in tasks)
+    parts = [seconds(max(now, state.at) - tracer.began), f"{done}/{len(tasks)} done"]
+    if state.ended is not None:
+        path = [short(name, 12) for name in tracer.whole().critical_path]
+        if len(path) > 1:
             parts.append(f"critical {'→'.join(path if len(path) <= 6 else ['…', *path[-5:]])}")
-        spent = state.ledger.micros
-        cap = state.requested.budget.micros
-        if spent or cap is not None:
-            parts.append(dollars(spent) + (f" of {dollars(cap)}" if cap is not None else ""))
-        parts += _shut(state, now)
-        if state.ended is None:
-            parts.append("^C stop")
-        return " · ".join(parts)
+    spent = state.ledger.micros
+    cap = state.requested.budget.micros
+    if spent or cap is not None:
+        parts.append(dollars(spent) + (f" of {dollars(cap)}" if cap is not None else ""))
+    for name, breaker in state.breakers.items():
+        template = _OUT_OF_ORDER.get(stand(breaker, now))
+        if template:
+            parts.append(template.format(short(name.partition(":")[2], 24), breaker.until - now))
+    if state.ended is None:
+        parts.append("^C stop")
+    return " · ".join(parts)
 
 
-_PICTURES = 8  # a second
-_AROUND = 6  # lines of a terminal that are no rows
-_WIDE = 100  # columns from which notes stand beside a task, not below it
-_KEPT_WORDS = 400  # characters of what a worker's model is writing
-_KEPT_ANSWER = 8000
-_MOST_WAITS = 3  # lines
-_WRITTEN = (
-    ev.AttemptSucceeded,
-    ev.AttemptFailed,
-    ev.StepFinished,
-    ev.StepFailed,
-    ev.TaskFailed,
-    ev.TaskSkipped,
-)
+# --- how it is drawn
 
 
 class LiveView:
@@ -277,23 +252,21 @@ class LiveView:
         self._run = run
         self._clock = clock
         self._waits = waits
-        self._foot = Foot()
         self._words: dict[str, str] = {}
         self._answer = ""
         self._answering: Work | None = None
         colours = "auto" if console.coloured else None
-        self._page = Page(file=console.stream, force_terminal=True, color_system=colours, highlight=False, markup=False)
+        self._page = Page(
+            file=console.stream, force_terminal=True, color_system=colours, highlight=False, markup=False, emoji=False
+        )
         self._live: Live | None = None
         self._echo = KeyEcho()
 
-    # --- while it goes on
-
     def start(self) -> None:
         if self._live is None:
-            kept = Live(console=self._page, auto_refresh=False, transient=False)
-            self._live = kept
+            self._live = Live(console=self._page, auto_refresh=False, transient=False)
             self._echo.hide()
-            kept.start()
+            self._live.start()
             self._console.pen = lambda text: self._page.print(Text.from_ansi(text.rstrip("\n")), soft_wrap=True)
             self.draw()
 
@@ -312,141 +285,112 @@ class LiveView:
         """A new picture several times a second, until cancelled."""
         while True:
             self.draw()
-            await asyncio.sleep(1 / _PICTURES)
+            await asyncio.sleep(1 / _PICTURES_A_SECOND)
 
     def draw(self) -> None:
         if self._live is not None:
             self._live.update(self._picture(), refresh=True)
 
-    def hear(self, _run: str, work: Work, text: str) -> None:
+    def hear(self, work: Work, text: str) -> None:
         """Text that a model is writing."""
         if work.task:
-            self._words[work.task] = (self._words.get(work.task, "") + clean(text))[-_KEPT_WORDS:]
+            self._words[work.task] = (self._words.get(work.task, "") + clean(text))[-_MAX_WORDS:]
         elif work.kind == "answer":
             written = self._answer if work == self._answering else ""
             self._answering = work
-            self._answer = (written + clean_lines(text))[-_KEPT_ANSWER:]
+            self._answer = (written + clean_lines(text))[-_MAX_ANSWER:]
 
     def forget(self, entries: Sequence[ev.Entry]) -> None:
         """What was being written is written."""
         for entry in entries:
-            match entry.event:
-                case ev.AnswerWritten() | ev.SupervisionFailed(duty="answer"):
-                    self._answer = ""
-                case event if isinstance(event, _WRITTEN):
-                    self._words.pop(event.task, None)
-                case _:
-                    pass
-
-    # --- one picture
+            if isinstance(entry.event, ev.AnswerWritten):
+                self._answer = ""
+            elif isinstance(entry.event, _ENDS_WRITING):
+                self._words.pop(entry.event.task, None)
 
     def _picture(self) -> RenderableType:
         if not self._transcript.begun:
             return Text("")
-        state = self._transcript.state
-        measures = self._transcript.measures
+        tracer = self._transcript.tracer
+        state = tracer.state
         now = state.at if state.ended is not None else self._clock()
         width = self._page.width - 4  # within the frame
-        room = max(3, self._page.height - _AROUND)
-        most = max(3, room // 3) if self._answer else room
-        board = rows(state, measures, self._words, min(MOST, most), now)
-        lines = list(self._table(board, width, room, now)) if board else []
-        lines += self._answer_lines(width, room - len(lines))
-        lines += self._wait_lines(width)
-        lines.append(Text(self._foot.line(state, measures, now), no_wrap=True, overflow="ellipsis"))
-        return Panel(Group(*lines), title=Text(title(self._run, state)), padding=(0, 1))
+        room = max(3, self._page.height - _FRAME_LINES)
+        rows = view_rows(tracer, now, min(MAX_ROWS, max(3, room // 3) if self._answer else room))
+        below = self._lines_below(rows, width)[: max(0, room - len(rows))]
+        answer = self._answer_lines(width, room - len(rows) - len(below))
+        footer = _line(view_footer(tracer, now))
+        parts = [self._table(rows, width, now), *below, *answer, *self._wait_lines(width), footer]
+        return Panel(Group(*parts), title=Text(view_title(self._run, state)), padding=(0, 1))
 
-    def _table(self, board: Sequence[Row], width: int, room: int, now: Instant) -> Iterator[Text]:
-        """A header and a line a row; below it, while there is room, the latest words, or a note without a column."""
-        table = _Columns(board, width, beside=self._page.width >= _WIDE)
-        took = max(now - self._transcript.measures.began, 0.0)
-        yield table.header(f"0..{took:.1f} s")
-        spare = room - len(board)
-        for row in board:
-            bar = self._transcript.measures.timeline.bar(row.name, table.bar, now)
-            yield table.line(row, bar)
-            below = row.words or ("" if table.note or not bar or row.state.endswith("done") else row.note)
-            if below and spare > 0:
-                spare -= 1
-                yield Text(f"    {_tail(below, width - 4) if row.words else short(below, width - 4)}", style="dim")
+    def _table(self, rows: Sequence[Row], width: int, now: Instant) -> Table:
+        """A line a row. Dollars have a column only where something was paid."""
+        bar_room = max(8, width // 4)
+        until = max(now - self._transcript.tracer.began, 0.0)
+        spans = timeline_rows(self._transcript.tracer.whole())
+        is_wide = self._page.width >= _WIDE
+        is_paid = any(row.used.micros for row in rows)
+        table = Table(box=None, expand=True, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+        table.add_column("", width=9, no_wrap=True)
+        table.add_column("task", ratio=5, no_wrap=True)
+        table.add_column("worker", no_wrap=True)
+        table.add_column(f"0..{until:.1f} s", width=bar_room, no_wrap=True)
+        table.add_column("try", justify="right", no_wrap=True)
+        table.add_column("tok", justify="right", no_wrap=True)
+        if is_paid:
+            table.add_column("$", justify="right", no_wrap=True)
+        if is_wide:
+            table.add_column("", ratio=4, no_wrap=True)
+        for row in rows:
+            bar = draw_bar(spans.get(row.name, []), bar_room, until)
+            cells = [Text(row.state, STYLES[row.tone]), row.task, row.worker, bar or row.note, str(row.tries or "")]
+            cells.append(_format_tokens(row.used.tokens))
+            cells += [f"{row.used.micros / 1_000_000:.3f}" if row.used.micros else ""] if is_paid else []
+            cells += [Text(row.note if bar else "", STYLES[row.tone])] if is_wide else []
+            table.add_row(*cells)
+        return table
+
+    def _lines_below(self, rows: Sequence[Row], width: int) -> list[Text]:
+        """What models are writing; where notes have no column, also those of tasks that are not done."""
+        lines: list[Text] = []
+        for row in rows:
+            words = self._words.get(row.name, "")
+            if words:
+                lines.append(_line(f"  {row.worker}: {_tail(words, width - len(row.worker) - 4)}", "dim"))
+            elif row.note and self._page.width < _WIDE and row.tries and row.tone != "good":
+                lines.append(_line(f"  {row.worker}: {row.note}", "dim"))
+        return lines
 
     def _answer_lines(self, width: int, room: int) -> list[Text]:
         """The end of the answer that is being written, as much as there is room for."""
         if not self._answer or room < 2:
             return []
-        wrapped = [line for text in self._answer.splitlines() for line in wrap_words(text, width)]
-        shown = [Text(line, no_wrap=True, overflow="ellipsis") for line in wrapped[1 - room :]]
-        return [Text("answer, as it is written:", style="dim"), *shown]
+        lines = [line for text in self._answer.splitlines() for line in wrap_words(text, width)]
+        return [_line("answer, as it is written:", "dim"), *map(_line, lines[1 - room :])]
 
     def _wait_lines(self, width: int) -> list[Text]:
-        now = time.time()
         lines: list[Text] = []
         for wait in dict.fromkeys(self._waits()):
-            left = f", {max(0.0, wait.until - now):.0f} s more" if wait.until is not None else ""
-            words = wrap_words(f"waits: {short(wait.who, 30)}{left}: {clean(wait.why)}", width)
-            lines += [Text(line, style=STYLES["warn"], no_wrap=True, overflow="ellipsis") for line in words]
-        return lines[:_MOST_WAITS]
+            left = f", {max(0.0, wait.until - time.time()):.0f} s more" if wait.until is not None else ""
+            text = f"waits: {short(wait.who, 30)}{left}: {clean(wait.why)}"
+            lines += [_line(line, "warn") for line in wrap_words(text, width)]
+        return lines[:_MAX_WAITS]
+
+
+def _line(text: str, tone: Tone = "plain") -> Text:
+    return Text(text, STYLES[tone], no_wrap=True, overflow="ellipsis")
+
+
+def _format_tokens(count: int) -> str:
+    return f"{count / 1000:.1f}k" if count >= 1000 else str(count or "")
 
 
 def _tail(text: str, room: int) -> str:
     """The end of a text, from the beginning of a word."""
     words = " ".join(text.split())
-    if cell_len(words) <= room:
-        return words
-    cut = words
-    while cell_len(cut) > room - 2:
-        cut = cut[1:]
-    _, space, rest = cut.partition(" ")
-    return f"… {rest if space and rest else cut}"
-
-
-class _Columns:
-    """How wide each column is. Dollars have one only where something was paid."""
-
-    def __init__(self, board: Sequence[Row], width: int, *, beside: bool) -> None:
-        self.state = 9
-        self.worker = max(6, *(cell_len(row.worker) for row in board))
-        self.bar = max(8, width // 4)
-        self.tries = 3
-        self.tokens = max(3, *(len(row.tokens) for row in board))
-        self.dollars = max(len(row.dollars) for row in board)
-        fixed = self.state + self.worker + self.bar + self.tries + self.tokens + self.dollars
-        rest = width - fixed - (7 if self.dollars else 6)
-        self.note = max(0, rest * 4 // 9) if beside else 0
-        self.task = max(8, rest - self.note)
-
-    def header(self, took: str) -> Text:
-        bar = f"timeline {took}" if self.bar > len(took) + 9 else took
-        cells = ("", "task", "worker", bar, "try", "tok", "$" if self.dollars else "", "")
-        return Text(self._joined(cells), style="dim", no_wrap=True, overflow="crop")
-
-    def line(self, row: Row, bar: str) -> Text:
-        note = row.note
-        if not bar:  # what did not begin has room there
-            bar = note
-            note = ""
-        line = Text(self._joined((row.state, row.task, row.worker, bar, row.tries, row.tokens, row.dollars, note)))
-        line.no_wrap = True
-        line.overflow = "crop"
-        style = STYLES[row.tone]
-        line.stylize(style, 0, self.state)
-        if note and self.note:
-            line.stylize(style, len(line.plain) - self.note)
-        return line
-
-    def _joined(self, cells: Sequence[str]) -> str:
-        state, task, worker, bar, tries, tokens, dollars, note = cells
-        left = [_fitted(state, self.state), _fitted(task, self.task), _fitted(worker, self.worker)]
-        right = [_fitted(bar, self.bar), tries.rjust(self.tries), tokens.rjust(self.tokens)]
-        money = [dollars.rjust(self.dollars)] if self.dollars else []
-        return " ".join([*left, *right, *money, _fitted(note, self.note)])
-
-
-def _fitted(text: str, room: int) -> str:
-    """The text in so many cells: padded, or cut with a sign that it was."""
-    if cell_len(text) > room > 1:
-        return set_cell_size(text, room - 1) + "…"
-    return set_cell_size(text, room)
+    while cell_len(words) > room - 2:
+        words = words.partition(" ")[2] or words[1:]
+    return words
 
 
 class KeyEcho:

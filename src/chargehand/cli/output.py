@@ -44,7 +44,7 @@ class Output:
 
     def catch_up(self, entries: Sequence[Entry]) -> None:
         if entries:
-            self.transcript.catch_up(entries)
+            self.transcript.catch_up(self._run, entries)
 
     def hear(self, entries: Sequence[Entry]) -> None:
         if entries:
@@ -54,10 +54,10 @@ class Output:
             if not self._hushed:
                 self._view.start()
 
-    def whisper(self, run: str, work: Work, text: str) -> None:
+    def whisper(self, work: Work, text: str) -> None:
         """Text as a model writes it."""
         if self._view is not None:
-            self._view.hear(run, work, text)
+            self._view.hear(work, text)
 
     async def move(self, *_: object) -> None:
         """Keep the picture moving until cancelled."""

@@ -4,16 +4,16 @@ What comes from models and tools is fenced or escaped, so that it stays text whe
 """
 
 import re
-from collections.abc import Iterator, Sequence
 from difflib import ndiff
 from typing import cast
 
 import msgspec
 
 from chargehand.cli.console import clean, clean_lines
-from chargehand.cli.event_text import QUIET, step_came_to
+from chargehand.cli.event_text import MEMORY_STEPS, describe_memory
 from chargehand.cli.format import counted, describe_gap, dollars, money, seconds
 from chargehand.cli.plan_view import plan_tree
+from chargehand.cli.timeline import timeline_lines
 from chargehand.runtime.run_log import traceback_text
 from chargehand.runtime.trace import (
     AttemptTrace,
@@ -25,285 +25,234 @@ from chargehand.runtime.trace import (
     Trace,
     calls_in,
 )
+from chargehand.terms.budget import NOTHING
+from chargehand.terms.events import Failure
 from chargehand.terms.plan import Plan, Task
 
-_MOST = 1500  # characters of a prompt or a result
-_BAR = 40
+_MAX_CHARS = 1500  # of a prompt or a result
+_COLUMNS = 100
+_DEEPEST_HEADING = 6
+_NESTED = 3  # levels that the page of a run inside another goes down
 
 
-def report(found: Trace, *, inside: bool = False) -> str:
-    """The page; that of a run `inside` another goes into its page."""
-    lines = [*_head(found), *_plan(found), *_timeline(found)]
-    for task in found.tasks:
-        lines += _task(task)
-    lines += _supervision(found)
-    return "\n".join([*lines, *_end(found, fenced=inside)])
+def report(trace: Trace) -> str:
+    """The page."""
+    page = _Page()
+    _add_run(page, trace)
+    return "\n".join(page.lines)
 
 
-def _text(words: str) -> str:
+class _Page:
+    """Lines of Markdown. `depth` is how many levels down the headings are."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 0
+
+    def add(self, *lines: str) -> None:
+        """A paragraph, a list or a table."""
+        self.lines += [*lines, ""]
+
+    def heading(self, level: int, text: str) -> None:
+        self.add(f"{'#' * min(_DEEPEST_HEADING, level + self.depth)} {text}")
+
+    def fence(self, text: str, kind: str = "") -> None:
+        """Text that stays as it is, whatever it holds."""
+        body = clean_lines(text)
+        if len(body) > _MAX_CHARS:
+            body = f"{body[:_MAX_CHARS]}\n… {len(body) - _MAX_CHARS:,} more characters"
+        longest = max(map(len, re.findall(r"`+", body)), default=0)
+        fence = "`" * max(3, longest + 1)
+        self.add(f"{fence}{kind}", *body.splitlines(), fence)
+
+    def value(self, value: object) -> None:
+        """A text, or anything else as JSON; pictures are left out."""
+        if isinstance(value, str):
+            self.fence(value)
+        else:
+            self.fence(msgspec.json.format(msgspec.json.encode(_without_pictures(value)), indent=2).decode(), "json")
+
+    def failure(self, failure: Failure | None, lead: str = "Failed") -> None:
+        if failure is None:
+            return
+        self.add(f"{lead}: {failure.kind}: {_escape(failure.message)}")
+        if failure.code_error is not None:
+            self.fence(traceback_text(failure.code_error))
+
+
+def _escape(words: str) -> str:
     return re.sub(r"([\\`*\[<|])", r"\\\1", clean(words))
 
 
-def _fenced(text: str, kind: str = "") -> list[str]:
-    said = clean_lines(text)
-    if len(said) > _MOST:
-        said = f"{said[:_MOST]}\n… {len(said) - _MOST:,} more characters"
-    longest = max(map(len, re.findall(r"`+", said)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return [f"{fence}{kind}", *said.splitlines(), fence]
+def _without_pictures(value: object) -> object:
+    if isinstance(value, list):
+        return [_without_pictures(item) for item in cast("list[object]", value)]
+    if not isinstance(value, dict):
+        return value
+    fields = cast("dict[str, object]", value)
+    kept = {name: _without_pictures(item) for name, item in fields.items()}
+    return {**kept, "svg": f"{len(str(fields['svg'])):,} characters"} if "svg" in fields else kept
 
 
-def _json(value: object) -> list[str]:
-    if isinstance(value, str):
-        return _fenced(value)
-    return _fenced(msgspec.json.format(msgspec.json.encode(value), indent=2).decode(), "json")
+# --- the run
 
 
-# --- the whole
+def _add_run(page: _Page, trace: Trace) -> None:
+    page.heading(1, f"Run {_escape(trace.run)}")
+    page.add(f"> {_escape(trace.goal)}")
+    reason = f" ({trace.reason})" if trace.reason and trace.reason != "done" else ""
+    facts = [f"ending: {trace.ending or 'not yet'}{reason}"]
+    facts.append(f"time: {seconds(trace.seconds)}, with {seconds(trace.serial)} of work in it")
+    facts.append(f"cost: {money(trace.used)}")
+    if trace.critical_path:
+        facts.append(f"critical path: {' → '.join(map(_escape, trace.critical_path))}")
+    facts += [f"gap: {_escape(describe_gap(gap))}" for gap in trace.gaps]
+    page.add(*(f"- {fact}" for fact in facts))
+    _add_plan(page, trace)
+    page.heading(2, "Timeline")
+    page.fence("\n".join(timeline_lines(trace, _COLUMNS)))
+    for task in trace.tasks:
+        _add_task(page, task)
+    if trace.supervision or trace.questions:
+        page.heading(2, "Supervisor")
+    for duty in trace.supervision:
+        _add_duty(page, duty)
+    for question in trace.questions:
+        _add_question(page, question)
+    if trace.notes:
+        page.heading(2, "Notes")
+        page.add(*(f"- {_escape(note)}" for note in trace.notes))
+    _add_answer(page, trace.answer)
 
 
-def _head(found: Trace) -> Iterator[str]:
-    yield f"# Run {_text(found.run)}"
-    yield ""
-    yield f"> {_text(found.goal)}"
-    yield ""
-    reason = f" ({found.reason})" if found.reason and found.reason != "done" else ""
-    yield f"- ending: {found.ending or 'not yet'}{reason}"
-    yield f"- time: {seconds(found.seconds)}, with {seconds(found.serial)} of work in it"
-    yield f"- cost: {money(found.used)}"
-    if found.critical_path:
-        yield f"- critical path: {' → '.join(map(_text, found.critical_path))}"
-    yield from (f"- gap: {_text(describe_gap(one))}" for one in found.gaps)
-    yield ""
-
-
-def _plan(found: Trace) -> Iterator[str]:
-    yield "## Plan"
-    yield ""
-    tasks = [Task(one.id, one.instruction, one.worker, after=one.after) for one in found.tasks if one.id[-1] != "]"]
-    yield from _fenced("\n".join(plan_tree(Plan(tuple(tasks)), 100)))
-    yield ""
-    yield "| task | worker | needs | status | tries | time | cost | what |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for task in found.tasks:
+def _add_plan(page: _Page, trace: Trace) -> None:
+    page.heading(2, "Plan")
+    tasks = [
+        Task(task.id, task.instruction, task.worker, after=task.after) for task in trace.tasks if task.id[-1] != "]"
+    ]
+    page.fence("\n".join(plan_tree(Plan(tuple(tasks)), _COLUMNS)))
+    rows = ["| task | worker | needs | status | tries | time | cost | what |", "|---|---|---|---|---|---|---|---|"]
+    for task in trace.tasks:
         took = "" if task.began is None or task.ended is None else seconds(task.ended - task.began)
-        cost = dollars(task.used.micros) if task.used.micros else ""
-        needs = ", ".join(map(_text, task.after))
-        what = _text(task.instruction)
-        cells = (_text(task.id), _text(task.worker), needs, task.status, str(len(task.attempts)), took, cost, what)
-        yield f"| {' | '.join(cells)} |"
-    if found.dropped:
-        yield ""
-        yield f"Rejected before it ran: {', '.join(_text(task.id) for task in found.dropped)}."
-    yield ""
+        cells = (
+            _escape(task.id),
+            _escape(task.worker),
+            ", ".join(map(_escape, task.after)),
+            task.status,
+            str(len(task.attempts)),
+            took,
+            dollars(task.used.micros) if task.used.micros else "",
+            _escape(task.instruction),
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    page.add(*rows)
+    if trace.dropped:
+        page.add(f"Rejected before it ran: {', '.join(_escape(task.id) for task in trace.dropped)}.")
 
 
-def _timeline(found: Trace) -> list[str]:
-    rows = [(task.id, [(one.began, one.seconds) for one in task.attempts]) for task in found.tasks if task.attempts]
-    if not rows or not found.seconds:
-        return []
-    wide = min(24, max(len(name) for name, _ in rows))
-    lines = [f"{clean(name)[:wide]:{wide}} |{_bar(spans, found.seconds)}|" for name, spans in rows]
-    return ["## Timeline", "", *_fenced("\n".join(lines)), ""]
-
-
-def _bar(spans: Sequence[tuple[float, float | None]], whole: float) -> str:
-    cells = [" "] * _BAR
-    for began, took in spans:
-        first = min(_BAR - 1, int(began / whole * _BAR))
-        last = _BAR if took is None else max(first + 1, round((began + took) / whole * _BAR))
-        cells[first:last] = "=" * (min(last, _BAR) - first)
-    return "".join(cells[:_BAR])
+def _add_answer(page: _Page, answer: object) -> None:
+    page.heading(2, "Answer")
+    if answer is None:
+        page.add("There is none.")
+    elif isinstance(answer, str) and not page.depth:
+        page.lines.append(clean_lines(answer))
+    else:  # inside a page prose could open a fence that nobody closes
+        page.value(answer)
 
 
 # --- one task
 
 
-def _task(task: TaskTrace) -> Iterator[str]:
-    yield f"## Task {_text(task.id)}"
-    yield ""
-    yield f"Worker {_text(task.worker or 'nobody yet')}, {task.status}, {money(task.used)}."
+def _add_task(page: _Page, task: TaskTrace) -> None:
+    page.heading(2, f"Task {_escape(task.id)}")
+    page.add(f"Worker {_escape(task.worker or 'nobody yet')}, {task.status}, {money(task.used)}.")
     if task.reused:
-        yield f"Its result was taken over from {_text(task.reused)}."
-    yield ""
-    yield from _fenced(task.instruction)
-    yield ""
+        page.add(f"Its result was taken over from {_escape(task.reused)}.")
+    page.fence(task.instruction)
     before = task.instruction
     for attempt in task.attempts:
-        yield from _attempt(attempt, before)
+        _add_attempt(page, attempt, before)
         before = attempt.instruction
-    if task.failure is not None and task.status != "done":
-        yield f"Given up: {task.failure.kind}: {_text(task.failure.message)}"
-        yield ""
+    if task.status != "done":
+        page.failure(task.failure, "Given up")
     if task.result is not None:
-        yield "Result:"
-        yield ""
-        yield from _json(_readable(task.result))
-        yield ""
+        page.add("Result:")
+        page.value(task.result)
 
 
-def _readable(result: object) -> object:
-    """A result that is prose with exhibits: its prose, and what the exhibits are."""
-    if not isinstance(result, dict):
-        return result
-    fields = cast("dict[str, object]", result)
-    charts = fields.get("exhibits")
-    if not isinstance(charts, list):
-        return fields
-    return {**fields, "exhibits": [_without_picture(one) for one in cast("list[object]", charts)]}
-
-
-def _without_picture(exhibit: object) -> object:
-    if not isinstance(exhibit, dict):
-        return exhibit
-    fields = cast("dict[str, object]", exhibit)
-    return {**fields, "svg": f"{len(str(fields['svg'])):,} characters"} if "svg" in fields else fields
-
-
-def _attempt(attempt: AttemptTrace, before: str) -> Iterator[str]:
+def _add_attempt(page: _Page, attempt: AttemptTrace, before: str) -> None:
     took = "" if attempt.seconds is None else f" after {seconds(attempt.seconds)}"
-    yield f"### Attempt {attempt.attempt} by {_text(attempt.worker)}: {attempt.ending}{took}"
-    yield ""
+    page.heading(3, f"Attempt {attempt.attempt} by {_escape(attempt.worker)}: {attempt.ending}{took}")
     if attempt.instruction != before:
-        yield "The instruction was refined:"
-        yield ""
-        yield from _fenced("\n".join(line.rstrip("\n") for line in _difference(before, attempt.instruction)), "diff")
-        yield ""
+        page.add("The instruction was refined:")
+        lines = ndiff(clean_lines(before).splitlines(), clean_lines(attempt.instruction).splitlines())
+        page.fence("\n".join(line.rstrip("\n") for line in lines if line[0] != "?"), "diff")
     for prompt in attempt.prompts:
-        yield from _prompt(prompt)
+        _add_prompt(page, prompt)
     for step in attempt.steps:
-        yield from _step(step)
-    for inner in attempt.runs:
-        yield from below(report(inner, inside=True))
-    if attempt.failure is not None:
-        yield f"Failed: {attempt.failure.kind}: {_text(attempt.failure.message)}"
-        yield ""
-        if attempt.failure.code_error is not None:
-            yield from _fenced(traceback_text(attempt.failure.code_error))
-            yield ""
+        _add_step(page, step)
+    page.depth += _NESTED
+    for run in attempt.runs:
+        _add_run(page, run)
+    page.depth -= _NESTED
+    page.failure(attempt.failure)
 
 
-def _difference(before: str, after: str) -> Iterator[str]:
-    yield from (
-        line for line in ndiff(clean_lines(before).splitlines(), clean_lines(after).splitlines()) if line[0] != "?"
-    )
-
-
-def _prompt(prompt: Prompt) -> Iterator[str]:
-    tools = f", with {', '.join(map(_text, prompt.tools))}" if prompt.tools else ""
-    yield f"Prompt to {_text(prompt.model)}{tools}:"
-    yield ""
+def _add_prompt(page: _Page, prompt: Prompt) -> None:
+    tools = f", with {', '.join(map(_escape, prompt.tools))}" if prompt.tools else ""
+    page.add(f"Prompt to {_escape(prompt.model)}{tools}:")
     messages = cast("list[object]", prompt.messages) if isinstance(prompt.messages, list) else [prompt.messages]
     for message in messages:
         fields = cast("dict[str, object]", message) if isinstance(message, dict) else {"text": message}
-        yield from _fenced(f"[{fields.get('role', 'text')}]\n{fields.get('text', '')}")
-        yield ""
+        page.fence(f"[{fields.get('role', 'text')}]\n{fields.get('text', '')}")
 
 
-def _step(step: StepTrace) -> Iterator[str]:
+def _add_step(page: _Page, step: StepTrace) -> None:
     took = "never came back" if step.seconds is None else f"{step.seconds:.3f} s"
-    cost = f", {money(step.used)}" if step.used.calls or step.used.tokens or step.used.micros else ""
-    yield f"Step {step.step}: **{_text(step.name)}** ({step.effect}), {took}{cost}"
-    yield ""
-    if step.name in QUIET:
-        yield _text(f"It {step_came_to(step.name, step.result)}.") if step.name == "memory" else ""
-        yield ""
+    cost = f", {money(step.used)}" if step.used != NOTHING else ""
+    page.add(f"Step {step.step}: **{_escape(step.name)}** ({step.effect}), {took}{cost}")
+    if step.name in MEMORY_STEPS:
+        if step.name == "memory" and step.result is not None:
+            page.add(_escape(f"It {describe_memory(step.result)}."))
         return
     if step.arguments is not None:
-        yield from _json(step.arguments)
-        yield ""
+        page.value(step.arguments)
     if calls := calls_in(step.result):
-        yield f"It asks to call: {', '.join(_text(name) for name, _ in calls)}."
-        yield ""
+        page.add(f"It asks to call: {', '.join(_escape(name) for name, _ in calls)}.")
+    elif isinstance(step.result, dict):  # of a model's reply the text, of a tool's the value: the trace has the rest
+        fields = cast("dict[str, object]", step.result)
+        page.value(fields.get("text" if step.name == "model" else "value", fields))
     elif step.result is not None:
-        yield from _json(_said(step))
-        yield ""
+        page.value(step.result)
 
 
-def _said(step: StepTrace) -> object:
-    """Of what a model replied, the text, and of what a tool returned, the value; the rest stands in the trace."""
-    if not isinstance(step.result, dict):
-        return step.result
-    fields = cast("dict[str, object]", step.result)
-    return fields.get("text", fields) if step.name == "model" else _readable(fields.get("value", fields))
+# --- the supervisor and the person
 
 
-# --- the supervisor, and the end
-
-
-def _supervision(found: Trace) -> Iterator[str]:
-    yield from ["## Supervisor", ""] if found.supervision or found.questions else []
-    for duty in found.supervision:
-        yield from _duty(duty)
-    for one in found.questions:
-        about = f" about {_text(one.task)}" if one.task else ""
-        feedback = f": {_text(one.feedback)}" if one.feedback else ""
-        yield f"A person was asked ({one.what}){about} and said: {one.verdict or 'nothing yet'}{feedback}"
-        yield ""
-        if one.question is not None and one.question.tool:
-            yield f"The call was {_text(one.question.tool)}, wanted by {_text(' > '.join(one.question.workers))}, with:"
-            yield from _json(one.question.arguments)
-            yield ""
-        yield from _other_calls(one)
-
-
-def _other_calls(asked: QuestionTrace) -> Iterator[str]:
-    """The verdicts on calls that were asked about along with the first."""
-    texts = {} if asked.question is None else {call.call: call.text for call in asked.question.also}
-    for verdict in asked.also:
-        feedback = f": {_text(verdict.feedback)}" if verdict.feedback else ""
-        yield f"And of {_text(texts[verdict.call])}: {verdict.verdict}{feedback}"
-        yield ""
-
-
-def _duty(duty: DutyTrace) -> Iterator[str]:
-    about = f" {_text(duty.task)}" if duty.task else ""
+def _add_duty(page: _Page, duty: DutyTrace) -> None:
+    about = f" {_escape(duty.task)}" if duty.task else ""
     took = "" if duty.seconds is None else f", {seconds(duty.seconds)}"
     added = f", {counted(len(duty.tasks), 'task')}" if duty.tasks else ""
-    yield f"### {duty.duty.capitalize()}{about}, number {duty.number}: {duty.ending}{took}{added}, {money(duty.used)}"
-    yield ""
+    title = f"{duty.duty.capitalize()}{about}, number {duty.number}"
+    page.heading(3, f"{title}: {duty.ending}{took}{added}, {money(duty.used)}")
     for prompt in duty.prompts:
-        yield from _prompt(prompt)
-    yield from (f"- {_text(one.place)}: {_text(one.message)} ({one.code})" for one in duty.findings)
-    if duty.failure is not None:
-        yield f"Failed: {duty.failure.kind}: {_text(duty.failure.message)}"
-    yield ""
+        _add_prompt(page, prompt)
+    if duty.findings:
+        page.add(*(f"- {_escape(found.place)}: {_escape(found.message)} ({found.code})" for found in duty.findings))
+    page.failure(duty.failure)
 
 
-def _end(found: Trace, *, fenced: bool) -> Iterator[str]:
-    if found.notes:
-        yield from ["## Notes", "", *(f"- {_text(note)}" for note in found.notes), ""]
-    yield from ["## Answer", ""]
-    if found.answer is None:
-        yield "There is none."
-    else:  # inside a page prose could open a fence that nobody closes
-        yield from _json(found.answer) if fenced else _prose(found.answer)
-    yield from [""] if fenced else []
-
-
-def _prose(answer: object) -> list[str]:
-    return [clean_lines(answer)] if isinstance(answer, str) else _json(answer)
-
-
-_BY = 3
-_DEEPEST = 6
-
-
-def below(page: str) -> Iterator[str]:
-    """The lines of a page as part of one whose headings go down to the third level."""
-    fence = ""
-    for line in page.splitlines():
-        ticks = line[: len(line) - len(line.lstrip("`"))]
-        if fence:
-            fence = "" if line == fence else fence
-        elif len(ticks) >= 3:
-            fence = ticks
-        elif line.startswith("#"):
-            yield _deeper(line)
-            continue
-        yield line
-
-
-def _deeper(line: str) -> str:
-    signs = len(line) - len(line.lstrip("#"))
-    return f"{'#' * min(_DEEPEST, signs + _BY)}{line[signs:]}"
+def _add_question(page: _Page, asked: QuestionTrace) -> None:
+    about = f" about {_escape(asked.task)}" if asked.task else ""
+    feedback = f": {_escape(asked.feedback)}" if asked.feedback else ""
+    page.add(f"A person was asked ({asked.what}){about} and said: {asked.verdict or 'nothing yet'}{feedback}")
+    question = asked.question
+    if question is None:
+        return
+    if question.tool:
+        page.add(f"The call was {_escape(question.tool)}, wanted by {_escape(' > '.join(question.workers))}, with:")
+        page.value(question.arguments)
+    texts = {call.call: call.text for call in question.also}
+    for verdict in asked.also:
+        feedback = f": {_escape(verdict.feedback)}" if verdict.feedback else ""
+        page.add(f"And of {_escape(texts[verdict.call])}: {verdict.verdict}{feedback}")

@@ -66,7 +66,7 @@ def resume(options: Namespace) -> int:
 def _going_on(session: RunSession, run: str, reply: _Reply | None, again: str, question: int | None) -> Act:
     async def act(driver: Driver, journal: SqliteJournal) -> Outcome:
         entries = await journal.read(run)
-        session.transcript.catch_up(entries)
+        session.transcript.catch_up(run, entries)
         state = session.transcript.state
         replies = _replies(run, state, reply, again, question)
         if reply is None and state.input is not None:

@@ -20,7 +20,7 @@ from chargehand.cli.format import describe_gap, money
 from chargehand.cli.output import Output, ProblemReport, is_first_outcome
 from chargehand.cli.questions import QuestionPrompt, format_question, may_ask
 from chargehand.cli.signals import Act, Beside, Interruption, Termination, run_until_stopped
-from chargehand.cli.transcript import ending
+from chargehand.cli.transcript import describe_ending
 from chargehand.core.state import RunState, Work
 from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
 from chargehand.models.waits import collect_waits
@@ -139,9 +139,9 @@ class RunSession:
         else:
             self._tell(entries)
 
-    def _whisper(self, run: str, work: Work, text: str) -> None:
+    def _whisper(self, _run: str, work: Work, text: str) -> None:
         self._release()  # a model that writes has not refused
-        self._output.whisper(run, work, text)
+        self._output.whisper(work, text)
 
     async def _release_soon(self, *_: object) -> None:
         """Nobody is kept waiting for the first line longer than this."""
@@ -232,7 +232,7 @@ class RunSession:
         for one in found.gaps if found.ending else ():
             loud.line(f"gap: {describe_gap(one)}", "bad")
         state = self.transcript.state
-        loud.line(f"ending: {ending(state)}", "bad")
+        loud.line(f"ending: {describe_ending(state)}", "bad")
         if found.ending:
             return
         if state.input is not None and state.input.task:

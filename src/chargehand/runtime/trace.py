@@ -182,9 +182,9 @@ def _parsed(arguments: str) -> object:
 
 def trace(run: str, entries: Sequence[ev.Entry]) -> Trace:
     """What the entries tell."""
-    if not entries or not isinstance(entries[0].event, ev.RunRequested):
-        raise Corrupt("this run does not begin with its request; restore the journal from a backup")
-    tracer = _Tracer(run, entries[0])
+    if not entries:
+        raise Corrupt("this run has no entries; restore the journal from a backup")
+    tracer = Tracer(run, entries[0])
     for entry in entries[1:]:
         tracer.hear(entry)
     return tracer.whole()
@@ -207,51 +207,60 @@ def _value(raw: Raw | None) -> object:
     return None if raw is None else decode_value(raw)
 
 
-class _Tracer:
+class Tracer:
+    """The trace of a run under way: hears every entry in turn. `state` is what the entries amount to."""
+
     def __init__(self, run: str, first: ev.Entry) -> None:
-        self._state: RunState = begin(first)
-        self._began = first.at
+        if not isinstance(first.event, ev.RunRequested):
+            raise Corrupt("this run does not begin with its request; restore the journal from a backup")
+        self.state: RunState = begin(first)
+        self.began = first.at
         self._last = 0.0
-        self._tasks: dict[TaskId, TaskTrace] = {}
+        self.tasks: dict[TaskId, TaskTrace] = {}
         self._open: dict[tuple[str, TaskId], AttemptTrace | DutyTrace] = {}
         self._calls: dict[TaskId, list[tuple[str, object]]] = {}
         self._ends: dict[TaskId, Instant] = {}
-        self._trace = Trace(run, self._state.requested.goal, first.at)
-        self._take_up(self._state)
+        self.trace = Trace(run, self.state.requested.goal, first.at)
+        self._take_up(self.state)
+
+    def open_attempt(self, task: TaskId) -> AttemptTrace | None:
+        """The attempt at a task that is under way."""
+        attempt = self._open.get(("attempt", task))
+        return attempt if isinstance(attempt, AttemptTrace) else None
 
     # --- one entry
 
     def hear(self, entry: ev.Entry) -> None:
-        before = self._state.ledger.spent
-        self._last = self._state.at - self._began
-        fold(self._state, entry)
-        after = self._state.ledger.spent
+        before = self.state.ledger.spent
+        self._last = self.state.at - self.began
+        fold(self.state, entry)
+        after = self.state.ledger.spent
         told = _HEARS.get(type(entry.event))
         if told is not None:
-            told(self, entry.event, entry.at - self._began, after - before)
+            told(self, entry.event, entry.at - self.began, after - before)
         task = getattr(entry.event, "task", "")
-        self._settled(self._state.tasks.get(TaskId(task)), entry.at)
+        self._settled(self.state.tasks.get(TaskId(task)), entry.at)
 
     def _take_up(self, state: RunState) -> None:
         for name, progress in state.tasks.items():
-            if name not in self._tasks:
+            if name not in self.tasks:
                 one = progress.task
                 after = tuple(need for need, _ in needs(one))
-                self._tasks[name] = TaskTrace(name, one.instruction, progress.worker or one.worker, after)
+                self.tasks[name] = TaskTrace(name, one.instruction, progress.worker or one.worker, after)
 
     def _settled(self, progress: Progress | None, at: Instant) -> None:
         if progress is None or not progress.settled or progress.task.id in self._ends:
             return
         self._ends[progress.task.id] = at
-        self._tasks[progress.task.id].ended = at - self._began
+        self.tasks[progress.task.id].ended = at - self.began
 
     def _close(self, kind: str, task: TaskId, at: Seconds, used: Amount, ending: str) -> AttemptTrace | DutyTrace:
         found = self._open.pop((kind, task), None) or DutyTrace(kind, 0, at)
         found.seconds = at - found.began
         found.ending = ending
         found.used += used
-        if task in self._tasks:
-            self._tasks[task].used += used
+        if task in self.tasks:
+            self.tasks[task].used += used
         return found
 
     # --- planning, refining, answering
@@ -262,7 +271,7 @@ class _Tracer:
             return  # it is under way and holds money for more calls
         found = DutyTrace(event.duty, event.number, at, why=event.why, task=event.task)
         self._open[event.duty, event.task] = found
-        self._trace.supervision.append(found)
+        self.trace.supervision.append(found)
 
     def duty_failed(self, event: ev.SupervisionFailed, at: Seconds, used: Amount) -> None:
         found = self._close(event.duty, event.task, at, used, "failed")
@@ -271,7 +280,7 @@ class _Tracer:
         found.findings = event.findings
 
     def tasks_added(self, event: ev.TasksAdded, at: Seconds, used: Amount) -> None:
-        self._take_up(self._state)
+        self._take_up(self.state)
         if event.done and ("plan", TaskId("")) in self._open:
             found = self._close("plan", TaskId(""), at, used, "succeeded")
             assert isinstance(found, DutyTrace), "attempts have a kind of their own"
@@ -282,11 +291,11 @@ class _Tracer:
         found = self._close("refine", event.task, at, used, "succeeded")
         assert isinstance(found, DutyTrace), "attempts have a kind of their own"
         found.instruction = event.instruction
-        self._tasks[event.task].refinements.append(event.instruction)
+        self.tasks[event.task].refinements.append(event.instruction)
 
     def answered(self, event: ev.AnswerWritten, at: Seconds, used: Amount) -> None:
         self._close("answer", TaskId(""), at, used, "succeeded")
-        self._trace.answer = _value(event.answer)
+        self.trace.answer = _value(event.answer)
 
     def prompted(self, event: ev.PromptSent, _at: Seconds, _used: Amount) -> None:
         found = self._open.get((event.duty, event.task))
@@ -296,8 +305,8 @@ class _Tracer:
     # --- attempts and their steps
 
     def attempt_started(self, event: ev.AttemptStarted, at: Seconds, _used: Amount) -> None:
-        progress = self._state.tasks[event.task]
-        task = self._tasks[event.task]
+        progress = self.state.tasks[event.task]
+        task = self.tasks[event.task]
         asked = progress.instruction or progress.task.instruction
         found = AttemptTrace(event.attempt, event.worker, asked, at)
         self._open["attempt", event.task] = found
@@ -307,18 +316,18 @@ class _Tracer:
 
     def attempt_succeeded(self, event: ev.AttemptSucceeded, at: Seconds, used: Amount) -> None:
         self._close("attempt", event.task, at, used, "succeeded")
-        self._tasks[event.task].result = _value(event.result)
+        self.tasks[event.task].result = _value(event.result)
 
     def attempt_failed(self, event: ev.AttemptFailed, at: Seconds, used: Amount) -> None:
         self._close("attempt", event.task, at, used, "failed").failure = event.failure
 
     def step_started(self, event: ev.StepStarted, at: Seconds, _used: Amount) -> None:
-        found = self._open.get(("attempt", event.task))
-        if isinstance(found, AttemptTrace):
+        found = self.open_attempt(event.task)
+        if found is not None:
             arguments = self._asked_for(event)
             found.steps.append(StepTrace(event.step, event.name, event.effect, at, arguments=arguments))
             if event.name.startswith(STEP):
-                key = f"{self._trace.run}/{event.task}/{event.attempt}/{event.step}"
+                key = f"{self.trace.run}/{event.task}/{event.attempt}/{event.step}"
                 found.nested.append(run_name(key, event.request))
 
     def _asked_for(self, event: ev.StepStarted) -> object:
@@ -335,7 +344,7 @@ class _Tracer:
         if not isinstance(attempt, AttemptTrace):
             return
         attempt.used += used
-        self._tasks[event.task].used += used
+        self.tasks[event.task].used += used
         for step in attempt.steps:
             if step.step == event.step:
                 step.seconds = at - step.began
@@ -348,21 +357,21 @@ class _Tracer:
     # --- what becomes of a task
 
     def retried(self, event: ev.RetryScheduled, at: Seconds, _used: Amount) -> None:
-        wait = max(0.0, event.after - self._began - at)
-        self._tasks[event.task].retries.append(Retry(at, wait, event.worker))
+        wait = max(0.0, event.after - self.began - at)
+        self.tasks[event.task].retries.append(Retry(at, wait, event.worker))
 
     def reused(self, event: ev.ResultReused, _at: Seconds, _used: Amount) -> None:
-        task = self._tasks[event.task]
+        task = self.tasks[event.task]
         task.reused = f"{event.run}/{event.source}"
         task.result = _value(event.result)
 
     def expanded(self, _event: ev.TaskExpanded, _at: Seconds, _used: Amount) -> None:
-        self._take_up(self._state)
+        self._take_up(self.state)
 
     # --- the person and the run
 
     def asked(self, event: ev.InputRequested, at: Seconds, _used: Amount) -> None:
-        self._trace.questions.append(
+        self.trace.questions.append(
             QuestionTrace(
                 number=event.number,
                 what=event.what,
@@ -374,8 +383,8 @@ class _Tracer:
         )
 
     def told(self, event: ev.InputAnswered, at: Seconds, _used: Amount) -> None:
-        self._take_up(self._state)
-        for one in self._trace.questions:
+        self._take_up(self.state)
+        for one in self.trace.questions:
             if one.number == event.number:
                 one.verdict = event.verdict
                 one.feedback = event.feedback
@@ -384,7 +393,7 @@ class _Tracer:
 
     def noted(self, event: ev.Noted, at: Seconds, _used: Amount) -> None:
         where = f"{event.task}: " if event.task else ""
-        self._trace.notes.append(f"{at:.2f} s  {where}{event.text}")
+        self.trace.notes.append(f"{at:.2f} s  {where}{event.text}")
 
     def stopped(self, event: ev.Event, at: Seconds, _used: Amount) -> None:
         # between a crash and the process that goes on nobody worked
@@ -397,54 +406,54 @@ class _Tracer:
     # --- all of it
 
     def whole(self) -> Trace:
-        found = self._trace
-        state = self._state
+        found = self.trace
+        state = self.state
         for name, progress in state.tasks.items():
-            task = self._tasks[name]
+            task = self.tasks[name]
             task.status = progress.status.value
             task.failure = progress.failure
             if state.ended is not None and not progress.settled and progress.status is not Status.EXPANDED:
                 task.status = "unfinished"
-        dropped = [name for name in self._tasks if name not in state.tasks]
-        found.tasks = [task for name, task in self._tasks.items() if name not in dropped]
-        found.dropped = [self._tasks[name] for name in dropped]
+        dropped = [name for name in self.tasks if name not in state.tasks]
+        found.tasks = [task for name, task in self.tasks.items() if name not in dropped]
+        found.dropped = [self.tasks[name] for name in dropped]
         found.combine = state.combine
         found.used = state.ledger.spent
-        found.seconds = state.at - self._began
+        found.seconds = state.at - self.began
         end = end_of(state)
         found.gaps = gaps(state) if end is None else end.gaps
         if end is not None:
             found.ending = end.ending
             found.reason = end.reason
-        worked = [*found.supervision, *(one for task in self._tasks.values() for one in task.attempts)]
+        worked = [*found.supervision, *(one for task in self.tasks.values() for one in task.attempts)]
         found.serial = sum(one.seconds or 0.0 for one in worked)
         planned = [one.task for one in state.tasks.values() if one.mother is None]
         found.critical_path = critical_path(planned, self._ends)
         return found
 
 
-_HEARS: dict[type, Callable[[_Tracer, Any, Seconds, Amount], None]] = {
-    ev.SupervisionStarted: _Tracer.duty_started,
-    ev.SupervisionFailed: _Tracer.duty_failed,
-    ev.TasksAdded: _Tracer.tasks_added,
-    ev.TaskRefined: _Tracer.refined,
-    ev.AnswerWritten: _Tracer.answered,
-    ev.PromptSent: _Tracer.prompted,
-    ev.AttemptStarted: _Tracer.attempt_started,
-    ev.AttemptSucceeded: _Tracer.attempt_succeeded,
-    ev.AttemptFailed: _Tracer.attempt_failed,
-    ev.StepStarted: _Tracer.step_started,
-    ev.StepFinished: _Tracer.step_ended,
-    ev.StepFailed: _Tracer.step_ended,
-    ev.RetryScheduled: _Tracer.retried,
-    ev.ResultReused: _Tracer.reused,
-    ev.TaskExpanded: _Tracer.expanded,
-    ev.InputRequested: _Tracer.asked,
-    ev.InputAnswered: _Tracer.told,
-    ev.Noted: _Tracer.noted,
-    ev.RunResumed: _Tracer.stopped,
-    ev.TimeRanOut: _Tracer.stopped,
-    ev.RunEnded: _Tracer.stopped,
+_HEARS: dict[type, Callable[[Tracer, Any, Seconds, Amount], None]] = {
+    ev.SupervisionStarted: Tracer.duty_started,
+    ev.SupervisionFailed: Tracer.duty_failed,
+    ev.TasksAdded: Tracer.tasks_added,
+    ev.TaskRefined: Tracer.refined,
+    ev.AnswerWritten: Tracer.answered,
+    ev.PromptSent: Tracer.prompted,
+    ev.AttemptStarted: Tracer.attempt_started,
+    ev.AttemptSucceeded: Tracer.attempt_succeeded,
+    ev.AttemptFailed: Tracer.attempt_failed,
+    ev.StepStarted: Tracer.step_started,
+    ev.StepFinished: Tracer.step_ended,
+    ev.StepFailed: Tracer.step_ended,
+    ev.RetryScheduled: Tracer.retried,
+    ev.ResultReused: Tracer.reused,
+    ev.TaskExpanded: Tracer.expanded,
+    ev.InputRequested: Tracer.asked,
+    ev.InputAnswered: Tracer.told,
+    ev.Noted: Tracer.noted,
+    ev.RunResumed: Tracer.stopped,
+    ev.TimeRanOut: Tracer.stopped,
+    ev.RunEnded: Tracer.stopped,
 }
 
 
