@@ -33,21 +33,14 @@ class Done(Struct, frozen=True):
 
 
 class Claim(ABC):
-    """What a call reserves, where it can do with less if the budget has no more.
+    """What a call reserves, where it can do with less if the budget has no more."""
 
-    `extra` is held besides if there is room. It is never waited for; `extra_held` says whether it is.
-    """
-
-    __slots__ = ("extra", "extra_held")
-
-    def __init__(self) -> None:
-        self.extra = NOTHING
-        self.extra_held = False
+    __slots__ = ()
 
     @property
     @abstractmethod
     def amount(self) -> Amount:
-        """What it reserves now, without what is extra."""
+        """What it reserves now."""
 
     @property
     @abstractmethod

@@ -5,8 +5,7 @@ Off unless a team asks for it. What a call costs is reserved and booked elsewher
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
-from math import ceil, inf, isfinite
+from math import ceil, isfinite
 from typing import cast
 
 from msgspec import Struct, field
@@ -33,7 +32,8 @@ class Hedge(Declared, frozen=True, forbid_unknown_fields=True):
 
     That is once it takes longer than `after` seconds; left out, a tenth longer than 95 in 100 of that model's calls,
     once 20 were seen. The second goes to the worker's next model, or to the same one where there is none. It may cost
-    `most_micros` (left out: no more than the first), and at most this `share` of all calls is made twice.
+    `most_micros` (left out: no more than the first), and at most this `share` of all calls is made twice. Under a
+    budget only a call for which there is another model is made twice: what both may cost is reserved before.
     """
 
     after: Seconds | None = None
@@ -49,26 +49,15 @@ class Hedge(Declared, frozen=True, forbid_unknown_fields=True):
             raise Invalid(f"hedge.share is {self.share}; it is more than 0 and at most 0.5, for example 0.05")
 
 
-class Bet(Struct):
-    """One call that may be made twice. `patience` left out: it is only measured. `held`: there is money for both."""
-
-    first: Priced
-    second: Priced
-    patience: Seconds | None
-    held: bool = True
-
-
-class Raced(Struct):
-    """What came of a bet: a reply and whose it is, or none. `lost` failed, `given_up` is what others may have used.
-
-    `mistaken` raised what is no failure of a model: nobody knows what that used.
-    """
+class Race(Struct):
+    """What came of one call that may have been made twice: a reply and whose it is, or only those that failed."""
 
     reply: Reply | None = None
     winner: Model | None = None
-    mistaken: Lost = field(default_factory=list[tuple[Model, ModelFailed]])
+    asked: int = 1
     lost: Lost = field(default_factory=list[tuple[Model, ModelFailed]])
     given_up: list[Amount] = field(default_factory=list[Amount])
+    """What calls may have used that were not waited for."""
 
 
 class Hedging:
@@ -79,39 +68,85 @@ class Hedging:
         self._times: dict[str, deque[Seconds]] = {}
         self._saved = 0.0
 
-    def bet(self, models: Sequence[Priced]) -> Bet:
-        """What to do about the next call of a worker with these models."""
-        first = models[0]
-        second = models[min(1, len(models) - 1)]
-        pays = self._cheap(first, second) and not second.model.card.in_process
-        return Bet(first, second, self._patience(first.model) if pays and self._saved >= 1.0 else None)
+    async def race(self, first: Priced, second: Priced | None, request: Request, hear: Hear | None, hand: Hand) -> Race:
+        """Make a call, and where it takes too long the second one; the first good reply is used."""
+        race = Race()
+        patience = self._patience(first, second)
+        gate = None if hear is None or patience is None else _Gate(hear)
+        self._saved = min(_MOST_SAVED, self._saved + self._hedge.share)
+        async with asyncio.TaskGroup() as jobs:
+            running = {jobs.create_task(self._call(first.model, request, gate or hear, patience)): first}
+            await asyncio.wait(running, timeout=patience)
+            unanswered = not any(job.done() for job in running) and not (gate is not None and gate.heard)
+            if second is not None and unanswered and self._spend(first.model, second.model):
+                told = f"hedged: {first.model.card.handle} has not answered within {patience:.3g} s"
+                hand.note(f"{told}, so {second.model.card.handle} is asked as well")
+                race.asked = 2
+                if gate is not None:
+                    gate.is_shut = True
+                running[jobs.create_task(self._call(second.model, request))] = second
+            await self._decide(race, running)
+        if race.asked > 1 and race.winner is not None and race.reply is not None:
+            hand.note(f"hedged: {race.winner.card.handle} answered first")
+            if hear is not None and race.reply.text:
+                hear(race.reply.text)
+        return race
 
-    def _cheap(self, first: Priced, second: Priced) -> bool:
+    def _patience(self, first: Priced, second: Priced | None) -> Seconds | None:
+        """After how long the second call is made; None where there is none to make."""
+        if second is None or second.model.card.in_process or self._saved < 1.0 or not self._is_cheap(first, second):
+            return None
+        if self._hedge.after is not None:
+            return self._hedge.after
+        times = sorted(self._times.get(first.model.card.handle, ()))
+        return _MARGIN * times[ceil(_UNUSUAL * len(times)) - 1] if len(times) >= _ENOUGH else None
+
+    def _is_cheap(self, first: Priced, second: Priced) -> bool:
         if second.micros is None:  # nobody can say that it is cheap enough, except that it is no dearer than itself
             return second.model is first.model and self._hedge.most_micros is None
         most = first.micros if self._hedge.most_micros is None else self._hedge.most_micros
         return most is not None and second.micros <= most
 
-    def _patience(self, model: Model) -> Seconds | None:
-        if self._hedge.after is not None:
-            return self._hedge.after
-        times = sorted(self._times.get(model.card.handle, ()))
-        return _MARGIN * times[ceil(_UNUSUAL * len(times)) - 1] if len(times) >= _ENOUGH else None
-
-    def called(self) -> None:
-        """A call is made."""
-        self._saved = min(_MOST_SAVED, self._saved + self._hedge.share)
-
-    def took(self, model: Model, seconds: Seconds) -> None:
-        """A call came back with a reply, or was given up because it was slow: it would have taken at least as long."""
-        self._times.setdefault(model.card.handle, deque(maxlen=_SEEN)).append(seconds)
-
-    def spend(self, bet: Bet) -> bool:
+    def _spend(self, *models: Model) -> bool:
         """Whether the second call is made now: it must not add to anybody's trouble."""
-        if not bet.held or self._saved < 1.0 or not (_calm(bet.first.model) and _calm(bet.second.model)):
+        if self._saved < 1.0 or not all(getattr(model, "calm", True) for model in models):
             return False
         self._saved -= 1.0
         return True
+
+    async def _call(
+        self, model: Model, request: Request, hear: Hear | None = None, patience: Seconds | None = None
+    ) -> Reply | ModelFailed:
+        """What comes of one call. What it raises is handed back: it must not end the other one."""
+        clock = asyncio.get_running_loop().time
+        begun = clock()
+        times = self._times.setdefault(model.card.handle, deque(maxlen=_SEEN))
+        try:
+            reply = await model.reply(request, hear)
+        except asyncio.CancelledError:
+            if patience is not None and clock() - begun >= patience:  # else a run was cancelled, which says nothing
+                times.append(clock() - begun)
+            raise
+        except Exception as error:  # noqa: BLE001 - a foreign model may raise anything
+            return model_failed(error)
+        times.append(clock() - begun)
+        return reply
+
+    async def _decide(self, race: Race, running: dict[asyncio.Task[Reply | ModelFailed], Priced]) -> None:
+        """Wait for the first good reply; the other call is given up."""
+        while running and race.reply is None:
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for job in [job for job in running if job in done and race.reply is None]:
+                called = running.pop(job)
+                outcome = job.result()
+                if isinstance(outcome, Reply):
+                    race.reply = outcome
+                    race.winner = called.model
+                else:
+                    race.lost.append((called.model, outcome))
+        for job, called in running.items():
+            job.cancel()
+            race.given_up.append(called.use)
 
 
 def hedging(hedge: Hedge | None) -> Hedging | None:
@@ -121,114 +156,17 @@ def hedging(hedge: Hedge | None) -> Hedging | None:
     return None if hedge is None else Hedging(hedge)
 
 
-def _calm(model: Model) -> bool:
-    """Whether a model's provider has room to spare; those without a guard say nothing of it."""
-    return bool(getattr(model, "calm", True))
-
-
 class _Gate:
     """Passes words on while only one model is asked. With two, nobody knows yet whose words count."""
 
-    __slots__ = ("_hear", "any", "shut")
+    __slots__ = ("_hear", "heard", "is_shut")
 
     def __init__(self, hear: Hear) -> None:
         self._hear = hear
-        self.any = self.shut = False
+        self.heard = False
+        self.is_shut = False
 
     def __call__(self, words: str) -> None:
-        if not self.shut:
-            self.any = True
+        if not self.is_shut:
+            self.heard = True
             self._hear(words)
-
-
-async def race(team: Hedging, bet: Bet, request: Request, hear: Hear | None, hand: Hand) -> Raced:
-    """Make the call, and where it takes too long the second one; the first reply is used, the other call given up."""
-    raced = Raced()
-    team.called()
-    if bet.patience is None:
-        _take(raced, bet.first, await _call(team, bet.first, request, hear))
-    else:
-        await _raced(raced=raced, team=team, bet=bet, patience=bet.patience, request=request, hear=hear, hand=hand)
-    if raced.reply is None:
-        raced.lost.extend(raced.mistaken)
-    return raced
-
-
-async def _raced(
-    raced: Raced, team: Hedging, bet: Bet, patience: Seconds, request: Request, hear: Hear | None, hand: Hand
-) -> None:
-    gate = None if hear is None else _Gate(hear)
-    async with asyncio.TaskGroup() as jobs:
-        first = jobs.create_task(_call(team, bet.first, request, gate, slow=patience))
-        await asyncio.wait((first,), timeout=patience)
-        if first.done() or (gate is not None and gate.any) or not team.spend(bet):
-            _take(raced, bet.first, await first)
-            return
-        one = bet.first.model.card.handle
-        other = bet.second.model.card.handle
-        hand.note(f"hedged: {one} has not answered within {patience:.3g} s, so {other} is asked as well")
-        if gate is not None:
-            gate.shut = True
-        second = jobs.create_task(_call(team, bet.second, request, None))
-        await _decide(raced, {first: bet.first, second: bet.second}, hand)
-    if hear is not None and raced.reply is not None and raced.reply.text:
-        hear(raced.reply.text)
-
-
-_Came = Reply | Exception
-
-
-async def _call(team: Hedging, whom: Priced, request: Request, hear: Hear | None, *, slow: Seconds = inf) -> _Came:
-    """What comes of one call. Whatever it raises is handed back: it must not end the other one, nor cost its reply."""
-    clock = asyncio.get_running_loop().time
-    begun = clock()
-    try:
-        reply = await whom.model.reply(request, hear)
-    except asyncio.CancelledError:
-        if (passed := clock() - begun) >= slow:  # else it says nothing: a run may be cancelled at any moment
-            team.took(whom.model, passed)
-        raise
-    except Exception as error:  # noqa: BLE001 - a foreign model may raise anything
-        return error
-    team.took(whom.model, clock() - begun)
-    return reply
-
-
-async def _decide(raced: Raced, running: dict[asyncio.Task[_Came], Priced], hand: Hand) -> None:
-    """Wait for the first good reply. Who finished, if too late, has told what it used; the others are given up."""
-    while running and raced.reply is None:
-        done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-        for job in [one for one in running if one in done]:
-            whom = running.pop(job)
-            if raced.reply is not None:
-                raced.given_up.append(_known(whom, job.result()))
-                continue
-            _take(raced, whom, job.result())
-            if raced.reply is not None:
-                hand.note(f"hedged: {whom.model.card.handle} answered first")
-    for job, whom in running.items():
-        job.cancel()
-        raced.given_up.append(whom.use)
-
-
-def _take(raced: Raced, whom: Priced, came: _Came) -> None:
-    if isinstance(came, Reply):
-        raced.reply = came
-        raced.winner = whom.model
-    elif isinstance(came, ModelFailed):
-        raced.lost.append((whom.model, came))
-    else:
-        raced.mistaken.append((whom.model, model_failed(came)))
-        raced.given_up.append(whom.use)
-
-
-def _known(whom: Priced, came: _Came) -> Amount:
-    """What a call used that came too late, where that is known; else what was held for it."""
-    if isinstance(came, ModelFailed) and came.usage is None and not came.billed:
-        return Amount(calls=1)
-    if not isinstance(came, Reply | ModelFailed) or came.usage is None:
-        return whom.use
-    micros = came.micros if isinstance(came, Reply) else None
-    if micros is None:
-        micros = whom.model.card.price(came.usage.input, came.usage.output) or 0
-    return Amount(tokens=came.usage.input + came.usage.output, micros=micros, calls=1)

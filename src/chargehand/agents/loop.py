@@ -10,14 +10,14 @@ from chargehand.agents.calls import Calls
 from chargehand.agents.claims import CLAIMING
 from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.equip import GIVE_UP, READ_MORE, Equipped, nameable
-from chargehand.agents.hedging import Hedging, race
+from chargehand.agents.hedging import Hedging, Race
 from chargehand.agents.history import History, tokens
 from chargehand.agents.inputs import DAY, day_text, told
 from chargehand.agents.known_values import day_of
 from chargehand.agents.letters import OPENING, contents, written_by_worker
 from chargehand.agents.levels import part
 from chargehand.agents.memory_text import said, shown
-from chargehand.agents.money import CallClaim, Lost, Purse, cut_off, with_given_up, with_lost
+from chargehand.agents.money import CallClaim, Lost, Purse, cut_off, total, with_lost
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import SUMMARY_SETTINGS, Recall, Speaker
 from chargehand.agents.tool_breakers import Faulty, ToolBreakers
@@ -31,9 +31,10 @@ from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.exhibits import Product
 from chargehand.models.left_out import HINT, SHOUTED
 from chargehand.models.messages import Message, Reply, Request, ToolSpec
+from chargehand.models.model import Hear
 from chargehand.models.reply_limit import longer_limit, reply_limit
 from chargehand.models.subject import Working
-from chargehand.terms.budget import NOTHING
+from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.failure import Failure, FailureCode
 from chargehand.terms.policy import Breaking
 from chargehand.tools.rules import allowed, may_exit, must_exit
@@ -247,10 +248,8 @@ class Attempt:
             subject=self._subject,
         )
         claim: CallClaim | None = None
-        if purse.capped or self._longer:
+        if purse.capped or self._longer or self._kit.hedging is not None:
             claim = purse.claim(models, request, estimate=equipped.worker.estimate, at_least=self._longer)
-        if self._kit.hedging is not None:
-            return await self._ask_twice(self._kit.hedging, request, claim)
 
         def call(_key: str) -> Coroutine[Any, Any, Done]:
             return self._first_that_answers(request, claim)
@@ -258,50 +257,19 @@ class Attempt:
         reserve = claim if claim is not None and purse.capped else NOTHING
         return await self._hand.step("model", call, request=self._history.chain, reserve=reserve, shape=Reply)
 
-    async def _ask_twice(self, hedging: Hedging, request: Request, claim: CallClaim | None) -> Reply:
-        """The same, with a second call where the first takes too long and there is money for both."""
-        models = self._equipped.models
-        purse = self._kit.purse
-        priced = claim or purse.claim(models, request, estimate=self._equipped.worker.estimate)
-        bet = hedging.bet([purse.priced(model, priced) for model in models[:2]])
-        if purse.capped and not purse.trusts(bet.second.model):
-            bet.patience = None  # nobody knows yet what a second call might write
-        if purse.capped and bet.patience is not None and bet.second.model is bet.first.model:
-            priced.extra = bet.second.use  # else there is money for each of the models already
-
-        async def call(_key: str) -> Done:
-            if priced.extra != NOTHING:
-                bet.held = priced.extra_held
-            bet.first, bet.second = (purse.priced(each.model, priced) for each in (bet.first, bet.second))
-            hear = self._hand.say if self._hand.heard else None
-            limited = purse.limited(bet.first.model, request, priced.limit)
-            limited = purse.limited(bet.second.model, limited, limited.settings.max_tokens or priced.limit)
-            raced = await race(hedging, bet, limited, hear, self._hand)
-            if raced.reply is None:
-                return await self._first_that_answers(request, priced, lost=raced.lost)
-            reserve = priced.amount if purse.capped else NOTHING
-            winner = raced.winner or bet.first.model
-            purse.observe(winner, priced.read, priced.limit, raced.reply)
-            used = with_lost(purse.used(winner, raced.reply, reserve), raced.lost, reserve)
-            if raced.given_up and raced.reply.micros is None and purse.capped:
-                used = None  # all that is held is not too much
-            return Done(raced.reply, with_given_up(used, raced.given_up))
-
-        held = priced if purse.capped else NOTHING
-        return await self._hand.step("model", call, request=self._history.chain, reserve=held, shape=Reply)
-
-    async def _first_that_answers(
-        self, request: Request, claim: CallClaim | None, *, aloud: bool = True, lost: Lost | None = None
-    ) -> Done:
-        """A reply of the worker's models in turn; those that `lost` already are not asked again."""
+    async def _first_that_answers(self, request: Request, claim: CallClaim | None, *, aloud: bool = True) -> Done:
+        """A reply of the worker's models in turn."""
         hear = self._hand.say if aloud and self._hand.heard else None
         purse = self._kit.purse
         reserve = claim.amount if claim is not None and purse.capped else NOTHING
         models = self._equipped.models
-        if lost:
-            models = models[len({id(model) for model, _ in lost}) :]
-        else:
-            lost = []
+        lost: Lost = []
+        if aloud and self._kit.hedging is not None and claim is not None:
+            race = await self._race(self._kit.hedging, request, claim, hear)
+            if race.reply is not None:
+                return Done(race.reply, self._cost_of_race(race, claim, reserve))
+            lost = race.lost
+            models = models[race.asked :]
         for model in models:
             if lost:
                 failure = lost[-1][1].failure
@@ -328,6 +296,31 @@ class Attempt:
         assert lost, "a worker has at least one model"
         last = lost[-1][1]
         raise WorkFailed(last.failure, self._kit.purse.lost(lost)) from last
+
+    async def _race(self, hedging: Hedging, request: Request, claim: CallClaim, hear: Hear | None) -> Race:
+        """A call of the first model, and of the second (the same one, if there is no other) where that takes long."""
+        first, *others = self._equipped.models
+        purse = self._kit.purse
+        second = others[0] if others else first
+        covered = not purse.capped or (bool(others) and purse.trusts(second))
+        limited = purse.limited(first, request, claim.limit)
+        limited = purse.limited(second, limited, limited.settings.max_tokens or claim.limit)
+        return await hedging.race(
+            purse.priced(first, claim),
+            purse.priced(second, claim) if covered else None,
+            request=limited,
+            hear=hear,
+            hand=self._hand,
+        )
+
+    def _cost_of_race(self, race: Race, claim: CallClaim, reserve: Amount) -> Amount | None:
+        assert race.reply is not None and race.winner is not None, "there is a reply"  # noqa: PT018 - one thing
+        purse = self._kit.purse
+        purse.observe(race.winner, claim.read, claim.limit, race.reply)
+        if race.given_up and race.reply.micros is None and purse.capped:
+            return None  # all that is held is not too much
+        used = with_lost(purse.used(race.winner, race.reply, reserve), race.lost, reserve)
+        return total([used, *race.given_up])
 
     def _tools(self) -> tuple[ToolSpec, ...]:
         equipped = self._equipped

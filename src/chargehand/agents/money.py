@@ -58,7 +58,6 @@ class CallClaim(Claim):
         most: int,
         estimate: Amount = _NO_ESTIMATE,
     ) -> None:
-        super().__init__()
         self._models = models
         self._observations = observations
         self._read = read
@@ -413,11 +412,6 @@ def with_lost(used: Amount | None, lost: Sequence[tuple[Model, ModelFailed]], re
     if used is None or (reserve != NOTHING and None in costs):
         return None
     return total([used, *(Amount(calls=1) if cost is None else cost for cost in costs)])
-
-
-def with_given_up(used: Amount | None, others: Sequence[Amount]) -> Amount | None:
-    """What a call cost together with those that were made as well and not waited for."""
-    return total([used, *others]) if others else used
 
 
 def supervision(budget: Budget, models: Sequence[str | Model], settings: Settings = _NOTHING_SET) -> Amount:

@@ -241,16 +241,12 @@ class _Hand:
         Where that is little, what others give back is waited for; where nobody will, little must do.
         """
         claim.reset()
-        claim.extra_held = claim.extra != NOTHING
         if started.effect != "read":
             await self._line.planned()
         while True:
             try:
                 return await self._claim_in_turn(started, claim)
             except Refused as error:
-                if claim.extra_held:
-                    claim.extra_held = False
-                    continue
                 fits = claim.fit(self._room(started))
                 if fits and claim.ample:
                     continue
@@ -263,8 +259,7 @@ class _Hand:
         """Record a step with what it claims, once such a call may be under way; it is no longer if that is refused."""
         await claim.enter()
         try:
-            amount = claim.amount + claim.extra if claim.extra_held else claim.amount
-            await self._line.ask(structs.replace(started, reserve=amount))
+            await self._line.ask(structs.replace(started, reserve=claim.amount))
         except BaseException:
             claim.leave()
             raise
