@@ -4,63 +4,33 @@ The package is optional (the extra `multilingual`, 32 MB with the weights, numpy
 English, French, German, Italian, Japanese, Korean, Polish, Portuguese, Russian, Spanish, Thai and Turkish.
 """
 
-import asyncio
-import contextlib
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from typing import Any
 from weakref import ReferenceType, ref
 
 from chargehand.errors import StoreUnavailable
+from chargehand.models.embeddings import ThreadedEmbedding
 from chargehand.models.extras import install_command
 
 HANDLE = "local:multilingual"
 SIZE = 512
 INSTALL = install_command("multilingual")
 _LONGEST = 2_000  # characters of a text that are looked at
-_BATCH = 16  # texts that are handed to the thread at a time, so that a question does not wait behind a document
 
 
-class MultilingualEmbedding:
+class MultilingualEmbedding(ThreadedEmbedding):
     """What compares texts of several languages. It is loaded when the first text comes: a second of work, 120 MB."""
 
     def __init__(self) -> None:
+        super().__init__(HANDLE, SIZE)
         self._encoder: Any = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="chargehand-multilingual")
 
-    @property
-    def handle(self) -> str:
-        return HANDLE
-
-    @property
-    def width(self) -> int:
-        return SIZE
-
-    async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """As `memory.embedding.Embedding` says."""
-        vectors: list[bytes] = []
-        loop = asyncio.get_running_loop()
-        for start in range(0, len(texts), _BATCH):
-            try:
-                job = loop.run_in_executor(self._thread, self._encode, texts[start : start + _BATCH])
-            except RuntimeError as error:
-                raise StoreUnavailable(f"{HANDLE} was closed; find it again") from error
-            vectors += await job
-        return vectors
-
-    async def close(self) -> None:
-        """Batches that were handed over are finished, then the memory is let go; nobody waits for it here."""
-        with contextlib.suppress(RuntimeError):  # closed already
-            self._thread.submit(self._release)
-        self._thread.shutdown(wait=False)
-
-    def _release(self) -> None:
+    def _unload(self) -> None:
         self._encoder = None
 
     def _encode(self, texts: Sequence[str]) -> list[bytes]:
-        # only the one thread comes here, so it is loaded once
         try:
             self._encoder = self._encoder or _shared_encoder()
             rows = self._encoder.encode([_readable(text) for text in texts])

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import threading
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -111,25 +112,17 @@ class Embedder:
         return mean / numpy.linalg.norm(mean, axis=1, keepdims=True)
 
 
-class LocalEmbedding:
-    """The model in `folder` as what archives search with. It is loaded when the first text comes.
+class ThreadedEmbedding(ABC):
+    """A model on this machine that makes vectors. It is loaded when the first text comes.
 
     It works in one thread of its own: never on the event loop, and never on more than one core. Texts wait in small
-    batches, so that a question does not wait behind all of a long document. It takes 200 MB: share one.
+    batches, so that a question does not wait behind all of a long document.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._embedder: Embedder | None = None
+    def __init__(self, handle: str, width: int) -> None:
+        self.handle = handle
+        self.width = width
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chargehand-embedding")
-
-    @property
-    def handle(self) -> str:
-        return HANDLE
-
-    @property
-    def width(self) -> int:
-        return SIZE
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         """As `memory.embedding.Embedding` says."""
@@ -137,9 +130,9 @@ class LocalEmbedding:
         loop = asyncio.get_running_loop()
         for batch in _grouped([len(text) for text in texts], _CHARACTERS):
             try:
-                job = loop.run_in_executor(self._thread, self._packed, [texts[at] for at in batch])
+                job = loop.run_in_executor(self._thread, self._encode, [texts[at] for at in batch])
             except RuntimeError as error:
-                raise StoreUnavailable(f"{HANDLE} was closed; find it again") from error
+                raise StoreUnavailable(f"{self.handle} was closed; find it again") from error
             for at, vector in zip(batch, await job, strict=True):
                 vectors[at] = vector
         return vectors
@@ -147,14 +140,30 @@ class LocalEmbedding:
     async def close(self) -> None:
         """Batches that were handed over are finished, then the memory is let go; nobody waits for it here."""
         with contextlib.suppress(RuntimeError):  # closed already
-            self._thread.submit(self._forget)
+            self._thread.submit(self._unload)
         self._thread.shutdown(wait=False)
 
-    def _forget(self) -> None:
+    @abstractmethod
+    def _encode(self, texts: Sequence[str]) -> list[bytes]:
+        """The vectors of some texts. Only the one thread calls it, so the model is loaded once."""
+
+    @abstractmethod
+    def _unload(self) -> None:
+        """Let go of the model."""
+
+
+class LocalEmbedding(ThreadedEmbedding):
+    """The model in `folder` as what archives search with. It takes 200 MB: share one."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(HANDLE, SIZE)
+        self._folder = folder
+        self._embedder: Embedder | None = None
+
+    def _unload(self) -> None:
         self._embedder = None
 
-    def _packed(self, texts: Sequence[str]) -> list[bytes]:
-        # only the one thread comes here, so it is loaded once
+    def _encode(self, texts: Sequence[str]) -> list[bytes]:
         try:
             embedder = self._embedder = self._embedder or open_embedder(self._folder)
             made = embedder.packed(texts) if embedder is not None else None

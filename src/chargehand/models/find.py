@@ -46,6 +46,7 @@ from chargehand.models.observed import Observations
 from chargehand.models.openai import OpenAIChat
 from chargehand.models.prices import FREE, Price, PricedModel, PriceTag
 from chargehand.models.testing.recorded import Recorder, Replayer
+from chargehand.models.wire import EndpointOptions
 from chargehand.terms.breaker import Breaker
 from chargehand.terms.policy import Breaking, Retry
 from chargehand.text.names import nearest_names
@@ -75,19 +76,6 @@ class Options(TypedDict, total=False):
     breaking: Breaking
     native_tools: bool
     schema: bool
-
-
-class _Given(TypedDict):
-    """What both adapters are given alike."""
-
-    transport: Transport | None
-    timeouts: Timeouts
-    window: int
-    most_bytes: int
-    native_tools: bool
-    schema: bool
-    variable: str
-    free: bool
 
 
 @runtime_checkable
@@ -220,7 +208,7 @@ class Finder:
         url = _checked_url(handle, options.get("base_url") or self._ask(place.base) or place.url)
         variable = options.get("variable", "") or place.key
         key = self._key(handle, options, variable, needed=place.needs_key and url == place.url)
-        given = _Given(
+        given = EndpointOptions(
             transport=self._transport,
             timeouts=options.get("timeouts", place.timeouts),
             window=options.get("window", place.window),

@@ -1,23 +1,20 @@
 """Models that speak OpenAI's chat protocol: OpenAI, Ollama, vLLM, OpenRouter, llama.cpp and any other URL.
 
-How a reply is read is in `openai_reply`; retries, limits and prices are the guard's business.
+Replies are read strictly: what is not as it should be fails. Retries, limits and prices are the guard's business.
 """
 
 import re
-from sys import maxsize
-from urllib.parse import urlsplit
+from typing import Unpack
 
 import msgspec
+from msgspec import Raw, Struct
 
-from chargehand.models.failed import CallFailed, Party, asked_wait, error_words, refused
-from chargehand.models.http import MOST_BYTES, PATIENCE, Endpoint, Timeouts, Transport
-from chargehand.models.messages import Message, Reply, Request, ToolSpec
-from chargehand.models.model import Hear, ModelCard
-from chargehand.models.openai_reply import ChatStream, read_whole
-from chargehand.models.reply_limit import depends_on_request, known_limit, reply_limit, smaller_limit
+from chargehand.models.failed import NOTHING, Party, Unreadable, garbled, holds, reported
+from chargehand.models.messages import Finish, Message, Reply, Request, ToolCall, ToolSpec, Usage
+from chargehand.models.model import Hear
 from chargehand.models.shapes import strict_schema
-from chargehand.models.wire import Once
-from chargehand.terms.failure import Failure
+from chargehand.models.stream import Events
+from chargehand.models.wire import EndpointOptions, HttpModel, Once, checked_reply, checked_usage, decoded
 
 _json = msgspec.json.encode
 _FIELDS = ("max_tokens", "max_completion_tokens")  # what servers call the most tokens a reply may have
@@ -27,12 +24,11 @@ _UNKNOWN_FIELD = re.compile(
 )
 
 
-class OpenAIChat:
+class OpenAIChat(HttpModel):
     """One model behind one base URL (`https://host/v1`). Without `key` no key is sent.
 
-    With `hear` a reply is streamed, without it is not. `reports_cost`: the server puts dollars into its usage.
-    `tokens_field` is what the server calls the most tokens it may write; left out, it goes by the host, the name
-    and what the server says of it. A server that refuses so many tokens is asked for fewer.
+    `reports_cost`: the server puts dollars into its usage. `tokens_field` is what the server calls the most tokens it
+    may write; left out, it goes by the host, the name and what the server says of it.
     """
 
     def __init__(
@@ -42,79 +38,29 @@ class OpenAIChat:
         name: str,
         key: str = "",
         *,
-        transport: Transport | None = None,
-        timeouts: Timeouts = PATIENCE,
-        window: int = 128_000,
-        most_bytes: int = MOST_BYTES,
-        native_tools: bool = True,
-        schema: bool = True,
-        variable: str = "",
-        free: bool = False,
         reports_cost: bool = False,
         tokens_field: str = "",
-        notice: str = "",
+        **options: Unpack[EndpointOptions],
     ) -> None:
-        self._card = ModelCard(
-            handle=handle,
-            window=window,
-            native_tools=native_tools,
-            schema=schema,
-            notice=notice,
-            max_tokens=known_limit(name),
-            keeps_limit=True,
-            free=free,
-        )
-        self._transport = transport or Transport()
-        self._owned = transport is None
-        host = urlsplit(base_url).netloc.rpartition("@")[2]
-        self._party = Party(handle=handle, place=host, secrets=(key,) if key else (), variable=variable)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._endpoint = Endpoint(
-            party=self._party,
-            url=base_url.rstrip("/") + "/chat/completions",
-            headers=headers,
-            timeouts=timeouts,
-            most_bytes=most_bytes,
-        )
+        super().__init__(handle, base_url.rstrip("/") + "/chat/completions", name, key, headers, options)
         self._reports_cost = reports_cost
-        second = host == "api.openai.com" or _COUNTS_THINKING.search(name.lower()) is not None
+        second = self._party.place == "api.openai.com" or _COUNTS_THINKING.search(name.lower()) is not None
         self._tokens_field = tokens_field or _FIELDS[second]
         self._fields_tried = {self._tokens_field}
-        self._most_tokens = maxsize
         self._opening = b'{"model":' + _json(name) + b',"messages":['
         self._messages = Once(_following)
         self._tools = Once(_tools)
         self._schemas = Once(_schema)
 
-    @property
-    def card(self) -> ModelCard:
-        return self._card
+    def _stream(self, hear: Hear) -> "ChatStream":
+        return ChatStream(self._party, hear, reports_cost=self._reports_cost)
 
-    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
-        limit = min(reply_limit(self._card, request.settings), self._most_tokens)
-        while True:
-            stream = None if hear is None else ChatStream(self._party, hear, reports_cost=self._reports_cost)
-            body = self._body(request, limit, streamed=stream is not None)
-            answer = await self._transport.post(self._endpoint, body, stream)
-            if stream is not None and answer.streamed:
-                return stream.reply()
-            if answer.status == 200:
-                break
-            words = error_words(answer.body)
-            if not self._takes_other_field(answer.status, words):
-                smaller = smaller_limit(answer.status, words, limit)
-                if smaller is None:
-                    raise refused(self._party, answer.status, words, asked_wait(answer.headers))
-                limit = smaller
-                if not depends_on_request(words):
-                    self._most_tokens = limit
-        reply = read_whole(self._party, answer.body, reports_cost=self._reports_cost)
-        if hear is not None and reply.text:  # asked to stream, it did not: a reply all the same
-            hear(reply.text)
-        return reply
+    def _read(self, body: bytes) -> Reply:
+        return read_whole(self._party, body, reports_cost=self._reports_cost)
 
-    def _takes_other_field(self, status: int, words: str) -> bool:
-        """Whether the server does not know the field that was sent, and the other was not tried yet: it is from now."""
+    def _changes_request(self, status: int, words: str) -> bool:
+        """Whether the server does not know the field for the limit that was sent, and the other was not tried yet."""
         if status not in (400, 422) or self._tokens_field not in words or not _UNKNOWN_FIELD.search(words):
             return False
         other = next((field for field in _FIELDS if field not in self._fields_tried), "")
@@ -124,21 +70,13 @@ class OpenAIChat:
         self._tokens_field = other
         return True
 
-    async def close(self) -> None:
-        if self._owned:
-            await self._transport.close()
-
     def _body(self, request: Request, limit: int, *, streamed: bool) -> bytes:
-        try:
-            parts = [self._opening, *self._messages.each(request.messages), b"]"]  # joined once: it can be large
-            parts[1] = parts[1].removeprefix(b",")
-            if request.tools:
-                parts += b',"tools":', self._tools.of(request.tools)
-            if request.schema is not None:
-                parts += b',"response_format":', self._schemas.of(request.schema)
-        except ValueError as error:  # half a character, for example
-            message = f"{self._party.handle}: the request cannot be written as JSON ({error}); change its text"
-            raise CallFailed(Failure("logic", message, permanent=True), billed=False) from error
+        parts = [self._opening, *self._messages.each(request.messages), b"]"]  # joined once: it can be large
+        parts[1] = parts[1].removeprefix(b",")
+        if request.tools:
+            parts += b',"tools":', self._tools.of(request.tools)
+        if request.schema is not None:
+            parts += b',"response_format":', self._schemas.of(request.schema)
         settings = request.settings
         if settings.temperature is not None:
             parts += b',"temperature":', _json(settings.temperature)
@@ -182,3 +120,238 @@ def _schema(schema: msgspec.Raw) -> bytes:
     strict = strict_schema(schema, optional=False)
     shape = {"name": "reply", "schema": strict or schema, "strict": strict is not None}
     return _json({"type": "json_schema", "json_schema": shape})
+
+
+# --- replies
+
+
+_FINISHES: dict[str, Finish] = {
+    "stop": "stop",
+    "eos": "stop",
+    "eos_token": "stop",
+    "stop_sequence": "stop",
+    "tool_calls": "tools",
+    "function_call": "tools",
+    "length": "length",
+    "content_filter": "refused",
+}
+
+
+class _Details(Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+    cost: float | None = None
+
+
+class _Function(Struct):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _Call(Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Said(Struct):
+    content: str | None = None
+    refusal: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(Struct):
+    message: _Said | None = None
+    finish_reason: str | None = None
+
+
+class _Completion(Struct):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    model: str | None = None
+    id: str | None = None
+    error: Raw = NOTHING
+
+
+class _Change(Struct):
+    index: int = 0
+    delta: _Said | None = None
+    finish_reason: str | None = None
+
+
+class _Chunk(Struct):
+    choices: list[_Change] | None = None
+    usage: _Usage | None = None
+    model: str | None = None
+    id: str | None = None
+    error: Raw = NOTHING
+
+
+_COMPLETION = msgspec.json.Decoder(_Completion)
+_CHUNK = msgspec.json.Decoder(_Chunk)
+
+
+def read_whole(party: Party, body: bytes, *, reports_cost: bool = False) -> Reply:
+    try:
+        found = decoded(_COMPLETION, body)
+        if holds(found.error):
+            raise reported(party, found.error)
+        said, reason = _only(found.choices)
+        calls = [_call(call, number, found.id or "") for number, call in enumerate(said.tool_calls or ())]
+        usage, micros = _spent(found.usage, reports_cost=reports_cost)
+        text, finish = _ending(said.content, said.refusal, reason)
+    except Unreadable as error:
+        raise garbled(party, str(error)) from None
+    return checked_reply(
+        party=party, text=text, calls=calls, finish=finish, usage=usage, model=found.model or "", micros=micros
+    )
+
+
+def _only(choices: list[_Choice] | None) -> tuple[_Said, str | None]:
+    if not choices:
+        raise Unreadable("it holds no choices")
+    if len(choices) > 1 or choices[0].message is None:
+        raise Unreadable("it holds no single message")
+    return choices[0].message, choices[0].finish_reason
+
+
+class _Growing:
+    """A tool call while its arguments come in."""
+
+    __slots__ = ("arguments", "id", "name")
+
+    def __init__(self, id: str, name: str) -> None:  # noqa: A002 - what the protocol calls it
+        self.id = id
+        self.name = name
+        self.arguments: list[str] = []
+
+
+class ChatStream:
+    """Takes a streamed reply and tells its words as they come."""
+
+    def __init__(self, party: Party, hear: Hear, *, reports_cost: bool = False) -> None:
+        self.ended = False
+        self._party = party
+        self._hear = hear
+        self._reports_cost = reports_cost
+        self._events = Events()
+        self._seen = 0
+        self._text: list[str] = []
+        self._refusal: list[str] = []
+        self._calls: list[_Growing] = []
+        self._finish: str | None = None
+        self._usage: _Usage | None = None
+        self._model = ""
+        self._id = ""
+
+    def take(self, chunk: bytes) -> bool:
+        events = self._events.feed(chunk)
+        for event in events:
+            if event.data == b"[DONE]":
+                self.ended = True
+            elif self.ended:
+                raise Unreadable("its stream goes on after its end mark")
+            else:
+                self._chunk(decoded(_CHUNK, event.data))
+        self._seen += len(events)
+        # The first chunk comes at once and only names the role, unless it holds words already.
+        moved = bool(events) and (self._seen > 1 or bool(self._text or self._calls))
+        return moved or self._events.growing()
+
+    def _chunk(self, chunk: _Chunk) -> None:
+        if holds(chunk.error):
+            raise reported(self._party, chunk.error)
+        if chunk.choices is None and chunk.usage is None:
+            raise Unreadable("a chunk of its stream holds neither choices nor usage")
+        if chunk.usage is not None:
+            self._usage = chunk.usage
+        if chunk.model:
+            self._model = chunk.model
+        if chunk.id:
+            self._id = chunk.id
+        for change in chunk.choices or ():
+            self._change(change)
+
+    def _change(self, change: _Change) -> None:
+        if change.index != 0:
+            raise Unreadable("its stream holds a second choice that nobody asked for")
+        said = change.delta
+        if said is not None:
+            if self._finish is not None and (said.content or said.tool_calls):
+                raise Unreadable("its stream goes on after its finish reason")
+            if said.tool_calls:
+                for call in said.tool_calls:
+                    self._grow(call)
+            if said.refusal:
+                self._refusal.append(said.refusal)
+            if said.content:
+                self._text.append(said.content)
+                self._hear(said.content)
+        if change.finish_reason is not None:
+            self._finish = change.finish_reason
+
+    def _grow(self, call: _Call) -> None:
+        function = call.function or _Function()
+        begun = len(self._calls)
+        index = call.index if call.index is not None else begun if call.id else begun - 1
+        if index == begun:
+            if not function.name:
+                raise Unreadable("a tool call in its stream begins without a name")
+            self._calls.append(_Growing(call.id or f"{self._id}-{index}", function.name))
+        elif not 0 <= index < begun:
+            raise Unreadable("its stream gives a piece of a tool call that was never begun")
+        elif call.id and call.id != self._calls[index].id:
+            raise Unreadable("its stream mixes two tool calls under one index")
+        if function.arguments:
+            self._calls[index].arguments.append(function.arguments)
+
+    def reply(self) -> Reply:
+        """What it came to, once the body is over."""
+        try:
+            usage, micros = _spent(self._usage, reports_cost=self._reports_cost)
+            content = "".join(self._text)
+            refusal = "".join(self._refusal)
+            text, finish = _ending(content, refusal, self._finish)
+        except Unreadable as error:
+            raise garbled(self._party, str(error)) from None
+        calls = [
+            ToolCall(id=call.id, name=call.name, arguments="".join(call.arguments) or "{}") for call in self._calls
+        ]
+        return checked_reply(
+            party=self._party, text=text, calls=calls, finish=finish, usage=usage, model=self._model, micros=micros
+        )
+
+
+def _call(call: _Call, number: int, reply: str) -> ToolCall:
+    if call.function is None or not call.function.name:
+        raise Unreadable("one of its tool calls has no name")
+    return ToolCall(
+        id=call.id or f"{reply}-{number}", name=call.function.name, arguments=call.function.arguments or "{}"
+    )
+
+
+def _ending(content: str | None, refusal: str | None, reason: str | None) -> tuple[str, Finish]:
+    if reason is None:
+        raise Unreadable("it does not say why it ended")
+    if reason not in _FINISHES:
+        raise Unreadable(f"it ended for a reason that is not known: {reason[:40]!r}")
+    if refusal:
+        return refusal, "refused"
+    return content or "", _FINISHES[reason]
+
+
+def _spent(usage: _Usage | None, *, reports_cost: bool) -> tuple[Usage | None, int | None]:
+    if usage is None:
+        return None, None
+    details = usage.prompt_tokens_details
+    spent = checked_usage(usage.prompt_tokens, usage.completion_tokens, details.cached_tokens if details else None)
+    if not reports_cost or usage.cost is None:
+        return spent, None
+    if not 0 <= usage.cost < 1e6:
+        raise Unreadable("it names a cost that cannot be")
+    return spent, round(usage.cost * 1_000_000)

@@ -1,12 +1,20 @@
-"""What both protocols share: bytes made once, bytes read strictly, and what must be true of any reply."""
+"""What both protocols share: a model behind a URL, bytes made once and read strictly, checks of any reply."""
 
-from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from sys import maxsize
+from typing import Generic, Protocol, TypedDict, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
-from chargehand.models.failed import Party, Unreadable, garbled, useless
-from chargehand.models.messages import Finish, Reply, ToolCall, Usage
+from chargehand.models.failed import CallFailed, Party, Unreadable, asked_wait, error_words, garbled, refused, useless
+from chargehand.models.http import MOST_BYTES, PATIENCE, Endpoint, Timeouts, Transport
+from chargehand.models.messages import Finish, Reply, Request, ToolCall, Usage
+from chargehand.models.model import Hear, ModelCard
+from chargehand.models.reply_limit import depends_on_request, known_limit, reply_limit, smaller_limit
+from chargehand.models.stream import Taker
+from chargehand.terms.failure import Failure
 
 _T = TypeVar("_T")
 _MOST_BYTES = 2 * 1024 * 1024  # for each model, of which a server may have many; one run is no use to the next
@@ -97,3 +105,115 @@ def checked_reply(
         why = " (all its tokens went elsewhere: raise max_tokens)" if finish == "length" else ""
         raise useless(party, f"the model answered with nothing{why}; put the request differently", usage)
     return Reply(text=text, calls=tuple(calls), finish=finish, usage=usage, micros=micros, model=model)
+
+
+class EndpointOptions(TypedDict, total=False):
+    """How a model behind a URL is called, and what its card says besides."""
+
+    transport: Transport | None
+    timeouts: Timeouts
+    window: int
+    most_bytes: int
+    native_tools: bool
+    schema: bool
+    variable: str
+    free: bool
+    notice: str
+
+
+class ReplyStream(Taker, Protocol):
+    """A streamed reply while it comes in."""
+
+    def reply(self) -> Reply: ...
+
+
+class HttpModel(ABC):
+    """One model behind one URL. A protocol says how requests are written and replies are read.
+
+    With `hear` a reply is streamed, without it is not. A server that refuses so many tokens is asked for fewer.
+    """
+
+    def __init__(
+        self, handle: str, url: str, name: str, key: str, headers: Mapping[str, str], options: EndpointOptions
+    ) -> None:
+        self._card = ModelCard(
+            handle=handle,
+            window=options.get("window", 128_000),
+            native_tools=options.get("native_tools", True),
+            schema=options.get("schema", True),
+            notice=options.get("notice", ""),
+            max_tokens=known_limit(name),
+            keeps_limit=True,
+            free=options.get("free", False),
+        )
+        transport = options.get("transport")
+        self._transport = transport or Transport()
+        self._owned = transport is None
+        self._party = Party(
+            handle=handle,
+            place=urlsplit(url).netloc.rpartition("@")[2],
+            secrets=(key,) if key else (),
+            variable=options.get("variable", ""),
+        )
+        self._endpoint = Endpoint(
+            party=self._party,
+            url=url,
+            headers=headers,
+            timeouts=options.get("timeouts", PATIENCE),
+            most_bytes=options.get("most_bytes", MOST_BYTES),
+        )
+        self._most_tokens = maxsize
+
+    @property
+    def card(self) -> ModelCard:
+        return self._card
+
+    async def close(self) -> None:
+        if self._owned:
+            await self._transport.close()
+
+    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        limit = min(reply_limit(self._card, request.settings), self._most_tokens)
+        while True:
+            stream = None if hear is None else self._stream(hear)
+            answer = await self._transport.post(self._endpoint, self._written(request, limit, hear), stream)
+            if stream is not None and answer.streamed:
+                return stream.reply()
+            if answer.status == 200:
+                break
+            words = error_words(answer.body)
+            if self._changes_request(answer.status, words):
+                continue
+            smaller = smaller_limit(answer.status, words, limit)
+            if smaller is None:
+                raise refused(self._party, answer.status, words, asked_wait(answer.headers))
+            limit = smaller
+            if not depends_on_request(words):
+                self._most_tokens = limit
+        reply = self._read(answer.body)
+        if hear is not None and reply.text:  # asked to stream, it did not: a reply all the same
+            hear(reply.text)
+        return reply
+
+    def _written(self, request: Request, limit: int, hear: Hear | None) -> bytes:
+        try:
+            return self._body(request, limit, streamed=hear is not None)
+        except ValueError as error:  # half a character, for example
+            message = f"{self._party.handle}: the request cannot be written as JSON ({error}); change its text"
+            raise CallFailed(Failure("logic", message, permanent=True), billed=False) from error
+
+    @abstractmethod
+    def _body(self, request: Request, limit: int, *, streamed: bool) -> bytes:
+        """The request in the protocol; ValueError for text that is none."""
+
+    @abstractmethod
+    def _read(self, body: bytes) -> Reply:
+        """A reply that came whole."""
+
+    @abstractmethod
+    def _stream(self, hear: Hear) -> ReplyStream:
+        """What takes a reply that is streamed."""
+
+    def _changes_request(self, status: int, words: str) -> bool:  # noqa: ARG002 - a protocol may know better
+        """Whether the server refused how something was put, and it is put otherwise from now on."""
+        return False
