@@ -8,8 +8,9 @@ import pytest
 from chargehand.agents.mail import ONE
 from chargehand.agents.ways import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way
 from chargehand.agents.worker import Worker
-from chargehand.evals.datasets import append_case, case_of_run, read_dataset
+from chargehand.evals.cases import read_dataset
 from chargehand.evals.run import evaluate
+from chargehand.evals.saving import append_case, case_of_run
 from chargehand.models import subject as subjects
 from chargehand.models.left_out import LEFT
 from chargehand.models.messages import Request

@@ -5,8 +5,7 @@ from pathlib import Path
 from chargehand.agents.acceptance import Rule
 from chargehand.agents.ways import Route
 from chargehand.agents.worker import Worker
-from chargehand.evals.cases import Case, Dataset
-from chargehand.evals.datasets import read_dataset
+from chargehand.evals.cases import Case, Dataset, read_dataset
 from chargehand.models.messages import Reply, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Supervisor

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chargehand.evals.statistics import bootstrap, mean, paired_difference, quantile, seeded_random, sign_test, wilson
+from chargehand.evals.measures import bootstrap, mean, paired_difference, quantile, seeded_random, sign_test, wilson
 
 
 @pytest.mark.parametrize(

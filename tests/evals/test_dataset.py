@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from chargehand.errors import Invalid
-from chargehand.evals.cases import Number, kind_of
-from chargehand.evals.datasets import find_datasets, read_dataset, select_kinds
+from chargehand.evals.cases import Number, find_datasets, kind_of, read_dataset
+from chargehand.evals.gates import select_kinds
 from tests.evals.samples import written
 
 WHOLE = """\
@@ -52,7 +52,7 @@ def test_json_lines_are_cases_and_remarks_are_not(tmp_path: Path) -> None:
     [
         ("a.jsonl", '{"request": "x", "worker": "y"}\n{"request":', "line 2: this is not JSON"),
         ("a.jsonl", '{"reqest": "x"}', "line 1: this is not a case"),
-        ("a.jsonl", '{"request": " "}', "the request is empty"),
+        ("a.jsonl", '{"request": ""}', r"Expected `str` of length >= 1 - at `\$\.request`"),
         ("a.jsonl", "", "holds no cases"),
         (
             "a.yaml",
@@ -61,10 +61,10 @@ def test_json_lines_are_cases_and_remarks_are_not(tmp_path: Path) -> None:
         ),
         ("a.yaml", "cases:\n  - request: x\n    kind: worker\n    worker: y\n", "nothing is expected of the worker"),
         ("a.yaml", "cases:\n  - request: x\n    kind: verifier\n", "a result that is right"),
-        ("a.yaml", "kind: poems\ncases: [{request: x}]\n", "no kind of cases"),
-        ("a.yaml", "cases: 3\n", "no list of cases"),
-        ("a.yaml", "gates: 3\ncases: []\n", "'gates' is not understood"),
-        ("a.yaml", "gate: {accuracy: high}\ncases: [{request: x}]\n", "the gate is not understood"),
+        ("a.yaml", "kind: poems\ncases: [{request: x}]\n", "Invalid enum value 'poems'"),
+        ("a.yaml", "cases: 3\n", "is no dataset: Expected `array`"),
+        ("a.yaml", "gates: 3\ncases: []\n", "unknown field `gates`"),
+        ("a.yaml", "gate: {accuracy: high}\ncases: [{request: x}]\n", "Expected `float`, got `str` - at `.*gate"),
         ("a.yaml", "cases: [", "line"),
         ("a.csv", "x", "is no dataset"),
     ],

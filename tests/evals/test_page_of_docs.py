@@ -5,7 +5,7 @@ from pathlib import Path
 
 from chargehand.config.discover import TEMPLATES
 from chargehand.config.load import load_team
-from chargehand.evals.datasets import find_datasets, read_dataset
+from chargehand.evals.cases import find_datasets, read_dataset
 from chargehand.evals.run import evaluate
 from chargehand.team import Supervisor
 from tests.evals.samples import written

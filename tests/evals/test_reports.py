@@ -10,10 +10,10 @@ from msgspec import structs
 from chargehand.errors import Invalid
 from chargehand.evals import report as report_module
 from chargehand.evals.cases import Case, Expect
-from chargehand.evals.gates import MEASURES, compare, describe_differences
+from chargehand.evals.gates import compare_with_baseline
+from chargehand.evals.measures import metrics_of
 from chargehand.evals.report import Report, Score, Section, Table, read_report, render_junit, render_markdown
 from chargehand.evals.run import evaluate
-from chargehand.evals.statistics import seeded_random
 from tests.evals.samples import dataset, desk, store
 
 TONGS = Case("How many tongs are in stock?", name="tongs", expect=Expect(numbers=31))
@@ -27,7 +27,7 @@ def scores(passed: str, seconds: float = 1.0) -> tuple[Score, ...]:
 
 def changed(before: str, now: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     old = Report("t", (Section("d", "run", scores(before)),))
-    first = compare(old, [Section("d", "run", scores(now))], seeded_random(1))[0]
+    first = compare_with_baseline(Report("t", (Section("d", "run", scores(now)),)), old).changes[0]
     assert first.measure == "accuracy"
     assert first.low <= first.now - first.before <= first.high
     return first.verdict, first.lost, first.won
@@ -78,7 +78,7 @@ async def test_every_measure_there_is_can_have_a_gate() -> None:
         Case("Count apples", right="12", source="12 apples"),
     )
     for part in (await evaluate([dataset(*cases)], desk)).sections:
-        assert {one.name for one in part.measures} <= set(MEASURES[part.kind])
+        assert {one.name for one in part.measures} <= set(metrics_of(part.kind))
 
 
 def test_a_change_is_one_only_where_chance_does_not_explain_it() -> None:
@@ -95,11 +95,11 @@ def test_a_change_is_one_only_where_chance_does_not_explain_it() -> None:
 def test_a_case_that_asks_for_something_else_is_not_compared() -> None:
     old = Report("t", (Section("d", "run", (Score("a", "run", passed=True, request="How many tongs?"),)),))
     now = Section("d", "run", (Score("a", "run", passed=False, request="How many anvils?"),))
-    assert compare(old, [now], seeded_random(1)) == ()
-    (said,) = describe_differences(old, [now], "t")
-    assert "0 of 1 cases are compared" in said
+    report = compare_with_baseline(Report("t", (now,)), old)
+    assert report.changes == ()
+    assert "0 of 1 cases are compared" in report.warnings[0]
     other = Section("e", "run", (Score("a", "run", passed=True),))
-    assert describe_differences(old, [other], "u") == (
+    assert compare_with_baseline(Report("u", (other,)), old).warnings == (
         "the baseline is of team t, not u",
         "e run is not in the baseline",
         "d run of the baseline was not tried",
@@ -109,7 +109,7 @@ def test_a_case_that_asks_for_something_else_is_not_compared() -> None:
 def test_cost_and_time_are_compared_over_the_same_cases() -> None:
     old = Report("t", (Section("d", "run", scores("++++++++", seconds=3.0)),))
     new = Section("d", "run", (*scores("++++++++", seconds=1.0), Score("new", "run", passed=False, seconds=99)))
-    found = {one.measure: one for one in compare(old, [new], seeded_random(1))}
+    found = {one.measure: one for one in compare_with_baseline(Report("t", (new,)), old).changes}
     assert (found["seconds"].verdict, found["seconds"].now, found["seconds"].count) == ("better", 1.0, 8)
     assert found["usd"].verdict == "no difference shown"
 
@@ -125,7 +125,6 @@ async def test_a_case_that_was_lost_can_close_a_gate() -> None:
 
 
 def test_what_is_no_report_cannot_be_compared_with(tmp_path: Path) -> None:
-    assert compare(Report("t", ()), [Section("d", "run", scores("+"))], seeded_random(1)) == ()
     (tmp_path / "x.json").write_text("[]")
     with pytest.raises(Invalid, match="is no report"):
         read_report(tmp_path / "x.json")

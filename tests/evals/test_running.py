@@ -5,7 +5,7 @@ import pytest
 from chargehand.agents.failure_modes import audit_run
 from chargehand.agents.worker import Worker
 from chargehand.evals.cases import Case, Expect, PlanShape
-from chargehand.evals.plans import waiting_pairs
+from chargehand.evals.drafts import waiting_pairs
 from chargehand.evals.report import Score, Section
 from chargehand.evals.run import evaluate
 from chargehand.models.messages import Reply, ToolCall

@@ -7,9 +7,9 @@ import pytest
 from msgspec import structs
 
 from chargehand.errors import Invalid, Refused
-from chargehand.evals.cases import Case
-from chargehand.evals.datasets import append_case, case_of_run, read_dataset
+from chargehand.evals.cases import Case, read_dataset
 from chargehand.evals.run import evaluate
+from chargehand.evals.saving import append_case, case_of_run
 from chargehand.terms.policy import Policy
 from tests.evals.samples import Till, store
 

@@ -3,9 +3,9 @@
 from chargehand.agents.acceptance import Reviewer
 from chargehand.agents.worker import Worker
 from chargehand.evals.cases import Case
+from chargehand.evals.measures import seeded_random
 from chargehand.evals.report import Section
 from chargehand.evals.run import evaluate
-from chargehand.evals.statistics import seeded_random
 from chargehand.evals.verifying import MISTAKES, seed_mistakes
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Supervisor

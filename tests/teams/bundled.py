@@ -12,7 +12,7 @@ from typing import cast
 from msgspec import Struct
 
 from chargehand.config.yaml import read
-from chargehand.evals.datasets import read_dataset
+from chargehand.evals.cases import read_dataset
 from chargehand.stores.reader import read_run
 from chargehand.terms import events as ev
 from tests.cli.commands import JOURNAL, ROOT, chargehand

@@ -20,8 +20,8 @@ from chargehand.config.discover import find_team
 from chargehand.config.environment import lookup_beside
 from chargehand.config.load import load_team
 from chargehand.errors import Invalid
-from chargehand.evals.cases import Dataset
-from chargehand.evals.datasets import append_case, case_of_run, find_datasets, read_dataset, select_kinds
+from chargehand.evals.cases import Dataset, find_datasets, read_dataset
+from chargehand.evals.gates import select_kinds
 from chargehand.evals.report import (
     MEASURE_HEADS,
     Change,
@@ -36,6 +36,7 @@ from chargehand.evals.report import (
     render_markdown,
 )
 from chargehand.evals.run import Progress, evaluate, report_unfinished
+from chargehand.evals.saving import append_case, case_of_run
 from chargehand.stores.reader import read_run, read_runs
 from chargehand.team import Supervisor
 

@@ -1,9 +1,7 @@
 """What a case is tried on: a new team, which does not act on the world unless it is allowed to."""
 
 import copy
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable
 from typing import TypeAlias, TypeVar
 
 from msgspec import Struct, structs
@@ -15,8 +13,10 @@ from chargehand.evals.report import Score
 from chargehand.models.find import Lookup
 from chargehand.models.model import Model
 from chargehand.team import Supervisor
+from chargehand.text.names import did_you_mean
 from chargehand.tools.tool import Tool
 
+RUN_SEED = 7
 TeamFactory: TypeAlias = Callable[[], Supervisor]
 _T = TypeVar("_T")
 
@@ -40,24 +40,6 @@ class Bench(Struct, frozen=True):
         return team if self.act else require_approval(team)
 
 
-ScoreCase: TypeAlias = Callable[[Case], Awaitable[list[Score]]]
-"""Tries one case. A verifier case has a score for each result."""
-OpenScorer: TypeAlias = Callable[[Bench], AbstractAsyncContextManager[ScoreCase]]
-
-
-def score_each(score: Callable[[Bench, Case], Awaitable[list[Score]]]) -> OpenScorer:
-    """A scorer that keeps nothing open between cases."""
-
-    @asynccontextmanager
-    async def open_scorer(bench: Bench) -> AsyncGenerator[ScoreCase]:
-        async def score_case(case: Case) -> list[Score]:
-            return await score(bench, case)
-
-        yield score_case
-
-    return open_scorer
-
-
 def failed_to_try(case: Case, error: Exception) -> Score:
     """The score of a case that could not be tried: it has not passed."""
     named = "" if isinstance(error, ChargehandError) else f"{type(error).__name__}: "
@@ -72,9 +54,7 @@ def check_workers(team: Supervisor, names: Iterable[str]) -> None:
     known = [worker.name for worker in team.hiring.workers]
     for name in names:
         if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-            raise Invalid(f"there is no worker {name!r} on team {team.name}; {hint}")
+            raise Invalid(f"there is no worker {name!r} on team {team.name}; {did_you_mean(name, known)}")
 
 
 # --- a team that does not act

@@ -1,41 +1,53 @@
-"""Cases of an evaluation: a request and what is expected of it. How they are scored is not known here."""
+"""Cases of an evaluation, a request and what is expected of it, and the files they are read from and saved to."""
 
-import math
 import re
-from collections.abc import Iterator
-from typing import Literal, TypeAlias, cast
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
-from msgspec import UNSET, Struct, UnsetType
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from chargehand.agents.acceptance import LONGEST_PATTERN
 from chargehand.agents.shape import objection
+from chargehand.config.source import read_bytes
+from chargehand.config.yaml import NotYaml, read
+from chargehand.errors import Invalid
 
 Kind: TypeAlias = Literal["routing", "plan", "worker", "run", "verifier"]
 KINDS: tuple[Kind, ...] = ("routing", "plan", "worker", "run", "verifier")
 OUT_OF_SCOPE = frozenset(("", "none", "nobody", "out_of_scope", "out of scope"))
 """Other ways to write that a request is for no worker; the usual one is null."""
+JSON_LINES = (".jsonl", ".ndjson")
+YAML = (".yaml", ".yml")
+SUFFIXES = (*JSON_LINES, *YAML, ".json")
+
+_Text: TypeAlias = Annotated[str, Meta(min_length=1)]
+_Number: TypeAlias = Annotated[float, Meta(ge=-1e300, le=1e300)]
+_Limit: TypeAlias = Annotated[float, Meta(ge=0, le=1e300)]
+_Texts: TypeAlias = _Text | tuple[_Text, ...]
 
 
 class Number(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A number that the answer must hold, with its tolerance."""
 
-    value: float
-    within: float = 0.0
-    percent: float = 0.0
+    value: _Number
+    within: _Limit = 0.0
+    percent: _Limit = 0.0
 
 
 class Expect(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What an answer must be: all that is set here."""
 
     exact: str | None = None
-    contains: str | tuple[str, ...] = ()
-    any_of: tuple[str, ...] = ()
+    contains: _Texts = ()
+    any_of: tuple[_Text, ...] = ()
     """At least one of these is in it."""
-    excludes: str | tuple[str, ...] = ()
-    matches: str = ""
-    numbers: float | Number | tuple[float | Number, ...] = ()
+    excludes: _Texts = ()
+    matches: Annotated[str, Meta(max_length=LONGEST_PATTERN)] = ""
+    numbers: _Number | Number | tuple[_Number | Number, ...] = ()
     schema: dict[str, object] | None = None
-    rubric: str | tuple[str, ...] = ()
+    rubric: _Texts = ()
     """Judged by a model."""
     python: str = ""
     """A function beside the cases (`graders.py:name`): it gets the answer, and returns True or what is wrong."""
@@ -63,7 +75,7 @@ class PlanShape(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 class Case(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One request, or one task whose results are put before checks."""
 
-    request: str
+    request: _Text
     name: str = ""
     kind: Kind | None = None
     worker: str | tuple[str, ...] | UnsetType | None = UNSET
@@ -75,14 +87,14 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     ending: Literal["complete", "partial", "failed", "needs_input"] | None = None
     gaps: str | tuple[str, ...] = ()
     """Texts that the gaps must hold."""
-    max_gaps: int | None = None
-    coverage: float = 0.0
+    max_gaps: Annotated[int, Meta(ge=0)] | None = None
+    coverage: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """The share of the plan that the answer must cover."""
-    max_usd: float | None = None
-    max_seconds: float | None = None
+    max_usd: _Limit | None = None
+    max_seconds: _Limit | None = None
     source: str = ""
     """What the checks of a verifier case may compare with."""
-    right: str | tuple[str, ...] = ()
+    right: _Texts = ()
     """Results that a verifier must accept."""
     wrong: dict[str, str] = {}
     """Results that a verifier must refuse, by what is wrong with them."""
@@ -130,12 +142,7 @@ def kind_of(case: Case) -> Kind:
     return "routing" if case.expect is None else "worker"
 
 
-def wanted_numbers(expect: Expect) -> tuple[Number, ...]:
-    written = expect.numbers if isinstance(expect.numbers, tuple) else (expect.numbers,)
-    return tuple(number if isinstance(number, Number) else Number(number) for number in written)
-
-
-# --- what is wrong with a case as it is written
+# --- checks of cases
 
 
 _FIELDS_OF_ALL = frozenset(("request", "name", "kind", "answer"))
@@ -147,33 +154,35 @@ _FIELDS: dict[Kind, frozenset[str]] = {
     "worker": _FIELDS_OF_ALL | _FIELDS_OF_RUNS | {"worker"},
     "verifier": _FIELDS_OF_ALL | {"worker", "source", "right", "wrong", "checks"},
 }
-_SCHEMA_KEYS_CHECKED = {
+_SCHEMA_KEYS = {
     *("$ref", "$defs", "definitions", "anyOf", "oneOf", "enum", "const", "type", "properties", "required"),
     *("additionalProperties", "items", "minItems", "maxItems", "minLength", "maxLength", "minimum", "maximum"),
+    *("title", "description", "default", "examples", "$schema", "$id", "$comment", "deprecated"),
 }
-_SCHEMA_KEYS_IGNORED = {"title", "description", "default", "examples", "$schema", "$id", "$comment", "deprecated"}
+"""Keys of a schema that are checked, or say nothing of the answer."""
 
 
-def find_problem(case: Case) -> str:
-    """Why a case would pass or fail whatever the team does; empty where it is fine."""
-    return next(_problems(case), "")
+def check_case(written: object) -> Case:
+    """The case that is written here; Invalid for one that would pass or fail whatever the team does."""
+    try:
+        case = msgspec.convert(written, Case)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"this is not a case: {error}") from error
+    if problem := next(_problems(case, kind_of(case)), ""):
+        raise Invalid(problem)
+    return structs.replace(case, kind=kind_of(case))
 
 
-def _problems(case: Case) -> Iterator[str]:
-    kind = kind_of(case)
+def _problems(case: Case, kind: Kind) -> Iterator[str]:
     yield from _missing_fields(case, kind)
-    defaults = Case("")
-    for name in Case.__struct_fields__:
-        if getattr(case, name) != getattr(defaults, name) and name not in _FIELDS[kind]:
+    for name in cast("dict[str, object]", msgspec.to_builtins(case)):
+        if name not in _FIELDS[kind]:
             yield f"`{name}` is not read in a case of the kind {kind}; leave it out, or say which kind it is: kind: …"
-    yield from _out_of_bounds(case)
-    if case.expect is not None:
-        yield from _useless_graders(case.expect)
-    if "right" in case.wrong:
-        yield "a result that is wrong cannot be called 'right'; call it by what is wrong with it"
     for name, text in case.wrong.items():
-        if text in as_tuple(case.right):
-            yield f"the wrong result {name!r} is one of the right ones; write another"
+        if name == "right" or text in as_tuple(case.right):
+            yield f"the wrong result {name!r} is called right, or is one of the right ones; write another"
+    if case.expect is not None:
+        yield from _grader_problems(case.expect)
 
 
 def _missing_fields(case: Case, kind: Kind) -> Iterator[str]:
@@ -185,83 +194,142 @@ def _missing_fields(case: Case, kind: Kind) -> Iterator[str]:
         yield "nothing is expected of the worker; write  expect:"
     if kind == "plan" and case.plan is None:
         yield "nothing is expected of the plan; write  plan: {workers: […]}"
-    if kind == "verifier" and not all(as_tuple(case.right) or ("",)):
+    if kind == "verifier" and not case.right:
         yield "a case of a verifier has a result that is right: right: …"
 
 
-def _out_of_bounds(case: Case) -> Iterator[str]:
-    if not 0 <= case.coverage <= 1:
-        yield f"`coverage` is a share from 0 to 1, not {case.coverage:g}"
-    limits = {"max_gaps": case.max_gaps, "max_usd": case.max_usd, "max_seconds": case.max_seconds}
-    for name, limit in limits.items():
-        if limit is not None and not 0 <= limit < math.inf:
-            yield f"`{name}` cannot be {limit:g}; write 0 or more"
-    for number in () if case.expect is None else wanted_numbers(case.expect):
-        tolerances = (number.within, number.percent)
-        if not math.isfinite(number.value) or not all(0 <= tolerance < math.inf for tolerance in tolerances):
-            yield f"no number can be {number.value:g} within {number.within:g} or {number.percent:g} %"
-
-
-def _useless_graders(expect: Expect) -> Iterator[str]:
-    """Graders that every answer passes, and graders that cannot work."""
-    texts = {
-        "contains": as_tuple(expect.contains),
-        "any_of": expect.any_of,
-        "excludes": as_tuple(expect.excludes),
-        "rubric": as_tuple(expect.rubric),
-    }
-    for name, values in texts.items():
-        if any(not text.strip() for text in values):
-            yield f"`{name}` has an empty text, which says nothing; leave it out"
-    if expect.matches:
-        yield from _pattern_problems(expect.matches)
+def _grader_problems(expect: Expect) -> Iterator[str]:
+    try:
+        re.compile(expect.matches)
+    except (re.error, OverflowError, RecursionError) as error:
+        yield f"{expect.matches[:80]!r} is no regular expression: {error}"
     if expect.schema is not None:
         if problem := objection(expect.schema):
             yield problem
         yield from _schema_problems(expect.schema, expect.schema)
 
 
-def _pattern_problems(pattern: str) -> Iterator[str]:
-    if len(pattern) > LONGEST_PATTERN:
-        yield f"the pattern has {len(pattern)} characters; at most {LONGEST_PATTERN} are allowed"
-        return
-    try:
-        re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        yield f"{pattern[:80]!r} is no regular expression: {error}"
-
-
-def _schema_problems(schema: object, root: dict[str, object]) -> Iterator[str]:
+def _schema_problems(schema: object, root: dict[str, Any]) -> Iterator[str]:
     """Parts of a schema that would go unchecked: a grader that passes everything is none."""
     if not isinstance(schema, dict):
         return
-    table = cast("dict[str, object]", schema)
+    table = cast("dict[str, Any]", schema)
     for key in table:
-        if key not in _SCHEMA_KEYS_CHECKED and key not in _SCHEMA_KEYS_IGNORED:
+        if key not in _SCHEMA_KEYS:
             yield f"{key!r} of a schema is not checked here; leave it out, or grade by a function (python:)"
     if "$ref" in table and not _resolves(table["$ref"], root):
         yield f"the schema refers to {table['$ref']!r}, which is not in it"
-    for part in _subschemas(table):
+    parts: list[object] = [table.get("items"), table.get("additionalProperties")]
+    for key in ("properties", "$defs", "definitions"):
+        parts += table.get(key, {}).values()
+    for key in ("anyOf", "oneOf"):
+        parts += table.get(key, [])
+    for part in parts:
         yield from _schema_problems(part, root)
 
 
-def _subschemas(table: dict[str, object]) -> Iterator[object]:
-    yield table.get("items")
-    yield table.get("additionalProperties")
-    for key in ("properties", "$defs", "definitions"):
-        named = table.get(key)
-        if isinstance(named, dict):
-            yield from cast("dict[str, object]", named).values()
-    for key in ("anyOf", "oneOf"):
-        options = table.get(key)
-        if isinstance(options, list):
-            yield from cast("list[object]", options)
-
-
-def _resolves(reference: object, root: object) -> bool:
-    if not isinstance(reference, str) or not reference.startswith("#/"):
-        return False
+def _resolves(reference: str, root: object) -> bool:
     target = root
-    for part in reference[2:].split("/"):
+    for part in reference.removeprefix("#/").split("/"):
         target = cast("dict[str, object]", target).get(part) if isinstance(target, dict) else None
     return isinstance(target, dict)
+
+
+def name_cases(cases: Sequence[Case]) -> tuple[Case, ...]:
+    """Every case with a name of its own: comparisons go by it."""
+    named: dict[str, Case] = {}
+    for case in cases:
+        usual = case.name or " ".join(case.request.split())[:60]
+        name = usual
+        number = 1
+        while name in named:
+            number += 1
+            name = f"{usual} ({number})"
+        named[name] = structs.replace(case, name=name)
+    return tuple(named.values())
+
+
+# --- files
+
+
+class _File(Struct, frozen=True, forbid_unknown_fields=True):
+    """A dataset as it is written in YAML."""
+
+    cases: Annotated[list[dict[str, object]], Meta(min_length=1)]
+    name: str = ""
+    kind: Kind | None = None
+    gate: dict[str, float] = {}
+    judge: str = ""
+
+
+def read_dataset(file: Path) -> Dataset:
+    """The cases of a file: JSON lines with one case each, or YAML with a list `cases`.
+
+    Invalid names the file, the line and what is wrong with it.
+    """
+    if file.suffix.lower() not in SUFFIXES:
+        raise Invalid(f"{file} is no dataset; its name ends with one of {', '.join(SUFFIXES)}")
+    try:
+        text = read_bytes(file, "a dataset").decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Invalid(f"{file} is not text in UTF-8 (byte {error.start}); save it as UTF-8") from error
+    return parse_dataset(file, text)
+
+
+def parse_dataset(file: Path, text: str) -> Dataset:
+    read_text = _read_json_lines if file.suffix.lower() in JSON_LINES else _read_yaml
+    written, lines = read_text(file, text)
+    cases: list[Case] = []
+    for row, line in zip(written.cases, lines, strict=True):
+        kind = {} if written.kind is None else {"kind": written.kind}
+        try:
+            cases.append(check_case({**kind, **row}))
+        except Invalid as error:
+            raise Invalid(f"{file}, line {line}: {error}") from error
+    return Dataset(
+        name=written.name or file.stem,
+        cases=name_cases(cases),
+        gate=written.gate,
+        judge=written.judge,
+        folder=str(file.parent),
+    )
+
+
+def _read_json_lines(file: Path, text: str) -> tuple[_File, list[int]]:
+    rows: dict[int, dict[str, object]] = {}
+    for number, line in enumerate(text.split("\n"), 1):  # other line breaks may stand inside a JSON text
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            rows[number] = msgspec.json.decode(line, type=dict[str, object])
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise Invalid(f"{file}, line {number}: this is not JSON: {error}; write one case a line") from error
+    if not rows:
+        raise Invalid(f"{file} holds no cases; write at least one")
+    return _File(list(rows.values())), list(rows)
+
+
+def _read_yaml(file: Path, text: str) -> tuple[_File, list[int]]:
+    try:
+        document = read(text)
+    except NotYaml as error:
+        raise Invalid(f"{file}, line {error.line}: {error}") from error
+    is_list = isinstance(document.data, list)
+    try:
+        written = msgspec.convert({"cases": document.data} if is_list else document.data, _File)
+    except msgspec.ValidationError as error:
+        hint = "begin with  cases:  and one  - request: …  each"
+        raise Invalid(f"{file} is no dataset: {error}; {hint}") from error
+    prefix = () if is_list else ("cases",)
+    return written, [document.lines.get((*prefix, index), 0) for index in range(len(written.cases))]
+
+
+def find_datasets(team: Path) -> tuple[Path, ...]:
+    """The datasets of a team: those in the folder `evals` beside its file."""
+    folder = team.parent / "evals"
+    datasets = sorted(file for file in folder.glob("*") if file.suffix.lower() in SUFFIXES)
+    if not datasets:
+        raise Invalid(
+            f"{folder} holds no datasets; name one (chargehand eval FILE), or save a case: chargehand eval save"
+        )
+    return tuple(datasets)

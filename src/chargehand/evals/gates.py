@@ -1,35 +1,35 @@
 """What measures must reach (gates), and how they differ from an earlier report (the baseline)."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence, Set
 from random import Random
+from typing import TypeAlias
+
+from msgspec import structs
 
 from chargehand.errors import Invalid
 from chargehand.evals.cases import KINDS, Case, Dataset, Kind, kind_of
-from chargehand.evals.report import PERCENTAGES, Change, Gate, Measure, Report, Score, Section
-from chargehand.evals.statistics import bootstrap, mean, paired_difference, sign_test
+from chargehand.evals.measures import (
+    METRICS,
+    METRICS_BY_NAME,
+    bootstrap,
+    mean,
+    metrics_of,
+    paired_difference,
+    seeded_random,
+    sign_test,
+)
+from chargehand.evals.report import Change, Gate, Measure, Report, Score, Section
+from chargehand.text.names import did_you_mean
 
-MEASURES: dict[Kind, tuple[str, ...]] = {
-    "routing": ("accuracy", "out_of_scope", "refused", "macro_f1", "confidence", "usd", "regressions"),
-    "plan": ("accuracy", "workers", "edges", "width", "needless", "vague", "unserved", "usd", "regressions"),
-    "worker": ("accuracy", "usd", "seconds", "seconds_p95", "coverage", "gaps", "regressions"),
-    "run": ("accuracy", "usd", "seconds", "seconds_p95", "coverage", "gaps", "failure_modes", "regressions"),
-    "verifier": ("accuracy", "caught", "false_alarms", "usd", "regressions"),
-}
-"""What can be measured of each kind of cases, as far as the cases allow."""
-SHARES = PERCENTAGES | {"macro_f1"}
-"""Measures from 0 to 1."""
-LESS_IS_BETTER = {
-    *("usd", "seconds", "seconds_p95", "gaps", "failure_modes", "needless", "vague", "unserved", "refused"),
-    *("false_alarms", "regressions"),
-}
+LESS_IS_BETTER = {metric.name for metric in METRICS if metric.better == "less"}
 _ROUNDING = 1e-9
 _MIN_PAIRS = 6
 """Cases below which a bootstrap of differences says nothing."""
 _SIGNIFICANCE = 0.05
 _RESULT_MARK = ": "
 """What stands between the name of a verifier case and that of one of its results."""
+_Pairs: TypeAlias = Sequence[tuple[Score, Score]]
 
 
 # --- gates
@@ -47,39 +47,32 @@ def hold_gates(
     gates: list[Gate] = []
     for section in sections:
         dataset = by_name[section.dataset]
+        wanted: dict[str, float] = {}
+        for gate in (dataset.gate, asked):
+            wanted |= {name: value for name, value in gate.items() if "." not in name}
+            wanted |= {name.partition(".")[2]: value for name, value in gate.items() if name.startswith(section.kind)}
         measurable = _measurable(dataset.cases, section.kind, has_baseline=has_baseline)
-        wanted = {**_wanted_of(section.kind, dataset.gate), **_wanted_of(section.kind, asked)}
-        gates += [_hold(section, name, value) for name, value in wanted.items() if name in measurable]
+        gates += [_hold(section, name, wanted[name]) for name in measurable if name in wanted]
     return tuple(gates)
 
 
-def _wanted_of(kind: Kind, gate: Mapping[str, float]) -> dict[str, float]:
-    prefix = f"{kind}."
-    general = {name: value for name, value in gate.items() if "." not in name}
-    special = {name.removeprefix(prefix): value for name, value in gate.items() if name.startswith(prefix)}
-    return {**general, **special}
-
-
 def _hold(section: Section, name: str, wanted: float) -> Gate:
-    better = "less" if name in LESS_IS_BETTER else "more"
+    metric = METRICS_BY_NAME[name]
     measure = section.measure(name)
-    value = 0.0
-    held = False
-    why = "it could not be measured"
-    if measure is not None:
-        value = measure.value
-        held = value >= wanted - _ROUNDING if better == "more" else value <= wanted + _ROUNDING
-        unknown = sum(score.usd is None for score in section.scores if not score.error) if name == "usd" else 0
-        held = held and not unknown
-        why = f"the cost of {unknown} of the cases is not known" if unknown else ""
+    value = 0.0 if measure is None else measure.value
+    held = value >= wanted - _ROUNDING if metric.better == "more" else value <= wanted + _ROUNDING
+    why = "it could not be measured" if measure is None else ""
+    if name == "usd" and any(score.usd is None for score in section.scores if not score.error):
+        why = "the cost of some cases is not known, so it could not be measured"
     return Gate(
         dataset=section.dataset,
         kind=section.kind,
         measure=name,
         wanted=wanted,
         value=value,
-        held=held,
-        better=better,
+        held=held and not why,
+        better=metric.better,
+        percent=metric.scale != "number",
         why=why,
     )
 
@@ -88,7 +81,11 @@ def check_gates(datasets: Sequence[Dataset], asked: Mapping[str, float], *, has_
     """Raise Invalid for a gate that would always hold, or never: before anything is tried."""
     measured: set[str] = set()
     for dataset in datasets:
-        names = _measured_names(dataset, has_baseline=has_baseline)
+        names: set[str] = set()
+        kinds: set[Kind] = {kind_of(case) for case in dataset.cases}
+        for kind in kinds:
+            for name in _measurable(dataset.cases, kind, has_baseline=has_baseline):
+                names |= {name, f"{kind}.{name}"}
         _check_gate(names, dataset.gate, f"dataset {dataset.name}: ", has_baseline=has_baseline)
         measured |= names
     _check_gate(measured, asked, "", has_baseline=has_baseline)
@@ -99,23 +96,14 @@ def _check_gate(measured: set[str], gate: Mapping[str, float], where: str, *, ha
         measure = name.rpartition(".")[2]
         if name not in measured:
             alike = sorted(known for known in measured if ("." in known) == ("." in name))
-            near = get_close_matches(name, alike, 1, 0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(alike)}"
+            hint = did_you_mean(name, alike)
             if measure == "regressions" and not has_baseline:
                 hint = "name the report to compare with: --baseline FILE"
             raise Invalid(f"{where}nothing here measures {name!r}, so the gate would always be open; {hint}")
-        if not math.isfinite(value) or value < 0 or (measure in SHARES and value > 1):
-            bounds = "from 0 to 1, such as 0.9" if measure in SHARES else "of 0 or more"
+        is_number = METRICS_BY_NAME[measure].scale == "number"
+        if not math.isfinite(value) or value < 0 or (value > 1 and not is_number):
+            bounds = "of 0 or more" if is_number else "from 0 to 1, such as 0.9"
             raise Invalid(f"{where}a gate {name}={value:g} is always open or never; ask for a number {bounds}")
-
-
-def _measured_names(dataset: Dataset, *, has_baseline: bool) -> set[str]:
-    names: set[str] = set()
-    kinds: set[Kind] = {kind_of(case) for case in dataset.cases}
-    for kind in kinds:
-        for name in _measurable(dataset.cases, kind, has_baseline=has_baseline):
-            names |= {name, f"{kind}.{name}"}
-    return names
 
 
 def _measurable(cases: Sequence[Case], kind: Kind, *, has_baseline: bool) -> list[str]:
@@ -129,17 +117,38 @@ def _measurable(cases: Sequence[Case], kind: Kind, *, has_baseline: bool) -> lis
         "edges": any(shape.edges for shape in shapes),
         "regressions": has_baseline,
     }
-    return [name for name in MEASURES[kind] if allowed.get(name, True)]
+    return [name for name in metrics_of(kind) if allowed.get(name, True)]
 
 
-def gate_of_kinds(gate: Mapping[str, float], kinds: Collection[Kind]) -> dict[str, float]:
+def select_kinds(datasets: Sequence[Dataset], kinds: Sequence[str]) -> list[Dataset]:
+    """The cases of these kinds, all where none is named; Invalid where there are no such cases."""
+    if unknown := next((kind for kind in kinds if kind not in KINDS), None):
+        raise Invalid(f"{unknown!r} is no kind of cases; there are {', '.join(KINDS)}")
+    if not kinds:
+        return list(datasets)
+    selected: list[Dataset] = []
+    for dataset in datasets:
+        cases = tuple(case for case in dataset.cases if kind_of(case) in kinds)
+        if cases:
+            gate = _gate_of_kinds(dataset.gate, {kind_of(case) for case in cases})
+            selected.append(structs.replace(dataset, cases=cases, gate=gate))
+    if not selected:
+        existing = {kind_of(case) for dataset in datasets for case in dataset.cases}
+        listed = ", ".join(kind for kind in KINDS if kind in existing)
+        raise Invalid(f"there are no cases of {' or '.join(kinds)} in these datasets; there are some of {listed}")
+    return selected
+
+
+def _gate_of_kinds(gate: Mapping[str, float], kinds: Set[Kind]) -> dict[str, float]:
     """A gate without the measures that only cases of other kinds have."""
-
-    def names_of(some: Collection[Kind]) -> set[str]:
-        return {name for kind in some for measure in MEASURES[kind] for name in (measure, f"{kind}.{measure}")}
-
-    gone = names_of(KINDS) - names_of(kinds)
-    return {name: value for name, value in gate.items() if name not in gone}
+    kept: dict[str, float] = {}
+    for name, value in gate.items():
+        kind, _, special = name.rpartition(".")
+        metric = METRICS_BY_NAME.get(special)
+        is_others = kind in KINDS and kind not in kinds
+        if not is_others and (metric is None or not kinds.isdisjoint(metric.kinds)):
+            kept[name] = value
+    return kept
 
 
 # --- the baseline
@@ -147,41 +156,59 @@ def gate_of_kinds(gate: Mapping[str, float], kinds: Collection[Kind]) -> dict[st
 
 def check_baseline(before: Report, datasets: Sequence[Dataset]) -> None:
     """Raise Invalid where there is nothing to compare: before anything is tried."""
-    known = {
-        (section.dataset, section.kind, score.case.partition(_RESULT_MARK)[0])
-        for section in before.sections
-        for score in section.scores
-    }
-    asked = {
-        (dataset.name, kind_of(case), case.name.partition(_RESULT_MARK)[0])
-        for dataset in datasets
-        for case in dataset.cases
-    }
+    known: set[tuple[str, Kind, str]] = set()
+    for section in before.sections:
+        known |= {(section.dataset, section.kind, score.case.partition(_RESULT_MARK)[0]) for score in section.scores}
+    asked: set[tuple[str, Kind, str]] = set()
+    for dataset in datasets:
+        asked |= {(dataset.name, kind_of(case), case.name.partition(_RESULT_MARK)[0]) for case in dataset.cases}
     if known.isdisjoint(asked):
         raise Invalid("the earlier report and this one have no case in common; compare reports of the same datasets")
 
 
-def compare(before: Report, sections: Sequence[Section], random: Random) -> tuple[Change, ...]:
-    """The changes of each section that both reports have, over the cases that are the same in both."""
+def compare_with_baseline(report: Report, before: Report) -> Report:
+    """The same report with its changes since an earlier one, and how many cases no longer pass as a measure."""
     earlier = {(section.dataset, section.kind): section for section in before.sections}
+    random = seeded_random(report.seed)
+    warnings = [] if before.team == report.team else [f"the baseline is of team {before.team}, not {report.team}"]
     changes: list[Change] = []
-    for section in sections:
-        old = earlier.get((section.dataset, section.kind))
-        pairs = _pairs(old, section) if old is not None else []
+    sections: list[Section] = []
+    for section in report.sections:
+        old = earlier.pop((section.dataset, section.kind), None)
+        where = f"{section.dataset} {section.kind}"
+        if old is None:
+            warnings.append(f"{where} is not in the baseline")
+            sections.append(section)
+            continue
+        pairs = _pair_scores(old, section)
+        if len(pairs) < max(len(old.scores), len(section.scores)):
+            kept = f"{len(pairs)} of {len(section.scores)} cases are compared"
+            gone = len(old.scores) - len(pairs)
+            warnings.append(f"{where}: {kept}; the others are new or changed, and {gone} of the baseline are gone")
         if pairs:
-            changes.append(_compare_accuracy(section, pairs))
-            changes += _compare_figures(section, pairs, random)
-    return tuple(changes)
+            accuracy = _compare_accuracy(section, pairs)
+            changes += [accuracy, *_compare_figures(section, pairs, random)]
+            sections.append(_with_regressions(section, accuracy))
+        else:
+            sections.append(section)
+    warnings += [f"{dataset} {kind} of the baseline was not tried" for dataset, kind in earlier]
+    return structs.replace(report, sections=tuple(sections), changes=tuple(changes), warnings=tuple(warnings))
 
 
-def _pairs(old: Section, new: Section) -> list[tuple[Score, Score]]:
+def _pair_scores(old: Section, new: Section) -> _Pairs:
     """Scores of cases with the same name and request."""
     known = {score.case: score for score in old.scores}
     both = [(known[score.case], score) for score in new.scores if score.case in known]
     return [(was, now) for was, now in both if was.error or now.error or was.request == now.request]
 
 
-def _compare_accuracy(section: Section, pairs: Sequence[tuple[Score, Score]]) -> Change:
+def _with_regressions(section: Section, accuracy: Change) -> Section:
+    lost = float(len(accuracy.lost))
+    measure = Measure(name="regressions", value=lost, low=lost, high=lost, count=accuracy.count, better="less")
+    return structs.replace(section, measures=(*section.measures, measure))
+
+
+def _compare_accuracy(section: Section, pairs: _Pairs) -> Change:
     lost = tuple(now.case for was, now in pairs if was.passed and not now.passed)
     won = tuple(now.case for was, now in pairs if now.passed and not was.passed)
     low, high = paired_difference(len(won), len(lost), len(pairs))
@@ -192,77 +219,40 @@ def _compare_accuracy(section: Section, pairs: Sequence[tuple[Score, Score]]) ->
         dataset=section.dataset,
         kind=section.kind,
         measure="accuracy",
-        before=mean([float(was.passed) for was, _ in pairs]),
-        now=mean([float(now.passed) for _, now in pairs]),
+        before=mean([was.passed for was, _ in pairs]),
+        now=mean([now.passed for _, now in pairs]),
         low=low,
         high=high,
         count=len(pairs),
         verdict=verdict,
+        percent=True,
         lost=lost,
         won=won,
     )
 
 
-_FIGURES: tuple[tuple[str, Callable[[Score], float | None]], ...] = (
-    ("usd", lambda score: None if score.error else score.usd),
-    ("seconds", lambda score: None if score.error else score.seconds),
-)
-"""What is compared besides accuracy; less is better."""
-
-
-def _compare_figures(section: Section, pairs: Sequence[tuple[Score, Score]], random: Random) -> list[Change]:
+def _compare_figures(section: Section, pairs: _Pairs, random: Random) -> list[Change]:
+    """Cost and time, of which less is better, case by case: what is expensive in both reports blurs nothing."""
     changes: list[Change] = []
-    for name, figure in _FIGURES:
-        both = [(figure(was), figure(now)) for was, now in pairs]
+    for name in ("usd", "seconds"):
+        both = [(was.value(name), now.value(name)) for was, now in pairs]
         known = [(was, now) for was, now in both if was is not None and now is not None]
         if not known:
             continue
-        # case by case: what is expensive in both reports does not blur the difference
         low, high = bootstrap([now - was for was, now in known], random)
         verdict = "no difference shown"
         if not low <= 0 <= high and len(known) >= _MIN_PAIRS:
             verdict = "worse" if low > 0 else "better"
-        changes.append(
-            Change(
-                dataset=section.dataset,
-                kind=section.kind,
-                measure=name,
-                before=mean([was for was, _ in known]),
-                now=mean([now for _, now in known]),
-                low=low,
-                high=high,
-                count=len(known),
-                verdict=verdict,
-            )
+        change = Change(
+            dataset=section.dataset,
+            kind=section.kind,
+            measure=name,
+            before=mean([was for was, _ in known]),
+            now=mean([now for _, now in known]),
+            low=low,
+            high=high,
+            count=len(known),
+            verdict=verdict,
         )
+        changes.append(change)
     return changes
-
-
-def describe_differences(before: Report, sections: Sequence[Section], team: str) -> tuple[str, ...]:
-    """What is not as it was in the baseline, and so is not compared."""
-    texts: list[str] = []
-    if before.team != team:
-        texts.append(f"the baseline is of team {before.team}, not {team}")
-    earlier = {(section.dataset, section.kind): section for section in before.sections}
-    for section in sections:
-        where = f"{section.dataset} {section.kind}"
-        old = earlier.pop((section.dataset, section.kind), None)
-        if old is None:
-            texts.append(f"{where} is not in the baseline")
-            continue
-        same = len(_pairs(old, section))
-        if same < max(len(old.scores), len(section.scores)):
-            kept = f"{same} of {len(section.scores)} cases are compared"
-            gone = len(old.scores) - same
-            texts.append(f"{where}: {kept}; the others are new or changed, and {gone} of the baseline are gone")
-    texts += [f"{dataset} {kind} of the baseline was not tried" for dataset, kind in earlier]
-    return tuple(texts)
-
-
-def count_regressions(changes: Sequence[Change], section: Section) -> Measure | None:
-    """How many cases passed before and do not pass now, as a measure that a gate can name."""
-    for change in changes:
-        if (change.dataset, change.kind, change.measure) == (section.dataset, section.kind, "accuracy"):
-            lost = float(len(change.lost))
-            return Measure(name="regressions", value=lost, low=lost, high=lost, count=change.count, better="less")
-    return None

@@ -1,13 +1,12 @@
 """Graders: functions that say what is wrong with an answer. One of them asks a model, which judges a rubric."""
 
 import asyncio
-import inspect
 import re
 import unicodedata
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import TypeAlias, cast
+from textwrap import shorten
 
 import msgspec
 from msgspec import Struct
@@ -18,7 +17,7 @@ from chargehand.agents.predicates import CheckFailed, Held, broken, misshapen, o
 from chargehand.agents.verifying import FORM, read
 from chargehand.config.python import named_object
 from chargehand.errors import Invalid, Refused
-from chargehand.evals.cases import Expect, Number, as_tuple, wanted_numbers
+from chargehand.evals.cases import Expect, Number, as_tuple
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.exhibits import Product
 from chargehand.models.messages import Message, Request, Settings
@@ -26,12 +25,9 @@ from chargehand.models.model import Model, ModelFailed
 from chargehand.models.subject import Given
 from chargehand.terms.policy import Seconds
 from chargehand.text.numbers import find_number_words, find_quantities
-from chargehand.tools.threads import THREADS, GivenUp
-from chargehand.tools.tool import ToolFailed
 
 GRADER_TIMEOUT: Seconds = 60.0
 NO_JUDGE = "no model judges the rubric; name one: --judge MODEL, or  judge:  in the dataset"
-_QUOTED_CHARS = 160
 
 
 class Answer(Struct, frozen=True):
@@ -49,9 +45,6 @@ class Grade(Struct, frozen=True):
     usd: float | None = 0.0
 
 
-Grader: TypeAlias = Callable[[Expect, Answer], Awaitable[list[str]]]
-
-
 def answer_of(value: object) -> Answer:
     return Answer(value, shown(Given(task="", instruction="", worker="", value=value)))
 
@@ -66,12 +59,14 @@ async def grade_answer(
     seconds: Seconds = GRADER_TIMEOUT,
 ) -> Grade:
     """All that is wrong with an answer; Invalid where a grader itself does not work."""
-    problems: list[str] = []
+    problems = [*grade_exact(expect, answer), *grade_words(expect, answer), *grade_numbers(expect, answer)]
     try:
-        for grader in GRADERS:
-            problems += await grader(expect, answer)
+        if expect.matches:
+            problems += await broken(Rule(matches=expect.matches), _held(answer))
+        if expect.schema is not None:
+            problems += misshapen(expect.schema, _held(answer))
         if expect.python:
-            problems += await grade_by_function(expect, answer, folder, seconds)
+            problems += await grade_by_function(expect.python, answer, folder, seconds)
     except CheckFailed as error:
         raise Invalid(f"a grader does not work: {error}") from error
     if not expect.rubric:
@@ -85,14 +80,14 @@ async def grade_answer(
 # --- by text
 
 
-async def grade_exact(expect: Expect, answer: Answer) -> list[str]:
+def grade_exact(expect: Expect, answer: Answer) -> list[str]:
     plain = " ".join(answer.text.split())
     if expect.exact is None or plain == " ".join(expect.exact.split()):
         return []
     return [f"it is not {_shorten(expect.exact)!r} but {_shorten(plain)!r}"]
 
 
-async def grade_words(expect: Expect, answer: Answer) -> list[str]:
+def grade_words(expect: Expect, answer: Answer) -> list[str]:
     """Texts that must or must not stand in an answer."""
     folded = (fold_text(answer.text), fold_text(_EMPHASIS.sub("", answer.text)))
 
@@ -118,8 +113,7 @@ def fold_text(text: str) -> str:
 
 
 def _shorten(text: str) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= _QUOTED_CHARS else f"{plain[:_QUOTED_CHARS]} …"
+    return shorten(text, 160, placeholder=" …")
 
 
 # --- by numbers
@@ -132,16 +126,17 @@ class Figure(Struct, frozen=True):
     sign: int = 0
 
 
-async def grade_numbers(expect: Expect, answer: Answer) -> list[str]:
-    wanted = wanted_numbers(expect)
-    figures = find_figures(answer.text) if wanted else []
-    return [f"there is no {_describe(number)} in it" for number in wanted if not holds_number(figures, number)]
-
-
-def _describe(number: Number) -> str:
-    within = f" within {number.within:g}" if number.within else ""
-    percent = f" within {number.percent:g} %" if number.percent else ""
-    return f"{number.value:,.12g}{within}{percent}"
+def grade_numbers(expect: Expect, answer: Answer) -> list[str]:
+    written = expect.numbers if isinstance(expect.numbers, tuple) else (expect.numbers,)
+    figures = find_figures(answer.text) if written else []
+    problems: list[str] = []
+    for number in written:
+        wanted = number if isinstance(number, Number) else Number(number)
+        if not holds_number(figures, wanted):
+            within = f" within {wanted.within:g}" if wanted.within else ""
+            percent = f" within {wanted.percent:g} %" if wanted.percent else ""
+            problems.append(f"there is no {wanted.value:,.12g}{within}{percent} in it")
+    return problems
 
 
 def holds_number(figures: list[Figure], wanted: Number) -> bool:
@@ -220,17 +215,6 @@ def _sign_before(text: str, start: int) -> int:
 # --- by pattern, schema and function
 
 
-async def grade_pattern(expect: Expect, answer: Answer) -> list[str]:
-    return await broken(Rule(matches=expect.matches), _held(answer)) if expect.matches else []
-
-
-async def grade_schema(expect: Expect, answer: Answer) -> list[str]:
-    return misshapen(expect.schema, _held(answer)) if expect.schema is not None else []
-
-
-GRADERS: tuple[Grader, ...] = (grade_exact, grade_words, grade_numbers, grade_pattern, grade_schema)
-
-
 def _held(answer: Answer) -> Held:
     if isinstance(answer.value, str):
         return Held(value=answer.value, text=answer.text, json=answer.value)
@@ -241,11 +225,15 @@ def _held(answer: Answer) -> Held:
     return Held(value=answer.value, text=answer.text, json=own)
 
 
-async def grade_by_function(expect: Expect, answer: Answer, folder: str, seconds: Seconds) -> list[str]:
+async def grade_by_function(handle: str, answer: Answer, folder: str, seconds: Seconds) -> list[str]:
     """What the function beside the cases says is wrong."""
-    function = find_grader(folder, expect.python)
-    texts = await objections(_with_timeout(function, seconds), answer.value)
-    return [f"{expect.python}: {text or 'it says no'}" for text in texts]
+    try:
+        async with asyncio.timeout(seconds):
+            texts = await objections(find_grader(folder, handle), answer.value)
+    except TimeoutError:
+        raise CheckFailed(f"it was not done after {seconds:g} s") from None
+    # foreign functions may return lone surrogates, which no report can hold
+    return [f"{handle}: {text or 'it says no'}".encode("utf-8", "replace").decode() for text in texts]
 
 
 def find_grader(folder: str, handle: str) -> Callable[..., object]:
@@ -254,22 +242,6 @@ def find_grader(folder: str, handle: str) -> Callable[..., object]:
     if not callable(function):
         raise Invalid(f"{handle!r} is {type(function).__name__}, not a function of an answer")
     return function
-
-
-def _with_timeout(function: Callable[..., object], seconds: Seconds) -> Callable[..., object]:
-    async def call(value: object) -> object:
-        try:
-            async with asyncio.timeout(seconds):
-                returned: object = await THREADS.call(lambda: function(value), {}, seconds)
-                if inspect.isawaitable(returned):
-                    returned = await cast("Awaitable[object]", returned)
-        except (TimeoutError, GivenUp):
-            raise ToolFailed(f"it was not done after {seconds:g} s") from None
-        if type(returned).__module__ == "numpy" and type(returned).__name__ in ("bool", "bool_"):
-            return bool(cast("bool", returned))  # a comparison of arrays
-        return returned
-
-    return call
 
 
 # --- by a model

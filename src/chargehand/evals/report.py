@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from html import escape
 from pathlib import Path
 from typing import Literal, TypeAlias
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 from msgspec import Struct
@@ -14,10 +14,6 @@ from chargehand.evals.cases import Kind
 
 Better: TypeAlias = Literal["more", "less"]
 MAX_REPORT_BYTES = 256 * 1024 * 1024
-PERCENTAGES = frozenset(
-    ("accuracy", "out_of_scope", "refused", "confidence", "coverage", "caught", "false_alarms", "workers", "edges")
-)
-"""Measures that are shown in percent."""
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MARKDOWN = re.compile(r"([\\`*_\[\]|])")
 
@@ -40,7 +36,19 @@ class Score(Struct, frozen=True, omit_defaults=True):
     request: str = ""
     got: str = ""
     wanted: str = ""
+    mistake: str = ""
+    """What is wrong with a result that was put before a check, or `right`."""
     notes: tuple[str, ...] = ()
+
+    def value(self, name: str) -> float | None:
+        """One of its figures; None where it has no such figure. Only accuracy is known of what was not tried."""
+        if name == "accuracy":
+            return float(self.passed)
+        if self.error:
+            return None
+        if name == "usd":
+            return self.usd
+        return self.seconds if name == "seconds" else self.values.get(name)
 
 
 class Measure(Struct, frozen=True, omit_defaults=True):
@@ -52,11 +60,8 @@ class Measure(Struct, frozen=True, omit_defaults=True):
     high: float
     count: int
     better: Better = "more"
-
-    @property
-    def has_interval(self) -> bool:
-        """Values that are all the same have none."""
-        return self.low != self.high
+    percent: bool = False
+    """Whether it is shown in percent."""
 
 
 class Table(Struct, frozen=True):
@@ -88,6 +93,7 @@ class Gate(Struct, frozen=True, omit_defaults=True):
     value: float
     held: bool
     better: Better = "more"
+    percent: bool = False
     why: str = ""
     """Why there is no value to go by."""
 
@@ -104,6 +110,7 @@ class Change(Struct, frozen=True, omit_defaults=True):
     high: float
     count: int
     verdict: Literal["better", "worse", "no difference shown"]
+    percent: bool = False
     lost: tuple[str, ...] = ()
     won: tuple[str, ...] = ()
 
@@ -151,16 +158,15 @@ def read_report(file: Path) -> Report:
 # --- as lines of text, for the terminal and Markdown
 
 
-def format_figure(name: str, value: float) -> str:
-    return f"{value:.1%}" if name in PERCENTAGES else f"{value:.4g}"
+def format_figure(value: float, *, percent: bool) -> str:
+    return f"{value:.1%}" if percent else f"{value:.4g}"
 
 
 def format_measure(measure: Measure) -> tuple[str, ...]:
-    """The cells of a row: name, value, interval, number of cases."""
-    interval = ""
-    if measure.has_interval:
-        interval = f"{format_figure(measure.name, measure.low)} to {format_figure(measure.name, measure.high)}"
-    return measure.name, format_figure(measure.name, measure.value), interval, str(measure.count)
+    """The cells of a row: name, value, interval, number of cases. Values that are all the same have no interval."""
+    value, low, high = (format_figure(x, percent=measure.percent) for x in (measure.value, measure.low, measure.high))
+    interval = f"{low} to {high}" if measure.low != measure.high else ""
+    return measure.name, value, interval, str(measure.count)
 
 
 MEASURE_HEADS = ("measure", "value", "95 %", "cases")
@@ -168,15 +174,15 @@ MEASURE_HEADS = ("measure", "value", "95 %", "cases")
 
 def format_gate(gate: Gate) -> str:
     sign = ">=" if gate.better == "more" else "<="
-    value = format_figure(gate.measure, gate.value)
+    value = format_figure(gate.value, percent=gate.percent)
     why = f" ({gate.why})" if gate.why else ""
     verdict = "held" if gate.held else "NOT held"
     return f"{gate.dataset} {gate.kind}: {gate.measure} {value} {sign} {gate.wanted:g}: {verdict}{why}"
 
 
 def format_change(change: Change) -> str:
-    before = format_figure(change.measure, change.before)
-    now = format_figure(change.measure, change.now)
+    before = format_figure(change.before, percent=change.percent)
+    now = format_figure(change.now, percent=change.percent)
     interval = f"{change.low:+.4g} to {change.high:+.4g} over {change.count} cases"
     return f"{change.dataset} {change.kind}: {change.measure} {before} → {now}, {change.verdict} ({interval})"
 
@@ -244,43 +250,34 @@ def _plain(text: str) -> str:
 
 def render_junit(report: Report) -> str:
     """One suite for each section, one test for each case; gates are a suite of their own."""
-    suites = [_junit_section(section) for section in report.sections]
+    root = Element("testsuites")
+    for section in report.sections:
+        suite = _add(root, "testsuite", name=f"{section.dataset}.{section.kind}")
+        for score in section.scores:
+            test = _add_test(suite, score.case, seconds=score.seconds)
+            if not score.passed:
+                problem = _add(test, "error" if score.error else "failure", message="; ".join(score.why))
+                problem.text = _xml(f"asked: {score.request}\nwanted: {score.wanted}\ngot: {score.got}")
     if report.gates:
-        suites.append(_junit_gates(report.gates))
-    return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", *suites, "</testsuites>", ""])
+        suite = _add(root, "testsuite", name="gates")
+        for gate in report.gates:
+            test = _add_test(suite, f"{gate.dataset} {gate.kind} {gate.measure}")
+            if not gate.held:
+                _add(test, "failure", message=format_gate(gate))
+    for suite in root:
+        for attribute, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error")):
+            suite.set(attribute, str(len(list(suite.iter(tag)))))
+    indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
 
 
-def _junit_gates(gates: Sequence[Gate]) -> str:
-    failed = sum(not gate.held for gate in gates)
-    lines = [f'  <testsuite name="gates" tests="{len(gates)}" failures="{failed}" errors="0">']
-    for gate in gates:
-        name = f'classname="gates.{_xml(gate.dataset)}" name="{_xml(gate.kind)} {_xml(gate.measure)}"'
-        lines.append(f"    <testcase {name}>")
-        if not gate.held:
-            lines.append(f'      <failure message="{_xml(format_gate(gate))}"/>')
-        lines.append("    </testcase>")
-    return "\n".join([*lines, "  </testsuite>"])
+def _add_test(suite: Element, name: str, seconds: float = 0.0) -> Element:
+    return _add(suite, "testcase", classname=suite.attrib["name"], name=name, time=f"{seconds:.3f}")
 
 
-def _junit_section(section: Section) -> str:
-    errors = sum(score.error for score in section.scores)
-    failed = sum(not score.passed for score in section.scores) - errors
-    seconds = sum(score.seconds for score in section.scores)
-    name = _xml(f"{section.dataset}.{section.kind}")
-    counts = f'tests="{len(section.scores)}" failures="{failed}" errors="{errors}" time="{seconds:.3f}"'
-    head = f'  <testsuite name="{name}" {counts}>'
-    return "\n".join([head, *(_junit_case(name, score) for score in section.scores), "  </testsuite>"])
-
-
-def _junit_case(suite: str, score: Score) -> str:
-    head = f'    <testcase classname="{suite}" name="{_xml(score.case)}" time="{score.seconds:.3f}"'
-    if score.passed:
-        return f"{head}/>"
-    kind = "error" if score.error else "failure"
-    why = _xml("; ".join(score.why))
-    body = _xml(f"asked: {score.request}\nwanted: {score.wanted}\ngot: {score.got}")
-    return f'{head}>\n      <{kind} message="{why}">{body}</{kind}>\n    </testcase>'
+def _add(parent: Element, tag: str, **attributes: str) -> Element:
+    return SubElement(parent, tag, {key: _xml(value) for key, value in attributes.items()})
 
 
 def _xml(text: str) -> str:
-    return escape(_NOT_XML.sub("\ufffd", text), quote=True)
+    return _NOT_XML.sub("\ufffd", text)

@@ -1,32 +1,23 @@
 """An evaluation from its datasets to its report: every case is tried, scored, compared and held against the gates."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from random import Random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeAlias
 
 import msgspec
 from msgspec import structs
 
 from chargehand.errors import Invalid, Refused
-from chargehand.evals.answers import report_answers, score_answer
-from chargehand.evals.bench import Bench, OpenScorer, ScoreCase, TeamFactory, failed_to_try, score_each
-from chargehand.evals.cases import KINDS, Case, Dataset, Kind, find_problem, kind_of
-from chargehand.evals.datasets import name_cases
-from chargehand.evals.gates import (
-    check_baseline,
-    check_gates,
-    compare,
-    count_regressions,
-    describe_differences,
-    hold_gates,
-)
+from chargehand.evals.answers import score_answer
+from chargehand.evals.bench import Bench, TeamFactory, failed_to_try
+from chargehand.evals.cases import KINDS, Case, Dataset, Kind, check_case, kind_of, name_cases
+from chargehand.evals.drafts import open_draft_scorer
+from chargehand.evals.gates import check_baseline, check_gates, compare_with_baseline, hold_gates
 from chargehand.evals.graders import find_grader
-from chargehand.evals.plans import report_plans, score_plan
-from chargehand.evals.report import Change, Report, Score, Section
-from chargehand.evals.routing import open_route_scorer, report_routes
-from chargehand.evals.statistics import seeded_random
-from chargehand.evals.verifying import report_results, score_results
+from chargehand.evals.measures import report_section
+from chargehand.evals.report import Report, Score, Section
+from chargehand.evals.verifying import score_results
 from chargehand.models.find import Finder, Lookup
 from chargehand.models.model import Model
 from chargehand.team import Supervisor
@@ -36,15 +27,28 @@ MAX_PARALLEL = 4
 _LIMIT_MICROS = 10**15
 """More than any evaluation costs."""
 
-ReportScores: TypeAlias = Callable[[str, Sequence[Score], Random], Section]
-_KINDS: dict[Kind, tuple[OpenScorer, ReportScores]] = {
-    "routing": (open_route_scorer, report_routes),
-    "plan": (score_each(score_plan), report_plans),
-    "worker": (score_each(score_answer), report_answers),
-    "run": (score_each(score_answer), report_answers),
-    "verifier": (score_each(score_results), report_results),
+ScoreCase: TypeAlias = Callable[[Case], Awaitable[list[Score]]]
+"""Tries one case. A verifier case has a score for each result."""
+OpenScorer: TypeAlias = Callable[[Bench], AbstractAsyncContextManager[ScoreCase]]
+
+
+def _score_each(score: Callable[[Bench, Case], Awaitable[list[Score]]]) -> OpenScorer:
+    """A scorer that keeps nothing open between cases."""
+
+    @asynccontextmanager
+    async def open_scorer(bench: Bench) -> AsyncGenerator[ScoreCase]:
+        yield lambda case: score(bench, case)
+
+    return open_scorer
+
+
+_SCORERS: dict[Kind, OpenScorer] = {
+    "routing": open_draft_scorer,
+    "plan": open_draft_scorer,
+    "worker": _score_each(score_answer),
+    "run": _score_each(score_answer),
+    "verifier": _score_each(score_results),
 }
-"""How cases of each kind are scored and reported."""
 
 
 class Progress:
@@ -103,13 +107,17 @@ async def evaluate(
         progress.begin(datasets)
         for dataset, model in zip(datasets, judges, strict=True):
             bench = Bench(team_factory, lookup, judge=model, folder=dataset.folder, act=act, seed=seed)
-            sections += [await _evaluate_kind(loop, bench, dataset, kind) for kind in _kinds_of(dataset.cases)]
+            for kind in KINDS:
+                if cases := [case for case in dataset.cases if kind_of(case) == kind]:
+                    async with _SCORERS[kind](bench) as score_case:
+                        scores = await loop.run(dataset.name, cases, score_case)
+                    sections.append(report_section(dataset.name, kind, scores, seed))
     finally:
         await finder.close()
     team = team_factory()
     report = Report(team.name, tuple(sections), notice=team.notice, seed=seed, stopped=loop.stopped)
     if baseline is not None:
-        report = _with_baseline(report, baseline)
+        report = compare_with_baseline(report, baseline)
     gates = hold_gates(report.sections, gate, datasets, has_baseline=baseline is not None)
     return structs.replace(report, gates=gates)
 
@@ -120,8 +128,7 @@ def report_unfinished(team: str, scores: Mapping[str, Sequence[Score]], stopped:
     for dataset, known in scores.items():
         for kind in KINDS:
             own = [score for score in known if score.kind == kind]
-            if own:
-                sections.append(_report_kind(dataset, kind, own, seed))
+            sections += [report_section(dataset, kind, own, seed)] if own else []
     return Report(team, tuple(sections), seed=seed, stopped=stopped)
 
 
@@ -134,14 +141,13 @@ def _check_datasets(datasets: Sequence[Dataset]) -> list[Dataset]:
         raise Invalid("two datasets have the same name; give one of them another: name: …")
     for dataset in datasets:
         for case in dataset.cases:
-            where = f"dataset {dataset.name}, case {case.name or case.request!r}"
-            if problem := find_problem(case):
-                raise Invalid(f"{where}: {problem}")
-            if case.expect is not None and case.expect.python:
-                try:
+            try:
+                check_case(msgspec.to_builtins(case))
+                if case.expect is not None and case.expect.python:
                     find_grader(dataset.folder, case.expect.python)
-                except Invalid as error:
-                    raise Invalid(f"{where}: {error}") from error
+            except Invalid as error:
+                name = case.name or case.request
+                raise Invalid(f"dataset {dataset.name}, case {name!r}: {error}") from error
     return [structs.replace(dataset, cases=name_cases(dataset.cases)) for dataset in datasets]
 
 
@@ -166,38 +172,6 @@ def _find_judge(finder: Finder, judge: Model | str) -> Model | None:
 
 
 # --- the loop
-
-
-def _kinds_of(cases: Sequence[Case]) -> list[Kind]:
-    existing = {kind_of(case) for case in cases}
-    return [kind for kind in KINDS if kind in existing]
-
-
-async def _evaluate_kind(loop: "_Loop", bench: Bench, dataset: Dataset, kind: Kind) -> Section:
-    cases = [case for case in dataset.cases if kind_of(case) == kind]
-    open_scorer, _ = _KINDS[kind]
-    async with open_scorer(bench) as score_case:
-        scores = await loop.run(dataset.name, cases, score_case)
-    return _report_kind(dataset.name, kind, scores, bench.seed)
-
-
-def _report_kind(dataset: str, kind: Kind, scores: Sequence[Score], seed: int) -> Section:
-    _, report_scores = _KINDS[kind]
-    return report_scores(dataset, scores, seeded_random(seed, dataset, kind))
-
-
-def _with_baseline(report: Report, baseline: Report) -> Report:
-    changes = compare(baseline, report.sections, seeded_random(report.seed))
-    sections = tuple(_with_regressions(section, changes) for section in report.sections)
-    warnings = describe_differences(baseline, report.sections, report.team)
-    return structs.replace(report, sections=sections, changes=changes, warnings=warnings)
-
-
-def _with_regressions(section: Section, changes: Sequence[Change]) -> Section:
-    regressions = count_regressions(changes, section)
-    if regressions is None:
-        return section
-    return structs.replace(section, measures=(*section.measures, regressions))
 
 
 class _Loop:
@@ -234,10 +208,10 @@ class _Loop:
         try:
             scores = await score_case(case)
         except Exception as error:  # noqa: BLE001 - whatever foreign tools and graders do, the other cases count
-            return [_encodable(failed_to_try(case, error))]
+            return [failed_to_try(case, error)]
         self._spent_usd += sum(score.usd or 0.0 for score in scores)
         self._cost_unknown = self._cost_unknown or any(score.usd is None for score in scores)
-        return [_encodable(score) for score in scores]
+        return scores
 
     def _refuse(self) -> str:
         """Why no further case is begun. Cases that cost nothing are within a budget of nothing."""
@@ -248,24 +222,3 @@ class _Loop:
         if self._spent_usd and self._spent_usd >= self._budget_usd - 1e-9:
             return f"the ${self._budget_usd:g} of the whole evaluation are spent; allow more with --budget-usd"
         return ""
-
-
-def _encodable(score: Score) -> Score:
-    """The same in text that can be written: foreign functions may return lone surrogates."""
-    try:
-        msgspec.json.encode(score)
-    except UnicodeEncodeError:
-        return structs.replace(
-            score,
-            case=_replace_surrogates(score.case),
-            request=_replace_surrogates(score.request),
-            got=_replace_surrogates(score.got),
-            wanted=_replace_surrogates(score.wanted),
-            why=tuple(map(_replace_surrogates, score.why)),
-            notes=tuple(map(_replace_surrogates, score.notes)),
-        )
-    return score
-
-
-def _replace_surrogates(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()

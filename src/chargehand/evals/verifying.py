@@ -2,10 +2,10 @@
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from random import Random
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from chargehand.agents.acceptance import Check, Reviewer, Verifier
 from chargehand.agents.hiring import Hiring
@@ -13,8 +13,8 @@ from chargehand.agents.worker import Worker
 from chargehand.errors import ChargehandError, Invalid, Refused
 from chargehand.evals.bench import Bench, check_workers, failed_to_try
 from chargehand.evals.cases import Case, as_tuple
-from chargehand.evals.report import Measure, Score, Section, Table
-from chargehand.evals.statistics import measure_accuracy, measure_share, measure_usd, seeded_random
+from chargehand.evals.measures import seeded_random
+from chargehand.evals.report import Score
 from chargehand.models.messages import Request
 from chargehand.models.subject import Working
 from chargehand.models.testing.scripted import ScriptedModel
@@ -38,15 +38,6 @@ _BLANK = " \u200b"
 """A reply with nothing in it."""
 
 
-class Verdict(Struct, frozen=True):
-    """What the checks made of a result."""
-
-    refusal: str
-    """Why the result does not count as done; empty where it does."""
-    seconds: float
-    usd: float
-
-
 async def score_results(bench: Bench, case: Case) -> list[Score]:
     """A score for each result that is put before the checks of a case of the kind `verifier`.
 
@@ -56,40 +47,47 @@ async def score_results(bench: Bench, case: Case) -> list[Score]:
     results = [("right", text) for text in as_tuple(case.right)] + list(wrong.items())
     scores: list[Score] = []
     for number, (mistake, text) in enumerate(results, 1):
-        name = f"{case.name}: {mistake} ({number})"
         try:
-            verdict = await _ask_checks(bench, case, text)
+            score = await _score(bench, case, mistake, text)
         except ChargehandError as error:
-            scores.append(structs.replace(failed_to_try(case, error), case=name))
-            continue
-        scores.append(_score(name, mistake, verdict, f"{case.request}\n{text}"))
+            score = failed_to_try(case, error)
+        scores.append(structs.replace(score, case=f"{case.name}: {mistake} ({number})", mistake=mistake))
     return scores
 
 
-def _score(name: str, mistake: str, verdict: Verdict, request: str) -> Score:
+async def _score(bench: Bench, case: Case, mistake: str, text: str) -> Score:
+    team = _checking_team(bench, case, text)
+    began = time.perf_counter()
+    result = await team.run(case.request)
+    seconds = time.perf_counter() - began
+    refusal = ""
+    if _RESULT_TASK not in result.results:
+        messages = [gap.message for gap in result.gaps if gap.task == _RESULT_TASK]
+        refusal = messages[0] if messages else "it did not count as done"
+    if broken := _broken_check(result, refusal):
+        raise Refused(f"no check judged it: {broken}")
     is_right = mistake == "right"
-    is_refused = bool(verdict.refusal)
     why: tuple[str, ...] = ()
-    if is_right and is_refused:
-        why = (f"refused, although it is right: {verdict.refusal}",)
-    elif not is_right and not is_refused:
+    if is_right and refusal:
+        why = (f"refused, although it is right: {refusal}",)
+    elif not is_right and not refusal:
         why = (f"not noticed: {mistake}",)
     return Score(
-        case=name,
+        case=case.name,
         kind="verifier",
         passed=not why,
         why=why,
-        values={"alarm" if is_right else "caught": float(is_refused)},
-        seconds=verdict.seconds,
-        usd=verdict.usd,
-        request=request,
-        got=verdict.refusal or "accepted",
+        values={"false_alarms" if is_right else "caught": float(bool(refusal))},
+        seconds=seconds,
+        usd=result.spent.micros / 1_000_000,
+        request=f"{case.request}\n{text}",
+        got=refusal or "accepted",
         wanted="accepted" if is_right else "refused",
     )
 
 
-async def _ask_checks(bench: Bench, case: Case, text: str) -> Verdict:
-    """Have a worker return this text, in a team with the checks of the case."""
+def _checking_team(bench: Bench, case: Case, text: str) -> Supervisor:
+    """A team with the checks of the case, in which a worker returns this text."""
     team = bench.new_team()
     check_workers(team, case.labels)
     hiring = team.hiring
@@ -100,8 +98,8 @@ async def _ask_checks(bench: Bench, case: Case, text: str) -> Verdict:
         return case.source if request.subject.worker.name == _SOURCE else text or _BLANK
 
     model = ScriptedModel(reply)
-    reviewers = [check.worker for check in checks.values() if isinstance(check, Reviewer)]
     workers = [Worker(_SOURCE, model=model), Worker(_AUTHOR, model=model, accept=tuple(checks))]
+    reviewers = [check.worker for check in checks.values() if isinstance(check, Reviewer)]
     for worker in hiring.workers:
         if worker.name in reviewers:
             reviewer_model = worker.model or hiring.models[0]
@@ -110,7 +108,7 @@ async def _ask_checks(bench: Bench, case: Case, text: str) -> Verdict:
             )
     source = (Task(_SOURCE_TASK, "Hand over what there is to work from.", _SOURCE),) if case.source else ()
     task = Task(_RESULT_TASK, case.request, _AUTHOR, after=tuple(before.id for before in source))
-    checking_team = Supervisor(
+    return Supervisor(
         workers,
         model=hiring.models[0],
         judge=hiring.models[2],
@@ -119,16 +117,6 @@ async def _ask_checks(bench: Bench, case: Case, text: str) -> Verdict:
         checks=checks,
         lookup=bench.lookup,
     )
-    began = time.perf_counter()
-    result = await checking_team.run(case.request)
-    seconds = time.perf_counter() - began
-    refusal = ""
-    if _RESULT_TASK not in result.results:
-        messages = [gap.message for gap in result.gaps if gap.task == _RESULT_TASK]
-        refusal = messages[0] if messages else "it did not count as done"
-    if broken := _broken_check(result, refusal):
-        raise Refused(f"no check judged it: {broken}")
-    return Verdict(refusal, seconds, result.spent.micros / 1_000_000)
 
 
 def _broken_check(result: Result, refusal: str) -> str:
@@ -147,27 +135,6 @@ def _checks_of(case: Case, hiring: Hiring) -> Mapping[str, Check]:
         existing = ", ".join(known.by_name) or "none"
         raise Invalid(f"the team has no check {unknown[0]!r}; there are {existing}")
     return {name: known.by_name[name] for name in names} or {"verifier": Verifier()}
-
-
-def report_results(dataset: str, scores: Sequence[Score], random: Random) -> Section:
-    wrong = [score for score in scores if "caught" in score.values]
-    right = [score for score in scores if "alarm" in score.values]
-    measures: list[Measure] = [measure_accuracy(scores)]
-    if wrong:
-        measures.append(measure_share("caught", sum(score.passed for score in wrong), len(wrong)))
-    if right:
-        alarms = sum(not score.passed for score in right)
-        measures.append(measure_share("false_alarms", alarms, len(right), "less"))
-    measures += measure_usd([*wrong, *right], random)
-    by_mistake: dict[str, list[Score]] = {}
-    for score in (*wrong, *right):
-        mistake = score.case.rsplit(": ", 1)[-1].rsplit(" (", 1)[0]
-        by_mistake.setdefault(mistake, []).append(score)
-    rows = tuple(
-        (mistake, str(len(group)), str(sum(score.passed for score in group))) for mistake, group in by_mistake.items()
-    )
-    table = Table("Results by mistake", ("mistake", "results", "judged rightly"), rows)
-    return Section(dataset=dataset, kind="verifier", scores=tuple(scores), measures=tuple(measures), tables=(table,))
 
 
 # --- wrong results made from right ones
