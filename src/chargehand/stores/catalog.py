@@ -92,7 +92,7 @@ class SqliteCatalog(Archives):
         return catalog_things.decode(kind, body)
 
     async def get(self, kind: type[Kept], which: str) -> Kept | None:
-        return await self._door.read(lambda db: catalog_things.get(db, self._space, kind, which))
+        return await self._read(catalog_things.get, kind, which)
 
     async def find(
         self,
@@ -107,40 +107,36 @@ class SqliteCatalog(Archives):
         order: Order = "asc",
     ) -> list[Kept]:
         page = catalog_things.Page(after, before, limit, order)
-        return await self._door.read(
-            lambda db: catalog_things.find(
-                db=db, space=self._space, kind=kind, name=name, text=text, match=tags, page=page
-            )
-        )
+        return await self._read(catalog_things.find, kind=kind, name=name, text=text, match=tags, page=page)
 
     async def change(self, thing: Kept) -> Kept:
         now = self._opened.clock()
-        return await self._door.write(lambda db: catalog_things.change(db, self._space, thing, now))
+        return await self._write(catalog_things.change, thing, now)
 
     async def delete(self, kind: type[Thing], which: str) -> bool:
         if kind is Archive:
             return await self._delete_archive(which)
-        return await self._door.write(lambda db: catalog_things.delete(db, self._space, kind, which))
+        return await self._write(catalog_things.delete, kind, which)
 
     async def tags(self, kind: type[Thing]) -> dict[str, int]:
-        return await self._door.read(lambda db: catalog_things.tags(db, self._space, kind))
+        return await self._read(catalog_things.tags, kind)
 
     # --- who may use what
 
     async def attach(self, owner: str, thing: str, grant: Grant) -> None:
-        await self._door.write(lambda db: catalog_attachments.attach(db, self._space, owner, thing, grant))
+        await self._write(catalog_attachments.attach, owner, thing, grant)
 
     async def detach(self, owner: str, thing: str) -> bool:
-        return await self._door.write(lambda db: catalog_attachments.detach(db, self._space, owner, thing))
+        return await self._write(catalog_attachments.detach, owner, thing)
 
     async def attached(self, agent: str) -> list[Attached]:
-        return await self._door.read(lambda db: catalog_attachments.attached(db, self._space, agent))
+        return await self._read(catalog_attachments.attached, agent)
 
     async def attached_to(self, agents: Sequence[str]) -> dict[str, list[Attached]]:
-        return await self._door.read(lambda db: catalog_attachments.attached_to(db, self._space, agents))
+        return await self._read(catalog_attachments.attached_to, agents)
 
     async def owners(self, thing: str) -> dict[str, Grant]:
-        return await self._door.read(lambda db: catalog_attachments.owners(db, self._space, thing))
+        return await self._read(catalog_attachments.owners, thing)
 
     # --- blocks
 
@@ -151,13 +147,13 @@ class SqliteCatalog(Archives):
             edit=edit, origin=origin, agent=agent, expect=expect, spare="" if origin.key else f"~{secrets.token_hex(8)}"
         )
         now = self._opened.clock()
-        return await self._door.write(lambda db: catalog_blocks.edit(db, self._space, block, asked, now))
+        return await self._write(catalog_blocks.edit, block, asked, now)
 
     async def history(self, block: str, *, limit: int = 50, before: int | None = None) -> list[Change]:
-        return await self._door.read(lambda db: catalog_blocks.history(db, self._space, block, limit, before))
+        return await self._read(catalog_blocks.history, block, limit, before)
 
     async def text_at(self, block: str, version: int) -> str:
-        return await self._door.read(lambda db: catalog_blocks.text_at(db, self._space, block, version))
+        return await self._read(catalog_blocks.text_at, block, version)
 
     # --- conversations
 
@@ -166,12 +162,10 @@ class SqliteCatalog(Archives):
             check_text(turn.text)
         now = self._opened.clock()
         once = key or f"~{secrets.token_hex(8)}"
-        return await self._door.write(
-            lambda db: catalog_turns.say(db=db, space=self._space, which=agent, turns=turns, key=once, now=now)
-        )
+        return await self._write(catalog_turns.say, which=agent, turns=turns, key=once, now=now)
 
     async def turns(self, agent: str, *, limit: int = 50, before: int | None = None, old: bool = False) -> list[Turn]:
-        return await self._door.read(lambda db: catalog_turns.turns(db, self._space, agent, limit, before, old=old))
+        return await self._read(catalog_turns.turns, agent, limit, before, old=old)
 
     async def recall(
         self,
@@ -184,12 +178,12 @@ class SqliteCatalog(Archives):
         limit: int = 5,
     ) -> list[Turn]:
         asked = catalog_turns.Question(words=query, roles=roles, start=start, end=end, limit=limit)
-        return await self._door.read(lambda db: catalog_turns.recall(db, self._space, agent, asked))
+        return await self._read(catalog_turns.recall, agent, asked)
 
     async def summarise(self, agent: str, summary: Turn) -> bool:
         check_text(summary.text)
         now = self._opened.clock()
-        return await self._door.write(lambda db: catalog_turns.summarise(db, self._space, agent, summary, now))
+        return await self._write(catalog_turns.summarise, agent, summary, now)
 
     async def reset(self, agent: str) -> int:
-        return await self._door.write(lambda db: catalog_turns.reset(db, self._space, agent))
+        return await self._write(catalog_turns.reset, agent)

@@ -3,7 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
@@ -11,6 +11,7 @@ from chargehand.errors import Invalid, Refused
 from chargehand.memory.archives import EVERYTHING, Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.catalog import Order
 from chargehand.memory.origin import PERSON
+from chargehand.stores import catalog_passages as rows
 from chargehand.stores.catalog_attachments import granted
 from chargehand.stores.catalog_doors import Door
 from chargehand.stores.catalog_things import delete, need, need_number, rewrite
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from chargehand.stores.vectors import VectorIndex
 
 Outcome = TypeVar("Outcome")
+Arguments = ParamSpec("Arguments")
 
 
 class Opened:
@@ -49,6 +51,22 @@ class Archives:
         self._door = opened.door
         self._space = space
 
+    async def _read(
+        self,
+        work: Callable[Concatenate[sqlite3.Connection, str, Arguments], Outcome],
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> Outcome:
+        return await self._door.read(lambda db: work(db, self._space, *args, **kwargs))
+
+    async def _write(
+        self,
+        work: Callable[Concatenate[sqlite3.Connection, str, Arguments], Outcome],
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> Outcome:
+        return await self._door.write(lambda db: work(db, self._space, *args, **kwargs))
+
     async def insert(
         self,
         archive: str,
@@ -58,8 +76,6 @@ class Archives:
         handle: str = "",
         agent: str = "",
     ) -> list[Inserted]:
-        from chargehand.stores import catalog_passages as rows  # noqa: PLC0415 - only archives need it
-
         now = self._opened.clock()
 
         def work(db: sqlite3.Connection, found: Archive) -> list[Inserted]:
@@ -81,8 +97,6 @@ class Archives:
         handle: str = "",
         agent: str = "",
     ) -> list[Hit]:
-        from chargehand.stores import catalog_passages as rows  # noqa: PLC0415 - only archives need it
-
         index = self._opened.index
 
         def work(db: sqlite3.Connection) -> list[Hit]:
@@ -111,8 +125,6 @@ class Archives:
     async def passages(
         self, archive: str, *, within: Filter = EVERYTHING, after: str = "", limit: int = 100, order: Order = "asc"
     ) -> list[Passage]:
-        from chargehand.stores import catalog_passages as rows  # noqa: PLC0415 - only archives need it
-
         return await self._look(
             archive,
             lambda db: rows.passages(
@@ -121,33 +133,21 @@ class Archives:
         )
 
     async def passage(self, which: str) -> Passage | None:
-        from chargehand.stores import catalog_passages as rows  # noqa: PLC0415 - only archives need it
-
-        return await self._door.read(lambda db: rows.passage(db, self._space, which))
+        return await self._read(rows.passage, which)
 
     async def forget(self, archive: str, ids: Sequence[str]) -> int:
-        from chargehand.stores import catalog_passages as rows  # noqa: PLC0415 - only archives need it
-
         return await self._change(archive, lambda db, found: rows.forget(db, self._space, found.id, ids))
 
     async def count(self, archive: str) -> tuple[int, int]:
-        from chargehand.stores import catalog_passages as rows  # noqa: PLC0415 - only archives need it
-
         return await self._look(archive, lambda db: rows.count(db, self._space, archive))
 
     async def bare(self, archive: str, *, limit: int = 256) -> list[Passage]:
-        from chargehand.stores import catalog_passages as rows  # noqa: PLC0415 - only archives need it
-
         return await self._look(archive, lambda db: rows.bare(db, self._space, archive, limit))
 
     async def clothe(self, archive: str, vectors: dict[str, bytes], *, handle: str) -> int:
-        from chargehand.stores import catalog_passages as rows  # noqa: PLC0415 - only archives need it
-
         return await self._change(archive, lambda db, found: rows.clothe(db, self._space, found, vectors, handle))
 
     async def _delete_archive(self, which: str) -> bool:
-        from chargehand.stores import catalog_passages as rows  # noqa: PLC0415 - only archives need it
-
         def work(db: sqlite3.Connection) -> bool:
             rows.purge(db, self._space, which)
             return delete(db, self._space, Archive, which)
@@ -175,8 +175,6 @@ class Archives:
         return await self._door.read(inside)
 
     async def _change(self, archive: str, work: Callable[[sqlite3.Connection, Archive], Outcome]) -> Outcome:
-        from chargehand.stores import catalog_passages as rows  # noqa: PLC0415 - only archives need it
-
         def inside(db: sqlite3.Connection) -> Outcome:
             number, found = need(db, self._space, Archive, archive)
             outcome = work(db, found)

@@ -1,7 +1,8 @@
 """Looking into a journal file without taking it over: a run can be looked at while another process drives it."""
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Generator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from msgspec import Struct, structs
@@ -32,55 +33,45 @@ class Found(Struct, frozen=True):
 
 def read_run(journal: Path, run: str, *, after: int = 0) -> list[Entry]:
     """The entries of a run that follow number `after`; RunUnknown if it has none at all."""
-    check_name(run)
-    with closing(_opened(journal)) as connection:
-        try:
-            return rows.read(connection, _blobs(journal), run, after)
-        except RunUnknown as error:
-            raise _missing(connection, error, run, locks_of(journal)) from error
-        except FILE_ERRORS as error:
-            raise explain(error, journal) from error
+    with _reading(journal, run) as connection:
+        return rows.read(connection, FileBlobs.beside(journal), run, after)
 
 
 def read_readable(journal: Path, run: str) -> Readable:
     """The entries of a run up to the first that is damaged, with what is wrong there."""
-    check_name(run)
-    with closing(_opened(journal)) as connection:
-        try:
-            return rows.read_readable(connection, _blobs(journal), run, 0)
-        except RunUnknown as error:
-            raise _missing(connection, error, run, locks_of(journal)) from error
-        except FILE_ERRORS as error:
-            raise explain(error, journal) from error
+    with _reading(journal, run) as connection:
+        return rows.read_readable(connection, FileBlobs.beside(journal), run, 0)
 
 
 def read_runs(journal: Path) -> list[Found]:
     """Every run, the latest first. One that is damaged says so in its row."""
-    with closing(_opened(journal)) as connection:
-        try:
-            found = [_found(connection, journal, row) for row in rows.listing(connection, locks_of(journal))]
-        except FILE_ERRORS as error:
-            raise explain(error, journal) from error
+    with _reading(journal) as connection:
+        found = [_found(connection, journal, row) for row in rows.listing(connection, locks_of(journal))]
     return sorted(found, key=lambda one: one.row.started, reverse=True)
 
 
 def read_rows(journal: Path) -> list[RunRow]:
     """The row of every run, the latest first; entries are not looked at."""
-    with closing(_opened(journal)) as connection:
-        try:
-            listed = rows.listing(connection, locks_of(journal))
-        except FILE_ERRORS as error:
-            raise explain(error, journal) from error
+    with _reading(journal) as connection:
+        listed = rows.listing(connection, locks_of(journal))
     return sorted(listed, key=lambda row: row.started, reverse=True)
 
 
 def open_runs(journal: Path) -> list[RunRow]:
-    """The runs that have not ended, by name."""
+    """The runs that have not ended, the latest first."""
+    return [row for row in read_rows(journal) if row.type != "run.ended" and not row.damage]
+
+
+@contextmanager
+def _reading(journal: Path, run: str = "") -> Generator[sqlite3.Connection]:
+    """A connection; what goes wrong with the file, or with the run that is looked for, is said in our words."""
+    if run:
+        check_name(run)
     with closing(_opened(journal)) as connection:
         try:
-            return [
-                row for row in rows.listing(connection, locks_of(journal)) if row.type != "run.ended" and not row.damage
-            ]
+            yield connection
+        except RunUnknown as error:
+            raise _missing(connection, error, run, locks_of(journal)) from error
         except FILE_ERRORS as error:
             raise explain(error, journal) from error
 
@@ -90,10 +81,10 @@ def _found(connection: sqlite3.Connection, journal: Path, row: RunRow) -> Found:
     waits = False
     try:
         if row.type == "run.ended":
-            last = rows.read(connection, _blobs(journal), row.run, row.seq - 1)[-1].event
+            last = rows.read(connection, FileBlobs.beside(journal), row.run, row.seq - 1)[-1].event
             ended = last if isinstance(last, RunEnded) else None
         elif not row.damage:  # other entries may follow the question: what else went on, and an orderly stop
-            waits = _waits(rows.read(connection, _blobs(journal), row.run, 0))
+            waits = _waits(rows.read(connection, FileBlobs.beside(journal), row.run, 0))
     except Corrupt as error:
         return Found(structs.replace(row, damage=str(error)), None, driven=False)
     return Found(row, ended, row.held and ended is None, waits)
@@ -111,10 +102,6 @@ def _missing(connection: sqlite3.Connection, unknown: RunUnknown, run: str, lock
         return unknown
     said = f"there is no run {run!r} in this journal that can be read, and these are damaged: {', '.join(names[:5])}"
     return Corrupt(f"{said}. It may be one of them; restore the journal from a backup", run=run)
-
-
-def _blobs(journal: Path) -> FileBlobs:
-    return FileBlobs.beside(journal)
 
 
 def _opened(journal: Path) -> sqlite3.Connection:
