@@ -172,6 +172,16 @@ def test_the_first_may_still_be_faster() -> None:
     assert notes(entries)[1] == "hedged: slow answered first"
 
 
+def test_two_replies_at_the_same_moment_are_both_paid_for() -> None:
+    slow = Paced("slow", 1.0, 1.0, 3.0)
+    other = Paced("other", 1.0)
+    entries = Playhouse().run(team(slow, other))
+    twice = used(entries)[2]
+    assert (slow.calls, other.calls, slow.cancelled + other.cancelled) == (3, 1, 0)
+    assert twice is not None
+    assert twice.calls == 2
+
+
 def test_without_another_model_the_same_is_asked_again() -> None:
     model = Paced("one", 1.0, 1.0, 50.0, 1.0)
     entries = Playhouse().run(team(model))

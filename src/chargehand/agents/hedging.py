@@ -136,7 +136,9 @@ class Hedging:
         """Wait for the first good reply; the other call is given up."""
         while running and race.reply is None:
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for job in [job for job in running if job in done and race.reply is None]:
+            for job in [job for job in running if job in done]:
+                if race.reply is not None:
+                    break  # both came back at once: what the other used is counted below
                 called = running.pop(job)
                 outcome = job.result()
                 if isinstance(outcome, Reply):
