@@ -1,4 +1,4 @@
-"""The other roles a model is asked for: router, next speaker, ledger, splitter, refiner, judge, reviewer, maker."""
+"""The other roles of a model: routing, handing out tasks, splitting, rewriting, judging, reviewing, making workers."""
 
 import re
 from decimal import Decimal
@@ -7,18 +7,17 @@ import msgspec
 
 from chargehand.models.demo.dates import find_periods
 from chargehand.models.demo.fitting import Fit, card_score, choose_fit
-from chargehand.models.demo.plan import PlannedTask, PlanReply, make_plan, without_returns
-from chargehand.models.demo.request import Clause, parse_request
+from chargehand.models.demo.plan import PlanReply, make_plan, without_returns
+from chargehand.models.demo.request import LONGEST, Clause, parse_request
 from chargehand.models.demo.results import read_product
 from chargehand.models.demo.tools import read_skill, tool_words, tools_of
 from chargehand.models.demo.words import content_stems, shorten
-from chargehand.models.exhibits import Figure, Passages, Table
+from chargehand.models.exhibits import Figure, Table
 from chargehand.models.subject import (
     Given,
     Judging,
     Ledger,
     Making,
-    Planned,
     Planning,
     Refining,
     Reviewing,
@@ -30,10 +29,10 @@ from chargehand.models.subject import (
 
 _MOST_TASKS = 50
 _MOST_TOOLS = 4
+_LONGEST_RESULT = 20_000
 _SENTENCE_WORDS = 8
 _OFFERED = re.compile(
-    r"(?:nearest|closest)[^:;.?\n]{0,60}?(?::| is\b)\s*(?P<near>[^;,\n]{1,60})|"
-    r"did you mean\s+(?P<meant>[^?;\n]{1,60})\?",
+    r"(?:(?:nearest|closest)[^:;.?\n]{0,60}?(?::| is\b)|did you mean)\s*['\"`]?(?P<value>\w[\w .&/+'-]{0,59})",
     re.IGNORECASE,
 )
 _REFUSED_VALUE = re.compile(
@@ -42,8 +41,8 @@ _REFUSED_VALUE = re.compile(
     re.IGNORECASE,
 )
 _NEAREST_DAY = re.compile(r" The day [\d-]{10} is the nearest there is to (?P<asked>[\d-]{10}): say so\.")
-_PLAIN_VALUE = re.compile(r"[\w][\w .&/+'-]{0,59}")
 _TASK_ID = re.compile(r"\bt\d+\b")
+_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _NO_RESULT = re.compile(
     r"^\W*(?:(?:i am |i'm )?(?:sorry|afraid)\b|as an? (?:ai|language model)\b|i (?:cannot|can't|could not|am unable)\b|"
     r"(?:n/?a|tbd|todo|unknown|none|null)\W*$)",
@@ -62,51 +61,46 @@ def encode(**fields: object) -> str:
 # --- who does it
 
 
-def _scores(goal: str, workers: tuple[WorkerCard, ...]) -> dict[str, float]:
-    """How well each worker serves the clauses of a request."""
-    parsed = parse_request(goal[:4_000])
-    clauses = [clause for clause in parsed.clauses if clause.kind != "keep"]
-    scores: dict[str, float] = {}
+def _score_workers(goal: str, workers: tuple[WorkerCard, ...]) -> list[tuple[str, float]]:
+    """The workers that serve clauses of a request, the best first."""
+    clauses = [clause for clause in parse_request(goal[:LONGEST]).clauses if clause.kind != "keep"]
+    scores: list[tuple[str, float]] = []
     for worker in workers:
-        tools = tools_of(worker)
-        total = 0.0
-        for clause in clauses:
-            fit = choose_fit(clause, [(worker, tools)])
-            words = card_score(clause, worker)
-            if isinstance(fit, Fit) and (words or (fit.is_certain and fit.tool.kind != "search")):
-                total += fit.score + words
-            elif words > 1:
-                total += words / 2
-        if total:
-            scores[worker.name] = total
-    return scores
+        score = sum(_score_worker(clause, worker) for clause in clauses)
+        if score:
+            scores.append((worker.name, score))
+    return sorted(scores, key=lambda held: -held[1])
+
+
+def _score_worker(clause: Clause, worker: WorkerCard) -> float:
+    words = card_score(clause, worker)
+    fit = choose_fit(clause, [(worker, tools_of(worker))])
+    if isinstance(fit, Fit) and (words or (fit.is_certain and fit.tool.kind != "search")):
+        return fit.score + words
+    return words / 2 if words > 1 else 0.0
 
 
 def route(subject: Routing) -> str:
     """The worker whose tools and card fit best; nobody where none does."""
-    scores = sorted(_scores(subject.goal, subject.workers).items(), key=lambda held: -held[1])
+    scores = _score_workers(subject.goal, subject.workers)
     if not scores:
-        return encode(
-            reason="nobody's tools or description fit the request", primary=None, secondary=None, confidence=0.0
-        )
+        return encode(reason="nobody's tools or description fit the request", primary=None, confidence=0.0)
     first, best = scores[0]
-    second = scores[1] if len(scores) > 1 else None
-    margin = 1.0 if second is None else (best - second[1]) / best
+    second, other = scores[1] if len(scores) > 1 else (None, 0.0)
     return encode(
         reason=f"the tools and the description of {first} fit best",
         primary=first,
-        secondary=second[0] if second else None,
-        confidence=round(0.5 + 0.5 * margin, 2),
+        secondary=second,
+        confidence=round(1.0 - 0.5 * other / best, 2),
     )
 
 
 def choose_speaker(subject: Speaking) -> str:
     """Whoever fits the request and has not spoken."""
     spoken = {given.worker for given in subject.said} | {subject.last}
-    scores = _scores(subject.goal, subject.workers)
-    open_names = sorted((name for name in scores if name not in spoken), key=lambda name: -scores[name])
-    if open_names:
-        return encode(next=open_names[0], why="fits the request and has not spoken yet")
+    for name, _ in _score_workers(subject.goal, subject.workers):
+        if name not in spoken:
+            return encode(next=name, why="fits the request and has not spoken yet")
     why = "everybody who fits the request has spoken" if subject.said else "nobody fits the request"
     return encode(next=None, why=why)
 
@@ -117,11 +111,14 @@ def choose_speaker(subject: Speaking) -> str:
 def keep_ledger(subject: Ledger) -> str:
     """The plan for the request, handed out one task at a time."""
     wanted = make_plan(Planning(subject.goal, subject.workers, _MOST_TASKS))
-    names = _names_in_run(wanted.tasks, subject.tasks)
     delivered = {given.task for given in subject.results if given.value is not None}
+    names: dict[str, str] = {}  # of the plan's tasks in the run
     for name, task in wanted.tasks.items():
-        if name not in names and all(names.get(needed) in delivered for needed in task.after):
-            instruction = _TASK_ID.sub(lambda match: names.get(match[0], match[0]), task.instruction)
+        instruction = _TASK_ID.sub(lambda match: names.get(match[0], match[0]), task.instruction)
+        same = [held.id for held in subject.tasks if held.instruction == instruction and held.id not in names.values()]
+        if same:
+            names[name] = same[0]
+        elif all(names.get(needed) in delivered for needed in task.after):
             why = f"{len(delivered)} of {len(wanted.tasks)} tasks are done."
             return encode(done=False, looping=False, progress=True, next=task.worker, instruction=instruction, why=why)
     left = len(wanted.tasks) - sum(name in delivered for name in names.values())
@@ -129,58 +126,48 @@ def keep_ledger(subject: Ledger) -> str:
     return encode(done=True, looping=False, progress=True, why=why, unserved=wanted.unserved)
 
 
-def _names_in_run(tasks: dict[str, PlannedTask], held: tuple[Planned, ...]) -> dict[str, str]:
-    """What the tasks of a plan are called in the run."""
-    names: dict[str, str] = {}
-    for name, task in tasks.items():
-        text = _TASK_ID.sub(lambda match: names.get(match[0], match[0]), task.instruction)
-        match = next((other.id for other in held if other.id not in names.values() and other.instruction == text), None)
-        if match is not None:
-            names[name] = match
-    return names
-
-
 def split(subject: Splitting) -> str:
     """Simple, or the tasks of its plan as parts; more clauses than there may be parts go in groups."""
     if without_returns(subject.instruction) != subject.instruction.strip():
         return encode(simple=True, why="It is one task of a plan.")
-    whole = make_plan(Planning(subject.instruction, subject.workers, _MOST_TASKS))
-    why = f"The plan for it has {len(whole.tasks)} tasks."
-    if len(whole.tasks) < 2:
-        worker = next((task.worker for task in whole.tasks.values()), None)
-        fields: dict[str, object] = {"why": why, "simple": True, "unserved": whole.unserved}
-        return encode(**fields, worker=worker) if worker else encode(**fields)
-    if len(whole.tasks) > subject.most > 1:
-        return _split_in_groups(subject, whole, why)
-    places = {name: number for number, name in enumerate(whole.tasks, 1)}
-    subtasks = [
+    plan = make_plan(Planning(subject.instruction, subject.workers, _MOST_TASKS))
+    why = f"The plan for it has {len(plan.tasks)} tasks."
+    if len(plan.tasks) < 2:
+        worker = next((task.worker for task in plan.tasks.values()), None)
+        return encode(why=why, simple=True, unserved=plan.unserved, worker=worker)
+    subtasks = _group_parts(subject) if len(plan.tasks) > subject.most > 1 else _plan_parts(plan)
+    return encode(why=why, simple=False, unserved=plan.unserved, subtasks=subtasks)
+
+
+def _plan_parts(plan: PlanReply) -> list[dict[str, object]]:
+    places = {name: number for number, name in enumerate(plan.tasks, 1)}
+    return [
         {"instruction": task.instruction, "worker": task.worker, "after": [places[name] for name in task.after]}
-        for task in whole.tasks.values()
+        for task in plan.tasks.values()
     ]
-    return encode(why=why, simple=False, unserved=whole.unserved, subtasks=subtasks)
 
 
-def _split_in_groups(subject: Splitting, whole: PlanReply, why: str) -> str:
-    groups: list[list[Clause]] = []
+def _group_parts(subject: Splitting) -> list[dict[str, object]]:
+    """What belongs together is one part."""
+    groups: list[list[str]] = []
     for clause in parse_request(subject.instruction).clauses:
+        text = clause.text.rstrip("?. ")
+        sentence = f"{text[:1].upper()}{text[1:]}."
         if groups and (clause.points_back or clause.kind != "ask"):
-            groups[-1].append(clause)
+            groups[-1].append(sentence)
         else:
-            groups.append([clause])
+            groups.append([sentence])
     while len(groups) > subject.most:
         at = min(range(len(groups) - 1), key=lambda place: len(groups[place]) + len(groups[place + 1]))
         groups[at : at + 2] = [[*groups[at], *groups[at + 1]]]
     parts: list[dict[str, object]] = []
     for group in groups:
-        text = " ".join(f"{clause.text.rstrip('?. ')}." for clause in group)
-        text = " ".join(sentence[:1].upper() + sentence[1:] for sentence in re.split(r"(?<=\.) ", text))
+        text = " ".join(group)
         tasks = list(make_plan(Planning(text, subject.workers, _MOST_TASKS)).tasks.values())
         if tasks:
-            alone = tasks[0].instruction if len(tasks) == 1 else text
-            parts.append({"instruction": alone, "worker": tasks[0].worker, "after": []})
-    return encode(
-        why=f"{why} What belongs together is one part.", simple=False, unserved=whole.unserved, subtasks=parts
-    )
+            instruction = tasks[0].instruction if len(tasks) == 1 else text
+            parts.append({"instruction": instruction, "worker": tasks[0].worker, "after": []})
+    return parts
 
 
 # --- rewriting what failed
@@ -190,20 +177,21 @@ def refine(subject: Refining) -> str:
     """The task with the day or name that the error offers; only short values are taken from an error."""
     failure = subject.failure[:4_000]
     offered = _OFFERED.search(failure)
-    value = (offered["near"] or offered["meant"] or "").strip(" '\"`.") if offered else ""
-    if not value or not _PLAIN_VALUE.fullmatch(value):
+    if offered is None:
         return subject.instruction
+    value = offered["value"].strip(" '.")
     days = [period for period in find_periods(value) if period.is_day]
     if days:
         return _with_day(subject.instruction, days[0].first.isoformat())
     refused = _REFUSED_VALUE.search(failure)
-    wrong = refused["value"].strip() if refused else ""
-    if wrong and len(value.split()) <= 4 and re.search(rf"(?<!\w){re.escape(wrong)}(?!\w)", subject.instruction):
-        return re.sub(rf"(?<!\w){re.escape(wrong)}(?!\w)", lambda _: value, subject.instruction, count=1)
-    return subject.instruction
+    if refused is None or len(value.split()) > 4:
+        return subject.instruction
+    wrong = rf"(?<!\w){re.escape(refused['value'].strip())}(?!\w)"
+    return re.sub(wrong, lambda _: value, subject.instruction, count=1)
 
 
 def _with_day(instruction: str, day: str) -> str:
+    """The task for another day, with a remark which day was asked for."""
     plain = without_returns(instruction)
     returns = instruction[len(plain) :].strip()
     earlier = _NEAREST_DAY.search(plain)
@@ -211,11 +199,9 @@ def _with_day(instruction: str, day: str) -> str:
     own = [period for period in find_periods(plain) if period.is_day and period.year]
     if len(own) != 1 or own[0].first.isoformat() == day:
         return instruction
-    old = own[0]
-    text = plain[: old.start] + day + plain[old.end :]
-    asked = earlier["asked"] if earlier else old.first.isoformat()
+    asked = earlier["asked"] if earlier else own[0].first.isoformat()
     remark = f"The day {day} is the nearest there is to {asked}: say so."
-    return " ".join(part for part in (text, remark, returns) if part)
+    return f"{plain[: own[0].start]}{day}{plain[own[0].end :]} {remark} {returns}".strip()
 
 
 # --- judging
@@ -227,77 +213,68 @@ def judge(subject: Judging) -> str:
         return encode(why="There is nothing to judge.", winner=None)
     if subject.manner == "contradiction":
         return _judge_evidence(subject.results)
+    if subject.manner == "vote":
+        groups: dict[str, list[str]] = {}
+        for given in subject.results:
+            groups.setdefault(" ".join(_result_text(given).casefold().split()), []).append(given.task)
+        agree = max(groups.values(), key=len)
+        return encode(why=f"{len(agree)} of {len(subject.results)} say the same.", agree=agree, winner=agree[0])
     wanted = set(content_stems(subject.goal))
-    scored = [(len(wanted & set(content_stems(_text(given)))), given) for given in subject.results]
-    best = max(score for score, _ in scored)
-    winner = next(given for score, given in scored if score == best)
-    why = f"It speaks to {best} of the {len(wanted)} words that were asked about."
-    if subject.manner == "select":
-        return encode(why=why, winner=winner.task)
-    groups: dict[str, list[Given]] = {}
-    for given in subject.results:
-        groups.setdefault(" ".join(_text(given).casefold().split()), []).append(given)
-    largest = max(groups.values(), key=len)
-    return encode(
-        why=f"{len(largest)} of {len(scored)} say the same.",
-        agree=[given.task for given in largest],
-        winner=largest[0].task,
-    )
+    scores = {given.task: len(wanted & set(content_stems(_result_text(given)))) for given in subject.results}
+    winner = max(scores, key=lambda task: scores[task])
+    why = f"It speaks to {scores[winner]} of the {len(wanted)} words that were asked about."
+    return encode(why=why, winner=winner)
 
 
-def _text(given: Given) -> str:
-    product = read_product(given.value)
-    return (product.text or msgspec.json.encode(given.value).decode())[:20_000]
+def _result_text(given: Given) -> str:
+    text = read_product(given.value).text or msgspec.json.encode(given.value).decode()
+    return text[:_LONGEST_RESULT]
 
 
 def _judge_evidence(results: tuple[Given, ...]) -> str:
-    weights = [(_weight(given), given) for given in results]
-    best = max(weight for weight, _ in weights)
-    leaders = [given for weight, given in weights if weight == best]
-    if len(leaders) > 1:
+    behind = ("nothing", "the source it comes from", "the table it was read from", "how it was worked out")
+    weights = [_weigh_evidence(given) for given in results]
+    best = max(weights)
+    if weights.count(best) > 1:
         why = "The results have the same behind them, so which of them holds cannot be told."
         return encode(why=why, ruling="open", winner=None)
-    shown = {3: "how it was worked out", 2: "the table it was read from"}.get(best, "the source it comes from")
-    return encode(why=f"It shows {shown}.", ruling=f"[{leaders[0].task}] holds", winner=leaders[0].task)
+    winner = results[weights.index(best)].task
+    return encode(why=f"It shows {behind[best]}.", ruling=f"[{winner}] holds", winner=winner)
 
 
-def _weight(given: Given) -> int:
+def _weigh_evidence(given: Given) -> int:
     product = read_product(given.value)
-    weight = int(bool(product.sources))
+    weight = int(bool(product.sources or product.exhibits))
     for exhibit in product.exhibits:
-        if isinstance(exhibit, Figure) and exhibit.expression:
-            weight = max(weight, 3)
-        elif isinstance(exhibit, Table):
+        if isinstance(exhibit, Table):
             weight = max(weight, 2)
-        elif isinstance(exhibit, Passages | Figure):
-            weight = max(weight, 1)
+        elif isinstance(exhibit, Figure) and exhibit.expression:
+            weight = 3
     return weight
 
 
 def review(subject: Reviewing) -> str:
     """Problems that can be seen: nothing there, a refusal, half a sentence, an open slot, a figure from nowhere."""
     text = subject.text.strip()
+    problems: list[str] = []
     if not re.search(r"[^\W_]", text) or subject.result in (None, [], {}):
-        return encode(problems=["The result is empty."], accepted=False)
-    if _NO_RESULT.match(text) and len(text.split()) < 60:
-        return encode(problems=["It does not do the task but says that it cannot."], accepted=False)
-    problems = [
-        f"This stands in no input and in no result of a tool: {doubt}."
-        for doubt in subject.doubts
-        if not _is_sum(doubt, text)
-    ]
-    if _is_cut_off(text):
-        problems.append("It ends in the middle of a sentence.")
-    if unfilled := _UNFILLED.search(text):
-        problems.append(f"A slot was left unfilled: {unfilled[0]}.")
-    if _is_elsewhere(subject, text):
-        problems.append("It does not speak of what was asked.")
+        problems.append("The result is empty.")
+    elif _NO_RESULT.match(text) and len(text.split()) < 60:
+        problems.append("It does not do the task but says that it cannot.")
+    else:
+        doubts = [doubt for doubt in subject.doubts if not _is_sum(doubt, text)]
+        problems += [f"This stands in no input and in no result of a tool: {doubt}." for doubt in doubts]
+        if _is_cut_off(text.splitlines()[-1]):
+            problems.append("It ends in the middle of a sentence.")
+        if unfilled := _UNFILLED.search(text):
+            problems.append(f"A slot was left unfilled: {unfilled[0]}.")
+        if _is_off_topic(subject, text):
+            problems.append("It does not speak of what was asked.")
     return encode(problems=problems[:8], accepted=not problems)
 
 
-def _is_cut_off(text: str) -> bool:
+def _is_cut_off(line: str) -> bool:
     """Whether the last line ends with a comma, or is a long one that ends with a letter; lists and headings may."""
-    line = text.splitlines()[-1]
     if line.startswith(("#", "-", "*", "|", " ", "\t")):
         return False
     return line.endswith((",", ";")) or (line[-1].isalpha() and len(line.split()) >= _SENTENCE_WORDS)
@@ -305,20 +282,19 @@ def _is_cut_off(text: str) -> bool:
 
 def _is_sum(doubt: str, text: str) -> bool:
     """Whether a number is what all others of the result come to."""
-    numbers = [Decimal(held.replace(",", "")) for held in re.findall(r"\d[\d,]*(?:\.\d+)?", text[:20_000])]
-    if not re.fullmatch(r"\d[\d,]*(?:\.\d+)?", doubt) or len(numbers) < 3:
+    numbers = [Decimal(number.replace(",", "")) for number in _NUMBER.findall(text[:_LONGEST_RESULT])]
+    if not _NUMBER.fullmatch(doubt) or len(numbers) < 3:
         return False
-    return 2 * Decimal(doubt.replace(",", "")) == sum(numbers, Decimal(0))
+    return 2 * Decimal(doubt.replace(",", "")) == sum(numbers)
 
 
-def _is_elsewhere(subject: Reviewing, text: str) -> bool:
-    words = set(content_stems(text[:20_000]))
-    asked = set(content_stems(subject.instruction))
-    if len(words) < 8 or len(asked) < 2:
+def _is_off_topic(subject: Reviewing, text: str) -> bool:
+    words = set(content_stems(text[:_LONGEST_RESULT]))
+    known = set(content_stems(subject.instruction))
+    if len(words) < 8 or len(known) < 2:
         return False
-    known = asked.union(
-        *(content_stems(msgspec.json.encode(given.value).decode()[:20_000]) for given in subject.material)
-    )
+    for given in subject.material:
+        known.update(content_stems(msgspec.json.encode(given.value).decode()[:_LONGEST_RESULT]))
     return words.isdisjoint(known)
 
 
@@ -329,11 +305,10 @@ def make_worker(subject: Making) -> str:
     """A persona, and the tools whose words are those of the task."""
     task = shorten(without_returns(subject.instruction), 400)
     words = set(content_stems(task))
-    scored = [(len(words & tool_words(read_skill(skill))), skill.name) for skill in subject.skills]
-    best = max((score for score, _ in scored), default=0)
-    tools = [name for score, name in sorted(scored, key=lambda held: -held[0]) if best and score * 2 > best][
-        :_MOST_TOOLS
-    ]
+    scores = {skill.name: len(words & tool_words(read_skill(skill))) for skill in subject.skills}
+    best = max(scores.values(), default=0)
+    ranked = sorted(scores, key=lambda name: -scores[name])
+    tools = [name for name in ranked if 2 * scores[name] > best][:_MOST_TOOLS]
     has = f"Its tools are {', '.join(tools)}" if tools else "It has no tools"
     persona = (
         f"A specialist for one task: {task.rstrip('. ')}. {has}. It works only from what it is given and what its "

@@ -21,7 +21,7 @@ from chargehand.models.demo.memory import (
     note_turns,
     read_keepings,
 )
-from chargehand.models.demo.passages import NotSaid, accept_passages, asks_for_text, search_query
+from chargehand.models.demo.passages import accept_passages, asks_for_text, search_query
 from chargehand.models.demo.products import Conversion, chart_arguments, fill_shape, read_conversion, write_text
 from chargehand.models.demo.request import LONGEST, Clause, parse_request
 from chargehand.models.demo.results import (
@@ -241,11 +241,9 @@ def _search(clause: Clause, tool: ToolCard, job: Job) -> str:
     outcome = job.outcomes_of(tool.name, [{"query": query}])[0]
     if outcome.error and not outcome.error.startswith("nothing found"):
         raise RefusedError(f"{tool.name} failed: {outcome.error}")
-    passages = tuple(gather([outcome.value]).passages)
+    passages = gather([outcome.value]).passages
     accepted = accept_passages(clause, passages, tool, job.subject.worker, place)
-    if isinstance(accepted, NotSaid):
-        raise RefusedError(accepted.reason)
-    return "\n".join(passage_in_words(passage) for passage in accepted.passages)
+    return "\n".join(passage_in_words(passage) for passage in accepted)
 
 
 def _compute(arithmetic: Arithmetic | None, tool: ToolCard, job: Job) -> str:
