@@ -1,22 +1,29 @@
 """The answer: what each task found with the task behind it, tables, sources, what was kept and what is missing."""
 
 import re
+from collections.abc import Iterable
 
 from msgspec import Struct
 
 from chargehand.models.demo.plan import without_returns
-from chargehand.models.demo.results import figure_in_words, markdown_table, read_product, table_in_words
+from chargehand.models.demo.results import (
+    figure_in_words,
+    markdown_table,
+    passage_in_words,
+    read_product,
+    table_in_words,
+)
 from chargehand.models.demo.words import MENTIONS_MODEL, shorten
-from chargehand.models.exhibits import Chart, Figure, Passages, Product, Table
+from chargehand.models.exhibits import Chart, Exhibit, Figure, Passages, Table
 from chargehand.models.left_out import LEFT
 from chargehand.models.subject import Answering, Given
 
-_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _KEPT = ("Kept in the archive", "Added to the block", "Not kept:")
+_SOURCE_BEHIND = re.compile(r"\s\([\w./-]+\.\w+(?:#[\w-]+)?\)\Z")
 _RESULT = re.compile(r" ?\(the results? of [^()]{0,200}\)")
 _LEADING = re.compile(
     r"\A(?:compare|show|list|report|draw a chart of|find out|find|say|tell me|give me|what (?:is|was|are|were)|which|"
-    r"how many)\s+",
+    r"how many)\s+(?:the\s+)?",
     re.IGNORECASE,
 )
 _FORMS = ("Memo", "Report", "Summary", "Outline", "Letter", "Reply", "Note", "Post", "Overview", "Brief", "Dear ")
@@ -26,188 +33,154 @@ _LONGEST_LINE = 600
 class Part(Struct, frozen=True):
     """The result of one task, cut into what was found, what was kept and what was left out."""
 
-    task: str
-    worker: str
-    instruction: str
-    product: Product
-    lines: tuple[str, ...]
-    kept: tuple[str, ...]
-    left: tuple[str, ...]
+    given: Given
+    text: str
+    exhibits: tuple[Exhibit, ...]
+    lines: list[str]
+    kept: list[str]
+    left: list[str]
+
+    @property
+    def task(self) -> str:
+        return self.given.task
 
     @property
     def is_text(self) -> bool:
         """Whether it was written as one text, such as the answer of a team; it is shown whole."""
-        if len(self.lines) < 2:
+        if len(self.lines) < 2 or self.is_code:
             return False
         return self.lines[0].startswith(_FORMS) or any(line.startswith("#") for line in self.lines)
 
     @property
     def is_code(self) -> bool:
-        return any(line.startswith(("    ", "\t")) for line in self.product.text.splitlines())
+        return any(line.startswith(("    ", "\t")) for line in self.text.splitlines())
 
     @property
-    def title(self) -> str:
-        plain = _RESULT.sub("", without_returns(self.instruction)[:2_000]).split(". ")[0].rstrip("?. ")
-        plain = re.sub(r"\Athe\s+", "", _LEADING.sub("", plain))
-        return shorten(plain[:1].upper() + plain[1:], 100)
+    def heading(self) -> str:
+        plain = _RESULT.sub("", without_returns(self.given.instruction)[:2_000]).split(". ")[0].rstrip("?. ")
+        plain = _LEADING.sub("", plain)
+        return f"### {shorten(plain[:1].upper() + plain[1:], 100)} [{self.task}]"
 
 
 def write_answer(subject: Answering) -> str:
     """One answer from all results, in Markdown."""
-    parts = [_part(given) for given in subject.results if given.value is not None]
-    sections = [*_texts(parts), *_bullets(parts), *_code(parts)]
+    parts = [_read_part(given) for given in subject.results if given.value is not None]
+    texts = [part for part in parts if part.is_text]
+    written = "\n".join(part.text for part in texts)
+    facts = [part for part in parts if not (part.is_text or part.is_code)]
+    sections = [f"{part.text.strip()}\n\n[{part.task}]" for part in texts]
+    sections.append(_section("", _bullets(facts, written)))
+    sections += [_code(part) for part in parts if part.is_code]
     if subject.combine != "reduce":
-        sections += [*_tables(parts), *_notes(parts)]
-    sections += [*_sources(parts), *_kept(parts), *_missing(subject, parts)]
-    return "\n\n".join(section for section in sections if section) or f"Nothing was found. {MENTIONS_MODEL}"
+        sections += _tables(parts)
+        sections.append(_section("### Notes\n\n", _notes(facts, written)))
+    sections.append(_section("## Sources\n\n", _sources(parts)))
+    sections.append(_section("## Kept\n\n", [f"- [{part.task}] {line}" for part in parts for line in part.kept]))
+    if missing := _missing(subject, parts):
+        sections.append(_section("## Not answered\n\n", missing) + f"\n\n{MENTIONS_MODEL}")
+    return "\n\n".join(filter(None, sections)) or f"Nothing was found. {MENTIONS_MODEL}"
 
 
-def _part(given: Given) -> Part:
+def _section(heading: str, lines: Iterable[str]) -> str:
+    text = "\n".join(dict.fromkeys(lines))
+    return heading + text if text else ""
+
+
+def _read_part(given: Given) -> Part:
     product = read_product(given.value)
+    exhibits = tuple(exhibit for exhibit in product.exhibits if not _is_lookup(exhibit))
     lines = [line for line in product.text.splitlines() if line.strip() and not line.startswith("Sources: ")]
     if not lines:
-        lines = _exhibit_lines(product)
-    kept = tuple(line.strip() for line in lines if line.startswith(_KEPT))
-    left = tuple(line.removeprefix(LEFT).strip() for line in lines if line.startswith(LEFT))
-    found = tuple(line.strip() for line in lines if not line.startswith((*_KEPT, LEFT)))
+        lines = [line for exhibit in exhibits for line in _describe_exhibit(exhibit)]
     return Part(
-        task=given.task,
-        worker=given.worker,
-        instruction=given.instruction,
-        product=product,
-        lines=found,
-        kept=kept,
-        left=left,
+        given=given,
+        text=product.text,
+        exhibits=exhibits,
+        lines=[line.strip() for line in lines if not line.startswith((*_KEPT, LEFT))],
+        kept=[line.strip() for line in lines if line.startswith(_KEPT)],
+        left=[line.removeprefix(LEFT).strip() for line in lines if line.startswith(LEFT)],
     )
 
 
-def _exhibit_lines(product: Product) -> list[str]:
-    lines: list[str] = []
-    for exhibit in product.exhibits:
-        if isinstance(exhibit, Table):
-            lines.append(table_in_words(exhibit, "Result"))
-        elif isinstance(exhibit, Figure):
-            lines.append(figure_in_words(exhibit))
-        elif isinstance(exhibit, Passages):
-            lines += [f"{passage.text} ({passage.source})" for passage in exhibit.found[:2]]
-    return lines
+def _is_lookup(exhibit: Exhibit) -> bool:
+    """Whether it is a table in which names were looked up."""
+    return isinstance(exhibit, Table) and exhibit.columns[0] == "place"
 
 
-def _texts(parts: list[Part]) -> list[str]:
-    return [f"{part.product.text.strip()}\n\n[{part.task}]" for part in parts if part.is_text]
+def _describe_exhibit(exhibit: Exhibit) -> list[str]:
+    match exhibit:
+        case Table():
+            return [table_in_words(exhibit, "Result")]
+        case Figure():
+            return [figure_in_words(exhibit)]
+        case Passages():
+            return [passage_in_words(passage) for passage in exhibit.found[:2]]
+        case Chart():
+            return []
 
 
-def _bullets(parts: list[Part]) -> list[str]:
-    plain = [part for part in parts if part.lines and not part.is_text and not part.is_code]
-    asked_alike = len({part.instruction.partition("\n")[0] for part in plain}) == 1 and len(plain) > 1
+def _bullets(facts: list[Part], written: str) -> list[str]:
+    """The first line of each result with its task; with the worker where all were asked the same."""
+    shown = [part for part in facts if part.lines and part.lines[0] not in written]
+    asked_alike = len(shown) > 1 and len({part.given.instruction.partition("\n")[0] for part in shown}) == 1
     bullets: list[str] = []
-    written = "\n".join(part.product.text for part in parts if part.is_text)
-    for part in plain:
-        if _is_repeated(part, plain) or part.lines[0] in written:
-            continue
-        line = _cited(part.lines[0], part.task)
-        bullets.append(f"- {part.worker}: {line}" if asked_alike and part.worker else f"- {line}")
-    return ["\n".join(bullets)] if bullets else []
+    for part in shown:
+        text = _SOURCE_BEHIND.sub("", shorten(part.lines[0], _LONGEST_LINE))
+        cited = f"{text[:-1]} [{part.task}]." if text.endswith(".") else f"{text} [{part.task}]"
+        bullets.append(f"- {part.given.worker}: {cited}" if asked_alike else f"- {cited}")
+    return bullets
 
 
-def _cited(line: str, task: str) -> str:
-    text = shorten(line, _LONGEST_LINE)
-    source = re.search(r"\s\([\w./-]+\.\w+(?:#[\w-]+)?\)\Z", text)
-    if source is not None:
-        text = text[: source.start()]
-    return f"{text[:-1]} [{task}]." if text.endswith(".") else f"{text} [{task}]"
-
-
-def _is_repeated(part: Part, parts: list[Part]) -> bool:
-    """Whether every number of a short result stands in another one, which was worked out from it."""
-    numbers = set(_NUMBER.findall(part.lines[0].partition(":")[2]))
-    if len(part.lines) > 1 or not numbers or part.kept:
-        return False
-    later = parts[parts.index(part) + 1 :]
-    return any(numbers <= set(_NUMBER.findall(other.lines[0])) and "Converted" in other.lines[0] for other in later)
-
-
-def _code(parts: list[Part]) -> list[str]:
-    sections: list[str] = []
-    for part in parts:
-        if part.is_code:
-            text = part.product.text.strip()
-            fenced = text if "```" in text else f"```\n{text}\n```"
-            sections.append(f"### {part.title} [{part.task}]\n\n{fenced}")
-    return sections
+def _code(part: Part) -> str:
+    text = part.text.strip()
+    return f"{part.heading}\n\n{text}" if "```" in text else f"{part.heading}\n\n```\n{text}\n```"
 
 
 def _tables(parts: list[Part]) -> list[str]:
-    sections: list[str] = []
-    shown: set[str] = set()
+    headings: dict[str, str] = {}
     for part in parts:
-        for exhibit in part.product.exhibits:
-            if (
-                not isinstance(exhibit, Table)
-                or (len(exhibit.rows) < 2 and len(exhibit.columns) < 3)
-                or not exhibit.rows
-            ):
-                continue
-            if exhibit.columns[0] == "place":  # names that were looked up
-                continue
-            text = markdown_table(exhibit)
-            if text not in shown:
-                shown.add(text)
-                sections.append(f"### {part.title} [{part.task}]\n\n{text}")
-    return sections
+        for table in part.exhibits:
+            if isinstance(table, Table) and (len(table.rows) > 1 or (table.rows and len(table.columns) > 2)):
+                headings.setdefault(markdown_table(table), part.heading)
+    return [f"{heading}\n\n{text}" for text, heading in headings.items()]
 
 
-def _notes(parts: list[Part]) -> list[str]:
+def _notes(facts: list[Part], written: str) -> list[str]:
+    """What a result says beyond its first line, and how figures were worked out."""
     notes: list[str] = []
-    written = "\n".join(part.product.text for part in parts if part.is_text)
-    for part in parts:
-        if part.is_text or part.is_code:
-            continue
-        notes += [f"- {shorten(line, _LONGEST_LINE)} [{part.task}]" for line in part.lines[1:] if line not in written]
-        notes += [
-            f"- Worked out as `{exhibit.expression}` [{part.task}]."
-            for exhibit in part.product.exhibits
-            if isinstance(exhibit, Figure) and exhibit.expression
-        ]
-    return ["### Notes\n\n" + "\n".join(notes)] if notes else []
+    for part in facts:
+        lines = [line for line in part.lines[1:] if line not in written]
+        notes += [f"- {shorten(line, _LONGEST_LINE)} [{part.task}]" for line in lines]
+        figures = [exhibit for exhibit in part.exhibits if isinstance(exhibit, Figure) and exhibit.expression]
+        notes += [f"- Worked out as `{figure.expression}` [{part.task}]." for figure in figures]
+    return notes
 
 
 def _sources(parts: list[Part]) -> list[str]:
     lines: list[str] = []
     for part in parts:
-        if "## Sources" in part.product.text:  # a team has named them
-            continue
-        named: dict[str, None] = {}
-        for exhibit in part.product.exhibits:
+        named: list[str] = []
+        for exhibit in part.exhibits:
             if isinstance(exhibit, Passages):
-                quoted = [passage.source for passage in exhibit.found if passage.text.strip()[:40] in part.product.text]
-                named |= dict.fromkeys(quoted)
+                named += [held.source for held in exhibit.found if held.text.strip()[:40] in part.text]
             elif isinstance(exhibit, Table) and exhibit.query:
-                if exhibit.columns[0] == "place":
-                    continue
-                named[f"{exhibit.source}: `{exhibit.query}`"] = None
-            elif not isinstance(exhibit, Chart) and exhibit.source:
-                named[exhibit.source] = None
-        if named:
-            lines.append(f"- [{part.task}] {'; '.join(named)}")
-    return ["## Sources\n\n" + "\n".join(lines)] if lines else []
-
-
-def _kept(parts: list[Part]) -> list[str]:
-    lines = [f"- [{part.task}] {line}" for part in parts for line in part.kept]
-    return ["## Kept\n\n" + "\n".join(lines)] if lines else []
+                named.append(f"{exhibit.source}: `{exhibit.query}`")
+            elif isinstance(exhibit, Table | Figure) and exhibit.source:
+                named.append(exhibit.source)
+        if named and "## Sources" not in part.text:  # a team has named them
+            lines.append(f"- [{part.task}] {'; '.join(dict.fromkeys(named))}")
+    return lines
 
 
 def _missing(subject: Answering, parts: list[Part]) -> list[str]:
+    """The gaps of tasks, and what results say they left out; what no task was planned for is added to every answer."""
+    asked = {given.task: without_returns(given.instruction).rstrip("?. ") for given in subject.results}
     lines: list[str] = []
     for gap in subject.gaps:
         message = gap.message.replace(MENTIONS_MODEL, "").strip()
-        asked = next((given.instruction for given in subject.results if given.task == gap.task), "")
-        if gap.reason != "logic" and asked:
-            message = f"{without_returns(asked).rstrip('?. ')}: {message.rstrip('.')}."
-        if message and gap.task:  # what is unserved is added to every answer
+        if gap.reason != "logic" and gap.task in asked:
+            message = f"{asked[gap.task]}: {message.rstrip('.')}."
+        if message and gap.task:
             lines.append(f"- {message[:1].upper()}{message[1:]} [{gap.task}]")
     lines += [f"- {line.replace(MENTIONS_MODEL, '').strip()} [{part.task}]" for part in parts for line in part.left]
-    if not lines:
-        return []
-    return ["## Not answered\n\n" + "\n".join(dict.fromkeys(lines)) + f"\n\n{MENTIONS_MODEL}"]
+    return lines
