@@ -9,7 +9,8 @@ from chargehand.models.demo.arithmetic import read_arithmetic
 from chargehand.models.demo.memory import SEARCH, archive_question, asks_archive
 from chargehand.models.demo.passages import asks_for_text, search_words
 from chargehand.models.demo.request import ORDERS, Clause
-from chargehand.models.demo.table_query import Lookup, Query, Unread, read_query
+from chargehand.models.demo.table_query import Lookup, Unread, read_query
+from chargehand.models.demo.table_sql import Query
 from chargehand.models.demo.tools import AMOUNTS, Filled, ToolCard, fill_arguments, tool_words
 from chargehand.models.demo.words import (
     Token,

@@ -14,6 +14,7 @@ _COLUMN = re.compile(
 )
 _VALUE = re.compile(r"'(?P<text>(?:[^']|'')*)'|(?P<number>[-\d.e+]+)")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_YEAR = re.compile(r"(?:19|20)\d\d")
 _UNITS = frozenset(map(stem, word_set("eur usd gbp chf percent pct ml kg cm km id code days hours minutes points")))
 _CURRENCIES = {"eur": "EUR", "usd": "USD", "gbp": "GBP", "chf": "CHF"}
 _SINGLE = frozenset(
@@ -74,9 +75,13 @@ class Column(Struct, frozen=True):
         return self.complete and set(self.values) <= {"yes", "no"} and bool(self.values)
 
     @property
+    def is_year(self) -> bool:
+        return bool(self.values) and all(_YEAR.fullmatch(value) for value in self.values)
+
+    @property
     def adds_up(self) -> bool:
         """Whether the sum over rows is what people mean by its name."""
-        return self.is_number and _SINGLE.isdisjoint(self.words)
+        return self.is_number and not self.is_year and _SINGLE.isdisjoint(self.words)
 
     @property
     def unit(self) -> str:
@@ -107,6 +112,16 @@ class TableSpec(Struct, frozen=True):
                 return column
         first = self.columns[0]
         return first if first.is_key or not texts else texts[0]
+
+    @property
+    def quantity(self) -> Column | None:
+        """The column that says how many pieces a row is about."""
+        column = self.column("quantity") or self.column("units")
+        return column if column is not None and column.is_number else None
+
+    @property
+    def prices(self) -> list[Column]:
+        return [column for column in self.columns if column.is_number and "price" in column.name.split("_")]
 
     def column(self, name: str) -> Column | None:
         return next((column for column in self.columns if column.name == name), None)

@@ -1,17 +1,60 @@
-"""The words of a clause held against a schema: which of them name a table, a column or a value, and which do not."""
+"""The words of a clause held against a schema: nouns (a table, a column, a value), operators, and all others."""
 
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from chargehand.models.demo.request import Clause
 from chargehand.models.demo.table_schema import Column, Schema, TableSpec, read_schema
-from chargehand.models.demo.words import Token, number_value, stem, stems, word_set
+from chargehand.models.demo.table_sql import Group, Measure, column_measure
+from chargehand.models.demo.words import NEGATIONS, Token, join_words, number_value, stem, stems, word_set
 
 _LONGEST_PHRASE = 6
 _REVENUE = frozenset(map(stem, word_set("revenue turnover sales")))
-_SELL = frozenset(map(stem, word_set("sell sold")))
+_SHARES = frozenset(map(stem, word_set("share rate percentage ratio")))
+_BEFORE_NOUN = word_set("the average total mean highest lowest our unit")
+_DAY_WORDS = word_set("day date month week time on at")
+
+
+OperatorKind: TypeAlias = Literal["entity", "count", "aggregate", "rank", "group", "not", "compare"]
+
+
+class Operator(Struct, frozen=True):
+    """What a word asks for with the noun that it belongs to."""
+
+    kind: OperatorKind
+    value: str = ""
+    """Of an aggregate its SQL function, of a rank its direction, of a comparison its sign."""
+
+
+_PHRASES: tuple[tuple[Operator, str], ...] = (
+    (Operator("entity"), "which, list, show, name, find, what, get, display"),
+    (Operator("count"), "how many, how much, number of, number the, count of, count the"),
+    (Operator("aggregate", "SUM"), "total, sum, overall, altogether, combined"),
+    (Operator("aggregate", "AVG"), "average, mean, avg"),
+    (Operator("rank", "DESC"), "highest, largest, biggest, greatest, maximum, max, most, top, best"),
+    (Operator("rank", "DESC"), "priciest, most expensive"),
+    (Operator("rank", "ASC"), "lowest, smallest, minimum, min, fewest, least, cheapest, least expensive"),
+    (Operator("group"), "per, each, every, by"),
+    (Operator("not"), ", ".join((*NEGATIONS, "other than"))),
+    (Operator("compare", ">"), "more than, greater than, higher than, larger than, over, above, exceeding"),
+    (Operator("compare", ">="), "at least"),
+    (Operator("compare", "<"), "less than, fewer than, lower than, smaller than, under, below"),
+    (Operator("compare", "<="), "at most"),
+    (Operator("compare", "="), "exactly"),
+)
+_OPERATORS = {phrase: operator for operator, phrases in _PHRASES for phrase in phrases.split(", ")}
+
+
+class Refusal(Exception):
+    """Why a clause is no question to a table. `is_known`: it is understood, no other tool needs to be asked."""
+
+    def __init__(self, reason: str, *, is_known: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.is_known = is_known
 
 
 class Value(Struct, frozen=True):
@@ -35,13 +78,15 @@ Names: TypeAlias = dict[str, tuple[Value, ...]]
 
 
 class Item(Struct, frozen=True):
-    """A word or a phrase of a clause, and everything in the schema that it may name."""
+    """A word or a phrase of a clause, its place among them, and everything in the schema that it may name."""
 
+    at: int
     text: str
     stems: tuple[str, ...]
     start: int
     end: int
     refs: tuple[Ref, ...] = ()
+    operator: Operator | None = None
     number: float | None = None
     is_free: bool = False
 
@@ -49,28 +94,25 @@ class Item(Struct, frozen=True):
     def low(self) -> str:
         return self.text.lower()
 
+    @property
     def columns(self) -> list[Column]:
         return [ref for ref in self.refs if isinstance(ref, Column)]
 
+    @property
     def values(self) -> list[Value]:
         return [ref for ref in self.refs if isinstance(ref, Value)]
 
-    def table(self, name: str) -> bool:
-        """Whether it names this table."""
-        return any(isinstance(ref, TableSpec) and ref.name == name for ref in self.refs)
-
+    @property
     def tables(self) -> list[TableSpec]:
         return [ref for ref in self.refs if isinstance(ref, TableSpec)]
-
-    def revenue(self) -> Revenue | None:
-        return next((ref for ref in self.refs if isinstance(ref, Revenue)), None)
 
 
 class Lexicon(Struct, frozen=True):
     """Phrases by their stems; `partial` are single words out of longer names of columns."""
 
-    phrases: dict[tuple[str, ...], tuple[Ref, ...]]
-    partial: dict[str, tuple[Ref, ...]]
+    schema: Schema
+    phrases: dict[tuple[str, ...], list[Ref]]
+    partial: dict[str, list[Ref]]
 
 
 @lru_cache(maxsize=200)
@@ -79,89 +121,102 @@ def read_lexicon(description: str) -> Lexicon | None:
     schema = read_schema(description)
     if schema is None:
         return None
-    phrases: dict[tuple[str, ...], list[Ref]] = {}
-    partial: dict[str, list[Ref]] = {}
+    lexicon = Lexicon(schema, phrases={}, partial={})
     for table in schema.tables.values():
-        _add(phrases, tuple(stems(table.name)), table)
+        _add_phrase(lexicon, tuple(stems(table.name)), table)
         for column in table.columns:
-            _add_column(phrases, partial, column)
+            _add_column(lexicon, column)
+    taken = set(lexicon.phrases)
     for revenue in _revenues(schema):
         for word in _REVENUE:
-            if (word,) not in phrases or any(isinstance(ref, Revenue) for ref in phrases[(word,)]):
-                _add(phrases, (word,), revenue)
-    return Lexicon(
-        {words: tuple(refs) for words, refs in phrases.items() if words},
-        {word: tuple(refs) for word, refs in partial.items() if len(refs) == 1},
-    )
+            if (word,) not in taken:
+                _add_phrase(lexicon, (word,), revenue)
+    return lexicon
 
 
-def _add_column(phrases: dict[tuple[str, ...], list[Ref]], partial: dict[str, list[Ref]], column: Column) -> None:
-    _add(phrases, column.words, column)
-    _add(phrases, column.short_words, column)
-    if len(column.short_words) > 1 and not column.is_flag:
-        _add(partial, column.short_words[-1], column)
-        _add(partial, column.short_words[0], column)
-    if column.type == "TEXT" and not column.is_day and not column.is_flag:
-        for value in column.values:
-            if not value.endswith("..."):
-                _add(phrases, tuple(stems(value)), Value(column, (value,)))
-
-
-def _add(held: dict[tuple[str, ...], list[Ref]] | dict[str, list[Ref]], words: tuple[str, ...] | str, ref: Ref) -> None:
-    refs = held.setdefault(words, [])  # pyright: ignore[reportArgumentType]
+def _add_phrase(lexicon: Lexicon, words: tuple[str, ...], ref: Ref) -> None:
+    refs = lexicon.phrases.setdefault(words, [])
     if ref not in refs:
         refs.append(ref)
 
 
+def _add_column(lexicon: Lexicon, column: Column) -> None:
+    _add_phrase(lexicon, column.words, column)
+    _add_phrase(lexicon, column.short_words, column)
+    if len(column.short_words) > 1 and not column.is_flag:
+        for word in (column.short_words[0], column.short_words[-1]):
+            if word not in _SHARES:
+                lexicon.partial.setdefault(word, []).append(column)
+    if column.is_text:
+        for value in column.values:
+            if not value.endswith("..."):
+                _add_phrase(lexicon, tuple(stems(value)), Value(column, (value,)))
+
+
 def _revenues(schema: Schema) -> list[Revenue]:
-    found: list[Revenue] = []
+    revenues: list[Revenue] = []
     for table in schema.tables.values():
-        quantity = table.column("quantity") or table.column("units")
-        if quantity is None or not quantity.is_number:
-            continue
-        prices = [
-            column
-            for name in schema.paths(table.name)
-            for column in schema.tables[name].columns
-            if column.is_number and "price" in column.name.split("_")
-        ]
-        if len(prices) == 1:
-            found.append(Revenue(table.name, quantity, prices[0]))
-    return found
+        quantity = table.quantity
+        reachable = [schema.tables[name] for name in schema.paths(table.name)]
+        prices = [column for other in reachable for column in other.prices]
+        if quantity is not None and len(prices) == 1:
+            revenues.append(Revenue(table.name, quantity, prices[0]))
+    return revenues
 
 
 def read_items(clause: Clause, lexicon: Lexicon, names: Names) -> list[Item]:
-    """The clause as a row of items; the longest phrase wins."""
-    tokens = clause.tokens
+    """The clause as a row of items, the longest phrases first, and an empty one behind the last."""
     items: list[Item] = []
-    at = 0
-    while at < len(tokens):
-        size, refs = _longest(tokens, at, lexicon, names)
-        if refs:
-            group = tokens[at : at + size]
-            text = clause.text[group[0].start : group[-1].end]
-            words = tuple(token.stem for token in group)
-            items.append(
-                Item(text=text, stems=words, start=group[0].start, end=group[-1].end, refs=_as_written(text, refs))
-            )
-        else:
-            size = 1
-            items.append(_plain_item(tokens[at], lexicon))
-        at += size
-    return items
+    position = 0
+    while position < len(clause.tokens):
+        item = _read_item(clause, position, len(items), lexicon, names)
+        items.append(item)
+        position += len(item.stems)
+    end = len(clause.text)
+    return [*items, Item(at=len(items), text="", stems=("",), start=end, end=end)]
 
 
-def _longest(tokens: tuple[Token, ...], at: int, lexicon: Lexicon, names: Names) -> tuple[int, tuple[Ref, ...]]:
-    for size in range(min(_LONGEST_PHRASE, len(tokens) - at), 0, -1):
-        group = tokens[at : at + size]
-        words = tuple(token.stem for token in group)
-        refs = lexicon.phrases.get(words, ())
-        looked_up = names.get(" ".join(token.text.lower() for token in group), ())
-        if looked_up:
-            return size, looked_up
-        if refs and not (size == 1 and group[0].is_free and not _is_name(group[0], refs)):
-            return size, refs
-    return 1, ()
+def _read_item(clause: Clause, position: int, at: int, lexicon: Lexicon, names: Names) -> Item:
+    first = clause.tokens[position]
+    partial = [] if _is_free(first) else lexicon.partial.get(first.stem, [])
+    tokens: tuple[Token, ...] = (first,)
+    refs = tuple(partial) if len(partial) == 1 else ()
+    operator = None
+    for size in range(_LONGEST_PHRASE, 0, -1):
+        group = clause.tokens[position : position + size]
+        phrase = " ".join(token.text.lower() for token in group)
+        named = names.get(phrase) or _named(group, lexicon)
+        operator = _OPERATORS.get("not" if group[0].stem == "not" and size == 1 else phrase)
+        if named or operator is not None:
+            tokens = group
+            refs = named or (refs if size == 1 else ())
+            break
+    text = clause.text[first.start : tokens[-1].end]
+    return Item(
+        at=at,
+        text=text,
+        stems=tuple(token.stem for token in tokens),
+        start=first.start,
+        end=tokens[-1].end,
+        refs=_as_written(text, refs),
+        operator=None if refs else operator,
+        number=None if refs else number_value(text),
+        is_free=not refs and _is_free(first) and len(tokens) == 1,
+    )
+
+
+def _named(tokens: tuple[Token, ...], lexicon: Lexicon) -> tuple[Ref, ...]:
+    """What a phrase names; a word such as "it" names a value only where it is written like it."""
+    refs = lexicon.phrases.get(tuple(token.stem for token in tokens), [])
+    first = tokens[0]
+    is_name = any(isinstance(ref, Value) and first.text in ref.values for ref in refs)
+    return tuple(refs) if len(tokens) > 1 or is_name or not _is_free(first) else ()
+
+
+def _is_free(token: Token) -> bool:
+    """Whether a word says nothing of its own; "US" and the "A" of "hall A" are names."""
+    is_name = token.text.isupper() and token.start > 0 and token.text != "I"
+    return token.is_free and not is_name
 
 
 def _as_written(text: str, refs: tuple[Ref, ...]) -> tuple[Ref, ...]:
@@ -176,24 +231,106 @@ def _as_written(text: str, refs: tuple[Ref, ...]) -> tuple[Ref, ...]:
     return tuple(ref for ref in refs if not isinstance(ref, Value))
 
 
-def _is_name(token: Token, refs: tuple[Ref, ...]) -> bool:
-    """A word such as "us" or "it" names a value only where it is written like it."""
-    return any(isinstance(ref, Value) and token.text in ref.values for ref in refs)
+class Scope:
+    """What the items of a clause name, as seen from the rows of one table and of those it refers to."""
+
+    def __init__(self, items: list[Item], schema: Schema, base: TableSpec) -> None:
+        self.items = items
+        self.schema = schema
+        self.base = base
+        self.paths = schema.paths(base.name)
+        self.is_named = any(base in item.tables for item in items)
+        """Whether a word names the base table."""
+
+    def table(self, item: Item) -> TableSpec | None:
+        """The table an item names, if it can be reached."""
+        return next((table for table in item.tables if table.name in self.paths), None)
+
+    def flag(self, item: Item) -> Column | None:
+        """The column with yes and no that an item names."""
+        flags = [column for column in item.columns if column.is_flag and column.table in self.paths]
+        return flags[0] if len(flags) == 1 else None
+
+    def text_column(self, item: Item) -> Column | None:
+        """The column with texts or keys that an item names."""
+        return self._nearest([column for column in item.columns if column.is_text or column.is_key], item)
+
+    def number_column(self, item: Item) -> Column | None:
+        """The column with numbers that an item names."""
+        column = self._nearest([column for column in item.columns if column.is_number], item)
+        is_verb = item.stems == ("cost",) and self.items[item.at - 1].low not in _BEFORE_NOUN
+        if column is not None and is_verb and self.schema.tables[column.table].prices:
+            raise Refusal(f"{item.text!r} may mean the price or the cost; say which is meant")
+        return column
+
+    def value(self, item: Item) -> Value | None:
+        """The value an item names."""
+        values = {value.column: value for value in item.values}
+        column = self._nearest(values, item)
+        if column is None:
+            return None
+        if set(item.stems) & {stem(name) for name in self.schema.tables}:
+            what_is_done = f"what is done in {self.base.name}"  # "ordered" is a status, and what happens to all orders
+            raise Refusal(f"{item.text!r} may be {column.sql} or {what_is_done}; say which is meant", is_known=True)
+        return values[column]
+
+    def _nearest(self, columns: Iterable[Column], item: Item) -> Column | None:
+        """The one of the columns that the fewest joins lead to; two of them are two readings."""
+        distances = {column: len(self.paths[column.table]) for column in columns if column.table in self.paths}
+        near = [column for column, distance in distances.items() if distance == min(distances.values())]
+        exact = [column for column in near if column.words == item.stems]
+        near = exact or [column for column in near if not column.is_key] or near
+        if len(near) > 1:
+            raise Refusal(
+                f"{item.text!r} may be {join_words([column.sql for column in near], 'or')}; say which is meant"
+            )
+        return near[0] if near else None
+
+    def measure(self, item: Item, aggregate: str = "") -> Measure | None:
+        """What an item measures: a column with numbers, or revenue."""
+        for revenue in item.refs:
+            if isinstance(revenue, Revenue) and revenue.table == self.base.name:
+                return _revenue_measure(revenue, aggregate)
+        column = self.number_column(item)
+        if column is None:
+            return None
+        if column.table != self.base.name and (aggregate or column.adds_up):
+            raise Refusal(f"{column.sql} would be counted several times")
+        return column_measure(column, aggregate)
+
+    def day_column(self) -> Column:
+        """The column with the dates that are meant: one that is named, else the only one."""
+        reachable = [column for name in self.paths for column in self.schema.tables[name].columns if column.is_day]
+        named = [column for item in self.items for column in item.columns if column in reachable]
+        days = named or [column for column in reachable if column.table == self.base.name] or reachable
+        if not days:
+            raise Refusal(f"{self.base.name} have no dates")
+        day = days[0]
+        is_plain = bool(_DAY_WORDS & set(day.name.split("_"))) or day.words[0] == stem(day.table)
+        if len(set(days)) > 1 or not (named or is_plain):
+            names = join_words([column.name for column in days], "or")
+            raise Refusal(f"which date of {self.base.name} is meant is not said: {names}")
+        return day
+
+    def column_group(self, column: Column) -> Group:
+        """Rows by a column; of a code by the name behind it, in the table that it is the key of."""
+        for table in self.schema.tables.values():
+            is_key = table.name in self.paths and table.key is not None and table.key.name == column.name
+            if is_key and (column.is_key or table.label.name == "name"):
+                column = table.label
+        key = self.schema.tables[column.table].key
+        name = key.name.removesuffix("_id") if column.name == "name" and key is not None else column.name
+        return Group(column.sql, name.replace("_", " "), (column.table,))
 
 
-def _plain_item(token: Token, lexicon: Lexicon) -> Item:
-    refs = () if token.is_free else lexicon.partial.get(token.stem, ())
-    return Item(
-        text=token.text,
-        stems=(token.stem,),
-        start=token.start,
-        end=token.end,
-        refs=refs,
-        number=number_value(token.text),
-        is_free=token.is_free,
+def _revenue_measure(revenue: Revenue, aggregate: str) -> Measure:
+    if aggregate == "AVG":
+        raise Refusal("an average revenue may be of orders, products or months; ask for the revenue per one of them")
+    return Measure(
+        expression=f"{revenue.quantity.sql} * {revenue.price.sql}",
+        aggregate="SUM",
+        label="revenue",
+        unit=revenue.price.unit,
+        is_rounded=True,
+        tables=(revenue.quantity.table, revenue.price.table),
     )
-
-
-def is_sale(item: Item) -> bool:
-    """Whether a word says that something is sold."""
-    return item.stems[0] in _SELL

@@ -38,7 +38,8 @@ from chargehand.models.demo.results import (
     rows_in_words,
     table_in_words,
 )
-from chargehand.models.demo.table_query import Lookup, Query, read_names, read_query
+from chargehand.models.demo.table_query import Lookup, read_query_with_names
+from chargehand.models.demo.table_sql import Query
 from chargehand.models.demo.tools import ToolCard, only_remembers
 from chargehand.models.demo.words import join_words, shorten, stems
 from chargehand.models.exhibits import Table
@@ -202,11 +203,8 @@ def _ask_without_tool(clause: Clause, job: Job, reason: str) -> str:
 def _query(clause: Clause, fit: Fit, job: Job) -> str:
     query = fit.query
     if isinstance(query, Lookup):
-        tables = job.call(fit.tool.name, {"sql": query.sql}).tables
-        names = read_names(fit.tool.description, query.phrases, [list(row) for table in tables for row in table.rows])
-        if not isinstance(names, dict):
-            raise RefusedError(names.reason)
-        query = read_query(clause, fit.tool.description, names)
+        found = job.call(fit.tool.name, {"sql": query.sql}).tables
+        query = read_query_with_names(clause, fit.tool.description, query, found)
     if not isinstance(query, Query):
         raise RefusedError(getattr(query, "reason", "the question cannot be read"))
     tables = job.call(fit.tool.name, {"sql": query.sql}).tables
@@ -224,9 +222,7 @@ def _describe_table(query: Query, table: Table) -> str:
         return rows_in_words(table, query.title)
     text = table_in_words(table, query.title)
     numbers = number_columns(table)
-    adds_up = "SUM(" in query.sql or "COUNT(*)" in query.sql
-    is_partial = "RANK()" in query.sql or "CASE" in query.sql
-    if query.shape == "groups" and len(numbers) == 1 and len(table.rows) > 1 and adds_up and not is_partial:
+    if query.adds_up and len(numbers) == 1 and len(table.rows) > 1:
         total = format_value(column_total(table, numbers[0]), column_decimals(table, numbers[0]))
         text += f" Together: {total}."
     return text
