@@ -14,8 +14,8 @@ from statistics import mean, median, pstdev
 from bench.routing_board import Bench
 from bench.table import Row
 from chargehand.agents.crew import WorkFailed
-from chargehand.agents.lead import Lead
 from chargehand.agents.money import Purse
+from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.routers.by_model import by_model
 from chargehand.agents.routers.decision import MOST_SCORES

@@ -19,8 +19,8 @@ from bench.routing_board import Bench, Pair, plain
 from bench.routing_llm import Quiet
 from bench.routing_score import Judged, ranked
 from chargehand.agents.crew import WorkFailed
-from chargehand.agents.lead import Lead
 from chargehand.agents.money import Purse
+from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.routers.by_model import by_model
 from chargehand.agents.routers.decision import Decision, nobody

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from chargehand.agents.letters import Replies, WorkerReply
     from chargehand.agents.levels import InnerGap
     from chargehand.agents.scripted import Move, Script, ScriptedCrew
-    from chargehand.agents.ways import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Whole
+    from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Whole
     from chargehand.agents.worker import Worker
     from chargehand.config.load import load_team
     from chargehand.core.owed import Brief
@@ -57,7 +57,7 @@ _ROOMS = {
     "agents.letters": ("Replies", "WorkerReply"),
     "agents.levels": ("InnerGap",),
     "agents.scripted": ("Move", "Script", "ScriptedCrew"),
-    "agents.ways": ("Broadcast", "Dynamic", "Loop", "Recursive", "RoundRobin", "Route", "Whole"),
+    "agents.strategies": ("Broadcast", "Dynamic", "Loop", "Recursive", "RoundRobin", "Route", "Whole"),
     "agents.worker": ("Worker",),
     "config.load": ("load_team",),
     "core.owed": ("Brief",),

@@ -20,8 +20,8 @@ from chargehand.agents.hedging import Hedge, hedging
 from chargehand.agents.hiring import Hiring, lent
 from chargehand.agents.money import CallCap, PriceUnknown, call_cap, supervision
 from chargehand.agents.prompts import Prompts
+from chargehand.agents.strategies import Way, Whole
 from chargehand.agents.subteam import Team, refuse_circles
-from chargehand.agents.ways import Way, Whole
 from chargehand.agents.worker import Worker
 from chargehand.core.fold import replay
 from chargehand.errors import Invalid
@@ -78,7 +78,7 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
     the plan is still being written; with `review` the planner sees the results and may add tasks. `journal` is where
     runs are kept: a file, a journal, or (left out) memory. `lookup` finds keys by name; left out, the environment is
     asked. `memory` is what the team shares and keeps between runs. `way` is how it is led: by one plan, a route, a
-    loop, a talk (`agents.ways`). `cache` is for how long a result may be used again by another run of this
+    loop, a talk (`agents.strategies`). `cache` is for how long a result may be used again by another run of this
     journal, if nothing was changed for it; left out, never. `checks` are what results must pass, by name: workers and
     tasks name them in `accept`. With `hedge`, calls of models that take unusually long are made twice.
     `on_approval` is asked before a plan or a call that needs approval, in place of ending with `needs_input`.

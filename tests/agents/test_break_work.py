@@ -18,7 +18,7 @@ from chargehand.agents.factory import Factory
 from chargehand.agents.history import History, read_on
 from chargehand.agents.loop import Kit
 from chargehand.agents.money import Purse
-from chargehand.agents.planform import PlanStream, read
+from chargehand.agents.plan_form import PlanStream, read
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.shape import Shape, find_json
 from chargehand.agents.tool_calls import LARGEST

@@ -8,7 +8,7 @@ import pytest
 
 from chargehand import Broadcast, Budget, Policy, Route, Supervisor, Worker, tool
 from chargehand.agents.hedging import Hedge
-from chargehand.agents.ways import RoundRobin
+from chargehand.agents.strategies import RoundRobin
 from chargehand.errors import Invalid
 
 

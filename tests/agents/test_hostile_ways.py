@@ -8,8 +8,8 @@ import pytest
 
 from chargehand.agents.claims import unsupported
 from chargehand.agents.contradictions import find
-from chargehand.agents.talking import ends
-from chargehand.agents.ways import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
+from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
+from chargehand.agents.strategies.chat import says_token
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request, Usage
 from chargehand.models.model import ModelCard
@@ -183,13 +183,13 @@ def test_results_full_of_numbers_take_no_more_than_a_moment() -> None:
 
 def test_a_text_full_of_tokens_takes_no_more_than_a_moment() -> None:
     with Stopwatch(2):
-        assert not ends('say "DONE!" then ' * 20_000, "DONE!", "")
+        assert not says_token('say "DONE!" then ' * 20_000, "DONE!")
     with Stopwatch(2):
-        assert ends("x" * 100_000 + '\n"DONE!"\n', "DONE!", "")
+        assert says_token("x" * 100_000 + '\n"DONE!"\n', "DONE!")
 
 
-def test_a_token_on_a_line_of_its_own_ends_a_talk_and_one_in_a_quotation_does_not() -> None:
-    assert ends('That is all.\n"DONE!"', "DONE!", "")
-    assert ends("That is all.\r\n\u201cDONE!\u201d \r\nBye", "DONE!", "")
-    assert not ends('Whoever is ready says "DONE!" at the end.', "DONE!", "")
-    assert not ends(f'{"word " * 60}"DONE!"{" word" * 60}', "DONE!", "")
+def test_a_token_at_the_end_of_a_line_ends_a_talk_and_one_amid_a_line_does_not() -> None:
+    assert says_token('That is all.\n"DONE!"', "DONE!")
+    assert says_token("That is all.\r\n\u201cDONE!\u201d \r\nBye", "DONE!")
+    assert not says_token('Whoever is ready says "DONE!" at the end.', "DONE!")
+    assert not says_token(f'{"word " * 60}"DONE!"{" word" * 60}', "DONE!")

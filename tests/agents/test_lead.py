@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from chargehand.agents.answering import with_gaps
 from chargehand.agents.factory import Factory
-from chargehand.agents.planform import DroppedInput, PlanStream, read, schema
+from chargehand.agents.plan_form import DroppedInput, PlanStream, read, schema
 from chargehand.agents.shape import problems
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid, PlanInvalid

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from chargehand.agents.levels import InnerGap, end_of
-from chargehand.agents.ways import Broadcast, Loop
+from chargehand.agents.strategies import Broadcast, Loop
 from chargehand.agents.worker import Worker
 from chargehand.cli.runs import runs
 from chargehand.core.fold import replay

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.mail import ONE
-from chargehand.agents.ways import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way
+from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way
 from chargehand.agents.worker import Worker
 from chargehand.evals.cases import read_dataset
 from chargehand.evals.run import evaluate

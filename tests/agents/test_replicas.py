@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.ways import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way
+from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way
 from chargehand.agents.worker import Worker
 from chargehand.config.load import load_team
 from chargehand.errors import Invalid

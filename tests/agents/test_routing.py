@@ -7,12 +7,12 @@ import pytest
 from msgspec import structs
 
 from chargehand.agents.crew import Proposal, WorkFailed
-from chargehand.agents.lead import Lead
 from chargehand.agents.money import Purse
+from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.routers.decision import Load
-from chargehand.agents.routing import check, route
-from chargehand.agents.ways import Route
+from chargehand.agents.strategies import Route
+from chargehand.agents.strategies.route import check, route
 from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid

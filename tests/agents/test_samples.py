@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import convert
 
-from chargehand.agents.ways import Route
+from chargehand.agents.strategies import Route
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
 from chargehand.models.exhibits import Product

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chargehand.agents.ways import Recursive
+from chargehand.agents.strategies import Recursive
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.subject import Answering, Planning, Splitting, Working

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chargehand.agents.stepwise import alike
-from chargehand.agents.ways import Loop
+from chargehand.agents.strategies import Loop
+from chargehand.agents.strategies.loop import alike
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request, Usage
 from chargehand.models.subject import Answering, Ledger, Working

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
-from chargehand.agents.talking import ends
-from chargehand.agents.ways import Broadcast, Dynamic, RoundRobin, Way
+from chargehand.agents.strategies import Broadcast, Dynamic, RoundRobin, Way
+from chargehand.agents.strategies.chat import says_token
 from chargehand.agents.worker import Worker
 from chargehand.errors import PlanInvalid
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
@@ -259,8 +259,8 @@ TOLD = "Talk.\n\nReply with the word DONE! at the end once nothing is left to ad
     "text",
     ["DONE!", "We agree. DONE!", "**DONE!**", "We agree.\n`DONE!`\n", "DONE! The name is Marta.", "(DONE!)", "DONE!!"],
 )
-def test_a_token_counts_wherever_it_is_a_word_of_its_own(text: str) -> None:
-    assert ends(text, "DONE!", TOLD)
+def test_a_token_counts_at_the_beginning_or_end_of_a_line(text: str) -> None:
+    assert says_token(text, "DONE!")
 
 
 @pytest.mark.parametrize(
@@ -279,11 +279,11 @@ def test_a_token_counts_wherever_it_is_a_word_of_its_own(text: str) -> None:
     ],
 )
 def test_a_token_within_a_word_or_a_quotation_does_not_count(text: str) -> None:
-    assert not ends(text, "DONE!", TOLD)
+    assert not says_token(text, "DONE!")
 
 
 def test_without_a_token_nothing_ends_a_talk() -> None:
-    assert not ends("DONE!", "", TOLD)
+    assert not says_token("DONE!", "")
 
 
 # --- as the supervisor says

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.acceptance import Reviewer, Rule, Verifier
-from chargehand.agents.ways import Route
+from chargehand.agents.strategies import Route
 from chargehand.config.describe import describe
 from chargehand.config.load import lead, load_team
 from tests.config.files import parts, write

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.ways import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
+from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
 from chargehand.config.load import lead, load_team
 from tests.config.files import parts, write
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from chargehand.agents.acceptance import Rule
-from chargehand.agents.ways import Route
+from chargehand.agents.strategies import Route
 from chargehand.agents.worker import Worker
 from chargehand.evals.cases import Case, Dataset, read_dataset
 from chargehand.models.messages import Reply, ToolCall

@@ -1,6 +1,6 @@
 """Routes: the confusion matrix, requests out of scope, and what a route costs."""
 
-from chargehand.agents.ways import Route
+from chargehand.agents.strategies import Route
 from chargehand.agents.worker import Worker
 from chargehand.evals.cases import Case
 from chargehand.evals.measures import macro_f1, report_section

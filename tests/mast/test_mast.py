@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from chargehand.agents.failure_modes import KNOWN, MODES, FailureMode, audit_run, audit_runs
-from chargehand.agents.ways import Loop
+from chargehand.agents.strategies import Loop
 from chargehand.agents.worker import Worker
 from chargehand.errors import Corrupt
 from chargehand.models.exhibits import Table

@@ -13,8 +13,9 @@ from typing import TypedDict, Unpack
 import pytest
 from msgspec import Raw, structs
 
-from chargehand.agents import judging, planform, splitting, stepwise
+from chargehand.agents import judging, plan_form
 from chargehand.agents.routers import by_model
+from chargehand.agents.strategies import loop, recursive
 from chargehand.errors import Invalid
 from chargehand.models.failed import CallFailed
 from chargehand.models.http import Timeouts, Transport
@@ -489,12 +490,12 @@ def test_bounds_that_strict_modes_refuse_are_left_out_and_names_of_fields_are_no
 
 TEAM = ("ann", "bob")
 FORMS = {
-    "plan": planform.schema(TEAM, ("sql",), 50),
+    "plan": plan_form.schema(TEAM, ("sql",), 50),
     "route": by_model.schema(TEAM),
     "judge": judging.schema(("t1", "t2"), "contradiction"),
     "vote": judging.schema(("t1", "t2"), "vote"),
-    "split": splitting.split_schema(TEAM, 4),
-    "ledger": stepwise.ledger_schema(TEAM, ("t1",)),
+    "split": recursive.split_schema(TEAM, 4),
+    "ledger": loop.ledger_schema(TEAM, ("t1",)),
 }
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from chargehand import Failure, Plan, ScriptedModel, Supervisor, Task, Worker, tool
-from chargehand.agents.ways import Route
+from chargehand.agents.strategies import Route
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.terms import events as ev

@@ -10,7 +10,7 @@ import pytest
 from msgspec import Raw, structs
 
 from chargehand.agents.routers.decision import Decision, Load, shifted
-from chargehand.agents.ways import Route
+from chargehand.agents.strategies import Route
 from chargehand.agents.worker import Worker
 from chargehand.core.fold import begin
 from chargehand.models.messages import Request, Usage

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.ways import Loop, Route, Way
+from chargehand.agents.strategies import Loop, Route, Way
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid, Refused, RunUnknown, Unknown
 from chargehand.models.messages import Request

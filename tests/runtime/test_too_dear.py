@@ -2,7 +2,7 @@
 
 import pytest
 
-from chargehand.agents.ways import Loop, Recursive, Route, Way, Whole
+from chargehand.agents.strategies import Loop, Recursive, Route, Way, Whole
 from chargehand.agents.worker import Worker
 from chargehand.errors import PlanInvalid
 from chargehand.models.model import ModelCard

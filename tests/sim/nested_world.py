@@ -12,7 +12,7 @@ from msgspec import Struct
 from chargehand.agents.acceptance import Verifier
 from chargehand.agents.factory import Factory
 from chargehand.agents.hedging import Hedge
-from chargehand.agents.ways import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
+from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Reply, Request, Settings, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed

@@ -392,9 +392,9 @@ MONEY = (
     ),
     Bug(
         "calls of the supervisor are not reserved",
-        "agents/lead.py",
-        "return await hold(hand, lead.purse, lead.model, request, lead.reserve)",
-        "return Held(lead.purse.limited(lead.model, request, 8192))",
+        "agents/planner.py",
+        "held = await hold(hand, lead.purse, lead.model, request, lead.reserve)",
+        "from chargehand.agents.money import Held\n    held = Held(lead.purse.limited(lead.model, request, 8192))",
     ),
     Bug(
         "a call that was shrunk is made at full length",

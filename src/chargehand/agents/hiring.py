@@ -13,18 +13,20 @@ from chargehand.agents.equip import Equipped, equip, listed, nameable, skills, t
 from chargehand.agents.factory import Factory
 from chargehand.agents.granted import Furnished
 from chargehand.agents.hedging import Hedging
-from chargehand.agents.lead import Lead
 from chargehand.agents.loop import Kit
 from chargehand.agents.mail import Post, allowance, check_contacts
 from chargehand.agents.money import Purse, supervision, unpriced_handles
+from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import shared_blocks
 from chargehand.agents.routers.decision import Board
 from chargehand.agents.staff import Staff, Workshop
+from chargehand.agents.strategies import Route, Way, Whole
+from chargehand.agents.strategies import check as check_way
+from chargehand.agents.strategies.route import check as check_route
+from chargehand.agents.strategies.route import sample_cost
 from chargehand.agents.subteam import Subteam, Team, least
 from chargehand.agents.tool_breakers import Faulty, ToolBreakers
-from chargehand.agents.ways import Route, Way, Whole
-from chargehand.agents.ways import check as check_way
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
 from chargehand.memory.embedding import Embedding
@@ -79,9 +81,7 @@ class Hiring(Struct, frozen=True):
         if self.way is not _WHOLE:
             check_way(self.way)
         if isinstance(self.way, Route):
-            from chargehand.agents.routing import check  # noqa: PLC0415 - a team pays only for the way it is led
-
-            check(self.way, [one.name for one in self.workers])
+            check_route(self.way, [one.name for one in self.workers])
 
     def roster(self, budget: Budget) -> Roster:
         """The team as the scheduler sees it: workers first, then the factory."""
@@ -248,10 +248,8 @@ class Hiring(Struct, frozen=True):
         """What one sample of a worker's costs at least, for a team that is sampled."""
         if not isinstance(self.way, Route) or self.way.samples == 1:
             return None
-        from chargehand.agents.sampling import expected  # noqa: PLC0415 - few teams are
-
         known = {one.name: one for one in self.workers}
-        return lambda name: expected(known.get(name, Worker(name)), models.get(name, ()))
+        return lambda name: sample_cost(known.get(name, Worker(name)), models.get(name, ()))
 
     def _verifiers(self) -> list[tuple[str, str | Model]]:
         """The checks that name a model of their own."""

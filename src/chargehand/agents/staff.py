@@ -2,27 +2,28 @@
 
 from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 import msgspec
 from msgspec import Struct, structs
 
-from chargehand.agents import lead as leading
-from chargehand.agents import planners
+from chargehand.agents import planner
 from chargehand.agents.acceptance import NO_CHECKS, Checks
 from chargehand.agents.answering import Writer, answer
 from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
 from chargehand.agents.equip import Equipped, equip, skills, toolset
 from chargehand.agents.factory import Factory
 from chargehand.agents.handover import inherited
-from chargehand.agents.lead import Lead
 from chargehand.agents.loop import Attempt, Kit, work
 from chargehand.agents.mail import Carrier, Post
 from chargehand.agents.money import cut_off, supervision
+from chargehand.agents.planner import Lead
 from chargehand.agents.routers.decision import Watch
 from chargehand.agents.shape import find_json
+from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole, chat
+from chargehand.agents.strategies.loop import next_task
+from chargehand.agents.strategies.recursive import split
+from chargehand.agents.strategies.route import route
 from chargehand.agents.subteam import Foreman, Subteam, aware, bare
-from chargehand.agents.ways import Route, Way, Whole
 from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
@@ -99,12 +100,27 @@ class Staff:
 
     def watched(self, watch: Watch) -> None:
         """From now on this one tells how busy everybody is, for its own runs."""
-        if self._lead.watches is None:
-            self._lead.watches = WeakSet()
         self._lead.watches.add(watch)
 
     def plan(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Proposal]:
-        return planners.plan(self._way, self._lead, self._read(self._lead.model, brief), hand)
+        way = self._way
+        lead = self._lead
+        brief = self._read(lead.model, brief)
+        match way:
+            case Whole():
+                return planner.plan(lead, brief, hand)
+            case Route():
+                return route(way, lead, brief, hand)
+            case Loop():
+                return next_task(way, lead, brief, hand)
+            case Recursive():
+                return split(way, lead, brief, hand)
+            case Broadcast():
+                return chat.broadcast(way, lead, brief, hand)
+            case RoundRobin():
+                return chat.round_robin(way, lead, brief, hand)
+            case Dynamic():
+                return chat.dynamic(way, lead, brief, hand)
 
     def _read(self, model: Model, brief: Brief) -> Brief:
         return bare(brief) if model.card.reads_facts else brief
@@ -164,7 +180,7 @@ class Staff:
         return await work(equipped, self._kit, brief, hand)
 
     def refine(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Refined]:
-        return leading.refine(self._lead, brief, hand)
+        return planner.refine(self._lead, brief, hand)
 
     def answer(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
         brief = self._read(self._writer.model, brief)

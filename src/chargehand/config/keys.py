@@ -10,7 +10,7 @@ from msgspec import inspect as look
 
 from chargehand.agents.factory import Factory
 from chargehand.agents.hedging import Hedge
-from chargehand.agents.ways import Dynamic, Loop, Recursive, Route
+from chargehand.agents.strategies import Dynamic, Loop, Recursive, Route
 from chargehand.agents.worker import Worker
 from chargehand.config.load import SECONDS
 from chargehand.config.scalars import Dollars, Duration, Size, Span

@@ -6,7 +6,7 @@ from pathlib import Path
 from chargehand.agents.acceptance import Check
 from chargehand.agents.hedging import Hedge
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.ways import Way
+from chargehand.agents.strategies import Way
 from chargehand.config.checks import make_checks
 from chargehand.config.environment import lookup_beside
 from chargehand.config.findings import refuse

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, Struct, field, inspect
 
-from chargehand.agents.ways import Router
+from chargehand.agents.strategies import Router
 from chargehand.config.scalars import Dollars, Duration, Size, Span, dollars, duration, size, span
 from chargehand.models.known import BUILT_IN
 from chargehand.terms.plan import Combine

@@ -2,7 +2,7 @@
 
 from msgspec import structs
 
-from chargehand.agents.ways import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
+from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
 from chargehand.config.findings import Path, near
 from chargehand.config.memory import is_handle
 from chargehand.config.parts import Parts

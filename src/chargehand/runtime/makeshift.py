@@ -14,7 +14,7 @@ from chargehand.agents.crew import Crew, Done, Hand, Posted, Proposal, Refined, 
 from chargehand.agents.hiring import Hiring
 from chargehand.agents.relay import Relay
 from chargehand.agents.routers.decision import Board
-from chargehand.agents.ways import Broadcast, Route
+from chargehand.agents.strategies import Broadcast, Route
 from chargehand.core.owed import Brief
 from chargehand.models.own import model_handle
 from chargehand.runtime.clock import Clock

@@ -1,24 +1,20 @@
 """Routing by a model: one call, whose reply names one of the workers it was told of, or nobody."""
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import cast
 
 from msgspec import Raw
 
-from chargehand.agents.crew import Hand, WorkFailed
+from chargehand.agents.crew import Hand
 from chargehand.agents.inputs import today
-from chargehand.agents.lead import Lead, ask, held_call
-from chargehand.agents.money import too_dear
+from chargehand.agents.planner import Lead, Purpose, Question, ask, card_line
 from chargehand.agents.routers.decision import Decision, nobody
-from chargehand.agents.shape import choice_schema, encode_schema, find_json, sent_back, text_schema, useless
+from chargehand.agents.shape import choice_schema, encode_schema, find_json, sent_back, text_schema
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
-from chargehand.models.messages import Message, Request
 from chargehand.models.subject import Routing, WorkerCard
 from chargehand.terms.budget import Amount
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Finding
 
 # of a card, that a model is shown
 _PHRASES = 12
@@ -29,27 +25,18 @@ _LONGEST = 300
 async def by_model(lead: Lead, brief: Brief, hand: Hand, cards: Sequence[WorkerCard]) -> tuple[Decision, Amount | None]:
     """What the model says, and what that cost. What is wrong with a reply goes back to it as findings."""
     names = tuple(card.name for card in cards)
-    system = lead.prompts.text("route", workers=listing(cards), instructions=lead.instructions)
-    user = f"Request: {brief.goal}"
+    parts = [f"Request: {brief.goal}"]
     if brief.findings:
-        user += "\n\nYour last reply was of no use:\n" + sent_back(brief.findings)
-    user += f"\n\n{today(brief)}"
-    request = Request(
-        (Message("system", system), Message("user", user)),
+        parts.append("Your last reply was of no use:\n" + sent_back(brief.findings))
+    question = Question(
+        prompt="route",
+        parts=[*parts, today(brief)],
         schema=schema(names),
-        settings=lead.settings,
         subject=Routing(brief.goal, tuple(cards)),
+        slots={"workers": listing(cards)},
     )
-    held = await held_call(lead, request, hand)
-    if held is None:
-        raise too_dear("asking a model who should do it", alone=not brief.tasks)
-    hand.prompt(lead.model.card.handle, request.messages)
-    called = await ask(lead, held, hand)
-    try:
-        return read(called.reply.text, names), called.used
-    except Invalid as error:
-        finding = Finding(code="no_route", place="route", message=f"{str(error)[:1].upper()}{str(error)[1:]}.")
-        raise WorkFailed(Failure("logic", useless(lead.model.card.handle, error)), called.used, (finding,)) from error
+    purpose = Purpose("asking a model who should do it", alone=not brief.tasks, code="no_route", place="route")
+    return await ask(lead, question.request(lead), hand, purpose, partial(read, names=names))
 
 
 @lru_cache(maxsize=64)
@@ -104,8 +91,7 @@ def listing(cards: Sequence[WorkerCard]) -> str:
     """Workers as a model chooses among them."""
     lines: list[str] = []
     for card in cards:
-        tags = f" (tags: {', '.join(card.tags)})" if card.tags else ""
-        lines.append(f"- {card.name}: {card.description or 'no description'}{tags}")
+        lines.append(card_line(card))
         able = [*card.phrases, *(one.name.replace("_", " ") for one in card.skills)][:_PHRASES]
         lines.extend([f"  - can: {'; '.join(able)}"] if able else [])
         examples = (*card.examples, *reversed(card.confirmed))[:_EXAMPLES]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from chargehand.agents.crew import Hand
-from chargehand.agents.lead import Lead
+from chargehand.agents.planner import Lead
 from chargehand.agents.routers.by_model import by_model
 from chargehand.agents.routers.decision import Decision, Learnt, nobody
 from chargehand.agents.routers.hybrid import by_both
@@ -11,7 +11,7 @@ from chargehand.agents.routers.meaning import by_meaning
 from chargehand.agents.routers.rules import by_rules
 from chargehand.agents.routers.tags import by_tags
 from chargehand.agents.routers.words import by_words
-from chargehand.agents.ways import Route, Router
+from chargehand.agents.strategies import Route, Router
 from chargehand.core.owed import Brief
 from chargehand.models.subject import WorkerCard
 from chargehand.terms.budget import NOTHING, Amount

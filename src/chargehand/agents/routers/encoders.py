@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from chargehand.agents.ways import Route
+from chargehand.agents.strategies import Route
 from chargehand.memory.embedding import Embedding
 from chargehand.models import embedding_multilingual as multilingual
 from chargehand.models.embedding_find import find_embedding

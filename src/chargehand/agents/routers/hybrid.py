@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from chargehand.agents.crew import Hand, WorkFailed
-from chargehand.agents.lead import Lead
+from chargehand.agents.planner import Lead
 from chargehand.agents.routers.by_model import by_model
 from chargehand.agents.routers.decision import Decision, Learnt
 from chargehand.agents.routers.meaning import by_meaning

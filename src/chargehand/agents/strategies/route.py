@@ -1,15 +1,16 @@
-"""The way `route`: one task for the worker that fits best, or for the best two. Routers say who fits."""
+"""The strategy `route`: one task for the worker that fits best, or for the best two. Routers say who fits."""
 
 from collections.abc import Mapping, Sequence
 
 from chargehand.agents.crew import Hand, Proposal, WorkFailed
-from chargehand.agents.lead import Lead
+from chargehand.agents.planner import Lead
 from chargehand.agents.routers.choosing import LEAST, decide
 from chargehand.agents.routers.decision import Decision, Load, out_of_order, seen, shifted
-from chargehand.agents.sampling import MOST, affordable, told_apart
-from chargehand.agents.ways import Route
+from chargehand.agents.strategies import Route
+from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
+from chargehand.models.model import Model
 from chargehand.models.subject import WorkerCard
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.failure import Failure
@@ -17,6 +18,8 @@ from chargehand.terms.plan import Combine, Task, TaskId
 
 _NAMED = 12  # workers that a refusal tells of
 _LONGEST = 160
+MAX_SAMPLES = 10
+_CALL = (1000, 1000)  # tokens in and out of a call, where nobody said what a task takes
 
 
 async def route(way: Route, lead: Lead, brief: Brief, hand: Hand, load: Mapping[str, Load] | None = None) -> Proposal:
@@ -24,7 +27,7 @@ async def route(way: Route, lead: Lead, brief: Brief, hand: Hand, load: Mapping[
     if brief.tasks and not brief.replan:
         return Proposal((), lead.combine or "forward", used=NOTHING)
     try:
-        check(way, [card.name for card in lead.cards])
+        check(way, lead.names)
     except Invalid as error:
         raise WorkFailed(Failure("logic", str(error), permanent=True), NOTHING) from error
     had = {task.worker for task in brief.tasks}
@@ -46,7 +49,7 @@ async def route(way: Route, lead: Lead, brief: Brief, hand: Hand, load: Mapping[
     if not names:
         return Proposal((), lead.combine or "forward", used=used, unserved=(_unserved(reason, lead.cards),))
     if way.samples > 1:
-        names = names[:1] * (1 if brief.tasks else await affordable(way.samples, names[0], lead, hand))
+        names = names[:1] * (1 if brief.tasks else await _affordable_samples(way.samples, names[0], lead, hand))
     return _proposed(names[: max(1, lead.most_tasks)], lead, brief, used, sampled=way.samples > 1)
 
 
@@ -58,8 +61,8 @@ def check(way: Route, names: Sequence[str]) -> None:
         raise Invalid(f"a rule of the route names {strange!r}, who is not on the team; there are {', '.join(names)}")
     if way.threshold is not None and not 0 <= way.threshold <= 1:
         raise Invalid(f"the threshold of the route is {way.threshold}; it must be from 0 to 1")
-    if not 1 <= way.samples <= MOST:
-        raise Invalid(f"the route wants {way.samples} samples; ask for 1 to {MOST}")
+    if not 1 <= way.samples <= MAX_SAMPLES:
+        raise Invalid(f"the route wants {way.samples} samples; ask for 1 to {MAX_SAMPLES}")
     if way.samples > 1 and way.secondary:
         raise Invalid("the route has samples and a secondary worker; one request goes to several workers or is sampled")
 
@@ -114,8 +117,29 @@ def _proposed(names: Sequence[str], lead: Lead, brief: Brief, used: Amount | Non
     tasks: list[Task] = []
     for at, name in enumerate(names):
         replaces = TaskId(gaps[at]) if at < len(gaps) else TaskId("")
-        asked = told_apart(brief.goal, at + 1, len(names)) if sampled else brief.goal
+        asked = brief.goal
+        if sampled and len(names) > 1:  # a mark tells samples apart, so that none passes for another one done twice
+            asked = f"{brief.goal}\n\nAnswer on your own: this is sample S{at + 1}."
         tasks.append(Task(next(free), asked, name, replaces=replaces))
     together = len(names) > 1 or any(task.id not in gaps for task in brief.tasks)
     several: Combine = "select" if sampled else "merge"
     return Proposal(tuple(tasks), lead.combine or (several if together else "forward"), used=used)
+
+
+# --- samples: one request put to one worker several times, side by side
+
+
+def sample_cost(worker: Worker, models: Sequence[Model]) -> Amount:
+    """What one sample is taken to cost at least: what its worker is estimated at, and a call of its model."""
+    price = max((model.card.price(*_CALL) or 0 for model in models), default=0)
+    return worker.estimate.max(Amount(tokens=sum(_CALL), micros=price, calls=1))
+
+
+async def _affordable_samples(samples: int, worker: str, lead: Lead, hand: Hand) -> int:
+    """How many samples of this worker's there is money and room for; one in any case."""
+    wanted = min(samples, max(1, lead.most_tasks))
+    cost = NOTHING if lead.sample is None else lead.sample(worker)
+    count = 1 + await hand.afford(cost, wanted - 1) if wanted > 1 else 1
+    if count < samples:
+        hand.note(f"{count} of {samples} samples: what is left does not cover more")
+    return count

@@ -1,0 +1,365 @@
+"""What the supervisor's model is asked before the answer: for a plan, for a task put better, and by strategies."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TypeVar, cast
+from weakref import WeakSet
+
+from msgspec import Raw, Struct, field
+
+from chargehand.agents.crew import Hand, Proposal, Refined, WorkFailed
+from chargehand.agents.inputs import by_id, gap_text, today, told
+from chargehand.agents.memory_text import Seen, instructions, material, shortened
+from chargehand.agents.money import Purse, call_held, hold, too_dear
+from chargehand.agents.plan_form import PlanStream, read, schema
+from chargehand.agents.prompts import Prompts
+from chargehand.agents.routers.decision import Watch
+from chargehand.agents.shape import find_json, sent_back, useless
+from chargehand.core.owed import Brief
+from chargehand.errors import Invalid, PlanInvalid, Refused
+from chargehand.memory.embedding import Embedding
+from chargehand.models.envelope import new_nonce, wrap
+from chargehand.models.messages import Message, Request, Settings
+from chargehand.models.model import Hear, Model
+from chargehand.models.subject import Planned, Planning, Refining, Subject, WorkerCard
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.failure import Failure
+from chargehand.terms.plan import Combine, Finding, Task, fingerprint, needs
+from chargehand.tools.remember import MEMORY_SEARCHES
+from chargehand.tools.remember import NAMES as MEMORY_TOOLS
+from chargehand.tools.tasks import BareTaskGroup
+
+LONGEST_TASK = 4000
+"""Characters of a task as a model put it."""
+_TEXTS = 10  # sentences of one list
+_Read = TypeVar("_Read")
+
+
+class Lead(Struct):
+    """Who plans, with what, for whom. `shared` reads the blocks all see; with an `embedding` routes go by meaning.
+
+    `watches` see how busy everybody is. `sample` says what one task of a worker costs at least, `reserve` is what is
+    held for each call of the model at least.
+    """
+
+    model: Model
+    prompts: Prompts
+    cards: tuple[WorkerCard, ...]
+    instructions: str
+    settings: Settings
+    most_tasks: int
+    purse: Purse
+    stream: bool = False
+    review: bool = False
+    combine: Combine | None = None
+    reserve: Amount = NOTHING
+    shared: Callable[[], Awaitable[Sequence[Seen]]] | None = None
+    embedding: Embedding | None = None
+    watches: WeakSet[Watch] = field(default_factory=WeakSet[Watch])
+    sample: Callable[[str], Amount] | None = None
+    _system: Message | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(card.name for card in self.cards)
+
+    def watch(self, hand: Hand) -> Watch | None:
+        """Who sees the run that is planned."""
+        return next((watch for watch in self.watches if watch.drives(hand.where.run)), None)
+
+    async def blocks(self) -> Sequence[Seen]:
+        """The blocks of memory that the whole team sees."""
+        return () if self.shared is None else await self.shared()
+
+    def holders(self) -> dict[str, list[str]]:
+        """The workers that have each tool. Memory is nobody's reason to get a task."""
+        holders: dict[str, list[str]] = {}
+        for card in self.cards:
+            for skill in card.skills:
+                if skill.name not in MEMORY_TOOLS:
+                    holders.setdefault(skill.name, []).append(card.name)
+        return holders
+
+    def system(self) -> Message:
+        """What the planner is told about its team: the same message each time."""
+        if self._system is None:
+            workers = listing(self.cards)
+            most = str(self.most_tasks)
+            text = self.prompts.text("plan", workers=workers, instructions=self.instructions, most=most)
+            self._system = Message("system", text)
+        return self._system
+
+
+# --- asking the model
+
+
+class Purpose(Struct, frozen=True):
+    """What a call is for, in words, and how a finding about its reply is marked.
+
+    Who is `alone`, and cannot pay for it, need not ask again.
+    """
+
+    text: str
+    alone: bool
+    code: str = "not_an_answer"
+    place: str = "reply"
+
+
+async def ask(
+    lead: Lead,
+    request: Request,
+    hand: Hand,
+    purpose: Purpose,
+    read: Callable[[str], _Read],
+    *,
+    hear: Hear | None = None,
+) -> tuple[_Read, Amount | None]:
+    """What `read` makes of the reply, and what that cost.
+
+    WorkFailed, with a finding for whoever is asked next, where the reply is empty, cut off or `read` raises Invalid.
+    """
+    handle = lead.model.card.handle
+    hand.prompt(handle, request.messages)
+    held = await hold(hand, lead.purse, lead.model, request, lead.reserve)
+    if held is None:
+        raise too_dear(purpose.text, alone=purpose.alone)
+    called = await call_held(
+        hand=hand, purse=lead.purse, model=lead.model, held=held, settings=lead.settings, hear=hear
+    )
+    if not called.reply.text.strip():
+        raise WorkFailed(Failure("logic", f"{handle} answered with nothing"), called.used)
+    if called.cut:
+        words = "Your last reply was cut off because it was too long. Send a shorter one."
+        finding = Finding(code="cut_off", place="reply", message=words)
+        raise WorkFailed(Failure("logic", f"{handle}: {called.cut}"), called.used, (finding,))
+    try:
+        return read(called.reply.text), called.used
+    except Invalid as error:
+        message = f"{str(error)[:1].upper()}{str(error)[1:]}."
+        finding = Finding(code=purpose.code, place=purpose.place, message=message)
+        raise WorkFailed(Failure("logic", useless(handle, error)), called.used, (finding,)) from error
+
+
+class Question(Struct, frozen=True):
+    """A question in words: the prompt and what fills its slots, the parts of the message, the shape of the answer.
+
+    `blocks` are those of memory to show; `nonce` is that of the envelopes in the parts.
+    """
+
+    prompt: str
+    parts: Sequence[str]
+    schema: Raw
+    subject: Subject
+    slots: Mapping[str, str] = field(default_factory=dict[str, str])
+    blocks: Sequence[Seen] = ()
+    nonce: str = ""
+
+    def request(self, lead: Lead) -> Request:
+        slots = {"instructions": lead.instructions, **self.slots}
+        if "workers" not in slots:
+            slots["workers"] = listing(lead.cards)
+        system = lead.prompts.text(self.prompt, **slots) + instructions(self.blocks)
+        cut = shortened(self.blocks, lead.model.card.window // 4)
+        shared = material(self.blocks, (), self.nonce, cut).strip()
+        user = "\n\n".join(part for part in (shared, *self.parts) if part)
+        messages = (Message("system", system), Message("user", user))
+        return Request(messages, schema=self.schema, settings=lead.settings, subject=self.subject)
+
+
+def hear_if_heard(hand: Hand) -> Hear | None:
+    """Where words go as they come, if anybody listens."""
+    return hand.say if hand.heard else None
+
+
+# --- reading what a model wrote
+
+
+def read_object(text: str) -> dict[str, object]:
+    """The JSON object in a reply; Invalid where there is none."""
+    value = find_json(text)
+    if not isinstance(value, dict):
+        raise Invalid(f"the reply must be a JSON object, not a {type(value).__name__}")
+    return cast("dict[str, object]", value)
+
+
+def read_worker(written: object, names: Sequence[str]) -> str:
+    """The worker a model means; nothing if it is none of them. Where there is only one, it need not be named."""
+    plain = written.strip() if isinstance(written, str) else ""
+    if plain in names:
+        return plain
+    if not plain:
+        return names[0] if len(names) == 1 else ""
+    alike = [name for name in names if name.casefold() == plain.casefold()]
+    return alike[0] if len(alike) == 1 else ""
+
+
+def read_flag(written: object, *, otherwise: bool = False) -> bool:
+    """A truth as models write it: some put it in quotes."""
+    if isinstance(written, str):
+        return written.strip().casefold() in ("true", "yes")
+    return written if isinstance(written, bool) else otherwise
+
+
+def read_instruction(written: object) -> str:
+    """A task as a model put it, no longer than a worker is told."""
+    return written.strip()[:LONGEST_TASK] if isinstance(written, str) else ""
+
+
+def read_line(written: object, longest: int = 300) -> str:
+    """A text of a model, on one line and no longer than so many characters."""
+    return " ".join(written.split())[:longest] if isinstance(written, str) else ""
+
+
+def read_list(written: object) -> list[object]:
+    return cast("list[object]", written) if isinstance(written, list) else []
+
+
+def read_lines(written: object) -> tuple[str, ...]:
+    """Sentences of a model, not too many."""
+    return tuple(line for item in read_list(written)[:_TEXTS] if (line := read_line(item)))
+
+
+# --- a plan
+
+
+async def plan(lead: Lead, brief: Brief, hand: Hand) -> Proposal:
+    """The next part of the plan. What is wrong with a reply goes back to whoever is asked next, as findings."""
+    request = _planning_request(lead, brief, await lead.blocks())
+    purpose = Purpose("a plan for a request this long", alone=not brief.tasks, code="not_a_plan", place="plan")
+    grown = set[str]()
+    async with _growing(lead, brief, hand, grown) as hear:
+        read_plan, used = await ask(lead, request, hand, purpose, partial(read, holders=lead.holders()), hear=hear)
+    for text in read_plan.assumptions:
+        hand.note(f"assumed: {text}", code="assumed")
+    for dropped in read_plan.dropped:
+        hand.note(f"plan: {dropped.task} does without its input {dropped.input}, because the plan has no such task")
+    proposal = read_plan.proposal
+    tasks = tuple(task for task in proposal.tasks if task.id not in grown)
+    if lead.stream and not brief.replan:  # asked again over a broken line, a planner may begin from the start
+        known = {task.id: fingerprint(task) for task in brief.tasks}
+        tasks = tuple(task for task in tasks if known.get(task.id) != fingerprint(task))
+    more = lead.review and bool(tasks or grown)
+    combine = lead.combine or proposal.combine
+    return Proposal(tasks, combine, closed=not more, used=used, unserved=proposal.unserved)
+
+
+def planned_tasks(tasks: Sequence[Task]) -> tuple[Planned, ...]:
+    """Tasks as models that read plain data are told of them."""
+    return tuple(
+        Planned(
+            id=task.id,
+            instruction=task.instruction,
+            worker=task.worker,
+            after=tuple(name for name, _ in needs(task)),
+        )
+        for task in tasks
+    )
+
+
+def _planning_request(lead: Lead, brief: Brief, blocks: Sequence[Seen]) -> Request:
+    nonce = new_nonce()
+    given = told(brief, nonce, by_id(brief.tasks))
+    findings = tuple(f"{finding.place}: {finding.message}" for finding in brief.findings)
+    subject = Planning(
+        goal=brief.goal,
+        workers=lead.cards,
+        most_tasks=lead.most_tasks,
+        findings=findings,
+        tasks=planned_tasks(brief.tasks),
+        results=given.inputs,
+        gaps=brief.gaps,
+    )
+    cut = shortened(blocks, lead.model.card.window // 4)
+    parts = [material(blocks, (), nonce, cut).strip(), today(brief), f"Request: {brief.goal}"]
+    if findings:
+        parts.append("Your last plan cannot run. Mend this:\n" + sent_back(brief.findings, places=True))
+    if brief.tasks:
+        parts.append("The plan so far:\n" + "\n".join(_line(task) for task in brief.tasks))
+        parts.append(given.text)
+        parts.extend(gap_text(gap, nonce) for gap in brief.gaps)
+        parts.append(
+            "Say what else has to be done, as new tasks with new ids (none, if the results suffice and fit the plan). A"
+            " new task may come after old ones, and names in `replaces` the one that failed whose place it takes. Do"
+            " not repeat what failed; take another way."
+        )
+    system = lead.system()
+    if more := instructions(blocks):
+        system = Message("system", system.text + more)
+    return Request(
+        messages=(system, Message("user", "\n\n".join(part for part in parts if part))),
+        schema=None if brief.tasks else schema(lead.names, tuple(lead.holders()), lead.most_tasks),
+        settings=lead.settings,
+        subject=subject,
+    )
+
+
+def listing(cards: Sequence[WorkerCard]) -> str:
+    """The workers, what they do and what they can."""
+    lines: list[str] = []
+    for card in cards:
+        lines.append(card_line(card))
+        skills = [skill for skill in card.skills if skill.name not in MEMORY_SEARCHES]
+        lines.extend(f"  - {skill.name}: {skill.in_short}" for skill in skills)
+    return "\n".join(lines)
+
+
+def card_line(card: WorkerCard) -> str:
+    """A worker in one line."""
+    tags = f" (tags: {', '.join(card.tags)})" if card.tags else ""
+    return f"- {card.name}: {card.description or 'no description'}{tags}"
+
+
+def _line(task: Task) -> str:
+    after = ", ".join(name for name, _ in needs(task))
+    return f"- {task.id} ({task.worker or 'anybody'}{f', after {after}' if after else ''}): {task.instruction}"
+
+
+@asynccontextmanager
+async def _growing(lead: Lead, brief: Brief, hand: Hand, grown: set[str]) -> AsyncGenerator[Hear | None]:
+    """Where the words of a plan go. With `stream_plan` its tasks start while the rest is being written.
+
+    A task that does not fit waits for the whole plan.
+    """
+    if not lead.stream or brief.tasks:
+        yield hear_if_heard(hand)
+        return
+    stream = PlanStream(lead.holders())
+    tasks: asyncio.Queue[Task | None] = asyncio.Queue()
+
+    def hear(piece: str) -> None:
+        hand.say(piece)
+        for task in stream.feed(piece):
+            tasks.put_nowait(task)
+
+    async def grow() -> None:
+        while (task := await tasks.get()) is not None:
+            try:
+                await hand.grow([task])
+            except (PlanInvalid, Refused):
+                return
+            grown.add(task.id)
+
+    async with BareTaskGroup() as jobs:
+        jobs.create_task(grow())
+        try:
+            yield hear
+        finally:
+            tasks.put_nowait(None)
+
+
+# --- a task that failed
+
+
+async def refine(lead: Lead, brief: Brief, hand: Hand) -> Refined:
+    """A task that failed, put better."""
+    nonce = new_nonce()
+    card = next((card for card in lead.cards if card.name == brief.worker), WorkerCard(brief.worker, ""))
+    subject = Refining(brief.instruction, brief.failure, card, told(brief, nonce).inputs)
+    system = lead.prompts.text("refine", worker=listing([card]))
+    user = f"Task: {brief.instruction}\n\n{wrap(nonce, 'error', brief.failure)}\n\n{today(brief)}"
+    request = Request((Message("system", system), Message("user", user)), settings=lead.settings, subject=subject)
+    purpose = Purpose("putting the task better", alone=False)
+    instruction, used = await ask(lead, request, hand, purpose, read_instruction, hear=hear_if_heard(hand))
+    return Refined(instruction, used)

@@ -1,0 +1,286 @@
+"""The strategy `loop`: one task a turn, chosen after a look at what came of those before, until it is done or stalls.
+
+Nothing is remembered here. How often it stalled in a row, and how many fresh starts there were, stands in the ids of
+the tasks (`t4-stall2`, `t5-fresh1`); what was refused since the last task stands in the findings of the brief.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+
+from msgspec import Raw, Struct
+
+from chargehand.agents.crew import Hand, Proposal, WorkFailed
+from chargehand.agents.inputs import by_id, gap_text, today, told
+from chargehand.agents.planner import (
+    Lead,
+    Purpose,
+    Question,
+    ask,
+    hear_if_heard,
+    planned_tasks,
+    read_flag,
+    read_instruction,
+    read_line,
+    read_lines,
+    read_object,
+    read_worker,
+)
+from chargehand.agents.shape import choice_schema, encode_schema, list_schema, sent_back, text_schema
+from chargehand.agents.strategies import Loop
+from chargehand.core.owed import Brief
+from chargehand.models.envelope import new_nonce
+from chargehand.models.subject import Ledger
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.failure import Failure
+from chargehand.terms.plan import Edge, Finding, Task, TaskId, fingerprint
+from chargehand.text.words import FUNCTION_WORDS, split_words
+from chargehand.tools.tool import CAP
+
+_MARK = re.compile(r"t(\d{1,6})(?:-(stall|fresh)(\d{1,4}))?")
+_ENDED = "This stalled"
+_REPEATED = "repeated"
+_STALLED = "stalled"
+_EMPTY = "nothing_done"
+_REFUSALS = 2  # in a row; the run gives up on a planner after three
+_IDLE = FUNCTION_WORDS | {"again", "carefully", "more", "now", "once", "please", "then"}
+_AFRESH = (
+    "What was tried so far is of no use: this is a fresh start. Take another way, with another worker or another kind"
+    " of task, and ask for nothing that was asked for before."
+)
+_LONGEST = 1200  # characters of an instruction
+
+
+class LedgerReply(Struct, frozen=True):
+    """What a model said about a turn. `replaces` names the task that failed whose place the next one takes."""
+
+    done: bool
+    looping: bool
+    progress: bool
+    worker: str
+    instruction: str
+    why: str
+    replaces: str = ""
+    unserved: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        reason = f" (why: {self.why})" if self.why else ""
+        if self.done:
+            return f"done{reason}"
+        looping = "looping" if self.looping else "not looping"
+        progress = "progress" if self.progress else "no progress"
+        after = f"next {self.worker or 'nobody'}: {self.instruction or 'nothing'}"
+        return f"not done, {looping}, {progress}; {after}{reason}"
+
+
+async def next_task(way: Loop, lead: Lead, brief: Brief, hand: Hand) -> Proposal:
+    """The next task, or none when it is done or leads nowhere. One call of the model."""
+    if any(gap.status == "unserved" and gap.message.startswith(_ENDED) for gap in brief.gaps):
+        return Proposal((), closed=True, used=NOTHING)  # it has said so; to be asked again changes nothing
+    turn = _Turn(way, lead, brief)
+    question = await turn.question()
+    purpose = Purpose("a question this long", alone=not brief.tasks)
+    reply, used = await ask(lead, question.request(lead), hand, purpose, turn.read, hear=hear_if_heard(hand))
+    hand.note(f"turn {turn.number}{', a fresh start' if turn.afresh else ''}: {reply}")
+    if reply.done:
+        return turn.finish(reply, used)
+    proposal = turn.go_on(reply, used)
+    for text in proposal.unserved:
+        hand.note(text)
+    return proposal
+
+
+class _Turn:
+    """Where it stands, and what becomes of a reply. The bounds are kept here, whatever the model says.
+
+    `stalls` are those in a row, without what this turn may add; `afresh` says that this turn is a fresh start.
+    """
+
+    def __init__(self, way: Loop, lead: Lead, brief: Brief) -> None:
+        marks = [mark for task in brief.tasks if (mark := _MARK.fullmatch(task.id))]
+        last = marks[-1] if marks else None
+        self.lead = lead
+        self.brief = brief
+        self.most_tasks = max(1, min(way.most_turns, lead.most_tasks))
+        self.patience = max(1, way.stalls)
+        self.number = 1 + max([len(brief.tasks), *(int(mark[1]) for mark in marks)])
+        self.fresh = max([int(mark[3]) for mark in marks if mark[2] == "fresh"], default=0)
+        self.may_restart = self.fresh < way.fresh_starts
+        self.failed = bool(brief.tasks) and any(gap.task == brief.tasks[-1].id for gap in brief.gaps)
+        self.refused = tuple(one for one in brief.findings if one.code in (_REPEATED, _STALLED, _EMPTY))
+        self.stalls = int(last[3]) if last is not None and last[2] == "stall" else 0
+        self.stalls += sum(finding.code != _STALLED for finding in self.refused)
+        is_due = self.stalls + self.failed >= self.patience and self.may_restart and bool(brief.tasks)
+        self.afresh = is_due or any(finding.code == _STALLED for finding in self.refused)
+
+    # --- what the model is asked
+
+    async def question(self) -> Question:
+        brief = self.brief
+        nonce = new_nonce()
+        room = self.lead.model.card.window * 2 // max(1, len(brief.inputs))  # bytes: half the window for all results
+        given = told(brief, nonce, by_id(brief.tasks), max(500, min(CAP, room)))
+        parts = [f"Request: {brief.goal}", today(brief)]
+        if brief.tasks:
+            lines = [f"- {task.id} ({task.worker}): {task.instruction}" for task in brief.tasks]
+            parts += ["The tasks so far:\n" + "\n".join(lines), given.text]
+            parts.extend(gap_text(gap, nonce) for gap in brief.gaps)
+        parts.extend(self._warnings())
+        return Question(
+            prompt="ledger",
+            parts=parts,
+            schema=ledger_schema(self.lead.names, _failed_tasks(brief)),
+            subject=Ledger(
+                goal=brief.goal,
+                workers=self.lead.cards,
+                tasks=planned_tasks(brief.tasks),
+                results=given.inputs,
+                gaps=brief.gaps,
+            ),
+            slots={"most": str(self.most_tasks)},
+            blocks=await self.lead.blocks(),
+            nonce=nonce,
+        )
+
+    def _warnings(self) -> Iterator[str]:
+        """What was wrong before, and how much room there is."""
+        if self.brief.findings:
+            yield "Your last proposal was sent back:\n" + sent_back(self.brief.findings)
+        if self.afresh:
+            yield _AFRESH
+        elif stalls := self.stalls + self.failed:
+            yield f"The last {stalls} turn{'s' if stalls > 1 else ''} brought nothing. Take another way."
+        left = self.most_tasks - len(self.brief.tasks)
+        yield f"{left} more task{'s' if left != 1 else ''} may be given." if left > 0 else "No more tasks may be given."
+
+    def read(self, text: str) -> LedgerReply:
+        return read_ledger(read_object(text), self.lead.names, _failed_tasks(self.brief))
+
+    # --- what becomes of the reply
+
+    def finish(self, reply: LedgerReply, used: Amount | None) -> Proposal:
+        """The end of the plan; refused where nothing was delivered yet."""
+        brief = self.brief
+        if not brief.inputs and not (reply.unserved and not brief.tasks):
+            text = "Nothing has been delivered yet, so it cannot be done. Give a task."
+            return self._refuse(_EMPTY, text, "it was called done without a result", used)
+        combine = self.lead.combine or ("forward" if len(brief.tasks) == 1 else "merge")
+        named = {gap.message for gap in brief.gaps if brief.tasks}  # a run that replans asks again
+        unserved = tuple(text for text in reply.unserved if text not in named)
+        return Proposal((), combine, closed=True, used=used, unserved=unserved)
+
+    def go_on(self, reply: LedgerReply, used: Amount | None) -> Proposal:
+        """The next task; none where it leads nowhere."""
+        brief = self.brief
+        if len(brief.tasks) >= self.most_tasks:
+            return self._end(f"{self.most_tasks} tasks are all it may take, and it is not done", used)
+        if not self.afresh and self.stalls + self.failed >= self.patience:
+            return self._end("the last task failed" if self.failed else "the same was asked for again", used)
+        if not reply.worker or not reply.instruction:
+            names = ", ".join(self.lead.names)
+            text = f"Say who does what next: `next` is one of {names}, and `instruction` the task."
+            raise self._sent_back("no_next", text, used)
+        is_near = self._was_asked_nearly(reply)
+        asked = fingerprint(self._task(reply, "")) in map(fingerprint, brief.tasks)
+        if asked or (self.afresh and is_near):
+            text = f"{reply.worker} was asked this before. Ask for something else, or somebody else."
+            return self._refuse(_REPEATED, text, f"{reply.worker} was to be asked the same again", used)
+        if self.afresh:
+            return self._propose(reply, f"-fresh{self.fresh + 1}", used)
+        why = self._stalled(reply, is_near=is_near) if brief.tasks else ""
+        if why and self.stalls + 1 >= self.patience:
+            return self._refuse(_STALLED, _AFRESH, why, used)
+        is_lost = brief.tasks and (why or self.refused)
+        return self._propose(reply, f"-stall{self.stalls + bool(why)}" if is_lost else "", used)
+
+    def _stalled(self, reply: LedgerReply, *, is_near: bool) -> str:
+        """Why this turn is a stall, if it is one."""
+        if self.failed:
+            return "the last task failed"
+        if reply.looping:
+            return f"it goes round in circles: {reply.why}" if reply.why else "it goes round in circles"
+        if not reply.progress:
+            return f"no progress: {reply.why}" if reply.why else "there was no progress"
+        return f"{reply.worker} was to be asked nearly the same again" if is_near else ""
+
+    def _was_asked_nearly(self, reply: LedgerReply) -> bool:
+        new = _telling_words(reply.instruction)
+        earlier = [task.instruction for task in self.brief.tasks if task.worker == reply.worker]
+        return any(alike(new, _telling_words(instruction)) for instruction in earlier)
+
+    def _task(self, reply: LedgerReply, mark: str) -> Task:
+        return Task(
+            TaskId(f"t{self.number}{mark}"),
+            reply.instruction,
+            reply.worker,
+            after=tuple(Edge(given.task, "optional") for given in self.brief.inputs if "[" not in given.task),
+            replaces=TaskId(reply.replaces),
+        )
+
+    def _propose(self, reply: LedgerReply, mark: str, used: Amount | None) -> Proposal:
+        return Proposal((self._task(reply, mark),), self.lead.combine or "merge", closed=False, used=used)
+
+    def _refuse(self, code: str, text: str, why: str, used: Amount | None) -> Proposal:
+        """Ask again, which counts as a stall; or end it, where that leads nowhere."""
+        is_out = self.stalls + 1 >= self.patience and not self.may_restart and not self.afresh
+        if len(self.refused) >= _REFUSALS or (is_out and self.brief.tasks):
+            return self._end(why, used)
+        raise self._sent_back(code, text, used)
+
+    def _sent_back(self, code: str, text: str, used: Amount | None) -> WorkFailed:
+        finding = Finding(code=code, place="next", message=text)
+        return WorkFailed(Failure("logic", text), used, (*self.refused, finding))
+
+    def _end(self, why: str, used: Amount | None) -> Proposal:
+        tried = len(self.brief.tasks)
+        starts = f" and {self.fresh} fresh start{'s' if self.fresh > 1 else ''}" if self.fresh else ""
+        text = f"{_ENDED} after {tried} task{'s' if tried != 1 else ''}{starts}: {why.rstrip('. ')}."
+        return Proposal((), self.lead.combine or "merge", closed=True, used=used, unserved=(text,))
+
+
+def _failed_tasks(brief: Brief) -> list[str]:
+    return [gap.task for gap in brief.gaps if gap.task]
+
+
+def _telling_words(text: str) -> frozenset[str]:
+    return frozenset(split_words(text)) - _IDLE
+
+
+def alike(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Whether two tasks differ by little more than fillers.
+
+    Where each has a word the other lacks, that is mostly what tells them apart: page 2, page 3.
+    """
+    small, large = sorted((one, other), key=len)
+    return bool(small) and small <= large and 5 * len(small) >= 4 * len(large)
+
+
+def ledger_schema(workers: Sequence[str], failed: Sequence[str]) -> Raw:
+    """The schema for a team, some of whose tasks failed."""
+    flag = {"type": "boolean"}
+    properties: dict[str, object] = {
+        "why": text_schema(600),
+        "done": flag,
+        "looping": flag,
+        "progress": flag,
+        "next": choice_schema(workers, or_null=True),
+        "instruction": text_schema(_LONGEST),
+        "unserved": list_schema(text_schema(300), 10),
+    }
+    if failed:
+        properties["replaces"] = choice_schema(failed, or_null=True)
+    return encode_schema(properties)
+
+
+def read_ledger(table: dict[str, object], workers: Sequence[str], failed: Collection[str]) -> LedgerReply:
+    """What a reply amounts to; what it leaves out is taken as no reason to stop."""
+    replaces = table.get("replaces")
+    return LedgerReply(
+        done=read_flag(table.get("done")),
+        looping=read_flag(table.get("looping")),
+        progress=read_flag(table.get("progress"), otherwise=True),
+        worker=read_worker(table.get("next"), workers),
+        instruction=read_instruction(table.get("instruction")),
+        why=read_line(table.get("why")),
+        replaces=replaces if isinstance(replaces, str) and replaces in failed else "",
+        unserved=read_lines(table.get("unserved")),
+    )
