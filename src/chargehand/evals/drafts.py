@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from chargehand.agents.crew import Crew
-from chargehand.agents.ways import Route
+from chargehand.agents.strategies import Route
 from chargehand.evals.bench import RUN_SEED, Bench, check_workers
 from chargehand.evals.cases import Case, PlanShape, kind_of
 from chargehand.evals.measures import OUT
