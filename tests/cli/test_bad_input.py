@@ -102,7 +102,7 @@ def test_runs_that_do_not_fit_are_refused_and_nothing_is_written(tmp_path: Path)
         ["play", file, "--run", "\udcff"],
         ["resume", "\udcff", "--script", file],
     ):
-        refused(chargehand(tmp_path, *words), "half a surrogate pair")
+        refused(chargehand(tmp_path, *words), "'\\udcff' is not text in UTF-8")
     ended = chargehand(tmp_path, "resume", "one", "--script", file)
     refused(ended, "run 'one' has ended (complete)", "chargehand play FILE --reuse one")
     assert read_run(tmp_path / JOURNAL, "one") == before

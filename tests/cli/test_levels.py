@@ -112,9 +112,9 @@ def test_runs_are_listed_as_what_they_are_on_all_levels(house: Path) -> None:
 def test_a_run_is_shown_with_the_tree_of_its_levels_and_what_each_cost(house: Path) -> None:
     shown = chargehand(house, "runs", "show", "r").stdout
     lines = shown.partition("levels:\n")[2].splitlines()[:3]
-    assert lines[0].startswith("  r: partial, 1 task")
-    assert lines[1].startswith("  └─ t1 office in r/t1/1/1/")
-    assert lines[2].startswith("     └─ t1 cellar in r/t1/1/1/")
+    assert lines[0].startswith("r: partial, 1 task")
+    assert lines[1].startswith("└── t1 office in r/t1/1/1/")
+    assert lines[2].startswith("    └── t1 cellar in r/t1/1/1/")
     costs = [int(line.partition("cost: ")[2].split(" token")[0].replace(",", "")) for line in lines]
     assert costs == sorted(costs, reverse=True)
     assert [", of its own " in line for line in lines] == [True, True, False]

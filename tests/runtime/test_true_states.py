@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from chargehand.agents.worker import Worker
-from chargehand.cli.runs import standing
+from chargehand.cli.runs import run_status
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.subject import Answering
 from chargehand.models.testing.scripted import Line, ScriptedModel
@@ -45,7 +45,7 @@ def _nested(journal: Path) -> Supervisor:
 
 
 def _said(found: Found) -> str:
-    return standing(found)[0]
+    return run_status(found)
 
 
 def test_a_run_that_waits_for_a_person_says_so_whatever_was_written_since(tmp_path: Path) -> None:
@@ -62,14 +62,14 @@ def test_a_run_that_waits_for_a_person_says_so_whatever_was_written_since(tmp_pa
     (found,) = read_runs(journal)
     kinds = [type(entry.event) for entry in read_run(journal, "r")]
     assert kinds[-1] is not ev.InputRequested, "other work went on, or the process let go of it"
-    assert _said(found) == "waits for a person"
+    assert _said(found) == "waiting"
 
 
 def test_runs_inside_one_that_is_cancelled_do_not_wait_for_a_person(tmp_path: Path) -> None:
     journal = tmp_path / "runs.db"
     team = _nested(journal)
     assert team.run_sync("Pay it.", run="r").ending == "needs_input"
-    assert [_said(found) for found in read_runs(journal)] == ["waits for a person"] * 3
+    assert [_said(found) for found in read_runs(journal)] == ["waiting"] * 3
     assert team.resume_sync("r", ev.CancelRequested("never mind")).ending == "cancelled"
     assert [_said(found) for found in read_runs(journal)] == ["cancelled"] * 3
 

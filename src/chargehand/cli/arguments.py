@@ -1,61 +1,25 @@
-"""Arguments that several verbs take: their types, the options themselves, and the request."""
+"""Arguments that several verbs take: options declared once, their types, and text from words or standard input."""
 
 import math
 import re
 import sys
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from chargehand.cli import USUAL_JOURNAL, USUAL_MEMORY
+from chargehand.cli import USUAL_DATA, USUAL_JOURNAL, USUAL_MEMORY
 from chargehand.errors import Invalid
 from chargehand.models.known import BUILT_IN
 from chargehand.terms.duration import parse_duration
 
-MOST = 1 << 20
+MAX_TEXT = 1 << 20
 _LONGEST = 1e9  # seconds: runs and tokens may be kept for many years
-_EXAMPLE = 'chargehand run "Which ... and why?"'
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
+RUN_HELP = "the run, as  chargehand runs  names it; the beginning of its name; or  last"
 
 
-def read_request(words: Sequence[str], *, example: str = _EXAMPLE, called: str = "the request") -> str | None:
-    """The request; None where nobody asked anything. `-` reads standard input, and so does no word at all in a pipe.
-
-    `example` is what somebody could type who gave an empty one, `called` what it is for the verb.
-    """
-    said = " ".join(words)
-    if words and said != "-":
-        return _checked(said, called, example)
-    if not words and sys.stdin.isatty():
-        return None
-    body = sys.stdin.buffer.read(MOST + 1)
-    if not words and not body.strip():
-        return None
-    _check_size(len(body), "standard input")
-    try:
-        return _checked(body.decode(), "standard input", example)
-    except UnicodeDecodeError as error:
-        said = f"standard input is not text in UTF-8 (byte {error.start} is {body[error.start]:#04x})"
-        raise Invalid(f"{said}; send the request as plain text") from error
-
-
-def _check_size(size: int, where: str) -> None:
-    if size > MOST:
-        raise Invalid(f"{where} holds more than {MOST:,} bytes; ask in fewer words, and let a tool read the rest")
-
-
-def _checked(text: str, where: str, example: str) -> str:
-    try:
-        _check_size(len(text.encode()), where)
-    except UnicodeEncodeError as error:
-        raise Invalid(f"{where} is not text: it has bytes that are not UTF-8; send plain text") from error
-    found = re.search(r"[\x00-\x08\x0e-\x1f\x7f]", text)
-    if found:
-        said = f"{where} is not plain text: character {found.start() + 1} is {found[0]!r}"
-        raise Invalid(f"{said}; send the request as text, and name files instead of pasting them")
-    if not text.strip():
-        raise Invalid(f"{where} is empty; say what is to be done, for example: {example}")
-    return text.strip()
+# --- types
 
 
 def duration(text: str) -> float:
@@ -73,7 +37,7 @@ def duration(text: str) -> float:
 
 def count(text: str) -> int:
     """A whole number from 0."""
-    if not text.isascii() or not text.isdigit():
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise ArgumentTypeError(f"{text!r} is no whole number; write it like 0 or 100")
     return int(text)
 
@@ -117,62 +81,133 @@ def usd(text: str) -> int:
     return round(amount * 1_000_000)
 
 
-RUN_HELP = "the run, as  chargehand runs  names it; the beginning of its name; or  last"
+# --- options
+
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "--team": {
+        "metavar": "PATH",
+        "help": "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)",
+    },
+    "--model": {
+        "metavar": "NAME",
+        "help": f"the model of everybody, for example openai:gpt-5-mini or {BUILT_IN}",
+    },
+    "--price": {
+        "metavar": "IN/OUT",
+        "type": token_price,
+        "help": "what a model costs that no table has: dollars per million tokens, in and out, like 0.25/2",
+    },
+    "--memory": {
+        "metavar": "PATH",
+        "type": Path,
+        "help": f"the SQLite file of the team's memory (default: as the team says, else {USUAL_MEMORY})",
+    },
+    "--journal": {
+        "metavar": "PATH",
+        "type": Path,
+        "default": Path(USUAL_JOURNAL),
+        "help": f"the SQLite file of the runs (default {USUAL_JOURNAL})",
+    },
+    "--data": {
+        "metavar": "DIR",
+        "type": Path,
+        "default": Path(USUAL_DATA),
+        "help": f"the folder of the server's data (default {USUAL_DATA})",
+    },
+    "--script": {"metavar": "FILE", "help": "the script of a run that was played"},
+    "--reuse": {
+        "metavar": "RUN",
+        "help": "take over every result of this run whose task and inputs are unchanged; as for resume, also  last",
+    },
+    "--budget-usd": {
+        "metavar": "USD",
+        "type": usd,
+        "help": "the most a run may cost, also its planning (default: as the team says)",
+    },
+    "--no-background": {
+        "action": "store_true",
+        "help": "leave what background workers have to do for the next time",
+    },
+    "--durability": {
+        "choices": ("machine", "process"),
+        "default": "machine",
+        "help": "what a written entry survives: the loss of power, or only the end of the process (default machine)",
+    },
+    "--json": {"action": "store_true", "help": "one JSON document on standard output"},
+    "--jsonl": {"action": "store_true", "help": "the entries as JSON lines on standard output"},
+    "--no-input": {"action": "store_true", "help": "never ask at the terminal"},
+    "--no-color": {"action": "store_true", "help": "no colours"},
+}
+TEAM = ("--team", "--model", "--price", "--memory")
+"""The options that name a team."""
 
 
-# --- what several verbs take
-
-
-def add_request(parser: ArgumentParser) -> None:
-    words = "what is to be done, in words; - for standard input"
-    parser.add_argument("request", metavar="REQUEST", nargs="*", help=words)
-    words = "the team's own example number N (default 1)"
-    parser.add_argument("--example", metavar="N", type=int, nargs="?", const=1, help=words)
-
-
-def add_team(parser: ArgumentParser) -> None:
-    words = "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)"
-    parser.add_argument("--team", metavar="PATH", help=words)
-    parser.add_argument(
-        "--model", metavar="NAME", help=f"the model of everybody, for example openai:gpt-5-mini or {BUILT_IN}"
-    )
-    words = "what a model costs that no table has: dollars per million tokens, in and out, like 0.25/2"
-    parser.add_argument("--price", metavar="IN/OUT", type=token_price, help=words)
-    words = f"where the team's memory is kept (default: as the team says, else {USUAL_MEMORY})"
-    parser.add_argument("--memory", metavar="PATH", type=Path, help=words)
-
-
-def add_reuse(parser: ArgumentParser) -> None:
-    words = "take over every result of this run whose task and inputs are unchanged; as for resume, also  last"
-    parser.add_argument("--reuse", metavar="RUN", help=words)
-
-
-def add_background(parser: ArgumentParser) -> None:
-    words = "leave what background workers have to do for the next time"
-    parser.add_argument("--no-background", action="store_true", help=words)
+def add_shared(parser: ArgumentParser, *options: str, nested: bool = False) -> None:
+    """Add options that several verbs take. Below another verb those given before it stand."""
+    for option in options:
+        settings = dict(_OPTIONS[option])
+        if nested:
+            settings["default"] = SUPPRESS
+        parser.add_argument(option, **settings)
 
 
 def add_execution(parser: ArgumentParser) -> None:
-    add_journal(parser)
-    words = "what a written entry survives: the loss of power, or only the end of the process (default machine)"
-    parser.add_argument("--durability", choices=("machine", "process"), default="machine", help=words)
-    parser.add_argument("--jsonl", action="store_true", help="the entries as JSON lines on standard output")
+    """The options of verbs that execute a run."""
+    add_shared(parser, "--journal", "--durability", "--jsonl")
     parser.add_argument("-q", "--quiet", action="store_true", help="nothing but the answer, and what is wrong")
-    parser.add_argument(
-        "-v",
-        "--verbose",
-        action="store_true",
-        help="one line an event, also where there is a live view, and also for what models are asked and say",
-    )
-    parser.add_argument("--no-input", action="store_true", help="never ask at the terminal")
-    add_color(parser)
+    about = "one line an event, also where there is a live view, and also for what models are asked and say"
+    parser.add_argument("-v", "--verbose", action="store_true", help=about)
+    add_shared(parser, "--no-input", "--no-color")
 
 
-def add_journal(parser: ArgumentParser, *, nested: bool = False) -> None:
-    words = f"the SQLite file (default {USUAL_JOURNAL})"
-    usual = SUPPRESS if nested else Path(USUAL_JOURNAL)  # what was said before the nested verb must stand
-    parser.add_argument("--journal", metavar="PATH", type=Path, default=usual, help=words)
+def add_verbs(parser: ArgumentParser, verbs: Mapping[str, str], *options: str) -> dict[str, ArgumentParser]:
+    """The parsers of verbs below a verb, by name. All of them take the options, also before their name."""
+    add_shared(parser, *options)
+    group = parser.add_subparsers(dest="what", metavar="VERB", title="verbs")
+    parsers: dict[str, ArgumentParser] = {}
+    for name, about in verbs.items():
+        parsers[name] = group.add_parser(name, help=about, description=f"{about[:1].upper()}{about[1:]}.")
+        add_shared(parsers[name], *options, nested=True)
+    return parsers
 
 
-def add_color(parser: ArgumentParser) -> None:
-    parser.add_argument("--no-color", action="store_true", help="no colours")
+# --- text
+
+
+def add_request(parser: ArgumentParser) -> None:
+    about = "what is to be done, in words; - for standard input"
+    parser.add_argument("request", metavar="REQUEST", nargs="*", help=about)
+    about = "the team's own example number N (default 1)"
+    parser.add_argument("--example", metavar="N", type=int, nargs="?", const=1, help=about)
+
+
+def read_request(words: Sequence[str], verb: str = "run") -> str | None:
+    """The request; None where nobody asked anything. `-` reads standard input, and so does no word at all in a pipe."""
+    called = "the message" if verb == "message" else "the request"
+    if not words and sys.stdin.isatty():
+        return None
+    text = read_text(words or ["-"], called).strip()
+    if not text and not words:
+        return None
+    if not text:
+        raise Invalid(f'{called} is empty; say what is to be done, for example: chargehand {verb} "Which ... and why?"')
+    return text
+
+
+def read_text(words: Sequence[str], called: str) -> str:
+    """Words, or standard input for `-`: plain text in UTF-8, and not too much of it."""
+    body = " ".join(words).encode()
+    if body == b"-":
+        called = "standard input"
+        body = sys.stdin.buffer.read(MAX_TEXT + 1)
+    if len(body) > MAX_TEXT:
+        raise Invalid(f"{called} holds more than {MAX_TEXT:,} bytes; send less, and let a tool read the rest")
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        problem = f"{called} is not text in UTF-8 (byte {error.start} is {body[error.start]:#04x})"
+        raise Invalid(f"{problem}; send plain text") from error
+    if control := _CONTROL.search(text):
+        problem = f"{called} is not plain text: character {control.start() + 1} is {control[0]!r}"
+        raise Invalid(f"{problem}; send text, and name files instead of pasting them")
+    return text.replace("\r\n", "\n")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from chargehand.cli.arguments import add_shared
 from chargehand.cli.console import Console, clean, short
 from chargehand.config.findings import near
 from chargehand.errors import Invalid
@@ -17,13 +18,12 @@ if TYPE_CHECKING:
 
 
 def add_check(parser: ArgumentParser) -> None:
-    words = "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)"
-    parser.add_argument("--team", metavar="PATH", help=words)
+    add_shared(parser, "--team")
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of team files, for editors")
     words = "say where each value comes from; with a KEY such as workers.*.tools, also what it means"
     parser.add_argument("--explain", metavar="KEY", nargs="?", const="", help=words)
     parser.add_argument("--strict", action="store_true", help="warnings count as errors")
-    parser.add_argument("--json", action="store_true", help="one JSON document")
+    add_shared(parser, "--json")
 
 
 def check(options: Namespace) -> int:

@@ -10,10 +10,13 @@ import shutil
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from typing import Literal, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 from unicodedata import combining, east_asian_width
 
 from chargehand.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 Tone = Literal["plain", "good", "bad", "warn", "dim", "bold"]
 STYLES: dict[Tone, str] = {"good": "green", "bad": "red", "warn": "yellow", "dim": "dim", "bold": "bold", "plain": ""}
@@ -27,6 +30,9 @@ _UNSAFE = re.compile(
 )
 _UNSAFE_BUT_LINES = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))
 _ASCII = str.maketrans({"├": "|", "└": "`", "│": "|", "─": "-", "━": "=", "·": ".", "→": ">", "…": "~", "✔": "+"})
+
+
+_UNBOUNDED = 100_000  # columns of a table in a file or a pipe
 
 
 class OutputLost(StoreUnavailable):
@@ -139,13 +145,26 @@ class Console:
             for line in text.split("\n"):
                 self.prose(line)
             return
-        from rich.console import Console as Page  # noqa: PLC0415 - a quarter of a second that few commands need
-        from rich.markdown import Markdown  # noqa: PLC0415 - as above
+        from rich.markdown import Markdown  # noqa: PLC0415 - a quarter of a second that few commands need
 
-        page = Page(file=io.StringIO(), width=min(self.columns, 100), force_terminal=True, highlight=False)
+        self.draw(Markdown(text.replace("\n", "  \n"), hyperlinks=False), columns=100)  # lines stay lines
+
+    def draw(self, picture: "RenderableType", *, columns: int = _UNBOUNDED) -> None:
+        """Write a table, a tree or a page of rich, in no more columns than there are."""
+        from rich.console import Console as Page  # noqa: PLC0415 - --help draws nothing
+
+        page = Page(
+            file=io.StringIO(),
+            width=min(columns, self.columns) if self.terminal else columns,
+            force_terminal=self.coloured,
+            color_system="standard" if self.coloured else None,
+            highlight=False,
+            legacy_windows=False,
+        )
         with page.capture() as drawn:
-            page.print(Markdown(text.replace("\n", "  \n"), hyperlinks=False))  # lines stay lines
-        self.write(drawn.get())
+            page.print(picture)
+        for line in drawn.get().splitlines():
+            self.line(line.rstrip())
 
     def write(self, text: str) -> None:
         if self._silent:
@@ -172,9 +191,6 @@ class Console:
             raise OutputLost(f"the output cannot be written: {self._lost}")
 
 
-_UNBOUNDED = 100_000  # columns of a table in a file or a pipe
-
-
 def print_table(
     console: Console,
     heads: Sequence[str],
@@ -187,29 +203,17 @@ def print_table(
 
     `tones` has one for each row. The columns named in `right` are aligned to the right.
     """
-    from rich.console import Console as Page  # noqa: PLC0415 - --help draws nothing
-    from rich.table import Table  # noqa: PLC0415 - as above
+    from rich.table import Table  # noqa: PLC0415 - --help draws nothing
     from rich.text import Text  # noqa: PLC0415 - as above
 
-    drawn = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for number, head in enumerate(heads, 1):
         is_last = number == len(heads)
-        drawn.add_column(head, no_wrap=not is_last, justify="right" if head in right else "left")
+        table.add_column(head, no_wrap=not is_last, justify="right" if head in right else "left")
     for number, row in enumerate(rows):
         cells = [Text(clean(cell), no_wrap=True, overflow="ellipsis") for cell in row]
-        drawn.add_row(*cells, style=STYLES[tones[number]] if tones else "")
-    page = Page(
-        file=io.StringIO(),
-        width=console.columns if console.terminal else _UNBOUNDED,
-        force_terminal=console.coloured,
-        color_system="standard" if console.coloured else None,
-        highlight=False,
-        legacy_windows=False,
-    )
-    with page.capture() as captured:
-        page.print(drawn)
-    for line in captured.get().splitlines():
-        console.line(line.rstrip())
+        table.add_row(*cells, style=STYLES[tones[number]] if tones else "")
+    console.draw(table)
 
 
 class ProgressLine:

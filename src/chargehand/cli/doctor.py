@@ -1,51 +1,233 @@
-"""The verb that looks at the surroundings: one line a thing, and what to do about those that are not well."""
+"""`chargehand doctor`: what works here; how workers, tools and models did; and one real call of a model."""
 
+import asyncio
+import os
 import sys
 import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from chargehand.cli import USUAL_JOURNAL, USUAL_MEMORY
-from chargehand.cli.console import Console, Tone, clean
+from msgspec import Struct
+
+from chargehand.cli import USUAL_MEMORY
+from chargehand.cli.arguments import add_shared
+from chargehand.cli.console import Console, Tone, clean, print_table
+from chargehand.cli.format import ago, counted, dollars
+from chargehand.config.doctor import check_surroundings
 from chargehand.config.doctor_models import State
+from chargehand.config.load import load_team
+from chargehand.errors import StoreError
+from chargehand.models.code_errors import model_failed
+from chargehand.models.failed import headline
+from chargehand.models.find import Finder
+from chargehand.models.guard import Guarded
+from chargehand.models.messages import Message, Request, Settings, Usage
+from chargehand.runtime.health import MAX_RUNS, WorkerHealth, health
+from chargehand.stores.reader import read_run, read_runs
+from chargehand.terms.events import Entry, RunEnded, RunRequested
+from chargehand.terms.failure import Failure
+from chargehand.terms.policy import Retry, Seconds
 
 _WORDS: dict[State, tuple[str, Tone]] = {"good": ("ok", "good"), "missing": ("--", "dim"), "bad": ("NO", "bad")}
 
 
 def add_doctor(parser: ArgumentParser) -> None:
-    words = "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)"
-    parser.add_argument("--team", metavar="PATH", help=words)
+    add_shared(parser, "--team")
     parser.add_argument("--workers", action="store_true", help="how workers, tools and models did in the latest runs")
     parser.add_argument("--ask", metavar="MODEL", help="make one real call of a model and say what came of it")
-    words = f"the SQLite file (default {USUAL_JOURNAL})"
-    parser.add_argument("--journal", metavar="PATH", type=Path, default=Path(USUAL_JOURNAL), help=words)
-    parser.add_argument("--json", action="store_true", help="one JSON document")
+    add_shared(parser, "--journal", "--json", "--no-color")
 
 
 def doctor(options: Namespace) -> int:
     """0 when everything that is needed is there, 1 when something is not."""
-    if options.ask is not None:
-        from chargehand.cli.doctor_ask import doctor_ask  # noqa: PLC0415 - only this makes a call
-
-        return doctor_ask(options.ask, as_json=options.json)
-    if options.workers:
-        from chargehand.cli.doctor_workers import doctor_workers  # noqa: PLC0415 - only this needs the runtime
-
-        return doctor_workers(options)
-    from chargehand.config.doctor import check_surroundings  # noqa: PLC0415 - --help and completion must not wait for it
-
     console = Console(sys.stdout)
+    if options.ask is not None:
+        is_well = _check_model(options, console)
+    elif options.workers:
+        is_well = _check_workers(options, console)
+    else:
+        is_well = _check_surroundings(options, console)
+    return 0 if is_well else 1
+
+
+def _check_surroundings(options: Namespace, console: Console) -> bool:
     lines = check_surroundings(
         options.journal, time.time(), options.team, Path(USUAL_MEMORY), sys.stdout.encoding or ""
     )
-    well = not any(line.state == "bad" for line in lines)
+    is_well = not any(line.state == "bad" for line in lines)
     if options.json:
-        console.json({"ok": well, "lines": lines})
-        return 0 if well else 1
-    wide = max(len(clean(line.what)) for line in lines)
+        console.json({"ok": is_well, "lines": lines})
+        return is_well
+    width = max(len(clean(line.what)) for line in lines)
     for line in lines:
         word, tone = _WORDS[line.state]
-        console.line(f"{word}  {clean(line.what):{wide}}  {clean(line.said)}", tone)
+        console.line(f"{word}  {clean(line.what):{width}}  {clean(line.said)}", tone)
         if line.todo:
-            console.line(f"    {'':{wide}}  → {clean(line.todo)}")
-    return 0 if well else 1
+            console.line(f"    {'':{width}}  → {clean(line.todo)}")
+    return is_well
+
+
+# --- one call of a model
+
+_REQUEST = Request((Message("user", "Reply with the word ok and nothing else."),), settings=Settings(max_tokens=256))
+
+
+class _ModelCall(Struct, frozen=True):
+    """What one call of a model came to: a reply, or a failure."""
+
+    model: str
+    ok: bool
+    seconds: Seconds
+    usage: Usage | None = None
+    micros: int | None = None
+    failure: Failure | None = None
+
+
+async def _call_model(handle: str) -> _ModelCall:
+    finder = Finder(os.environ.get)
+    try:
+        model = finder.find(handle, retry=Retry(attempts=1))
+        if isinstance(model, Guarded):
+            await model.prepare()
+        name = model.card.handle
+        begun = time.monotonic()
+        try:
+            reply = await model.reply(_REQUEST)
+        except Exception as error:  # noqa: BLE001 - whatever it raises is what is to be told
+            failure = model_failed(error).failure
+            return _ModelCall(name, ok=False, seconds=time.monotonic() - begun, failure=failure)
+        micros = reply.micros
+        if micros is None and reply.usage is not None:
+            micros = model.card.price(reply.usage.input, reply.usage.output)
+        return _ModelCall(name, ok=True, seconds=time.monotonic() - begun, usage=reply.usage, micros=micros)
+    finally:
+        await finder.close()
+
+
+def _check_model(options: Namespace, console: Console) -> bool:
+    """Whether the model answered; Invalid when there is no such model, or no key for it."""
+    call = asyncio.run(_call_model(options.ask))
+    if options.json:
+        console.json(call)
+    elif call.failure is None:
+        facts = [f"answered in {call.seconds:.2f} s"]
+        if call.usage is not None:
+            facts.append(f"{counted(call.usage.input, 'token')} in, {call.usage.output:,} out")
+        facts.append("cost unknown" if call.micros is None else dollars(call.micros))
+        console.line(clean(f"ok  {call.model}  {', '.join(facts)}"), "good")
+    elif call.failure.refusal is not None:
+        console.line(clean(f"error: {headline(call.failure.refusal)}"), "bad")
+        console.line(f"    {clean(call.failure.message)}")
+    else:
+        console.line(clean(f"error: {call.failure.message}"), "bad")
+    return call.ok
+
+
+# --- workers, tools and models
+
+_MAX_ENTRIES = 200_000
+_HEADS = ("what", "name", "state", "calls", "failed", "median", "p95", "now", "last", "failures")
+_STATES: dict[str, tuple[str, Tone]] = {
+    "closed": ("well", "plain"),
+    "open": ("shut, tried again in {:.0f} s", "bad"),
+    "failing": ("keeps failing", "bad"),
+    "half-open": ("shut, may be tried", "warn"),
+    "probing": ("being tried, {:.0f} s left", "warn"),
+}
+
+
+class _JournalPart(Struct):
+    """What was read of a journal: the latest runs, as many as are looked at."""
+
+    runs: list[tuple[str, list[Entry]]] = []
+    driven: set[str] = set()
+    unread: int = 0
+    damaged: list[str] = []
+
+
+def _check_workers(options: Namespace, console: Console) -> bool:
+    """Whether everybody may be called. The journal is only read."""
+    now = time.time()
+    part = _read_journal(options.journal)
+    workers = health(part.runs, now, driven=part.driven)
+    if options.team:
+        workers = _select_team(Path(options.team), workers)
+    is_well = not any(worker.state in ("open", "failing") for worker in workers)
+    if options.json:
+        console.json({"ok": is_well, "runs": len(part.runs), "damaged": part.damaged, "workers": workers})
+        return is_well
+    if workers:
+        tones: list[Tone] = [_STATES[worker.state][1] if worker.attempts else "dim" for worker in workers]
+        print_table(console, _HEADS, [_table_row(worker, now) for worker in workers], tones)
+    else:
+        console.line(f"nobody was called in {clean(str(options.journal))} yet")
+    _print_remarks(console, part)
+    return is_well
+
+
+def _read_journal(journal: Path) -> _JournalPart:
+    runs = sorted(read_runs(journal), key=lambda run: run.row.changed, reverse=True)
+    part = _JournalPart()
+    entries = 0
+    for number, run in enumerate(runs):
+        entries += run.row.seq
+        if number >= MAX_RUNS or (entries > _MAX_ENTRIES and part.runs):
+            part.unread = len(runs) - number
+            break
+        try:
+            part.runs.append((run.row.run, read_run(journal, run.row.run)))
+        except StoreError:  # the others are worth a look all the same
+            part.damaged.append(run.row.run)
+        if run.driven:
+            part.driven.add(run.row.run)
+    return part
+
+
+def _select_team(team: Path, workers: tuple[WorkerHealth, ...]) -> tuple[WorkerHealth, ...]:
+    """Those of one team, also who was never called."""
+    loaded = load_team(team)
+    agents = [*loaded.roster.agents, *(agent for agent, _ in loaded.aside)]
+    members = {("worker", agent.name) for agent in agents} | {("model", agent.model) for agent in agents if agent.model}
+    members |= {("tool", tool) for agent in agents for tool in agent.tools}
+    known = [worker for worker in workers if (worker.what, worker.name) in members]
+    called = {(worker.what, worker.name) for worker in known}
+    idle = [name for what, name in sorted(members - called) if what == "worker"]
+    return (*known, *(WorkerHealth(what="worker", name=name) for name in idle))
+
+
+def _table_row(worker: WorkerHealth, now: float) -> tuple[str, ...]:
+    failed = sum(worker.failures.values())
+    kinds = sorted(worker.failures.items(), key=lambda item: -item[1])
+    state = _STATES[worker.state][0].format(max(0.0, worker.retry_at - now))
+    return (
+        worker.what,
+        worker.name,
+        state if worker.attempts else "not called yet",
+        str(worker.attempts),
+        f"{failed} ({worker.rate:.0%})" if failed else "0",
+        _seconds(worker.median),
+        _seconds(worker.p95),
+        str(worker.in_flight or ""),
+        ago(worker.last, now),
+        ", ".join(f"{count} {kind}" for kind, count in kinds),
+    )
+
+
+def _seconds(amount: float | None) -> str:
+    if amount is None:
+        return ""
+    return f"{amount * 1000:.0f} ms" if amount < 1 else f"{amount:.1f} s"
+
+
+def _print_remarks(console: Console, part: _JournalPart) -> None:
+    unread = f"; {part.unread} older ones were not read" if part.unread else ""
+    console.line(f"from {counted(len(part.runs), 'run')}{unread}", "dim")
+    for run, entries in part.runs:
+        first = entries[0].event
+        last = entries[-1].event
+        if isinstance(first, RunRequested) and first.turns and isinstance(last, RunEnded) and last.ending == "failed":
+            reason = last.gaps[0].message if last.gaps else last.reason
+            console.line(f"background run {clean(run)} did not get through: {clean(reason)}", "dim")
+    if part.damaged:
+        names = ", ".join(map(clean, part.damaged[:5]))
+        console.line(f"damaged, not read: {names}; restore the journal from a backup", "dim")

@@ -4,6 +4,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from chargehand.cli import USUAL_JOURNAL
+from chargehand.cli.arguments import add_shared
 
 _EXAMPLES = """examples:
   chargehand eval            the datasets in evals/ beside the team file
@@ -49,7 +50,7 @@ def add_eval(parser: ArgumentParser) -> None:
     words = "a line of JSON for each result as soon as it is known, instead of the report"
     output.add_argument("--jsonl", action="store_true", help=words)
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
-    parser.add_argument("--no-color", action="store_true", help="no colours")
+    add_shared(parser, "--no-color")
 
 
 def gate(text: str) -> tuple[str, float]:

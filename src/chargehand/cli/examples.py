@@ -3,11 +3,11 @@
 import asyncio
 import sys
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 
 import msgspec
 
-from chargehand.cli import USUAL_JOURNAL, USUAL_MEMORY
+from chargehand.cli import USUAL_MEMORY
+from chargehand.cli.arguments import add_shared
 from chargehand.cli.console import Console, clean, clean_json, print_table
 
 _EXAMPLES = """examples:
@@ -20,13 +20,8 @@ _EXAMPLES = """examples:
 
 def add_examples(parser: ArgumentParser) -> None:
     parser.epilog = _EXAMPLES + (parser.epilog or "")
-    words = "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)"
-    parser.add_argument("--team", metavar="PATH", help=words)
-    words = f"the SQLite file (default {USUAL_JOURNAL})"
-    parser.add_argument("--journal", metavar="PATH", type=Path, default=Path(USUAL_JOURNAL), help=words)
+    add_shared(parser, "--team", "--journal", "--json", "--no-color")
     parser.add_argument("--clear", action="store_true", help="remove all confirmed examples of the team")
-    parser.add_argument("--json", action="store_true", help="one JSON document")
-    parser.add_argument("--no-color", action="store_true", help="no colours")
 
 
 def examples(options: Namespace) -> int:

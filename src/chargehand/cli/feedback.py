@@ -3,11 +3,10 @@
 import asyncio
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from pathlib import Path
 
 import msgspec
 
-from chargehand.cli import USUAL_JOURNAL
+from chargehand.cli.arguments import add_shared
 from chargehand.cli.console import Console, clean, clean_json
 
 _WORDS = {"good": 1.0, "bad": 0.0}
@@ -23,10 +22,7 @@ def add_feedback(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="RUN", help="a run that was led by a route, as  chargehand runs  names it")
     parser.add_argument("good", metavar="good|bad|0..1", type=score, help="how well it went")
     parser.add_argument("--worker", metavar="NAME", default="", help="who should have done it")
-    words = f"the SQLite file (default {USUAL_JOURNAL})"
-    parser.add_argument("--journal", metavar="PATH", type=Path, default=Path(USUAL_JOURNAL), help=words)
-    parser.add_argument("--json", action="store_true", help="what was made of it, as one JSON document")
-    parser.add_argument("--no-color", action="store_true", help="no colours")
+    add_shared(parser, "--journal", "--json", "--no-color")
 
 
 def score(text: str) -> float:

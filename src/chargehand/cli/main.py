@@ -79,8 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(words: list[str]) -> int:
-    _check_verb(words)
     _open_streams()
+    _check_words(words)
+    _check_verb(words)
     if not words:
         parser("").print_help()
         return 0
@@ -101,6 +102,15 @@ def _open_streams() -> None:
         if getattr(sys, name) is None:
             number = os.open(os.devnull, os.O_RDWR)
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - it stays open
+
+
+def _check_words(words: Sequence[str]) -> None:
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            print(f"chargehand: {word!r} is not text in UTF-8; send plain text", file=sys.stderr)
+            sys.exit(2)
 
 
 def _check_verb(words: Sequence[str]) -> None:

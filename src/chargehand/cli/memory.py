@@ -1,17 +1,20 @@
 """`chargehand memory`: the blocks and archives of a team, for people. Works beside a run that uses the same file."""
 
-import re
 import sys
-from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
+import time
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import msgspec
-from msgspec import Struct, field, structs
+from msgspec import Struct, structs
 
 from chargehand.cli import USUAL_MEMORY
+from chargehand.cli.arguments import add_verbs, duration, positive, read_text
 from chargehand.cli.console import (
     Console,
     ProgressLine,
@@ -23,17 +26,22 @@ from chargehand.cli.console import (
     report_if_stopped,
     short,
 )
-from chargehand.cli.format import ago, bar, counted, now, size_of, when
-from chargehand.cli.memory_session import MemorySession, describe_origin, find_memory, open_session
+from chargehand.cli.format import ago, bar, counted, size_of, when
 from chargehand.cli.signals import Termination
-from chargehand.errors import Invalid, Refused, Unknown
+from chargehand.config.environment import login_name
+from chargehand.config.findings import near
+from chargehand.config.gather import TeamMemory, load_memory
+from chargehand.config.memory import check_name
+from chargehand.errors import Invalid, Refused, StoreUnavailable, Unknown
 from chargehand.memory.archives import Archive, Filter, Hit, Inserted, Passage
-from chargehand.memory.blocks import Block, Change, Edit, Restore, Rethink
+from chargehand.memory.blocks import Block, Change, Grant, Restore, Rethink
 from chargehand.memory.editing import check_text
+from chargehand.memory.opened import OpenMemory
 from chargehand.memory.origin import Origin
 from chargehand.memory.sources import KINDS, read_sources
+from chargehand.runtime.remembered import id_of, open_memory
+from chargehand.text.names import listed
 
-_MAX_INPUT = 1 << 20
 _MAX_CHANGE = 80  # characters shown of a change
 _NEARLY_FULL = 0.9
 _MAX_HITS = 100
@@ -44,151 +52,237 @@ _PAGE = 500
 _MAX_LINE = 4 << 20
 _MAX_PARTS = 1_000_000
 _LAST_MOMENT = 253_402_300_799.0  # the end of the year 9999
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _CREATES = ("set", "add", "import")
+_Shared = TypeVar("_Shared", Block, Archive)
 
 
 # --- options
 
+_ABOUT = {
+    "blocks": "every block: how full it is, its version, who changed it last",
+    "get": "the text of a block",
+    "set": "replace the whole text of a block",
+    "history": "every change of a block, the latest first",
+    "restore": "bring the text of an earlier version back",
+    "archives": "every archive: how many passages, how many of them with vectors, which model",
+    "search": "the best passages of an archive for a question, and why",
+    "add": "put texts or files into an archive",
+    "export": "write the passages of an archive as JSON lines",
+    "import": "put what `export` wrote into an archive; what is there already is not doubled",
+    "embed": "make the vectors that are missing",
+}
+
 
 def add_memory(parser: ArgumentParser) -> None:
-    parser.epilog = "For deleting, patching, tags and conversations see docs/memory.md, In Python.\n\n" + (
-        parser.epilog or ""
-    )
-    _add_common(parser, nested=False)
-    verbs = parser.add_subparsers(dest="what", metavar="VERB", title="verbs")
-
-    def add_verb(name: str, about: str) -> ArgumentParser:
-        made = verbs.add_parser(name, help=about, description=about[:1].upper() + about[1:] + ".")
-        _add_common(made, nested=True)
-        return made
-
-    _add_block_verbs(add_verb)
-    _add_archive_verbs(add_verb)
-
-
-def _add_common(parser: ArgumentParser, *, nested: bool) -> None:
-    unset: object = SUPPRESS if nested else None  # what was said before the nested verb must stand
-    off: object = SUPPRESS if nested else False
-    about = "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)"
-    parser.add_argument("--team", metavar="PATH", default=unset, help=about)
-    about = f"the SQLite file (default: as the team says, else {USUAL_MEMORY})"
-    parser.add_argument("--memory", metavar="PATH", type=Path, default=unset, help=about)
-    parser.add_argument("--json", action="store_true", default=off, help="one JSON document")
-    parser.add_argument("--no-color", action="store_true", default=off, help="no colours")
-
-
-_AddVerb = Callable[[str, str], ArgumentParser]
-
-
-def _add_block_verbs(add_verb: _AddVerb) -> None:
-    add_verb("blocks", "every block: how full it is, its version, who changed it last")
-    get = _with_label(add_verb("get", "the text of a block"))
-    get.add_argument("--version", metavar="N", type=_count, help="as it was in this version")
-    change = _with_label(add_verb("set", "replace the whole text of a block"))
+    parser.epilog = f"Deleting, patching, tags and conversations: docs/memory.md, In Python.\n\n{parser.epilog or ''}"
+    verbs = add_verbs(parser, _ABOUT, "--team", "--memory", "--json", "--no-color")
+    for name in ("get", "set", "history", "restore"):
+        verbs[name].add_argument("label", metavar="LABEL", help="the name of a block; `memory blocks` lists them")
+    verbs["get"].add_argument("--version", metavar="N", type=positive, help="as it was in this version")
     about = "- for standard input; put -- before a text that begins with -"
-    change.add_argument("text", metavar="TEXT", nargs="+", help=about)
-    change.add_argument("--expect", metavar="N", type=_count, help="only if this is the version that is there")
-    change.add_argument("--create", action="store_true", help="make the block where there is none of this name")
-    history = _with_label(add_verb("history", "every change of a block, the latest first"))
-    history.add_argument("--limit", metavar="N", type=_count, default=20, help="at most so many (default 20)")
-    restore = _with_label(add_verb("restore", "bring the text of an earlier version back"))
-    restore.add_argument("version", metavar="VERSION", type=_count, help="its number; `memory history` lists them")
+    verbs["set"].add_argument("text", metavar="TEXT", nargs="+", help=about)
+    verbs["set"].add_argument("--expect", metavar="N", type=positive, help="only if this is the version that is there")
+    verbs["history"].add_argument(
+        "--limit", metavar="N", type=positive, default=20, help="at most so many (default 20)"
+    )
+    about = "its number; `memory history` lists them"
+    verbs["restore"].add_argument("version", metavar="VERSION", type=positive, help=about)
+    for name in ("search", "add", "import", "embed"):
+        verbs[name].add_argument("archive", metavar="ARCHIVE", help="its name; `memory archives` lists them")
+    _add_search_options(verbs["search"])
+    about = "words, or files and folders; - for standard input"
+    verbs["add"].add_argument("text", metavar="TEXT|FILE", nargs="+", help=about)
+    about = "a word to find it by; may be repeated"
+    verbs["add"].add_argument("--tag", metavar="T", action="append", default=[], help=about)
+    verbs["add"].add_argument("--source", metavar="TEXT", default="", help="where it is from (default: the file)")
+    export = verbs["export"]
+    export.add_argument("archive", metavar="ARCHIVE", nargs="?", default="", help="its name; or else --all")
+    export.add_argument("--all", action="store_true", help="those of every archive")
+    export.add_argument("-o", "--output", metavar="FILE", help="write them there (default: standard output)")
+    verbs["import"].add_argument("file", metavar="FILE", help="JSON lines, as `memory export` writes them")
+    for name in _CREATES:
+        verbs[name].add_argument("--create", action="store_true", help="make it where there is none of this name")
 
 
-def _add_archive_verbs(add_verb: _AddVerb) -> None:
-    add_verb("archives", "every archive: how many passages, how many of them with vectors, which model")
-    search = _with_archive(add_verb("search", "the best passages of an archive for a question, and why"))
+def _add_search_options(search: ArgumentParser) -> None:
     search.add_argument("query", metavar="QUERY", nargs="+", help="what you want to know, in words")
     search.add_argument("--tag", metavar="T", action="append", default=[], help="with this tag; may be repeated")
     search.add_argument("--match", choices=("any", "all"), default="any", help="one of the tags, or all (default any)")
     search.add_argument("--since", metavar="TIME", type=_since, help="not older: 2026-05-17, 2026-05-17T09:30 or 7d")
     search.add_argument("--until", metavar="TIME", type=_until, help="not younger")
     search.add_argument("--source", metavar="TEXT", default="", help="only what was found there")
-    search.add_argument("--limit", metavar="N", type=_count, default=5, help="at most so many (default 5)")
-    add = _with_archive(add_verb("add", "put texts or files into an archive"))
-    add.add_argument("text", metavar="TEXT|FILE", nargs="+", help="words, or files and folders; - for standard input")
-    add.add_argument("--tag", metavar="T", action="append", default=[], help="a word to find it by; may be repeated")
-    add.add_argument("--source", metavar="TEXT", default="", help="where it is from (default: the file)")
-    export = add_verb("export", "write the passages of an archive as JSON lines")
-    export.add_argument("archive", metavar="ARCHIVE", nargs="?", default="", help="its name; or else --all")
-    export.add_argument("--all", action="store_true", help="those of every archive")
-    export.add_argument("-o", "--output", metavar="FILE", help="write them there (default: standard output)")
-    about = "put what `export` wrote into an archive; what is there already is not doubled"
-    read = _with_archive(add_verb("import", about))
-    read.add_argument("file", metavar="FILE", help="JSON lines, as `memory export` writes them")
-    for parser in (add, read):
-        about = "make the archive where there is none of this name"
-        parser.add_argument("--create", action="store_true", help=about)
-    _with_archive(add_verb("embed", "make the vectors that are missing"))
+    search.add_argument("--limit", metavar="N", type=positive, default=5, help="at most so many (default 5)")
 
 
-def _with_label(parser: ArgumentParser) -> ArgumentParser:
-    parser.add_argument("label", metavar="LABEL", help="the name of a block; `memory blocks` lists them")
-    return parser
-
-
-def _with_archive(parser: ArgumentParser) -> ArgumentParser:
-    parser.add_argument("archive", metavar="ARCHIVE", help="its name; `memory archives` lists them")
-    return parser
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= (number := int(text[:10])) <= 1_000_000:
-        raise ArgumentTypeError(f"{text!r} is no number from 1 to 1000000")
-    return number
-
-
-_Moment = Callable[[float], float]
-
-
-def _since(text: str) -> _Moment:
+def _since(text: str) -> float:
     """From when on: a day begins at midnight here."""
     return _moment(text, timedelta())
 
 
-def _until(text: str) -> _Moment:
+def _until(text: str) -> float:
     """Up to when: a day ends just before the next."""
     return _moment(text, timedelta(days=1) - timedelta(microseconds=1))
 
 
-def _moment(text: str, end_of_day: timedelta) -> _Moment:
-    """A time, given what time it is: a date, a date with a time, or so long ago."""
+def _moment(text: str, end_of_day: timedelta) -> float:
+    """A date, a date with a time, or so long ago. Without a zone it is the time here."""
     words = text.strip()
-    units = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-    if words[-1:] in units and words[:-1].isdecimal() and len(words) <= 8:
-        seconds = int(words[:-1]) * units[words[-1]]
-        return lambda present: present - seconds
     try:
         moment = datetime.fromisoformat(words)
         if len(words) <= 10 and "T" not in words:
             moment += end_of_day
-        at = moment.astimezone(UTC).timestamp()  # without a zone it is the time here
-    except (ValueError, OverflowError, OSError) as error:
+        return moment.astimezone(UTC).timestamp()
+    except (ValueError, OverflowError, OSError):
+        pass
+    try:
+        return time.time() - duration(words)
+    except ArgumentTypeError as error:
         raise ArgumentTypeError(f"{text!r} is no time; write 2026-05-17, 2026-05-17T09:30 or 7d (ago)") from error
-    return lambda _present: at
 
 
-# --- the verb
+# --- the session
 
 
 def memory(options: Namespace) -> int:
     """One of the verbs of memory; an overview, where none is named."""
     verb: str = vars(options).get("what") or ""
-    _check_encoding(options)
-    declared = find_memory(options, creates=verb in _CREATES)
+    declared = _find_memory(options, creates=verb in _CREATES)
 
     async def main() -> int:
-        async with open_session(options, declared) as session:
-            return await _VERBS[verb](session)
+        async with open_memory(declared.memory, declared.team, declared.workers, declared.lookup) as opened:
+            return await _VERBS[verb](_Session(options, declared, opened))
 
     with Termination() as termination:
         return termination.run(main())
 
 
-async def _show_overview(session: MemorySession) -> int:
+def _find_memory(options: Namespace, *, creates: bool) -> TeamMemory:
+    """The memory that the options name. A file is created for a team that has memory, or if the verb `creates`."""
+    declared = load_memory(options.team, memory=USUAL_MEMORY, elsewhere=options.memory)
+    file = Path(str(declared.memory.store))
+    if not file.exists() and not declared.said and not creates:
+        problem = f"there is no memory {file}, and team {declared.team} has no memory section"
+        raise Refused(f"{problem}; write one into its team file, or name another file with --memory")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(f"{file.parent} cannot be made: {error.strerror}; name another --memory") from error
+    return declared
+
+
+class _Session(Struct, frozen=True):
+    """What a verb works with. Data goes to standard output; progress and remarks go to standard error."""
+
+    options: Namespace
+    declared: TeamMemory
+    opened: OpenMemory
+
+    @property
+    def out(self) -> Console:
+        return Console(sys.stdout)
+
+    @property
+    def origin(self) -> Origin:
+        return Origin("person", login_name())
+
+    def report(self, document: object, note: str, tone: Tone = "good") -> int:
+        """What was done: the document where JSON is wanted, else the note."""
+        if self.options.json:
+            return self.print_json(document)
+        self.note(note, tone)
+        return 0
+
+    def print_json(self, document: object) -> int:
+        self.out.json(_with_defaults(document))
+        return 0
+
+    def note(self, text: str, tone: Tone = "plain") -> None:
+        """Print a remark beside the data."""
+        Console(sys.stderr).line(clean(text), tone)
+
+    async def list_all(self, kind: type[_Shared]) -> list[_Shared]:
+        """All blocks or archives, page by page."""
+        things: list[_Shared] = []
+        while page := await self.opened.catalog.find(kind, after=things[-1].id if things else "", limit=_PAGE):
+            things += page
+        return things
+
+    async def block(self) -> Block:
+        """The block that the command names."""
+        label: str = self.options.label
+        blocks = await self.opened.catalog.find(Block, name=label, limit=1)
+        if blocks:
+            return blocks[0]
+        if await self.opened.catalog.find(Archive, name=label, limit=1):
+            search = f"chargehand memory search {label} WORDS"
+            raise Unknown(f"{label!r} is an archive, not a block; search it with: {search}")
+        labels = [block.label for block in await self.list_all(Block)]
+        there_are = f"; there are {listed(labels) or 'none'}; memory set --create makes one"
+        raise Unknown(f"there is no block {label!r}{near(label, labels) or there_are}")
+
+    async def archive(self, *, create: bool = False) -> Archive:
+        """The archive that the command names."""
+        name: str = self.options.archive
+        archives = await self.opened.catalog.find(Archive, name=name, limit=1)
+        if archives:
+            return archives[0]
+        if create:
+            check_name(name, "an archive")
+            return await self.create(Archive(name, id=self._declared_id(Archive, name)))
+        if await self.opened.catalog.find(Block, name=name, limit=1):
+            raise Unknown(f"{name!r} is a block, not an archive; look at it with: chargehand memory get {name}")
+        names = [archive.name for archive in await self.list_all(Archive)]
+        hint = "name it under  memory: archives:  in the team file, or say --create where texts are put in"
+        there_are = f"; there are {listed(names) or 'none'}; {hint}"
+        raise Unknown(f"there is no archive {name!r}{near(name, names) or there_are}")
+
+    async def create_block(self, value: str) -> Block:
+        label: str = self.options.label
+        check_name(label, "a block")
+        return await self.create(Block(label, value, id=self._declared_id(Block, label)))
+
+    async def create(self, thing: _Shared) -> _Shared:
+        """A new block or archive, shared with the whole team; an archive that another process made first is used."""
+        catalog = self.opened.catalog
+        try:
+            kept = await catalog.add(thing, self.origin)
+        except Refused:
+            existing = await catalog.get(type(thing), thing.id)
+            if existing is None or isinstance(existing, Block):
+                raise
+            kept = existing
+        await catalog.attach(self.opened.team, kept.id, Grant(kept.share))
+        return kept
+
+    def _declared_id(self, kind: type[Block | Archive], name: str) -> str:
+        """The id that a declaration in the team file would give it, so that a later declaration finds it."""
+        return id_of(kind, self.declared.memory.space or self.declared.team, name)
+
+
+def _with_defaults(value: object) -> object:
+    """Data with every field: structs leave defaults out, and programs should not have to know them."""
+    if isinstance(value, Struct):
+        return {name: _with_defaults(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, dict):
+        return {key: _with_defaults(item) for key, item in cast("dict[str, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_with_defaults(item) for item in cast("list[object]", value)]
+    return value
+
+
+def describe_origin(origin: Origin) -> str:
+    """Who wrote something, and in which run and task."""
+    if origin.by == "team":
+        return "the team file"
+    name = f"{origin.by} {origin.name}".strip()
+    run = f" in {origin.run}" if origin.run else ""
+    task = f", {origin.task}" if origin.run and origin.task else ""
+    return f"{name}{run}{task}{' (saw text from outside)' if origin.tainted else ''}"
+
+
+async def _show_overview(session: _Session) -> int:
     """Where memory is kept, its blocks and its archives."""
-    file = session.file
+    file = Path(str(session.declared.memory.store))
     if session.options.json:
         blocks = await session.list_all(Block)
         archives = await session.list_all(Archive)
@@ -205,24 +299,20 @@ async def _show_overview(session: MemorySession) -> int:
 # --- blocks
 
 
-async def _list_blocks(session: MemorySession) -> int:
+async def _list_blocks(session: _Session) -> int:
     blocks = await session.list_all(Block)
     changes: dict[str, Change | None] = {}
     for block in blocks:
-        latest = await session.catalog.history(block.id, limit=1)
-        changes[block.id] = latest[0] if latest else None
+        changes[block.id] = next(iter(await session.opened.catalog.history(block.id, limit=1)), None)
     if session.options.json:
         return session.print_json([{**structs.asdict(block), "last": changes[block.id]} for block in blocks])
-    if not blocks:
-        session.out.line("no blocks")
-        return 0
     rows: list[tuple[str, ...]] = []
     tones: list[Tone] = []
     for block in blocks:
-        owned = await session.catalog.owners(block.id)
-        flags = _flags(block) if owned else "nobody sees it: it is not declared any more"
+        is_seen = await session.opened.catalog.owners(block.id)
+        flags = _flags(block) if is_seen else "nobody sees it: it is not declared any more"
         last = changes[block.id]
-        changed = f"{ago(last.when, now())} by {describe_origin(last.origin)}" if last is not None else ""
+        changed = f"{ago(last.when, time.time())} by {describe_origin(last.origin)}" if last is not None else ""
         rows.append((block.label, _fullness(block), f"v{block.version}", flags, changed))
         tones.append("warn" if len(block.value) >= _NEARLY_FULL * block.limit else "plain")
     print_table(session.out, ("block", "characters", "version", "what it is", "changed"), rows, tones)
@@ -238,13 +328,13 @@ def _flags(block: Block) -> str:
     return ", ".join([*(name for name, is_set in flags.items() if is_set), f"share: {block.share}"])
 
 
-async def _get_block(session: MemorySession) -> int:
+async def _get_block(session: _Session) -> int:
     """The text of a block, now or in a version."""
-    block = await session.find_block(session.options.label)
-    version: int | None = session.options.version
-    value = block.value if version is None else await _text_at(session, block, version)
+    block = await session.block()
+    version: int = session.options.version or block.version
+    value = await _text_at(session, block, version)
     if session.options.json:
-        return session.print_json({**structs.asdict(block), "value": value, "shown": version or block.version})
+        return session.print_json({**structs.asdict(block), "value": value, "shown": version})
     out = session.out
     out.line(clean_lines(value) if out.terminal else value)  # into a file or a pipe: every character as it is
     if out.terminal and not value:
@@ -252,45 +342,41 @@ async def _get_block(session: MemorySession) -> int:
     return 0
 
 
-async def _text_at(session: MemorySession, block: Block, version: int) -> str:
+async def _text_at(session: _Session, block: Block, version: int) -> str:
     if version > block.version:
         raise Invalid(f"block {block.label!r} has no version {version}; the last one is {block.version}")
-    return await session.catalog.text_at(block.id, version)
+    return await session.opened.catalog.text_at(block.id, version)
 
 
-async def _set_block(session: MemorySession) -> int:
+async def _set_block(session: _Session) -> int:
     options = session.options
-    text = _read_text(options.text)
-    if options.create and not await session.catalog.find(Block, name=options.label, limit=1):
-        return _print_block(session, await session.create_block(options.label, text))
-    return await _edit_block(session, Rethink(text), expect=options.expect)
+    text = read_text(options.text, "the text")
+    if options.text == ["-"]:
+        text = text.removesuffix("\n")
+    if options.create and not await session.opened.catalog.find(Block, name=options.label, limit=1):
+        return _report_block(session, await session.create_block(text))
+    block = await session.block()
+    after = await session.opened.catalog.edit(block.id, Rethink(text), session.origin, expect=options.expect)
+    return _report_block(session, after, block)
 
 
-async def _restore_block(session: MemorySession) -> int:
-    block = await session.find_block(session.options.label)
-    await _text_at(session, block, session.options.version)
-    return await _edit_block(session, Restore(session.options.version))
+async def _restore_block(session: _Session) -> int:
+    block = await session.block()
+    version: int = session.options.version
+    await _text_at(session, block, version)
+    after = await session.opened.catalog.edit(block.id, Restore(version), session.origin)
+    return _report_block(session, after, block)
 
 
-async def _edit_block(session: MemorySession, edit: Edit, *, expect: int | None = None) -> int:
-    block = await session.find_block(session.options.label)
-    after = await session.catalog.edit(block.id, edit, session.origin, expect=expect)
-    if after.version == block.version and not session.options.json:
-        session.note(f"{after.label}: nothing changed, version {after.version}")
-        return 0
-    return _print_block(session, after)
+def _report_block(session: _Session, block: Block, before: Block | None = None) -> int:
+    if before is not None and before.version == block.version:
+        return session.report(block, f"{block.label}: nothing changed, version {block.version}", "plain")
+    return session.report(block, f"{block.label}: version {block.version}, {_fullness(block)}")
 
 
-def _print_block(session: MemorySession, block: Block) -> int:
-    if session.options.json:
-        return session.print_json(block)
-    session.note(f"{block.label}: version {block.version}, {_fullness(block)}", "good")
-    return 0
-
-
-async def _show_history(session: MemorySession) -> int:
-    block = await session.find_block(session.options.label)
-    changes = await session.catalog.history(block.id, limit=session.options.limit)
+async def _show_history(session: _Session) -> int:
+    block = await session.block()
+    changes = await session.opened.catalog.history(block.id, limit=session.options.limit)
     if session.options.json:
         return session.print_json(changes)
     width = max((len(str(change.version)) for change in changes), default=1)
@@ -304,7 +390,7 @@ async def _show_history(session: MemorySession) -> int:
 def _show_change(out: Console, change: Change, width: int) -> None:
     """What was done, when and by whom; under it the text that went and the text that came."""
     source = f" to the text of v{change.at}" if change.at and change.at != change.version else ""
-    line = f"v{change.version:<{width}}  {when(change.when)}, {ago(change.when, now())}  {change.kind}{source}"
+    line = f"v{change.version:<{width}}  {when(change.when)}, {ago(change.when, time.time())}  {change.kind}{source}"
     out.line(clean(f"{line}  by {describe_origin(change.origin)}"), "bold")
     parts: tuple[tuple[str, str, Tone], ...] = (("-", change.removed, "bad"), ("+", change.added, "good"))
     for sign, text, tone in parts:
@@ -316,41 +402,26 @@ def _show_change(out: Console, change: Change, width: int) -> None:
 # --- archives
 
 
-async def _list_archives(session: MemorySession) -> int:
-    archives = await session.list_all(Archive)
-    sizes = [await _archive_size(session, archive) for archive in archives]
+async def _list_archives(session: _Session) -> int:
+    rows: list[tuple[str, ...]] = []
+    documents: list[dict[str, object]] = []
+    for archive in await session.list_all(Archive):
+        passages, with_vectors = await session.opened.catalog.count(archive.id)
+        sample = await session.opened.catalog.passages(archive.id, limit=_SAMPLE)
+        text_bytes = sum(len(passage.text.encode(errors="replace")) for passage in sample)
+        size = text_bytes * passages // max(1, len(sample)) + with_vectors * archive.width * 4  # an estimate
+        counts = {"passages": passages, "with_vectors": with_vectors, "bytes": size}
+        documents.append({**structs.asdict(archive), **counts})
+        model = archive.embedding + (f", {archive.width} wide" if archive.width else "")
+        numbers = (f"{passages:,}", f"{with_vectors:,}", model, size_of(size))
+        rows.append((archive.name, *numbers, f"share: {archive.share}", archive.description))
     if session.options.json:
-        listed = zip(archives, sizes, strict=True)
-        return session.print_json([{**structs.asdict(archive), **size} for archive, size in listed])
-    if not archives:
-        session.out.line("no archives")
-        return 0
-    rows = [
-        (
-            archive.name,
-            f"{size['passages']:,}",
-            f"{size['with_vectors']:,}",
-            archive.embedding + (f", {archive.width} wide" if archive.width else ""),
-            size_of(size["bytes"]),
-            f"share: {archive.share}",
-            archive.description,
-        )
-        for archive, size in zip(archives, sizes, strict=True)
-    ]
+        return session.print_json(documents)
     print_table(session.out, ("archive", "passages", "vectors", "model", "size", "what it is", ""), rows)
     return 0
 
 
-async def _archive_size(session: MemorySession, archive: Archive) -> dict[str, int]:
-    """How much there is. The bytes are estimated from the first texts and the width of the vectors."""
-    passages, with_vectors = await session.catalog.count(archive.id)
-    sample = await session.catalog.passages(archive.id, limit=_SAMPLE)
-    text_bytes = sum(len(passage.text.encode(errors="replace")) for passage in sample)
-    size = text_bytes * passages // max(1, len(sample)) + with_vectors * archive.width * 4
-    return {"passages": passages, "with_vectors": with_vectors, "bytes": size}
-
-
-async def _search_archive(session: MemorySession) -> int:
+async def _search_archive(session: _Session) -> int:
     """The best passages, with their scores and why."""
     options = session.options
     query = " ".join(options.query)
@@ -359,11 +430,11 @@ async def _search_archive(session: MemorySession) -> int:
     within = Filter(
         tags=tuple(dict.fromkeys(options.tag)),
         tag_match=options.match,
-        start=options.since(now()) if options.since else None,
-        end=options.until(now()) if options.until else None,
+        start=options.since,
+        end=options.until,
         source=options.source,
     )
-    archive = await session.find_archive(options.archive)
+    archive = await session.archive()
     hits = await session.opened.search([archive], query, within=within, limit=min(options.limit, _MAX_HITS))
     if options.json:
         return session.print_json(hits)
@@ -395,31 +466,10 @@ def _show_hit(out: Console, number: int, hit: Hit, *, share: float) -> None:
         out.line(f"   {line}")
 
 
-async def _add_passages(session: MemorySession) -> int:
-    """Texts, or whatever files hold. Long ones are cut into parts; what is there already is not kept twice."""
-    options = session.options
-    passages = _read_passages(options.text, session.origin, source=options.source, tags=options.tag)
-    archive = await session.find_archive(options.archive, create=options.create)
-    progress = ProgressLine(archive.name, still=True)
-    ids: list[str] = []
-    new = 0
-    with report_if_stopped(progress, lambda: f"at least {counted(len(ids), 'passage')} of {archive.name} kept"):
-        for start in range(0, len(passages), _BATCH):
-            progress.show(f"{start:,} of {counted(len(passages), 'text')}", start, len(passages))
-            inserted = await session.opened.add(archive, passages[start : start + _BATCH])
-            ids += [passage.id for passage in inserted]
-            new += sum(passage.new for passage in inserted)
-    if options.json:
-        return session.print_json({"archive": archive.name, "new": new, "known": len(ids) - new, "ids": ids})
-    known = f", {len(ids) - new:,} were there already" if len(ids) > new else ""
-    session.note(f"{archive.name}: {counted(new, 'new passage')}{known}", "good")
-    return 0
-
-
-async def _embed_archive(session: MemorySession) -> int:
+async def _embed_archive(session: _Session) -> int:
     """Make the vectors that are missing."""
-    archive = await session.find_archive(session.options.archive)
-    passages, with_vectors = await session.catalog.count(archive.id)
+    archive = await session.archive()
+    passages, with_vectors = await session.opened.catalog.count(archive.id)
     missing = passages - with_vectors
     progress = ProgressLine(archive.name, still=True)
     made = 0
@@ -439,224 +489,47 @@ async def _embed_archive(session: MemorySession) -> int:
             if archive.embedding == "words":
                 fix = "say  embed: auto  of it in the team file"
             raise Refused(f"{error}: {fix}") from error
-    if session.options.json:
-        return session.print_json({"archive": archive.name, "made": made, "missing": max(0, missing - made)})
-    session.note(f"{archive.name}: {counted(made, 'vector') + ' made' if made else 'none was missing'}", "good")
-    return 0
+    note = f"{archive.name}: {counted(made, 'vector') + ' made' if made else 'none was missing'}"
+    return session.report({"archive": archive.name, "made": made, "missing": max(0, missing - made)}, note)
 
 
-# --- export and import: passages as JSON lines; vectors can be made again
+# --- texts and files into an archive
 
 
-class _Line(Struct, frozen=True, forbid_unknown_fields=True):
-    """One passage in a file. `archive` is the name it was written from."""
-
-    text: str
-    archive: str = ""
-    id: str = ""
-    tags: tuple[str, ...] = ()
-    metadata: dict[str, object] = field(default_factory=dict[str, object])
-    origin: Origin = Origin()
-    created: float = 0.0
-    document: str = ""
-    part: int = 0
-
-
-async def _export_archives(session: MemorySession) -> int:
-    """Page by page: an archive need not fit into this process."""
+async def _add_passages(session: _Session) -> int:
+    """Texts, or whatever files hold. Long ones are cut into parts; what is there already is not kept twice."""
     options = session.options
-    if bool(options.archive) == bool(options.all):
-        raise Invalid("say which archive to export, or --all of them; not both")
-    archives = await session.list_all(Archive) if options.all else [await session.find_archive(options.archive)]
-    if options.output is None:
-        async for line in _export_lines(session, archives):
-            session.out.line(clean_json(line))
-        return 0
-    written = await _write_export(session, archives, Path(options.output))
-    session.note(f"written: {options.output}, {counted(written, 'passage')}")
-    return 0
-
-
-async def _write_export(session: MemorySession, archives: list[Archive], path: Path) -> int:
-    """To a file beside it first: what was there is kept until all is written."""
-    partial = path.with_name(f".{path.name}.partial")
-    total = sum([(await session.catalog.count(archive.id))[0] for archive in archives])
-    progress = ProgressLine(path.name, still=True)
-    written = 0
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            async for line in _export_lines(session, archives):
-                file.write(line + "\n")
-                written += 1
-                if written % _PAGE == 0:
-                    progress.show(f"{written:,} of {counted(total, 'passage')}", written, total)
-        partial.replace(path)
-    except OSError as error:
-        raise Invalid(f"{path} cannot be written: {error.strerror}; name another file with -o") from error
-    finally:
-        progress.end()
-        partial.unlink(missing_ok=True)
-    return written
-
-
-async def _export_lines(session: MemorySession, archives: list[Archive]) -> AsyncIterator[str]:
-    for archive in archives:
-        after = ""
-        while page := await session.catalog.passages(archive.id, after=after, limit=_PAGE):
-            for passage in page:
-                line = _Line(
-                    text=passage.text,
-                    archive=archive.name,
-                    id=passage.id,
-                    tags=passage.tags,
-                    metadata=passage.metadata,
-                    origin=passage.origin,
-                    created=passage.created,
-                    document=passage.document,
-                    part=passage.part,
-                )
-                yield msgspec.json.encode(line).decode()
-            after = page[-1].id
-
-
-async def _import_archive(session: MemorySession) -> int:
-    """All of the file is checked before anything is written. Of a file with several archives, only this one's."""
-    options = session.options
-    path = Path(options.file)
-    name = str(options.archive)
-    total = 0
-    names: set[str] = set()
-    for line in _read_export(path):
-        total += 1
-        names.add(line.archive)
-    if len(names) > 1 and name not in names:
-        raise Invalid(f"{path} holds {', '.join(sorted(names)[:8])} and nothing of {name!r}; name one of them")
-    archive = await session.find_archive(name, create=options.create)
-    new = known = 0
+    passages = _read_passages(options, session.origin)
+    archive = await session.archive(create=options.create)
     progress = ProgressLine(archive.name, still=True)
-    batch: list[Passage] = []
-    with report_if_stopped(progress, lambda: f"at least {counted(new + known, 'passage')} of {archive.name} kept"):
-        for number, line in enumerate(_read_export(path), 1):
-            if len(names) == 1 or line.archive == name:
-                batch.append(_passage_of(line))
-            if batch and (len(batch) == _PAGE or number == total):
-                inserted = await _insert_passages(session, archive, batch)
-                new += sum(passage.new for passage in inserted)
-                known += sum(not passage.new for passage in inserted)
-                batch = []
-                progress.show(f"{number:,} of {counted(total, 'line')}", number, total)
-    if options.json:
-        return session.print_json({"archive": archive.name, "new": new, "known": known, "other": total - new - known})
+    inserted: list[Inserted] = []
+    with report_if_stopped(progress, lambda: f"at least {counted(len(inserted), 'passage')} of {archive.name} kept"):
+        for start in range(0, len(passages), _BATCH):
+            progress.show(f"{start:,} of {counted(len(passages), 'text')}", start, len(passages))
+            inserted += await session.opened.add(archive, passages[start : start + _BATCH])
+    ids = [passage.id for passage in inserted]
+    return _report_inserted(session, archive, inserted, {"ids": ids})
+
+
+def _report_inserted(
+    session: _Session, archive: Archive, inserted: Sequence[Inserted], more: dict[str, object], note: str = ""
+) -> int:
+    new = sum(passage.new for passage in inserted)
+    known = len(inserted) - new
     already = f", {known:,} were there already" if known else ""
-    other = f", {total - new - known:,} of other archives left out" if total > new + known else ""
-    session.note(f"{archive.name}: {counted(new, 'new passage')}{already}{other}", "good")
-    if new and archive.embedding != "words":
-        session.note(f"to compare meanings, make their vectors: chargehand memory embed {archive.name}", "dim")
-    return 0
+    document = {"archive": archive.name, "new": new, "known": known, **more}
+    return session.report(document, f"{archive.name}: {counted(new, 'new passage')}{already}{note}")
 
 
-async def _insert_passages(session: MemorySession, archive: Archive, batch: list[Passage]) -> list[Inserted]:
-    """With the ids of the file, so that references to them stay good; with new ones where those are taken here."""
-    try:
-        return await session.catalog.insert(archive.id, batch)
-    except Refused:
-        return await session.catalog.insert(archive.id, [structs.replace(passage, id="") for passage in batch])
-
-
-def _passage_of(line: _Line) -> Passage:
-    return Passage(
-        text=line.text,
-        tags=line.tags,
-        metadata=line.metadata,
-        origin=line.origin,
-        created=line.created,
-        id=line.id,
-        document=line.document,
-        part=line.part,
-    )
-
-
-def _read_export(path: Path) -> Iterator[_Line]:
-    try:
-        with path.open("rb") as file:
-            number = 0
-            while body := file.readline(_MAX_LINE + 1):
-                number += 1
-                if len(body) > _MAX_LINE:
-                    raise Invalid(f"{path}, line {number}: longer than {_MAX_LINE:,} bytes; is this what export wrote?")
-                if body.strip():
-                    yield _decode_line(path, number, body)
-    except OSError as error:
-        raise Invalid(f"{path} cannot be read: {error.strerror}; name a file that export wrote") from error
-
-
-def _decode_line(path: Path, number: int, body: bytes) -> _Line:
-    try:
-        line = msgspec.json.decode(body, type=_Line)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise Invalid(f"{path}, line {number}: {error}; name a file that `chargehand memory export` wrote") from error
-    if problem := _line_problem(line):
-        raise Invalid(f"{path}, line {number}: {problem}; put it right, or take the line out")
-    return line
-
-
-def _line_problem(line: _Line) -> str:
-    """What keeps a passage from being kept; empty: nothing."""
-    if not line.text.strip():
-        return "its text is empty"
-    try:
-        check_text(line.text)
-    except Invalid as error:
-        return str(error).partition(";")[0]
-    if not all(tag.strip() for tag in line.tags):
-        return "one of its tags is empty"
-    if not 0 <= line.part <= _MAX_PARTS:
-        return f"it is part {line.part} of a text, and parts count from 0"
-    return "" if 0 <= line.created <= _LAST_MOMENT else f"it was created at {line.created}, which is no time since 1970"
-
-
-# --- texts from the command line, standard input and files, all of them bounded
-
-
-def _read_text(words: Sequence[str]) -> str:
-    """The words as they are, or standard input for `-`."""
-    if list(words) != ["-"]:
-        return _check_text(" ".join(words), "the text")
-    body = sys.stdin.buffer.read(_MAX_INPUT + 1)
-    if len(body) > _MAX_INPUT:
-        raise Invalid(f"standard input holds more than {_MAX_INPUT:,} bytes; split it")
-    try:
-        return _check_text(body.decode("utf-8-sig").removesuffix("\n"), "standard input")
-    except UnicodeDecodeError as error:
-        raise Invalid(f"standard input is not text in UTF-8 (byte {error.start}); send plain text") from error
-
-
-def _check_text(text: str, where: str) -> str:
-    if control := _CONTROL.search(text):
-        raise Invalid(f"{where} is not plain text: character {control.start() + 1} is {control[0]!r}; take it out")
-    return text.replace("\r\n", "\n")
-
-
-def _check_encoding(options: Namespace) -> None:
-    """Raise Invalid for a word of the command that is not UTF-8."""
-    for name, value in vars(options).items():
-        words = cast("list[object]", value) if isinstance(value, list) else [value]
-        try:
-            "".join(map(str, words)).encode()
-        except UnicodeEncodeError as error:
-            problem = f"what is given for {name} is not text: it has bytes that are not UTF-8"
-            raise Invalid(f"{problem}; send plain text") from error
-
-
-def _read_passages(words: Sequence[str], origin: Origin, *, source: str, tags: Sequence[str]) -> list[Passage]:
+def _read_passages(options: Namespace, origin: Origin) -> list[Passage]:
     """Standard input, files and folders where the words name such, else one text."""
-    texts = list(_read_files(words)) or [("", _read_text(words))]
+    texts = list(_read_files(options.text)) or [("", read_text(options.text, "the text"))]
     passages: list[Passage] = []
     for name, text in texts:
         if not text.strip():
-            raise Invalid(f"{source or name or 'the text'} is empty; say something to be kept")
-        written_by = Origin(origin.by, origin.name, source=source or name)
-        passages.append(Passage(text, tuple(dict.fromkeys(tags)), origin=written_by))
+            raise Invalid(f"{options.source or name or 'the text'} is empty; say something to be kept")
+        written_by = Origin(origin.by, origin.name, source=options.source or name)
+        passages.append(Passage(text, tuple(dict.fromkeys(options.tag)), origin=written_by))
     return passages
 
 
@@ -680,7 +553,117 @@ def _exists(word: str) -> bool:
         return False
 
 
-_VERBS: dict[str, Callable[[MemorySession], Awaitable[int]]] = {
+# --- export and import: passages as JSON lines; vectors can be made again
+
+
+async def _export_archives(session: _Session) -> int:
+    """Page by page: an archive need not fit into this process."""
+    options = session.options
+    if bool(options.archive) == bool(options.all):
+        raise Invalid("say which archive to export, or --all of them; not both")
+    archives = await session.list_all(Archive) if options.all else [await session.archive()]
+    if options.output is None:
+        async for line in _export_lines(session, archives):
+            session.out.line(clean_json(line))
+        return 0
+    path = Path(options.output)
+    partial = path.with_name(f".{path.name}.partial")  # what was there is kept until all is written
+    written = 0
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            async for line in _export_lines(session, archives):
+                file.write(f"{line}\n")
+                written += 1
+        partial.replace(path)
+    except OSError as error:
+        raise Invalid(f"{path} cannot be written: {error.strerror}; name another file with -o") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    session.note(f"written: {path}, {counted(written, 'passage')}")
+    return 0
+
+
+async def _export_lines(session: _Session, archives: Sequence[Archive]) -> AsyncIterator[str]:
+    """A line a passage, in which `archive` is the name of its archive."""
+    for archive in archives:
+        after = ""
+        while page := await session.opened.catalog.passages(archive.id, after=after, limit=_PAGE):
+            for passage in page:
+                yield msgspec.json.encode(structs.replace(passage, archive=archive.name)).decode()
+            after = page[-1].id
+
+
+async def _import_archive(session: _Session) -> int:
+    """All of the file is checked before anything is written. Of a file with several archives, only this one's."""
+    options = session.options
+    path = Path(options.file)
+    name = str(options.archive)
+    counts = Counter(passage.archive for passage in _read_export(path))
+    if len(counts) > 1 and name not in counts:
+        raise Invalid(f"{path} holds {', '.join(sorted(counts)[:8])} and nothing of {name!r}; name one of them")
+    wanted = (passage for passage in _read_export(path) if len(counts) == 1 or passage.archive == name)
+    total = counts.total() if len(counts) == 1 else counts[name]
+    archive = await session.archive(create=options.create)
+    progress = ProgressLine(archive.name, still=True)
+    inserted: list[Inserted] = []
+    with report_if_stopped(progress, lambda: f"at least {counted(len(inserted), 'passage')} of {archive.name} kept"):
+        while batch := [structs.replace(passage, archive="") for passage in islice(wanted, _PAGE)]:
+            inserted += await _insert_passages(session, archive, batch)
+            progress.show(f"{len(inserted):,} of {counted(total, 'line')}", len(inserted), total)
+    other = counts.total() - total
+    note = f", {other:,} of other archives left out" if other else ""
+    code = _report_inserted(session, archive, inserted, {"other": other}, note)
+    if archive.embedding != "words" and not options.json and any(passage.new for passage in inserted):
+        session.note(f"to compare meanings, make their vectors: chargehand memory embed {archive.name}", "dim")
+    return code
+
+
+async def _insert_passages(session: _Session, archive: Archive, batch: list[Passage]) -> list[Inserted]:
+    """With the ids of the file, so that references to them stay good; with new ones where those are taken here."""
+    try:
+        return await session.opened.catalog.insert(archive.id, batch)
+    except Refused:
+        return await session.opened.catalog.insert(archive.id, [structs.replace(passage, id="") for passage in batch])
+
+
+def _read_export(path: Path) -> Iterator[Passage]:
+    try:
+        with path.open("rb") as file:
+            number = 0
+            while body := file.readline(_MAX_LINE + 1):
+                number += 1
+                if body.strip():
+                    yield _decode_line(f"{path}, line {number}", body)
+    except OSError as error:
+        raise Invalid(f"{path} cannot be read: {error.strerror}; name a file that export wrote") from error
+
+
+def _decode_line(where: str, body: bytes) -> Passage:
+    if len(body) > _MAX_LINE:
+        raise Invalid(f"{where}: longer than {_MAX_LINE:,} bytes; name a file that `chargehand memory export` wrote")
+    try:
+        passage = msgspec.json.decode(body, type=Passage)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise Invalid(f"{where}: {error}; name a file that `chargehand memory export` wrote") from error
+    problem = ""
+    try:
+        check_text(passage.text)
+    except Invalid as error:
+        problem = str(error).partition(";")[0]
+    if not passage.text.strip():
+        problem = "its text is empty"
+    elif not all(tag.strip() for tag in passage.tags):
+        problem = "one of its tags is empty"
+    elif not 0 <= passage.part <= _MAX_PARTS:
+        problem = f"it is part {passage.part} of a text, and parts count from 0"
+    elif not 0 <= passage.created <= _LAST_MOMENT:
+        problem = f"it was created at {passage.created}, which is no time since 1970"
+    if problem:
+        raise Invalid(f"{where}: {problem}; put it right, or take the line out")
+    return passage
+
+
+_VERBS: dict[str, Callable[[_Session], Awaitable[int]]] = {
     "": _show_overview,
     "blocks": _list_blocks,
     "get": _get_block,

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from chargehand.agents.letters import PERSON, Letter, Replies, WorkerReply, addressed
 from chargehand.cli.advice import Advice, farewell
-from chargehand.cli.arguments import add_color, add_journal, add_team, duration, read_request
+from chargehand.cli.arguments import TEAM, add_shared, duration, read_request
 from chargehand.cli.console import Console, ProgressLine, Tone, clean, clean_lines, format_json, short
 from chargehand.cli.exit_codes import Terminated, exit_code
 from chargehand.cli.format import counted, seconds
@@ -38,10 +38,7 @@ def add_message(parser: ArgumentParser) -> None:
     words = "this worker, instead of tags; may be repeated"
     parser.add_argument("--worker", metavar="NAME", action="append", default=[], help=words)
     parser.add_argument("--timeout", metavar="TIME", type=duration, help="the time each of them has: 90s, 5m")
-    add_team(parser)
-    add_journal(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
-    add_color(parser)
+    add_shared(parser, *TEAM, "--journal", "--json", "--no-color")
 
 
 _SETTLED = (ev.AttemptSucceeded, ev.TaskFailed, ev.TaskSkipped)
@@ -52,7 +49,7 @@ _SPARE = 30.0  # seconds beyond the time each worker has, for starting and writi
 
 def message(options: Namespace) -> int:
     """One message, a run of its own. All of the input is checked before the journal is touched."""
-    text = read_request(options.text, example=_EXAMPLE, called="the message")
+    text = read_request(options.text, "message")
     if text is None:
         raise Invalid(f"nothing was said; say what you want to know: {_EXAMPLE}")
     team = keep_budget(load_team_of(options))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from chargehand.agents.cost_forecast import PlanForecast
-from chargehand.cli.arguments import add_color, add_request, add_team, read_request, usd
+from chargehand.cli.arguments import TEAM, add_request, add_shared, read_request
 from chargehand.cli.console import Console, clean, format_json
 from chargehand.cli.format import counted, money
 from chargehand.cli.plan_view import describe_finding, forecast_lines, mermaid, plan_heading, plan_tree
@@ -30,18 +30,17 @@ if TYPE_CHECKING:
 
 def add_plan(parser: ArgumentParser) -> None:
     add_request(parser)
-    add_team(parser)
+    add_shared(parser, *TEAM)
     parser.add_argument(
         "--from", dest="source", metavar="FILE", help="check this plan or script (JSON); - for standard input"
     )
     parser.add_argument("--roster", metavar="SCRIPT", help="with --from: a script whose workers and policy count")
-    words = "the most a run may cost, also its planning: the forecast stays below it (default: as the team says)"
-    parser.add_argument("--budget-usd", metavar="USD", type=usd, help=words)
+    add_shared(parser, "--budget-usd")
     parser.add_argument("-o", "--output", metavar="FILE", help="also write the plan there, as run --plan takes it")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--json", action="store_true", help="findings, repaired plan and forecast as JSON")
     how.add_argument("--mermaid", action="store_true", help="the plan as a Mermaid flowchart")
-    add_color(parser)
+    add_shared(parser, "--no-color")
 
 
 def plan(options: Namespace) -> int:
@@ -126,10 +125,7 @@ def _of_team(options: Namespace) -> tuple[Draft, str, str]:
     )
 
     team = keep_budget(_capped(load_team_of(options), options))
-    if options.example is None:
-        goal = read_request(options.request, example='chargehand plan "Which ... and why?"')
-    else:
-        goal = example_request(team, options.example)
+    goal = read_request(options.request, "plan") if options.example is None else example_request(team, options.example)
     if goal is None:
         raise Invalid(describe_missing_request(team, "plan"))
     if team.notice:

@@ -10,7 +10,7 @@ from pathlib import Path
 from chargehand.agents.crew import Crew
 from chargehand.agents.scripted import ScriptedCrew
 from chargehand.cli.advice import Advice
-from chargehand.cli.arguments import add_execution, add_reuse
+from chargehand.cli.arguments import add_execution, add_shared
 from chargehand.cli.plan_view import describe_finding
 from chargehand.cli.run_session import RunSession
 from chargehand.cli.script import Story, read_story
@@ -27,9 +27,9 @@ def add_play(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--run", metavar="NAME", help="what to call the run (default: the file's name and a random part)"
     )
-    add_reuse(parser)
+    add_shared(parser, "--reuse")
     add_execution(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    add_shared(parser, "--json")
 
 
 def play(options: Namespace) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import structs
 
 from chargehand.cli.advice import Advice
-from chargehand.cli.arguments import RUN_HELP, add_execution, add_team
+from chargehand.cli.arguments import RUN_HELP, TEAM, add_execution, add_shared
 from chargehand.cli.console import Console, clean
 from chargehand.cli.output import Output
 from chargehand.cli.run_session import RunSession
@@ -37,8 +37,8 @@ def add_replay(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--dry", action="store_true", help="with --from: only say what would be done again")
     parser.add_argument("--run", metavar="NAME", help="with --from: what to call the new run")
-    add_team(parser)
-    parser.add_argument("--script", metavar="FILE", help="with --from: the script of a run that was played")
+    add_shared(parser, *TEAM)
+    add_shared(parser, "--script")
     add_execution(parser)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from chargehand.cli.advice import Advice
-from chargehand.cli.arguments import RUN_HELP, add_background, add_execution, add_team
+from chargehand.cli.arguments import RUN_HELP, TEAM, add_execution, add_shared
 from chargehand.cli.run_session import RunSession
 from chargehand.cli.script import read_plan, read_value
 from chargehand.cli.signals import Act
@@ -24,8 +24,8 @@ from chargehand.terms.value import encode_value
 
 def add_resume(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="RUN", help=RUN_HELP)
-    add_team(parser)
-    parser.add_argument("--script", metavar="FILE", help="the script of a run that was played")
+    add_shared(parser, *TEAM)
+    add_shared(parser, "--script")
     answer = parser.add_mutually_exclusive_group()
     answer.add_argument("--approve", action="store_true", help="the plan may run, the call may be made")
     answer.add_argument("--reject", metavar="TEXT", help="it may not, and why; whoever proposed it is asked again")
@@ -38,9 +38,9 @@ def add_resume(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--question", metavar="N", type=int, help="answer question N, and no other that is asked by now"
     )
-    add_background(parser)
+    add_shared(parser, "--no-background")
     add_execution(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    add_shared(parser, "--json")
 
 
 _YES = ("approve", "yes", "y", "ok")

@@ -8,17 +8,7 @@ from pathlib import Path
 from msgspec import structs
 
 from chargehand.cli.advice import Advice
-from chargehand.cli.arguments import (
-    add_background,
-    add_execution,
-    add_request,
-    add_reuse,
-    add_team,
-    duration,
-    positive,
-    read_request,
-    usd,
-)
+from chargehand.cli.arguments import TEAM, add_execution, add_request, add_shared, duration, positive, read_request
 from chargehand.cli.artifacts import make_save_folder
 from chargehand.cli.run_session import RunSession
 from chargehand.cli.script import read_plan
@@ -45,11 +35,10 @@ from chargehand.terms.plan import Plan
 
 def add_run(parser: ArgumentParser) -> None:
     add_request(parser)
-    add_team(parser)
+    add_shared(parser, *TEAM)
     asked = "whether a person is asked about the plan; auto and never: no (default: as the team says)"
     parser.add_argument("--approve", choices=("auto", "ask", "never"), help=asked)
-    words = "the most it may cost; the run ends where that is used up (default: as the team says)"
-    parser.add_argument("--budget-usd", metavar="USD", type=usd, help=words)
+    add_shared(parser, "--budget-usd")
     parser.add_argument(
         "--timeout", metavar="TIME", type=duration, help="the time it has: 90s, 5m, 1h (default: as the team says)"
     )
@@ -57,13 +46,13 @@ def add_run(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--run", metavar="NAME", help="what to call the run (default: the team's name and a random part)"
     )
-    add_reuse(parser)
+    add_shared(parser, "--reuse")
     parser.add_argument("--save", metavar="DIR", help="write charts, tables and the answer into this folder")
-    add_background(parser)
+    add_shared(parser, "--no-background")
     words = "tasks that may run at once; 1: one after the other (default: as the team says)"
     parser.add_argument("--max-parallel", metavar="N", type=positive, help=words)
     add_execution(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    add_shared(parser, "--json")
 
 
 def run(options: Namespace) -> int:

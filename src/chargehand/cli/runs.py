@@ -1,155 +1,152 @@
 """`chargehand runs`: list, show, export, compare, cancel and prune the runs of a journal; back it up and restore it."""
 
 import asyncio
-import shlex
 import sys
 import time
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from difflib import unified_diff
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct, structs
+from rich.text import Text
+from rich.tree import Tree
 
 from chargehand.agents.levels import end_of
 from chargehand.agents.scripted import Script, ScriptedCrew
-from chargehand.cli.arguments import RUN_HELP, add_color, add_journal, count, duration
-from chargehand.cli.console import Console, Tone, clean, format_json, print_table, short
+from chargehand.cli.advice import Advice, going_on
+from chargehand.cli.arguments import RUN_HELP, add_shared, add_verbs, count, duration
+from chargehand.cli.console import STYLES, Console, Tone, clean, format_json, print_table, short
 from chargehand.cli.format import counted, dollars, money, seconds
 from chargehand.cli.run_names import is_nested
 from chargehand.cli.transcript import Transcript
 from chargehand.core.fold import replay
 from chargehand.errors import Corrupt, Invalid, Refused
 from chargehand.runtime.driver import Driver
-from chargehand.runtime.trace import TaskTrace, Trace, attempts_of, nested_trace, trace
-from chargehand.stores.maintenance import back_up, prune_runs
-from chargehand.stores.maintenance import restore as restore_journal
+from chargehand.runtime.trace import Trace, attempts_of, nested_trace, trace
+from chargehand.stores.maintenance import back_up, prune_runs, restore
 from chargehand.stores.reader import Found, read_readable, read_run, read_runs
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.events import CancelRequested, Entry
 
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage] - what add_subparsers returns
-
-
-_PRUNABLE = ("complete", "partial", "failed", "cancelled", "waiting", "interrupted")
-_LIMIT = "the latest N runs (default: 20; with --json all)"
+RunStatus: TypeAlias = Literal[
+    "complete", "partial", "failed", "cancelled", "running", "waiting", "interrupted", "damaged"
+]
+_ENDED: tuple[RunStatus, ...] = ("complete", "partial", "failed", "cancelled")
+_PRUNABLE: tuple[RunStatus, ...] = (*_ENDED, "waiting", "interrupted")
+_MAX_LISTED = 20
+_MAX_REQUEST = 80  # characters of a request in a pipe
+_TONES: dict[str, Tone] = {"complete": "plain", "running": "plain", "failed": "bad", "damaged": "bad"}
+_ABOUT = {
+    "list": "every run, the latest first",
+    "show": "what happened in a run, and why",
+    "export": "every step of a run: prompts, calls, results, retries, costs",
+    "diff": "what is different between two runs",
+    "cancel": "end a run for good; finished work stays in the journal",
+    "prune": "delete old runs; safe while a server runs",
+    "backup": "copy a journal, as of one moment; safe while a server runs",
+    "restore": "put a backup where there is no journal yet",
+}
 
 
 def add_runs(parser: ArgumentParser) -> None:
-    add_journal(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON document")
-    what = parser.add_subparsers(dest="what", metavar="list|show|export|diff|cancel|prune|backup|restore")
-    parser.add_argument("--limit", metavar="N", type=count, help=_LIMIT)
-    listed = _part(what, "list", "every run, the latest first")
-    listed.add_argument("--limit", metavar="N", type=count, default=SUPPRESS, help=_LIMIT)
-    listed.add_argument("--json", action="store_true", default=SUPPRESS, help="one JSON document")
-    show = _part(what, "show", "what happened in a run, and why")
-    show.add_argument("name", metavar="RUN", help=RUN_HELP)
-    show.add_argument("--jsonl", action="store_true", help="the entries as JSON lines, and nothing else")
-    export = _part(what, "export", "every step of a run: prompts, calls, results, retries, costs")
-    export.add_argument("name", metavar="RUN", help=RUN_HELP)
-    export.add_argument("--report", action="store_true", help="as a Markdown page to read, not as JSON")
-    export.add_argument("-o", "--output", metavar="FILE", help="write it there (default: standard output)")
-    diff = _part(what, "diff", "what is different between two runs")
-    diff.add_argument("name", metavar="RUN", help=RUN_HELP)
-    diff.add_argument("other", metavar="OTHER", help="the run it is compared with")
-    diff.add_argument("--json", action="store_true", default=SUPPRESS, help="one JSON document")
-    cancel = _part(what, "cancel", "end a run for good; finished work stays in the journal")
-    cancel.add_argument("name", metavar="RUN", help=RUN_HELP)
-    cancel.add_argument("--reason", metavar="TEXT", default="", help="why, for the journal")
-    prune = _part(what, "prune", "delete old runs; safe while a server runs")
-    prune.add_argument("--older-than", metavar="TIME", type=duration, help="runs that changed last before: 12h, 30d")
-    prune.add_argument("--keep", metavar="N", type=count, help="all but the latest N of these")
+    verbs = add_verbs(parser, _ABOUT, "--journal", "--no-color")
+    add_shared(parser, "--json")
+    limit = f"the latest N runs (default: {_MAX_LISTED}; with --json all)"
+    parser.add_argument("--limit", metavar="N", type=count, help=limit)
+    verbs["list"].add_argument("--limit", metavar="N", type=count, default=SUPPRESS, help=limit)
+    for name in ("list", "diff", "prune"):
+        add_shared(verbs[name], "--json", nested=True)
+    for name in ("show", "export", "diff", "cancel"):
+        verbs[name].add_argument("name", metavar="RUN", help=RUN_HELP)
+    add_shared(verbs["show"], "--jsonl")
+    verbs["export"].add_argument("--report", action="store_true", help="as a Markdown page to read, not as JSON")
+    about = "write it there (default: standard output)"
+    verbs["export"].add_argument("-o", "--output", metavar="FILE", type=Path, help=about)
+    verbs["diff"].add_argument("other", metavar="OTHER", help="the run it is compared with")
+    verbs["cancel"].add_argument("--reason", metavar="TEXT", default="", help="why, for the journal")
+    about = "runs that changed last before: 12h, 30d"
+    verbs["prune"].add_argument("--older-than", metavar="TIME", type=duration, help=about)
+    verbs["prune"].add_argument("--keep", metavar="N", type=count, help="all but the latest N of these")
+    about = "only these (default: those that ended)"
     states = "|".join(_PRUNABLE)
-    prune.add_argument(
-        "--state", action="append", choices=_PRUNABLE, metavar=states, help="only these (default: those that ended)"
-    )
-    prune.add_argument("--dry-run", action="store_true", help="name them and delete nothing")
-    prune.add_argument("--json", action="store_true", default=SUPPRESS, help="one JSON document")
-    backup = _part(what, "backup", "copy a journal, as of one moment; safe while a server runs")
-    backup.add_argument("file", metavar="FILE", help="the copy, which must not exist yet; large results lie beside it")
-    restore = _part(what, "restore", "put a backup where there is no journal yet")
-    restore.add_argument("file", metavar="FILE", help="the backup")
-    for verb in (listed, show, export, diff, cancel, prune, backup, restore):
-        add_journal(verb, nested=True)
-        add_color(verb)
-
-
-def _part(of: "_SubParsersAction[ArgumentParser]", name: str, words: str) -> ArgumentParser:
-    return of.add_parser(name, help=words, description=f"{words[:1].upper()}{words[1:]}.")
-
-
-_SHOWN = 20  # runs in a list
-_REQUEST_IN_A_PIPE = 80
+    verbs["prune"].add_argument("--state", action="append", choices=_PRUNABLE, metavar=states, help=about)
+    verbs["prune"].add_argument("--dry-run", action="store_true", help="name them and delete nothing")
+    about = "the copy, which must not exist yet; large results lie beside it"
+    verbs["backup"].add_argument("file", metavar="FILE", type=Path, help=about)
+    verbs["restore"].add_argument("file", metavar="FILE", type=Path, help="the backup")
 
 
 def runs(options: Namespace) -> int:
     """One of the things that can be done with runs; to list them, where none is named."""
-    what: str = vars(options).get("what") or "list"
-    return _WHAT[what](options)
+    verb: str = vars(options).get("what") or "list"
+    return _VERBS[verb](options, Console(sys.stdout))
+
+
+def run_status(run: Found) -> RunStatus:
+    """How a run ended, or where it stands."""
+    if run.row.damage:
+        return "damaged"
+    if run.ended is not None and run.ended.ending != "needs_input":
+        return run.ended.ending
+    if run.driven:
+        return "running"
+    return "waiting" if run.waits else "interrupted"
 
 
 # --- list
 
 
-def _list(options: Namespace) -> int:
-    """Every run of a journal, the latest first."""
-    found = read_runs(options.journal)
-    limit = options.limit
-    if limit is None and not options.json:
-        limit = _SHOWN
-    listed = [_looked_into(options.journal, run) for run in found[:limit]]
-    console = Console(sys.stdout)
-    if options.json:
-        console.json([_facts(run) for run in listed])
-        return 0
-    if not found:
-        console.line(f"no runs in {clean(str(options.journal))}")
-        return 0
-    _show_list(console, listed)
-    if len(found) > len(listed):
-        console.line(f"… and {len(found) - len(listed)} older; --limit N shows more", "dim")
-    return 0
-
-
 class _Listed(Struct, frozen=True):
     """A run in the list: what was asked, and what it cost so far."""
 
-    found: Found
+    run: Found
     request: str = ""
     spent: Amount = NOTHING
 
 
-def _looked_into(journal: Path, found: Found) -> _Listed:
-    """What only the entries tell; also how it ended, where something is missing in a run inside it (old journals)."""
-    if found.row.damage:
-        return _Listed(found)
-    try:
-        state = replay(read_run(journal, found.row.run))
-    except Corrupt as error:
-        damaged = structs.replace(found.row, damage=str(error))
-        return _Listed(structs.replace(found, row=damaged, ended=None))
-    if found.ended is not None:
-        found = structs.replace(found, ended=end_of(state))
-    return _Listed(found, state.requested.goal, state.ledger.spent)
-
-
-def _show_list(console: Console, listed: Sequence[_Listed]) -> None:
-    now = time.time()
+def _list(options: Namespace, console: Console) -> int:
+    """Every run of a journal, the latest first."""
+    runs = read_runs(options.journal)
+    limit = options.limit
+    if limit is None and not options.json:
+        limit = _MAX_LISTED
+    listed = [_read_listed(options.journal, run) for run in runs[:limit]]
+    if options.json:
+        console.json([_document(run) for run in listed])
+        return 0
+    if not runs:
+        console.line(f"no runs in {clean(str(options.journal))}")
+        return 0
     rows: list[tuple[str, ...]] = []
     tones: list[Tone] = []
-    for run in listed:
-        row = run.found.row
-        state, tone = standing(run.found)
-        request = run.request if console.terminal else short(run.request, _REQUEST_IN_A_PIPE)
-        facts = ("", "", row.damage) if row.damage else (_cost(run.spent), _age(now - row.started), request)
-        rows.append((row.run, state, *facts))
-        tones.append("plain" if tone == "good" else tone)
+    for item in listed:
+        row = item.run.row
+        status = run_status(item.run)
+        request = item.request if console.terminal else short(item.request, _MAX_REQUEST)
+        facts = ("", "", row.damage) if row.damage else (_cost(item.spent), _age(time.time() - row.started), request)
+        rows.append((row.run, status, *facts))
+        tones.append(_TONES.get(status, "warn"))
     print_table(console, ("RUN", "STATE", "COST", "AGE", "REQUEST"), rows, tones, right=("COST", "AGE"))
+    if len(runs) > len(listed):
+        console.line(f"… and {len(runs) - len(listed)} older; --limit N shows more", "dim")
+    return 0
+
+
+def _read_listed(journal: Path, run: Found) -> _Listed:
+    """What only the entries tell; also how it ended, where something is missing in a run inside it."""
+    if run.row.damage:
+        return _Listed(run)
+    try:
+        state = replay(read_run(journal, run.row.run))
+    except Corrupt as error:
+        return _Listed(structs.replace(run, row=structs.replace(run.row, damage=str(error)), ended=None))
+    if run.ended is not None:
+        run = structs.replace(run, ended=end_of(state))
+    return _Listed(run, state.requested.goal, state.ledger.spent)
 
 
 def _cost(spent: Amount) -> str:
@@ -159,373 +156,256 @@ def _cost(spent: Amount) -> str:
     return f"{spent.tokens:,} tok" if spent.tokens else "-"
 
 
-def _age(seconds: float) -> str:
+def _age(passed: float) -> str:
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit}"
-    return f"{max(0, int(seconds))} s"
+        if passed >= size:
+            return f"{int(passed // size)} {unit}"
+    return f"{max(0, int(passed))} s"
 
 
-def standing(found: Found) -> tuple[str, Tone]:
-    """How a run ended, or where it stands."""
-    if found.row.damage:
-        return "damaged", "bad"
-    if found.ended is not None:
-        tones: dict[str, Tone] = {"complete": "good", "failed": "bad"}
-        return found.ended.ending, tones.get(found.ended.ending, "warn")
-    if found.waits:
-        return "waits for a person", "warn"
-    return ("under way", "plain") if found.driven else ("interrupted: resume it", "warn")
+def _document(item: _Listed) -> dict[str, object]:
+    run = item.run
+    return {
+        **structs.asdict(run.row),
+        "state": run_status(run),
+        "held": run.driven,
+        "waits": run.waits,
+        "ending": run.ended.ending if run.ended is not None else None,
+        "request": item.request,
+        "cost_usd": item.spent.micros / 1_000_000,
+        "tokens": item.spent.tokens,
+    }
 
 
-def _facts(run: _Listed) -> dict[str, object]:
-    found = run.found
-    ending = found.ended.ending if found.ended is not None else None
-    facts: dict[str, object] = msgspec.structs.asdict(found.row)
-    more = {"request": run.request, "cost_usd": run.spent.micros / 1_000_000, "tokens": run.spent.tokens}
-    return {**facts, "held": found.driven, "waits": found.waits, "ending": ending, **more}
+# --- show and export
 
 
-# --- show
-
-
-def _show(options: Namespace) -> int:
+def _show(options: Namespace, console: Console) -> int:
     """What happened in a run, read off its journal."""
     readable = read_readable(options.journal, options.name)
-    entries = readable.entries
-    console = Console(sys.stdout)
     if options.jsonl:
-        for entry in entries:
+        for entry in readable.entries:
             console.json_line(entry)
         if readable.damage is not None:
             raise readable.damage
         return 0
     transcript = Transcript(console, console, jsonl=False)
-    transcript.hear(options.name, entries)
+    transcript.hear(options.name, readable.entries)
     if readable.damage is not None:  # what comes of a run cannot be said by a part of it
         raise readable.damage
     transcript.close()
-    _assessed(console, entries)
-    print_levels(console, _traced(options, options.name))
-    _audit(console, entries)
+    _show_assessment(console, readable.entries)
+    traced = _read_trace(options)
+    if any(attempts_of(traced)):
+        console.line("levels:", "bold")
+        tree = Tree(_level_label(traced, ""))
+        _add_levels(tree, traced)
+        console.draw(tree)
+    _show_audit(console, readable.entries)
     if transcript.state.ended is None:
-        console.line(f"go on, if nobody drives it: chargehand resume {clean(shlex.quote(options.name))}")
+        advice = Advice(options.name, options.journal, crew=(), again=())
+        console.line(f"go on, if nobody drives it: {going_on(transcript.state, advice)}")
     return 0
 
 
-def _assessed(console: Console, entries: Sequence[Entry]) -> None:
+def _show_assessment(console: Console, entries: Sequence[Entry]) -> None:
     """How far the answer can be relied on, where there is more to say than that all was done."""
     from chargehand.runtime.assessed import assess  # noqa: PLC0415 - only this needs it
 
-    found = assess(entries)
-    for line in found.lines() if found.worth_saying else ():
+    assessment = assess(entries)
+    for line in assessment.lines() if assessment.worth_saying else ():
         console.line(clean(line))
 
 
-def _audit(console: Console, entries: Sequence[Entry]) -> None:
-    """What went wrong in ways that crews are known for, where anything did."""
+def _show_audit(console: Console, entries: Sequence[Entry]) -> None:
+    """What went wrong in ways that teams of agents are known for, where anything did."""
     from chargehand.agents.failure_modes import audit_run  # noqa: PLC0415 - only this needs it
 
-    for one in audit_run(entries):
-        where = f"{clean(one.task)}: " if one.task else ""
-        done = " (prevented)" if one.prevented else ""
-        console.line(f"audit: MAST {one.mode}{done}: {where}{clean(one.message)}", "plain" if one.prevented else "warn")
+    for finding in audit_run(entries):
+        task = f"{clean(finding.task)}: " if finding.task else ""
+        prevented = " (prevented)" if finding.prevented else ""
+        tone: Tone = "plain" if finding.prevented else "warn"
+        console.line(f"audit: MAST {finding.mode}{prevented}: {task}{clean(finding.message)}", tone)
 
 
-# --- export
-
-
-def _traced(options: Namespace, run: str) -> Trace:
+def _read_trace(options: Namespace) -> Trace:
     """The trace of a run, with those of the runs inside it."""
-    known = [one.row.run for one in read_runs(options.journal)]
-    return nested_trace(run, known, lambda name: read_readable(options.journal, name))
+    names = [run.row.run for run in read_runs(options.journal)]
+    return nested_trace(options.name, names, lambda name: read_readable(options.journal, name))
 
 
-def _export(options: Namespace) -> int:
+def _add_levels(tree: Tree, traced: Trace) -> None:
+    for task, attempt in attempts_of(traced):
+        for run in attempt.runs:
+            # nobody sums up what came of a message
+            kind = "in" if run.combine != "none" else "asks in"
+            _add_levels(tree.add(_level_label(run, f"{task} {attempt.worker} {kind} ")), run)
+
+
+def _level_label(traced: Trace, lead: str) -> Text:
+    inner = [run.used for _, attempt in attempts_of(traced) for run in attempt.runs]
+    reason = f" ({traced.reason})" if traced.reason in ("budget", "deadline") else ""
+    facts = [f"{traced.ending or 'not yet'}{reason}", counted(len(traced.tasks), "task"), seconds(traced.seconds)]
+    cost = money(traced.used)
+    if inner:
+        cost += f", of its own {money(traced.used.beyond(sum(inner, start=NOTHING)))}"
+    tone = _TONES.get(traced.ending, "warn")
+    return Text(clean(f"{lead}{traced.run}: {', '.join(facts)}; cost: {cost}"), STYLES[tone])
+
+
+def _export(options: Namespace, console: Console) -> int:
     """Every step of a run as JSON, or as a page to read. Of a damaged one, what can be read, and an error."""
-    found = _traced(options, options.name)
+    traced = _read_trace(options)
     if options.report:
         from chargehand.cli.report import report  # noqa: PLC0415 - only a report needs it
 
-        body = report(found)
+        body = report(traced)
     else:
-        body = format_json(found)
+        body = format_json(traced)
     if options.output is None:
-        Console(sys.stdout).line(body)
+        console.line(body)
     else:
-        _write(Path(options.output), body)
-    if found.damage:
-        raise Corrupt(found.damage, run=options.name)
+        write_file(options.output, body)
+        Console(sys.stderr).line(f"written: {clean(str(options.output))}")
+    if traced.damage:
+        raise Corrupt(traced.damage, run=options.name)
     return 0
 
 
-def _write(path: Path, body: str) -> None:
+def write_file(path: Path, body: str) -> None:
+    """Write the file that `-o` names."""
     try:
-        path.write_text(body + "\n", encoding="utf-8")
+        path.write_text(f"{body}\n", encoding="utf-8")
     except OSError as error:
         raise Invalid(f"{path} cannot be written: {error.strerror}; name another file with -o") from error
-    Console(sys.stderr).line(f"written: {clean(str(path))}")
 
 
 # --- diff
 
 
-def _diff(options: Namespace) -> int:
-    """What is different between two runs."""
-    one, other = (trace(name, read_run(options.journal, name)) for name in (options.name, options.other))
-    found = differences(one, other)
-    console = Console(sys.stdout)
+def _diff(options: Namespace, console: Console) -> int:
+    """What is different between two runs: goal, tasks, results, answer."""
+    traces = [trace(name, read_run(options.journal, name)) for name in (options.name, options.other)]
+    left, right = (_comparable_lines(traced) for traced in traces)
+    changes = list(unified_diff(left, right, options.name, options.other, lineterm="", n=1))
     if options.json:
-        console.json(found)
+        console.json({"runs": [_summarize(traced) for traced in traces], "diff": changes})
         return 0
-    for text, tone in lines(found):
-        console.line(text, tone)
+    for traced in traces:
+        console.line(clean(f"{traced.run}  {_summarize(traced)}"), "bold")
+    for line in changes:
+        tone: Tone = "bad" if line.startswith("-") else "good" if line.startswith("+") else "dim"
+        console.line(clean(line), tone)
+    if not changes:
+        console.line("no difference in plan, results or answer")
     return 0
 
 
-_TONES: dict[str, Tone] = {"complete": "plain", "failed": "bad"}
+def _summarize(traced: Trace) -> str:
+    attempts = sum(len(task.attempts) for task in traced.tasks)
+    counts = f"{counted(len(traced.tasks), 'task')}, {counted(attempts, 'attempt')}"
+    return f"{traced.ending or 'not yet'}, {counts}, {seconds(traced.seconds)}, {money(traced.used)}"
 
 
-def print_levels(console: Console, found: Trace) -> None:
-    """The tree, where there is more than one run in it."""
-    if not any(attempts_of(found)):
-        return
-    console.line("levels:", "bold")
-    for line, tone in _lines(found, clean(found.run), "  ", "  "):
-        console.line(line, tone)
+def _comparable_lines(traced: Trace) -> list[str]:
+    lines = [f"goal: {traced.goal}"]
+    for task in traced.tasks:
+        facts = {
+            "instruction": task.instruction,
+            "worker": task.worker,
+            "needs": ", ".join(task.after),
+            "status": task.status,
+            "attempts": len(task.attempts),
+            "result": msgspec.json.encode(task.result).decode(),
+        }
+        lines += [f"task {task.id}", *(f"  {task.id}: {name}: {value}" for name, value in facts.items())]
+    answer = traced.answer if isinstance(traced.answer, str) else format_json(traced.answer)
+    return [*lines, "answer:", *answer.splitlines()]
 
 
-def _lines(found: Trace, name: str, first: str, rest: str) -> Iterator[tuple[str, Tone]]:
-    inside = [(task, attempt.worker, one) for task, attempt in attempts_of(found) for one in attempt.runs]
-    own = _less(found.used, [one.used for _, _, one in inside])
-    reason = f" ({found.reason})" if found.reason in ("budget", "deadline") else ""
-    parts = [f"{found.ending or 'not yet'}{reason}", counted(len(found.tasks), "task"), seconds(found.seconds)]
-    cost = money(found.used) + (f", of its own {money(own)}" if inside else "")
-    yield f"{first}{name}: {', '.join(parts)}; cost: {cost}", _TONES.get(found.ending, "warn")
-    for number, (task, worker, one) in enumerate(inside, 1):
-        last = number == len(inside)
-        branch, under = ("└─ ", "   ") if last else ("├─ ", "│  ")
-        label = f"{clean(task)} {clean(worker)} {_kind(one)}"
-        yield from _lines(one, f"{label} {clean(one.run)}", f"{rest}{branch}", f"{rest}{under}")
+# --- cancel and prune, backup and restore
 
 
-def _kind(found: Trace) -> str:
-    return "in" if found.combine != "none" else "asks in"  # nobody sums up what came of a message
+def _cancel(options: Namespace, console: Console) -> int:
+    """End a run that nobody drives, with the runs inside it."""
+    state = replay(read_run(options.journal, options.name))
+    if state.ended is not None:
+        raise Refused(f"run {options.name!r} has ended ({state.ended.ending}); there is nothing to cancel")
+    if (parent := state.requested.parent) is not None:
+        raise Refused(f"run {options.name!r} works for run {parent.run!r}; cancel that one")
+    unfinished = [run.row.run for run in read_runs(options.journal) if run.ended is None]
+    names = [options.name, *(name for name in unfinished if is_nested(name, {options.name}))]
+
+    async def cancel_all() -> None:
+        journal = await SqliteJournal.open(options.journal)
+        try:
+            driver = Driver(journal, ScriptedCrew(Script()))  # nobody is asked to do anything
+            for name in names:
+                await driver.resume(name, CancelRequested(options.reason))
+        finally:
+            await journal.close()
+
+    asyncio.run(cancel_all())
+    for name in names:
+        console.line(f"cancelled: {clean(name)}")
+    return 0
 
 
-def _less(whole: Amount, parts: list[Amount]) -> Amount:
-    tokens = sum(one.tokens for one in parts)
-    micros = sum(one.micros for one in parts)
-    calls = sum(one.calls for one in parts)
-    return Amount(
-        tokens=max(0, whole.tokens - tokens), micros=max(0, whole.micros - micros), calls=max(0, whole.calls - calls)
-    )
-
-
-class Side(Struct, frozen=True):
-    """One of the two runs."""
-
-    run: str
-    goal: str
-    ending: str
-    tasks: int
-    attempts: int
-    used: Amount
-    seconds: float
-
-
-class Changed(Struct, frozen=True):
-    """One thing about a task that is not the same in both runs."""
-
-    task: str
-    what: str
-    one: str
-    other: str
-
-
-class Differences(Struct, frozen=True):
-    one: Side
-    other: Side
-    only_one: tuple[str, ...]
-    only_other: tuple[str, ...]
-    changed: tuple[Changed, ...]
-    answer: tuple[str, ...]
-
-
-def differences(one: Trace, other: Trace) -> Differences:
-    left, right = ({task.id: task for task in side.tasks} for side in (one, other))
-    changed = [found for name, task in left.items() if name in right for found in _changed(task, right[name])]
-    return Differences(
-        one=_side(one),
-        other=_side(other),
-        only_one=tuple(name for name in left if name not in right),
-        only_other=tuple(name for name in right if name not in left),
-        changed=tuple(changed),
-        answer=tuple(unified_diff(_answer(one), _answer(other), one.run, other.run, lineterm="", n=1)),
-    )
-
-
-def _side(found: Trace) -> Side:
-    attempts = sum(len(task.attempts) for task in found.tasks)
-    ending = found.ending or "not yet"
-    return Side(
-        run=found.run,
-        goal=found.goal,
-        ending=ending,
-        tasks=len(found.tasks),
-        attempts=attempts,
-        used=found.used,
-        seconds=found.seconds,
-    )
-
-
-def _answer(found: Trace) -> list[str]:
-    if isinstance(found.answer, str):
-        return found.answer.splitlines()
-    return [] if found.answer is None else format_json(found.answer).splitlines()
-
-
-def _changed(one: TaskTrace, other: TaskTrace) -> Iterator[Changed]:
-    pairs = (
-        ("instruction", one.instruction, other.instruction),
-        ("worker", one.worker, other.worker),
-        ("needs", ", ".join(one.after), ", ".join(other.after)),
-        ("status", one.status, other.status),
-        ("attempts", str(len(one.attempts)), str(len(other.attempts))),
-        ("result", _short_value(one.result), _short_value(other.result)),
-    )
-    yield from (Changed(task=one.id, what=what, one=left, other=right) for what, left, right in pairs if left != right)
-
-
-def _short_value(value: object) -> str:
-    return "" if value is None else msgspec.json.encode(value).decode()
-
-
-def lines(found: Differences) -> Iterator[tuple[str, Tone]]:
-    """The differences in words, a tone for each line."""
-    wide = max(len(clean(found.one.run)), len(clean(found.other.run)))
-    for side in (found.one, found.other):
-        facts = f"{side.ending}, {side.tasks} tasks, {side.attempts} attempts, {seconds(side.seconds)}"
-        yield f"{clean(side.run):{wide}}  {facts}, {money(side.used)}", "bold"
-    if found.one.goal != found.other.goal:
-        yield f"- goal: {short(found.one.goal, 100)}", "bad"
-        yield f"+ goal: {short(found.other.goal, 100)}", "good"
-    for name in found.only_one:
-        yield f"- task {clean(name)}", "bad"
-    for name in found.only_other:
-        yield f"+ task {clean(name)}", "good"
-    for one in found.changed:
-        yield f"  {clean(one.task)}: {one.what}", "plain"
-        yield f"-   {short(one.one, 100)}", "bad"
-        yield f"+   {short(one.other, 100)}", "good"
-    for line in found.answer:
-        tone: Tone = "bad" if line.startswith("-") else "good" if line.startswith("+") else "dim"
-        yield clean(line), tone
-    if not (found.only_one or found.only_other or found.changed or found.answer):
-        yield "no difference in plan, results or answer", "plain"
-
-
-RunStatus: TypeAlias = Literal["complete", "partial", "failed", "cancelled", "running", "waiting", "interrupted"]
-ENDED: tuple[RunStatus, ...] = ("complete", "partial", "failed", "cancelled")
-
-
-def status_of(found: Found) -> RunStatus:
-    """How a run ended, or where it stands."""
-    if found.ended is not None and found.ended.ending != "needs_input":
-        return found.ended.ending
-    if found.driven:
-        return "running"
-    return "waiting" if found.waits else "interrupted"
-
-
-def prune(options: Namespace) -> int:
+def _prune(options: Namespace, console: Console) -> int:
     """Delete old runs, with the runs inside them."""
     if options.older_than is None and options.keep is None:
         raise Invalid("say which runs may go: --older-than 30d, --keep 100, or both")
-    found = read_runs(options.journal)
-    before = None if options.older_than is None else time.time() - options.older_than
-    chosen = _chosen(found, states=options.state or ENDED, before=before, keep=options.keep or 0)
-    names = _with_nested([run.row.run for run in chosen], [run.row.run for run in found])
-    console = Console(sys.stdout)
+    runs = read_runs(options.journal)
+    names = _choose_prunable(runs, options)
     if options.dry_run:
         for name in names:
             console.line(clean(name))
-        console.line(f"{len(names)} of {len(found)} runs would be deleted")
+        console.line(f"{len(names)} of {len(runs)} runs would be deleted")
         return 0
     pruned = prune_runs(options.journal, names)
     if options.json:
         console.json(pruned)
         return 0
     blobs = f" and {pruned.blobs} large results ({pruned.bytes:,} bytes)" if pruned.blobs else ""
-    console.line(f"deleted {len(pruned.runs)} of {len(found)} runs{blobs}")
+    console.line(f"deleted {len(pruned.runs)} of {len(runs)} runs{blobs}")
     for name in pruned.held:
         console.line(f"kept, because a process drives it: {clean(name)}", "warn")
     return 0
 
 
-def cancel(options: Namespace) -> int:
-    """End a run that nobody drives, with the runs inside it."""
-    journal = Path(options.journal)
-    state = replay(read_run(journal, options.name))
-    if state.ended is not None:
-        raise Refused(f"run {options.name!r} has ended ({state.ended.ending}); there is nothing to cancel")
-    if (parent := state.requested.parent) is not None:
-        raise Refused(f"run {options.name!r} works for run {parent.run!r}; cancel that one")
-    unfinished = [run.row.run for run in read_runs(journal) if run.ended is None]
-    names = [options.name, *(name for name in unfinished if is_nested(name, {options.name}))]
-    asyncio.run(_cancel(journal, names, options.reason))
-    console = Console(sys.stdout)
-    for name in names:
-        console.line(f"cancelled: {clean(name)}")
-    return 0
+def _choose_prunable(runs: Sequence[Found], options: Namespace) -> list[str]:
+    """Runs in the states that are named which changed last before that time, but for the latest; with those inside."""
+    names = [run.row.run for run in runs]
+    states = options.state or _ENDED
+    known = set(names)
+    outer = [run.row for run in runs if run_status(run) in states and not is_nested(run.row.run, known)]
+    outer.sort(key=lambda row: row.changed, reverse=True)
+    before = time.time() - (options.older_than or 0)
+    chosen = {row.run for row in outer[options.keep or 0 :] if row.changed < before}
+    return [name for name in names if name in chosen or is_nested(name, chosen)]
 
 
-async def _cancel(journal: Path, names: Sequence[str], reason: str) -> None:
-    opened = await SqliteJournal.open(journal)
-    try:
-        driver = Driver(opened, ScriptedCrew(Script()))  # nobody is asked to do anything
-        for name in names:
-            await driver.resume(name, CancelRequested(reason))
-    finally:
-        await opened.close()
-
-
-def _chosen(found: Sequence[Found], *, states: Sequence[str], before: float | None, keep: int) -> list[Found]:
-    """Runs in these states that changed last before this time, but for the latest `keep`; not those inside others."""
-    names = {run.row.run for run in found}
-    roots = [run for run in found if not is_nested(run.row.run, names)]
-    fitting = [run for run in roots if status_of(run) in states]
-    fitting.sort(key=lambda run: run.row.changed, reverse=True)
-    return [run for run in fitting[keep:] if before is None or run.row.changed < before]
-
-
-def _with_nested(chosen: Sequence[str], names: Sequence[str]) -> list[str]:
-    roots = set(chosen)
-    return [name for name in names if name in roots or is_nested(name, roots)]
-
-
-def backup(options: Namespace) -> int:
+def _backup(options: Namespace, console: Console) -> int:
     """Copy a journal and its large results, as of one moment."""
-    target = Path(options.file)
-    copied = back_up(options.journal, target)
-    Console(sys.stdout).line(f"{clean(str(target))}: {copied.runs} runs, {copied.blobs} large results")
+    copied = back_up(options.journal, options.file)
+    console.line(f"{clean(str(options.file))}: {copied.runs} runs, {copied.blobs} large results")
     return 0
 
 
-def restore(options: Namespace) -> int:
+def _restore(options: Namespace, console: Console) -> int:
     """Put a backup where there is no journal."""
-    copied = restore_journal(Path(options.file), options.journal)
-    Console(sys.stdout).line(f"{clean(str(options.journal))}: {copied.runs} runs, {copied.blobs} large results")
+    copied = restore(options.file, options.journal)
+    console.line(f"{clean(str(options.journal))}: {copied.runs} runs, {copied.blobs} large results")
     return 0
 
 
-_WHAT: dict[str, Callable[[Namespace], int]] = {
+_VERBS: dict[str, Callable[[Namespace, Console], int]] = {
     "list": _list,
     "show": _show,
     "export": _export,
     "diff": _diff,
-    "cancel": cancel,
-    "prune": prune,
-    "backup": backup,
-    "restore": restore,
+    "cancel": _cancel,
+    "prune": _prune,
+    "backup": _backup,
+    "restore": _restore,
 }

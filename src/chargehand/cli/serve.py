@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chargehand.cli import USUAL_DATA
-from chargehand.cli.arguments import duration, token_price
+from chargehand.cli.arguments import add_shared, duration
 from chargehand.cli.console import Console, clean
 from chargehand.config.environment import lookup, secret_values
 from chargehand.errors import Invalid
@@ -31,8 +30,7 @@ def add_serve(parser: ArgumentParser) -> None:
     )
     words = "a team file or its folder; may be repeated (default: the nearest team.yaml upwards, else the bundled team)"
     parser.add_argument("--team", metavar="PATH", action="append", default=[], type=Path, help=words)
-    words = f"the folder everything is kept in (default {USUAL_DATA})"
-    parser.add_argument("--data", metavar="DIR", type=Path, default=Path(USUAL_DATA), help=words)
+    add_shared(parser, "--data", "--price", "--no-color")
     parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
     words = f"the port (default {PORT}; 0 is any free one)"
     parser.add_argument("--port", metavar="N", type=int, default=PORT, help=words)
@@ -48,14 +46,11 @@ def add_serve(parser: ArgumentParser) -> None:
     parser.add_argument("--model-host", metavar="HOST[:PORT]", action="append", default=[], help=words)
     words = "the model of everybody, and of agents whose own is not to be had"
     parser.add_argument("--model", metavar="NAME", default="", help=words)
-    words = "what a model costs that no table has: dollars per million tokens, in and out, like 0.25/2"
-    parser.add_argument("--price", metavar="IN/OUT", type=token_price, help=words)
     words = "how many runs may go on at once (default 64)"
     parser.add_argument("--open-runs", metavar="N", type=int, help=words)
     words = "how long runs may go on after a stop: 5s, 1m (default 5s); the rest goes on at the next start"
     parser.add_argument("--grace", metavar="TIME", type=duration, default=5.0, help=words)
     parser.add_argument("-v", "--verbose", action="store_true", help="also say what is usual")
-    parser.add_argument("--no-color", action="store_true", help="no colours")
 
 
 def serve(options: Namespace) -> int:

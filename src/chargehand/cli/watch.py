@@ -5,7 +5,7 @@ import time
 from argparse import ArgumentParser, Namespace
 
 from chargehand.agents.levels import end_of
-from chargehand.cli.arguments import RUN_HELP, add_color, add_journal
+from chargehand.cli.arguments import RUN_HELP, add_shared
 from chargehand.cli.console import clean
 from chargehand.cli.exit_codes import exit_code
 from chargehand.cli.output import Output
@@ -17,9 +17,7 @@ from chargehand.stores.reader import Found, read_run, read_runs
 def add_watch(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="RUN", help=RUN_HELP)
     parser.add_argument("--from-seq", metavar="N", type=int, default=0, help="tell what happened from entry N on")
-    parser.add_argument("--jsonl", action="store_true", help="the entries as JSON lines on standard output")
-    add_journal(parser)
-    add_color(parser)
+    add_shared(parser, "--jsonl", "--journal", "--no-color")
 
 
 _LOOK = 0.2
