@@ -5,11 +5,10 @@ from pathlib import Path
 from textwrap import dedent
 
 from chargehand.config.assemble import assemble
-from chargehand.config.findings import Finding
-from chargehand.config.fit import fit
 from chargehand.config.parts import Parts
-from chargehand.config.shapes import TeamShape
-from chargehand.config.source import read_source
+from chargehand.config.schema import TeamShape
+from chargehand.config.source import Finding, read_source
+from chargehand.config.validate import validate
 
 TOOLS = '''
 """Tools of a test team."""
@@ -49,16 +48,16 @@ def write(folder: Path, text: str, name: str = "team.yaml") -> Path:
 
 
 def shaped(file: Path) -> tuple[TeamShape | None, Sequence[Finding]]:
-    return fit(read_source(file))
+    return validate(read_source(file))
 
 
 def parts(folder: Path, text: str, model: str = "") -> Parts:
     """The parts of a team file that has the right shape."""
     (folder / "tools.py").write_text(TOOLS, encoding="utf-8")
     source = read_source(write(folder, text))
-    team, findings = fit(source)
+    team, findings = validate(source)
     assert team is not None, [str(one) for one in findings]
-    return assemble(source, team, model)
+    return assemble(Parts(source=source, team=team, model=model))
 
 
 def said(findings: Sequence[Finding], file: Path) -> list[str]:

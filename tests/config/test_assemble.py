@@ -26,7 +26,7 @@ def test_a_worker_is_made_of_what_the_file_says(tmp_path: Path) -> None:
     version: 1
     defaults: {model: demo, timeout: 90s, steps: 7, temperature: 0.5, max_tokens: 2k}
     tools:
-      twice: {python: "tools:double", timeout: 3s, cap: 1k, approve: always, side_effects: idempotent}
+      twice: {python: "tools:double", timeout: 3s, cap: 1k, approve: always, effect: idempotent}
     workers:
       ann:
         description: Reads.
@@ -121,7 +121,6 @@ def test_what_leads_nowhere_is_said(tmp_path: Path, worker: str, words: str) -> 
         ("{}", "names no source; a tool has exactly one of python, sql, documents"),
         ("{calculator: false}", "names no source"),
         ("{python: 'tools:double', sql: data}", "names 2 sources (python, sql)"),
-        ("{python: 'tools:double', effect: read, side_effects: read}", "names effect and side_effects"),
         ("{python: tools}", "'tools' names no Python object; write module:attribute"),
         ("{python: 'tools:os.system'}", "names no Python object"),
         ("{python: '../tools:double'}", "names no Python object"),

@@ -6,7 +6,7 @@ import pytest
 
 from chargehand.agents.acceptance import Reviewer, Rule, Verifier
 from chargehand.agents.strategies import Route
-from chargehand.config.describe import describe
+from chargehand.config.explain import describe
 from chargehand.config.load import lead, load_team
 from tests.config.files import parts, write
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.config.describe import describe
+from chargehand.config.explain import describe
 from tests.config.files import TOOLS, write
 
 TEXT = """\

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.config.shapes import ToolShape
+from chargehand.config.schema import ToolShape
 from chargehand.config.tools import make_tools
 from chargehand.errors import Invalid
 from chargehand.models.exhibits import Passages

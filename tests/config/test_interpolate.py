@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.config.environment import dotenv, home, lookup
-from chargehand.config.interpolate import fill
+from chargehand.config.source import fill_variables
 from tests.config.files import said, shaped, write
 
 DOTENV = r"""
@@ -41,18 +41,18 @@ KNOWN = {"NAME": "ann", "EMPTY": "", "NUMBER": "7", "SNEAKY": "x: [1]\n# ${NAME}
     ],
 )
 def test_a_scalar_is_filled_in(text: str, value: str) -> None:
-    filled = fill({"a": [text]}, KNOWN.get)
+    filled = fill_variables({"a": [text]}, KNOWN.get)
     assert filled.data == {"a": [value]}
     assert filled.problems == []
 
 
 def test_keys_are_left_alone() -> None:
-    assert fill({"${NAME}": 1}, KNOWN.get).data == {"${NAME}": 1}
+    assert fill_variables({"${NAME}": 1}, KNOWN.get).data == {"${NAME}": 1}
 
 
 @pytest.mark.parametrize("text", ["${}", "${1A}", "${NAME", "${NAME-bob}", "${NAME:?no}", "${A B}", "${NAME:bob}"])
 def test_what_is_no_variable_is_said(text: str) -> None:
-    (problem,) = fill({"a": {"b": text}}, KNOWN.get).problems
+    (problem,) = fill_variables({"a": {"b": text}}, KNOWN.get).problems
     assert problem[0] == ("a", "b")
     assert "write ${NAME} or ${NAME:-otherwise}" in problem[1]
 
@@ -85,7 +85,7 @@ def test_a_variable_becomes_what_its_place_asks_for(tmp_path: Path, monkeypatch:
     assert (team.name, team.defaults.steps, team.defaults.temperature, team.defaults.timeout) == ("7", 7, 1, 7.0)
     assert team.supervisor.review is True
     assert team.budget.usd is not None
-    assert (team.budget.usd.micros, team.budget.tokens) == (7_000_000, 7000)
+    assert (team.budget.usd, team.budget.tokens) == (7.0, 7000)
 
 
 def test_a_value_that_looks_like_yaml_stays_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.mail import MAIL, ONE
-from chargehand.config.gather import load_memory
-from chargehand.config.load import load_team
-from chargehand.config.memory_tools import MEMORY_TOOLS
+from chargehand.config.load import load_memory, load_team
+from chargehand.config.memory import MEMORY_TOOLS
 from chargehand.errors import Invalid
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import LIMIT, Block, Grant

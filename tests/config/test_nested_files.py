@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.config.describe import describe
-from chargehand.config.findings import Finding
+from chargehand.config.explain import describe
 from chargehand.config.load import load_team
+from chargehand.config.source import Finding
 from chargehand.errors import Invalid
 from chargehand.models.find import Finder
 from chargehand.models.guard import Guarded

@@ -3,7 +3,7 @@
 import runpy
 from pathlib import Path
 
-from chargehand.config import shapes
+from chargehand.config import schema
 from chargehand.config.load import load_team
 from chargehand.team import Supervisor
 from tests.config.files import shaped, write
@@ -12,7 +12,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "team-file.md").read_text(encoding=
 
 
 def test_later_sections_are_named() -> None:
-    assert [name for name in shapes.LATER if f"`{name}`" not in PAGE] == []
+    assert [name for name in schema.LATER if f"`{name}`" not in PAGE] == []
 
 
 def test_the_two_ways_make_the_same_team(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from chargehand.config import yaml
 from chargehand.config.discover import TEMPLATES
-from chargehand.config.schema import json_schema
+from chargehand.config.keys import json_schema
 from tests.config.files import shaped, write
 
 SCHEMA = json_schema()

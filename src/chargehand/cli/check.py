@@ -10,11 +10,11 @@ import msgspec
 
 from chargehand.cli.arguments import add_shared
 from chargehand.cli.console import Console, clean, short
-from chargehand.config.findings import near
+from chargehand.config.source import near
 from chargehand.errors import Invalid
 
 if TYPE_CHECKING:
-    from chargehand.config.describe import Description, WorkerLine
+    from chargehand.config.explain import Description, WorkerLine
 
 
 def add_check(parser: ArgumentParser) -> None:
@@ -28,11 +28,11 @@ def add_check(parser: ArgumentParser) -> None:
 
 def check(options: Namespace) -> int:
     """Look at a team file from all sides."""
-    from chargehand.config.describe import describe  # noqa: PLC0415 - --help and completion must not wait for it
+    from chargehand.config.explain import describe  # noqa: PLC0415 - --help and completion must not wait for it
 
     console = Console(sys.stdout)
     if options.schema:
-        from chargehand.config.schema import json_schema  # noqa: PLC0415 - as above
+        from chargehand.config.keys import json_schema  # noqa: PLC0415 - as above
 
         console.json(json_schema())
         return 0

@@ -9,8 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from chargehand.cli.console import Console, clean
-from chargehand.config.detect import Detected, detect_model
-from chargehand.config.discover import NAMES, TEMPLATES
+from chargehand.config.discover import NAMES, TEMPLATES, Detected, detect_model
 from chargehand.errors import Invalid, Refused
 from chargehand.models.known import BUILT_IN
 
@@ -121,9 +120,9 @@ def _next_steps(console: Console, name: str, folder: Path, model: Detected) -> N
 
 def _example(folder: Path) -> str:
     """A request that suits the team: the first of its examples."""
-    from chargehand.config.fit import fit  # noqa: PLC0415 - listing templates needs no reader
     from chargehand.config.source import read_source  # noqa: PLC0415 - as above
+    from chargehand.config.validate import validate  # noqa: PLC0415 - listing templates needs no reader
 
-    team, _ = fit(read_source(folder / NAMES[0]))
+    team, _ = validate(read_source(folder / NAMES[0]))
     examples = team.examples if team is not None else ()
     return " ".join(next(iter(examples), "What can you do?").split())

@@ -29,9 +29,9 @@ from chargehand.cli.console import (
 from chargehand.cli.format import ago, bar, counted, size_of, when
 from chargehand.cli.signals import Termination
 from chargehand.config.environment import login_name
-from chargehand.config.findings import near
-from chargehand.config.gather import TeamMemory, load_memory
+from chargehand.config.load import TeamMemory, load_memory
 from chargehand.config.memory import check_name
+from chargehand.config.source import near
 from chargehand.errors import Invalid, Refused, StoreUnavailable, Unknown
 from chargehand.memory.archives import Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.blocks import Block, Change, Grant, Restore, Rethink

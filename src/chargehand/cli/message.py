@@ -17,7 +17,7 @@ from chargehand.cli.format import counted, seconds
 from chargehand.cli.run_session import StdoutClaim
 from chargehand.cli.signals import Interruption, Termination, run_until_stopped
 from chargehand.cli.teams import keep_budget, load_team_of, team_arguments
-from chargehand.config.findings import near
+from chargehand.config.source import near
 from chargehand.errors import Invalid
 from chargehand.runtime.driver import Driver, Outcome, checked
 from chargehand.runtime.messaging import as_message, replies_of

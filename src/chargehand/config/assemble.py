@@ -1,68 +1,53 @@
-"""From the shape of a team to its workers, tools and supervisor. Everything that is wrong is collected, then said."""
+"""From the shape of a team to its workers, tools, factory and checks. Everything wrong is collected, then said."""
 
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path as File
-from typing import cast
+from typing import Any
 
+from msgspec import structs
+
+from chargehand.agents.acceptance import Check, Reviewer, Rule, Verifier, declared
 from chargehand.agents.background import check as check_background
 from chargehand.agents.factory import Factory
 from chargehand.agents.worker import Worker
-from chargehand.config import folder
-from chargehand.config.findings import Path, near
-from chargehand.config.memory import add_memory, archives_of
-from chargehand.config.memory_tools import ALIASES, MEMORY_TOOLS, NAMEABLE, contacts_of, given_tools, named_tools
-from chargehand.config.parts import Own, Parts
-from chargehand.config.shapes import (
+from chargehand.config.memory import (
+    ALIASES,
+    MEMORY_TOOLS,
+    NAMEABLE,
+    add_memory,
+    archives_of,
+    contacts_of,
+    given_tools,
+    named_tools,
+)
+from chargehand.config.parts import Own, Parts, read_schema
+from chargehand.config.schema import (
+    CHECK_KINDS,
     PLAIN_SOURCES,
-    CasesShape,
-    ChildrenShape,
+    CheckShape,
     EstimateShape,
-    MostShape,
-    ParentShape,
     RuleShape,
-    TeamShape,
+    VerifierShape,
     WorkerShape,
 )
-from chargehand.config.source import Source
-from chargehand.config.tools import make_tools, plain_tools
+from chargehand.config.source import near
+from chargehand.config.tools import make_tools, named_object
+from chargehand.config.yaml import Path
 from chargehand.errors import Invalid
 from chargehand.models.messages import Settings
 from chargehand.terms.budget import Amount
+from chargehand.text.names import listed
 from chargehand.tools import rules
 from chargehand.tools.rules import ToolRule
 from chargehand.tools.tool import Tool
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")  # what providers let a tool be called
-_ONE_TOOL: dict[str, Callable[[str], ToolRule]] = {
-    "run_first": rules.RunFirst,
-    "exit_loop": rules.ExitLoop,
-    "continue_loop": rules.ContinueLoop,
-    "required_before_exit": rules.RequiredBeforeExit,
-    "requires_approval": rules.RequiresApproval,
-}
 
 
-def assemble(
-    source: Source,
-    team: TeamShape,
-    model: str = "",
-    *,
-    memory: File | str | None = None,
-    elsewhere: File | str | None = None,
-) -> Parts:
-    """The parts of a team, and everything that is wrong with them.
-
-    `memory` is the store of a team that names none, `elsewhere` one that is used whatever the file names.
-    """
-    return filled(Parts(source=source, team=team, model=model, store=memory, elsewhere=elsewhere))
-
-
-def filled(parts: Parts) -> Parts:
-    """The same for a file whose place is known: it may be inside others."""
+def assemble(parts: Parts) -> Parts:
+    """Fill the parts of a team from its file; what is wrong is added to their findings."""
     team = parts.team
-    source = parts.source
     add_memory(parts)
     for name, written in team.tools.items():
         if not _TOOL_NAME.match(name):
@@ -70,41 +55,48 @@ def filled(parts: Parts) -> Parts:
             parts.say(("tools", name), f"{name[:70]!r} is no name for a tool; use letters, digits, _ and -: {better}")
         if parts.memory is not None and name in MEMORY_TOOLS:
             parts.say(("tools", name), "is the name of a memory tool, which this team has; call yours something else")
-        made = parts.made(
-            ("tools", name), lambda name=name, written=written: make_tools(name, written, source.folder), ()
-        )
-        parts.tools[name] = made
+        parts.tools[name] = ()
+        with parts.at("tools", name):
+            parts.tools[name] = make_tools(name, written, parts.source.folder)
     if not team.workers and team.factory is None:
         parts.say((), "there are no workers; write  workers:  and under it a name and what that worker does")
     for name, written in team.workers.items():
         if not _NAME.match(name):
             parts.say(("workers", name), f"{name[:70]!r} is no name; use up to 64 letters, digits, _, - and .")
-        parts.workers.append(_worker(parts, name, written))
-    for one in parts.workers:
-        if one.every is not None:
-            place = ("workers", one.name, "every")
-            parts.made(place, lambda one=one: check_background(parts.memory, (), (one,)), None)
+        shape = WorkerShape(description=written) if isinstance(written, str) else written
+        parts.workers.append(_make_worker(parts, name, shape))
+    for worker in parts.workers:
+        if worker.every is not None:
+            with parts.at("workers", worker.name, "every"):
+                check_background(parts.memory, (), (worker,))
     if team.factory is not None:
-        parts.factory = _factory(parts, team)
+        parts.factory = Factory(
+            tools=_find_tools(parts, ("factory", "tools"), team.factory.tools),
+            model=parts.handle(team.factory.model or team.defaults.model),
+            most_tools=team.factory.most_tools,
+            steps=team.factory.steps,
+            capacity=team.factory.capacity,
+        )
     return parts
 
 
-def _worker(parts: Parts, name: str, written: WorkerShape | str) -> Worker:
-    shape = WorkerShape(description=written) if isinstance(written, str) else written
+# --- workers
+
+
+def _make_worker(parts: Parts, name: str, shape: WorkerShape) -> Worker:
     path: Path = ("workers", name)
     if shape.team:  # its file is read when somebody leads: who only looks into the memory needs none of it
-        check_fallbacks(parts, path, name, shape)
+        _check_fallbacks(parts, path, name, shape)
         return Worker(name, shape.description, tags=shape.tags, fallbacks=shape.fallback.workers)
     defaults = parts.team.defaults
     if not shape.description and shape.every is None:
         parts.say(path, "has no description; the planner reads it to hand out tasks", grave=False)
     named = named_tools(parts, (*path, "tools"), shape)
-    tools = _held(parts, (*path, "tools"), shape.tools)
-    check_fallbacks(parts, path, name, shape)
+    tools = _find_tools(parts, (*path, "tools"), shape.tools)
+    _check_fallbacks(parts, path, name, shape)
     if shape.replicas and shape.model:
         parts.say((*path, "replicas"), "names models, and so does `model`; keep one of the two")
     own = parts.own.get(name, Own())
-    timeout = shape.timeout if shape.timeout is not None else defaults.timeout
     return Worker(
         name,
         description=shape.description,
@@ -115,14 +107,17 @@ def _worker(parts: Parts, name: str, written: WorkerShape | str) -> Worker:
         replicas=() if parts.model else shape.replicas,
         fallbacks=shape.fallback.workers,
         fallback_models=() if parts.model else shape.fallback.models,
-        output=_output(parts, path, shape),
-        rules=_rules(parts, path, shape, [*(tool.name for tool in tools), *given_tools(parts, shape)]),
-        steps=shape.steps or defaults.steps or Worker("").steps,
+        output=_read_output(parts, path, shape),
+        rules=_make_rules(parts, path, shape, [*(tool.name for tool in tools), *given_tools(parts, shape)]),
+        steps=shape.steps or defaults.steps,
         capacity=shape.concurrency,
-        timeout=Worker("").timeout if timeout is None else float(timeout),
-        seconds=Worker("").seconds if shape.estimate.wall is None else float(shape.estimate.wall),
-        estimate=amount(shape.estimate),
-        settings=_settings(parts, shape),
+        timeout=defaults.timeout if shape.timeout is None else shape.timeout,
+        seconds=Worker("").seconds if shape.estimate.wall is None else shape.estimate.wall,
+        estimate=amount_of(shape.estimate),
+        settings=Settings(
+            defaults.temperature if shape.temperature is None else shape.temperature,
+            defaults.max_tokens if shape.max_tokens is None else shape.max_tokens,
+        ),
         skills=shape.skills,
         examples=shape.examples,
         accept=shape.accept,
@@ -135,127 +130,169 @@ def _worker(parts: Parts, name: str, written: WorkerShape | str) -> Worker:
     )
 
 
-def _held(parts: Parts, path: Path, names: tuple[str, ...]) -> tuple[Tool, ...]:
+def _find_tools(parts: Parts, path: Path, names: tuple[str, ...]) -> tuple[Tool, ...]:
     """The tools behind these names; two of one name are one too many."""
-    held: dict[str, str] = {}
+    origins: dict[str, str] = {}
     tools: list[Tool] = []
-    ours = (*NAMEABLE, *ALIASES) if path[0] == "workers" else ()
-    for at, name in enumerate(names):
-        if name in ours and name not in parts.team.tools:
-            continue  # made where memory and the team are
-        for tool in _found(parts, (*path, at), name):
-            if tool.name in held:
-                said = f"{name!r} brings a tool {tool.name!r}, which comes from {held[tool.name]!r} already; rename one"
-                parts.say((*path, at), "is here twice; name it once" if held[tool.name] == name else said)
-                continue
-            held[tool.name] = name
-            tools.append(tool)
+    made_later = (*NAMEABLE, *ALIASES) if path[0] == "workers" else ()  # where memory and the team are
+    for index, name in enumerate(names):
+        if name in made_later and name not in parts.team.tools:
+            continue
+        with parts.at(*path, index):
+            for tool in _find_tool(parts, name):
+                if origins.get(tool.name) == name:
+                    raise Invalid("is here twice; name it once")
+                if tool.name in origins:
+                    other = f"a tool {tool.name!r}, which comes from {origins[tool.name]!r} already"
+                    raise Invalid(f"{name!r} brings {other}; rename one")
+                origins[tool.name] = name
+                tools.append(tool)
     return tuple(tools)
 
 
-def _found(parts: Parts, path: Path, name: str) -> tuple[Tool, ...]:
+def _find_tool(parts: Parts, name: str) -> tuple[Tool, ...]:
     if name in parts.tools:
         return parts.tools[name]
     if name in PLAIN_SOURCES:
-        return parts.made(path, lambda: plain_tools(name, parts.source.folder), ())
-    known = [*parts.team.tools, *PLAIN_SOURCES]
+        return make_tools(name, name, parts.source.folder)
     if name in NAMEABLE:
         lack = "share no memory" if name in MEMORY_TOOLS else "write to nobody"
-        parts.say(path, f"{name} is for workers of the team; those made on the fly {lack}")
-        return ()
+        raise Invalid(f"{name} is for workers of the team; those made on the fly {lack}")
+    known = [*parts.team.tools, *PLAIN_SOURCES]
     hint = near(name, (*known, *NAMEABLE)) or f"; there are {', '.join(known)}"
-    parts.say(path, f"there is no tool {name!r}{hint}")
-    return ()
+    raise Invalid(f"there is no tool {name!r}{hint}")
 
 
-def check_fallbacks(parts: Parts, path: Path, name: str, shape: WorkerShape) -> None:
-    for at, other in enumerate(shape.fallback.workers):
-        place = (*path, "fallback", "workers", at)
+def _check_fallbacks(parts: Parts, path: Path, name: str, shape: WorkerShape) -> None:
+    for index, other in enumerate(shape.fallback.workers):
+        place = (*path, "fallback", "workers", index)
         if other == name:
             parts.say(place, f"{name!r} cannot step in for itself; name somebody else")
         elif other not in parts.team.workers:
             parts.say(place, f"there is no worker {other!r} to fall back to{near(other, parts.team.workers)}")
 
 
-def _output(parts: Parts, path: Path, shape: WorkerShape) -> dict[str, object] | None:
-    written = shape.output_schema
-    if written is None:
-        return None
-    return parts.made((*path, "output_schema"), lambda: folder.schema(parts.source.folder, written), None)
+def _read_output(parts: Parts, path: Path, shape: WorkerShape) -> dict[str, object] | None:
+    if shape.output_schema is not None:
+        with parts.at(*path, "output_schema"):
+            return read_schema(parts.source.folder, shape.output_schema)
+    return None
 
 
-def _rules(parts: Parts, path: Path, shape: WorkerShape, names: Sequence[str]) -> tuple[ToolRule, ...]:
-    made = [
-        parts.made((*path, "rules", at), lambda rule=rule: (_make_rule(rule, names),), ())
-        for at, rule in enumerate(shape.rules)
-    ]
-    return tuple(rule for rules in made for rule in rules)
-
-
-def _settings(parts: Parts, shape: WorkerShape) -> Settings:
-    defaults = parts.team.defaults
-    most = shape.max_tokens if shape.max_tokens is not None else defaults.max_tokens
-    warmth = shape.temperature if shape.temperature is not None else defaults.temperature
-    return Settings(warmth, None if most is None else int(most))
-
-
-def amount(shape: EstimateShape) -> Amount:
+def amount_of(shape: EstimateShape) -> Amount:
     return Amount(
-        tokens=int(shape.tokens or 0),
-        micros=shape.usd.micros if shape.usd is not None else 0,
-        calls=int(shape.calls or 0),
-    )
-
-
-def _factory(parts: Parts, team: TeamShape) -> Factory:
-    shape = team.factory
-    plain = Factory()
-    assert shape is not None
-    return Factory(
-        tools=_held(parts, ("factory", "tools"), shape.tools),
-        model=parts.handle(shape.model or team.defaults.model),
-        most_tools=shape.most_tools or plain.most_tools,
-        steps=shape.steps or plain.steps,
-        capacity=shape.capacity or plain.capacity,
+        tokens=shape.tokens or 0,
+        micros=round((shape.usd or 0) * 1_000_000),
+        calls=shape.calls or 0,
     )
 
 
 # --- rules
 
 
+_RULES: dict[str, Callable[..., ToolRule]] = {
+    "run_first": rules.RunFirst,
+    "exit_loop": rules.ExitLoop,
+    "continue_loop": rules.ContinueLoop,
+    "required_before_exit": rules.RequiredBeforeExit,
+    "requires_approval": rules.RequiresApproval,
+    "constrain_child_tools": rules.ConstrainChildTools,
+    "parent_last_tool": rules.ParentLastTool,
+    "conditional": rules.Conditional,
+    "max_count_per_step": rules.MaxCountPerStep,
+}
+
+
+def _make_rules(parts: Parts, path: Path, shape: WorkerShape, tools: Sequence[str]) -> tuple[ToolRule, ...]:
+    made: list[ToolRule] = []
+    for index, rule in enumerate(shape.rules):
+        with parts.at(*path, "rules", index):
+            made.append(_make_rule(rule, tools))
+    return tuple(made)
+
+
 def _make_rule(shape: RuleShape, tools: Sequence[str]) -> ToolRule:
     """One rule; Invalid when it is none, or about a tool the worker does not have."""
-    named = [name for name in shape.__struct_fields__ if getattr(shape, name) is not None]
+    named = {name: value for name, value in structs.asdict(shape).items() if value is not None}
     if len(named) != 1:
         raise Invalid(f"names {len(named)} rules; write one rule an entry, for example  - run_first: search")
-    rule = _rule(named[0], getattr(shape, named[0]))
-    for tool in _tools_of(rule):
+    ((name, value),) = named.items()
+    settings: dict[str, Any] = {"tool": value} if isinstance(value, str) else structs.asdict(value)
+    for tool in _tools_of(settings):
         if tool not in tools:
             raise Invalid(f"speaks of the tool {tool!r}, which this worker does not have{near(tool, tools)}")
-    return rule
+    return _RULES[name](**settings)
 
 
-def _rule(name: str, value: object) -> ToolRule:
-    if name in _ONE_TOOL:
-        return _ONE_TOOL[name](cast("str", value))
-    match value:
-        case ChildrenShape(tool, children):
-            return rules.ConstrainChildTools(tool, children)
-        case ParentShape(tool, parent):
-            return rules.ParentLastTool(tool, parent)
-        case CasesShape(tool, cases, otherwise):
-            return rules.Conditional(tool, cases, otherwise)
-        case _:
-            most = cast("MostShape", value)
-            return rules.MaxCountPerStep(most.tool, most.most)
+def _tools_of(settings: dict[str, Any]) -> list[str]:
+    one = [settings.get(key, "") for key in ("tool", "parent", "otherwise")]
+    return [tool for tool in (*one, *settings.get("children", ()), *settings.get("cases", {}).values()) if tool]
 
 
-def _tools_of(rule: ToolRule) -> list[str]:
-    more: tuple[str, ...] = ()
-    if isinstance(rule, rules.ConstrainChildTools):
-        more = rule.children
-    elif isinstance(rule, rules.ParentLastTool):
-        more = (rule.parent,)
-    elif isinstance(rule, rules.Conditional):
-        more = (*rule.cases.values(), *([rule.otherwise] if rule.otherwise else []))
-    return [rule.tool, *more]
+# --- checks
+
+
+def make_checks(parts: Parts) -> dict[str, Check]:
+    """The checks by name. What is wrong with them, or with who names them, is added to the findings."""
+    checks: dict[str, Check] = {}
+    for name, shape in parts.team.checks.items():
+        with parts.at("checks", name):
+            check = _make_check(parts, name, shape)
+            if not isinstance(check, Reviewer):  # who reviews is looked at below, with its place
+                declared({name: check}, ())
+            checks[name] = check
+    named: set[str] = set()
+    for worker, written in parts.team.workers.items():
+        if isinstance(written, WorkerShape):
+            named.update(written.accept)
+            _check_accepted(parts, worker, written, checks)
+    for name in parts.team.checks:
+        if name not in named:
+            words = "no worker names it under `accept`, so only a task of a plan of yours can be held to it"
+            parts.say(("checks", name), words, grave=False)
+    return checks
+
+
+def _make_check(parts: Parts, name: str, shape: CheckShape) -> Check:
+    given = {key: value for key, value in structs.asdict(shape).items() if value not in (None, False)}
+    kinds = [key for key in given if key in CHECK_KINDS]
+    is_rule = len(given) > len(kinds)
+    if len(kinds) + is_rule != 1:
+        raise Invalid(
+            f"{f'mixes {listed(given)}' if given else 'checks nothing'}; a check is one of {', '.join(CHECK_KINDS)}, "
+            "or a rule of contains, matches, at_least_words, at_most_words, cites, has_number"
+        )
+    if shape.python is not None:
+        return _find_check(parts, shape.python)
+    if shape.schema is not None:
+        return read_schema(parts.source.folder, shape.schema)
+    if shape.reviewer is not None:
+        if shape.reviewer not in parts.team.workers:
+            raise Invalid(f"there is no worker {shape.reviewer!r} to review{near(shape.reviewer, parts.team.workers)}")
+        return Reviewer(shape.reviewer)
+    if shape.verifier:
+        settings = shape.verifier if isinstance(shape.verifier, VerifierShape) else VerifierShape()
+        prompt = parts.prose(("checks", name, "verifier", "prompt"), settings.prompt)
+        return Verifier(prompt, parts.handle(settings.model) if settings.model else "")
+    return structs.replace(Rule(), **given)
+
+
+def _find_check(parts: Parts, handle: str) -> Check:
+    check = named_object(parts.source.folder, handle)
+    if isinstance(check, Rule | Reviewer | Verifier):
+        return check
+    if not callable(check):
+        raise Invalid(f"{handle!r} is {type(check).__name__}, not a function of a result")
+    return check
+
+
+def _check_accepted(parts: Parts, worker: str, shape: WorkerShape, checks: dict[str, Check]) -> None:
+    known = parts.team.checks
+    for index, name in enumerate(shape.accept):
+        place: Path = ("workers", worker, "accept", index)
+        check = checks.get(name)
+        if name not in known:
+            hint = f"; there are {listed(known)}" if known else "; write it under  checks:"
+            parts.say(place, f"there is no check {name!r}{near(name, known) or hint}")
+        elif isinstance(check, Reviewer) and check.worker == worker:
+            parts.say(place, f"{worker!r} would review its own results; let another worker review them")

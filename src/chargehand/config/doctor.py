@@ -19,10 +19,10 @@ from shlex import quote
 from msgspec import Struct
 
 from chargehand import __version__
-from chargehand.config.describe import Description, describe
 from chargehand.config.discover import find_team
 from chargehand.config.doctor_models import CheckResult, dotenv_file, embeddings, fetched, keys, servers
 from chargehand.config.environment import models_home
+from chargehand.config.explain import Description, describe
 from chargehand.errors import Invalid
 from chargehand.models.extras import install_command
 from chargehand.models.known import HIDDEN, without_secrets

@@ -7,10 +7,13 @@ import getpass
 import os
 import re
 import sys
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeAlias
 
-from chargehand.config.interpolate import Lookup
+Lookup: TypeAlias = Callable[[str], "str | None"]
+"""Finds the value of a variable."""
 
 HOME = "CHARGEHAND_HOME"
 

@@ -1,31 +1,22 @@
-"""Every key of a team file: where it stands, what it takes, its default and what it means. It reads no files."""
+"""Every key of a team file, from its structs: where it stands, what it takes, its default and what it means.
+
+The reference page, `chargehand check --explain` and the JSON Schema for editors come from here. No file is read.
+"""
 
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import cast
+from typing import Any, cast
 
+import msgspec
 from msgspec import NODEFAULT, Struct
 from msgspec import inspect as look
 
-from chargehand.agents.factory import Factory
-from chargehand.agents.hedging import Hedge
-from chargehand.agents.strategies import Dynamic, Loop, Recursive, Route
-from chargehand.agents.worker import Worker
-from chargehand.config.load import SECONDS
-from chargehand.config.scalars import Dollars, Duration, Size, Span
-from chargehand.config.shapes import TeamShape, bare_type
-from chargehand.memory.blocks import LIMIT
-from chargehand.models.known import BUILT_IN
-from chargehand.terms.policy import Limits, Retry
-from chargehand.tools.tool import CAP
+from chargehand.config.schema import SCALARS, SOURCES, TeamShape, bare_type, scalar_of
 
-_SCALARS = {
-    Duration: "duration such as `90s`",
-    Size: "size such as `200k`",
-    Span: "span such as `1s..20s`",
-    Dollars: "dollars such as `0.50`",
-}
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_]"}
+"""A variable may stand where a number is wanted."""
 
 
 class Key(Struct, frozen=True):
@@ -85,23 +76,34 @@ def _pattern(path: str, name: str = ".+?") -> str:
 
 
 def _sections(path: str, shape: look.StructType) -> Iterator[Section]:
-    keys = tuple(_key(f"{path}.{field.encode_name}".lstrip("."), field) for field in shape.fields)
+    keys = tuple(map(_key, shape.fields))
     yield Section(path, shape.cls, keys)
     for field in shape.fields:
         for suffix, inner in _inside(bare_type(field.type)):
             yield from _sections(f"{path}.{field.encode_name}{suffix}".lstrip("."), inner)
 
 
-def _key(path: str, field: look.Field) -> Key:
+def _key(field: look.Field) -> Key:
     extra = field.type.extra_json_schema if isinstance(field.type, look.Metadata) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     schema = cast("dict[str, str]", extra or {})
     return Key(
         name=field.encode_name,
         takes=takes(bare_type(field.type)),
-        default=_shown(_defaults().get(path, field.default)),
+        default=_show_default(field),
         meaning=schema.get("description", ""),
         required=field.required,
     )
+
+
+def _show_default(field: look.Field) -> str:
+    """Nothing for what is empty: leaving out and writing it come to the same."""
+    default = field.default
+    scalar = scalar_of(field.type)
+    if scalar is not None:
+        return scalar.show(default)
+    if isinstance(default, bool):
+        return str(default).lower()
+    return str(default) if isinstance(default, str | int | float) and default is not NODEFAULT else ""
 
 
 def _inside(kind: look.Type) -> Iterator[tuple[str, look.StructType]]:
@@ -120,20 +122,21 @@ def _inside(kind: look.Type) -> Iterator[tuple[str, look.StructType]]:
 
 def takes(kind: look.Type) -> str:
     """A type in words."""
-    match kind:
+    if scalar := scalar_of(kind):
+        return scalar.words
+    match bare_type(kind):
         case look.UnionType(types=types):
             return " or ".join(dict.fromkeys(takes(one) for one in types if not isinstance(one, look.NoneType)))
         case look.LiteralType(values=values):
-            return ", ".join(f"`{one}`" for one in values)
+            return ", ".join(f"`{value}`" for value in values)
         case look.VarTupleType(item_type=item):
             return f"list of {_plural(takes(item))}"
         case look.DictType(value_type=value):
             return "table" if isinstance(value, look.AnyType) else f"by name: {takes(value)}"
-        case look.IntType(ge=least, le=most) | look.FloatType(ge=least, le=most):
-            whole = "whole number" if isinstance(kind, look.IntType) else "number"
-            return f"{whole}, {least} to {most}" if most is not None else whole
-        case look.CustomType(cls=cls):
-            return _SCALARS[cast("type[Duration]", cls)]
+        case look.IntType(ge=least, le=most):
+            return f"whole number, {least} to {most}"
+        case look.FloatType(ge=least, le=most):
+            return f"number, {least} to {most}"
         case look.StructType(fields=fields):
             return "table" if fields else "`{}`"
         case look.BoolType():
@@ -146,52 +149,45 @@ def _plural(words: str) -> str:
     return {"text": "texts", "table": "tables"}.get(words, words)
 
 
-def _shown(default: object) -> str:
-    """Nothing for what is empty: leaving out and writing it come to the same."""
-    if isinstance(default, bool):
-        return str(default).lower()
-    return str(default) if isinstance(default, str | int | float) and default is not NODEFAULT and default != "" else ""
+# --- the JSON Schema
 
 
-def defaults_of_all() -> dict[str, object]:
-    """What holds where a file says nothing and the shape has no default, by path: in sections that every team has."""
-    worker = Worker("")
-    retry = Retry()
-    limits = Limits()
-    return {
-        "defaults.model": BUILT_IN,
-        "defaults.timeout": f"{worker.timeout:g}s",
-        "defaults.steps": worker.steps,
-        "defaults.retry.attempts": retry.attempts,
-        "defaults.retry.fallback_attempts": retry.fallback_attempts,
-        "defaults.retry.backoff": f"{retry.base:g}s..{retry.ceiling:g}s",
-        "defaults.retry.obey_retry_after": f"{retry.obey_retry_after:g}s",
-        "timeout": f"{SECONDS:g}s",
-        "supervisor.plan.max_tasks": limits.tasks,
-        "supervisor.plan.max_depth": limits.depth,
-        "supervisor.plan.max_nesting": limits.nesting,
-    }
+def json_schema() -> dict[str, Any]:
+    """A schema for the whole file, shorthand forms and variables included. The loader is stricter."""
+    made = msgspec.json.schema(TeamShape)
+    parts = {_name(name): _clean(part) for name, part in made["$defs"].items()}
+    parts["Tool"]["oneOf"] = [{"required": [source]} for source in SOURCES]
+    parts["Rule"] |= {"minProperties": 1, "maxProperties": 1}
+    for scalar in SCALARS:
+        text = {"type": "string", "pattern": scalar.pattern}
+        number = {"type": scalar.json_type, "minimum": 0}
+        options = [number, text, _VARIABLE] if scalar.pattern else [number, _VARIABLE]
+        parts[scalar.name] = {"description": scalar.words, "anyOf": options}
+    team = parts.pop("Team")
+    return {"$schema": _DIALECT, **team, "title": "chargehand team file", "$defs": parts}
 
 
-@cache
-def _defaults() -> dict[str, object]:
-    """The same, and in sections that a team may have."""
-    loop = Loop()
-    recursive = Recursive()
-    factory = Factory()
-    return {
-        **defaults_of_all(),
-        "hedge.share": Hedge().share,
-        "supervisor.way.route.samples": Route().samples,
-        "supervisor.way.loop.most_turns": loop.most_turns,
-        "supervisor.way.loop.stalls": loop.stalls,
-        "supervisor.way.loop.fresh_starts": loop.fresh_starts,
-        "supervisor.way.dynamic.token": Dynamic().token,
-        "supervisor.way.recursive.depth": recursive.depth,
-        "supervisor.way.recursive.breadth": recursive.breadth,
-        "tools.*.cap": f"{CAP // 1024}KiB",
-        "factory.most_tools": factory.most_tools,
-        "factory.capacity": factory.capacity,
-        "factory.steps": factory.steps,
-        "memory.blocks.*.limit": LIMIT,
-    }
+def _name(name: str) -> str:
+    return name.removesuffix("Shape")
+
+
+def _clean(part: object) -> Any:
+    """Without the word Shape, without null (a key is left out, not emptied), and with variables where numbers stand."""
+    if isinstance(part, list):
+        return [_clean(one) for one in cast("list[object]", part) if one != {"type": "null"}]
+    if not isinstance(part, dict):
+        return part
+    fields: dict[str, Any] = {key: _clean(value) for key, value in cast("dict[str, object]", part).items()}
+    for key in ("$ref", "title"):
+        if isinstance(fields.get(key), str):
+            fields[key] = _name(fields[key])
+    if len(fields.get("anyOf", ())) == 1:
+        fields |= fields.pop("anyOf")[0]
+    if not isinstance(fields.get("default"), bool | int | float | str) or fields["default"] == "":
+        fields.pop("default", None)
+    if "$ref" in fields:
+        return {key: fields[key] for key in ("$ref", "description", "default") if key in fields}
+    if fields.get("type") in ("integer", "number", "boolean"):
+        description = {"description": fields.pop("description")} if "description" in fields else {}
+        return {"anyOf": [fields, _VARIABLE], **description}
+    return fields

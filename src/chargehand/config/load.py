@@ -1,81 +1,147 @@
-"""From a team file to a team."""
+"""From a team file to a team: its parts, the teams inside it, the way it is led, and its supervisor."""
 
+import os
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path as File
+
+from msgspec import Struct, structs
 
 from chargehand.agents.acceptance import Check
 from chargehand.agents.hedging import Hedge
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.strategies import Way
-from chargehand.config.checks import make_checks
-from chargehand.config.environment import lookup_beside
-from chargehand.config.findings import refuse
-from chargehand.config.gather import read_parts
-from chargehand.config.nested import add_teams
+from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
+from chargehand.agents.worker import Worker
+from chargehand.config.assemble import amount_of, assemble, make_checks
+from chargehand.config.discover import find_team
+from chargehand.config.environment import Lookup, lookup_beside
+from chargehand.config.memory import check_embedding
 from chargehand.config.parts import Parts
-from chargehand.config.shapes import DefaultsShape, SupervisorShape, TeamShape
-from chargehand.config.ways import make_way
+from chargehand.config.schema import RouteShape, SupervisorShape, WayName, WayShape, WorkerShape
+from chargehand.config.source import Unreadable, near, read_source, refuse
+from chargehand.config.validate import validate
+from chargehand.config.yaml import Path
+from chargehand.errors import Invalid
+from chargehand.memory.declared import Memory
 from chargehand.models.known import BUILT_IN
 from chargehand.models.messages import Settings
 from chargehand.team import Supervisor
 from chargehand.terms.budget import Budget
 from chargehand.terms.keywords import suggest_keywords
 from chargehand.terms.policy import Limits, Policy, Retry
+from chargehand.terms.roster import Match, fits
+from chargehand.text.names import listed
 
-SECONDS = 300.0
+_SECONDS = 300.0
+_MAX_TEAMS = 100  # files inside one, all levels together: they may name each other more often than anybody means
+_KEYS_OF_TEAMS = {
+    *("description", "team", "tags", "fallback", "concurrency", "timeout", "estimate", "skills", "examples", "accept")
+}
+"""What a worker that is a team may say beside its file."""
 
 
 @suggest_keywords("load_team")
 def load_team(
-    path: Path | str | None = None,
+    path: File | str | None = None,
     *,
     model: str = "",
-    memory: Path | str | None = None,
-    elsewhere: Path | str | None = None,
+    memory: File | str | None = None,
+    elsewhere: File | str | None = None,
 ) -> Supervisor:
     """The team of a file or folder; without one, that of the nearest `team.yaml` upwards, else the bundled one.
 
     `model` stands in for every model the file names. `memory` is where memory is kept when the file does not say;
     left out, in this process alone. `elsewhere` is where it is kept whatever the file says.
     """
-    parts = read_parts(path, model, memory=memory, elsewhere=elsewhere)
+    parts = _read_parts(path, model, memory=memory, elsewhere=elsewhere)
     supervisor = lead(parts)
     refuse(str(parts.source.file), parts.findings)
     assert supervisor is not None, "a team without findings"
     return supervisor
 
 
+class TeamMemory(Struct, frozen=True):
+    """What it takes to open a team's memory without the team. `said` is whether the file speaks of memory at all."""
+
+    team: str
+    memory: Memory
+    workers: tuple[Worker, ...]
+    lookup: Lookup
+    said: bool
+
+
+def load_memory(
+    path: File | str | None = None, *, memory: File | str | None = None, elsewhere: File | str | None = None
+) -> TeamMemory:
+    """The memory of a team, for whoever looks into it without running anything. No model need be there.
+
+    `memory` and `elsewhere` are as for `load_team`.
+    """
+    parts = _read_parts(path, memory=memory, elsewhere=elsewhere)
+    refuse(str(parts.source.file), parts.findings)
+    return TeamMemory(
+        team=parts.team.name,
+        memory=parts.memory or Memory(elsewhere or memory),
+        workers=tuple(parts.workers),
+        lookup=lookup_beside(parts.source.file.resolve().parent),
+        said=parts.memory is not None,
+    )
+
+
+def _read_parts(
+    path: File | str | None,
+    model: str = "",
+    *,
+    memory: File | str | None = None,
+    elsewhere: File | str | None = None,
+) -> Parts:
+    """The parts of a file or folder, with whatever there is to say of them; Invalid for what has not even the shape."""
+    file = find_team(path).file
+    source = read_source(file)
+    team, findings = validate(source)
+    refuse(str(file), findings)
+    assert team is not None, "a team without findings"
+    return assemble(Parts(source=source, team=team, model=model, store=memory, elsewhere=elsewhere))
+
+
+# --- the supervisor
+
+
 def lead(parts: Parts) -> Supervisor | None:
     """The supervisor of assembled parts. What is wrong is added to their findings; with errors there is none."""
-    add_teams(parts, lead)
+    for index, worker in enumerate(parts.workers):
+        shape = parts.team.workers[worker.name]
+        if not isinstance(shape, str) and shape.team:
+            parts.workers[index] = _load_inner_team(parts, worker, shape)
     shape = parts.team.supervisor
     instructions = parts.prose(("supervisor", "instructions"), shape.instructions)
     prompts = _prompts(parts, shape)
-    way = make_way(parts, shape.way)
+    way = _make_way(parts, shape.way)
     checks = make_checks(parts)
     if any(finding.grave for finding in parts.findings):
         return None
-    return parts.made((), lambda: _supervisor(parts, instructions, prompts, way, checks), None)
+    with parts.at():
+        return _make_supervisor(parts, instructions, prompts, way, checks)
+    return None
 
 
-def _supervisor(
+def _make_supervisor(
     parts: Parts, instructions: str, prompts: dict[str, str], way: Way, checks: Mapping[str, Check]
 ) -> Supervisor:
     team = parts.team
-    shape = parts.team.supervisor
-    usual = parts.team.defaults
+    shape = team.supervisor
+    defaults = team.defaults
     return Supervisor(
         parts.workers,
-        model=parts.handle(shape.model or usual.model) or BUILT_IN,
+        model=parts.handle(shape.model or defaults.model) or BUILT_IN,
         name=team.name,
         instructions=instructions,
         planner=parts.handle(shape.planner) if shape.planner else "",
         judge=parts.handle(shape.judge) if shape.judge else "",
-        supervisor_timeout=None if shape.timeout is None else float(shape.timeout),
-        settings=Settings(usual.temperature, None if usual.max_tokens is None else int(usual.max_tokens)),
-        timeout=SECONDS if team.timeout is None else float(team.timeout),
-        budget=_budget(team),
-        policy=_policy(shape, usual, parts.nesting),
+        supervisor_timeout=shape.timeout,
+        settings=Settings(defaults.temperature, defaults.max_tokens),
+        timeout=_SECONDS if team.timeout is None else team.timeout,
+        budget=Budget(tokens=team.budget.tokens, usd=team.budget.usd, calls=team.budget.calls, seconds=team.timeout),
+        policy=_make_policy(parts),
         combine=shape.combine,
         stream_plan=shape.stream_plan,
         review=shape.review,
@@ -85,65 +151,200 @@ def _supervisor(
         lookup=lookup_beside(parts.source.file.resolve().parent),
         memory=parts.memory,
         way=way,
-        cache=None if team.cache is None else float(team.cache),
+        cache=team.cache,
         checks=checks,
-        hedge=_hedge(parts),
+        hedge=_make_hedge(parts),
     )
 
 
 def _prompts(parts: Parts, shape: SupervisorShape) -> dict[str, str]:
     texts: dict[str, str] = {}
-    for name in shape.prompts.__struct_fields__:
-        if written := str(getattr(shape.prompts, name)):
+    for name, written in structs.asdict(shape.prompts).items():
+        if written:
             path = ("supervisor", "prompts", name)
-            text = texts[name] = parts.prose(path, written)
-            parts.made(path, lambda name=name, text=text: Prompts({name: text}), None)
+            texts[name] = parts.prose(path, written)
+            with parts.at(*path):
+                Prompts({name: texts[name]})
     return texts
 
 
-def _hedge(parts: Parts) -> Hedge | None:
+def _make_hedge(parts: Parts) -> Hedge | None:
     written = parts.team.hedge
     if isinstance(written, bool):
         return Hedge() if written else None
-    after = written.after
-    most = written.most_usd
-    share = Hedge().share if written.share is None else written.share
-    return parts.made(
-        ("hedge",),
-        lambda: Hedge(None if after is None else float(after), None if most is None else most.micros, share),
-        None,
-    )
+    most = None if written.most_usd is None else round(written.most_usd * 1_000_000)
+    with parts.at("hedge"):
+        return Hedge(written.after, most, written.share)
+    return None
 
 
-def _budget(team: TeamShape) -> Budget:
-    shape = team.budget
-    return Budget(
-        tokens=None if shape.tokens is None else int(shape.tokens),
-        usd=None if shape.usd is None else float(shape.usd),
-        calls=None if shape.calls is None else int(shape.calls),
-        seconds=None if team.timeout is None else float(team.timeout),
-    )
-
-
-def _policy(shape: SupervisorShape, usual: DefaultsShape, nesting: int) -> Policy:
-    retry = usual.retry
-    plain = Retry()
-    limits = Limits()
-    shortest, longest = retry.backoff or (plain.base, plain.ceiling)
-    obeyed = retry.obey_retry_after
+def _make_policy(parts: Parts) -> Policy:
+    shape = parts.team.supervisor
+    retry = parts.team.defaults.retry
+    base, ceiling = retry.backoff
     return Policy(
         retry=Retry(
-            attempts=retry.attempts or plain.attempts,
-            fallback_attempts=retry.fallback_attempts or plain.fallback_attempts,
-            base=float(shortest),
-            ceiling=float(longest),
-            obey_retry_after=plain.obey_retry_after if obeyed is None else float(obeyed),
+            attempts=retry.attempts,
+            fallback_attempts=retry.fallback_attempts,
+            base=base,
+            ceiling=ceiling,
+            obey_retry_after=retry.obey_retry_after,
         ),
-        limits=Limits(
-            tasks=shape.plan.max_tasks or limits.tasks, depth=shape.plan.max_depth or limits.depth, nesting=nesting
-        ),
+        limits=Limits(tasks=shape.plan.max_tasks, depth=shape.plan.max_depth, nesting=parts.nesting),
         refine=shape.refine,
         approve=shape.plan.approve in (True, "always"),
         uncertain=shape.uncertain,
         tainted_effects=shape.tainted_effects,
     )
+
+
+# --- the way it is led
+
+
+_WAYS: dict[str, type[Way]] = {
+    "plan": Whole,
+    "route": Route,
+    "loop": Loop,
+    "broadcast": Broadcast,
+    "round_robin": RoundRobin,
+    "dynamic": Dynamic,
+    "recursive": Recursive,
+}
+_WAY: Path = ("supervisor", "way")
+
+
+def _make_way(parts: Parts, written: WayShape | WayName) -> Way:
+    """The way a team is led: `way: route`, or `way: {route: {...}}`."""
+    if isinstance(written, str):
+        return _WAYS[written]()
+    named = {name: shape for name, shape in structs.asdict(written).items() if shape is not None}
+    if len(named) != 1:
+        given = f"names {len(named)} ways ({listed(named)})" if named else "names no way"
+        parts.say(_WAY, f"{given}; a team is led in exactly one: {', '.join(_WAYS)}")
+        return Whole()
+    ((name, shape),) = named.items()
+    if isinstance(shape, RouteShape):
+        _check_route(parts, shape)
+    settings = {key: value for key, value in structs.asdict(shape).items() if value is not None}
+    way = structs.replace(_WAYS[name](), **settings)
+    if isinstance(way, Broadcast) and parts.workers:
+        match = Match(way.match_all, way.match_some)
+        if not any(fits(match, worker.tags) for worker in parts.workers):
+            tags = sorted({tag for worker in parts.workers for tag in worker.tags})
+            parts.say((*_WAY, "broadcast"), f"nobody has these tags; the tags are {listed(tags) or 'none'}")
+    return way
+
+
+def _check_route(parts: Parts, shape: RouteShape) -> None:
+    workers = parts.team.workers
+    path = (*_WAY, "route")
+    chosen: dict[Path, str] = {("rules", phrase): worker for phrase, worker in shape.rules.items()}
+    if shape.generalist:
+        chosen["generalist",] = shape.generalist
+    for key, name in chosen.items():
+        written = workers.get(name)
+        if written is None:
+            parts.say((*path, *key), f"there is no worker {name!r}{near(name, workers)}")
+        elif isinstance(written, WorkerShape) and written.every is not None:
+            words = f"{name!r} works only after turns (`every`), and takes no requests; name another worker"
+            parts.say((*path, *key), words)
+    if shape.samples > 1 and shape.secondary:
+        parts.say((*path, "samples"), "cannot be with `secondary`; keep one of them")
+    check_embedding(parts, (*path, "embed"), shape.embed)
+    if shape.router == "rules" and not shape.rules:
+        parts.say(path, "routes by rules, and has none; write some under  rules:  phrase: worker")
+
+
+# --- teams inside it
+
+
+def _load_inner_team(parts: Parts, worker: Worker, shape: WorkerShape) -> Worker:
+    """A worker that is a team with a file of its own. What is wrong inside is said of the lines inside."""
+    name = worker.name
+    path: Path = ("workers", name)
+    for key in parts.written_keys(*path):
+        if key not in _KEYS_OF_TEAMS:
+            parts.say((*path, key), f"{name!r} is a team and has no {key} of its own; write it in {shape.team}")
+    if shape.fallback.models:
+        place = (*path, "fallback", "models")
+        parts.say(place, f"{name!r} is a team and has no models of its own; write them in {shape.team}")
+    if name in parts.own:
+        parts.say(path, f"{name!r} is a team, and `memory` shares something with it; a team has a memory of its own")
+    inner = _read_inner(parts, (*path, "team"), shape.team)
+    if inner is None:
+        return worker  # the findings say why
+    parts.inside[name] = inner
+    if inner.memory is not None and parts.memory is not None and inner.team.name == parts.team.name:
+        same = f"is called {inner.team.name!r} as well, so both would have one memory; give it another `name`"
+        parts.say((*path, "team"), same)
+    team = lead(inner)
+    parts.findings.extend(inner.findings)
+    if team is None:
+        return worker
+    made = team.as_worker(
+        name,
+        shape.description or inner.team.description,
+        shape.tags,
+        amount_of(shape.estimate),
+        shape.timeout,
+    )
+    return structs.replace(
+        made,
+        fallbacks=shape.fallback.workers,
+        capacity=shape.concurrency,
+        skills=shape.skills,
+        examples=shape.examples,
+        accept=shape.accept,
+        seconds=made.seconds if shape.estimate.wall is None else shape.estimate.wall,
+    )
+
+
+def _read_inner(parts: Parts, path: Path, written: str) -> Parts | None:
+    """The parts of the file that is named here; None where that was refused or it has not the right shape."""
+    chain = (*parts.above, parts.source.file.resolve())
+    with parts.at(*path):
+        file = _find_inner(parts.source.folder, written)
+        _check_depth(parts, chain, file.resolve())
+        parts.read.append(file)
+        try:
+            source = read_source(file)
+        except Unreadable as error:
+            parts.findings.append(error.finding)
+            return None
+        team, findings = validate(source)
+        parts.findings.extend(findings)
+        if team is None:
+            return None
+        inner = Parts(
+            source=source,
+            team=team,
+            model=parts.model,
+            store=parts.store,
+            elsewhere=parts.elsewhere,
+            above=chain,
+            allowed=parts.nesting,
+            read=parts.read,
+        )
+        return assemble(inner)
+    return None
+
+
+def _find_inner(folder: File, written: str) -> File:
+    if "\0" in written or written.startswith("~") or File(written).is_absolute():
+        raise Invalid(f"{written!r} is not relative to this file; name a team file, or its folder, from here")
+    named = folder / written
+    plain = File(os.path.normpath(named))  # as people would write it, where that is the same place
+    return find_team(plain if plain.resolve() == named.resolve() else named.resolve()).file
+
+
+def _check_depth(parts: Parts, chain: tuple[File, ...], file: File) -> None:
+    """Raise Invalid for a file that may not be read from here."""
+    if file in chain:
+        circle = (*chain[chain.index(file) :], file)
+        shown = " > ".join(os.path.relpath(each, chain[0].parent) for each in circle)
+        raise Invalid(f"goes in a circle: {shown}; a team cannot work for itself: leave it out")
+    if len(chain) > parts.nesting:
+        known = "supervisor.plan.max_nesting of the outermost file"
+        raise Invalid(f"is a team inside {len(chain)} others, and at most {parts.nesting} are allowed ({known})")
+    if len(parts.read) >= _MAX_TEAMS:
+        raise Invalid(f"is one team too many: {_MAX_TEAMS} are inside the outermost file already; make fewer of them")

@@ -1,4 +1,4 @@
-"""The `memory` section of a team file: blocks, archives, and what each worker may do with them.
+"""The `memory` section of a team file, what each worker may do with it, and the tools that need it or other workers.
 
 Everything that is wrong is said of its place. Where memory is opened, and what its tools do, is not known here.
 """
@@ -7,54 +7,78 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path as File
 
-from chargehand.config.findings import Path, near
-from chargehand.config.folder import inside, within
-from chargehand.config.parts import Own, Parts
-from chargehand.config.shapes import ArchiveShape, BlockShape, MemoryAccess, MemoryShape
+from chargehand.agents.contacts import Contacts, lacking, missing_tool, objections
+from chargehand.agents.mail import MAIL
+from chargehand.config.parts import Own, Parts, inside, within
+from chargehand.config.schema import ArchiveShape, BlockShape, ContactsShape, MemoryAccess, MemoryShape, WorkerShape
+from chargehand.config.source import near
+from chargehand.config.yaml import Path
 from chargehand.errors import Invalid
 from chargehand.memory.archives import Archive
-from chargehand.memory.blocks import LIMIT, Access, Block, Grant
+from chargehand.memory.blocks import Access, Block, Grant
 from chargehand.memory.declared import Memory
 from chargehand.memory.sources import source_files
+from chargehand.text.names import listed
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 _HANDLE = re.compile(r"[A-Za-z0-9_.+-]+[:/]\S+\Z")
-_MOST = 1_000_000
+_MAX_LIMIT = 1_000_000
 _LISTS: tuple[Access, ...] = ("read", "append", "write", "none")
+_BLOCK_TOOLS = (
+    "core_memory_append",
+    "core_memory_replace",
+    "memory_insert",
+    "memory_replace",
+    "memory_apply_patch",
+    "memory_rethink",
+)
+_ARCHIVE_TOOLS = ("archival_memory_insert", "archival_memory_search")
+_CONVERSATION_TOOL = "conversation_search"
+MEMORY_TOOLS = (*_BLOCK_TOOLS, *_ARCHIVE_TOOLS, _CONVERSATION_TOOL)
+NAMEABLE = (*MEMORY_TOOLS, *MAIL)
+"""What needs no entry among the tools of the file: it is made where the memory and the team are."""
+ALIASES = {"archive.search": "archival_memory_search", "archive.insert": "archival_memory_insert"}
 
 
 def add_memory(parts: Parts) -> None:
     """The memory of a team and everybody's share of it. A team with a worker who remembers has one, said or not."""
     written = parts.team.memory
-    remembers = any(not isinstance(one, str) and one.remembers for one in parts.team.workers.values())
+    remembers = any(not isinstance(worker, str) and worker.remembers for worker in parts.team.workers.values())
     if written is None and not remembers:
         return
     shape = written or MemoryShape()
-    blocks = [_block(parts, label, one) for label, one in shape.blocks.items()]
-    archives = [_archive(parts, name, one) for name, one in shape.archives.items()]
-    sources = dict(_sources(parts, shape))
-    parts.memory = Memory(_store(parts, shape), blocks, archives, sources=sources)
+    blocks = [_make_block(parts, label, block) for label, block in shape.blocks.items()]
+    archives = [_make_archive(parts, name, archive) for name, archive in shape.archives.items()]
+    sources = dict(_find_sources(parts, shape))
+    parts.memory = Memory(_find_store(parts, shape.file), blocks, archives, sources=sources)
 
 
-def _store(parts: Parts, shape: MemoryShape) -> File | str | None:
-    if not shape.file:
+def _find_store(parts: Parts, written: str) -> File | str | None:
+    if not written:
         return parts.elsewhere or parts.store
-    named = parts.made(("memory", "file"), lambda: within(parts.source.folder, shape.file), None)
-    if named is not None and named.is_dir():
-        parts.say(("memory", "file"), f"{shape.file!r} is a folder; name a file, for example {shape.file}/memory.db")
+    named = None
+    with parts.at("memory", "file"):
+        named = within(parts.source.folder, written)
+        if named.is_dir():
+            raise Invalid(f"{written!r} is a folder; name a file, for example {written}/memory.db")
     return parts.elsewhere or named
 
 
 # --- blocks
 
 
-def _block(parts: Parts, label: str, written: BlockShape | str) -> Block:
+def _make_block(parts: Parts, label: str, written: BlockShape | str) -> Block:
     shape = BlockShape(value=written) if isinstance(written, str) else written
     path: Path = ("memory", "blocks", label)
-    parts.made(path, lambda: check_name(label, "a block"), None)
+    with parts.at(*path):
+        check_name(label, "a block")
     value = parts.prose(path if isinstance(written, str) else (*path, "value"), shape.value)
     share = _shared(shape.share, "read")
-    limit = _limit(parts, path, shape, len(value))
+    if not 1 <= shape.limit <= _MAX_LIMIT:
+        parts.say((*path, "limit"), f"is {shape.limit}; it must be between 1 and {_MAX_LIMIT} characters")
+    elif len(value) > shape.limit:
+        sizes = f"{len(value):,} characters, and its limit is {shape.limit:,}"
+        parts.say(path, f"its value has {sizes}; shorten it, or raise limit")
     _grant(parts, path, label, shape)
     if shape.read_only and (share in ("append", "write") or shape.append or shape.write):
         parts.say(path, "is read_only, and yet somebody may change it; take read_only away, or share it to read")
@@ -62,7 +86,7 @@ def _block(parts: Parts, label: str, written: BlockShape | str) -> Block:
         label=label,
         value=value,
         description=shape.description,
-        limit=limit,
+        limit=shape.limit,
         read_only=shape.read_only,
         trusted=shape.trusted,
         share=share,
@@ -70,43 +94,33 @@ def _block(parts: Parts, label: str, written: BlockShape | str) -> Block:
     )
 
 
-def _limit(parts: Parts, path: Path, shape: BlockShape, size: int) -> int:
-    limit = LIMIT if shape.limit is None else int(shape.limit)
-    if not 1 <= limit <= _MOST:
-        parts.say((*path, "limit"), f"is {limit}; it must be between 1 and {_MOST} characters")
-    elif size > limit:
-        parts.say(path, f"its value has {size:,} characters, and its limit is {limit:,}; shorten it, or raise limit")
-    return limit
-
-
 def _grant(parts: Parts, path: Path, label: str, shape: BlockShape) -> None:
     """What workers have of their own: access from one of the lists, and whether text from outside may go in."""
     share = _shared(shape.share, "read")
-    given = dict(_listed(parts, path, shape))
+    given = dict(_read_lists(parts, path, shape))
     for worker, access in given.items():
         _own(parts, worker).blocks[label] = access
     if shape.tainted and not shape.trusted:
-        said = "says who may put text from outside into it, and anybody may: it is not trusted; add  trusted: true"
-        parts.say((*path, "tainted"), said, grave=False)
-    for worker in _known(parts, (*path, "tainted"), shape.tainted):
+        words = "says who may put text from outside into it, and anybody may: it is not trusted; add  trusted: true"
+        parts.say((*path, "tainted"), words, grave=False)
+    for worker in _known_workers(parts, (*path, "tainted"), shape.tainted):
         access = given.get(worker, share)
         if access in ("none", "read"):
-            said = f"{worker!r} may not change it at all; list it under append or write as well"
-            parts.say((*path, "tainted"), said)
+            words = f"{worker!r} may not change it at all; list it under append or write as well"
+            parts.say((*path, "tainted"), words)
         _own(parts, worker).blocks[label] = Grant(access, tainted=True)
 
 
 # --- archives
 
 
-def _archive(parts: Parts, name: str, written: ArchiveShape | str) -> Archive:
+def _make_archive(parts: Parts, name: str, written: ArchiveShape | str) -> Archive:
     shape = ArchiveShape(description=written) if isinstance(written, str) else written
     path: Path = ("memory", "archives", name)
-    parts.made(path, lambda: check_name(name, "an archive"), None)
-    if shape.embed not in ("auto", "words") and not is_handle(shape.embed):
-        said = f"is {shape.embed[:60]!r}; write auto, words, local:minilm, local:multilingual or a handle such as"
-        parts.say((*path, "embed"), f"{said} openai:text-embedding-3-small{near(shape.embed, ('auto', 'words'))}")
-    for worker, access in _listed(parts, path, shape):
+    with parts.at(*path):
+        check_name(name, "an archive")
+    check_embedding(parts, (*path, "embed"), shape.embed)
+    for worker, access in _read_lists(parts, path, shape):
         _own(parts, worker).archives[name] = access
     return Archive(
         name=name,
@@ -122,22 +136,23 @@ def is_handle(embed: str) -> bool:
     return _HANDLE.match(embed) is not None
 
 
-def _sources(parts: Parts, shape: MemoryShape) -> Iterator[tuple[str, File]]:
-    for name, one in shape.archives.items():
-        if isinstance(one, ArchiveShape) and one.add:
-            path = ("memory", "archives", name, "add")
-            found = parts.made(path, lambda one=one: _source(parts.source.folder, one.add), None)
-            if found is not None:
-                yield name, found
+def check_embedding(parts: Parts, path: Path, embed: str) -> None:
+    if embed not in ("auto", "words") and not is_handle(embed):
+        words = f"is {embed[:60]!r}; write auto, words, local:minilm, local:multilingual or a handle such as"
+        parts.say(path, f"{words} openai:text-embedding-3-small{near(embed, ('auto', 'words'))}")
 
 
-def _source(folder: File, written: str) -> File:
-    found = inside(folder, written)
-    try:
-        source_files(found)
-    except Invalid as error:
-        raise Invalid(str(error).replace(str(found), repr(written))) from error
-    return found
+def _find_sources(parts: Parts, shape: MemoryShape) -> Iterator[tuple[str, File]]:
+    """The texts that are put into an archive when it is opened."""
+    for name, archive in shape.archives.items():
+        if isinstance(archive, ArchiveShape) and archive.add:
+            with parts.at("memory", "archives", name, "add"):
+                file = inside(parts.source.folder, archive.add)
+                try:
+                    source_files(file)
+                except Invalid as error:
+                    raise Invalid(str(error).replace(str(file), repr(archive.add))) from error
+                yield name, file
 
 
 def archives_of(parts: Parts, worker: str) -> dict[str, Access] | None:
@@ -145,7 +160,9 @@ def archives_of(parts: Parts, worker: str) -> dict[str, Access] | None:
     own = parts.own.get(worker)
     if own is None or not own.archives or parts.memory is None:
         return None
-    access: dict[str, Access] = {one.name: own.archives.get(one.name, one.share) for one in parts.memory.archives}
+    access: dict[str, Access] = {
+        archive.name: own.archives.get(archive.name, archive.share) for archive in parts.memory.archives
+    }
     return {name: how for name, how in access.items() if how != "none"}
 
 
@@ -156,23 +173,18 @@ def _shared(written: MemoryAccess, everything: Access) -> Access:
     return everything if written == "all" else written
 
 
-def is_name(name: str) -> bool:
-    """Whether this can be a label or the name of an archive."""
-    return _NAME.match(name) is not None
-
-
 def check_name(name: str, what: str) -> None:
     """Raise Invalid for a label or a name that cannot be used."""
-    if not is_name(name):
+    if not _NAME.match(name):
         raise Invalid(f"{name[:70]!r} is no name for {what}; use up to 64 letters, digits, _, - and .")
 
 
-def _listed(parts: Parts, path: Path, shape: BlockShape | ArchiveShape) -> Iterator[tuple[str, Access]]:
+def _read_lists(parts: Parts, path: Path, shape: BlockShape | ArchiveShape) -> Iterator[tuple[str, Access]]:
     """Each worker of the lists once; in two of them is one too many."""
     seen: dict[str, str] = {}
     for access in _LISTS:
         names: Sequence[str] = getattr(shape, access, ())
-        for worker in _known(parts, (*path, access), names):
+        for worker in _known_workers(parts, (*path, access), names):
             if worker in seen:
                 where = f"under {seen[worker]} already" if seen[worker] != access else "here twice"
                 parts.say((*path, access), f"{worker!r} is {where}; name it in one list, once")
@@ -181,17 +193,73 @@ def _listed(parts: Parts, path: Path, shape: BlockShape | ArchiveShape) -> Itera
             yield worker, access
 
 
-def _known(parts: Parts, path: Path, names: Sequence[str]) -> Iterator[str]:
+def _known_workers(parts: Parts, path: Path, names: Sequence[str]) -> Iterator[str]:
     workers = parts.team.workers
-    for at, name in enumerate(names):
+    for index, name in enumerate(names):
         if name in workers:
             yield name
         elif name == "supervisor":
-            parts.say((*path, at), "the supervisor may do anything here; name workers only")
+            parts.say((*path, index), "the supervisor may do anything here; name workers only")
         else:
-            hint = near(name, workers) or f"; there are {', '.join(list(workers)[:8]) or 'none'}"
-            parts.say((*path, at), f"there is no worker {name!r}{hint}")
+            hint = near(name, workers) or f"; there are {listed(workers, 8) or 'none'}"
+            parts.say((*path, index), f"there is no worker {name!r}{hint}")
 
 
 def _own(parts: Parts, worker: str) -> Own:
     return parts.own.setdefault(worker, Own())
+
+
+# --- tools for memory and messages, which a worker may name without an entry
+
+
+def named_tools(parts: Parts, path: Path, shape: WorkerShape) -> tuple[str, ...]:
+    """The tools for memory and messages among a worker's, by their own names; what is missing for them is said."""
+    named: dict[str, None] = {}
+    for index, written in enumerate(shape.tools):
+        name = ALIASES.get(written, written)
+        if name not in NAMEABLE or written in parts.team.tools:
+            continue
+        if name in named:
+            parts.say((*path, index), "is here twice; name it once")
+        elif name in MAIL:
+            if len(parts.team.workers) < 2:
+                parts.say((*path, index), f"{name} has nobody to write to: there is no other worker", grave=False)
+        elif name not in given_tools(parts, shape):
+            kind = "archives" if name in _ARCHIVE_TOOLS else "blocks"
+            need = f"needs something to work on; write  memory:  and under it  {kind}:  with a name"
+            if name == _CONVERSATION_TOOL:
+                need = "searches what this worker remembers; add  remembers: true"
+            parts.say((*path, index), f"{written} {need}")
+        named[name] = None
+    return tuple(named)
+
+
+def given_tools(parts: Parts, shape: WorkerShape) -> list[str]:
+    """All that a worker of this team may have, named or not: rules may speak of them."""
+    tools = [name for name in MAIL if name in shape.tools]
+    if parts.memory is not None and parts.memory.blocks:
+        tools += _BLOCK_TOOLS
+    if parts.memory is not None and parts.memory.archives:
+        tools += _ARCHIVE_TOOLS
+    if shape.remembers:
+        tools.append(_CONVERSATION_TOOL)
+    return tools
+
+
+def contacts_of(parts: Parts, path: Path, name: str, shape: WorkerShape) -> Contacts | tuple[str, ...]:
+    """Whom a worker may write to; what is missing for it, or means nobody, is said of its place."""
+    written = shape.contacts
+    place = (*path, "contacts")
+    contacts = Contacts(written) if isinstance(written, tuple) else Contacts(written.to, written.most)
+    sending = [(index, tool) for index, tool in enumerate(shape.tools) if tool in MAIL]
+    if sending and not contacts.to:
+        index, tool = sending[0]
+        parts.say((*path, "tools", index), f"{tool} needs contacts: {lacking()}")
+    elif contacts.to and not sending:
+        parts.say(place, f"has no tool to write to them; {missing_tool()}")
+    tags = {other: () if isinstance(worker, str) else worker.tags for other, worker in parts.team.workers.items()}
+    if isinstance(written, ContactsShape):
+        place = (*place, "to")
+    for index, problem in objections(contacts, name, tags):
+        parts.say((*place, index), problem)
+    return contacts if contacts.most is not None else tuple(contacts.to)

@@ -1,24 +1,28 @@
-"""What a team file comes to, part by part, and everything that is wrong with it. The parts are made in `assemble`."""
+"""What a team file comes to, part by part, and everything that is wrong with it; texts and paths beside the file.
 
-from collections.abc import Callable
+The parts are made in `assemble`.
+"""
+
 from pathlib import Path as File
-from typing import TypeVar
+from types import TracebackType
+from typing import cast
 
+import msgspec
 from msgspec import Struct, field
 
 from chargehand.agents.factory import Factory
 from chargehand.agents.worker import Worker
-from chargehand.config import folder
-from chargehand.config.findings import Finding, Path
-from chargehand.config.shapes import TeamShape
-from chargehand.config.source import Source
+from chargehand.config.schema import TeamShape
+from chargehand.config.source import Finding, Source, read_bytes
+from chargehand.config.yaml import Path
 from chargehand.errors import Invalid
 from chargehand.memory.blocks import Access, Grant
 from chargehand.memory.declared import Memory
 from chargehand.terms.policy import Limits
 from chargehand.tools.tool import Tool
 
-_T = TypeVar("_T")
+_FILE = "file:"
+"""What the name of a file begins with where a text may stand, too."""
 
 
 class Own(Struct):
@@ -61,17 +65,94 @@ class Parts(Struct):
     def say(self, path: Path, message: str, *, grave: bool = True) -> None:
         self.findings.append(self.source.finding(path, message, grave=grave))
 
-    def made(self, path: Path, make: Callable[[], _T], otherwise: _T) -> _T:
-        """What `make` makes; where it cannot, that is said of this place."""
-        try:
-            return make()
-        except Invalid as error:
-            self.say(path, str(error))
-            return otherwise
+    def at(self, *path: str | int) -> "_Place":
+        """A context in which Invalid is said of this place."""
+        return _Place(self, path)
 
     def prose(self, path: Path, text: str) -> str:
-        return self.made(path, lambda: folder.prose(self.source.folder, text), "")
+        """Text as it stands, or that of a file for `file:path`."""
+        with self.at(*path):
+            return read_prose(self.source.folder, text)
+        return ""
 
     def handle(self, written: str) -> str:
         """A model handle, or what stands in for every one of them."""
         return self.model or written
+
+    def written_keys(self, *path: str) -> list[str]:
+        """The keys that the file has in a table."""
+        table = self.source.data
+        for key in path:
+            table = cast("dict[str, object]", table[key])
+        return list(table)
+
+
+class _Place:
+    def __init__(self, parts: Parts, path: Path) -> None:
+        self._parts = parts
+        self._path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, Invalid):
+            return False
+        self._parts.say(self._path, str(error))
+        return True
+
+
+# --- the folder of a team file, and nothing outside
+
+
+def inside(folder: File, written: str) -> File:
+    """A path relative to the folder; Invalid when it is not there or leads out, by dots or by a link."""
+    found = within(folder, written)
+    if not found.exists():
+        raise Invalid(f"there is no {written!r} beside the team file")
+    return found
+
+
+def within(folder: File, written: str) -> File:
+    """The same for what need not be there yet."""
+    if not written or "\0" in written:
+        raise Invalid(f"{written!r} is no path; name a file or a folder beside the team file")
+    if written.startswith("~") or File(written).is_absolute():
+        raise Invalid(f"{written!r} is not relative to the team file; paths may not leave its folder")
+    root = folder.resolve()
+    try:
+        found = (root / written).resolve()
+        found.exists()  # a name that no file can have is an error here, not later
+    except (OSError, RuntimeError) as error:
+        raise Invalid(f"{written!r} cannot be followed: {error}") from error
+    if not found.is_relative_to(root):
+        raise Invalid(f"{written!r} leads out of the team's folder; copy what is needed into it")
+    return found
+
+
+def read_prose(folder: File, text: str) -> str:
+    """Text as it stands, or that of a file for `file:path`."""
+    if not text.startswith(_FILE):
+        return text
+    written = text.removeprefix(_FILE).strip()
+    body = read_bytes(inside(folder, written), "a text file")
+    try:
+        return body.decode("utf-8-sig").strip()
+    except UnicodeDecodeError as error:
+        raise Invalid(f"{written!r} is not text in UTF-8; save it as UTF-8") from error
+
+
+def read_schema(folder: File, written: str | dict[str, object]) -> dict[str, object]:
+    """A JSON Schema that stands in the file, or in one beside it."""
+    found: object = written
+    if isinstance(written, str):
+        if not written.startswith(_FILE):
+            raise Invalid(f"{written[:40]!r} is no schema; write file: and a path, or the schema itself")
+        try:
+            found = msgspec.json.decode(read_prose(folder, written))
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise Invalid(f"{written.removeprefix(_FILE).strip()!r} is not JSON: {error}") from error
+    if not isinstance(found, dict) or not isinstance(cast("dict[str, object]", found).get("type"), str):
+        raise Invalid('is no JSON Schema: begin with  type: object  (or "type": "object" in a file)')
+    return cast("dict[str, object]", found)

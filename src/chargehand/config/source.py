@@ -1,21 +1,77 @@
-"""A team file as plain data: read, parsed, variables filled in. What its keys mean is not known here."""
+"""A team file as plain data: read, parsed, variables filled in; and what there is to say of places in it.
 
+What its keys mean is not known here.
+"""
+
+import re
 import stat
 import tomllib
+from collections.abc import Iterable, Sequence
 from pathlib import Path as File
+from shlex import quote
 from typing import cast
 
-from msgspec import Struct
+from msgspec import Struct, field, structs
 
-from chargehand.config.environment import lookup_beside
-from chargehand.config.findings import Finding, Path, written
-from chargehand.config.interpolate import fill
-from chargehand.config.yaml import DEPTH, Document, NotYaml, read
+from chargehand.config.environment import Lookup, lookup_beside
+from chargehand.config.yaml import DEPTH, Document, NotYaml, Path, read
 from chargehand.errors import Invalid
+from chargehand.text.names import nearest_names
 
-MOST_BYTES = 1024 * 1024
+_MAX_BYTES = 1024 * 1024
+_MAX_MESSAGE_CHARS = 600
+_PIECE = re.compile(r"\$\$|\$\{([^}]*)(\}?)")
+_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\Z", re.DOTALL)
 
-_LONGEST = 600
+
+# --- findings
+
+
+class Finding(Struct, frozen=True, omit_defaults=True):
+    """One thing to say. Errors stop a team, warnings do not (unless somebody asks for strictness)."""
+
+    file: str
+    message: str
+    path: str = ""
+    line: int = 0
+    grave: bool = True
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{where}: {self.path}: {self.message}" if self.path else f"{where}: {self.message}"
+
+
+def written(path: Path) -> str:
+    """A path as people read it: `workers.market.tools[1]`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def near(name: str, names: Iterable[str]) -> str:
+    """The nearest name, as the end of a sentence; nothing when none is near."""
+    nearest = nearest_names(name, names, count=1)
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""
+
+
+def refuse(file: str, findings: Sequence[Finding]) -> None:
+    """Raise Invalid for the first error, where there is one; the others are counted."""
+    errors = [finding for finding in findings if finding.grave]
+    if errors:
+        more = f" ({len(errors) - 1} more: chargehand check --team {quote(file)})" if len(errors) > 1 else ""
+        raise Invalid(f"{errors[0]}{more}")
+
+
+class Unreadable(Invalid):
+    """A file that is no team file at all."""
+
+    def __init__(self, file: File, message: str, line: int = 0) -> None:
+        self.finding = Finding(str(file), message, line=line)
+        super().__init__(str(self.finding))
+
+
+# --- reading
 
 
 class Source(Struct, frozen=True):
@@ -34,7 +90,7 @@ class Source(Struct, frozen=True):
     def finding(self, path: Path, message: str, *, grave: bool = True) -> Finding:
         """Something to say of a place in this file."""
         return Finding(
-            file=str(self.file), message=shortened(message), path=written(path), line=self.line(path), grave=grave
+            file=str(self.file), message=_shorten(message), path=written(path), line=self.line(path), grave=grave
         )
 
     def line(self, path: Path) -> int:
@@ -45,33 +101,35 @@ class Source(Struct, frozen=True):
         return 0
 
 
-def shortened(message: str) -> str:
+def _shorten(message: str) -> str:
     """A message that does not drown what it says in what somebody wrote."""
-    return message if len(message) <= _LONGEST else f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 :]}"
+    half = _MAX_MESSAGE_CHARS // 2
+    return message if len(message) <= _MAX_MESSAGE_CHARS else f"{message[:half]} … {message[-half:]}"
 
 
 def read_source(file: File) -> Source:
-    """The data of a team file; Invalid when it is none. What is wrong with its variables is among the findings."""
-    document = _parsed(file, _text(file))
+    """The data of a team file; Unreadable when it is none. What is wrong with its variables is among the findings."""
+    document = _parse(file, _read_text(file))
     if not isinstance(document.data, dict):
         problem = "is empty" if document.data is None else "holds no table of keys"
-        raise Invalid(f"{file} {problem}; begin with  version: 1  or make a team with: chargehand init minimal")
-    filled = fill(cast("object", document.data), lookup_beside(file.resolve().parent))
+        raise Unreadable(file, f"{problem}; begin with  version: 1  or make a team with: chargehand init minimal")
+    filled = fill_variables(cast("object", document.data), lookup_beside(file.resolve().parent))
     source = Source(file, cast("dict[str, object]", filled.data), document.lines, filled.used)
     findings = tuple(source.finding(path, problem) for path, problem in filled.problems)
-    return Source(file=file, data=source.data, lines=source.lines, used=source.used, findings=findings)
+    return structs.replace(source, findings=findings)
 
 
-def _text(file: File) -> str:
-    body = read_bytes(file, "a team file")
+def _read_text(file: File) -> str:
     try:
-        text = body.decode("utf-8-sig")
+        text = read_bytes(file, "a team file").decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Invalid(
-            f"{file} is not text in UTF-8 (byte {error.start}); save it as UTF-8, or name a team file"
+        raise Unreadable(
+            file, f"is not text in UTF-8 (byte {error.start}); save it as UTF-8, or name a team file"
         ) from error
+    except Invalid as error:
+        raise Unreadable(file, str(error).removeprefix(f"{file} ")) from error
     if "\0" in text:
-        raise Invalid(f"{file} is not text: it holds zero bytes; name a team file")
+        raise Unreadable(file, "is not text: it holds zero bytes; name a team file")
     return text
 
 
@@ -81,42 +139,112 @@ def read_bytes(file: File, what: str) -> bytes:
         if not stat.S_ISREG(file.stat().st_mode):
             raise Invalid(f"{file} is no regular file; name {what}")
         with file.open("rb") as opened:
-            body = opened.read(MOST_BYTES + 1)
+            body = opened.read(_MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise Invalid(f"{file} cannot be read: {reason}; name {what} that can be") from error
-    if len(body) > MOST_BYTES:
+    if len(body) > _MAX_BYTES:
         raise Invalid(f"{file} is larger than 1 MiB; {what} is text that people read")
     return body
 
 
-def _parsed(file: File, text: str) -> Document:
+def _parse(file: File, text: str) -> Document:
     if file.suffix == ".toml":
-        return _toml(file, text)
+        return _parse_toml(file, text)
     try:
         return read(text)
     except NotYaml as error:
-        near = text.splitlines()[error.line - 1 : error.line]
-        hint = "; inside { } and [ ] put ${…} in quotes" if near and "${" in near[0] else ""
-        if near and near[0][: len(near[0]) - len(near[0].lstrip())].count("\t"):
+        near_line = text.splitlines()[error.line - 1 : error.line]
+        hint = "; inside { } and [ ] put ${…} in quotes" if near_line and "${" in near_line[0] else ""
+        if near_line and re.match(r"\s*\t", near_line[0]):
             hint = "; the line begins with a tab: use spaces"
-        raise Invalid(str(Finding(str(file), f"{error}{hint}", line=error.line))) from error
+        raise Unreadable(file, f"{error}{hint}", error.line) from error
 
 
-def _toml(file: File, text: str) -> Document:
-    deep = Invalid(f"{file}: this is nested more than {DEPTH} levels deep; make it flatter")
+def _parse_toml(file: File, text: str) -> Document:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise Invalid(f"{file}: this is not TOML: {error}") from error
-    except RecursionError as error:
-        raise deep from error
-    line: list[tuple[object, int]] = [(data, 1)]
-    for value, depth in line:  # grows while it is walked
-        if depth > DEPTH:
-            raise deep
-        if isinstance(value, dict):
-            line.extend((item, depth + 1) for item in cast("dict[str, object]", value).values())
-        elif isinstance(value, list):
-            line.extend((item, depth + 1) for item in cast("list[object]", value))
+        raise Unreadable(file, f"this is not TOML: {error}") from error
+    except RecursionError:
+        data = None
+    level: list[object] = [data]
+    for _ in range(DEPTH):
+        level = [item for value in level for item in _items(value)]
+    if data is None or level:
+        raise Unreadable(file, f"this is nested more than {DEPTH} levels deep; make it flatter")
     return Document(data, {})
+
+
+def _items(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value).values()
+    return cast("list[object]", value) if isinstance(value, list) else ()
+
+
+# --- variables
+
+
+class Filled(Struct):
+    """Data with its variables filled in: which place took which variables, and what was wrong where."""
+
+    data: object = None
+    used: dict[Path, tuple[str, ...]] = field(default_factory=dict[Path, "tuple[str, ...]"])
+    problems: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
+
+
+def fill_variables(data: object, lookup: Lookup) -> Filled:
+    """The same data with every `${…}` in a scalar replaced. A missing variable is a problem, never an empty text.
+
+    What comes out of a variable is text; whoever knows the place may read a number from it.
+    """
+    filled = Filled()
+    filled.data = _walk(data, (), lookup, filled)
+    return filled
+
+
+def _walk(value: object, path: Path, lookup: Lookup, filled: Filled) -> object:
+    # the reader bounds the depth and the count of values, aliases included
+    if isinstance(value, dict):
+        table = cast("dict[str, object]", value)
+        return {key: _walk(item, (*path, key), lookup, filled) for key, item in table.items()}
+    if isinstance(value, list):
+        return [_walk(item, (*path, at), lookup, filled) for at, item in enumerate(cast("list[object]", value))]
+    if isinstance(value, str):
+        return _text(value, path, lookup, filled)
+    return value
+
+
+def _text(text: str, path: Path, lookup: Lookup, filled: Filled) -> str:
+    if "$" not in text:
+        return text
+    names: list[str] = []
+
+    def replaced(found: re.Match[str]) -> str:
+        if found[0] == "$$":
+            return "$"
+        value, problem = _variable(found[1], closed=bool(found[2]), lookup=lookup, names=names)
+        if problem:
+            filled.problems.append((path, problem))
+        return value
+
+    done = _PIECE.sub(replaced, text)
+    if names:
+        filled.used[path] = tuple(names)
+    return done
+
+
+def _variable(inside: str, *, closed: bool, lookup: Lookup, names: list[str]) -> tuple[str, str]:
+    """The value of one variable, or what is wrong with it."""
+    found = _NAME.match(inside)
+    if not found or not closed:
+        return "", f"${{{inside[:40]} is no variable; write ${{NAME}} or ${{NAME:-otherwise}}, and $$ for a dollar sign"
+    name = found[1]
+    otherwise = cast("str | None", found[2])
+    names.append(name)
+    value = lookup(name)
+    if otherwise is not None:
+        return (value or otherwise), ""
+    if value is None:
+        return "", f"the variable {name} is not set; set it, put it into .env, or write ${{{name}:-otherwise}}"
+    return value, ""

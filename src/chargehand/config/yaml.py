@@ -6,14 +6,15 @@ keys and a second document are errors; aliases count as often as they are used. 
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec import Struct
 
-from chargehand.config.findings import Path
-
 if TYPE_CHECKING:
     from yaml.events import Event, NodeEvent, ScalarEvent
+
+Path: TypeAlias = tuple[str | int, ...]
+"""From the top of a file to a value: keys, and numbers of list items."""
 
 DEPTH = 32
 NODES = 50_000

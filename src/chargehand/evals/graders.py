@@ -15,7 +15,7 @@ from chargehand.agents.acceptance import Rule
 from chargehand.agents.exhibit_text import shown
 from chargehand.agents.predicates import CheckFailed, Held, broken, misshapen, objections
 from chargehand.agents.verifying import FORM, read
-from chargehand.config.python import named_object
+from chargehand.config.tools import named_object
 from chargehand.errors import Invalid, Refused
 from chargehand.evals.cases import Expect, Number, as_tuple
 from chargehand.models.envelope import new_nonce, wrap

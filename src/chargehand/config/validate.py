@@ -7,34 +7,25 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct, field, inspect
 
-from chargehand.config.findings import Finding, Path, near
-from chargehand.config.scalars import Dollars
-from chargehand.config.shapes import LATER, TeamShape, bare_type, scalar
-from chargehand.config.source import Source
-from chargehand.config.yaml import typed
+from chargehand.config.schema import LATER, TeamShape, bare_type, scalar_of
+from chargehand.config.source import Finding, Source, near
+from chargehand.config.yaml import Path, typed
 from chargehand.terms.keywords import nearest_keyword, synonym_of
 from chargehand.text.names import listed
 
 _MOST = 100
-_AT_THE_TOP = (
-    "hedge",
-    "cache",
-    "checks",
-    "memory",
-    "budget",
-    "timeout",
-    "tools",
-)  # what people look for in the supervisor
+_AT_THE_TOP = ("hedge", "cache", "checks", "memory", "budget", "timeout", "tools")
+"""What people look for in the supervisor."""
 
 
-def fit(source: Source) -> tuple[TeamShape | None, tuple[Finding, ...]]:
+def validate(source: Source) -> tuple[TeamShape | None, tuple[Finding, ...]]:
     """The team a file describes, or what is wrong with it."""
     fitting = _Fitting(source)
     data = fitting.read(source.data, _shape(), ())
     findings = tuple(sorted((*source.findings, *fitting.findings), key=lambda one: one.line))
     if findings:
         return None, findings
-    return msgspec.convert(data, TeamShape, dec_hook=scalar), ()
+    return msgspec.convert(data, TeamShape), ()
 
 
 @lru_cache(maxsize=1)
@@ -50,9 +41,10 @@ class _Fitting(Struct):
         self.findings.append(self.source.finding(path, message))
 
     def read(self, value: object, kind: inspect.Type, path: Path) -> object:
-        """The value, with numbers where a variable brought the text of one."""
+        """The value as its struct takes it: durations in seconds, numbers where a variable brought the text of one."""
         if len(self.findings) >= _MOST:
             return value
+        kind = bare_type(kind)
         if isinstance(kind, inspect.UnionType):
             kind = _member(value, kind)
         if isinstance(kind, inspect.StructType):
@@ -67,7 +59,9 @@ class _Fitting(Struct):
             value = typed(value)
         if problem := _leaf(value, kind):
             self.say(path, problem)
-        return value
+            return value
+        scalar = scalar_of(kind)
+        return value if scalar is None else scalar.read(value)
 
     def _list(self, value: object, kind: inspect.VarTupleType, path: Path) -> list[object]:
         if isinstance(value, list):
@@ -87,11 +81,7 @@ class _Fitting(Struct):
         missing = [name for name, one in fields.items() if one.required and name not in table]
         if missing and len(self.findings) == before:
             self.say(path, "there is no version; begin with  version: 1" if not path else f"has no {missing[0]!r}")
-        return {
-            key: self.read(item, bare_type(fields[key].type), (*path, key))
-            for key, item in table.items()
-            if key in fields
-        }
+        return {key: self.read(item, fields[key].type, (*path, key)) for key, item in table.items() if key in fields}
 
     def _keys(self, value: object, path: Path) -> dict[str, object]:
         if isinstance(value, dict):
@@ -101,8 +91,10 @@ class _Fitting(Struct):
 
 
 def _wants_number(kind: inspect.Type) -> bool:
-    numbers = inspect.IntType | inspect.FloatType | inspect.BoolType
-    return isinstance(kind, numbers) or (isinstance(kind, inspect.CustomType) and kind.cls is Dollars)
+    scalar = scalar_of(kind)
+    if scalar is not None:
+        return not scalar.pattern
+    return isinstance(kind, inspect.IntType | inspect.FloatType | inspect.BoolType)
 
 
 def _member(value: object, kind: inspect.UnionType) -> inspect.Type:
@@ -141,9 +133,9 @@ def _leaf(value: object, kind: inspect.Type) -> str:
         return "has no value; give it one, or remove the key"
     if isinstance(kind, inspect.LiteralType):
         return _choice(value, kind)
-    if isinstance(kind, inspect.CustomType):
+    if scalar := scalar_of(kind):
         try:
-            scalar(kind.cls, value)
+            scalar.read(value)
         except ValueError as error:
             return str(error)
         return ""

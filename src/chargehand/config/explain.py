@@ -1,0 +1,327 @@
+"""A team file looked at from all sides: what it holds, where each value comes from, and everything wrong with it."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path as File
+from typing import cast
+
+from msgspec import Struct, structs
+
+from chargehand.config.assemble import assemble
+from chargehand.config.discover import find_team
+from chargehand.config.environment import lookup_beside, origin
+from chargehand.config.keys import key_at
+from chargehand.config.load import lead
+from chargehand.config.memory import is_handle
+from chargehand.config.parts import Parts
+from chargehand.config.schema import TeamShape, VerifierShape
+from chargehand.config.source import Finding, Source, Unreadable, read_source, written
+from chargehand.config.tools import long_form, source_of
+from chargehand.config.validate import validate
+from chargehand.config.yaml import Path
+from chargehand.memory.blocks import Access, Grant
+from chargehand.models.find import Finder
+from chargehand.models.known import BUILT_IN, without_secrets
+
+_SECRET = re.compile(r"key|token|secret|pass|credential|auth", re.IGNORECASE)
+_MAX_VALUE_CHARS = 60
+
+
+class WorkerLine(Struct, frozen=True):
+    """`team` is the file of one that is a team, and `inside` are those who work in it."""
+
+    name: str
+    description: str
+    tools: tuple[str, ...]
+    model: str
+    fallbacks: tuple[str, ...] = ()
+    remembers: bool = False
+    team: str = ""
+    inside: "tuple[WorkerLine, ...]" = ()
+    every: int | None = None
+    replicas: int = 1
+
+
+class ToolLine(Struct, frozen=True):
+    """One entry: where it comes from, and the tools it brings."""
+
+    entry: str
+    source: str
+    names: tuple[str, ...]
+    effect: str = "read"
+    approve: bool = False
+
+
+class BlockLine(Struct, frozen=True):
+    """`share` is what everybody may do with it, `own` what workers may for whom that is different."""
+
+    label: str
+    characters: int
+    limit: int
+    share: Access
+    trusted: bool = False
+    read_only: bool = False
+    own: dict[str, Access] = {}
+
+
+class ArchiveLine(Struct, frozen=True):
+    name: str
+    embed: str
+    share: Access
+    own: dict[str, Access] = {}
+    adds: str = ""
+
+
+class MemoryLine(Struct, frozen=True):
+    """`file` is empty where the command line says where it is kept."""
+
+    file: str
+    blocks: tuple[BlockLine, ...]
+    archives: tuple[ArchiveLine, ...]
+
+
+class Explained(Struct, frozen=True):
+    """One value, shortened, where it comes from, and what its key means."""
+
+    path: str
+    value: str
+    origin: str
+    meaning: str = ""
+
+
+class Description(Struct):
+    """What a file comes to. Without a name it could not be read at all; the findings say why."""
+
+    file: str
+    how: str
+    name: str = ""
+    about: str = ""
+    workers: list[WorkerLine] = []
+    tools: list[ToolLine] = []
+    models: list[str] = []
+    memory: MemoryLine | None = None
+    findings: list[Finding] = []
+    values: list[Explained] = []
+
+    @property
+    def errors(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.grave]
+
+
+def describe(path: File | str | None = None, *, model: str = "") -> Description:
+    """All there is to say of a team file. Only a file that cannot be found at all is an exception."""
+    found = find_team(path)
+    description = Description(str(found.file), found.words)
+    try:
+        source = read_source(found.file)
+    except Unreadable as error:
+        description.findings.append(error.finding)
+        return description
+    team, findings = validate(source)
+    description.findings.extend(findings)
+    if team is not None:
+        _describe_team(description, assemble(Parts(source=source, team=team, model=model)))
+    return description
+
+
+def _describe_team(description: Description, parts: Parts) -> None:
+    lead(parts)
+    teams = [parts, *_teams_inside(parts)]
+    for team in teams:
+        before = len(team.findings)
+        _check_models(team)
+        if team is not parts:
+            parts.findings.extend(team.findings[before:])
+    description.name = parts.team.name
+    description.about = parts.team.description
+    description.workers = _describe_workers(parts)
+    description.tools = [_describe_tool(parts, entry) for entry in parts.team.tools if parts.tools.get(entry)]
+    description.memory = _describe_memory(parts)
+    description.models = sorted({without_secrets(handle) for team in teams for _, handle in _models_of(team)})
+    own = description.file  # what is wrong here first, then what is wrong in the teams inside
+    findings = dict.fromkeys(parts.findings)
+    description.findings.extend(sorted(findings, key=lambda finding: (finding.file != own, finding.file, finding.line)))
+    description.values = _explain_all(parts)
+
+
+def _describe_workers(parts: Parts) -> list[WorkerLine]:
+    lines: list[WorkerLine] = []
+    for worker in parts.workers:
+        inner = parts.inside.get(worker.name)
+        line = WorkerLine(
+            name=worker.name,
+            description=worker.description,
+            tools=() if inner else tuple(getattr(tool, "name", str(tool)) for tool in worker.tools),
+            model="" if inner else without_secrets(str(worker.model)),
+            fallbacks=tuple(worker.fallbacks),
+            remembers=worker.remembers,
+            team="" if inner is None else str(inner.source.file),
+            inside=() if inner is None else tuple(_describe_workers(inner)),
+            every=worker.every,
+            replicas=max(1, len(worker.replicas)),
+        )
+        lines.append(line)
+    return lines
+
+
+def _explain_all(parts: Parts) -> list[Explained]:
+    """Where each value comes from; those of a team inside stand behind the name of the worker it is."""
+    values = explain(parts.source, parts.team)
+    for name, inner in parts.inside.items():
+        values += [structs.replace(value, path=f"{name}: {value.path}") for value in _explain_all(inner)]
+    return values
+
+
+def _teams_inside(parts: Parts) -> list[Parts]:
+    """The teams among the workers, and those among theirs."""
+    return [team for inner in parts.inside.values() for team in (inner, *_teams_inside(inner))]
+
+
+def _describe_tool(parts: Parts, entry: str) -> ToolLine:
+    tools = parts.tools[entry]
+    return ToolLine(
+        entry=entry,
+        source=source_of(long_form(parts.team.tools[entry])),
+        names=tuple(tool.name for tool in tools),
+        effect=tools[0].effect,
+        approve=tools[0].approve,
+    )
+
+
+def _describe_memory(parts: Parts) -> MemoryLine | None:
+    memory = parts.memory
+    if memory is None:
+        return None
+    blocks = [
+        BlockLine(
+            label=block.label,
+            characters=len(block.value),
+            limit=block.limit,
+            share=block.share,
+            trusted=block.trusted,
+            read_only=block.read_only,
+            own={
+                name: grant.access if isinstance(grant, Grant) else grant
+                for name, own in parts.own.items()
+                if (grant := own.blocks.get(block.label)) is not None
+            },
+        )
+        for block in memory.blocks
+    ]
+    archives = [
+        ArchiveLine(
+            name=archive.name,
+            embed=archive.embedding,
+            share=archive.share,
+            own={name: own.archives[archive.name] for name, own in parts.own.items() if archive.name in own.archives},
+            adds=str(memory.sources.get(archive.name, "")),
+        )
+        for archive in memory.archives
+    ]
+    return MemoryLine(str(memory.store or ""), tuple(blocks), tuple(archives))
+
+
+# --- models
+
+
+def _models_of(parts: Parts) -> list[tuple[Path, str]]:
+    """Every model the team would use, and where it is named."""
+    if parts.model:
+        return [((), parts.model)]
+    team = parts.team
+    supervisor = team.supervisor
+    usual = team.defaults.model or ("" if supervisor.model else BUILT_IN)
+    handles: dict[Path, str] = {("defaults", "model"): usual}
+    handles |= {("supervisor", name): getattr(supervisor, name) for name in ("model", "planner", "judge")}
+    for name, worker in team.workers.items():
+        if not isinstance(worker, str) and not worker.team:
+            path = ("workers", name)
+            handles[*path, "model"] = worker.model
+            handles |= {(*path, "replicas", index): handle for index, handle in enumerate(worker.replicas)}
+            fallbacks = enumerate(worker.fallback.models)
+            handles |= {(*path, "fallback", "models", index): handle for index, handle in fallbacks}
+    if team.factory is not None:
+        handles["factory", "model"] = team.factory.model
+    for name, check in team.checks.items():
+        if isinstance(check.verifier, VerifierShape):
+            handles["checks", name, "verifier", "model"] = check.verifier.model
+    return [(path, handle) for path, handle in handles.items() if handle]
+
+
+def _check_models(parts: Parts) -> None:
+    """Whether each model is known and has its key. Nobody is called."""
+    lookup = lookup_beside(parts.source.file.resolve().parent)
+    finder = Finder(lookup)
+    for path, handle in _models_of(parts):
+        if handle != BUILT_IN:
+            with parts.at(*path):
+                finder.find(handle)
+    for archive in parts.memory.archives if parts.memory is not None else ():
+        if is_handle(archive.embedding):  # whatever else is wrong with it is said already
+            from chargehand.models.embedding_find import find_embedding  # noqa: PLC0415 - few teams name one
+
+            with parts.at("memory", "archives", archive.name, "embed"):
+                find_embedding(archive.embedding, lookup)
+
+
+# --- where each value comes from
+
+
+def explain(source: Source, team: TeamShape) -> list[Explained]:
+    """Every value the file gives, then what it leaves to us."""
+    values: list[Explained] = []
+    for path, value in _leaves(source.data, ()):
+        key = key_at(written(path))
+        secret = any(_SECRET.search(name) for name in source.used.get(path, ()))
+        explained = Explained(
+            path=written(path),
+            value="(not shown)" if secret else _shorten(value),
+            origin=_origin(source, path),
+            meaning=key.meaning if key else "",
+        )
+        values.append(explained)
+    given = {value.path.partition("[")[0] for value in values}
+    for path in _built_in(team, ()):
+        key = key_at(path)
+        if key is not None and key.default and path not in given:
+            values.append(Explained(path=path, value=key.default, origin="built in", meaning=key.meaning))
+    return values
+
+
+def _leaves(value: object, path: Path) -> Iterator[tuple[Path, object]]:
+    if isinstance(value, dict) and value:
+        for key, item in cast("dict[str, object]", value).items():
+            yield from _leaves(item, (*path, key))
+    elif isinstance(value, list) and value:
+        for index, item in enumerate(cast("list[object]", value)):
+            yield from _leaves(item, (*path, index))
+    else:
+        yield path, value
+
+
+def _built_in(shape: Struct, path: Path) -> Iterator[str]:
+    """The keys of a team that have a value whether or not the file gives one."""
+    for name, value in structs.asdict(shape).items():
+        if isinstance(value, Struct):
+            yield from _built_in(value, (*path, name))
+        else:
+            yield written((*path, name))
+
+
+def _shorten(value: object) -> str:
+    text = str(value).lower() if isinstance(value, bool) or value is None else " ".join(str(value).split())
+    text = without_secrets(text)
+    return text if len(text) <= _MAX_VALUE_CHARS else f"{text[: _MAX_VALUE_CHARS - 1]}…"
+
+
+def _origin(source: Source, path: Path) -> str:
+    line = source.line(path)
+    place = f"{source.file.name}:{line}" if line else source.file.name
+    names = source.used.get(path, ())
+    if not names:
+        return place
+    folder = source.file.resolve().parent
+    origins = [
+        f"{name} of {where}" if (where := origin(name, folder)) else f"what stands after {name}:-" for name in names
+    ]
+    return f"{place}, {' and '.join(origins)}"
