@@ -23,9 +23,8 @@ from bench.routing_routers import asked_lines, quick_lines, table
 from bench.routing_score import Judged, accuracy, caught, ranked
 from bench.routing_sentences import sentence_rows
 from bench.table import Row, Target, rendered
-from chargehand.agents.routers.space import Space
-from chargehand.agents.routers.texts import Said
-from chargehand.agents.routers.words import Lexicon
+from chargehand.agents.routing.space import Space
+from chargehand.agents.routing.words import Lexicon, Said
 from chargehand.models.local.pull import pull
 from chargehand.models.subject import WorkerCard
 

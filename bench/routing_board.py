@@ -9,9 +9,8 @@ import numpy
 from msgspec import Struct
 
 from bench.routing_score import Judged
-from chargehand.agents.routers.learning import build, texts
-from chargehand.agents.routers.space import Space, matrix
-from chargehand.agents.routers.texts import Said
+from chargehand.agents.routing.space import Space, build, matrix, texts_of
+from chargehand.agents.routing.words import Said
 from chargehand.models.embeddings import LocalEmbedding
 
 Pair = tuple[str, str]
@@ -45,7 +44,7 @@ class Bench:
         return [self._known[one] for one in wanted]
 
     async def learnt(self, said: Sequence[Said]) -> Space:
-        return build(said, await self.vectors(texts(said)))
+        return build(said, await self.vectors(texts_of(said)))
 
     async def judged(self, space: Space, owner: Mapping[str, str]) -> Judged:
         """What a space makes of the test and, for thresholds, of the validation part."""

@@ -11,9 +11,9 @@ from msgspec import structs
 
 from bench.routing_board import Bench
 from bench.table import Row
-from chargehand.agents.routers.decision import MOST_SCORES
-from chargehand.agents.routers.space import Space
-from chargehand.agents.routers.texts import Said
+from chargehand.agents.routing.decision import MOST_SCORES
+from chargehand.agents.routing.space import Space
+from chargehand.agents.routing.words import Said
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.route_examples import RouteExample
 

@@ -17,11 +17,10 @@ from chargehand.agents.crew import WorkFailed
 from chargehand.agents.money import Purse
 from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.routers.by_model import by_model
-from chargehand.agents.routers.decision import MOST_SCORES
-from chargehand.agents.routers.hybrid import clear
-from chargehand.agents.routers.meaning import decided
-from chargehand.agents.routers.space import Space
+from chargehand.agents.routing.choose import by_model, clear
+from chargehand.agents.routing.decision import MOST_SCORES
+from chargehand.agents.routing.meaning import decided
+from chargehand.agents.routing.space import Space
 from chargehand.core.owed import Brief
 from chargehand.models.find import Finder
 from chargehand.models.messages import Message, Settings

@@ -12,7 +12,7 @@ import numpy
 from bench.routing_board import Bench
 from bench.routing_routers import SHOTS, Line, cards, owners
 from bench.routing_score import Judged, accuracy, ranked
-from chargehand.agents.routers.texts import Said
+from chargehand.agents.routing.words import Said
 
 AGGREGATIONS = ("mean", "sum")  # its default, and its best here
 

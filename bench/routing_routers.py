@@ -22,12 +22,10 @@ from chargehand.agents.crew import WorkFailed
 from chargehand.agents.money import Purse
 from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.routers.by_model import by_model
-from chargehand.agents.routers.decision import Decision, nobody
-from chargehand.agents.routers.hybrid import by_both
-from chargehand.agents.routers.meaning import meaning
-from chargehand.agents.routers.rules import by_rules
-from chargehand.agents.routers.words import Lexicon
+from chargehand.agents.routing.choose import by_both, by_model
+from chargehand.agents.routing.decision import Decision, nobody
+from chargehand.agents.routing.meaning import meaning
+from chargehand.agents.routing.words import Lexicon, by_rules
 from chargehand.core.owed import Brief
 from chargehand.models.find import Finder
 from chargehand.models.messages import Settings

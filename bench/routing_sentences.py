@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from bench.routing_board import Bench, Pair
 from bench.table import Row
-from chargehand.agents.routers.choosing import LEAST
-from chargehand.agents.routers.meaning import meaning
-from chargehand.agents.routers.space import matrix
+from chargehand.agents.routing.choose import LEAST
+from chargehand.agents.routing.meaning import meaning
+from chargehand.agents.routing.space import matrix
 from chargehand.models.subject import WorkerCard
 
 DATA = Path(__file__).parent / "data" / "routing_teams.json"

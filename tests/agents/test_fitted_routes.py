@@ -7,10 +7,10 @@ import msgspec
 import numpy
 import pytest
 
-from chargehand.agents.routers import meaning as module
-from chargehand.agents.routers.confirmed import ConfirmedExamples
-from chargehand.agents.routers.meaning import meaning
-from chargehand.agents.routers.saving import pack_space, unpack_space
+from chargehand.agents.routing import meaning as module
+from chargehand.agents.routing.examples import ConfirmedExamples
+from chargehand.agents.routing.meaning import meaning
+from chargehand.agents.routing.space import pack_space, unpack_space
 from chargehand.models.subject import WorkerCard
 from chargehand.stores.route_examples import MAX_FITTED, RouteExamples
 from chargehand.stores.sqlite import SqliteJournal

@@ -3,10 +3,9 @@
 import numpy
 import pytest
 
-from chargehand.agents.routers import kinds as parting
-from chargehand.agents.routers.kinds import kinds
-from chargehand.agents.routers.regression import Floats, Whole, fit
-from chargehand.agents.routers.space import learn_points, unit
+from chargehand.agents.routing import fitting as parting
+from chargehand.agents.routing.fitting import Floats, Whole, fit, kinds
+from chargehand.agents.routing.space import learn_points, unit
 
 WIDE = 16
 
@@ -65,8 +64,8 @@ def test_the_number_of_kinds_is_bounded_whatever_the_points() -> None:
     chance = numpy.random.default_rng(4)
     points = unit(chance.normal(0, 1, (3000, WIDE)).astype(numpy.float32))
     owners = numpy.repeat(numpy.arange(60), 50)
-    assert len(kinds(points, owners, 60)[1]) <= parting._ALL
-    assert len(kinds(points, numpy.zeros(3000, numpy.int64), 1)[1]) <= parting._MOST
+    assert len(kinds(points, owners, 60)[1]) <= parting._MAX_ALL_KINDS
+    assert len(kinds(points, numpy.zeros(3000, numpy.int64), 1)[1]) <= parting._MAX_KINDS
 
 
 def test_among_very_many_workers_nobody_is_parted() -> None:

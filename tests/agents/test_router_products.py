@@ -7,9 +7,9 @@ import numpy
 import pytest
 from numpy.typing import NDArray
 
-from chargehand.agents.routers.learning import build
-from chargehand.agents.routers.products import inner, likeness, product
-from chargehand.agents.routers.texts import Said
+from chargehand.agents.routing.fitting import inner, likeness, product
+from chargehand.agents.routing.space import build
+from chargehand.agents.routing.words import Said
 
 WIDTH = 384
 

@@ -10,7 +10,7 @@ from chargehand.agents.crew import Proposal, WorkFailed
 from chargehand.agents.money import Purse
 from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.routers.decision import Load
+from chargehand.agents.routing.decision import Load
 from chargehand.agents.strategies import Route
 from chargehand.agents.strategies.route import check, route
 from chargehand.agents.worker import Worker

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from chargehand import Route
-from chargehand.agents.routers.encoders import find_route_embedding
-from chargehand.agents.routers.meaning import meaning
+from chargehand.agents.routing.choose import find_route_embedding
+from chargehand.agents.routing.meaning import meaning
 from chargehand.errors import Invalid, StoreUnavailable
 from chargehand.models import embedding_multilingual as multilingual
 from chargehand.models.embedding_find import find_embedding

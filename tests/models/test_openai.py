@@ -14,7 +14,7 @@ import pytest
 from msgspec import Raw, structs
 
 from chargehand.agents import judging, plan_form
-from chargehand.agents.routers import by_model
+from chargehand.agents.routing import choose
 from chargehand.agents.strategies import loop, recursive
 from chargehand.errors import Invalid
 from chargehand.models.failed import CallFailed
@@ -491,7 +491,7 @@ def test_bounds_that_strict_modes_refuse_are_left_out_and_names_of_fields_are_no
 TEAM = ("ann", "bob")
 FORMS = {
     "plan": plan_form.schema(TEAM, ("sql",), 50),
-    "route": by_model.schema(TEAM),
+    "route": choose.schema(TEAM),
     "judge": judging.schema(("t1", "t2"), "contradiction"),
     "vote": judging.schema(("t1", "t2"), "vote"),
     "split": recursive.split_schema(TEAM, 4),

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec import Raw, structs
 
-from chargehand.agents.routers.decision import Decision, Load, shifted
+from chargehand.agents.routing.decision import Decision, Load, shifted
 from chargehand.agents.strategies import Route
 from chargehand.agents.worker import Worker
 from chargehand.core.fold import begin

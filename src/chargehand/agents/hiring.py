@@ -19,7 +19,7 @@ from chargehand.agents.money import Purse, supervision, unpriced_handles
 from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import shared_blocks
-from chargehand.agents.routers.decision import Board
+from chargehand.agents.routing.decision import Board
 from chargehand.agents.staff import Staff, Workshop
 from chargehand.agents.strategies import Route, Way, Whole
 from chargehand.agents.strategies import check as check_way
@@ -260,7 +260,7 @@ class Hiring(Struct, frozen=True):
         """What a route of this team compares by; None where it is not led by one that compares meanings."""
         if not isinstance(self.way, Route) or self.way.router not in ("auto", "meaning", "hybrid"):
             return None
-        from chargehand.agents.routers.encoders import find_route_embedding  # noqa: PLC0415 - only routes need it
+        from chargehand.agents.routing.choose import find_route_embedding  # noqa: PLC0415 - only routes need it
 
         return find_route_embedding(self.way, self.cards(), lookup)
 

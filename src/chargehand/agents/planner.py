@@ -15,7 +15,7 @@ from chargehand.agents.memory_text import Seen, instructions, material, shortene
 from chargehand.agents.money import Purse, call_held, hold, too_dear
 from chargehand.agents.plan_form import PlanStream, read, schema
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.routers.decision import Watch
+from chargehand.agents.routing.decision import Watch
 from chargehand.agents.shape import find_json, sent_back, useless
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid, PlanInvalid, Refused

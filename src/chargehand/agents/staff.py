@@ -17,7 +17,7 @@ from chargehand.agents.loop import Attempt, Kit, work
 from chargehand.agents.mail import Carrier, Post
 from chargehand.agents.money import cut_off, supervision
 from chargehand.agents.planner import Lead
-from chargehand.agents.routers.decision import Watch
+from chargehand.agents.routing.decision import Watch
 from chargehand.agents.shape import find_json
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole, chat
 from chargehand.agents.strategies.loop import next_task

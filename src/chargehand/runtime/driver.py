@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from chargehand.agents.crew import Crew, Posted
 from chargehand.agents.handover import offered
 from chargehand.agents.levels import end_of
-from chargehand.agents.routers.decision import Learnt
+from chargehand.agents.routing.examples import ConfirmedExamples
 from chargehand.core.fold import begin, replay
 from chargehand.core.state import RunState, Status
 from chargehand.core.view import gaps
@@ -216,7 +216,7 @@ class Driver:
         """Every run that is driven here, as it stands."""
         return {run: drive.state for run, drive in self._under_way.items()}
 
-    def route_examples(self, run: str) -> Learnt | None:
+    def route_examples(self, run: str) -> ConfirmedExamples | None:
         return None if self._route_learning is None else self._route_learning.examples(run)
 
     async def start(

@@ -9,7 +9,8 @@ from weakref import WeakSet
 
 from msgspec import Struct, field
 
-from chargehand.agents.routers.decision import Board, Learnt, Load
+from chargehand.agents.routing.decision import Board, Load
+from chargehand.agents.routing.examples import ConfirmedExamples
 from chargehand.core.attempts import breaker_name
 from chargehand.core.state import RunState, Status
 from chargehand.runtime.clock import Clock
@@ -33,7 +34,7 @@ class RunsSeen(Protocol):
     @property
     def under_way(self) -> Mapping[str, RunState]: ...
 
-    def route_examples(self, run: str) -> Learnt | None:
+    def route_examples(self, run: str) -> ConfirmedExamples | None:
         """The confirmed examples of its team, for a run under way; None where it does not learn."""
         ...
 
@@ -128,7 +129,7 @@ class LoadView:
     def chose(self, run: str, names: Sequence[str]) -> None:
         self._chosen[run] = names
 
-    def route_examples(self, run: str) -> Learnt | None:
+    def route_examples(self, run: str) -> ConfirmedExamples | None:
         driver = self._driver_of(run)
         return None if driver is None else driver.route_examples(run)
 

@@ -13,7 +13,7 @@ from chargehand.agents.cost_forecast import CostForecast
 from chargehand.agents.crew import Crew, Done, Hand, Posted, Proposal, Refined, WorkFailed
 from chargehand.agents.hiring import Hiring
 from chargehand.agents.relay import Relay
-from chargehand.agents.routers.decision import Board
+from chargehand.agents.routing.decision import Board
 from chargehand.agents.strategies import Broadcast, Route
 from chargehand.core.owed import Brief
 from chargehand.models.own import model_handle

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 
 from chargehand.agents.hiring import Hiring
-from chargehand.agents.routers.confirmed import ConfirmedExamples
+from chargehand.agents.routing.examples import ConfirmedExamples
 from chargehand.agents.subteam import aware, bare
 from chargehand.core.fold import replay
 from chargehand.core.owed import Brief

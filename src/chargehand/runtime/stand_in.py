@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from chargehand.agents.routers.words import Lexicon
+from chargehand.agents.routing.words import Lexicon
 from chargehand.models.subject import WorkerCard
 from chargehand.terms.plan import Edge, Task, TaskId
 from chargehand.text.sentences import split_sentences

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from chargehand.agents.crew import Hand, Proposal, WorkFailed
 from chargehand.agents.planner import Lead
-from chargehand.agents.routers.choosing import LEAST, decide
-from chargehand.agents.routers.decision import Decision, Load, out_of_order, seen, shifted
+from chargehand.agents.routing.choose import LEAST, decide
+from chargehand.agents.routing.decision import Decision, Load, out_of_order, seen, shifted
 from chargehand.agents.strategies import Route
 from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief
@@ -36,7 +36,7 @@ async def route(way: Route, lead: Lead, brief: Brief, hand: Hand, load: Mapping[
     examples = None if watch is None else watch.route_examples(hand.where.run)
     if examples is not None:
         cards = await examples.extend(cards)
-    found, used = await decide(way=way, lead=lead, brief=brief, hand=hand, cards=cards, learnt=examples)
+    found, used = await decide(way=way, lead=lead, brief=brief, hand=hand, cards=cards, examples=examples)
     view = load or ({} if watch is None else watch.loads())
     found = found if found.router == "rules" else shifted(found, view)
     names, reason = _chosen(way, found, had, view)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from msgspec import Struct, structs
 
-from chargehand.models.subject import WorkerCard
+from chargehand.agents.routing.examples import ConfirmedExamples
 from chargehand.terms.policy import Seconds
 
 MOST_SCORES = 10  # that are kept with a decision: nobody reads more
@@ -78,22 +78,6 @@ class Load(Struct, frozen=True):
         return ", ".join([*said, "out of order"] if self.shut else said)
 
 
-class Learnt(Protocol):
-    """What came of earlier routes of a team."""
-
-    async def extend(self, cards: Sequence[WorkerCard]) -> list[WorkerCard]:
-        """The cards with the confirmed examples of their workers."""
-        ...
-
-    async def fitted(self, key: str) -> bytes | None:
-        """What a router of the team learnt from its cards, in another process perhaps."""
-        ...
-
-    async def keep_fitted(self, key: str, body: bytes) -> None:
-        """Keep that for the next process."""
-        ...
-
-
 class Watch(Protocol):
     """Whoever sees the runs under way, and so how busy and how well everybody is."""
 
@@ -109,7 +93,7 @@ class Watch(Protocol):
         """These will be asked for in that run: they count as busy from now on."""
         ...
 
-    def route_examples(self, run: str) -> Learnt | None:
+    def route_examples(self, run: str) -> ConfirmedExamples | None:
         """What the team of that run learnt from earlier ones; None where it does not learn."""
         ...
 
@@ -125,6 +109,13 @@ def shared(totals: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
     whole = sum(totals.values())
     ranked = sorted(totals.items(), key=lambda one: -one[1])
     return tuple((name, round(score / whole, 4)) for name, score in ranked[:MOST_SCORES] if score > 0)
+
+
+def choose(router: str, scores: Sequence[tuple[str, float]], confidence: float, why: str) -> Decision:
+    """The best of these, and the next."""
+    worker, *others = (name for name, _ in scores)
+    second = others[0] if others else None
+    return Decision(worker=worker, second=second, confidence=confidence, scores=tuple(scores), why=why, router=router)
 
 
 def nobody(router: str, why: str, scores: Sequence[tuple[str, float]] = ()) -> Decision:

@@ -1,24 +1,126 @@
-"""Routing by words: how telling the words are that a request shares with what workers say. Needs no library."""
+"""Routing by words: what cards say of workers as short texts, and routers that need no library: rules, tags, words."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from chargehand.agents.routers.decision import Decision, nobody, shared
-from chargehand.agents.routers.texts import said
+from chargehand.agents.routing.decision import Decision, choose, nobody, shared
 from chargehand.models.subject import WorkerCard
-from chargehand.text.words import stems, words_by_stem
+from chargehand.text.sentences import split_sentences
+from chargehand.text.words import stem, stems, tokenize, words_by_stem
+from chargehand.tools.remember import NAMES as MEMORY_TOOLS
 from chargehand.tools.threads import THREADS
 
+# Where a sentence lists what somebody does. `like` lists too, but is a verb as well: both readings cost little.
+_CLAUSE = re.compile(
+    r"\s*(?:[,:;()\u2013\u2014]|\be\.g\.|\b(?:such as|for example|for instance|including|like|as well as|and|or"
+    r"|und|oder|sowie|wie|zum Beispiel|et|ou|tels? que|par exemple)\b)[\s,:]*",
+    re.IGNORECASE,
+)
+_SENTENCE_ENDS = ".!?;"
+_LONGEST_TEXT = 600  # characters of one text
+_MOST_TEXTS = 40  # texts taken from descriptions; phrases and examples are taken all
 _ONE_TEXT = 0.6  # how much the nearest single text counts; the rest is all that the worker says, together
 _SURE = 0.4  # of a request's words, that a worker knows: then nothing is taken off the confidence
-_LONGEST = 60.0  # seconds
+_LONGEST_WAIT = 60.0  # seconds
 _SHARPER = 3.0  # the power that makes scores into shares: of two scores, twice the one is eight times as likely
-
-
 _LEAST_SHARE = 0.1  # added to each share where shares are multiplied: words alone shut nobody out
+
+
+class Said(Struct, frozen=True):
+    """`phrases` are what the worker says it can do, `examples` requests that were its."""
+
+    worker: str
+    phrases: tuple[str, ...]
+    examples: tuple[str, ...]
+    clauses: tuple[str, ...] = ()  # the parts of its description: a request is about one thing of many
+    described: bool = False  # all that is declared of it is a description: no skill phrases, no examples
+
+
+def said(cards: Sequence[WorkerCard]) -> tuple[Said, ...]:
+    """The texts of each card. Its name counts only where it says nothing else: names of people mean nothing."""
+    return tuple(_of(card) for card in cards)
+
+
+def _of(card: WorkerCard) -> Said:
+    # everybody in a team may have the tools of memory: they tell nobody apart
+    skills = [skill for skill in card.skills if skill.name not in MEMORY_TOOLS]
+    tools = [_first_sentence(skill.description) or _plain(skill.name) for skill in skills]
+    sentences = split_sentences(card.description, _SENTENCE_ENDS)
+    phrases = _tidy([*card.phrases, *[*sentences, *tools][:_MOST_TEXTS]])
+    clauses = _tidy([clause for sentence in sentences for clause in _clauses(sentence)])[:_MOST_TEXTS]
+    examples = _tidy([*card.examples, *card.confirmed])
+    described = bool(phrases) and not card.phrases and not card.examples
+    if not phrases and not examples:
+        phrases = _tidy([_plain(card.name), *card.tags])
+    return Said(worker=card.name, phrases=phrases, examples=examples, clauses=clauses, described=described)
+
+
+def _first_sentence(description: str) -> str:
+    return next(iter(split_sentences(description, _SENTENCE_ENDS)), "")
+
+
+def _clauses(sentence: str) -> list[str]:
+    """What a sentence lists; nothing where it says one thing."""
+    clauses = [clause.strip(" .!?") for clause in _CLAUSE.split(sentence)]
+    return clauses if len(clauses) > 1 else []
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ").replace("-", " ")
+
+
+def _tidy(texts: Sequence[str]) -> tuple[str, ...]:
+    plain = (" ".join(text.split())[:_LONGEST_TEXT] for text in texts)
+    return tuple(dict.fromkeys(text for text in plain if text))
+
+
+# --- rules and tags
+
+
+def by_rules(text: str, rules: Mapping[str, str]) -> Decision:
+    """The worker of the longest phrase that stands in the text as whole words; of equals, of the first."""
+    hits = [
+        (-len(" ".join(phrase.split())), found.start(), phrase)
+        for phrase in rules
+        if phrase.split() and (found := _pattern(phrase).search(text))
+    ]
+    if not hits:
+        return nobody("rules", "no rule matches")
+    hits.sort()
+    phrase = hits[0][2]
+    worker = rules[phrase]
+    second = next((rules[other] for _, _, other in hits if rules[other] != worker), None)
+    decision = choose("rules", [(worker, 1.0)], 1.0, f"the rule for {phrase!r}")
+    return structs.replace(decision, second=second)
+
+
+def _pattern(phrase: str) -> re.Pattern[str]:
+    words = r"\s+".join(re.escape(word) for word in phrase.split())
+    return re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
+
+
+def by_tags(text: str, cards: Sequence[WorkerCard]) -> Decision:
+    said = f" {' '.join(_stems(text))} "
+    held = {card.name: {tag: f" {' '.join(_stems(tag))} " for tag in card.tags} for card in cards}
+    found = {name: {one for one in tags.values() if one.strip() and one in said} for name, tags in held.items()}
+    counts = Counter(tag for tags in found.values() for tag in tags)
+    scores = shared({name: sum(1.0 / counts[tag] for tag in tags) for name, tags in found.items()})
+    if not scores:
+        return nobody("tags", "no word of the request is a tag of anybody")
+    worker, confidence = scores[0]
+    tags = ", ".join(tag for tag, one in held[worker].items() if one in found[worker])
+    return choose("tags", scores, confidence, f"the request names {tags}")
+
+
+def _stems(text: str) -> list[str]:
+    return [stem(word) for word in tokenize(text.replace("-", " "))]
+
+
+# --- words
 
 
 class _Overlap(Struct, frozen=True):
@@ -62,16 +164,8 @@ class Lexicon:
         common = sorted(self._known[at] & asked.keys(), key=lambda term: (-self._weight(term), term))[:6]
         whole = words_by_stem(text)
         words = ", ".join(whole.get(term, term) for term in common)
-        second = scores[1][0] if len(scores) > 1 else None
         confidence = round(share * overlap.sureness(worker), 4)
-        return Decision(
-            worker=worker,
-            second=second,
-            confidence=confidence,
-            scores=scores,
-            why=f"{worker} speaks of: {words}",
-            router="words",
-        )
+        return choose("words", scores, confidence, f"{worker} speaks of: {words}")
 
     def best_fit(self, text: str) -> tuple[str, float]:
         """The worker that knows most of the words of a text, and which share of them, by how telling they are."""
@@ -135,5 +229,5 @@ def _share(weights: Mapping[str, float], known: frozenset[str]) -> float:
 
 async def by_words(text: str, cards: Sequence[WorkerCard]) -> Decision:
     """Beside the event loop: thousands of examples take half a second to read."""
-    found: Decision = await THREADS.call(lambda: Lexicon(cards).decide(text), {}, _LONGEST)
+    found: Decision = await THREADS.call(lambda: Lexicon(cards).decide(text), {}, _LONGEST_WAIT)
     return found

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from chargehand.agents.routers.calibration import apart
-from chargehand.agents.routers.decision import MOST_SCORES, Decision, Learnt, nobody
-from chargehand.agents.routers.texts import Said, said
-from chargehand.agents.routers.words import Lexicon, by_words
+from chargehand.agents.routing.decision import MOST_SCORES, Decision, choose, nobody
+from chargehand.agents.routing.examples import ConfirmedExamples
+from chargehand.agents.routing.words import Lexicon, Said, by_words, said
 from chargehand.errors import Invalid, StoreUnavailable
 from chargehand.memory.embedding import Embedding
 from chargehand.models.extras import install_command
@@ -24,7 +23,7 @@ from chargehand.tools.threads import THREADS
 from chargehand.tools.tool import ToolFailed
 
 if TYPE_CHECKING:
-    from chargehand.agents.routers.space import Reading, Space
+    from chargehand.agents.routing.space import Reading, Space
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +56,7 @@ class Meaning(Struct, frozen=True):
 
     async def calibrated(self, held: Sequence[tuple[str, str]]) -> "Meaning":
         """The same with confidence and thresholds learnt from requests and whose they were; none may be stored."""
-        apart([one for each in self.known for one in each.examples], [text for text, _ in held])
+        _check_unknown([text for said in self.known for text in said.examples], [text for text, _ in held])
         places = {name: at for at, name in enumerate(self.space.names)}
         if strange := next((name for _, name in held if name not in places), None):
             raise Invalid(f"there is no worker {strange!r} to calibrate for; there are {', '.join(places)}")
@@ -84,25 +83,25 @@ def decided(found: "Reading") -> Decision:
         return nobody("meaning", why, found.shares)
     beside = f", {second} {rest[0][1]:.0%}" if second else ""
     why = f"its meaning is nearest to {worker} ({share:.0%}{beside}; {_measure(found)})"
-    return Decision(
-        worker=worker, second=second, confidence=found.confidence, scores=found.shares, why=why, router="meaning"
-    )
+    return choose("meaning", found.shares, found.confidence, why)
 
 
 def _measure(found: "Reading") -> str:
     return f"likeness {found.scope:.2f}, needed {found.threshold:.2f}"
 
 
-async def meaning(cards: Sequence[WorkerCard], embedding: Embedding, learnt: Learnt | None = None) -> Meaning:
+async def meaning(
+    cards: Sequence[WorkerCard], embedding: Embedding, examples: ConfirmedExamples | None = None
+) -> Meaning:
     """A team is learnt once: the same texts and the same embedding have the same space, in any process.
 
-    `learnt` is where another process finds what this one learnt.
+    `examples` is where another process finds what this one learnt.
     """
     known = said(cards)
     parts = [part for one in known for part in (one.worker, *one.phrases, "", *one.clauses, "", *one.examples, "")]
     key = digest(embedding.handle, str(embedding.width), *parts)
     if (space := _KEPT.get(key)) is None:
-        space = await _fitted_space(key, known, embedding, learnt)
+        space = await _fitted_space(key, known, embedding, examples)
         _KEPT[key] = space
         while len(_KEPT) > _MOST:
             _KEPT.popitem(last=False)
@@ -110,25 +109,26 @@ async def meaning(cards: Sequence[WorkerCard], embedding: Embedding, learnt: Lea
     return Meaning(space, embedding, known, lexicon)
 
 
-async def _fitted_space(key: str, known: Sequence[Said], embedding: Embedding, learnt: Learnt | None) -> "Space":
+async def _fitted_space(
+    key: str, known: Sequence[Said], embedding: Embedding, examples: ConfirmedExamples | None
+) -> "Space":
     """The space that was kept, or one that is fitted and kept now; only of embeddings that know their width."""
-    from chargehand.agents.routers import saving  # noqa: PLC0415 - numpy is in an extra
-    from chargehand.agents.routers.learning import build, texts  # noqa: PLC0415 - as above
+    from chargehand.agents.routing import space as spaces  # noqa: PLC0415 - numpy is in an extra
 
-    key = digest(saving.FORMAT, key)
+    key = digest(spaces.FORMAT, key)
     names = tuple(one.worker for one in known)
-    body = await learnt.fitted(key) if learnt is not None and embedding.width else None
+    body = await examples.fitted(key) if examples is not None and embedding.width else None
     if body is not None:
         try:
-            return await THREADS.call(lambda: saving.unpack_space(body, names, embedding.width), {}, _LONGEST)
+            return await THREADS.call(lambda: spaces.unpack_space(body, names, embedding.width), {}, _LONGEST)
         except ToolFailed as error:
             logger.info("the router is fitted anew: %s", error)
-    vectors = await _embed(texts(known), embedding)
-    space: Space = await THREADS.call(lambda: build(known, vectors), {}, _LONGEST)
-    if learnt is not None and embedding.width:
-        packed: bytes = await THREADS.call(lambda: saving.pack_space(space), {}, _LONGEST)
-        if len(packed) <= saving.MOST_BYTES:
-            await learnt.keep_fitted(key, packed)
+    vectors = await _embed(spaces.texts_of(known), embedding)
+    space: Space = await THREADS.call(lambda: spaces.build(known, vectors), {}, _LONGEST)
+    if examples is not None and embedding.width:
+        packed: bytes = await THREADS.call(lambda: spaces.pack_space(space), {}, _LONGEST)
+        if len(packed) <= spaces.MOST_BYTES:
+            await examples.keep_fitted(key, packed)
     return space
 
 
@@ -148,7 +148,7 @@ async def _embed(texts: Sequence[str], embedding: Embedding) -> list[bytes]:
 
 
 async def by_meaning(
-    text: str, cards: Sequence[WorkerCard], embedding: Embedding | None, learnt: Learnt | None = None
+    text: str, cards: Sequence[WorkerCard], embedding: Embedding | None, examples: ConfirmedExamples | None = None
 ) -> Decision:
     """By words, and saying so, where there is nothing that makes vectors."""
     if embedding is None:
@@ -156,7 +156,7 @@ async def by_meaning(
     if find_spec("numpy") is None:
         return await _by_words(text, cards, f"numpy is not installed ({install_command('local')})")
     try:
-        return await (await meaning(cards, embedding, learnt)).decide(text)
+        return await (await meaning(cards, embedding, examples)).decide(text)
     except (StoreUnavailable, ToolFailed) as error:  # nobody there; or vectors that are none
         return await _by_words(text, cards, str(error))
 
@@ -171,8 +171,21 @@ def _taught(
 ) -> "Space":
     import numpy  # noqa: PLC0415 - in an extra
 
-    from chargehand.agents.routers.learning import taught  # noqa: PLC0415 - as above
-    from chargehand.agents.routers.space import matrix  # noqa: PLC0415 - as above
+    from chargehand.agents.routing.space import matrix, taught  # noqa: PLC0415 - as above
 
     found = space.measure.measure(matrix(vectors)).plus(by_words)
     return taught(space, found, [numpy.array(truth, numpy.int64)])
+
+
+def _check_unknown(stored: Sequence[str], held: Sequence[str]) -> None:
+    """Raise Invalid for a stored request: it teaches nothing, because a router is nearly always right on those."""
+    known = {_plain(text) for text in stored}
+    if same := next((text for text in held if _plain(text) in known), None):
+        raise Invalid(
+            f"{same[:80]!r} is an example of a worker already; calibrate with requests that are not, or confidence "
+            "comes out too high"
+        )
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.lower().split())
