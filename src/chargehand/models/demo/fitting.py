@@ -9,8 +9,9 @@ from chargehand.models.demo.arithmetic import read_arithmetic
 from chargehand.models.demo.memory import SEARCH, archive_question, asks_archive
 from chargehand.models.demo.passages import asks_for_text, search_words
 from chargehand.models.demo.request import ORDERS, Clause
-from chargehand.models.demo.table_query import Lookup, Unread, read_query
+from chargehand.models.demo.table_query import Lookup, read_query
 from chargehand.models.demo.table_sql import Query
+from chargehand.models.demo.table_words import Refusal
 from chargehand.models.demo.tools import AMOUNTS, Filled, ToolCard, fill_arguments, tool_words
 from chargehand.models.demo.words import (
     Token,
@@ -106,9 +107,10 @@ def _fit_tool(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | NoFit
 
 
 def _fit_table(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | NoFit:
-    query = read_query(clause, tool.description)
-    if isinstance(query, Unread):
-        return NoFit(query.reason, query.is_known, query.understood)
+    try:
+        query = read_query(clause, tool.description)
+    except Refusal as refusal:
+        return NoFit(refusal.reason, refusal.is_known, refusal.understood)
     is_certain = isinstance(query, Query)
     return Fit(worker, tool, _CERTAIN if is_certain else _AFTER_LOOKUP, query, is_certain=is_certain)
 

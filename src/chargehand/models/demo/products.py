@@ -1,24 +1,24 @@
 """What is made from results of others: charts, conversions between currencies, texts and shaped output."""
 
 import re
-from typing import cast
 
 import msgspec
 from msgspec import Raw, Struct
 
+from chargehand.models.demo.job import RefusedError
 from chargehand.models.demo.request import Clause
 from chargehand.models.demo.results import (
     Material,
     as_number,
-    column_total,
+    column_numbers,
     format_value,
     number_columns,
     read_product,
 )
 from chargehand.models.demo.tools import ToolCard
-from chargehand.models.demo.words import content_stems, join_words, number_value, stem, stems, word_set
+from chargehand.models.demo.words import content_stems, join_words, number_value, shorten, stem, stems, word_set
 from chargehand.models.exhibits import Figure, Table
-from chargehand.models.subject import Given, Working
+from chargehand.models.subject import Working
 
 # --- charts
 
@@ -37,52 +37,35 @@ _MOST_VALUES = 50
 def chart_subject(clause: Clause) -> str:
     """What a clause wants drawn, in its own words; nothing where it only points back."""
     match = _CHART_OF.search(clause.text)
-    what = match["what"].rstrip("?. ") if match else " ".join(clause.text.split()[1:]).rstrip("?. ")
-    words = [word for word in content_stems(what) if word not in _DRAWING]
-    return (
-        what.removeprefix("the ") if words and not re.fullmatch(r"(?:it|that|this|them)", what, re.IGNORECASE) else ""
-    )
+    what = (match["what"] if match else clause.text.partition(" ")[2]).rstrip("?. ")
+    return what.removeprefix("the ") if set(content_stems(what)) - _DRAWING else ""
 
 
-def chart_arguments(clause: Clause, given: Material, inputs: tuple[Given, ...]) -> dict[str, object] | str:
-    """The arguments of a chart of what was given, or why there are none."""
+def chart_arguments(clause: Clause, given: Material) -> dict[str, object]:
+    """The arguments of a chart of the first table of numbers that was given."""
     words = {token.stem for token in clause.content}
     if "pie" in words:
-        return "only bars and lines can be drawn"
-    for table in given.tables:
-        numbers = number_columns(table)
-        labels = [at for at in range(len(table.columns)) if at not in numbers]
-        if not numbers or not table.rows:
-            continue
-        if len(table.rows) > _MOST_VALUES:
-            return f"there are {len(table.rows)} values, and a chart takes at most {_MOST_VALUES}"
-        named = [at for at in numbers if set(stems(table.columns[at])) & words]
-        value_at = (named or numbers)[0]
-        names = [_label(row, labels) for row in table.rows]
-        shown = [
-            (name, float(as_number(row[value_at]) or 0))
-            for name, row in zip(names, table.rows, strict=True)
-            if row[value_at] is not None
-        ]
-        title = chart_subject(clause) or _column_title(table, value_at, labels)
-        over_time = all(_TIME_LABEL.fullmatch(name) for name, _ in shown)
-        kind = "line" if ("line" in words or over_time) and "bar" not in words else "bar"
-        return {
-            "title": title[:1].upper() + title[1:],
-            "labels": [name for name, _ in shown],
-            "values": [int(value) if value == int(value) else value for _, value in shown],
-            "kind": kind,
-        }
-    return "there is no table of numbers to draw" if inputs else "nothing was given to draw"
-
-
-def _label(row: tuple[object, ...], labels: list[int]) -> str:
-    return str(row[labels[0]]) if labels else str(row[0])
-
-
-def _column_title(table: Table, value_at: int, labels: list[int]) -> str:
-    value = table.columns[value_at].replace("_", " ")
-    return f"{value} by {table.columns[labels[0]].replace('_', ' ')}" if labels else value
+        raise RefusedError("only bars and lines can be drawn")
+    tables = [table for table in given.tables if number_columns(table)]
+    if not tables:
+        raise RefusedError("there is no table of numbers to draw")
+    table = tables[0]
+    if len(table.rows) > _MOST_VALUES:
+        raise RefusedError(f"there are {len(table.rows)} values, and a chart takes at most {_MOST_VALUES}")
+    numbers = number_columns(table)
+    value_at = next((at for at in numbers if set(stems(table.columns[at])) & words), numbers[0])
+    label_at = next((at for at in range(len(table.columns)) if at not in numbers), 0)
+    rows = [row for row in table.rows if row[value_at] is not None]
+    labels = [str(row[label_at]) for row in rows]
+    columns = [table.columns[at].replace("_", " ") for at in dict.fromkeys((value_at, label_at))]
+    title = chart_subject(clause) or " by ".join(columns)
+    over_time = all(_TIME_LABEL.fullmatch(label) for label in labels)
+    return {
+        "title": title[:1].upper() + title[1:],
+        "labels": labels,
+        "values": [row[value_at] for row in rows],
+        "kind": "line" if ("line" in words or over_time) and "bar" not in words else "bar",
+    }
 
 
 # --- currencies
@@ -121,82 +104,68 @@ class Conversion(Struct, frozen=True):
         return f"Converted amount: {target} ({amount} at {rate.value} {label})."
 
 
-def find_currencies(text: str) -> list[str]:
-    """The currencies a text names, in their order."""
-    found: list[tuple[int, str]] = []
-    for code, pattern in _CURRENCIES.items():
-        if match := re.search(pattern, text, re.IGNORECASE):
-            found.append((match.start(), code))
-    return [code for _, code in sorted(found)]
+def _currencies(text: str) -> list[str]:
+    """The currencies a text names."""
+    return [code for code, pattern in _CURRENCIES.items() if re.search(pattern, text, re.IGNORECASE)]
 
 
-def read_conversion(clause: Clause, tool: ToolCard, given: Material) -> Conversion | str:
-    """The conversion a clause asks for, or what is missing for it."""
-    amount, source = _amount(clause, given)
-    if not given.tables and (leftover := _conversion_leftover(clause)):
-        return f"nothing here says {join_words([repr(word) for word in leftover])}"
-    named = find_currencies(clause.text)
-    targets = [code for code in named if code != source]
-    if not amount:
-        return "the amount to convert is not there"
+def read_conversion(clause: Clause, tool: ToolCard, given: Material) -> Conversion:
+    """The conversion a clause asks for: of the amount that was given, else of the one it names."""
+    amount, source = _given_amount(clause, given) if given.tables else _named_amount(clause)
+    targets = [code for code in _currencies(clause.text) if code != source]
     if len(targets) != 1 or not source:
-        return "which currency is to be turned into which is not clear"
-    chosen = next((held for held in tool.parameters if targets[0] in held.choices), None)
-    if chosen is None or source != "EUR":
-        return f"there is no rate from {source} to {targets[0]}"
-    days = [period for period in clause.periods if period.is_day and period.year]
-    wanted = [held for held in tool.parameters if held.type == "day"]
-    if len(wanted) != 1 or len(days) != 1:
-        return "the day of the rate is not said; name one, such as 29 May 2026"
-    arguments: dict[str, object] = {chosen.name: targets[0], wanted[0].name: days[0].first.isoformat()}
-    return Conversion(amount=amount, source=source, target=targets[0], arguments=arguments)
+        raise RefusedError("which currency is to be turned into which is not clear")
+    target = targets[0]
+    chosen = next((parameter.name for parameter in tool.parameters if target in parameter.choices), "")
+    if not chosen or source != "EUR":
+        raise RefusedError(f"there is no rate from {source} to {target}")
+    days = [period.first.isoformat() for period in clause.periods if period.is_day and period.year]
+    parameters = [parameter.name for parameter in tool.parameters if parameter.type == "day"]
+    if len(parameters) != 1 or len(days) != 1:
+        raise RefusedError("the day of the rate is not said; name one, such as 29 May 2026")
+    return Conversion(amount, source, target, {chosen: target, parameters[0]: days[0]})
 
 
-def _conversion_leftover(clause: Clause) -> list[str]:
-    """Words and further numbers of a conversion that nothing accounts for."""
-    numbers = [token.text for token in clause.tokens if token.is_number]
+def _given_amount(clause: Clause, given: Material) -> tuple[str, str]:
+    """The amount and its currency in the first table with one column of numbers: its one row, or the total."""
+    for table in given.tables:
+        numbers = number_columns(table)
+        if len(numbers) != 1:
+            continue
+        code = table.columns[numbers[0]].rpartition("_")[2].upper()
+        is_clear = code in _CURRENCIES and (len(table.rows) == 1 or clause.wants_total)
+        return str(sum(column_numbers(table, numbers[0]))), code if is_clear else ""
+    raise RefusedError("the amount to convert is not there")
+
+
+def _named_amount(clause: Clause) -> tuple[str, str]:
+    """The one amount that a clause names, and the currency behind it."""
+    numbers = [at for at, token in enumerate(clause.tokens) if token.is_number]
     words = [
         token.text
         for token in clause.content
-        if not token.is_number and token.stem not in _CONVERTING and not find_currencies(token.text)
+        if not token.is_number and token.stem not in _CONVERTING and not _currencies(token.text)
     ]
-    return [*numbers[1:], *words]
-
-
-def _amount(clause: Clause, given: Material) -> tuple[str, str]:
-    """The amount and its currency: from what was given if it is one number, else from the clause."""
-    for table in given.tables:
-        numbers = number_columns(table)
-        if len(numbers) != 1 or not table.rows:
-            continue
-        code = table.columns[numbers[0]].rsplit("_", 1)[-1].upper()
-        if code not in _CURRENCIES or (len(table.rows) > 1 and not clause.wants_total):
-            return "", ""
-        return str(column_total(table, numbers[0])), code
-    for at, token in enumerate(clause.tokens):
-        number = number_value(token.text) if token.is_number else None
-        if number is not None and at + 1 < len(clause.tokens):
-            code = find_currencies(clause.tokens[at + 1].text)
-            return str(int(number) if number == int(number) else number), code[0] if code else ""
-    return "", ""
+    leftover = [*(clause.tokens[at].text for at in numbers[1:]), *words]
+    if leftover:
+        raise RefusedError(f"nothing here says {join_words([repr(word) for word in leftover])}")
+    number = number_value(clause.tokens[numbers[0]].text) if numbers else None
+    if number is None:
+        raise RefusedError("the amount to convert is not there")
+    behind = clause.tokens[numbers[0] + 1 : numbers[0] + 2]
+    codes = _currencies(behind[0].text) if behind else []
+    return str(int(number) if number == int(number) else number), codes[0] if codes else ""
 
 
 # --- texts
 
 _FORMS = {
-    "memo": "Memo",
-    "report": "Report",
-    "summary": "Summary",
-    "outline": "Outline",
-    "letter": "Letter",
-    "reply": "Reply",
-    "note": "Note",
-    "notes": "Notes",
-    "post": "Post",
+    **{
+        form: form.capitalize()
+        for form in word_set("memo report summary outline letter reply note notes post overview brief")
+    },
     "email": "Reply",
     "mail": "Reply",
-    "overview": "Overview",
-    "brief": "Brief",
 }
 _WRITING = frozenset(
     map(
@@ -206,18 +175,12 @@ _WRITING = frozenset(
         ),
     )
 )
-
-
-class NotWritten(Struct, frozen=True):
-    reason: str
+_FRAMES = {"Letter": ("Dear client,", "Yours sincerely"), "Reply": ("Dear customer,", "Kind regards")}
 
 
 def text_form(clause: Clause) -> str:
     """Memo, letter and so on; nothing for forms that cannot be put together from facts."""
-    for token in clause.tokens:
-        if token.text.lower() in _FORMS:
-            return _FORMS[token.text.lower()]
-    return ""
+    return next((_FORMS[token.text.lower()] for token in clause.tokens if token.text.lower() in _FORMS), "")
 
 
 def writing_leftover(clause: Clause, known: set[str]) -> list[str]:
@@ -229,81 +192,79 @@ def writing_leftover(clause: Clause, known: set[str]) -> list[str]:
     ]
 
 
-def write_text(clause: Clause, subject: Working) -> str | NotWritten:
+def write_text(clause: Clause, subject: Working) -> str:
     """The facts that were given, in order, under a heading: no prose of its own."""
     form = text_form(clause)
     if not form:
-        return NotWritten("only memos, letters, reports and other texts made of facts can be put together here")
-    facts: list[str] = []
-    for given in subject.inputs:
-        text = read_product(given.value).text.strip()
-        facts += [f"- {line.strip()}" for line in text.splitlines() if line.strip()]
+        raise RefusedError("only memos, letters, reports and other texts made of facts can be put together here")
+    texts = [read_product(given.value).text for given in subject.inputs]
+    facts = [f"- {line.strip()}" for text in texts for line in text.splitlines() if line.strip()]
     if not facts:
-        return NotWritten("there are no results to write from")
+        raise RefusedError("there are no results to write from")
     missing = [f"- {gap.message}" for gap in subject.gaps if gap.message]
-    opening = {"Letter": "Dear client,", "Reply": "Dear customer,"}.get(form, form)
-    closing = {"Letter": "Yours sincerely", "Reply": "Kind regards"}.get(form, "")
-    parts = [opening, "\n".join(facts)]
-    if missing:
-        parts.append("Not known:\n" + "\n".join(missing))
-    if closing:
-        parts.append(closing)
-    return "\n\n".join(parts)
+    opening, closing = _FRAMES.get(form, (form, ""))
+    unknown = "\n".join(["Not known:", *missing]) if missing else ""
+    return "\n\n".join(filter(None, [opening, "\n".join(facts), unknown, closing]))
 
 
 # --- shapes
 
 
-class Shaped(Struct, frozen=True):
-    """JSON of the shape that was asked for, or the fields nothing was found for."""
+class _Property(Struct, frozen=True):
+    """What a JSON Schema says of a field."""
 
-    json: str = ""
-    missing: tuple[str, ...] = ()
+    type: object = None
+    enum: list[object] | None = None
 
 
-def fill_shape(schema: Raw, found: Material, text: str) -> Shaped:
-    """What was found in the shape of a JSON Schema: numbers, texts and lists by type and name, nothing invented."""
-    about = cast("dict[str, object]", msgspec.json.decode(bytes(schema)))
-    properties = cast("dict[str, dict[str, object]]", about.get("properties") or {})
-    required = cast("list[str]", about.get("required") or list(properties))
-    if not properties:
-        return (
-            Shaped(msgspec.json.encode(text).decode())
-            if about.get("type") == "string"
-            else Shaped(missing=("anything in this shape",))
-        )
+class _Shape(Struct, frozen=True):
+    """What a JSON Schema says of an object."""
+
+    type: object = None
+    properties: dict[str, _Property] = {}
+    required: list[str] | None = None
+
+
+def fill_shape(schema: Raw, found: Material, text: str) -> str:
+    """What was found as JSON of a shape: numbers, texts and lists by type and name, nothing invented."""
+    shape = msgspec.json.decode(bytes(schema), type=_Shape)
+    if not shape.properties:
+        if shape.type == "string":
+            return msgspec.json.encode(text).decode()
+        raise RefusedError("what was found does not fit the shape that is asked for")
+    texts = [name for name, about in shape.properties.items() if about.type == "string" and not about.enum]
+    numbers = [name for name, about in shape.properties.items() if about.type in ("number", "integer")]
     filled: dict[str, object] = {}
-    texts = [name for name, held in properties.items() if held.get("type") == "string" and not held.get("enum")]
-    numbers = [name for name, held in properties.items() if held.get("type") in {"number", "integer"}]
-    values = _numbers_found(found)
+    values = _labelled_numbers(found)
     for name in numbers:
-        named = [value for label, value in values if set(stems(name)) & set(stems(label))]
-        if len(set(named)) == 1:
-            filled[name] = named[0]
-        elif len(numbers) == 1 and len(values) == 1:
-            filled[name] = values[0][1]
+        named = {value for label, value in values if set(stems(name)) & set(stems(label))}
+        if len(numbers) == 1 and len(values) == 1:
+            named = {values[0][1]}
+        if len(named) == 1:
+            filled[name] = named.pop()
     if len(texts) == 1 and text:
         filled[texts[0]] = text
-    for name, held in properties.items():
-        if held.get("type") == "array" and found.tables:
+    for name, about in shape.properties.items():
+        if about.type == "array" and found.tables:
             filled[name] = _column_values(found.tables[0], name)
-    missing = tuple(name.replace("_", " ") for name in required if name not in filled)
-    return Shaped(missing=missing) if missing else Shaped(msgspec.json.encode(filled).decode())
+    required = list(shape.properties) if shape.required is None else shape.required
+    missing = [name.replace("_", " ") for name in required if name not in filled]
+    if missing:
+        raise RefusedError(f"what was found does not say {join_words(missing)}: {shorten(text, 200)}")
+    return msgspec.json.encode(filled).decode()
 
 
-def _numbers_found(found: Material) -> list[tuple[str, float]]:
-    values: list[tuple[str, float]] = []
+def _labelled_numbers(found: Material) -> list[tuple[str, float]]:
+    labelled = [(figure.label, as_number(figure.value)) for figure in found.figures]
     for table in found.tables:
         if len(table.rows) == 1:
-            values += [(table.columns[at], float(as_number(table.rows[0][at]) or 0)) for at in number_columns(table)]
-    for figure in found.figures:
-        number = as_number(figure.value)
-        if number is not None:
-            values.append((figure.label, float(number)))
-    return [(label, int(value) if value == int(value) else value) for label, value in values]
+            labelled += [(table.columns[at], as_number(table.rows[0][at])) for at in number_columns(table)]
+    numbers = [(label, float(number)) for label, number in labelled if number is not None]
+    return [(label, int(number) if number.is_integer() else number) for label, number in numbers]
 
 
 def _column_values(table: Table, name: str) -> list[object]:
-    named = [at for at, column in enumerate(table.columns) if set(stems(column)) & set(stems(name))]
-    at = named[0] if named else 0
+    """The column that a name has a word of, else the first."""
+    words = set(stems(name))
+    at = next((at for at, column in enumerate(table.columns) if words & set(stems(column))), 0)
     return [row[at] for row in table.rows]

@@ -9,22 +9,23 @@ import msgspec
 from msgspec import Struct, field
 
 from chargehand.models.demo.words import shorten, stems
-from chargehand.models.envelope import unwrap
 from chargehand.models.exhibits import Chart, Exhibit, Figure, Passage, Passages, Product, Table
 from chargehand.models.messages import Message, ToolCall
 
-_OPENING = re.compile(r"<data ([0-9a-f]+) from")
+_ENVELOPE = re.compile(r'<data ([0-9a-f]+) from "[^"\n]*">\n(.*)\n</data \1>', re.DOTALL)
 _DEEPEST = 4
+_MOST_ITEMS = 50
 _MOST_LISTED = 12
 _YEAR_COLUMN = re.compile(r"(?:^|_)(?:id|year|order|number|launched)$")
+_CURRENCIES = ("_eur", "_usd", "_gbp", "_chf", "_sek")
 
 
 class Outcome(Struct, frozen=True):
     """What came of one call: an error in words, or a value."""
 
     call: ToolCall
-    error: str = ""
-    value: object = None
+    error: str
+    value: object
 
     @property
     def arguments(self) -> dict[str, object]:
@@ -56,29 +57,20 @@ def read_outcomes(messages: Sequence[Message]) -> list[Outcome]:
         if message.role == "assistant":
             asked.update({call.id: call for call in message.calls})
         elif message.role == "tool" and message.call in asked:
-            outcomes.append(_outcome(asked[message.call], message.text))
+            outcomes.append(_read_outcome(asked[message.call], _decode(message.text)))
     return outcomes
 
 
-def _outcome(call: ToolCall, text: str) -> Outcome:
-    value = _decoded(_body(text))
-    fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
-    if set(fields) == {"error"}:
-        return Outcome(call, str(fields["error"]))
-    return Outcome(call, value=cast("object", value))
+def _read_outcome(call: ToolCall, value: object) -> Outcome:
+    if isinstance(value, dict) and list(cast("dict[str, object]", value)) == ["error"]:
+        return Outcome(call, str(cast("dict[str, object]", value)["error"]), None)
+    return Outcome(call, "", cast("object", value))
 
 
-def _body(text: str) -> str:
-    """The data in an envelope; what a loop may have written after it is not part of it."""
-    if opening := _OPENING.match(text):
-        closing = f"</data {opening[1]}>"
-        text = text[: text.rfind(closing) + len(closing)]
-    held = unwrap(text)
-    return held[1] if held else text
-
-
-def _decoded(body: str) -> object:
+def _decode(text: str) -> object:
     """JSON as what it is, a table that was cut as far as it goes, and anything else as text."""
+    envelope = _ENVELOPE.match(text)  # what a loop may have written after it is not part of it
+    body = envelope[2] if envelope else text
     attempts = [body]
     if '"rows":[[' in body:
         attempts.append(body[: body.rfind("],") + 1] + "]}")
@@ -107,49 +99,64 @@ def _add(material: Material, value: object, depth: int) -> None:
         material.texts.append(value)
     elif isinstance(value, int | float):
         material.figures.append(Figure(str(value)))
-    elif isinstance(value, list | tuple):
-        _add_list(material, list(cast("Sequence[object]", value)), depth)
     elif isinstance(value, dict):
         _add_object(material, cast("dict[str, object]", value), depth)
+    elif isinstance(value, list | tuple):
+        items = list(cast("Sequence[object]", value))
+        table = _as_table(items)
+        if table is not None:
+            material.tables.append(table)
+            return
+        for item in items[:_MOST_ITEMS]:
+            _add(material, item, depth + 1)
 
 
-def _add_list(material: Material, items: list[object], depth: int) -> None:
+def _as_table(items: list[object]) -> Table | None:
+    """Objects that are no exhibits as the rows of a table."""
     rows = [cast("dict[str, object]", item) for item in items if isinstance(item, dict)]
-    if rows and len(rows) == len(items) and "kind" not in rows[0]:
-        columns = tuple(dict.fromkeys(key for row in rows for key in row))
-        material.tables.append(Table(columns, tuple(tuple(row.get(key) for key in columns) for row in rows)))
-        return
-    for item in items[:50]:
-        _add(material, item, depth + 1)
+    if not rows or len(rows) < len(items) or "kind" in rows[0]:
+        return None
+    columns = tuple(dict.fromkeys(key for row in rows for key in row))
+    return Table(columns, tuple(tuple(row.get(key) for key in columns) for row in rows))
 
 
 def _add_object(material: Material, value: dict[str, object], depth: int) -> None:
-    try:
-        if "kind" in value:
-            _place(material, msgspec.convert(value, Exhibit, strict=False))
-            return
-        if "exhibits" in value or (set(value) <= {"text", "sources"} and "text" in value):
-            product = msgspec.convert(value, Product, strict=False)
-            for exhibit in product.exhibits:
-                _place(material, exhibit)
-            if product.text:
-                material.texts.append(product.text)
-            return
-    except msgspec.ValidationError:
-        pass
-    plain = {key: held for key, held in value.items() if not isinstance(held, dict | list)}
-    if plain:
-        said = ", ".join(f"{key.replace('_', ' ')} {format_value(held)}" for key, held in plain.items())
-        material.texts.append(said[:1].upper() + said[1:] + ".")
+    product = _as_product(value)
+    if product is not None:
+        for exhibit in product.exhibits:
+            _add_exhibit(material, exhibit)
+        material.texts += [product.text] if product.text else []
+        return
+    plain: list[str] = []
+    place = len(material.texts)
     for key, held in value.items():
-        if isinstance(held, list) and all(isinstance(item, str) for item in cast("list[object]", held)):
-            listed = ", ".join(cast("list[str]", held)) or "none"
-            material.texts.append(f"{key.replace('_', ' ').capitalize()}: {listed}.")
+        name = key.replace("_", " ")
+        items = cast("list[object]", held) if isinstance(held, list) else None
+        if items is not None and all(isinstance(item, str) for item in items):
+            listed = ", ".join(str(item) for item in items) or "none"
+            material.texts.append(f"{name.capitalize()}: {listed}.")
         elif isinstance(held, dict | list):
             _add(material, cast("object", held), depth + 1)
+        else:
+            plain.append(f"{name} {format_value(held)}")
+    if plain:
+        line = ", ".join(plain)
+        material.texts.insert(place, f"{line[:1].upper()}{line[1:]}.")
 
 
-def _place(material: Material, exhibit: Exhibit) -> None:
+def _as_product(value: dict[str, object]) -> Product | None:
+    """What a tool or a worker returned; None for any other object. `partly` is the answer of a team with gaps."""
+    try:
+        if "exhibits" in value or value.get("kind") == "partly" or {"text"} <= set(value) <= {"text", "sources"}:
+            return msgspec.convert(value, Product, strict=False)
+        if "kind" in value:
+            return Product("", (msgspec.convert(value, Exhibit, strict=False),))
+    except msgspec.ValidationError:
+        pass
+    return None
+
+
+def _add_exhibit(material: Material, exhibit: Exhibit) -> None:
     match exhibit:
         case Table():
             material.tables.append(exhibit)
@@ -163,71 +170,65 @@ def _place(material: Material, exhibit: Exhibit) -> None:
 
 def read_product(value: object) -> Product:
     """A result as what its worker said and what its tools returned."""
-    if isinstance(value, dict):
-        fields = cast("dict[str, object]", value)
-        if "exhibits" in fields or fields.get("kind") == "partly":  # of a team: its answer, with what is missing in it
-            try:
-                return msgspec.convert(fields, Product, strict=False)
-            except msgspec.ValidationError:
-                pass
     if isinstance(value, str):
         return Product(value)
+    product = _as_product(cast("dict[str, object]", value)) if isinstance(value, dict) else None
+    if product is not None:
+        return product
     material = gather([cast("object", value)])
     exhibits: tuple[Exhibit, ...] = (*material.tables, *material.figures, *material.charts)
     return Product("\n".join(material.texts), exhibits)
 
 
-# --- words
+# --- numbers
 
 
 def as_number(value: object) -> Decimal | None:
-    """A cell as a number, if it is one."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
-        return None
+    """A number, or a text that is one."""
     try:
         number = Decimal(str(value))
     except InvalidOperation:
         return None
-    return number if number.is_finite() else None
+    return number if number.is_finite() and not isinstance(value, bool) else None
+
+
+def _cell_number(value: object) -> Decimal | None:
+    """A cell as a number; texts are none, though they may have digits."""
+    return None if isinstance(value, str) else as_number(value)
+
+
+def _decimals(number: Decimal) -> int:
+    return max(0, -int(number.normalize().as_tuple().exponent))
 
 
 def format_value(value: object, decimals: int | None = None) -> str:
-    """A cell as people read it: thousands separated, two decimals where a column has any."""
-    if value is None:
-        return "none"
-    number = as_number(value) if not isinstance(value, str) else None
+    """A cell as people read it: thousands separated, with as many decimals as it has."""
+    number = _cell_number(value)
     if number is None:
-        return str(value)
-    if decimals is None:
-        decimals = -int(number.normalize().as_tuple().exponent) if number != number.to_integral_value() else 0
-    return f"{number:,.{max(0, decimals)}f}"
+        return "none" if value is None else str(value)
+    return f"{number:,.{_decimals(number) if decimals is None else decimals}f}"
 
 
-def column_decimals(table: Table, at: int) -> int | None:
-    """How many decimals a column is shown with."""
-    numbers = [
-        number for row in table.rows if not isinstance(row[at], str) and (number := as_number(row[at])) is not None
-    ]
-    places = [
-        -int(number.normalize().as_tuple().exponent) for number in numbers if number != number.to_integral_value()
-    ]
-    if not places:
-        return None
-    is_money = table.columns[at].rsplit("_", 1)[-1].upper() in {"EUR", "USD", "GBP", "CHF", "SEK"}
-    return max(2, *places) if is_money else max(places)
+def column_numbers(table: Table, at: int) -> list[Decimal]:
+    """The numbers in a column."""
+    return [number for row in table.rows if (number := _cell_number(row[at])) is not None]
+
+
+def column_decimals(table: Table, at: int) -> int:
+    """How many decimals a column is shown with: none, or for money at least two."""
+    decimals = max(map(_decimals, column_numbers(table, at)), default=0)
+    is_money = table.columns[at].lower().endswith(_CURRENCIES)
+    return max(2, decimals) if decimals and is_money else decimals
 
 
 def number_columns(table: Table) -> list[int]:
     """The columns that hold numbers to be read as such."""
-    return [
-        at
-        for at, name in enumerate(table.columns)
-        if table.rows
-        and not _YEAR_COLUMN.search(name)
-        and all(
-            row[at] is None or (not isinstance(row[at], str) and as_number(row[at]) is not None) for row in table.rows
-        )
-    ]
+    numbers: list[int] = []
+    for at, name in enumerate(table.columns):
+        values = [row[at] for row in table.rows if row[at] is not None]
+        if table.rows and not _YEAR_COLUMN.search(name) and len(values) == len(column_numbers(table, at)):
+            numbers.append(at)
+    return numbers
 
 
 def format_cell(table: Table, row: Sequence[object], at: int) -> str:
@@ -236,78 +237,52 @@ def format_cell(table: Table, row: Sequence[object], at: int) -> str:
     return format_value(row[at], column_decimals(table, at))
 
 
-def markdown_table(table: Table, most: int = 50) -> str:
+# --- words
+
+
+def markdown_table(table: Table, most: int = _MOST_ITEMS) -> str:
     """The table in Markdown, numbers to the right."""
-    numbers = set(number_columns(table))
-    lines = [
-        "| " + " | ".join(name.replace("|", "/") for name in table.columns) + " |",
-        "| " + " | ".join("---:" if at in numbers else "---" for at in range(len(table.columns))) + " |",
-    ]
-    for row in table.rows[:most]:
-        cells = [format_cell(table, row, at).replace("|", "/").replace("\n", " ") for at in range(len(table.columns))]
-        lines.append("| " + " | ".join(cells) + " |")
-    left = len(table.rows) - most + table.more if len(table.rows) > most else table.more
-    if left > 0:
-        lines.append(f"\n{left} more rows are not shown.")
-    return "\n".join(lines)
-
-
-def table_in_words(table: Table, title: str, words: frozenset[str] = frozenset()) -> str:
-    """One line: the number, or each name with a number, that of the column that `words` name."""
-    if not table.rows:
-        return f"{title}: none."
     numbers = number_columns(table)
-    if len(table.rows) == 1 and len(table.columns) == 1:
-        return f"{title}: {format_cell(table, table.rows[0], 0)}."
-    if not numbers and len(table.columns) == 1:
-        names = ", ".join(str(row[0]) for row in table.rows[:_MOST_LISTED])
-        return f"{title}: {names}{_and_more(table)}."
+    places = range(len(table.columns))
+    rows = [list(table.columns), ["---:" if at in numbers else "---" for at in places]]
+    rows += [[format_cell(table, row, at) for at in places] for row in table.rows[:most]]
+    lines = [" | ".join(cell.replace("|", "/").replace("\n", " ") for cell in row) for row in rows]
+    text = "\n".join(f"| {line} |" for line in lines)
+    left = max(0, len(table.rows) - most) + table.more
+    return f"{text}\n\n{left} more rows are not shown." if left else text
+
+
+def table_in_words(table: Table, title: str, words: frozenset[str] = frozenset(), *, most_names: int = 50) -> str:
+    """One line: the number, or each row by its names with a number, that of the column that `words` name."""
+    numbers = number_columns(table)
     if len(table.rows) > 1:
         named = [at for at in numbers if words & set(stems(table.columns[at]))]
-        numbers = [*named, *(at for at in numbers if at not in named)]
-    parts = [_row_in_words(table, row, numbers) for row in table.rows[:_MOST_LISTED]]
-    separator = ", " if len(table.columns) <= 2 and numbers else "; "
-    return f"{title}: {separator.join(parts)}{_and_more(table)}."
-
-
-def _and_more(table: Table) -> str:
-    left = len(table.rows) - _MOST_LISTED
-    return f" and {left} more" if left > 0 else ""
-
-
-def _row_in_words(table: Table, row: Sequence[object], numbers: list[int]) -> str:
-    names = [format_cell(table, row, at) for at in range(len(row)) if at not in numbers]
-    if len(numbers) == 1 or (len(table.rows) > 1 and names and numbers):
-        return " ".join([", ".join(names), format_cell(table, row, numbers[0])])
-    figures = [f"{table.columns[at].replace('_', ' ')} {format_cell(table, row, at)}" for at in numbers]
-    return ", ".join([*names, *figures])
-
-
-def rows_in_words(table: Table, title: str) -> str:
-    """The rows of a list by their first two columns; the table has the rest."""
-    numbers = number_columns(table)
+        numbers = (named or numbers)[:1]
     names = [
         at
-        for at in range(len(table.columns))
-        if at not in numbers and (at == 0 or not table.columns[at].endswith("_id"))
-    ]
-    shown = [*names[:2], *numbers[:1]]
-    parts = [" ".join(format_cell(table, row, at) for at in shown) for row in table.rows[:_MOST_LISTED]]
-    return f"{title}: {'; '.join(parts)}{_and_more(table)}."
+        for at, name in enumerate(table.columns)
+        if at not in number_columns(table) and (at == 0 or most_names > 2 or not name.endswith("_id"))
+    ][:most_names]
+    parts = [_row_in_words(table, row, names, numbers) for row in table.rows[:_MOST_LISTED]]
+    separator = ", " if len(table.columns) == 1 or (len(table.columns) == 2 and numbers) else "; "
+    left = len(table.rows) - _MOST_LISTED
+    more = f" and {left} more" if left > 0 else ""
+    return f"{title}: {separator.join(parts) or 'none'}{more}."
 
 
-def column_total(table: Table, at: int) -> Decimal:
-    """The sum of a column."""
-    return sum((as_number(row[at]) or Decimal(0) for row in table.rows), Decimal(0))
+def _row_in_words(table: Table, row: Sequence[object], names: list[int], numbers: list[int]) -> str:
+    words = ", ".join(format_cell(table, row, at) for at in names)
+    if len(numbers) == 1:
+        return f"{words} {format_cell(table, row, numbers[0])}".strip()
+    figures = [f"{table.columns[at].replace('_', ' ')} {format_cell(table, row, at)}" for at in numbers]
+    return ", ".join([words, *figures] if words else figures)
 
 
 def figure_in_words(figure: Figure, label: str = "") -> str:
     """A figure with its label and unit."""
     name = figure.label or label
-    value = format_value(as_number(figure.value) if as_number(figure.value) is not None else figure.value)
-    if re.fullmatch(r"\d{4}-\d\d-\d\d", figure.value):
-        value = figure.value
-    text = f"{value} {figure.unit}".strip()
+    number = as_number(figure.value)
+    text = f"{figure.value if number is None else format_value(number)} {figure.unit}".strip()
     return f"{name[:1].upper()}{name[1:]}: {text}." if name else f"{text}."
 
 

@@ -40,6 +40,7 @@ from chargehand.models.demo.words import LIGHT_VERBS, join_words, stem, stems, w
 from chargehand.models.exhibits import Table
 
 _MOST_COLUMNS = 6
+_MOST_NAMES = 4
 _ASK_FOR_A_PRICE = frozenset(("cheapest", "priciest", "most expensive", "least expensive"))
 _OF_A_SUM = word_set("most top best fewest least")
 _TIME_UNITS = {"month": 7, "year": 4, "day": 10}
@@ -67,40 +68,30 @@ class Lookup(Struct, frozen=True):
     phrases: tuple[str, ...]
 
 
-class Unread(Struct, frozen=True):
-    """Why there is no query."""
-
-    reason: str
-    understood: int = 0
-    is_known: bool = False
-    """Whether all else was understood, so that no other tool needs to be asked."""
-
-
-def read_query(clause: Clause, description: str, names: Names | None = None) -> Query | Lookup | Unread:
-    """The query for a clause over the tables that a tool's description lists."""
+def read_query(clause: Clause, description: str, names: Names | None = None) -> Query | Lookup:
+    """The query for a clause over the tables that a tool's description lists; Refusal where there is none."""
     lexicon = read_lexicon(description)
     if lexicon is None:
-        return Unread("no tables are described")
+        raise Refusal("no tables are described")
     if clause.points_back:
-        return Unread("it speaks of an earlier result, which no table holds")
-    schema = lexicon.schema
+        raise Refusal("it speaks of an earlier result, which no table holds")
     items = read_items(clause, lexicon, names or {})
     queries: list[Query] = []
-    failures: list[Unread] = []
-    lookups: list[tuple[str, ...]] = []
-    for base in schema.tables.values():
-        reader = _Reader(clause, Scope(items, schema, base))
+    refusals: list[Refusal] = []
+    for base in lexicon.schema.tables.values():
+        reader = _Reader(clause, Scope(items, lexicon.schema, base))
         try:
-            queries.append(render_query(reader.read(), schema))
-        except _Leftover as leftover:
-            failures.append(Unread(leftover.reason, len(reader.used)))
-            if names is None and leftover.phrases:
-                lookups.append(leftover.phrases)
+            queries.append(render_query(reader.read(), lexicon.schema))
         except Refusal as refusal:
-            failures.append(Unread(refusal.reason, len(reader.used), is_known=refusal.is_known))
+            refusal.understood = len(reader.used)
+            refusals.append(refusal)
     if queries:
         return _choose(queries)
-    return _look_up(schema, lookups) or max(failures, key=lambda failure: (failure.is_known, failure.understood))
+    phrases = [refusal.phrases for refusal in refusals if isinstance(refusal, _Leftover) and refusal.phrases]
+    lookup = _look_up(lexicon.schema, min(phrases, key=len)) if phrases and names is None else None
+    if lookup is None:
+        raise max(refusals, key=lambda refusal: (refusal.is_known, refusal.understood))
+    return lookup
 
 
 class _Leftover(Refusal):
@@ -108,13 +99,16 @@ class _Leftover(Refusal):
 
     def __init__(self, items: list[Item]) -> None:
         super().__init__(f"nothing there says {join_words([repr(item.text) for item in items])}")
-        self.phrases: tuple[str, ...] = ()
-        if len(items) <= 4 and all(_may_be_name(item) for item in items):
-            phrases = [item.low for item in items]
-            for at in range(len(items) - 1, 0, -1):
-                if items[at - 1].at == items[at].at - 1:
-                    phrases[at - 1] += f" {phrases.pop(at)}"
-            self.phrases = tuple(phrases)
+        phrases: list[str] = []
+        last = -2
+        for item in items:
+            if item.at == last + 1:
+                phrases[-1] += f" {item.low}"
+            else:
+                phrases.append(item.low)
+            last = item.at
+        may_be_names = len(items) <= _MOST_NAMES and all(_may_be_name(item) for item in items)
+        self.phrases = tuple(phrases) if may_be_names else ()
 
 
 def _may_be_name(item: Item) -> bool:
@@ -122,39 +116,32 @@ def _may_be_name(item: Item) -> bool:
     return not is_known and item.low not in _NEVER_NAMES and len(item.text) > 2
 
 
-def _choose(queries: list[Query]) -> Query | Unread:
+def _choose(queries: list[Query]) -> Query:
     """The query with the fewest joins; two of them are two readings."""
     fewest = min(len(query.tables) for query in queries)
     simple = {query.sql: query for query in queries if len(query.tables) == fewest}
     if len(simple) > 1:
         tables = sorted({query.tables[0] for query in simple.values()})
-        return Unread(f"it can be read of {join_words(tables, 'or')}; say which is meant")
+        raise Refusal(f"it can be read of {join_words(tables, 'or')}; say which is meant")
     return next(iter(simple.values()))
 
 
-def _look_up(schema: Schema, lookups: list[tuple[str, ...]]) -> Lookup | None:
-    columns = [
-        column for table in schema.tables.values() for column in table.columns if column.is_text and not column.complete
-    ]
-    if not lookups or not columns:
-        return None
-    phrases = min(lookups, key=len)
+def _look_up(schema: Schema, phrases: tuple[str, ...]) -> Lookup | None:
+    columns = [column for column in schema.columns.values() if column.is_text and not column.complete]
     parts: list[str] = []
     for phrase, column in product(phrases, columns):
-        pattern = "%" + "%".join(word[: max(3, len(stem(word)))] for word in phrase.split()) + "%"
+        pattern = "%".join(["", *(word[: max(3, len(stem(word)))] for word in phrase.split()), ""])
         parts.append(
             f"SELECT DISTINCT {quote(column.sql)} AS place, {column.name} AS value "  # noqa: S608 - quoted
             f"FROM {column.table} WHERE {column.name} LIKE {quote(pattern)}"
         )
-    return Lookup(" UNION ALL ".join(parts), phrases)
+    return Lookup(" UNION ALL ".join(parts), phrases) if parts else None
 
 
-def read_query_with_names(
-    clause: Clause, description: str, lookup: Lookup, found: list[Table]
-) -> Query | Lookup | Unread:
+def read_query_with_names(clause: Clause, description: str, lookup: Lookup, found: list[Table]) -> Query | Lookup:
     """The query after its names were looked up: each phrase has to be in values of the data."""
     schema = read_schema(description)
-    columns = {column.sql: column for table in schema.tables.values() for column in table.columns} if schema else {}
+    columns = schema.columns if schema is not None else {}
     names: Names = {}
     for phrase in lookup.phrases:
         values: dict[Column, dict[str, None]] = {}
@@ -162,7 +149,7 @@ def read_query_with_names(
             if _holds(str(value), phrase):
                 values.setdefault(columns[str(place)], {})[str(value)] = None
         if not values:
-            return Unread(f"nothing there says {phrase!r}")
+            raise Refusal(f"nothing there says {phrase!r}")
         names[phrase] = tuple(Value(column, tuple(texts)) for column, texts in values.items())
     return read_query(clause, description, names)
 

@@ -132,6 +132,11 @@ class Schema(Struct, frozen=True):
 
     tables: dict[str, TableSpec]
 
+    @property
+    def columns(self) -> dict[str, Column]:
+        """All columns by their name in SQL."""
+        return {column.sql: column for table in self.tables.values() for column in table.columns}
+
     def paths(self, base: str) -> dict[str, tuple[tuple[str, str, str], ...]]:
         """Every table with one row for each row of `base`, and the joins (from, to, column) that lead there."""
         found: dict[str, tuple[tuple[str, str, str], ...]] = {base: ()}

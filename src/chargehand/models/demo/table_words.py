@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from chargehand.models.demo.job import RefusedError
 from chargehand.models.demo.request import Clause
 from chargehand.models.demo.table_schema import Column, Schema, TableSpec, read_schema
 from chargehand.models.demo.table_sql import Group, Measure, column_measure
@@ -48,12 +49,14 @@ _PHRASES: tuple[tuple[Operator, str], ...] = (
 _OPERATORS = {phrase: operator for operator, phrases in _PHRASES for phrase in phrases.split(", ")}
 
 
-class Refusal(Exception):
+class Refusal(RefusedError):
     """Why a clause is no question to a table. `is_known`: it is understood, no other tool needs to be asked."""
+
+    understood = 0
+    """How many words were accounted for."""
 
     def __init__(self, reason: str, *, is_known: bool = False) -> None:
         super().__init__(reason)
-        self.reason = reason
         self.is_known = is_known
 
 

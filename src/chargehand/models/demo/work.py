@@ -22,26 +22,25 @@ from chargehand.models.demo.memory import (
     read_keepings,
 )
 from chargehand.models.demo.passages import accept_passages, asks_for_text, search_query
-from chargehand.models.demo.products import Conversion, chart_arguments, fill_shape, read_conversion, write_text
+from chargehand.models.demo.products import chart_arguments, fill_shape, read_conversion, write_text
 from chargehand.models.demo.request import LONGEST, Clause, parse_request
 from chargehand.models.demo.results import (
     Material,
     as_number,
     chart_in_words,
     column_decimals,
-    column_total,
+    column_numbers,
     figure_in_words,
     format_value,
     gather,
     number_columns,
     passage_in_words,
-    rows_in_words,
     table_in_words,
 )
 from chargehand.models.demo.table_query import Lookup, read_query_with_names
 from chargehand.models.demo.table_sql import Query
 from chargehand.models.demo.tools import ToolCard, only_remembers
-from chargehand.models.demo.words import join_words, shorten, stems
+from chargehand.models.demo.words import shorten, stems
 from chargehand.models.exhibits import Table
 from chargehand.models.left_out import LEFT
 from chargehand.models.messages import Reply, Request
@@ -142,10 +141,7 @@ def _keep(job: Job, clauses: tuple[Clause, ...], text: str) -> list[str]:
 
 def _fill_schema(schema: Raw, job: Job, text: str) -> str:
     returned = gather(outcome.value for outcome in job.outcomes if not outcome.error)
-    shaped = fill_shape(schema, job.given if returned.is_empty else returned, text)
-    if shaped.missing:
-        raise RefusedError(f"what was found does not say {join_words(list(shaped.missing))}: {shorten(text, 200)}")
-    return shaped.json
+    return fill_shape(schema, job.given if returned.is_empty else returned, text)
 
 
 # --- one clause
@@ -159,7 +155,7 @@ def serve_clause(clause: Clause, job: Job) -> str:
         case "convert":
             return _convert(clause, job)
         case "write":
-            return _write(clause, job)
+            return write_text(clause, job.subject)
         case _:
             return _ask(clause, job)
 
@@ -206,7 +202,7 @@ def _query(clause: Clause, fit: Fit, job: Job) -> str:
         found = job.call(fit.tool.name, {"sql": query.sql}).tables
         query = read_query_with_names(clause, fit.tool.description, query, found)
     if not isinstance(query, Query):
-        raise RefusedError(getattr(query, "reason", "the question cannot be read"))
+        raise RefusedError("the question cannot be read")
     tables = job.call(fit.tool.name, {"sql": query.sql}).tables
     if not tables:
         raise RefusedError("the database returned no table")
@@ -218,13 +214,12 @@ def _describe_table(query: Query, table: Table) -> str:
         raise RefusedError(f"no rows are on record: {query.title}")
     if not table.rows:
         return f"{query.title}: none on record."
-    if query.shape == "rows" and len(table.columns) > 2 and len(table.rows) > 1:
-        return rows_in_words(table, query.title)
-    text = table_in_words(table, query.title)
+    is_list = query.shape == "rows" and len(table.columns) > 2 and len(table.rows) > 1
+    text = table_in_words(table, query.title, most_names=2 if is_list else len(table.columns))
     numbers = number_columns(table)
     if query.adds_up and len(numbers) == 1 and len(table.rows) > 1:
-        total = format_value(column_total(table, numbers[0]), column_decimals(table, numbers[0]))
-        text += f" Together: {total}."
+        total = sum(column_numbers(table, numbers[0]))
+        text += f" Together: {format_value(total, column_decimals(table, numbers[0]))}."
     return text
 
 
@@ -300,10 +295,7 @@ def _draw(clause: Clause, job: Job) -> str:
     tool = job.tool_of_kind("chart")
     if tool is None:
         raise RefusedError("there is no tool here that draws")
-    arguments = chart_arguments(clause, job.given, job.subject.inputs)
-    if isinstance(arguments, str):
-        raise RefusedError(arguments)
-    charts = job.call(tool.name, arguments).charts
+    charts = job.call(tool.name, chart_arguments(clause, job.given)).charts
     if not charts:
         raise RefusedError("no chart was returned")
     return chart_in_words(charts[0])
@@ -315,8 +307,6 @@ def _convert(clause: Clause, job: Job) -> str:
     if tool is None or calculator is None:
         raise RefusedError("nothing here converts it")
     conversion = read_conversion(clause, tool, job.given)
-    if not isinstance(conversion, Conversion):
-        raise RefusedError(conversion)
     rates = job.call(tool.name, conversion.arguments).figures
     if not rates or as_number(rates[0].value) is None:
         raise RefusedError("no rate was returned")
@@ -325,10 +315,3 @@ def _convert(clause: Clause, job: Job) -> str:
     if not results:
         raise RefusedError("the calculator returned no number")
     return conversion.in_words(results[0].value, rates[0])
-
-
-def _write(clause: Clause, job: Job) -> str:
-    text = write_text(clause, job.subject)
-    if not isinstance(text, str):
-        raise RefusedError(text.reason)
-    return text
