@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from bench.local_requests import FOLDERS, Asked, requests
-from chargehand.agents.answering import CUT, MISSING, NOT_WHOLE
-from chargehand.agents.coverage import COUNTED, UNTRACED
+from chargehand.agents.answer import CUT, MISSING, NOT_WHOLE
+from chargehand.agents.audit.report import COUNTED, UNTRACED
 from chargehand.agents.crew import Crew
 from chargehand.config.load import load_team
 from chargehand.errors import PlanInvalid

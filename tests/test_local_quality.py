@@ -2,8 +2,8 @@
 
 from bench.local_quality import invented_numbers, without_notes
 from bench.local_requests import Asked
-from chargehand.agents.answering import CUT, MISSING, NOT_WHOLE
-from chargehand.agents.coverage import COUNTED, UNTRACED
+from chargehand.agents.answer import CUT, MISSING, NOT_WHOLE
+from chargehand.agents.audit.report import COUNTED, UNTRACED
 from chargehand.runtime.result import Result
 from chargehand.terms.budget import NOTHING
 from chargehand.terms.plan import Plan

@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from chargehand.agents.asking import Writer
 from chargehand.agents.crew import Claim, Done, Where
 from chargehand.agents.money import Purse
 from chargehand.agents.prompts import Prompts
+from chargehand.agents.writer import Writer
 from chargehand.models.messages import Message, Settings
 from chargehand.models.model import Model
 from chargehand.terms.budget import NOTHING, Amount, Budget

@@ -11,7 +11,7 @@ from msgspec import Struct, convert
 
 from bench.verifier import measured
 from chargehand.agents.acceptance import Check, Reviewer, Rule, Verifier
-from chargehand.agents.failure_modes import audit_run
+from chargehand.agents.audit.failure_modes import audit_run
 from chargehand.agents.verifying import Verdict, read
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid

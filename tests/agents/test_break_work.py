@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
-from chargehand.agents.answering import with_gaps
+from chargehand.agents.answer import with_gaps
 from chargehand.agents.equip import equip
 from chargehand.agents.factory import Factory
 from chargehand.agents.history import History, read_on

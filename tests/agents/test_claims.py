@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chargehand.agents.claims import Claim, trace_answer, unsupported
-from chargehand.agents.coverage import COUNTED, untraced_section
+from chargehand.agents.audit.claims import trace_answer, unsupported
+from chargehand.agents.audit.report import COUNTED, untraced_section
 from chargehand.models.exhibits import Figure, Passage, Passages, Product, Table
 from chargehand.models.subject import Given
-from chargehand.terms.tracing import Untraced
+from chargehand.terms.tracing import Statement
 from chargehand.text.numbers import find_quantities
 from tests.models.demo.asking import ask, team_of
 
@@ -99,7 +99,7 @@ def test_what_no_result_says_is_flagged(answer: str, kind: str, text: str) -> No
 def test_a_number_from_another_result_than_the_cited_one_is_flagged_and_traced() -> None:
     (found,) = unsupported("Goods come back within 14 days [t1].", RESULTS)
     assert (found.text, found.cited, found.elsewhere) == ("14", ("t1",), ("t2",))
-    assert "14, cited from [t1], but it stands in [t2]" in untraced_section([found])
+    assert "14, cited from [t1], but it stands in [t2]" in untraced_section([("", found)])
 
 
 def test_a_result_may_say_what_it_was_made_from() -> None:
@@ -110,7 +110,7 @@ def test_a_number_that_only_a_worker_says_does_not_follow_from_itself() -> None:
     """It differs from the 0 in the result by itself, and stands in the worker's own text."""
     table = Table(columns=("fee_percent",), rows=(), source="funds.csv", query="SELECT fee_percent FROM funds LIMIT 0")
     results = [Given("t1", "Find the fee.", "ann", Product("The fee is 0.25%.", (table,)))]
-    words = {"t1": (Untraced(kind="number", text="0.25"),)}
+    words = {"t1": (Statement(kind="number", text="0.25"),)}
     claims = trace_answer("The fee is 0.25%, so four quarters of it are 0.25% again.", results, words=words)
     assert {claim.origin for claim in claims} == {"words"}
 
@@ -132,7 +132,7 @@ def test_without_results_there_is_nothing_to_hold_an_answer_against() -> None:
 
 
 def test_a_long_list_of_flags_is_cut_short() -> None:
-    text = untraced_section([Claim("number", str(n), "") for n in range(20)])
+    text = untraced_section([("", Statement("number", str(n))) for n in range(20)])
     assert text.startswith("Not traced to a tool:\n- 0\n")
     assert text.endswith("- and 12 more")
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from chargehand.agents.contradictions import find
+from chargehand.agents.audit.contradictions import find_contradictions
 from chargehand.models.subject import Given
 
 
 def values(first: str, second: str) -> list[tuple[str, ...]]:
     results = [Given("t1", "Find out about Acme.", "ann", first), Given("t2", "Find out about Acme.", "bob", second)]
-    return [tuple(value for _, value in one.values) for one in find(results)]
+    return [tuple(value for _, value in one.values) for one in find_contradictions(results)]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from chargehand.agents.claims import unsupported
-from chargehand.agents.contradictions import find
+from chargehand.agents.audit.claims import unsupported
+from chargehand.agents.audit.contradictions import find_contradictions
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
 from chargehand.agents.strategies.chat import says_token
 from chargehand.agents.worker import Worker
@@ -174,7 +174,7 @@ def test_results_full_of_numbers_take_no_more_than_a_moment() -> None:
     lines = "\n".join(f"The weight of box {n} is {chance.randint(1, 9999)} kg." for n in range(10_000))
     results = [Given(f"t{n}", f"Weigh box {n}", "w", lines) for n in range(50)]
     with Stopwatch(3):
-        find(results)
+        find_contradictions(results)
     with Stopwatch(3):
         assert unsupported(lines[:100_000], results) == (), "of this much nothing can be said to be missing"
     with Stopwatch(3):

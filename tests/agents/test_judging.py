@@ -7,16 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.asking import Bill
-from chargehand.agents.choosing import ballot, select
-from chargehand.agents.contradictions import Contradiction, find, verdict
-from chargehand.agents.judging import rule
+from chargehand.agents.audit.contradictions import Contradiction, find_contradictions, read_verdict
+from chargehand.agents.judge import ballot, rule, ruling_schema, select
 from chargehand.agents.money import Held
-from chargehand.agents.reducing import reduced
+from chargehand.agents.reduce import Piece, join_pieces, reduce_results
 from chargehand.agents.shape import problems
 from chargehand.agents.worker import Worker
+from chargehand.agents.writer import WriterCalls
 from chargehand.models.demo.model import DemoModel
-from chargehand.models.envelope import wrap
 from chargehand.models.local import LocalModel
 from chargehand.models.local.pull import pull
 from chargehand.models.messages import Reply, Request, Usage
@@ -116,8 +114,10 @@ async def test_one_result_needs_no_judge() -> None:
 
 async def test_the_demo_model_selects_what_speaks_to_the_request() -> None:
     results = (Given("t1", "?", "w", "Nothing."), Given("t2", "?", "w", "There are 12 apples in the cellar."))
-    text = await select(writer(DemoModel()), Bill(), desk := Desk(), "How many apples are in the cellar?", results)
-    assert text.startswith("There are 12 apples in the cellar.\n\nChosen from 2 results: [t2]. Why: It speaks to")
+    calls = WriterCalls(writer(DemoModel()), desk := Desk())
+    chosen, why = await select(calls, "How many apples are in the cellar?", results)
+    assert chosen is results[1]
+    assert why.startswith("Chosen from 2 results: [t2]. Why: It speaks to")
     assert desk.prompts
 
 
@@ -173,23 +173,23 @@ def table(*rows: tuple[object, ...]) -> dict[str, object]:
 
 
 def test_other_numbers_for_the_same_thing_are_a_contradiction() -> None:
-    (found,) = find(
+    (found,) = find_contradictions(
         [given("t1", "There are 12 apples in the cellar."), given("t2", "There are 14 apples in the cellar.")]
     )
     assert found == Contradiction("apples in the cellar", (("t1", "12"), ("t2", "14")))
-    (found,) = find(
+    (found,) = find_contradictions(
         [given("t1", table(("Spain", 12.5), ("Chile", 3))), given("t2", table(("Spain", 15.5), ("Chile", 3)))]
     )
     assert found.values == (("t1", "12.5"), ("t2", "15.5"))
     figures = ({"text": "", "exhibits": [{"kind": "figure", "value": v, "unit": "EUR", "label": "Rent"}]} for v in "78")
-    (found,) = find([given(f"t{n}", one) for n, one in enumerate(figures, 1)])
+    (found,) = find_contradictions([given(f"t{n}", one) for n, one in enumerate(figures, 1)])
     assert found == Contradiction("Rent", (("t1", "7 eur"), ("t2", "8 eur")))
 
 
 def test_yes_and_no_to_one_question_are_a_contradiction() -> None:
-    (found,) = find([given("t1", "Yes, it is.", "Is it open?"), given("t2", "No.", "Is it open?")])
+    (found,) = find_contradictions([given("t1", "Yes, it is.", "Is it open?"), given("t2", "No.", "Is it open?")])
     assert found.values == (("t1", "yes"), ("t2", "no"))
-    assert [verdict(one) for one in ("No dogs here.", "Nothing", {"text": "No: closed"}, 3)] == ["", "", "no", ""]
+    assert [read_verdict(one) for one in ("No dogs here.", "Nothing", {"text": "No: closed"}, 3)] == ["", "", "no", ""]
 
 
 @pytest.mark.parametrize(
@@ -208,13 +208,13 @@ def test_yes_and_no_to_one_question_are_a_contradiction() -> None:
     ],
 )
 def test_what_may_be_about_something_else_is_none(one: Given, other: Given) -> None:
-    assert find([one, other]) == ()
+    assert find_contradictions([one, other]) == ()
 
 
 def test_a_result_that_was_made_from_another_may_correct_it() -> None:
     results = [given("t1", "Rent: 12 EUR."), given("t2", "Rent: 14 EUR.")]
-    assert find(results)
-    assert find(results, {"t2": ("t1",)}) == ()
+    assert find_contradictions(results)
+    assert find_contradictions(results, {"t2": ("t1",)}) == ()
 
 
 CLASH = ("There are 12 apples in the cellar.", "There are 14 apples in the cellar.")
@@ -262,10 +262,12 @@ async def test_no_more_than_five_contradictions_are_judged() -> None:
 async def test_the_demo_model_rules_for_what_was_worked_out() -> None:
     worked = {"text": "Rent: 14 EUR.", "exhibits": [{"kind": "figure", "value": "14", "expression": "7 * 2"}]}
     results = (given("t1", "Rent: 12 EUR."), given("t2", worked))
-    ruling = await rule(writer(DemoModel()), Bill(), Desk(), Judging("Rent?", results=results))
+    ruling = await rule(WriterCalls(writer(DemoModel()), Desk()), Judging("Rent?", results=results))
     assert ruling is not None
     assert (ruling.winner, ruling.why) == ("t2", "It shows how it was worked out.")
-    assert (await rule(writer(DemoModel()), Bill(), Desk(), Judging("Rent?", results=results[:1] * 2))).winner == ""  # pyright: ignore[reportOptionalMemberAccess] - it fails the test
+    assert (
+        await rule(WriterCalls(writer(DemoModel()), Desk()), Judging("Rent?", results=results[:1] * 2))
+    ).winner == ""  # pyright: ignore[reportOptionalMemberAccess] - it fails the test
 
 
 # --- what no result bears out, and coverage
@@ -293,11 +295,11 @@ async def test_gaps_lower_the_coverage_and_a_complete_answer_says_nothing_of_it(
 
 
 async def test_a_call_that_reports_no_usage_counts_as_a_call() -> None:
-    bill = Bill()
     clueless = ScriptedModel([Reply("a", usage=Usage(1, 1), micros=1), Reply("b")])
-    await bill.ask(writer(clueless), Held(Request(())), Desk())
-    await bill.ask(writer(clueless), Held(Request(())), Desk())
-    assert bill.total() == Amount(tokens=2, micros=1, calls=2)
+    made = WriterCalls(writer(clueless), Desk())
+    await made.ask(Held(Request(())))
+    await made.ask(Held(Request(())))
+    assert made.total() == Amount(tokens=2, micros=1, calls=2)
 
 
 # --- a real model, if a tiny one
@@ -309,14 +311,15 @@ async def test_a_real_model_selects_rules_and_reduces() -> None:
     local = LocalModel("smollm2-135m", folder=MODELS)
     try:
         results = (given("t1", "I do not know."), given("t2", "There are 12 apples in the cellar."))
-        text = await select(writer(local, temperature=0.0), bill := Bill(), Desk(), COUNT, results)
-        assert any(text.startswith(f"{one.value}\n\nChosen from 2 results: [{one.task}]. Why: ") for one in results)
-        total = bill.total()
+        made = WriterCalls(writer(local, temperature=0.0), Desk())
+        chosen, why = await select(made, COUNT, results)
+        assert why.startswith(f"Chosen from 2 results: [{chosen.task}]. Why: ")
+        total = made.total()
         assert total is not None
         assert (total.calls, total.tokens > 100) == (1, True)
         clash = (given("t1", CLASH[0]), given("t2", CLASH[1]))
         claims = ("[t1] apples in the cellar: 12", "[t2] apples in the cellar: 14")
-        ruling = await rule(writer(local, temperature=0.0), Bill(), Desk(), Judging(COUNT, claims, clash))
+        ruling = await rule(WriterCalls(writer(local, temperature=0.0), Desk()), Judging(COUNT, claims, clash))
         assert ruling is not None
         assert ruling.winner in ("t1", "t2", "")
         assert ruling.why
@@ -336,19 +339,20 @@ async def test_a_real_model_reduces_what_its_window_does_not_hold() -> None:
         reply = local.reply
 
     try:
-        text = "\n\n".join(wrap("ab", f"task t{n}, ann: count", "There are 12 red apples here. " * 8) for n in (1, 2))
-        short = await reduced(writer(Narrow(), temperature=0.0, max_tokens=24), bill := Bill(), Desk(), COUNT, text)
-        assert 0 < len(short) < len(text)
+        text = "There are 12 red apples here. " * 8
+        pieces = [Piece(text, (f"t{n}",), f"task t{n}, ann: count") for n in (1, 2)]
+        made = WriterCalls(writer(Narrow(), temperature=0.0, max_tokens=24), Desk())
+        short = join_pieces(await reduce_results(made, COUNT, pieces, "ab"), "ab")
+        assert 0 < len(short) < 2 * len(text)
         assert "t1]" in short
-        assert bill.total() is not None
+        assert made.total() is not None
     finally:
         await local.close()
 
 
 def test_the_schema_of_a_ruling_allows_what_is_asked_for() -> None:
-    from chargehand.agents.judging import schema
 
-    held = json.loads(bytes(schema(("t1", "t2"), "contradiction")))
+    held = json.loads(bytes(ruling_schema(("t1", "t2"), "contradiction")))
     assert list(problems({"why": "a", "ruling": "b", "winner": None}, held)) == []
     assert list(problems({"why": "a", "ruling": "b", "winner": "t3"}, held))
-    assert list(problems({"why": "a", "winner": None}, json.loads(bytes(schema(("t1",), "select")))))
+    assert list(problems({"why": "a", "winner": None}, json.loads(bytes(ruling_schema(("t1",), "select")))))

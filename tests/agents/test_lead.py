@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chargehand.agents.answering import with_gaps
+from chargehand.agents.answer import with_gaps
 from chargehand.agents.factory import Factory
 from chargehand.agents.plan_form import DroppedInput, PlanStream, read, schema
 from chargehand.agents.shape import problems

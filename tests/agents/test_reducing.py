@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from chargehand.agents.asking import Bill
 from chargehand.agents.crew import WorkFailed
 from chargehand.agents.history import tokens
 from chargehand.agents.money import Purse
-from chargehand.agents.reducing import by_result, evenly, pieces, reduced
+from chargehand.agents.reduce import Piece, cut_evenly, group_pieces, join_pieces, reduce_results
 from chargehand.agents.worker import Worker
-from chargehand.models.envelope import wrap
+from chargehand.agents.writer import WriterCalls
 from chargehand.models.messages import Reply, Request, Settings, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.subject import Planning, Working
@@ -28,22 +27,24 @@ from tests.runtime.test_nesting import kept_within
 SMALL = ModelCard("small", window=2000, micros_in=0.0, micros_out=0.0)
 
 
-def results(*texts: str) -> str:
-    return "\n\n".join(wrap("ab12", f"task t{n}, ann: count", text) for n, text in enumerate(texts, 1))
+def results(*texts: str) -> list[Piece]:
+    return [Piece(text, (f"t{n}",), f"task t{n}, ann: count") for n, text in enumerate(texts, 1)]
+
+
+async def reduced(calls: WriterCalls, *texts: str) -> str:
+    return join_pieces(await reduce_results(calls, "Count", results(*texts), "ab12"), "ab12")
 
 
 def test_pieces_are_cut_between_results_and_name_their_tasks() -> None:
-    found = pieces(by_result(results("apple " * 100, "pear " * 100, "plum " * 300)), 1500)
-    assert [tasks for _, tasks in found] == [("t1", "t2"), ("t3",), ("t3",)]
-    assert all(len(piece) <= 1500 for piece, _ in found)
+    found = group_pieces(results("apple " * 100, "pear " * 100, "plum " * 400), 1500)
+    assert [[piece.tasks for piece in group] for group in found] == [[("t1",), ("t2",)], [("t3",)], [("t3",)]]
 
 
 @given(st.lists(st.text(max_size=400), min_size=1, max_size=6), st.integers(20, 500))
 def test_no_character_of_the_results_is_lost_between_pieces(texts: list[str], size: int) -> None:
-    whole = results(*texts)
-    found = pieces(by_result(whole), size)
-    assert "".join(piece for piece, _ in found) == whole
-    assert all(len(piece) <= size for piece, _ in found)
+    found = group_pieces(results(*texts), size)
+    assert "".join(piece.text for group in found for piece in group) == "".join(texts)
+    assert all(sum(len(piece.text) for piece in group) <= size for group in found)
 
 
 @given(st.integers(1, 400), st.integers(200, 900), st.sampled_from(["\n", "\\n", " "]))
@@ -51,14 +52,14 @@ def test_no_statement_is_cut_in_two_that_is_shorter_than_a_quarter_of_a_piece(
     count: int, size: int, between: str
 ) -> None:
     said = [f"Station {number} had a gust." for number in range(count)]
-    found = pieces(by_result(results(between.join(said))), size)
-    assert [one for one in said if not any(one in piece for piece, _ in found)] == []
+    texts = [piece.text for group in group_pieces(results(between.join(said)), size) for piece in group]
+    assert [one for one in said if not any(one in text for text in texts)] == []
 
 
 async def test_what_fits_is_left_as_it_is() -> None:
     script = ScriptedModel([], card=SMALL)
-    text = results("apple " * 100)
-    assert await reduced(writer(script), Bill(), Desk(), "Count", text) == text
+    text = "apple " * 100
+    assert await reduced(WriterCalls(writer(script), Desk()), text) == join_pieces(results(text), "ab12")
     assert script.requests == []
 
 
@@ -75,18 +76,17 @@ async def test_pieces_are_shortened_side_by_side_and_keep_their_task_ids() -> No
         return "kept [t1]" if "apple" in request.messages[1].text else "kept"
 
     script = ScriptedModel(shorten, usage=Usage(10, 5), micros=7, card=SMALL)
-    bill = Bill()
-    desk = Desk()
-    text = await reduced(writer(script), bill, desk, "Count", results("apple " * 400, "pear " * 500, "plum " * 500))
+    made = WriterCalls(writer(script), desk := Desk())
+    text = await reduced(made, "apple " * 400, "pear " * 500, "plum " * 500)
     assert text == "kept [t1]\n\n[t2]: kept\n\n[t3]: kept"
     assert most == 3
-    assert bill.total() == Amount(45, 21, 3)
+    assert made.total() == Amount(45, 21, 3)
     assert "they are reduced first" in desk.notes[0]
 
 
 async def test_what_is_still_too_long_is_reduced_again_and_keeps_its_task_ids() -> None:
     script = ScriptedModel(lambda _: "half " * 300 if len(script.requests) <= 4 else "short", card=SMALL)
-    text = await reduced(writer(script), Bill(), Desk(), "Count", results(*["apple " * 450] * 4))
+    text = await reduced(WriterCalls(writer(script), Desk()), *["apple " * 450] * 4)
     assert len(script.requests) > 4
     assert text == "[t1]: short\n\n[t2]: short\n\n[t3]: short\n\n[t4]: short"
 
@@ -94,7 +94,7 @@ async def test_what_is_still_too_long_is_reduced_again_and_keeps_its_task_ids() 
 async def test_a_model_that_does_not_shorten_ends_with_a_cut_and_is_not_asked_for_ever() -> None:
     script = ScriptedModel(lambda request: request.messages[1].text * 2, card=SMALL)
     desk = Desk()
-    text = await reduced(writer(script), Bill(), desk, "Count", results(*["apple " * 450] * 4))
+    text = await reduced(WriterCalls(writer(script), desk), *["apple " * 450] * 4)
     assert len(script.requests) <= 4
     assert len(text) < 4000
     assert "cut" in desk.notes[-1]
@@ -103,7 +103,7 @@ async def test_a_model_that_does_not_shorten_ends_with_a_cut_and_is_not_asked_fo
 async def test_a_piece_that_fails_fails_the_answer_once() -> None:
     script = ScriptedModel(lambda _: Failure("network", "gone"), card=SMALL)
     with pytest.raises(WorkFailed, match="gone"):
-        await reduced(writer(script), Bill(), Desk(), "Count", results(*["apple " * 450] * 3))
+        await reduced(WriterCalls(writer(script), Desk()), *["apple " * 450] * 3)
 
 
 async def test_reduced_results_reach_the_answer_and_every_call_is_paid() -> None:
@@ -145,7 +145,7 @@ async def test_a_round_that_cannot_be_paid_for_is_not_begun_and_all_results_are_
     script = ScriptedModel(lambda _: "short", card=SMALL)
     held = structs.replace(writer(script), reserve=Amount(4000, 0, 1), purse=Purse(Budget(calls=1)))
     desk = Desk(purse=0)
-    text = await reduced(held, Bill(), desk, "Count", results("apple " * 50, *["pear " * 900] * 4))
+    text = await reduced(WriterCalls(held, desk), "apple " * 50, *["pear " * 900] * 4)
     assert script.requests == []
     assert tokens(text) <= 1000
     assert text.count("<data ab12") == text.count("</data ab12>") == 5, "what is cut is still marked as data"
@@ -155,8 +155,8 @@ async def test_a_round_that_cannot_be_paid_for_is_not_begun_and_all_results_are_
 
 @given(st.lists(st.text(max_size=3000), min_size=1, max_size=8), st.integers(500, 5000))
 def test_what_is_cut_evenly_fits_and_leaves_nobody_out(texts: list[str], size: int) -> None:
-    found = evenly(by_result(results(*texts)), size)
-    assert len(found.encode()) <= size + 200 * len(texts), "each may end with a note on what was cut"
+    found = join_pieces(cut_evenly(results(*texts), size), "ab12")
+    assert len(found.encode()) <= size + 250 * len(texts), "each may end with a note on what was cut"
     assert all(f"task t{number}, " in found for number in range(1, len(texts) + 1))
 
 

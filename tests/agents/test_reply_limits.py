@@ -6,7 +6,7 @@ import socket
 import pytest
 from msgspec import structs
 
-from chargehand.agents.answering import NOT_WHOLE
+from chargehand.agents.answer import NOT_WHOLE
 from chargehand.agents.factory import Factory
 from chargehand.agents.worker import Worker
 from chargehand.models.find import Finder

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chargehand.agents.failure_modes import audit_run
+from chargehand.agents.audit.failure_modes import audit_run
 from chargehand.agents.worker import Worker
 from chargehand.evals.cases import Case, Expect, PlanShape
 from chargehand.evals.drafts import waiting_pairs

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from chargehand.agents.acceptance import Verifier
-from chargehand.agents.coverage import Traced
+from chargehand.agents.audit.report import Traced
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request
 from chargehand.models.subject import Answering, Working

@@ -11,7 +11,7 @@ import yaml
 from msgspec import Raw
 
 import chargehand.config as config
-from chargehand.agents.failure_modes import FailureMode, audit_run
+from chargehand.agents.audit.failure_modes import FailureMode, audit_run
 from chargehand.agents.scripted import ScriptedCrew
 from chargehand.cli.script import read_story
 from chargehand.config.load import load_team

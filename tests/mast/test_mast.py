@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chargehand.agents.failure_modes import KNOWN, MODES, FailureMode, audit_run, audit_runs
+from chargehand.agents.audit.failure_modes import KNOWN, MODES, FailureMode, audit_run, audit_runs
 from chargehand.agents.strategies import Loop
 from chargehand.agents.worker import Worker
 from chargehand.errors import Corrupt

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chargehand.agents.coverage import Traced
-from chargehand.agents.judging import Ruling
+from chargehand.agents.audit.report import Traced
+from chargehand.agents.judge import Ruling
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request
 from chargehand.models.subject import Judging, Working

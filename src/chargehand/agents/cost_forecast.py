@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from chargehand.agents.acceptance import Checks, Reviewer, Verifier
-from chargehand.agents.asking import Writer
 from chargehand.agents.equip import Equipped
 from chargehand.agents.loop import Kit
 from chargehand.agents.subteam import Subteam
+from chargehand.agents.writer import Writer
 from chargehand.models.model import Model
 from chargehand.terms.budget import Budget
 from chargehand.terms.forecast import Forecast, in_line

@@ -7,7 +7,6 @@ from functools import partial
 from msgspec import Struct, field, structs
 
 from chargehand.agents.acceptance import NO_CHECKS, Checks, Verifier
-from chargehand.agents.answering import Writer
 from chargehand.agents.contacts import contract
 from chargehand.agents.equip import Equipped, equip, listed, nameable, skills, toolset
 from chargehand.agents.factory import Factory
@@ -28,6 +27,7 @@ from chargehand.agents.strategies.route import sample_cost
 from chargehand.agents.subteam import Subteam, Team, least
 from chargehand.agents.tool_breakers import Faulty, ToolBreakers
 from chargehand.agents.worker import Worker
+from chargehand.agents.writer import Writer
 from chargehand.errors import Invalid
 from chargehand.memory.embedding import Embedding
 from chargehand.memory.opened import OpenMemory

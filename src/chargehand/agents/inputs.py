@@ -39,25 +39,25 @@ def told(
     """The inputs of a brief. What is cut is kept `by_handle` for those who can read on."""
     if not brief.inputs:
         return _NOTHING
-    known = tasks or {}
-    given: list[Given] = []
-    gaps: list[Gap] = []
+    given = read_inputs(brief, tasks or {})
+    gaps = tuple([gap for one in brief.inputs for gap in one.gaps])
     kept: dict[str, str] = {}
     parts: list[str] = []
-    for one in brief.inputs:
-        gaps.extend(one.gaps)
-        if one.value is None:
-            continue
-        given.append(_given(one, known.get(one.task)))
-        whole = _shown(given[-1].value)
+    for one in given:
+        whole = value_text(one.value)
         shown, cut = capped(whole, cap)
         if cut and by_handle:
             handle = f"input-{one.task}"
             kept[handle] = whole
             shown += read_on(handle, whole, shown)
-        parts.append(wrap(nonce, _origin(given[-1]), shown))
+        parts.append(wrap(nonce, origin_of(one), shown))
     parts.extend(gap_text(gap, nonce) for gap in gaps)
-    return Told("\n\n".join(parts), tuple(given), tuple(gaps), kept)
+    return Told("\n\n".join(parts), given, gaps, kept)
+
+
+def read_inputs(brief: Brief, tasks: Mapping[TaskId, Task]) -> tuple[Given, ...]:
+    """The results that a brief comes with, each with what was asked."""
+    return tuple([_given(one, tasks.get(one.task)) for one in brief.inputs if one.value is not None])
 
 
 def today(brief: Brief) -> str:
@@ -86,11 +86,11 @@ def _given(one: Input, task: Task | None) -> Given:
     )
 
 
-def _origin(given: Given) -> str:
+def origin_of(given: Given) -> str:
     return f"task {given.task}" + (f", {given.worker}: {given.instruction}" if given.instruction else "")
 
 
-def _shown(value: object) -> str:
+def value_text(value: object) -> str:
     """A result for a model: charts as what they show, not as drawing instructions."""
     if isinstance(value, str):
         return value

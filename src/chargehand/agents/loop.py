@@ -6,14 +6,13 @@ from typing import Any
 
 from msgspec import structs
 
+from chargehand.agents.audit.claims import CLAIMING, Material, day_of, describe, objection, trace_result
 from chargehand.agents.calls import Calls
-from chargehand.agents.claims import CLAIMING
 from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.equip import GIVE_UP, READ_MORE, Equipped, nameable
 from chargehand.agents.hedging import Hedging, Race
 from chargehand.agents.history import History, tokens
 from chargehand.agents.inputs import DAY, day_text, told
-from chargehand.agents.known_values import day_of
 from chargehand.agents.letters import OPENING, contents, written_by_worker
 from chargehand.agents.levels import part
 from chargehand.agents.memory_text import said, shown
@@ -21,7 +20,6 @@ from chargehand.agents.money import CallClaim, Lost, Purse, cut_off, total, with
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import SUMMARY_SETTINGS, Recall, Speaker
 from chargehand.agents.tool_breakers import Faulty, ToolBreakers
-from chargehand.agents.tracing import Material, describe, objection, trace_result
 from chargehand.agents.worker import REPEATS
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid

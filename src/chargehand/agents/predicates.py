@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from chargehand.agents.acceptance import Rule
-from chargehand.agents.evidence import URL
+from chargehand.agents.audit.sources import URL
 from chargehand.agents.handover import Partly
 from chargehand.agents.shape import Shape
 from chargehand.errors import ChargehandError, Invalid

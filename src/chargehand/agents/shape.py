@@ -42,6 +42,19 @@ def find_json(text: str) -> object:
     raise Invalid(f"the reply is not JSON ({problem})")
 
 
+def find_object(text: str) -> Mapping[str, object]:
+    """The JSON object in a model's text; Invalid where there is none."""
+    value = find_json(text)
+    if not isinstance(value, dict):
+        raise Invalid(f"the reply must be a JSON object, not a {type(value).__name__}")
+    return cast("dict[str, object]", value)
+
+
+def one_line(value: object, max_length: int) -> str:
+    """A text that a model wrote, on one line; empty for what is no text."""
+    return " ".join(value.split())[:max_length] if isinstance(value, str) else ""
+
+
 def useless(model: str, error: Invalid) -> str:
     """What was wrong with the reply of a model, for people who read why something failed."""
     said = str(error)

@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 
 from chargehand.agents import planner
 from chargehand.agents.acceptance import NO_CHECKS, Checks
-from chargehand.agents.answering import Writer, answer
+from chargehand.agents.answer import answer
 from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
 from chargehand.agents.equip import Equipped, equip, skills, toolset
 from chargehand.agents.factory import Factory
@@ -25,6 +25,7 @@ from chargehand.agents.strategies.recursive import split
 from chargehand.agents.strategies.route import route
 from chargehand.agents.subteam import Foreman, Subteam, aware, bare
 from chargehand.agents.worker import Worker
+from chargehand.agents.writer import Writer
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.models.code_errors import model_failed

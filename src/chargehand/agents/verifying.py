@@ -10,13 +10,11 @@ from typing import cast
 
 from msgspec import Struct
 
-from chargehand.agents.claims import claiming, size_of, unsupported
-from chargehand.agents.claims import told as claimed
+from chargehand.agents.audit.claims import describe, is_claiming, read_off_loop, size_of, unsupported
 from chargehand.agents.crew import Done, Hand
 from chargehand.agents.exhibit_text import shown
 from chargehand.agents.inputs import today
 from chargehand.agents.money import CallClaim, Purse, with_lost
-from chargehand.agents.off_loop import look_through
 from chargehand.agents.predicates import Held
 from chargehand.agents.shape import encode_schema, find_json, list_schema, text_schema
 from chargehand.agents.worker import Worker
@@ -74,7 +72,7 @@ class Case(Struct, frozen=True):
 async def ruled(name: str, panel: Panel, case: Case, hand: Hand, purse: Purse) -> Verdict:
     """The verdict, as one journaled step: an attempt that is taken up again does not pay for it twice."""
     size = len(case.result.text) + size_of(case.material) + len(case.brief.instruction)
-    hints = await look_through(size, doubts, case)
+    hints = await read_off_loop(size, doubts, case)
     request = _request(panel, case, hints)
     claim = purse.claim(panel.models, request, estimate=panel.worker.estimate)
     reserve = claim if purse.capped else NOTHING
@@ -139,10 +137,10 @@ def _shown(result: Held) -> str:
 
 def doubts(case: Case) -> tuple[str, ...]:
     """Numbers, addresses and quotations of a result that stand nowhere in what there was to work from."""
-    if not case.material or not claiming(case.result.text):
+    if not case.material or not is_claiming(case.result.text):
         return ()
     found = unsupported(case.result.text, case.material, [case.brief.instruction])
-    return tuple(claimed(one) for one in found[:_MOST])
+    return tuple(describe(one) for one in found[:_MOST])
 
 
 def read(text: str) -> Verdict:

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from chargehand.agents.failure_modes import Audit, audit_runs
+from chargehand.agents.audit.failure_modes import Audit, audit_runs
 from chargehand.cli.console import Console, clean, print_table, short
 from chargehand.cli.exit_codes import TERMINATED, Terminated
 from chargehand.cli.format import counted

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Literal, TextIO, TypeAlias
 
-from chargehand.agents.answering import MISSING
+from chargehand.agents.answer import MISSING
 from chargehand.agents.crew import Crew
 from chargehand.cli.advice import Advice, advise, farewell, going_on
 from chargehand.cli.artifacts import chart_lines, save_artifacts

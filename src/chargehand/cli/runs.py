@@ -219,7 +219,7 @@ def _show_assessment(console: Console, entries: Sequence[Entry]) -> None:
 
 def _show_audit(console: Console, entries: Sequence[Entry]) -> None:
     """What went wrong in ways that teams of agents are known for, where anything did."""
-    from chargehand.agents.failure_modes import audit_run  # noqa: PLC0415 - only this needs it
+    from chargehand.agents.audit.failure_modes import audit_run  # noqa: PLC0415 - only this needs it
 
     for finding in audit_run(entries):
         task = f"{clean(finding.task)}: " if finding.task else ""

@@ -9,7 +9,7 @@ from chargehand.core.state import Progress, RunState, Status
 from chargehand.terms.events import Gap
 from chargehand.terms.plan import NO_TASK, TaskId, needs
 from chargehand.terms.policy import Instant
-from chargehand.terms.tracing import Tracing, Untraced
+from chargehand.terms.tracing import Statement, Tracing
 from chargehand.terms.work import Input
 
 _LIST = msgspec.json.Decoder(list[Raw])
@@ -147,7 +147,7 @@ _CONFLICTS = {
 }
 
 
-def _untraced_gap(task: TaskId, one: Untraced) -> Gap:
+def _untraced_gap(task: TaskId, one: Statement) -> Gap:
     return Gap(task, "untraced", one.kind, f"{one.text}: {_CONFLICTS[one.conflict]}")
 
 

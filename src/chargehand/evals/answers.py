@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
-from chargehand.agents.failure_modes import audit_run
+from chargehand.agents.audit.failure_modes import audit_run
 from chargehand.errors import ChargehandError, Refused
 from chargehand.evals.bench import RUN_SEED, Bench, check_workers, failed_to_try
 from chargehand.evals.cases import Case, Expect, as_tuple, kind_of

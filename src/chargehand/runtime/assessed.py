@@ -10,29 +10,27 @@ from typing import cast
 import msgspec
 from msgspec import Struct
 
-from chargehand.agents.checking import behind
-from chargehand.agents.claims import Claim, claiming, trace_answer
-from chargehand.agents.contradictions import Contradiction, find
-from chargehand.agents.coverage import (
+from chargehand.agents.audit.claims import day_of, describe, is_claiming, trace_answer
+from chargehand.agents.audit.contradictions import Contradiction, find_contradictions
+from chargehand.agents.audit.report import (
     COUNTED,
     Coverage,
     Traced,
     answer_tracings,
     count_traced,
     counted_line,
-    coverage,
+    measure_coverage,
+    tasks_behind,
 )
-from chargehand.agents.judging import Ruling, Settled, contradicted
-from chargehand.agents.known_values import day_of
+from chargehand.agents.judge import Ruling, Settled, describe_contradictions
 from chargehand.agents.levels import inner_gaps
-from chargehand.agents.tracing import describe
 from chargehand.core.fold import replay
 from chargehand.core.state import RunState
 from chargehand.core.view import gaps, results
 from chargehand.models.subject import Given
 from chargehand.terms import events as ev
 from chargehand.terms.plan import Task
-from chargehand.terms.tracing import Untraced
+from chargehand.terms.tracing import Statement
 from chargehand.terms.value import decode_value
 
 _ADDED = re.compile(
@@ -55,8 +53,8 @@ class Assessment(Struct, frozen=True):
 
     coverage: Coverage
     traced: Traced = Traced()
-    untraced: tuple[tuple[str, Untraced], ...] = ()
-    claims: tuple[Claim, ...] = ()
+    untraced: tuple[tuple[str, Statement], ...] = ()
+    claims: tuple[Statement, ...] = ()
     contradictions: tuple[Settled, ...] = ()
 
     @property
@@ -74,7 +72,7 @@ class Assessment(Struct, frozen=True):
     def lines(self) -> list[str]:
         """In full: what was not traced, and every contradiction with its ruling."""
         wrong = [f"not traced: {describe(one)}{_where(task)}; said in: {one.sentence}" for task, one in self.untraced]
-        opposed = contradicted(self.contradictions).splitlines()[1:] if self.contradictions else []
+        opposed = describe_contradictions(self.contradictions).splitlines()[1:] if self.contradictions else []
         return [f"checked: {self.line}", *(f"  {one}" for one in (*wrong, *opposed))]
 
     def document(self) -> dict[str, object]:
@@ -113,21 +111,21 @@ def assess(entries: Sequence[ev.Entry]) -> Assessment:
     answer = decode_value(state.answer) if state.answer is not None else None
     if not isinstance(answer, str) or state.combine not in ("merge", "reduce"):
         # handed through, chosen, or made by a function: nothing in it was worded anew
-        return Assessment(coverage("", given, tasks, missing), traced, untraced)
+        return Assessment(measure_coverage("", given, tasks, missing), traced, untraced)
     written = _ADDED.split(answer, maxsplit=1)[0]
-    links = behind(tasks)
+    links = tasks_behind(tasks)
     known = [state.requested.goal, *(gap.message for gap in missing if gap.status != "untraced"), *_known(entries)]
     words = {one.task: one.tracing.untraced for one in results(state) if one.tracing is not None}
     today = day_of(entries[-1].at)
     claims = (
         trace_answer(answer=written, results=given, known=known, behind=links, words=words, today=today)
-        if claiming(written)
+        if is_claiming(written)
         else ()
     )
-    opposed = find(given, links) if len(given) > 1 else ()
+    opposed = find_contradictions(given, links) if len(given) > 1 else ()
     settled = _settled(opposed, entries)
     return Assessment(
-        coverage=coverage(written, given, tasks, missing),
+        coverage=measure_coverage(written, given, tasks, missing),
         traced=traced,
         untraced=untraced,
         claims=claims,
@@ -173,7 +171,7 @@ def _settled(found: Sequence[Contradiction], entries: Sequence[ev.Entry]) -> tup
 
 
 def _ruling(found: Contradiction, lines: Sequence[str]) -> Ruling | None:
-    head = contradicted([Settled(found, None)]).splitlines()[1].partition(". This is open: ")[0]
+    head = describe_contradictions([Settled(found, None)]).splitlines()[1].partition(". This is open: ")[0]
     line = next((one for one in reversed(lines) if one.startswith(head)), "")
     if ruled := _RULED.match(line[len(head) :]):
         return Ruling(ruled["winner"], ruled["why"] or "")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from chargehand.agents.answering import with_gaps
+from chargehand.agents.answer import with_gaps
 from chargehand.core.fold import replay
 from chargehand.core.state import RunState
 from chargehand.runtime.driver import Outcome
@@ -16,11 +16,10 @@ from chargehand.terms.budget import Amount
 from chargehand.terms.plan import Plan, TaskId
 
 if TYPE_CHECKING:
-    from chargehand.agents.claims import Claim
-    from chargehand.agents.coverage import Coverage, Traced
-    from chargehand.agents.judging import Settled
+    from chargehand.agents.audit.report import Coverage, Traced
+    from chargehand.agents.judge import Settled
     from chargehand.runtime.assessed import Assessment
-    from chargehand.terms.tracing import Untraced
+    from chargehand.terms.tracing import Statement
 from msgspec import structs
 
 from chargehand.agents.exhibit_text import shown
@@ -77,12 +76,12 @@ class Result(Struct, frozen=True, dict=True):
         return self.assessment.traced
 
     @property
-    def untraced(self) -> "tuple[Untraced, ...]":
+    def untraced(self) -> "tuple[Statement, ...]":
         """The figures of the answer that no tool returned and nobody gave, each with its sentence."""
         return tuple(one for _, one in self.assessment.untraced)
 
     @property
-    def claims(self) -> "tuple[Claim, ...]":
+    def claims(self) -> "tuple[Statement, ...]":
         """Numbers, days, addresses and quotations of a written answer: what each cites, and what it rests on."""
         return self.assessment.claims
 

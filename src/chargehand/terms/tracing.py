@@ -11,23 +11,27 @@ Conflict = Literal["", "row", "unit", "label"]
 """It stands in the sources, but in another row, in another unit, or of something else."""
 
 
-class Untraced(Struct, frozen=True, omit_defaults=True, gc=False):
-    """Something in a result that no tool returned and nobody gave its worker.
-
-    `origin` is `words` where only workers say it: its own worker has no tools, or was told so by another. Empty:
-    the worker has tools, and none of them returned it.
-    """
+class Statement(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A figure, an address, a quotation or a name in a result or an answer, and what it rests on."""
 
     kind: Kind
     """What it is."""
     text: str
-    """As it stands in the result."""
+    """As it stands there."""
     origin: Origin = ""
-    """`words`: only a worker says so; empty: no tool returned it, though there are tools."""
+    """What it rests on. `words`: only a worker says so; empty: nothing that was looked at."""
     conflict: Conflict = ""
     """It stands in the sources, but in another row, in another unit, or of something else."""
     sentence: str = ""
     """Where it is said."""
+    cited: tuple[str, ...] = ()
+    """The tasks that the sentence cites."""
+    elsewhere: tuple[str, ...] = ()
+    """Tasks that the sentence does not cite, and whose results have it."""
+
+    @property
+    def is_supported(self) -> bool:
+        return self.origin in ("tool", "input")
 
 
 class Tracing(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -41,7 +45,7 @@ class Tracing(Struct, frozen=True, omit_defaults=True, gc=False):
     """How many figures tools returned, or follow from what they returned."""
     given: int = 0
     """How many stand in the request, the task, memory or a traced input."""
-    untraced: tuple[Untraced, ...] = ()
+    untraced: tuple[Statement, ...] = ()
     """Those of neither kind."""
     sent_back: bool = False
     """The result went back to its worker once."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
-from chargehand.agents.coverage import Traced, answer_tracings, count_traced
+from chargehand.agents.audit.report import Traced, answer_tracings, count_traced
 from chargehand.agents.levels import end_of
 from chargehand.core.fold import replay
 from chargehand.core.state import RunState, Status

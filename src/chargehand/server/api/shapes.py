@@ -7,8 +7,8 @@ from typing import Annotated, Literal, TypeAlias, get_args
 
 from msgspec import Meta, Struct
 
+from chargehand.agents.audit.report import Traced
 from chargehand.agents.cost_forecast import PlanForecast
-from chargehand.agents.coverage import Traced
 from chargehand.terms import events as ev
 from chargehand.terms.failure import Failure, Gap
 from chargehand.terms.plan import Finding, Plan, TaskId

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from chargehand.agents.answering import with_gaps
+from chargehand.agents.answer import with_gaps
 from chargehand.agents.equip import OURS
 from chargehand.core.fold import replay
 from chargehand.core.state import RunState

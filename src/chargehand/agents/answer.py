@@ -1,0 +1,179 @@
+"""From results to one answer: merged, selected, voted on, reduced or handed through; by a model or by a function.
+
+An answer that a model wrote is checked against the results; what is found is said below it.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Sequence
+
+from chargehand.agents.crew import Done, Hand, WorkFailed
+from chargehand.agents.exhibit_text import shown
+from chargehand.agents.inputs import by_id, gap_text, read_inputs, today
+from chargehand.agents.memory_text import instructions, material, shortened
+from chargehand.agents.money import cut_off, too_dear
+from chargehand.agents.writer import Writer, WriterCalls
+from chargehand.core.owed import Brief
+from chargehand.models.code_errors import mistake_failure
+from chargehand.models.envelope import new_nonce, wrap
+from chargehand.models.messages import Message, Request
+from chargehand.models.subject import Answering, Given
+from chargehand.terms.budget import NOTHING
+from chargehand.terms.failure import Failure, Gap
+from chargehand.terms.plan import Task, needs
+from chargehand.terms.tracing import Tracing
+from chargehand.tools.threads import THREADS
+from chargehand.tools.tool import CAP, ToolFailed
+
+_MAX_SECONDS = 86400.0  # the run's own clock ends it long before
+_MAX_REDUCED = 16 * CAP  # bytes of each result where all of them are to be reduced
+_SHORTER = (8_000, 4_000, 2_000, 1_000)  # bytes of all results, if there is little money
+MISSING = "Not answered:"
+CUT = "Not all of the results were read: "
+NOT_WHOLE = "This answer is not whole: "
+
+
+async def answer(writer: Writer, brief: Brief, hand: Hand) -> Done:
+    """The answer of a run. Every gap is named in it."""
+    results = read_inputs(brief, by_id(brief.tasks))
+    if writer.own is not None:
+        return Done(await _call_function(writer.own, brief, results), NOTHING)
+    if brief.combine == "forward":
+        last = _last_results(results, brief.tasks)
+        text = "\n\n".join(shown(result) for result in last)
+        return Done("\n\n".join((with_gaps(text, brief.gaps), *_report_results(brief, last))), NOTHING)
+    calls = WriterCalls(writer, hand)
+    try:
+        if brief.combine in ("select", "vote") and results:
+            return await _choose(calls, brief, results)
+        return await _write(calls, brief, results)
+    except WorkFailed as error:  # what the calls before it cost is not lost with it
+        raise WorkFailed(error.failure, calls.total(), error.findings) from error
+
+
+async def _call_function(function: Callable[..., object], brief: Brief, results: Sequence[Given]) -> object:
+    values = {result.task: result.value for result in results}
+    if inspect.iscoroutinefunction(function):
+        return await function(brief.goal, values, brief.gaps)
+    try:  # not the loop's own threads, whose end it waits for: a function that never returns must not hold it up
+        found = await THREADS.call(lambda: function(brief.goal, values, brief.gaps), {}, _MAX_SECONDS)
+    except ToolFailed as error:
+        failure = Failure("logic", f"the function that answers failed: {error}")
+        if error.code_error is not None:
+            failure = mistake_failure(error.code_error, "the function that answers")
+        raise WorkFailed(failure, NOTHING) from error
+    return await found if inspect.isawaitable(found) else found
+
+
+def _last_results(results: Sequence[Given], tasks: Sequence[Task]) -> list[Given]:
+    """The results that no other result was made from."""
+    done = {result.task for result in results}
+    read = {name for task in tasks if task.id in done for name, _ in needs(task)}
+    return [result for result in results if result.task not in read] or list(results)
+
+
+def _report_results(brief: Brief, results: Sequence[Given]) -> list[str]:
+    if not any(given.tracing is not None for given in brief.inputs):
+        return []
+    from chargehand.agents.audit.report import report_results  # noqa: PLC0415 - imported only by teams that need it
+
+    return report_results(brief, results)
+
+
+async def _choose(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> Done:
+    """The result that is chosen, word for word, and what its figures rest on."""
+    from chargehand.agents.judge import select, vote  # noqa: PLC0415 - as above
+
+    last = _last_results(results, brief.tasks)
+    chosen = last[0]
+    text = shown(chosen)
+    if len(last) > 1:
+        choose = select if brief.combine == "select" else vote
+        chosen, why = await choose(calls, brief.goal, last)
+        calls.hand.note(why)
+        text = f"{shown(chosen)}\n\n{why}"
+    tracing = next(result.tracing for result in brief.inputs if result.task == chosen.task)
+    text = "\n\n".join((with_gaps(text, brief.gaps), *_report_results(brief, [chosen])))
+    return Done(text, calls.total(), tracing=tracing or Tracing())
+
+
+async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> Done:
+    """What a model writes from the results, and below it what has to be said about that."""
+    from chargehand.agents.audit.report import report_answer, settle_contradictions  # noqa: PLC0415 - as above
+    from chargehand.agents.judge import describe_contradictions  # noqa: PLC0415 - as above
+    from chargehand.agents.reduce import cut_evenly, join_pieces, reduce_results, result_pieces  # noqa: PLC0415
+
+    writer = calls.writer
+    hand = calls.hand
+    nonce = new_nonce()
+    settled = await settle_contradictions(calls, brief, results)
+    pieces = result_pieces(results, _MAX_REDUCED if brief.combine == "reduce" else CAP)
+    reduced = await reduce_results(calls, brief.goal, pieces, nonce)
+    blocks = () if writer.shared is None else await writer.shared()
+    input_gaps = [gap for given in brief.inputs for gap in given.gaps]
+    gaps = [gap_text(gap, nonce) for gap in (*input_gaps, *brief.gaps)]
+    rulings = [wrap(nonce, "judge", describe_contradictions(settled))] if settled else []
+    memory = material(
+        [block for block in blocks if block.text], (), nonce, shortened(blocks, writer.model.card.window // 4)
+    )
+
+    def request(memory: str, texts: str) -> Request:
+        text = memory + "\n\n".join((texts, *gaps, *rulings))
+        return _request(writer, brief, (*results, *_missing_results(brief)), text, instructions(blocks))
+
+    held = await calls.reserve(request(memory, join_pieces(reduced, nonce)))
+    if held is None:
+        calls.lose("the budget does not cover an answer from all of the results: all of them are cut")
+        for size in _SHORTER:
+            held = held or await calls.reserve(request("", join_pieces(cut_evenly(reduced, size), nonce)))
+    if held is None:
+        raise too_dear("an answer", alone=True)
+    hand.prompt(writer.model.card.handle, held.request.messages)
+    reply = await calls.ask(held, hand.say if hand.heard else None)
+    written = reply.text.strip()
+    known = [brief.goal, writer.instructions, *(block.text for block in blocks), *(gap.message for gap in brief.gaps)]
+    report = await report_answer(written, brief, results, known, settled, hand.note)
+    cut = cut_off(reply) if reply.finish == "length" else ""
+    below = [f"{NOT_WHOLE}{cut}."] if cut else []
+    if calls.lost:
+        below.append(f"{CUT}{'; '.join(calls.lost)}.")
+    text = "\n\n".join((with_gaps(written, brief.gaps), *below, *report.sections))
+    return Done(text, calls.total(), tracing=report.tracing, cut=cut)
+
+
+def _missing_results(brief: Brief) -> list[Given]:
+    """What was asked of the tasks that did not deliver."""
+    tasks = by_id(brief.tasks)
+    missing = [tasks[gap.task] for gap in brief.gaps if gap.task in tasks]
+    return [Given(task=task.id, instruction=task.instruction, worker=task.worker, value=None) for task in missing]
+
+
+def _request(writer: Writer, brief: Brief, results: Sequence[Given], text: str, more: str) -> Request:
+    subject = Answering(brief.goal, tuple(results), brief.gaps, brief.combine)
+    manner = "Bring the results together; do not just list them."
+    if brief.combine == "reduce":
+        manner = "Be brief: only the essentials."
+    system = writer.prompts.text("answer", instructions=writer.instructions, manner=manner) + more
+    user = f"Request: {brief.goal}\n\n{today(brief)}\n\n{text}".strip()
+    return Request((Message("system", system), Message("user", user)), settings=writer.settings, subject=subject)
+
+
+def with_gaps(text: str, gaps: Sequence[Gap]) -> str:
+    """The text with every gap named: those it does not mention itself are added."""
+    hidden = [gap for gap in gaps if not _is_named(gap, text)]
+    if not hidden:
+        return text
+    lines = [f"- {gap.task + ': ' if gap.task else ''}{gap.message}" for gap in hidden]
+    return "\n\n".join([text, f"{MISSING}\n" + "\n".join(lines)])
+
+
+def _is_named(gap: Gap, text: str) -> bool:
+    """Whether a text speaks of a gap; that it speaks of `t12` says nothing of `t1`."""
+    if not gap.task:
+        return _plain(gap.message) in _plain(text)
+    return re.search(rf"(?<!\w){re.escape(gap.task)}(?!\w)", text) is not None
+
+
+def _plain(text: str) -> str:
+    """The words alone: whoever names a gap may begin a sentence with it."""
+    return " ".join(text.split()).casefold().rstrip(". ")

@@ -1,0 +1,247 @@
+"""A judge rules on results: which is best, what most agree on, which of two that contradict each other holds.
+
+The winner is one of the results there are, or none; nothing else in a ruling is trusted.
+"""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from typing import Literal, cast
+
+from msgspec import Raw, Struct
+
+from chargehand.agents.audit.contradictions import Contradiction, read_verdict
+from chargehand.agents.crew import WorkFailed
+from chargehand.agents.exhibit_text import shown
+from chargehand.agents.shape import choice_schema, encode_schema, find_object, list_schema, one_line, text_schema
+from chargehand.agents.writer import WriterCalls
+from chargehand.errors import Invalid
+from chargehand.models.envelope import new_nonce, wrap
+from chargehand.models.messages import Message, Request
+from chargehand.models.subject import Given, Judging
+from chargehand.text.numbers import find_quantities
+from chargehand.text.words import FUNCTION_WORDS, split_words
+from chargehand.tools.calling import capped
+from chargehand.tools.tool import CAP
+
+_BYTES_A_TOKEN = 2  # of results, for every token of the window: the half of it
+_MAX_WHY = 300
+_MAX_JUDGED = 12
+_MAX_BALLOT_WORDS = 12  # of a result whose one number is what it says
+_MAX_EXCERPT = 80
+_FILLER = FUNCTION_WORDS | {"all", "answer", "equals", "exactly", "makes", "result", "so", "total"}
+_MANNER = {
+    "select": "Several workers tried the same. Choose the best result for the request, and say why in a sentence.",
+    "vote": "Several workers tried the same. Choose the result that most of them agree on in substance, name in"
+    " `agree` all that say the same as it does, and say why in a sentence.",
+    "contradiction": "Some results say different things of the same. Say which holds and why in a sentence; where the"
+    " results do not show it, the winner is null.",
+}
+_FORM = {
+    "select": '{"why": "…", "winner": "t1"}',
+    "vote": '{"why": "…", "agree": ["t1", "t3"], "winner": "t1"}',
+    "contradiction": '{"why": "…", "ruling": "what holds", "winner": "t1"}, or null as the winner',
+}
+
+
+class Ruling(Struct, frozen=True):
+    """What was ruled and why. Without a winner the judge could not tell; `agree` say what the winner says."""
+
+    winner: str
+    why: str
+    ruling: str = ""
+    agree: tuple[str, ...] = ()
+
+
+class Settled(Struct, frozen=True):
+    """A contradiction and the ruling on it; None: it is open."""
+
+    contradiction: Contradiction
+    ruling: Ruling | None
+
+    @property
+    def winner(self) -> str:
+        return self.ruling.winner if self.ruling is not None else ""
+
+
+async def rule(calls: WriterCalls, subject: Judging) -> Ruling | None:
+    """One call; None where it is not covered or the reply cannot be used. A call that fails is one of the answer."""
+    tasks = [result.task for result in subject.results]
+    schema = ruling_schema(tasks, subject.manner)
+    messages = _messages(calls, subject)
+    request = Request(messages, schema=schema, settings=calls.writer.settings, subject=subject)
+    held = await calls.reserve(request)
+    if held is None:
+        calls.hand.note("the budget does not cover a ruling on results this long")
+        return None
+    calls.hand.prompt(calls.writer.model.card.handle, messages)
+    reply = await calls.reply(held)
+    return _read_ruling(reply.text, tasks, subject.manner)
+
+
+def _messages(calls: WriterCalls, subject: Judging) -> tuple[Message, Message]:
+    writer = calls.writer
+    nonce = new_nonce()
+    system = writer.prompts.text(
+        "judge", instructions=writer.instructions, manner=_MANNER[subject.manner], form=_FORM[subject.manner]
+    )
+    room = min(CAP, writer.model.card.window * _BYTES_A_TOKEN // max(1, len(subject.results)))
+    parts = [f"Request: {subject.goal}"]
+    if subject.claims:
+        parts.append("What they say:\n" + "\n".join(f"- {claim}" for claim in subject.claims))
+    for result in subject.results:
+        asked = f", {result.worker}: {result.instruction}" if result.instruction else ""
+        parts.append(wrap(nonce, f"task {result.task}{asked}", capped(shown(result, whole=True), room)[0]))
+    return Message("system", system), Message("user", "\n\n".join(parts))
+
+
+def ruling_schema(tasks: Sequence[str], manner: Literal["contradiction", "select", "vote"]) -> Raw:
+    """Why comes first: a model that writes its reasons before its choice chooses better."""
+    text = text_schema(_MAX_WHY, min_length=1)
+    winner = choice_schema(tasks)
+    if manner == "contradiction":
+        return encode_schema({"why": text, "ruling": text, "winner": choice_schema(tasks, or_null=True)})
+    if manner == "vote":
+        return encode_schema({"why": text, "agree": list_schema(winner, len(tasks)), "winner": winner})
+    return encode_schema({"why": text, "winner": winner})
+
+
+def _read_ruling(text: str, tasks: Sequence[str], manner: str) -> Ruling | None:
+    try:
+        table = find_object(text)
+    except Invalid:
+        return None
+    winner = _named_task(table.get("winner"), tasks)
+    ruling = one_line(table.get("ruling"), _MAX_WHY)
+    why = one_line(table.get("why"), _MAX_WHY) or one_line(table.get("reason"), _MAX_WHY) or ruling
+    is_open = manner == "contradiction" and table.get("winner") is None and why != ""
+    if not winner and not is_open:
+        return None
+    listed = table.get("agree")
+    named = [_named_task(task, tasks) for task in cast("list[object]", listed)] if isinstance(listed, list) else []
+    agree = dict.fromkeys(task for task in (winner, *named) if task)
+    return Ruling(winner=winner, why=why, ruling=ruling, agree=tuple(agree))
+
+
+def _named_task(written: object, tasks: Sequence[str]) -> str:
+    """The task that is meant, also with brackets or the word task around it; empty if there is none of that name."""
+    plain = re.sub(r"^task\s+", "", one_line(written, _MAX_WHY), flags=re.IGNORECASE)
+    return next((task for task in tasks if plain in (task, f"[{task}]")), "")
+
+
+# --- contradictions
+
+
+async def settle(
+    calls: WriterCalls, goal: str, contradictions: Sequence[Contradiction], results: Sequence[Given]
+) -> list[Settled]:
+    """A ruling on each contradiction, side by side. One that cannot be had, or paid for, leaves it open."""
+    by_task = {result.task: result for result in results}
+
+    async def settle_one(contradiction: Contradiction) -> Settled:
+        given = tuple(by_task[task] for task, _ in contradiction.values)
+        claims = tuple(f"[{task}] {contradiction.about}: {value}" for task, value in contradiction.values)
+        ruling: Ruling | None = None
+        if await calls.hand.afford(calls.writer.reserve, 1):
+            try:
+                ruling = await rule(calls, Judging(goal, claims, given))
+            except WorkFailed as error:
+                calls.hand.note(f"nobody could rule on {contradiction.about!r}: {error}")
+        else:
+            calls.hand.note(f"the budget does not cover a ruling on {contradiction.about!r}")
+        return Settled(contradiction, ruling)
+
+    async with asyncio.TaskGroup() as group:
+        jobs = [group.create_task(settle_one(contradiction)) for contradiction in contradictions]
+    return [job.result() for job in jobs]
+
+
+def describe_contradictions(settled: Sequence[Settled]) -> str:
+    """Every value with the ruling, to be read below the answer."""
+    return "The results contradict each other:\n" + "\n".join(f"- {_describe(each)}" for each in settled)
+
+
+def _describe(settled: Settled) -> str:
+    values = settled.contradiction.values
+    opposed = f"{settled.contradiction.about}: " + " or ".join(f"{value} [{task}]" for task, value in values)
+    why = settled.ruling.why.rstrip(".") if settled.ruling is not None else "there is no ruling"
+    if not settled.winner:
+        return f"{opposed}. This is open: {why}."
+    held = dict(values)[settled.winner]
+    return f"{opposed}. Ruled for {held} [{settled.winner}]" + (f": {why}." if why else ".")
+
+
+# --- one of several results as the answer
+
+
+async def select(calls: WriterCalls, goal: str, results: Sequence[Given]) -> tuple[Given, str]:
+    """The result that a judge finds best, and why. Without a ruling it is the first, and that is said.
+
+    Those that say the same word for word count as one.
+    """
+    different: dict[str, Given] = {}
+    for result in results:
+        different.setdefault(" ".join(shown(result).split()), result)
+    if len(different) == 1:
+        return results[0], f"All {len(results)} results are the same: {_bracket(results[:_MAX_JUDGED])}."
+    chosen, why = await _choose(calls, Judging(goal, results=tuple(different.values())[:_MAX_JUDGED], manner="select"))
+    twins = f", of which {len(different)} differ" if len(different) < len(results) else ""
+    return chosen, f"Chosen from {len(results)} results{twins}: [{chosen.task}]. {why}"
+
+
+async def vote(calls: WriterCalls, goal: str, results: Sequence[Given]) -> tuple[Given, str]:
+    """The result that most agree on, counted where they can be compared, else as a judge reads them."""
+    votes: dict[str, list[Given]] = {}
+    for result in results:
+        votes.setdefault(ballot(result.value), []).append(result)
+    ranked = sorted(votes.values(), key=len, reverse=True)
+    tied = [voters for voters in ranked if len(voters) == len(ranked[0])]
+    if len(tied) == 1:
+        chosen = ranked[0][0]
+        said = f"{len(ranked[0])} of {len(results)} results agree: {_bracket(ranked[0])}."
+    else:
+        judged = tuple(voters[0] for voters in tied)[:_MAX_JUDGED]
+        chosen, why = await _choose(calls, Judging(goal, results=judged, manner="vote"))
+        most = len(ranked[0])
+        counted = f"{most} of {len(results)} each" if most > 1 else f"no two of {len(results)} results are the same"
+        said = f"Undecided by count ({counted}): [{chosen.task}] was chosen. {why}"
+    others = [voters[0] for voters in ranked if chosen not in voters]
+    return chosen, said + "".join(f"\n- [{other.task}] says: {_excerpt(other)}" for other in others[:_MAX_JUDGED])
+
+
+async def _choose(calls: WriterCalls, subject: Judging) -> tuple[Given, str]:
+    """The result that a judge chooses, and why, in words to show."""
+    ruling = await rule(calls, subject)
+    if ruling is None:
+        return subject.results[0], "The judge's ruling could not be read, so this is the first that succeeded."
+    chosen = next(result for result in subject.results if result.task == ruling.winner)
+    count = len(ruling.agree)
+    agreed = f"{count} of {len(subject.results)} say the same, as the judge reads them. " if count > 1 else ""
+    return chosen, agreed + (f"Why: {ruling.why.rstrip('.')}." if ruling.why else "No reason was given.")
+
+
+def ballot(value: object) -> str:
+    """What a result votes for: results with the same ballot say the same."""
+    if verdict := read_verdict(value):
+        return verdict
+    text = " ".join(shown(Given(task="", instruction="", worker="", value=value)).split())
+    quantities = list(find_quantities(text))
+    words = _ballot_words(text)
+    if len(quantities) != 1 or len(words) > _MAX_BALLOT_WORDS:
+        return " ".join(words)
+    number = quantities[0].readings[0][0].normalize()
+    rest = set(_ballot_words(f"{text[: quantities[0].start]} {text[quantities[0].end :]}")) - _FILLER
+    return f"{number:f} {' '.join(sorted(rest))}"
+
+
+def _ballot_words(text: str) -> list[str]:
+    return split_words(text.replace("%", " percent "))
+
+
+def _bracket(results: Sequence[Given]) -> str:
+    return ", ".join(f"[{result.task}]" for result in results)
+
+
+def _excerpt(result: Given) -> str:
+    text = " ".join(shown(result).split())
+    return text if len(text) <= _MAX_EXCERPT else f"{text[:_MAX_EXCERPT].rsplit(' ', 1)[0]} …"
