@@ -54,7 +54,7 @@ async def ran(
 
 async def test_every_claim_says_what_it_cites_and_whether_that_bears_it_out() -> None:
     found = await ran(CLASH[:1], "There are 12 apples [t1] and 21 pears [t1], see https://pears.example.")
-    assert [(one.kind, one.text, one.cited, one.supported) for one in found.claims] == [
+    assert [(one.kind, one.text, one.cited, one.is_supported) for one in found.claims] == [
         ("url", "https://pears.example", ("t1",), False),
         ("number", "12", ("t1",), False),
         ("number", "21", ("t1",), False),
@@ -124,7 +124,7 @@ async def test_a_journal_that_was_written_and_read_again_says_the_same() -> None
     assert assess(entries) == found.assessment
     told = found.assessment.lines()
     assert told[0] == "checked: 1 figure traced to nothing; 1 contradiction ruled on; not used: t2"
-    assert told[1].startswith("  not traced: 13; said in: There are 13 apples")
+    assert told[1].startswith("  not traced: 13, cited from [t1]; said in: There are 13 apples")
     assert told[2] == "  - apples in the cellar: 12 [t1] or 14 [t2]. Ruled for 12 [t1]: so."
 
 

@@ -14,8 +14,8 @@ _BOUNDED = ("chargehand.models.demo.",)
 """Modules that read so few characters of a text that nothing takes long (`models/demo/request.py`)."""
 _AT_THE_START = frozenset(
     {
-        "chargehand.agents.contradictions._YES",
-        "chargehand.agents.row_labels._BETWEEN",
+        "chargehand.agents.audit.contradictions._VERDICT",
+        "chargehand.agents.audit.claims._NAME_EQUATED",
         "chargehand.memory.chunking._FENCE",
         "chargehand.memory.editing._HEADER",
         "chargehand.models.find._PLAIN",

@@ -505,15 +505,16 @@ class _Tracer:
         found = [self._trace_number(quantity, plain, offset, sources) for quantity in quantities]
         traced += [_first_reading(number) for number in found if number.origin != "words" and number.is_settled]
         worded = [_first_reading(number) for number in found if number.origin == "words"]
+        arithmetic = _Arithmetic.of_sentence(plain)
         for number in found:
             if number.is_settled or number.is_count:
                 continue
-            if _follows(number, plain, sources, traced[-12:]):
+            if arithmetic.derives(number, sources, traced[-12:]):
                 number.origin = "tool"
                 number.conflict = ""
             elif number.conflict:
                 number.origin = ""
-            elif _follows(number, plain, (), worded):
+            elif arithmetic.derives(number, (), worded):
                 number.origin = "words"
         yield from (number for number in found if not (number.is_count and number.origin == "tool"))
         yield from self._find_wrong_counts(plain, sources)
@@ -603,24 +604,39 @@ def _find_conflict(quantity: Quantity, plain: str, sources: Sequence[Source]) ->
     return "label" if any(source.evidence.counts_noun(noun) for source in sources) else ""
 
 
-def _follows(number: _Found, plain: str, sources: Sequence[Source], numbers: Sequence[Decimal]) -> bool:
-    """Whether a number is a sum, mean, difference, share or product of `numbers` or of those of the sources."""
-    quantity = cast("Quantity", number.value)
-    digits = sum(character.isdigit() for character in quantity.text)
-    is_total = _TOTAL.search(plain) is not None
-    is_comparison = _COMPARISON.search(plain) is not None
-    is_difference = is_comparison or plain.lstrip().startswith("|")
-    for source in sources:
-        evidence = source.evidence
-        if (is_total or digits > 2) and evidence.sums.hold(quantity):
-            return True
-        if (is_difference and evidence.differences.hold(quantity)) or evidence.converts_to(quantity):
-            return True
-    few = [value for source in sources for value in source.reliable_numbers()][:12]
-    is_exact = quantity.unit == "%" or "." in quantity.text
-    values = _combine(numbers, sums=is_total, ratios=is_comparison)
-    values += _combine(few, ratios=is_comparison and is_exact, products=digits > 1)
-    return KnownNumbers(values).hold(quantity)
+class _Arithmetic(Struct, frozen=True):
+    """What a sentence may work out from other numbers, as far as its words say so."""
+
+    is_total: bool
+    is_comparison: bool
+    is_row: bool
+    """It is a row of a table."""
+
+    @classmethod
+    def of_sentence(cls, plain: str) -> "_Arithmetic":
+        return cls(
+            is_total=_TOTAL.search(plain) is not None,
+            is_comparison=_COMPARISON.search(plain) is not None,
+            is_row=plain.lstrip().startswith("|"),
+        )
+
+    def derives(self, number: _Found, sources: Sequence[Source], numbers: Sequence[Decimal]) -> bool:
+        """Whether a number is a sum, mean, difference, share or product of `numbers` or of those of the sources."""
+        quantity = cast("Quantity", number.value)
+        digits = sum(character.isdigit() for character in quantity.text)
+        for source in sources:
+            evidence = source.evidence
+            if (self.is_total or digits > 2) and evidence.sums.hold(quantity):
+                return True
+            if (self.is_comparison or self.is_row) and evidence.differences.hold(quantity):
+                return True
+            if evidence.converts_to(quantity):
+                return True
+        few = [value for source in sources for value in source.reliable_numbers()][:12]
+        is_exact = quantity.unit == "%" or "." in quantity.text
+        values = _combine(numbers, sums=self.is_total, ratios=self.is_comparison)
+        values += _combine(few, ratios=self.is_comparison and is_exact, products=digits > 1)
+        return KnownNumbers(values).hold(quantity)
 
 
 def _combine(

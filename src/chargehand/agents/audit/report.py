@@ -167,7 +167,9 @@ async def settle_contradictions(calls: WriterCalls, brief: Brief, results: Seque
     if len(results) < 2:
         return ()
     size = size_of(results)
-    found = await read_off_loop(size, find_contradictions, results, tasks_behind(brief.tasks))
+    found = await read_off_loop(size, find_contradictions, results)
+    if found:  # most results contradict nobody, so what they were made from need not be known
+        found = await read_off_loop(size, find_contradictions, results, tasks_behind(brief.tasks))
     if not found:
         return ()
     settled = await settle(calls, brief.goal, found, results)
@@ -187,7 +189,9 @@ async def report_answer(
     tracings = {given.task: given.tracing for given in brief.inputs if given.tracing is not None}
     invented = {item.text for tracing in tracings.values() for item in tracing.untraced if not item.origin}
     statements: Sequence[Statement] = ()
+    is_unread = False
     if is_claiming(answer):
+        is_unread = is_too_much(results)
         statements = await read_off_loop(
             len(answer) + size_of(results) + sum(map(len, known)),
             trace_answer,
@@ -200,7 +204,7 @@ async def report_answer(
         )
     # what a worker with tools made up rests on nothing, whoever repeats it
     tracing = summarize(statements, is_words=lambda found: found.origin == "words" and found.text not in invented)
-    tracing = structs.replace(tracing, unread=is_too_much(results))
+    tracing = structs.replace(tracing, unread=is_unread)
     untraced = [statement for statement in tracing.untraced if not statement.origin]
     for statement in untraced[:_MAX_NOTED]:
         note(f"not traced to a tool: {describe(statement)}; it is said in: {statement.sentence}")
