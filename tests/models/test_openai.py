@@ -13,7 +13,7 @@ from typing import TypedDict, Unpack
 import pytest
 from msgspec import Raw, structs
 
-from chargehand.agents import judging, plan_form
+from chargehand.agents import judge, plan_form
 from chargehand.agents.routing import choose
 from chargehand.agents.strategies import loop, recursive
 from chargehand.errors import Invalid
@@ -492,8 +492,8 @@ TEAM = ("ann", "bob")
 FORMS = {
     "plan": plan_form.schema(TEAM, ("sql",), 50),
     "route": choose.schema(TEAM),
-    "judge": judging.schema(("t1", "t2"), "contradiction"),
-    "vote": judging.schema(("t1", "t2"), "vote"),
+    "judge": judge.ruling_schema(("t1", "t2"), "contradiction"),
+    "vote": judge.ruling_schema(("t1", "t2"), "vote"),
     "split": recursive.split_schema(TEAM, 4),
     "ledger": loop.ledger_schema(TEAM, ("t1",)),
 }
