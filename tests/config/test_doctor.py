@@ -8,7 +8,7 @@ import pytest
 
 from chargehand.config import doctor
 from chargehand.config.doctor import clock, disk, writable
-from chargehand.config.doctor_models import keys
+from chargehand.config.doctor_models import CheckResult, keys
 from tests.config.files import write
 
 
@@ -31,14 +31,15 @@ def test_all_is_looked_at_and_nothing_is_changed(here: Path) -> None:
 
 
 def test_old_parts_are_bad(here: Path) -> None:
-    assert doctor.python((3, 10, 1)).state == "bad"
-    assert doctor.sqlite((3, 8, 0)).state == "bad"
-    assert "3.11 or newer" in doctor.python((3, 10, 1)).todo
+    (python,) = doctor.python((3, 10, 1))
+    (sqlite,) = doctor.sqlite((3, 8, 0))
+    assert (python.state, sqlite.state) == ("bad", "bad")
+    assert "3.11 or newer" in python.todo
 
 
 def test_search_by_words_is_looked_for(here: Path) -> None:
-    assert doctor.word_search().state == "good"
-    lacking = doctor.word_search(has=False)
+    assert [line.state for line in doctor.word_search()] == ["good"]
+    (lacking,) = doctor.word_search("CREATE VIRTUAL TABLE probe USING no_such_module(text)")
     assert (lacking.state, bool(lacking.todo)) == ("missing", True)
 
 
@@ -63,14 +64,19 @@ def test_a_folder_that_cannot_be_written_is_bad(here: Path) -> None:
 
 
 def test_a_team_that_cannot_be_used_is_bad(here: Path) -> None:
-    assert doctor.team_file(str(here / "none.yaml")).state == "bad"
+    def team(named: str | None = None) -> CheckResult:
+        lines = doctor.check_surroundings(here / "runs.db", time.time(), named)
+        (line,) = [line for line in lines if line.what == "team"]
+        return line
+
+    assert team(str(here / "none.yaml")).state == "bad"
     file = write(here, "version: 2\n")
-    line = doctor.team_file(None)
+    line = team()
     assert line.state == "bad"
     assert "reads version 1" in line.said
     assert line.todo.startswith("see all of it: chargehand check --team ")
     file.unlink()
-    assert doctor.team_file(None).state == "good"
+    assert team().state == "good"
 
 
 def test_of_keys_only_names_are_said(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,10 +93,9 @@ def test_of_keys_only_names_are_said(here: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("now", [0.0, 946_684_800.0, 9e9, float("nan")])
 def test_a_clock_that_is_far_off_is_bad(now: float) -> None:
-    assert clock(now).state == "bad"
+    assert [line.state for line in clock(now)] == ["bad"]
 
 
 def test_little_room_is_said(here: Path) -> None:
-    assert disk(here / "runs.db", 10_000_000).state == "bad"
-    assert disk(here / "runs.db", 500_000_000).state == "missing"
-    assert disk(here / "runs.db", 5_000_000_000).state == "good"
+    for free, state in ((10_000_000, "bad"), (500_000_000, "missing"), (5_000_000_000, "good")):
+        assert [line.state for line in disk(here / "runs.db", free)] == [state]

@@ -51,7 +51,7 @@ def test_a_journal_that_is_a_pipe_a_folder_or_a_device_is_said_to_be_one(here: P
     os.mkfifo(here / "pipe")
     wrong = {here / "pipe": "is no ordinary file", here: "is a folder", Path("/dev/zero"): "is no ordinary file"}
     for path, words in wrong.items():
-        line = journal_file(path)
+        (line,) = journal_file(path)
         assert (line.state, line.said) == ("bad", f"{path} {words}")
         assert "--journal FILE" in line.todo
 

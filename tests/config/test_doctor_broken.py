@@ -352,12 +352,12 @@ def test_files_and_folders_that_may_not_be_written_are_said_with_a_way_round(for
     file.chmod(0o444)
     foreign.chmod(0o777)
     with without_rights():
-        line = journal_file(file)
+        (line,) = journal_file(file)
     assert (line.state, line.said) == ("bad", f"{file} cannot be written")
     assert line.todo == f"change its owner or mode: chmod u+w {file}; or name another: --journal FILE"
     foreign.chmod(0o555)
     with without_rights():
-        lines = [home_folder(foreign / "models"), memory_file(foreign / "memory.db")]
+        lines = [*home_folder(foreign / "models"), *memory_file(foreign / "memory.db")]
     assert [one.said for one in lines] == [f"{foreign} cannot be written: Permission denied"] * 2
     assert lines[0].todo.startswith("name another: export CHARGEHAND_HOME=FOLDER")
 
@@ -403,7 +403,7 @@ def test_a_port_that_is_taken_is_said_with_another(here: Path) -> None:
         number = taken.getsockname()[1]
         (line,) = port(number)
     assert f"chargehand serve --port {number + 1}" in line.todo
-    assert port(number) == []
+    assert list(port(number)) == []
 
 
 def test_two_chargehands_on_the_path_are_named_in_order(here: Path) -> None:
@@ -418,7 +418,7 @@ def test_two_chargehands_on_the_path_are_named_in_order(here: Path) -> None:
     (line,) = programs(path, "python")
     assert f"{here / 'one' / 'chargehand'} is the one that runs; also {here / 'two' / 'chargehand'}" in line.said
     assert "link" not in line.said
-    assert programs(str(here / "one"), "python") == []
+    assert list(programs(str(here / "one"), "python")) == []
 
 
 def test_proxies_that_are_not_used_and_poor_terminals_are_said(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

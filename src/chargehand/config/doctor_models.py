@@ -3,10 +3,10 @@
 Of a key only its name is said. Only this machine is called at, for a second at most: whoever is paid is left alone.
 """
 
-import os
 import re
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 from shlex import quote
@@ -17,16 +17,18 @@ from msgspec import Struct
 
 from chargehand.config.environment import DOTENV_BYTES, dotenv, lookup, models_home, origin
 from chargehand.models.extras import install_command
-from chargehand.models.known import BUILT_IN, is_in_process
+from chargehand.models.known import BUILT_IN, OTHERS, OWN, is_in_process, key_variable
 
-_CONNECT = 1.0
-_SERVERS = 8  # more are not tried: the doctor must not keep anybody waiting
-_WHOLE = 128_000_000  # files up to here are read to their end, larger ones only measured
-_QUOTES = "'\"`"
-_OFTEN = ("openai", "anthropic", "openrouter", "google")
-_ALSO = {"claude": "anthropic", "gemini": "google", "open_ai": "openai", "open_router": "openrouter"}
-_START = {"ollama": "ollama serve"}
-_LOCAL = f"{install_command('local')}, then: chargehand models pull minilm"
+_CONNECT_SECONDS = 1.0
+_MAX_SERVERS = 8  # more are not tried: the doctor must not keep anybody waiting
+_MAX_VERIFIED = 128_000_000  # files up to here are read to their end, larger ones only measured
+_LOOKALIKES = {
+    "OPENAI_API_KEY": ("OPENAI_KEY", "OPENAI_APIKEY", "OPENAI_TOKEN", "OPEN_AI_API_KEY", "OPEN_AI_KEY"),
+    "ANTHROPIC_API_KEY": ("ANTHROPIC_KEY", "ANTHROPIC_APIKEY", "ANTHROPIC_TOKEN", "CLAUDE_API_KEY", "CLAUDE_KEY"),
+    "OPENROUTER_API_KEY": ("OPENROUTER_KEY", "OPENROUTER_APIKEY", "OPENROUTER_TOKEN", "OPEN_ROUTER_API_KEY"),
+    "GOOGLE_API_KEY": ("GOOGLE_KEY", "GOOGLE_APIKEY", "GEMINI_API_KEY", "GEMINI_KEY"),
+}
+"""What people call variables that nothing reads."""
 
 State: TypeAlias = Literal["good", "missing", "bad"]
 
@@ -40,266 +42,147 @@ class CheckResult(Struct, frozen=True):
     todo: str = ""
 
 
-def keys(folder: Path, models: Sequence[str] = ()) -> list[CheckResult]:
+def good(what: str, said: str, todo: str = "") -> CheckResult:
+    return CheckResult(what, "good", said, todo)
+
+
+def missing(what: str, said: str, todo: str) -> CheckResult:
+    return CheckResult(what, "missing", said, todo)
+
+
+def bad(what: str, said: str, todo: str) -> CheckResult:
+    return CheckResult(what, "bad", said, todo)
+
+
+# --- keys
+
+
+def keys(folder: Path, models: Sequence[str] = ()) -> Iterator[CheckResult]:
     """Which keys are set, by name; which of them cannot be one; and what looks like one and is not read."""
-    names = key_names()
-    there = [name for name in names if (lookup(name, folder) or "").strip()]
-    odd = [line for name in there if (line := _odd(name, folder)) is not None]
-    near = _near(folder, {_provider(model) for model in models} | set(_OFTEN))
-    needed = [line for model in models if (line := _needed(model, folder)) is not None]
-    if there:
-        return [CheckResult("keys", "good", f"set: {', '.join(there)}"), *odd, *needed, *near]
-    todo = f"to use a provider set its variable, for example {names[0]}; the model `{BUILT_IN}` needs none"
-    return [CheckResult(what="keys", state="missing", said="no key of a provider is set", todo=todo), *needed, *near]
+    own = [place.key for place in OWN.values() if place.needs_key]
+    names = dict.fromkeys((*own, *(key_variable(provider) for provider in OTHERS)))
+    known = [name for name in names if (lookup(name, folder) or "").strip()]
+    if known:
+        yield good("keys", f"set: {', '.join(known)}")
+    else:
+        todo = f"to use a provider set its variable, for example {own[0]}; the model `{BUILT_IN}` needs none"
+        yield missing("keys", "no key of a provider is set", todo)
+    for name in known:
+        if why := _key_problem(name, folder):
+            said = f"what {origin(name, folder)} has for {name} {why}"
+            yield bad(f"key {name}", said, f"set it anew: export {name}=...")
+    for model in models:
+        if name := _missing_key(model, folder):
+            said = f"{model} needs it; it is neither in the environment nor in {folder / '.env'}"
+            yield bad(f"key {name}", said, f"export {name}=...; without it: chargehand run --model {BUILT_IN} ...")
+    for right, others in _LOOKALIKES.items():
+        for name in others:
+            if lookup(name, folder) and not lookup(right, folder):
+                yield missing(f"key {right}", f"{name} is set, but nothing reads it", f'export {right}="${name}"')
 
 
-def _needed(model: str, folder: Path) -> CheckResult | None:
-    from chargehand.models.known import OWN  # noqa: PLC0415 - only here
-
+def _missing_key(model: str, folder: Path) -> str:
+    """The variable that a model needs and nobody set; empty where it needs none."""
     place = OWN.get(_provider(model))
     if place is None or not place.needs_key or lookup(place.key, folder) or lookup(place.base, folder):
-        return None
-    said = f"{model} needs it; it is neither in the environment nor in {folder / '.env'}"
-    return CheckResult(
-        what=f"key {place.key}",
-        state="bad",
-        said=said,
-        todo=f"export {place.key}=...; without it: chargehand run --model {BUILT_IN} ...",
-    )
+        return ""
+    return place.key
 
 
-def _odd(name: str, folder: Path) -> CheckResult | None:
+def _key_problem(name: str, folder: Path) -> str:
     value = (lookup(name, folder) or "").strip()
-    if value[0] in _QUOTES or value[-1] in _QUOTES:
-        why = "has quotes around it, which are taken for a part of it"
-    elif value.startswith(f"{name}="):
-        why = "holds its own name too"
-    elif not value.isascii() or not value.isprintable() or " " in value:
-        why = "holds spaces, line ends or other characters no key has"
-    else:
-        return None
-    where = origin(name, folder)
-    return CheckResult(
-        what=f"key {name}",
-        state="bad",
-        said=f"what {where} has for {name} {why}",
-        todo=f"set it anew: export {name}=...",
-    )
+    if value[:1] in "'\"`" or value[-1:] in "'\"`":
+        return "has quotes around it, which are taken for a part of it" if value else ""
+    if value.startswith(f"{name}="):
+        return "holds its own name too"
+    if not value.isascii() or not value.isprintable() or " " in value:
+        return "holds spaces, line ends or other characters no key has"
+    return ""
 
 
-def _near(folder: Path, providers: Iterable[str]) -> list[CheckResult]:
-    """Variables somebody may have meant as a key, where the right one is not set."""
-    there = {re.sub(r"[^A-Z0-9]", "", name.upper()): name for name in sorted({*os.environ, *dotenv(folder)})}
-    lines: list[CheckResult] = []
-    for provider in sorted(providers):
-        right = _variable(provider)
-        if not right or lookup(right, folder):
-            continue
-        called = [provider, *(other for other, meant in _ALSO.items() if meant == provider)]
-        tried = [
-            f"{one.upper()}_{end}" for one in called for end in ("API_KEY", "KEY", "TOKEN", "API_TOKEN", "SECRET_KEY")
-        ]
-        found = [there[flat] for one in tried if (flat := re.sub(r"[^A-Z0-9]", "", one)) in there]
-        for name in dict.fromkeys(one for one in found if one != right):
-            said = f"{name} is set, but nothing reads it"
-            lines.append(
-                CheckResult(
-                    what=f"key {right}",
-                    state="missing",
-                    said=said,
-                    todo=f'if it is a key of {provider}: export {right}="${name}"',
-                )
-            )
-    return lines
-
-
-def dotenv_file(folder: Path, *, bundled: bool) -> list[CheckResult]:
+def dotenv_file(folder: Path, *, bundled: bool) -> Iterator[CheckResult]:
     """A `.env` that is not read, or of which some lines are not."""
     here = Path.cwd()
-    lines = [] if bundled else _unread(folder / ".env")
+    if not bundled and (folder / ".env").exists():
+        yield from _check_dotenv(folder / ".env")
     if here.resolve() != folder.resolve() and (here / ".env").is_file():
-        said = f"{here / '.env'} is not read: " + (
-            "the bundled team has none" if bundled else f"that of this team is {folder / '.env'}"
-        )
-        lines.append(
-            CheckResult(
-                what=".env",
-                state="missing",
-                said=said,
-                todo="set what it holds for this shell: set -a; . ./.env; set +a",
-            )
-        )
-    return lines
+        why = "the bundled team has none" if bundled else f"that of this team is {folder / '.env'}"
+        todo = "set what it holds for this shell: set -a; . ./.env; set +a"
+        yield missing(".env", f"{here / '.env'} is not read: {why}", todo)
 
 
-def _unread(file: Path) -> list[CheckResult]:
-    try:
-        if not file.exists():
-            return []
-        if not file.is_file():  # who opens a pipe waits for somebody to write
-            return [
-                CheckResult(
-                    what=".env",
-                    state="bad",
-                    said=f"{file} is no ordinary file and is not read",
-                    todo="put a text file in its place",
-                )
-            ]
-        if file.stat().st_size > DOTENV_BYTES:
-            said = f"{file} is larger than {DOTENV_BYTES // 1024} KiB and is not read"
-            return [CheckResult(what=".env", state="bad", said=said, todo="make it shorter")]
-        text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        return [
-            CheckResult(
-                what=".env",
-                state="bad",
-                said=f"{file} cannot be read: {why}",
-                todo=f"look at it: ls -l {quote(str(file))}",
-            )
-        ]
+def _check_dotenv(file: Path) -> Iterator[CheckResult]:
+    problem = ""
+    text = ""
+    if not file.is_file():  # who opens a pipe waits for somebody to write
+        problem = "is no ordinary file and is not read"
+    elif file.stat().st_size > DOTENV_BYTES:
+        problem = f"is larger than {DOTENV_BYTES // 1024} KiB and is not read"
+    else:
+        try:
+            text = file.read_text(encoding="utf-8-sig")
+        except OSError as error:
+            problem = f"cannot be read: {error.strerror}"
+        except UnicodeError:
+            problem = "cannot be read: it is not UTF-8"
+    if problem:
+        yield bad(".env", f"{file} {problem}", f"put a short text file in its place: ls -l {quote(str(file))}")
     known = dotenv(file.parent)
-    odd = list[str]()
+    unread: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
         name = re.match(r"\s*(?:export\s+)?([^\s=]*)\s*=", line)
         if line.strip() and not line.lstrip().startswith("#") and (name is None or name[1] not in known):
-            odd.append(str(number))
-    if not odd:
-        return []
-    said = f"{file}: not of the form NAME=VALUE, so not read: line {', '.join(odd[:5])}"
-    return [CheckResult(what=".env", state="missing", said=said, todo="write one variable a line: NAME=VALUE")]
+            unread.append(str(number))
+    if unread:
+        said = f"{file}: not of the form NAME=VALUE, so not read: line {', '.join(unread[:5])}"
+        yield missing(".env", said, "write one variable a line: NAME=VALUE")
 
 
-def servers(folder: Path, models: Sequence[str]) -> list[CheckResult]:
+# --- servers
+
+
+def servers(folder: Path, models: Sequence[str]) -> Iterator[CheckResult]:
     """Each model that does not run in this process: whether somebody listens, if that is on this machine."""
-    lines: list[CheckResult] = []
-    for model in [one for one in models if not is_in_process(one)][:_SERVERS]:
+    for model in [model for model in models if not is_in_process(model)][:_MAX_SERVERS]:
+        provider = _provider(model)
         address = _address(model, folder)
-        if address is not None and _loopback(address[0]):
-            lines.append(_listening(model, *address))
-        elif (address is not None or _provider(model)) and _callable(model, folder):
+        if address is not None and _is_loopback(address[0]):
+            yield _check_server(model, *address)
+        elif (address is not None or provider) and _is_callable(model, folder):
+            base = OWN[provider].base if provider in OWN else ""
+            where = ""
+            if address is not None and base and lookup(base, folder):  # the key goes there too
+                where = f"; it would be called at {address[0]}, as {origin(base, folder)} says ({base})"
             todo = f"to try it, for a few tokens: chargehand run --model {quote(model)} --budget-usd 0.05 Say hello"
-            lines.append(
-                CheckResult(
-                    what=f"model {model}",
-                    state="good",
-                    said=f"not called: that may cost money{_elsewhere(model, folder)}",
-                    todo=todo,
-                )
-            )
-    return lines
+            yield good(f"model {model}", f"not called: that may cost money{where}", todo)
 
 
-def _callable(model: str, folder: Path) -> bool:
+def _is_callable(model: str, folder: Path) -> bool:
     """Whether its key, if it needs one, is there and may be one."""
-    variable = _variable(_provider(model))
-    there = bool(variable and (lookup(variable, folder) or "").strip())
-    return _needed(model, folder) is None and not (there and _odd(variable, folder))
+    provider = _provider(model)
+    variable = OWN[provider].key if provider in OWN else key_variable(provider) if provider in OTHERS else ""
+    return not _missing_key(model, folder) and not (variable and _key_problem(variable, folder))
 
 
-def _elsewhere(model: str, folder: Path) -> str:
-    """Whose word it is that a provider is called somewhere else: the key goes there too."""
-    base = _base(_provider(model))
-    address = _address(model, folder)
-    if not base or address is None or not lookup(base, folder):
-        return ""
-    return f"; it would be called at {address[0]}, as {origin(base, folder)} says ({base})"
-
-
-def _listening(model: str, host: str, port: int) -> CheckResult:
+def _check_server(model: str, host: str, port: int) -> CheckResult:
     provider = _provider(model)
     try:
-        socket.create_connection((host, port), timeout=_CONNECT).close()
+        socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
     except OSError as error:
         why = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
-        begin = f"start it: {_START[provider]}" if provider in _START else "start that server"
-        other = f"; at another address: export {_base(provider)}=http://HOST:PORT/v1" if _base(provider) else ""
-        todo = f"{begin}{other}; without it: chargehand run --model {BUILT_IN} ..."
-        return CheckResult(
-            what=f"model {model}", state="bad", said=f"nobody listens at {host} port {port} ({why})", todo=todo
-        )
-    return CheckResult(f"model {model}", "good", f"somebody listens at {host} port {port}")
-
-
-def fetched() -> list[CheckResult]:
-    """Models that were fetched and are not whole any more."""
-    from chargehand.models.local.catalog import CATALOG  # noqa: PLC0415 - only here
-    from chargehand.models.local.pull import installed, verify  # noqa: PLC0415 - as above
-
-    folder = models_home()
-    lines = list[CheckResult]()
-    whole = installed(folder)
-    for name, entry in CATALOG.items():
-        again = f"fetch it anew: chargehand models rm {name}, then: chargehand models pull {name}"
-        if name not in whole:
-            if (folder / name).is_dir() and any((folder / name).iterdir()):
-                lines.append(
-                    CheckResult(
-                        what=f"model {name}", state="bad", said=f"{folder / name} is there only in part", todo=again
-                    )
-                )
-        elif entry.size <= _WHOLE and not verify(name, folder):
-            lines.append(
-                CheckResult(
-                    what=f"model {name}", state="bad", said=f"{folder / name} does not hold what it should", todo=again
-                )
-            )
-    return lines
-
-
-def embeddings() -> CheckResult:
-    from importlib.util import find_spec  # noqa: PLC0415 - only here
-
-    from chargehand.models.local.pull import installed  # noqa: PLC0415 - only here
-
-    absent = [name for name in ("numpy", "onnxruntime") if find_spec(name) is None]
-    if absent:
-        return CheckResult(
-            what="embeddings",
-            state="missing",
-            said=f"{absent[0]} is not installed; words are compared instead",
-            todo=_LOCAL,
-        )
-    if "minilm" not in installed(models_home()):
-        return CheckResult(
-            what="embeddings",
-            state="missing",
-            said="not fetched; words are compared instead",
-            todo="chargehand models pull minilm",
-        )
-    return CheckResult("embeddings", "good", "minilm is here")
-
-
-def key_names() -> list[str]:
-    from chargehand.models.known import OTHERS, OWN, key_variable  # noqa: PLC0415 - only here
-
-    own = [place.key for place in OWN.values() if place.needs_key]
-    return list(dict.fromkeys([*own, *(key_variable(provider) for provider in OTHERS)]))
+        start = "start it: ollama serve" if provider == "ollama" else "start that server"
+        other = f"; at another address: export {OWN[provider].base}=http://HOST:PORT/v1" if provider in OWN else ""
+        todo = f"{start}{other}; without it: chargehand run --model {BUILT_IN} ..."
+        return bad(f"model {model}", f"nobody listens at {host} port {port} ({why})", todo)
+    return good(f"model {model}", f"somebody listens at {host} port {port}")
 
 
 def _provider(model: str) -> str:
     return "" if "://" in model else re.split(r"[:/]", model, maxsplit=1)[0].lower()
 
 
-def _variable(provider: str) -> str:
-    from chargehand.models.known import OTHERS, OWN, key_variable  # noqa: PLC0415 - only here
-
-    if provider in OWN:
-        return OWN[provider].key
-    return key_variable(provider) if provider in OTHERS else ""
-
-
-def _base(provider: str) -> str:
-    from chargehand.models.known import OWN  # noqa: PLC0415 - only here
-
-    return OWN[provider].base if provider in OWN else ""
-
-
 def _address(model: str, folder: Path) -> tuple[str, int] | None:
     """Host and port of a model that is spoken to by HTTP; None where its library knows, or the URL is none."""
-    from chargehand.models.known import OWN  # noqa: PLC0415 - only here
-
     place = OWN.get(_provider(model))
     url = model.partition("+")[2] if place is None else (lookup(place.base, folder) or "").strip() or place.url
     try:
@@ -310,8 +193,45 @@ def _address(model: str, folder: Path) -> tuple[str, int] | None:
     return (parts.hostname, port) if parts.hostname else None
 
 
-def _loopback(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+# --- models on this machine
+
+
+def fetched() -> Iterator[CheckResult]:
+    """Models that were fetched and are not whole any more."""
+    from chargehand.models.local.catalog import CATALOG  # noqa: PLC0415 - only here
+    from chargehand.models.local.pull import installed, verify  # noqa: PLC0415 - as above
+
+    home = models_home()
+    whole = installed(home)
+    for name, entry in CATALOG.items():
+        folder = home / name
+        problem = ""
+        if name in whole:
+            if entry.size <= _MAX_VERIFIED and not verify(name, home):
+                problem = "does not hold what it should"
+        elif folder.is_dir() and any(folder.iterdir()):
+            problem = "is there only in part"
+        if problem:
+            again = f"fetch it anew: chargehand models rm {name}, then: chargehand models pull {name}"
+            yield bad(f"model {name}", f"{folder} {problem}", again)
+
+
+def embeddings() -> Iterator[CheckResult]:
+    from chargehand.models.local.pull import installed  # noqa: PLC0415 - only here
+
+    pull = "chargehand models pull minilm"
+    absent = [name for name in ("numpy", "onnxruntime") if find_spec(name) is None]
+    if absent:
+        said = f"{absent[0]} is not installed; words are compared instead"
+        yield missing("embeddings", said, f"{install_command('local')}, then: {pull}")
+    elif "minilm" not in installed(models_home()):
+        yield missing("embeddings", "not fetched; words are compared instead", pull)
+    else:
+        yield good("embeddings", "minilm is here")
