@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from chargehand.cli.main import main
 from chargehand.errors import Corrupt, Invalid
-from chargehand.server.letta.source import described
+from chargehand.server.letta.tool_source import read_source
 from chargehand.server.middleware.keys import KeyFile, key_file, made
 from chargehand.server.problem import Problem
 from chargehand.server.settings import Limits, Settings, check
@@ -203,8 +203,8 @@ def test_letta_2025_6101_and_2026_4965_no_annotation_is_ever_evaluated(annotatio
     global _seen  # noqa: PLW0603 - an audit hook cannot be taken away, only told not to listen
     _seen = []
     try:
-        described(f"def f(a: {annotation} = 1) -> str:\n    '''F.'''\n")
-        described(f"def f(a: {annotation!r}) -> str:\n    '''F.'''\n")
+        read_source(f"def f(a: {annotation} = 1) -> str:\n    '''F.'''\n")
+        read_source(f"def f(a: {annotation!r}) -> str:\n    '''F.'''\n")
     except Problem:
         pass
     finally:

@@ -8,8 +8,7 @@ import pytest
 
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
-from chargehand.server.letta.message_allowance import MessageAllowances
-from chargehand.server.letta.model_access import may_name
+from chargehand.server.letta.executor import MessageAllowances, may_name
 from chargehand.server.settings import Limits, Settings
 from chargehand.terms.failure import Failure
 from tests.server.model_server import Answer, Call, Question, fake_model

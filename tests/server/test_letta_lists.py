@@ -6,7 +6,7 @@ import httpx
 import pytest
 from letta_client import Letta
 
-from chargehand.server.letta.shapes import moment
+from chargehand.server.letta.wire import format_time
 from tests.server.running import Running, running, settings_in
 
 
@@ -101,8 +101,8 @@ def test_values_that_cannot_be_kept_are_refused_in_words_and_leave_nothing(http:
 
 
 def test_times_beyond_what_can_be_written_are_told_as_the_last_that_can() -> None:
-    assert moment(-1e18).startswith("0001-01-01")
-    assert moment(1e18).startswith("9999-12-31")
+    assert format_time(-1e18).startswith("0001-01-01")
+    assert format_time(1e18).startswith("9999-12-31")
 
 
 def test_a_schema_that_is_none_is_refused(http: httpx.Client) -> None:

@@ -9,7 +9,7 @@ import pytest
 from letta_client import Letta, UnprocessableEntityError
 from letta_client.types import AgentState
 
-from chargehand.server.letta.rules import rules_of
+from chargehand.server.letta.tool_rules import read_rules
 from chargehand.tools import rules as ours
 from tests.server.model_server import Answer, Call, FakeModel, Question, fake_model
 from tests.server.running import running, settings_in
@@ -153,11 +153,11 @@ def test_a_rule_about_a_tool_that_is_not_there_sleeps() -> None:
         {"type": "exit_loop", "tool_name": "send_message"},
         {"type": "constrain_child_tools", "tool_name": "a", "children": ["b", "c"]},
     ]
-    assert rules_of(written, ["a", "b"]).order == (ours.ConstrainChildTools("a", ("b",)),)
-    assert rules_of(written, ["a"]).order == (ours.ExitLoop("a"),)
-    assert rules_of(None, ["a"]).order == ()
+    assert read_rules(written, ["a", "b"]).order == (ours.ConstrainChildTools("a", ("b",)),)
+    assert read_rules(written, ["a"]).order == (ours.ExitLoop("a"),)
+    assert read_rules(None, ["a"]).order == ()
 
 
 def test_results_that_python_and_json_write_differently_are_the_same_case() -> None:
     written = [{"type": "conditional", "tool_name": "a", "child_output_mapping": {"True": "b"}, "default_child": "c"}]
-    assert rules_of(written, ["a", "b", "c"]).order == (ours.Conditional("a", {"True": "b", "true": "b"}, "c"),)
+    assert read_rules(written, ["a", "b", "c"]).order == (ours.Conditional("a", {"True": "b", "true": "b"}, "c"),)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from letta_client import APIStatusError, ConflictError, Letta, NotFoundError, PermissionDeniedError
 from letta_client import UnprocessableEntityError as Unfit
 
-from chargehand.server.letta.source import described, schema_of
+from chargehand.server.letta.tool_source import read_source, schema_of
 from chargehand.server.problem import Problem
 from tests.server.model_server import Answer, Call, Question, fake_model
 from tests.server.running import Running, running, settings_in
@@ -308,7 +308,7 @@ def test_any_text_as_an_annotation_gives_a_schema_and_runs_nothing(text: str) ->
 @given(st.text(alphabet="defx():, *=[]|'\"\n str_int", max_size=80))
 def test_any_text_as_a_source_is_a_tool_or_refused(source: str) -> None:
     with suppress(Problem):
-        assert described(source).name.isidentifier()
+        assert read_source(source).name.isidentifier()
 
 
 def test_annotations_become_schemas() -> None:
@@ -317,7 +317,7 @@ def f(a: list[int], b: "dict[str, float]", c: Optional[str], d: Literal["x", "y"
       h: Unknown, i: list[dict[str, list[bool]]], *, j: bool = False, agent_state: object = None) -> None:
     """Does."""
 '''
-    told = described(source)
+    told = read_source(source)
     assert told.parameters == {
         "type": "object",
         "required": ["a", "b", "c", "d", "e", "g", "h", "i"],

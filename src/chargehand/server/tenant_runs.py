@@ -124,7 +124,7 @@ class TenantRuns:
             found.result()  # what could not even begin is said at once
         return found
 
-    async def aside(self, run: str, until: Awaitable[None]) -> None:
+    async def aside(self, run: str, until: Awaitable[object]) -> None:
         """Have a run that is carried wait without its place, which others need meanwhile; back when it has one."""
         if run not in self._aside:
             self._aside.add(run)

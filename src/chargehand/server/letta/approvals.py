@@ -1,203 +1,204 @@
-"""Leave for calls: an agent that must ask first waits, and its client says yes or no to each call, by its id."""
+"""Approvals: an agent waits with tool calls, and its client approves or rejects each of them by its id.
 
-from collections.abc import Mapping, Sequence
+For a call of a tool that the client runs itself, what it returned is the approval.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import cast
 
 import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.errors import Refused
 from chargehand.memory.catalog import Profile
-from chargehand.server.letta.book_rows import Conditions
-from chargehand.server.letta.client_tools import ClientReturn, client_returns
-from chargehand.server.letta.message_shapes import MessageSent, MessageTold, VerdictTold
-from chargehand.server.letta.office import Office
-from chargehand.server.letta.pages import Page
-from chargehand.server.letta.speech import Speech
-from chargehand.server.letta.talk import Talk
+from chargehand.server.letta.index import Conditions, Page
+from chargehand.server.letta.message_log import Approval, ClientReturn, MessageLog
+from chargehand.server.letta.session import Session
+from chargehand.server.letta.sessions import Sessions
+from chargehand.server.letta.wire import Message, MessageCreate, MessageRequest, RunResponse
 from chargehand.server.problem import Problem
-from chargehand.server.tenants import Tenant
 from chargehand.terms import events as ev
 
-_NOTHING_WAITS = "nothing waits for approval: it was answered already, or withdrawn by another message"
-_LATEST = Page("", "", 20, "desc")
-
-
-class _Response(Struct):
-    """An answer to an approval request, as the book keeps it."""
-
-    run_id: str
-    approval_request_id: str = ""
-    approvals: tuple[VerdictTold, ...] = ()
+_NOT_WAITING = "nothing waits for approval: it was answered already, or withdrawn by another message"
+_LATEST = Page(limit=20, order="desc")
 
 
 class _Verdict(Struct, frozen=True):
-    """What a client says of a call; with what it came to, where the client made it."""
+    """What a client says of a call; with what it returned, if the client made it."""
 
     approve: bool
     reason: str = ""
     returned: ClientReturn | None = None
 
     @property
+    def word(self) -> ev.CallWord:
+        return "approve" if self.approve else "reject"
+
+    @property
     def result(self) -> object:
-        """The same as plain JSON; None where the client sent nothing."""
+        """What it returned as plain JSON; None if the client sent nothing."""
         return None if self.returned is None else msgspec.json.decode(msgspec.json.encode(self.returned))
 
 
-async def pending(tenant: Tenant, agent: str) -> MessageTold | None:
-    """The question an agent waits with."""
-    standing = await _waiting(tenant, agent)
-    if standing is None:
+def approvals_in(sent: MessageRequest) -> tuple[MessageCreate, ...]:
+    """The messages that approve or reject calls, or say what they returned. They come alone."""
+    messages = sent.messages or ()
+    approvals = tuple(each for each in messages if each.type in ("approval", "tool_return") or each.role == "approval")
+    if approvals and (len(approvals) < len(messages) or sent.input is not None):
+        reason = "a verdict on calls that wait comes alone; send what else there is to say once it is answered"
+        raise Problem(422, "invalid", f"{reason}. Nothing was done.")
+    return approvals
+
+
+async def pending_approval(sessions: Sessions, lane: str) -> Message | None:
+    """The question that a lane waits with."""
+    log = await _waiting_log(sessions, lane)
+    if log is None or log.approval is None:
         return None
-    return next((one for one in reversed(standing.messages) if one.message_type == "approval_request_message"), None)
+    return next((message for message in log.messages if message.id == log.approval.request_id), None)
 
 
-async def _waiting(tenant: Tenant, lane: str) -> Speech | None:
-    """The talk of a conversation (or of an agent's own) that waits for a person."""
-    office = tenant.part(Office)
-    await office.ready()
-    run = office.waiting.get(lane, "")
-    standing = await office.standing(run) if run else None
-    return standing if standing is not None and standing.question is not None else None
+async def _waiting_log(sessions: Sessions, lane: str) -> MessageLog | None:
+    await sessions.load()
+    run = sessions.waiting.get(lane, "")
+    log = await sessions.log_of(run) if run else None
+    return log if log is not None and log.is_waiting else None
 
 
-async def approved(
-    tenant: Tenant, profile: Profile, sent: Sequence[MessageSent], conversation: str = "", *, repeated: bool
-) -> Talk:
-    """The talk that goes on after verdicts. What is sent again joins what the first began."""
-    office = tenant.part(Office)
-    standing = await _waiting(tenant, conversation or profile.id)
-    if repeated and (talk := await _answered_before(office, profile, sent)) is not None:
-        return talk
-    if standing is None or standing.question is None:
-        raise Problem(422, "not_waiting", _NOTHING_WAITS)
-    report = _report(standing, standing.question, sent)
+async def answer_approval(
+    sessions: Sessions,
+    profile: Profile,
+    sent: Sequence[MessageCreate],
+    conversation: str = "",
+    *,
+    repeated: bool,
+) -> Session:
+    """The session that goes on after verdicts. Verdicts that are sent again join what the first ones started."""
+    log = await _waiting_log(sessions, conversation or profile.id)
+    if repeated and (session := await _answered_before(sessions, profile, sent)) is not None:
+        return session
+    if log is not None and log.approval is not None:
+        report = _report(log.approval, _read_verdicts(log.approval, sent))
+        try:
+            return await sessions.resume(log.run, report)
+        except Refused:  # another caller was faster: perhaps with the same verdicts
+            session = await _answered_before(sessions, profile, sent) if repeated else None
+            if session is not None:
+                return session
+    raise Problem(422, "not_waiting", _NOT_WAITING)
+
+
+async def _answered_before(sessions: Sessions, profile: Profile, sent: Sequence[MessageCreate]) -> Session | None:
+    """The session that went on after these very verdicts; None if they were not given yet."""
+    index = await sessions.flush(profile.id)
+    for body in await index.runs(Conditions().equal("agent", profile.id), _LATEST):
+        run = msgspec.json.decode(body, type=RunResponse).id
+        log = await sessions.log_of(run)
+        for approval, given in log.verdicts if log is not None else ():
+            if log is not None and _is_same(approval, given, sent):
+                session = sessions.running.get(run)
+                if session is None:
+                    session = Session(log)
+                    session.finish()
+                session.since = approval.position
+                return session
+    return None
+
+
+def _is_same(approval: Approval, given: Mapping[str, bool], sent: Sequence[MessageCreate]) -> bool:
     try:
-        return await office.go_on(standing.run, report)
-    except Refused as error:  # somebody was faster: perhaps whoever sends this again
-        talk = await _answered_before(office, profile, sent) if repeated else None
-        if talk is None:
-            raise Problem(422, "not_waiting", _NOTHING_WAITS) from error
-        return talk
+        verdicts = _read_verdicts(approval, sent)
+    except Problem:
+        return False
+    return {call: verdict.approve for call, verdict in verdicts.items()} == given
+
+
+def _report(approval: Approval, verdicts: Mapping[str, _Verdict]) -> ev.InputAnswered:
+    """The answer to the question of the run: one verdict, and those on the other calls beside it."""
+    by_place = sorted((approval.calls[call], verdict) for call, verdict in verdicts.items())
+    (_, first), *others = by_place
+    return ev.InputAnswered(
+        approval.question.number,
+        first.word,
+        first.reason,
+        result=Raw(msgspec.json.encode(first.result)),
+        also=tuple(ev.CallVerdict(place, verdict.word, verdict.reason, verdict.result) for place, verdict in others),
+    )
 
 
 # --- which verdict is about which call
 
 
-def _report(standing: Speech, question: ev.InputRequested, sent: Sequence[MessageSent]) -> ev.InputAnswered:
-    """The answer to a question: a verdict on each call that waits, and on no other. Else nothing is done: 422."""
-    calls = standing.pending
-    request = standing.request_id(question.number)
+def _read_verdicts(approval: Approval, sent: Sequence[MessageCreate]) -> dict[str, _Verdict]:
+    """A verdict on each call that waits, and on no other; else nothing is done, and the problem says why."""
+    calls = approval.calls
     verdicts: dict[str, _Verdict] = {}
     for message in sent:
-        if message.approval_request_id not in (None, "", request):
-            raise _unfit(f"approval_request_id is {message.approval_request_id!r}, and {request!r} waits", calls)
-        for call, verdict in _verdicts(message, calls):
+        if message.approval_request_id not in (None, "", approval.request_id):
+            reason = f"approval_request_id is {message.approval_request_id!r}, and {approval.request_id!r} waits"
+            raise _refused(reason, calls)
+        for call, verdict in _verdicts_in(message, calls):
             if verdicts.setdefault(call, verdict).approve != verdict.approve:
-                raise _unfit(f"there are two verdicts on {call!r}, and they contradict each other", calls)
+                raise _refused(f"there are two verdicts on {call!r}, and they contradict each other", calls)
     if unknown := [call for call in verdicts if call not in calls]:
-        raise _unfit(f"no call with the id {_listed(unknown)} waits", calls)
+        raise _refused(f"no call with the id {_join(unknown)} waits", calls)
     if missing := [call for call in calls if call not in verdicts]:
-        raise _unfit(f"there is no verdict on {_listed(missing)}", calls)
-    _check_who_runs(standing, verdicts)
-    answers = {calls[call]: verdict for call, verdict in verdicts.items()}
-    first = answers.pop(min(answers))
-    also = tuple(
-        ev.CallVerdict(place, _word(verdict), verdict.reason, verdict.result)
-        for place, verdict in sorted(answers.items())
-    )
-    result = Raw(msgspec.json.encode(first.result))
-    return ev.InputAnswered(question.number, _word(first), first.reason, result=result, also=also)
-
-
-def _check_who_runs(standing: Speech, verdicts: Mapping[str, _Verdict]) -> None:
-    """Raise a problem where a call is allowed whose return the client owes, or a return is sent that it cannot know."""
-    at_client = standing.pending_at_client
+        raise _refused(f"there is no verdict on {_join(missing)}", calls)
     for call, verdict in verdicts.items():
-        if call in at_client and verdict.approve and verdict.returned is None:
-            said = f"{call[:100]} is a call of a tool that the client runs: send what it returned, as tool_returns"
-            raise Problem(422, "invalid", f"{said}, or reject it. Nothing was done.")
-        if call not in at_client and verdict.returned is not None:
-            said = f"{call[:100]} is a call of a tool that this server runs: approve it, or reject it"
-            raise Problem(422, "invalid", f"{said}. Nothing was done.")
+        is_at_client = call in approval.at_client
+        if is_at_client and verdict.approve and verdict.returned is None:
+            reason = f"{call} is a call of a tool that the client runs: send what it returned, as tool_returns"
+            raise _refused(f"{reason}, or reject it", calls)
+        if not is_at_client and verdict.returned is not None:
+            raise _refused(f"{call} is a call of a tool that this server runs: approve it, or reject it", calls)
+    return verdicts
 
 
-def _verdicts(message: MessageSent, calls: Mapping[str, int]) -> list[tuple[str, _Verdict]]:
+def _verdicts_in(message: MessageCreate, calls: Mapping[str, int]) -> Iterator[tuple[str, _Verdict]]:
     """What one message says of which call. Without `approvals`, its `approve` is about every call of the request."""
-    if message.tool_returns:
-        returns = client_returns(message.tool_returns, "tool_returns")
-        return [(call, _Verdict(approve=True, returned=returned)) for call, returned in returns]
-    if not message.approvals:
-        if message.approve is None:
-            raise _unfit("there is no verdict: send `approvals`, with tool_call_id and approve of each call", calls)
-        return [(call, _Verdict(message.approve, message.reason or "")) for call in calls]
-    found: list[tuple[str, _Verdict]] = []
-    for entry in message.approvals:
-        if "tool_return" in entry:
-            returns = client_returns([entry], "approvals")
-            found += [(call, _Verdict(approve=True, returned=returned)) for call, returned in returns]
-            continue
+    entries = message.tool_returns or message.approvals or ()
+    if not entries and message.approve is None:
+        raise _refused("there is no verdict: send `approvals`, with tool_call_id and approve of each call", calls)
+    if not entries:
+        for call in calls:
+            yield call, _Verdict(message.approve is True, message.reason or "")
+    for entry in entries:
         call = entry.get("tool_call_id")
         approve = entry.get("approve")
-        if not isinstance(call, str) or not isinstance(approve, bool):
-            raise _unfit("each of `approvals` needs a tool_call_id, and approve: true or false", calls)
-        if message.approve is not None and message.approve != approve:
-            raise _unfit(f"`approve` and the verdict on {call!r} in `approvals` contradict each other", calls)
-        found.append((call, _Verdict(approve, str(entry.get("reason") or message.reason or ""))))
-    return found
+        if isinstance(call, str) and (message.tool_returns or "tool_return" in entry):
+            yield call, _Verdict(approve=True, returned=_read_return(entry, calls))
+        elif isinstance(call, str) and isinstance(approve, bool):
+            if message.approve not in (None, approve):
+                raise _refused(f"`approve` and the verdict on {call!r} in `approvals` contradict each other", calls)
+            yield call, _Verdict(approve, str(entry.get("reason") or message.reason or ""))
+        else:
+            raise _refused("each of `approvals` needs a tool_call_id, and approve: true or false", calls)
 
 
-def _word(verdict: _Verdict) -> ev.CallWord:
-    return "approve" if verdict.approve else "reject"
+def _read_return(entry: Mapping[str, object], calls: Mapping[str, int]) -> ClientReturn:
+    status = entry.get("status")
+    value = entry.get("tool_return")
+    if status not in ("success", "error") or not isinstance(value, str | list):
+        raise _refused("a tool_return needs a text or a list of texts, and a status: success or error", calls)
+    if isinstance(value, str):
+        text = value
+    else:
+        parts = cast("list[dict[str, object]]", value)
+        if other := next((part.get("type") for part in parts if part.get("type", "text") != "text"), None):
+            raise _refused(f"tool_return holds a part of type {other!r}, which is not supported: send its text", calls)
+        text = "\n".join(str(part.get("text", "")) for part in parts)
+    return ClientReturn(text, status == "success", _lines(entry.get("stdout")), _lines(entry.get("stderr")))
 
 
-def _unfit(why: str, calls: Mapping[str, int]) -> Problem:
-    waiting = f"send one verdict on each call that waits: {_listed(calls)}"
-    return Problem(422, "invalid", f"{why}; {waiting}. Nothing was done.")
+def _lines(value: object) -> tuple[str, ...]:
+    return tuple(map(str, cast("list[object]", value))) if isinstance(value, list) else ()
 
 
-def _listed(calls: Sequence[str] | Mapping[str, int]) -> str:
+def _refused(reason: str, calls: Mapping[str, int]) -> Problem:
+    return Problem(
+        422, "invalid", f"{reason}; send one verdict on each call that waits: {_join(calls)}. Nothing was done."
+    )
+
+
+def _join(calls: Iterable[str]) -> str:
     return ", ".join(call[:100] for call in calls)
-
-
-# --- sent again
-
-
-async def _answered_before(office: Office, profile: Profile, sent: Sequence[MessageSent]) -> Talk | None:
-    """The talk that went on after these very verdicts; None where they were not given yet."""
-    await office.settle(profile.id)
-    wanted = Conditions()
-    wanted.equal("agent", profile.id)
-    wanted.equal("type", "approval_response_message")
-    for body in reversed(await office.book.messages(wanted, _LATEST)):
-        response = msgspec.json.decode(body, type=_Response)
-        if all(_is_answer(message, response) for message in sent):
-            return await _joined(office, response)
-    return None
-
-
-def _is_answer(message: MessageSent, response: _Response) -> bool:
-    """Whether a message says what was answered then."""
-    if message.approval_request_id not in (None, "", response.approval_request_id):
-        return False
-    if message.tool_returns or any("tool_return" in entry for entry in message.approvals or ()):
-        sent = message.tool_returns or message.approvals or ()
-        given = {one.tool_call_id for one in response.approvals if one.type == "tool"}
-        return all(entry.get("tool_call_id") in given for entry in sent)
-    if not message.approvals:
-        return bool(message.approval_request_id) and all(one.approve == message.approve for one in response.approvals)
-    given = {one.tool_call_id: one.approve for one in response.approvals}
-    return all(given.get(str(entry.get("tool_call_id"))) == entry.get("approve") for entry in message.approvals)
-
-
-async def _joined(office: Office, response: _Response) -> Talk | None:
-    """The talk of an answer, from after its question on."""
-    talk = office.talks.get(response.run_id)
-    if talk is None:
-        standing = await office.standing(response.run_id)
-        if standing is None:
-            return None
-        talk = Talk(standing)
-        talk.finish()
-    asked = (place for place, one in enumerate(talk.speech.messages, 1) if one.id == response.approval_request_id)
-    talk.since = next(asked, 0)
-    return talk

@@ -1,62 +1,232 @@
-"""Archives. Any number of them may be attached to an agent."""
+"""Archives and their passages. Any number of archives may be attached to an agent; it adds to the first.
 
-from starlette.requests import Request
+Long texts are cut into several passages: the first part is what comes back.
+"""
+
+from collections.abc import Sequence
+
 from starlette.responses import Response
 
-from chargehand.memory.archives import Archive
-from chargehand.server.letta import finding
-from chargehand.server.letta.finding import Wanted
-from chargehand.server.letta.mapping import archive_changed, archive_made, archive_told
-from chargehand.server.letta.pages import cut, page_of
-from chargehand.server.letta.shapes import ArchiveChange, ArchiveSent
-from chargehand.server.problem import unknown
-from chargehand.server.routing import Api
-from chargehand.server.tenants import Tenant
-from chargehand.server.wire import body, nothing, part, reply
+from chargehand.memory.archives import Archive, Filter, Hit, Passage
+from chargehand.server.letta.attachments import archive_of, archives_of
+from chargehand.server.letta.routing import Call, Routes, find_page, replace_given
+from chargehand.server.letta.wire import (
+    ArchiveCreate,
+    ArchiveResponse,
+    ArchiveUpdate,
+    PassageBatch,
+    PassageCreate,
+    PassageQuery,
+    PassageResponse,
+    format_time,
+    parse_time,
+)
+from chargehand.server.problem import Problem, unknown
+from chargehand.server.wire import nothing
+
+routes = Routes()
+_MAX_HITS = 100
+_MAX_ARCHIVES = 1000
+_MAX_PASSAGES = 1_000_000
+_OF_AGENT = "/v1/agents/{agent}/archival-memory"
 
 
-def add(api: Api) -> None:
-    api.add("POST", "/v1/archives", create)
-    api.add("GET", "/v1/archives", listing, "read")
-    api.add("GET", "/v1/archives/{archive}", retrieve, "read")
-    api.add("PATCH", "/v1/archives/{archive}", update)
-    api.add("DELETE", "/v1/archives/{archive}", delete)
+def _describe(archive: Archive) -> ArchiveResponse:
+    return ArchiveResponse(
+        id=archive.id,
+        name=archive.name,
+        description=archive.description or None,
+        created_at=format_time(archive.created),
+        updated_at=format_time(archive.updated),
+        metadata=archive.metadata,
+        embedding=archive.embedding,
+    )
 
 
-async def found(tenant: Tenant, which: str) -> Archive:
-    archive = await tenant.memory.catalog.get(Archive, which)
-    if archive is None:
-        raise unknown("archive", which)
-    return archive
+@routes.post("/v1/archives")
+async def create(call: Call) -> ArchiveResponse:
+    """A new archive. It gets the embedding that the server has, whichever its client names."""
+    sent = await call.body(ArchiveCreate)
+    archive = Archive(sent.name, sent.description or "", metadata=sent.metadata or {})
+    return _describe(await call.catalog.add(archive))
 
 
-async def create(request: Request, tenant: Tenant) -> Response:
-    return reply(archive_told(await tenant.memory.catalog.add(archive_made(await body(request, ArchiveSent)))))
+@routes.get("/v1/archives")
+async def list_archives(call: Call) -> list[ArchiveResponse]:
+    page = call.page(50, "desc")
+    name = call.query.get("name")
+    if agent := call.query.get("agent_id"):
+        held = [archive for archive in await archives_of(call.tenant, agent) if name in (None, archive.name)]
+        return [_describe(archive) for archive in page.cut(held)]
+    return [_describe(archive) for archive in await find_page(call, Archive, page, name=name)]
 
 
-async def listing(request: Request, tenant: Tenant) -> Response:
-    asked = request.query_params
-    page = page_of(request, 50, "desc")
-    catalog = tenant.memory.catalog
-    if agent := asked.get("agent_id"):
-        held = [one.thing for one in await catalog.attached(agent) if isinstance(one.thing, Archive)]
-        named = [one for one in held if asked.get("name") in (None, one.name)]
-        return reply([archive_told(one) for one in cut([(one.id, one) for one in named], page)])
-    archives = await finding.found(tenant, Archive, page, Wanted(asked.get("name")))
-    return reply([archive_told(one) for one in archives])
+@routes.get("/v1/archives/{archive}")
+async def retrieve(call: Call) -> ArchiveResponse:
+    return _describe(await call.find(Archive))
 
 
-async def retrieve(request: Request, tenant: Tenant) -> Response:
-    return reply(archive_told(await found(tenant, part(request, "archive"))))
+@routes.patch("/v1/archives/{archive}")
+async def update(call: Call) -> ArchiveResponse:
+    archive = await call.find(Archive)
+    sent = await call.body(ArchiveUpdate)
+    changed = replace_given(archive, name=sent.name, description=sent.description)
+    return _describe(await call.catalog.change(changed))
 
 
-async def update(request: Request, tenant: Tenant) -> Response:
-    archive = await found(tenant, part(request, "archive"))
-    sent = await body(request, ArchiveChange)
-    return reply(archive_told(await tenant.memory.catalog.change(archive_changed(archive, sent))))
-
-
-async def delete(request: Request, tenant: Tenant) -> Response:
-    if not await tenant.memory.catalog.delete(Archive, part(request, "archive")):
-        raise unknown("archive", part(request, "archive"))
+@routes.delete("/v1/archives/{archive}")
+async def delete(call: Call) -> Response:
+    await call.delete(Archive)
     return nothing()
+
+
+# --- passages of an archive
+
+
+def _describe_passage(passage: Passage) -> PassageResponse:
+    return PassageResponse(
+        id=passage.id,
+        text=passage.text,
+        archive_id=passage.archive,
+        tags=passage.tags,
+        metadata=passage.metadata,
+        created_at=format_time(passage.created),
+    )
+
+
+async def _add(call: Call, archive: Archive, sent: Sequence[PassageCreate]) -> list[PassageResponse]:
+    """Keep passages; each comes back as it is kept."""
+    passages = [
+        Passage(
+            passage.text,
+            passage.tags or (),
+            passage.metadata or {},
+            created=parse_time(passage.created_at, "created_at") if passage.created_at else 0.0,
+        )
+        for passage in sent
+    ]
+    inserted = await call.tenant.memory.add(archive, passages)
+    kept = [await call.catalog.passage(each.id) for each in inserted]
+    return [_describe_passage(passage) for passage in kept if passage is not None]
+
+
+@routes.post("/v1/archives/{archive}/passages")
+async def add_passage(call: Call) -> PassageResponse:
+    return (await _add(call, await call.find(Archive), [await call.body(PassageCreate)]))[0]
+
+
+@routes.post("/v1/archives/{archive}/passages/batch")
+async def add_passages(call: Call) -> list[PassageResponse]:
+    return await _add(call, await call.find(Archive), (await call.body(PassageBatch)).passages)
+
+
+@routes.delete("/v1/archives/{archive}/passages/{passage}")
+async def delete_passage(call: Call) -> Response:
+    archive = await call.find(Archive)
+    if not await call.catalog.forget(archive.id, [call.path("passage")]):
+        raise unknown("passage", call.path("passage"))
+    return nothing()
+
+
+@routes.post("/v1/passages/search", "read")
+async def search(call: Call) -> list[dict[str, object]]:
+    """In one archive, in those of an agent, or in all. Without a query: the latest passages that fit the filters."""
+    sent = await call.body(PassageQuery)
+    if sent.archive_id:
+        archives = [await call.find(Archive, sent.archive_id)]
+    elif sent.agent_id:
+        archives = await archives_of(call.tenant, sent.agent_id)
+    else:
+        archives = await call.catalog.find(Archive, limit=_MAX_ARCHIVES)
+    within = _filter(sent.tags or (), sent.tag_match_mode, sent.start_date, sent.end_date)
+    limit = min(_MAX_HITS, max(1, sent.limit or 10))
+    query = (sent.query or "").strip()
+    if query:
+        hits = await call.tenant.memory.search(archives, query, within=within, limit=limit)
+        return [
+            {"passage": _describe_passage(hit.passage), "score": hit.score, "metadata": _relevance(hit)} for hit in hits
+        ]
+    passages: list[Passage] = []
+    for archive in archives:
+        passages += await call.catalog.passages(archive.id, within=within, limit=limit, order="desc")
+    passages.sort(key=lambda passage: passage.created, reverse=True)
+    return [{"passage": _describe_passage(passage), "score": 0.0, "metadata": None} for passage in passages[:limit]]
+
+
+def _relevance(hit: Hit) -> dict[str, object]:
+    return {"score": round(hit.score, 6), "meaning": hit.meaning, "why": hit.why}
+
+
+def _filter(tags: Sequence[str], mode: str | None, start: str | None, end: str | None) -> Filter:
+    """What passages must be, as a client says it."""
+    if mode not in (None, "any", "all"):
+        raise Problem(422, "invalid", f"tag_match_mode is {mode[:40]!r}; it must be any or all")
+    return Filter(
+        tuple(tags),
+        "all" if mode == "all" else "any",
+        parse_time(start, "start") if start else None,
+        parse_time(end, "end") if end else None,
+    )
+
+
+# --- the archival memory of an agent: all its archives taken together
+
+
+@routes.post(_OF_AGENT)
+async def add_to_agent(call: Call) -> list[PassageResponse]:
+    profile = await call.agent()
+    sent = await call.body(PassageCreate)
+    if not sent.text.strip():
+        raise Problem(422, "invalid", "text is empty; there is nothing to keep")
+    return await _add(call, await archive_of(call.tenant, profile), [sent])
+
+
+@routes.get(_OF_AGENT)
+async def list_of_agent(call: Call) -> list[PassageResponse]:
+    """In the order of keeping. With `search` those in which these words stand."""
+    profile = await call.agent()
+    page = call.page(100, "asc")
+    archives = await archives_of(call.tenant, profile.id)
+    words = call.query.get("search", "").casefold()
+    if len(archives) == 1 and not words and not page.before:
+        kept = await call.catalog.passages(archives[0].id, after=page.after, limit=page.limit, order=page.order)
+        return [_describe_passage(passage) for passage in kept]
+    passages: list[Passage] = []
+    for archive in archives:
+        passages += await call.catalog.passages(archive.id, limit=_MAX_PASSAGES)
+    wanted = [passage for passage in passages if words in passage.text.casefold()]
+    wanted.sort(key=lambda passage: passage.created)
+    return [_describe_passage(passage) for passage in page.cut(wanted)]
+
+
+@routes.get(f"{_OF_AGENT}/search")
+async def search_of_agent(call: Call) -> dict[str, object]:
+    profile = await call.agent()
+    query = call.query.get("query", "").strip()
+    if not query:
+        raise Problem(422, "invalid", "query is missing; say what to look for")
+    mode, start, end = (call.query.get(name) for name in ("tag_match_mode", "start_datetime", "end_datetime"))
+    within = _filter(call.query.getlist("tags"), mode, start, end)
+    limit = call.number("top_k", 5, least=1, most=_MAX_HITS)
+    archives = await archives_of(call.tenant, profile.id)
+    hits = await call.tenant.memory.search(archives, query, within=within, limit=limit)
+    results = [
+        {
+            "id": hit.passage.id,
+            "content": hit.passage.text,
+            "timestamp": format_time(hit.passage.created),
+            "tags": hit.passage.tags,
+            "relevance": _relevance(hit),
+        }
+        for hit in hits
+    ]
+    return {"count": len(hits), "results": results}
+
+
+@routes.delete(f"{_OF_AGENT}/{{passage}}")
+async def delete_of_agent(call: Call) -> None:
+    profile = await call.agent()
+    passage = await call.catalog.passage(call.path("passage"))
+    if passage is None or passage.archive not in {each.id for each in await archives_of(call.tenant, profile.id)}:
+        raise unknown("passage", call.path("passage"))
+    await call.catalog.forget(passage.archive, [passage.id])

@@ -1,114 +1,70 @@
-"""What is attached to an agent: blocks, archives, tools."""
+"""What agents hold: their archives, and the tools that come with them. Changes are made one at a time."""
+
+import asyncio
+from weakref import WeakValueDictionary
 
 from msgspec import structs
-from starlette.requests import Request
-from starlette.responses import Response
 
-from chargehand.memory.blocks import Block
-from chargehand.server.letta import tools
-from chargehand.server.letta.agents import found, told
-from chargehand.server.letta.archives import found as found_archive
-from chargehand.server.letta.blocks import changed
-from chargehand.server.letta.blocks import found as found_block
-from chargehand.server.letta.blocks import told as block_told_with_version
-from chargehand.server.letta.holdings import ANYTHING, give_archive
-from chargehand.server.letta.mapping import block_told
-from chargehand.server.letta.pages import cut, page_of
-from chargehand.server.letta.writers import changing
-from chargehand.server.problem import unknown
-from chargehand.server.routing import Api
+from chargehand.memory.archives import Archive
+from chargehand.memory.blocks import Block, Grant
+from chargehand.memory.catalog import Profile
 from chargehand.server.tenants import Tenant
-from chargehand.server.wire import part, reply
+from chargehand.tools.remember import ARCHIVE_TOOLS
+
+FULL_ACCESS = Grant("write", tainted=True)
+"""What an agent may do with what is attached to it: as its client would expect, everything."""
+BASE_TOOLS = "base_tools"
+"""The setting that is false for an agent whose client wants it to have only the tools it names."""
 
 
-def add(api: Api) -> None:
-    agent = "/v1/agents/{agent}"
-    api.add("PATCH", f"{agent}/archives/attach/{{archive}}", attach_archive)
-    api.add("PATCH", f"{agent}/archives/detach/{{archive}}", detach_archive)
-    api.add("PATCH", f"{agent}/core-memory/blocks/attach/{{block}}", attach_block)
-    api.add("PATCH", f"{agent}/core-memory/blocks/detach/{{block}}", detach_block)
-    api.add("GET", f"{agent}/core-memory/blocks", blocks, "read")
-    api.add("GET", f"{agent}/core-memory/blocks/{{label}}", block, "read")
-    api.add("PATCH", f"{agent}/core-memory/blocks/{{label}}", change_block)
-    api.add("GET", f"{agent}/tools", tools_of, "read")
-    api.add("PATCH", f"{agent}/tools/attach/{{tool}}", attach_tool)
-    api.add("PATCH", f"{agent}/tools/detach/{{tool}}", detach_tool)
+class Locks:
+    """Locks of one tenant, by the id of what is changed: it is read first, and must not change in between.
+
+    Texts of blocks need none: the store edits them in place.
+    """
+
+    def __init__(self, _tenant: Tenant) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def of(self, which: str) -> asyncio.Lock:
+        lock = self._locks.get(which)
+        if lock is None:
+            lock = self._locks[which] = asyncio.Lock()
+        return lock
 
 
-async def attach_archive(request: Request, tenant: Tenant) -> Response:
-    profile = await found(tenant, part(request, "agent"))
-    archive = await found_archive(tenant, part(request, "archive"))
-    await give_archive(tenant, profile.id, archive.id)
-    return reply(None)
+def lock_of(tenant: Tenant, which: str) -> asyncio.Lock:
+    """Hold it from before something is read until it is changed."""
+    return tenant.part(Locks).of(which)
 
 
-async def detach_archive(request: Request, tenant: Tenant) -> Response:
-    profile = await found(tenant, part(request, "agent"))
-    await tenant.memory.catalog.detach(profile.id, part(request, "archive"))
-    return reply(None)
+async def blocks_of(tenant: Tenant, agent: str) -> list[Block]:
+    return [held.thing for held in await tenant.memory.catalog.attached(agent) if isinstance(held.thing, Block)]
 
 
-async def attach_block(request: Request, tenant: Tenant) -> Response:
-    profile = await found(tenant, part(request, "agent"))
-    one = await found_block(tenant, part(request, "block"))
-    await tenant.memory.catalog.attach(profile.id, one.id, ANYTHING)
-    return reply(await told(tenant, profile))
+async def archives_of(tenant: Tenant, agent: str) -> list[Archive]:
+    return [held.thing for held in await tenant.memory.catalog.attached(agent) if isinstance(held.thing, Archive)]
 
 
-async def detach_block(request: Request, tenant: Tenant) -> Response:
-    profile = await found(tenant, part(request, "agent"))
-    await tenant.memory.catalog.detach(profile.id, part(request, "block"))
-    return reply(await told(tenant, profile))
+async def archive_of(tenant: Tenant, profile: Profile) -> Archive:
+    """The archive an agent adds to. One that has none gets one, however many ask for it at once."""
+    async with lock_of(tenant, f"archive of {profile.id}"):
+        archives = await archives_of(tenant, profile.id)
+        if archives:
+            return archives[0]
+        new = Archive(f"{profile.name}'s archive", f"what {profile.name} keeps")
+        archive = await tenant.memory.catalog.add(new)
+        await attach_archive(tenant, profile.id, archive.id)
+        return archive
 
 
-async def _held(tenant: Tenant, request: Request) -> list[Block]:
-    profile = await found(tenant, part(request, "agent"))
-    return [one.thing for one in await tenant.memory.catalog.attached(profile.id) if isinstance(one.thing, Block)]
-
-
-async def _labelled(tenant: Tenant, request: Request) -> Block:
-    label = part(request, "label")
-    block = next((one for one in await _held(tenant, request) if one.label == label), None)
-    if block is None:
-        raise unknown("block with the label", label)
-    return block
-
-
-async def blocks(request: Request, tenant: Tenant) -> Response:
-    held = await _held(tenant, request)
-    return reply([block_told(one) for one in cut([(one.id, one) for one in held], page_of(request, 100, "desc"))])
-
-
-async def block(request: Request, tenant: Tenant) -> Response:
-    return block_told_with_version(await _labelled(tenant, request))
-
-
-async def change_block(request: Request, tenant: Tenant) -> Response:
-    return block_told_with_version(await changed(request, tenant, (await _labelled(tenant, request)).id))
-
-
-async def tools_of(request: Request, tenant: Tenant) -> Response:
-    held = await tools.tools_told(tenant, await found(tenant, part(request, "agent")))
-    return reply(cut([(one.id, one) for one in held], page_of(request, 10, "desc")))
-
-
-async def attach_tool(request: Request, tenant: Tenant) -> Response:
-    which = part(request, "agent")
+async def attach_archive(tenant: Tenant, agent: str, archive: str) -> None:
+    """Attach an archive to an agent. With its first one it gets the tools for archives, unless it has no base tools."""
     catalog = tenant.memory.catalog
-    more = await tools.named(catalog, (), [part(request, "tool")])
-    async with changing(tenant, which):
-        profile = await found(tenant, which)
-        profile = structs.replace(profile, tools=tuple(dict.fromkeys((*profile.tools, *more))))
-        profile = await catalog.change(profile)
-    return reply(await told(tenant, profile))
-
-
-async def detach_tool(request: Request, tenant: Tenant) -> Response:
-    which = part(request, "agent")
-    catalog = tenant.memory.catalog
-    less = await tools.named(catalog, (), [part(request, "tool")])
-    async with changing(tenant, which):
-        profile = await found(tenant, which)
-        profile = structs.replace(profile, tools=tuple(one for one in profile.tools if one not in less))
-        profile = await catalog.change(profile)
-    return reply(await told(tenant, profile))
+    async with lock_of(tenant, agent):
+        is_first = not await archives_of(tenant, agent)
+        await catalog.attach(agent, archive, FULL_ACCESS)
+        profile = await catalog.get(Profile, agent)
+        if profile is not None and is_first and profile.settings.get(BASE_TOOLS) is not False:
+            tools = tuple(dict.fromkeys((*profile.tools, *ARCHIVE_TOOLS)))
+            await catalog.change(structs.replace(profile, tools=tools))

@@ -1,166 +1,194 @@
-"""Blocks. A new value is an edit of the version that is current then; whoever names a version gets it or a conflict."""
+"""Blocks. A new value is an edit of the version that is current then; a client that names a version gets a conflict
+if it is not current any more.
+"""  # noqa: D205 - one sentence
 
 from collections.abc import Callable
 
+import msgspec
 from msgspec import structs
-from starlette.requests import Request
 from starlette.responses import Response
 
 from chargehand.errors import Conflict
-from chargehand.memory.blocks import Block
+from chargehand.memory.blocks import LIMIT, Block
+from chargehand.memory.catalog import Group, Profile
 from chargehand.memory.editing import Rethink
 from chargehand.memory.origin import PERSON
-from chargehand.server.letta import finding
-from chargehand.server.letta.finding import Wanted
-from chargehand.server.letta.mapping import block_changed, block_made, block_told, given, is_hidden
-from chargehand.server.letta.pages import Page, cut, page_of
-from chargehand.server.letta.shapes import BlockChange, BlockSent
-from chargehand.server.letta.writers import changing
-from chargehand.server.problem import Problem, unknown
-from chargehand.server.routing import Api
-from chargehand.server.tenants import Tenant
-from chargehand.server.wire import body, flag, number, part, reply
-from chargehand.terms.roster import Match
+from chargehand.server.letta.attachments import lock_of
+from chargehand.server.letta.index import Page
+from chargehand.server.letta.routing import EVERYTHING, Call, Routes, find_page, replace_given
+from chargehand.server.letta.wire import BlockCreate, BlockResponse, BlockUpdate
+from chargehand.server.problem import Problem
+from chargehand.server.wire import reply
 
-_MOST = 100_000
-_COUNTS = {"connected_to_agents_count_gt": int.__gt__, "connected_to_agents_count_lt": int.__lt__}
-_EQUAL = "connected_to_agents_count_eq"
-_SEARCHED = ("label", "value", "description")
-_NOBODYS = ("identity_id", "identifier_keys", "project_id")  # nothing here belongs to one
+routes = Routes()
+_HIDDEN = "letta.hidden"
+_MAX_COUNT = 100_000
+_COUNT = "connected_to_agents_count_"
 
 
-def add(api: Api) -> None:
-    api.add("POST", "/v1/blocks", create)
-    api.add("GET", "/v1/blocks", listing, "read")
-    api.add("GET", "/v1/blocks/count", count, "read")
-    api.add("GET", "/v1/blocks/{block}", retrieve, "read")
-    api.add("PATCH", "/v1/blocks/{block}", update)
-    api.add("DELETE", "/v1/blocks/{block}", delete)
+def new_block(sent: BlockCreate) -> Block:
+    block = Block(
+        sent.label,
+        sent.value,
+        limit=LIMIT,
+        share="write",
+        trusted=True,  # what a client writes into a persona or guidelines is meant to be followed
+    )
+    return _change_fields(block, sent)
 
 
-async def found(tenant: Tenant, which: str) -> Block:
-    block = await tenant.memory.catalog.get(Block, which)
-    if block is None:
-        raise unknown("block", which)
-    return block
+def _change_fields(block: Block, sent: BlockUpdate) -> Block:
+    """The block with new fields; a new value is an edit, and not made here."""
+    metadata = dict(block.metadata if sent.metadata is None else sent.metadata)
+    if sent.hidden is not None:
+        metadata[_HIDDEN] = sent.hidden
+    return replace_given(
+        block,
+        label=sent.label,
+        description=sent.description,
+        limit=sent.limit,
+        read_only=sent.read_only,
+        tags=sent.tags,
+        metadata=metadata,
+    )
 
 
-def told(block: Block) -> Response:
+def _is_hidden(block: Block) -> bool:
+    return bool(block.metadata.get(_HIDDEN))
+
+
+def describe_block(block: Block) -> BlockResponse:
+    response = msgspec.convert(block, BlockResponse, from_attributes=True)
+    if _HIDDEN in response.metadata:
+        response.hidden = response.metadata.pop(_HIDDEN)
+    return response
+
+
+def send_block(block: Block) -> Response:
     """A block, and its version where a cache would look for it."""
-    return reply(block_told(block), headers={"ETag": f'"{block.version}"'})
+    return reply(describe_block(block), headers={"ETag": f'"{block.version}"'})
 
 
-async def create(request: Request, tenant: Tenant) -> Response:
-    sent = await body(request, BlockSent)
-    return told(await tenant.memory.catalog.add(block_made(sent)))
+@routes.post("/v1/blocks")
+async def create(call: Call) -> Response:
+    return send_block(await call.catalog.add(new_block(await call.body(BlockCreate))))
 
 
 # --- lists
 
 
-async def listing(request: Request, tenant: Tenant) -> Response:
-    page = page_of(request, 50, "asc")
-    wanted = _wanted(request)
-    if not wanted and not _counted(request):
-        return reply([block_told(one) for one in await _found(request, tenant, page)])
-    blocks = [one for one in await _found(request, tenant, Page("", "", _MOST, "asc")) if all(f(one) for f in wanted)]
-    if _counted(request):
-        blocks = [one for one in blocks if await _connected(request, tenant, one)]
-    return reply([block_told(one) for one in cut([(one.id, one) for one in blocks], page)])
+@routes.get("/v1/blocks")
+async def list_blocks(call: Call) -> list[BlockResponse]:
+    page = call.page(50, "asc")
+    tests = _tests(call)
+    counts = {sign: call.query.getlist(_COUNT + sign) for sign in ("gt", "lt", "eq") if _COUNT + sign in call.query}
+    if not tests and not counts:
+        return [describe_block(block) for block in await _find(call, page)]
+    blocks = [block for block in await _find(call, EVERYTHING) if all(test(block) for test in tests)]
+    if counts:
+        blocks = [block for block in blocks if await _is_connected(call, block, counts)]
+    return [describe_block(block) for block in page.cut(blocks)]
 
 
-async def count(_request: Request, tenant: Tenant) -> Response:
-    return reply(len(await tenant.memory.catalog.find(Block, limit=_MOST)))
+@routes.get("/v1/blocks/count")
+async def count(call: Call) -> int:
+    return len(await call.catalog.find(Block, limit=_MAX_COUNT))
 
 
-async def _found(request: Request, tenant: Tenant, page: Page) -> list[Block]:
-    asked = request.query_params
-    tags = tuple(dict.fromkeys(asked.getlist("tags")))
-    match = Match(tags, ()) if flag(request, "match_all_tags") else Match((), tags)
-    wanted = Wanted(asked.get("label") or asked.get("name"), tags=match)
-    hidden = None if flag(request, "show_hidden_blocks") else is_hidden
-    return await finding.found(tenant, Block, page, wanted, hidden)
+async def _find(call: Call, page: Page) -> list[Block]:
+    name = call.query.get("label") or call.query.get("name")
+    is_hidden = None if call.flag("show_hidden_blocks") else _is_hidden
+    return await find_page(call, Block, page, name=name, tags=call.tags(), is_hidden=is_hidden)
 
 
-def _wanted(request: Request) -> list[Callable[[Block], bool]]:
+def _tests(call: Call) -> list[Callable[[Block], bool]]:
     """What blocks are asked for by that the catalog has no index for."""
-    asked = request.query_params
-    tests = [_says(name, words) for name in _SEARCHED if (words := asked.get(f"{name}_search", ""))]
-    if any(asked.get(name) for name in _NOBODYS) or flag(request, "templates_only"):
-        tests.append(lambda _one: False)
+    searched = ("label", "value", "description")
+    tests = [_contains(name, words) for name in searched if (words := call.query.get(f"{name}_search", ""))]
+    without = ("identity_id", "identifier_keys", "project_id")  # no block here belongs to one
+    if any(call.query.get(name) for name in without) or call.flag("templates_only"):
+        tests.append(lambda _block: False)
     return tests
 
 
-def _says(name: str, words: str) -> Callable[[Block], bool]:
-    return lambda one: words.casefold() in str(getattr(one, name)).casefold()
+def _contains(name: str, words: str) -> Callable[[Block], bool]:
+    return lambda block: words.casefold() in str(getattr(block, name)).casefold()
 
 
-def _counted(request: Request) -> bool:
-    return any(name in request.query_params for name in (*_COUNTS, _EQUAL))
+async def _is_connected(call: Call, block: Block, counts: dict[str, list[str]]) -> bool:
+    """Whether a block has as many agents as is asked for."""
+    connected = sum(owner.startswith("agent-") for owner in await call.catalog.owners(block.id))
+    if "gt" in counts and connected <= call.number(f"{_COUNT}gt", 0, least=-1, most=_MAX_COUNT):
+        return False
+    if "lt" in counts and connected >= call.number(f"{_COUNT}lt", 0, least=-1, most=_MAX_COUNT):
+        return False
+    return "eq" not in counts or str(connected) in counts["eq"]
 
 
-async def _connected(request: Request, tenant: Tenant, block: Block) -> bool:
-    owners = await tenant.memory.catalog.owners(block.id)
-    connected = sum(which.startswith("agent-") for which in owners)
-    for name, holds in _COUNTS.items():
-        if name in request.query_params and not holds(connected, number(request, name, 0, -1, _MOST)):
-            return False
-    equal = request.query_params.getlist(_EQUAL)
-    return not equal or str(connected) in equal
+async def holders_of(call: Call) -> list[Profile]:
+    """The agents that have a block, by themselves or through a group, in the order of making."""
+    block = await call.find(Block)
+    ids: dict[str, None] = {}
+    for owner in await call.catalog.owners(block.id):
+        group = await call.catalog.get(Group, owner)
+        ids |= dict.fromkeys((owner,) if group is None else group.members)
+    profiles = [await call.catalog.get(Profile, agent) for agent in ids]
+    return sorted((profile for profile in profiles if profile is not None), key=lambda profile: profile.created)
 
 
 # --- one block
 
 
-async def retrieve(request: Request, tenant: Tenant) -> Response:
-    return told(await found(tenant, part(request, "block")))
+@routes.get("/v1/blocks/{block}")
+async def retrieve(call: Call) -> Response:
+    return send_block(await call.find(Block))
 
 
-async def update(request: Request, tenant: Tenant) -> Response:
-    return told(await changed(request, tenant, part(request, "block")))
+@routes.patch("/v1/blocks/{block}")
+async def update(call: Call) -> Response:
+    return await update_block(call, call.path("block"))
 
 
-async def changed(request: Request, tenant: Tenant, which: str) -> Block:
-    """The block as it is after a change that somebody sent: all of it, or nothing and a problem."""
-    sent = await body(request, BlockChange)
-    async with changing(tenant, which):
-        block = await found(tenant, which)
-        catalog = tenant.memory.catalog
-        wanted = block_changed(block, sent)
-        expect = sent.version if sent.version is not None else _if_match(request)
-        value = given(sent.value, block.value)
-        _check(block, wanted, value, expect)
+async def update_block(call: Call, block_id: str) -> Response:
+    """Change a block: all of it, or nothing and a problem."""
+    sent = await call.body(BlockUpdate)
+    async with lock_of(call.tenant, block_id):
+        block = await call.find(Block, block_id)
+        wanted = _change_fields(block, sent)
+        version = _if_match(call) if sent.version is None else sent.version
+        value = block.value if sent.value is None else sent.value
+        _check(block, wanted, value, version)
         if wanted.limit > block.limit:  # room first, then what needs it
-            block = await catalog.change(structs.replace(block, limit=wanted.limit))
-        if value != block.value or expect is not None:
-            block = await catalog.edit(block.id, Rethink(value), PERSON, expect=expect)
+            block = await call.catalog.change(structs.replace(block, limit=wanted.limit))
+        if value != block.value or version is not None:
+            block = await call.catalog.edit(block.id, Rethink(value), PERSON, expect=version)
         # agents may have edited it since it was read: only the fields of the change are ours
-        wanted = block_changed(block, sent)
-        return block if wanted == block else await catalog.change(wanted)
+        wanted = _change_fields(block, sent)
+        return send_block(block if wanted == block else await call.catalog.change(wanted))
 
 
-def _check(block: Block, wanted: Block, value: str, expect: int | None) -> None:
-    if expect is not None and expect != block.version:
-        said = f"block {block.label!r} is at version {block.version} by now, not {expect}; read it and decide again"
-        raise Conflict(said, block.version)
+def _check(block: Block, wanted: Block, value: str, version: int | None) -> None:
+    if version is not None and version != block.version:
+        reason = f"block {block.label!r} is at version {block.version} by now, not {version}"
+        raise Conflict(f"{reason}; read it and decide again", block.version)
     if wanted.limit < 1 or len(value) > wanted.limit:
-        said = f"block {wanted.label!r} would have {len(value)} characters, and its limit is {wanted.limit}"
-        raise Problem(422, "too_long", f"{said}; shorten the text or raise the limit. Nothing was changed.")
+        reason = f"block {wanted.label!r} would have {len(value)} characters, and its limit is {wanted.limit}"
+        raise Problem(422, "too_long", f"{reason}; shorten the text or raise the limit. Nothing was changed.")
     if not wanted.label.strip() or not wanted.label.isprintable():
         raise Problem(422, "invalid", f"{wanted.label[:60]!r} cannot be a label; give it a word or a few on one line")
 
 
-def _if_match(request: Request) -> int | None:
-    said = request.headers.get("if-match")
-    if said is None or said.strip() == "*":
+def _if_match(call: Call) -> int | None:
+    version = call.request.headers.get("if-match", "*").strip()
+    if version == "*":
         return None
     try:
-        return int(said.strip().removeprefix("W/").strip('"'))
+        return int(version.removeprefix("W/").strip('"'))
     except ValueError as error:
-        raise Problem(422, "invalid", f"If-Match is {said[:40]!r}; it must be a version, as blocks tell it") from error
+        advice = "it must be a version, as blocks tell it"
+        raise Problem(422, "invalid", f"If-Match is {version[:40]!r}; {advice}") from error
 
 
-async def delete(request: Request, tenant: Tenant) -> Response:
-    if not await tenant.memory.catalog.delete(Block, part(request, "block")):
-        raise unknown("block", part(request, "block"))
-    return reply(None)
+@routes.delete("/v1/blocks/{block}")
+async def delete(call: Call) -> None:
+    await call.delete(Block)

@@ -1,162 +1,233 @@
-"""Messages to an agent: a run is begun, and waited for, streamed or left to itself. Lists are `message_lists`'."""
+"""Messages of clients: a run is started, and waited for, streamed or left to itself. Messages of runs are listed."""
 
 import time
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import structs
-from starlette.requests import Request
 from starlette.responses import Response
 
-from chargehand.memory.catalog import Profile
+from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.memory.compaction import LEAST_KEPT, plain_summary, summary_turn
-from chargehand.server.letta.agents import found, told
-from chargehand.server.letta.approvals import approved
-from chargehand.server.letta.asked import approvals_in, asked_of, check_talk_fields
-from chargehand.server.letta.book_rows import run_told
-from chargehand.server.letta.message_shapes import CancelSent, CompactSent, ResetSent, TalkSent
-from chargehand.server.letta.office import RESET, Office
-from chargehand.server.letta.sending import View, events, refuse_callback, whole
-from chargehand.server.letta.talk import Talk
-from chargehand.server.letta.writers import changing
+from chargehand.server.letta.agents import change_agent
+from chargehand.server.letta.approvals import answer_approval, approvals_in
+from chargehand.server.letta.index import Conditions
+from chargehand.server.letta.request import check_request_fields, read_request
+from chargehand.server.letta.routing import Call, Routes, join_json
+from chargehand.server.letta.session import Session, View
+from chargehand.server.letta.sessions import RESET_AT
+from chargehand.server.letta.wire import (
+    CancelRequest,
+    CompactRequest,
+    Message,
+    MessageRequest,
+    ResetRequest,
+    RunResponse,
+    SearchRequest,
+    Table,
+    parse_time,
+)
 from chargehand.server.problem import Problem, unknown
-from chargehand.server.routing import Api
-from chargehand.server.tenants import Tenant
-from chargehand.server.wire import body, part, raw_body, read, reply
 
-_MOST_TURNS = 1000
-
-
-def add(api: Api) -> None:
-    api.add("POST", "/v1/agents/{agent}/messages", create)
-    api.add("POST", "/v1/agents/{agent}/messages/stream", stream)
-    api.add("POST", "/v1/agents/{agent}/messages/async", later)
-    api.add("POST", "/v1/agents/{agent}/messages/cancel", cancel)
-    api.add("PATCH", "/v1/agents/{agent}/reset-messages", reset)
-    api.add("POST", "/v1/agents/{agent}/summarize", summarize)
+routes = Routes()
+_OF_AGENT = "/v1/agents/{agent}/messages"
+_MAX_TURNS = 1000
+_MAX_HITS = 100
+_MAX_LISTED = 10_000
+OWN_CONVERSATION = "default"
+"""What clients call the conversation that an agent has by itself."""
 
 
-async def create(request: Request, tenant: Tenant) -> Response:
-    sent = await body(request, TalkSent)
-    check_talk_fields(await raw_body(request))
-    profile = await found(tenant, part(request, "agent"))
-    if sent.streaming:
-        return await streamed_talk(request, tenant, sent, profile)
-    return await whole_talk(request, tenant, sent, profile)
+# --- sending
 
 
-async def stream(request: Request, tenant: Tenant) -> Response:
-    sent = await body(request, TalkSent)
-    check_talk_fields(await raw_body(request))
-    return await streamed_talk(request, tenant, sent, await found(tenant, part(request, "agent")))
+@routes.post(_OF_AGENT)
+async def create(call: Call) -> Response:
+    sent = await read_message_request(call)
+    return await respond(call, sent, await call.agent(), is_streaming=bool(sent.streaming))
 
 
-async def whole_talk(
-    request: Request, tenant: Tenant, sent: TalkSent, profile: Profile, conversation: str = ""
+@routes.post(f"{_OF_AGENT}/stream")
+async def stream(call: Call) -> Response:
+    return await respond(call, await read_message_request(call), await call.agent(), is_streaming=True)
+
+
+@routes.post(f"{_OF_AGENT}/async")
+async def create_async(call: Call) -> RunResponse:
+    """Start a run and do not wait: what came of it is read off the run."""
+    sent = structs.replace(await read_message_request(call), background=True)
+    return (await _start(call, sent, await call.agent())).log.describe_run()
+
+
+async def read_message_request(call: Call) -> MessageRequest:
+    sent = await call.body(MessageRequest)
+    check_request_fields(await call.raw_body())
+    return sent
+
+
+async def respond(
+    call: Call, sent: MessageRequest, profile: Profile, conversation: str = "", *, is_streaming: bool
 ) -> Response:
-    """Begin a talk and answer with all that came of it."""
-    talk = await begun(request, tenant, sent, profile, conversation)
-    return await whole(talk, sent.include_return_message_types, tenant.settings.pulse)
-
-
-async def streamed_talk(
-    request: Request, tenant: Tenant, sent: TalkSent, profile: Profile, conversation: str = ""
-) -> Response:
-    """Begin a talk and stream what comes of it."""
+    """Start a session and answer with all that comes of it, whole or as it comes."""
+    if not is_streaming:
+        session = await _start(call, sent, profile, conversation)
+        return await session.respond(sent.include_return_message_types, call.tenant.settings.pulse)
     tokens = bool(sent.stream_tokens)
-    slot = tenant.runs.take_stream_slot()
+    slot = call.tenant.runs.take_stream_slot()
     try:
-        talk = await begun(request, tenant, sent, profile, conversation, aloud=tokens)
+        session = await _start(call, sent, profile, conversation, streams_tokens=tokens)
     except BaseException:
         slot.leave()
         raise
-    view = View(sent.include_return_message_types, tokens, bool(sent.include_pings), talk.since)
-    return events(talk, view, slot)
+    view = View(sent.include_return_message_types, tokens, bool(sent.include_pings), session.since)
+    return session.stream(view, slot)
 
 
-async def later(request: Request, tenant: Tenant) -> Response:
-    """Begin and do not wait: what came of it is read off the run."""
-    sent = await body(request, TalkSent)
-    check_talk_fields(await raw_body(request))
-    profile = await found(tenant, part(request, "agent"))
-    talk = await begun(request, tenant, structs.replace(sent, background=True), profile)
-    return reply(run_told(talk.speech))
+async def _start(
+    call: Call, sent: MessageRequest, profile: Profile, conversation: str = "", *, streams_tokens: bool = False
+) -> Session:
+    """The session that answers a call: a new one, or the one that this very call started before."""
+    retries = call.request.headers.get("x-stainless-retry-count", "")
+    repeated = retries.isascii() and retries.isdigit() and int(retries[:6]) > 0
+    if not repeated:  # a repeated call may have a run under way, which needs no place
+        call.tenant.runs.check()
+    if approvals := approvals_in(sent):
+        return await answer_approval(call.sessions, profile, approvals, conversation, repeated=repeated)
+    request = read_request(profile.id, call.tenant.cleaned(sent), await call.raw_body(), conversation)
+    return await call.sessions.start(profile, request, repeated=repeated, streams_tokens=streams_tokens)
 
 
-async def begun(
-    request: Request, tenant: Tenant, sent: TalkSent, profile: Profile, conversation: str = "", *, aloud: bool = False
-) -> Talk:
-    """The talk that answers a call: a new one, or that which this very call began before."""
-    repeated = again(request)
-    if not repeated:  # who comes again may have a run under way, which needs no place
-        tenant.runs.check()
-    refuse_callback(sent.callback_url)
-    approvals = approvals_in(sent)
-    if approvals:
-        return await approved(tenant, profile, approvals, conversation, repeated=repeated)
-    asked = asked_of(profile.id, tenant.cleaned(sent), await raw_body(request), conversation)
-    return await tenant.part(Office).say(profile, asked, repeated=repeated, aloud=aloud)
+# --- stopping and forgetting
 
 
-def again(request: Request) -> bool:
-    """Whether a client says that it sends this once more."""
-    said = request.headers.get("x-stainless-retry-count", "")
-    return said.isascii() and said.isdigit() and int(said[:6]) > 0
-
-
-async def cancel(request: Request, tenant: Tenant) -> Response:
-    """Stop what an agent does, with all it had others do; of runs that are not named, all of it."""
-    profile = await found(tenant, part(request, "agent"))
-    sent = read(await raw_body(request), CancelSent)
-    office = tenant.part(Office)
-    runs = list(sent.run_ids or await office.all_under_way(profile.id))
+@routes.post(f"{_OF_AGENT}/cancel")
+async def cancel(call: Call) -> dict[str, str]:
+    """Stop what an agent does, with all it had others do: the runs that are named, or all of them."""
+    profile = await call.agent()
+    sent = await call.body(CancelRequest)
+    runs = sent.run_ids or await call.sessions.open_runs(profile.id, profile.id)
     for run in runs:
-        standing = await office.standing(run)
-        if standing is None or standing.agent != profile.id:
+        log = await call.sessions.log_of(run)
+        if log is None or log.agent != profile.id:
             raise unknown("run", run)
-    return reply(await stop_runs(office, runs))
+    return await cancel_runs(call, runs)
 
 
-async def stop_runs(office: Office, runs: Sequence[str]) -> dict[str, str]:
+async def cancel_runs(call: Call, runs: Sequence[str]) -> dict[str, str]:
     """Cancel runs, and say how they stand."""
-    await office.cancel(runs, "cancelled by its client")
-    stood = [(run, await office.standing(run)) for run in runs]
-    return {run: one.status for run, one in stood if one is not None}
+    await call.sessions.cancel(runs, "cancelled by its client")
+    logs = [await call.sessions.log_of(run) for run in runs]
+    return {log.run: log.status for log in logs if log is not None}
 
 
-async def reset(request: Request, tenant: Tenant) -> Response:
-    """Forget a conversation: the agent no longer remembers it, and lists no longer show it. Runs stay."""
-    which = part(request, "agent")
-    catalog = tenant.memory.catalog
-    office = tenant.part(Office)
-    if (await body(request, ResetSent)).add_default_initial_messages:
-        said = "add_default_initial_messages is not supported: an agent begins without messages here; leave it out"
-        raise Problem(422, "unsupported", said)
-    async with changing(tenant, which):
-        profile = await found(tenant, which)
-        now = office.resets[which] = time.time()
-        await office.cancel(await office.under_way(which), "its messages were reset")
-        await catalog.reset(which)
-        changed = await catalog.change(structs.replace(profile, settings={**profile.settings, RESET: now}))
-        await office.book.forget(which, runs=False)
-    return reply(await told(tenant, changed))
+@routes.patch("/v1/agents/{agent}/reset-messages")
+async def reset(call: Call) -> Table:
+    """Forget a conversation: the agent does not remember it any more, and lists do not show it. Runs stay."""
+    sessions = call.sessions
+    if (await call.body(ResetRequest)).add_default_initial_messages:
+        advice = "an agent begins without messages here; leave it out"
+        raise Problem(422, "unsupported", f"add_default_initial_messages is not supported: {advice}")
+
+    async def forget_messages(profile: Profile) -> Profile:
+        now = sessions.resets[profile.id] = time.time()
+        await sessions.cancel(await sessions.open_runs(profile.id), "its messages were reset")
+        await call.catalog.reset(profile.id)
+        await sessions.index.forget_messages(profile.id)
+        return structs.replace(profile, settings={**profile.settings, RESET_AT: now})
+
+    return await change_agent(call, forget_messages)
 
 
-async def summarize(request: Request, tenant: Tenant) -> Response:
-    profile = await found(tenant, part(request, "agent"))
-    return await compact_turns(request, tenant, profile.id)
+@routes.post("/v1/agents/{agent}/summarize")
+async def summarize(call: Call) -> dict[str, object]:
+    return await compact_turns(call, await call.body(CompactRequest), (await call.agent()).id)
 
 
-async def compact_turns(request: Request, tenant: Tenant, lane: str) -> Response:
-    """Put what was said before behind a summary: it is found by searching, but no longer shown to the agent."""
-    catalog = tenant.memory.catalog
-    if (await body(request, CompactSent)).compaction_settings:
-        said = "compaction_settings is not supported: the oldest messages are summarised by a plain rule; leave it out"
-        raise Problem(422, "unsupported", said)
-    async with tenant.memory.gate(lane):
-        turns = await catalog.turns(lane, limit=_MOST_TURNS)
+async def compact_turns(call: Call, sent: CompactRequest, lane: str) -> dict[str, object]:
+    """Put what was said before behind a summary: it is found by searching, but not shown to the agent any more."""
+    if sent.compaction_settings:
+        advice = "the oldest messages are summarised by a plain rule; leave it out"
+        raise Problem(422, "unsupported", f"compaction_settings is not supported: {advice}")
+    async with call.tenant.memory.gate(lane):
+        turns = await call.catalog.turns(lane, limit=_MAX_TURNS)
         old = turns[: max(0, len(turns) - LEAST_KEPT)]
         text = plain_summary(old) if old else ""
-        if any(one.role != "summary" for one in old):
-            await catalog.summarise(lane, summary_turn(old, text, 0.0))
-        left = await catalog.turns(lane, limit=_MOST_TURNS)
-    return reply({"summary": text, "num_messages_before": len(turns), "num_messages_after": len(left)})
+        if any(turn.role != "summary" for turn in old):
+            await call.catalog.summarise(lane, summary_turn(old, text, 0.0))
+        left = await call.catalog.turns(lane, limit=_MAX_TURNS)
+    return {"summary": text, "num_messages_before": len(turns), "num_messages_after": len(left)}
+
+
+# --- lists
+
+
+@routes.get(_OF_AGENT)
+async def list_of_agent(call: Call) -> Response:
+    profile = await call.agent()
+    return await list_messages(call, Conditions().equal("agent", profile.id), profile.id)
+
+
+@routes.get("/v1/messages")
+async def list_all(call: Call) -> Response:
+    return await list_messages(call, Conditions(), "")
+
+
+async def list_messages(call: Call, wanted: Conditions, agent: str) -> Response:
+    # a client that follows the pages goes on from the last message to newer ones: what is older must be on the page
+    page = call.page(_MAX_LISTED if agent else 100, "desc")
+    if call.query.get("group_id"):
+        raise Problem(422, "unsupported", "group_id is not supported: there are no groups here; leave it out")
+    if conversation := call.query.get("conversation_id"):
+        kept = await call.catalog.get(KeptConversation, conversation)
+        in_conversation(wanted, conversation, [] if kept is None else inherited_messages(kept))
+    wanted.among("type", call.query.getlist("include_return_message_types"))
+    return join_json(await (await call.sessions.flush(agent)).messages(wanted, page))
+
+
+def in_conversation(wanted: Conditions, conversation: str, inherited: Sequence[tuple[str, float]] = ()) -> None:
+    """Narrow to what belongs to a conversation, with what a fork inherited."""
+    tests = ["conversation = ?", *["(conversation = ? AND at <= ?)"] * len(inherited)]
+    values = [value for pair in inherited for value in pair]
+    own = "" if conversation == OWN_CONVERSATION else conversation
+    wanted.add(f"({' OR '.join(tests)})", own, *values)
+
+
+def inherited_messages(conversation: KeptConversation) -> list[tuple[str, float]]:
+    """What a fork begins with: conversations, and up to which moment of each."""
+    return msgspec.convert(conversation.settings.get("inherited") or [], list[tuple[str, float]])
+
+
+@routes.post("/v1/messages/search", "read")
+async def search(call: Call) -> list[dict[str, object]]:
+    sent = await call.body(SearchRequest)
+    wanted = Conditions().equal("messages.agent", sent.agent_id)
+    if sent.start_date:
+        wanted.add("messages.at >= ?", parse_time(sent.start_date, "start_date"))
+    if sent.end_date:
+        wanted.add("messages.at <= ?", parse_time(sent.end_date, "end_date"))
+    index = await call.sessions.flush(sent.agent_id or "")
+    limit = min(_MAX_HITS, max(1, sent.limit or 50))
+    hits: list[dict[str, object]] = []
+    for body, agent in await index.search(sent.query, wanted, limit):
+        message = msgspec.json.decode(body, type=Message)
+        has_thoughts = message.reasoning is not None
+        text = {"reasoning": message.reasoning} if has_thoughts else {"content": message.content or ""}
+        hits.append(
+            {
+                "message_id": message.id,
+                "message_type": message.message_type,
+                "created_at": message.date,
+                "agent_id": agent,
+                **text,
+            }
+        )
+    return hits
+
+
+@routes.get("/v1/messages/{message}")
+async def retrieve(call: Call) -> Response:
+    """One message, as a list of it: so its client has it."""
+    row = await (await call.sessions.flush()).message(call.path("message"))
+    if row is None:
+        raise unknown("message", call.path("message"))
+    return join_json([row[0]])

@@ -1,179 +1,256 @@
-"""Runs of agents: listed, looked at, follow_run."""
+"""Runs of agents and their steps: listed, read, streamed, and rated by people."""
 
 import asyncio
 from collections.abc import AsyncGenerator
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
 
-from chargehand.server.letta.book import Book
-from chargehand.server.letta.book_rows import Conditions, run_told
-from chargehand.server.letta.message_lists import joined, narrow_to_conversation
-from chargehand.server.letta.message_shapes import StreamSent, UsageTold
-from chargehand.server.letta.office import Office
-from chargehand.server.letta.pages import page_of
-from chargehand.server.letta.sending import View, events
-from chargehand.server.letta.spoken import speeches_inside
-from chargehand.server.letta.talk import Talk
-from chargehand.server.problem import unknown
-from chargehand.server.routing import Api
-from chargehand.server.tenants import Tenant
-from chargehand.server.wire import body, flag, part, reply
+from chargehand.server.letta.index import Conditions, IndexedRun, Page
+from chargehand.server.letta.messages import in_conversation
+from chargehand.server.letta.routing import Call, Routes, join_json
+from chargehand.server.letta.session import Session, View
+from chargehand.server.letta.wire import (
+    FeedbackRequest,
+    StepResponse,
+    StreamRequest,
+    UsageStatistics,
+    nanoseconds,
+    parse_time,
+)
+from chargehand.server.problem import Problem, unknown
+from chargehand.server.wire import reply
 from chargehand.terms import events as ev
 from chargehand.terms.policy import Seconds
+from chargehand.terms.value import decode_value
 
-_USAGE = msgspec.json.Decoder(UsageTold)
-_LOOK_AGAIN: Seconds = 0.2
-"""How long it takes at most until what a run inside another wrote is streamed."""
-
-
-def add(api: Api) -> None:
-    api.add("GET", "/v1/runs", listing, "read")
-    api.add("GET", "/v1/runs/{run}", retrieve, "read")
-    api.add("GET", "/v1/runs/{run}/messages", messages, "read")
-    api.add("GET", "/v1/runs/{run}/steps", steps, "read")
-    api.add("GET", "/v1/runs/{run}/usage", usage, "read")
-    api.add("GET", "/v1/runs/{run}/trace", trace, "read")
-    api.add("POST", "/v1/runs/{run}/stream", stream, "read")
+routes = Routes()
+_RUN = "/v1/runs/{run}"
+_STEP = "/v1/steps/{step}"
+_POLL: Seconds = 0.2
+"""How often what a run inside another wrote is looked for."""
 
 
-async def listing(request: Request, tenant: Tenant) -> Response:
-    asked = request.query_params
-    wanted = Conditions()
-    wanted.among("agent", [*asked.getlist("agent_id"), *asked.getlist("agent_ids")])
-    wanted.among("status", asked.getlist("statuses"))
-    narrow_to_conversation(wanted, asked.get("conversation_id"))
-    wanted.equal("stop", asked.get("stop_reason"))
-    if asked.get("background") is not None:
-        wanted.add("background = ?", int(flag(request, "background")))
-    if flag(request, "active"):
+@routes.get("/v1/runs")
+async def list_runs(call: Call) -> Response:
+    query = call.query
+    wanted = Conditions().equal("stop", query.get("stop_reason"))
+    wanted.among("agent", [*query.getlist("agent_id"), *query.getlist("agent_ids")])
+    wanted.among("status", query.getlist("statuses"))
+    if conversation := query.get("conversation_id"):
+        in_conversation(wanted, conversation)
+    if query.get("background") is not None:
+        wanted.add("background = ?", int(call.flag("background")))
+    if call.flag("active"):
         wanted.among("status", ("created", "running"))
-    page = page_of(request, 100, "desc")
-    await tenant.part(Office).settle()
-    return joined(await tenant.part(Book).runs(wanted, page))
+    page = call.page(100, "desc")
+    return join_json(await (await call.sessions.flush()).runs(wanted, page))
 
 
-async def _kept(request: Request, tenant: Tenant) -> tuple[str, str, bytes, bytes]:
-    which = part(request, "run")
-    await tenant.part(Office).settle()
-    row = await tenant.part(Book).run(which)
-    if row is None:
-        raise unknown("run", which)
-    return row
+async def _find_run(call: Call) -> IndexedRun:
+    run = await (await call.sessions.flush()).run(call.path("run"))
+    if run is None:
+        raise unknown("run", call.path("run"))
+    return run
 
 
-async def retrieve(request: Request, tenant: Tenant) -> Response:
-    talk = tenant.part(Office).talks.get(part(request, "run"))
-    if talk is not None and talk.speech.began:
-        return reply(run_told(talk.speech))
-    return Response((await _kept(request, tenant))[2], media_type="application/json")
+@routes.get(_RUN)
+async def retrieve(call: Call) -> Response:
+    session = call.sessions.running.get(call.path("run"))
+    if session is not None and session.log.began:
+        return reply(session.log.describe_run())
+    return Response((await _find_run(call)).body, media_type="application/json")
 
 
-async def messages(request: Request, tenant: Tenant) -> Response:
-    await _kept(request, tenant)
-    wanted = Conditions()
-    wanted.equal("run", part(request, "run"))
-    return joined(await tenant.part(Book).messages(wanted, page_of(request, 100, "asc")))
+@routes.get(f"{_RUN}/messages")
+async def list_messages(call: Call) -> Response:
+    await _find_run(call)
+    wanted = Conditions().equal("run", call.path("run"))
+    return join_json(await call.sessions.index.messages(wanted, call.page(100, "asc")))
 
 
-async def steps(request: Request, tenant: Tenant) -> Response:
-    await _kept(request, tenant)
-    wanted = Conditions()
-    wanted.equal("run", part(request, "run"))
-    return reply(await tenant.part(Book).steps(wanted, page_of(request, 100, "desc")))
+@routes.get(f"{_RUN}/steps")
+async def list_run_steps(call: Call) -> list[StepResponse]:
+    await _find_run(call)
+    return await call.sessions.index.steps(Conditions().equal("run", call.path("run")), call.page(100, "desc"))
 
 
-async def usage(request: Request, tenant: Tenant) -> Response:
-    used = _USAGE.decode((await _kept(request, tenant))[3])
-    return reply(
-        {
-            "prompt_tokens": used.prompt_tokens,
-            "completion_tokens": used.completion_tokens,
-            "total_tokens": used.total_tokens,
-            "prompt_tokens_details": {"cached_tokens": used.cached_input_tokens},
-        }
-    )
-
-
-async def trace(request: Request, tenant: Tenant) -> Response:
-    """Every step of a run with the time it took, in the order of its journal."""
-    name = (await _kept(request, tenant))[0]
-    begun: dict[tuple[str, int, int], ev.Entry] = {}
-    spans: list[dict[str, object]] = []
-    for entry in await tenant.journal.read(name):
-        event = entry.event
-        if isinstance(event, ev.StepStarted):
-            begun[event.task, event.attempt, event.step] = entry
-        elif isinstance(event, ev.StepFinished) and (first := begun.pop((event.task, event.attempt, event.step), None)):
-            spans.append(_span(name, first, entry, event))
-    return reply(spans)
-
-
-def _span(run: str, first: ev.Entry, last: ev.Entry, event: ev.StepFinished) -> dict[str, object]:
-    started = first.event
-    assert isinstance(started, ev.StepStarted)
+@routes.get(f"{_RUN}/usage")
+async def usage(call: Call) -> dict[str, object]:
+    used = msgspec.json.decode((await _find_run(call)).usage, type=UsageStatistics)
     return {
-        "trace_id": run,
-        "span_id": f"{event.task}/{event.attempt}/{event.step}",
-        "span_name": started.name,
-        "timestamp": first.at,
-        "duration_ns": int((last.at - first.at) * 1e9),
-        "status": "ok" if event.good else "error",
-        "attributes": {"attempt": event.attempt, "effect": started.effect},
+        "prompt_tokens": used.prompt_tokens,
+        "completion_tokens": used.completion_tokens,
+        "total_tokens": used.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": used.cached_input_tokens},
     }
 
 
-async def stream(request: Request, tenant: Tenant) -> Response:
-    sent = await body(request, StreamSent)
-    run = part(request, "run")
-    if run not in tenant.part(Office).talks:
-        name = (await _kept(request, tenant))[0]
+@routes.get(f"{_RUN}/trace")
+async def trace(call: Call) -> list[dict[str, object]]:
+    """Every step of a run with the time it took, in the order of its journal."""
+    name = (await _find_run(call)).name
+    started: dict[tuple[str, int, int], tuple[float, ev.StepStarted]] = {}
+    spans: list[dict[str, object]] = []
+    for entry in await call.tenant.journal.read(name):
+        event = entry.event
+        if isinstance(event, ev.StepStarted):
+            started[event.task, event.attempt, event.step] = (entry.at, event)
+        elif isinstance(event, ev.StepFinished) and (event.task, event.attempt, event.step) in started:
+            began, start = started.pop((event.task, event.attempt, event.step))
+            spans.append(
+                {
+                    "trace_id": name,
+                    "span_id": f"{event.task}/{event.attempt}/{event.step}",
+                    "span_name": start.name,
+                    "timestamp": began,
+                    "duration_ns": nanoseconds(entry.at - began),
+                    "status": "ok" if event.good else "error",
+                    "attributes": {"attempt": event.attempt, "effect": start.effect},
+                }
+            )
+    return spans
+
+
+# --- streams
+
+
+@routes.post(f"{_RUN}/stream", "read")
+async def stream(call: Call) -> Response:
+    sent = await call.body(StreamRequest)
+    run = call.path("run")
+    if run not in call.sessions.running:
+        name = (await _find_run(call)).name
         if name != run:
-            return await _stream_inside(tenant, run, name, sent)
-    return await follow_run(tenant, run, sent)
+            return await _stream_nested(call, run, name, sent)
+    return await follow_run(call, run, sent)
 
 
-async def _stream_inside(tenant: Tenant, run: str, name: str, sent: StreamSent) -> Response:
+async def follow_run(call: Call, run: str, sent: StreamRequest) -> Response:
+    """Follow a run from a message on, or read again what came of it. One that nobody carries is resumed."""
+    sessions = call.sessions
+    session = sessions.running.get(run)
+    if session is None:
+        log = await sessions.log_of(run)
+        if log is None:
+            raise unknown("run", run)
+        if log.over or log.is_waiting:
+            session = Session(log)
+            session.finish()
+        else:
+            session = await sessions.resume(run)
+    view = _view(sent, tokens=session.streams_tokens)
+    return session.stream(view, call.tenant.runs.take_stream_slot())
+
+
+def _view(sent: StreamRequest, *, tokens: bool = False) -> View:
+    return View(None, tokens, bool(sent.include_pings), max(0, sent.starting_after or 0))
+
+
+async def _stream_nested(call: Call, run: str, name: str, sent: StreamRequest) -> Response:
     """The messages of a run inside another, as they are written."""
-    entries = await tenant.journal.read(name)
-    inside = next((one for one in speeches_inside(name, entries) if one.run == run), None)
-    if inside is None:
+    log = next((log for log in await call.sessions.nested_logs(name) if log.run == run), None)
+    if log is None:
         raise unknown("run", run)
-    talk = Talk(inside)
-    view = View(pings=bool(sent.include_pings), seen=max(0, sent.starting_after or 0))
-    return events(talk, view, tenant.runs.take_stream_slot(), _read_on(tenant, name, talk, entries[-1].seq))
+    session = Session(log)
+    return session.stream(_view(sent), call.tenant.runs.take_stream_slot(), _poll_journal(call, name, session))
 
 
-async def _read_on(tenant: Tenant, name: str, talk: Talk, seen: int) -> AsyncGenerator[bytes]:
-    """Let a talk hear what is written in a run inside another, which tells nobody of it, up to its end.
+async def _poll_journal(call: Call, name: str, session: Session) -> AsyncGenerator[bytes]:
+    """Record what is written in a run inside another, which drivers do not report, up to its end.
 
-    It ends too when nobody carries the other run any more.
+    It ends too when nobody carries the outer run any more.
     """
     is_carried = True
-    while not talk.speech.over and is_carried:
+    while not session.log.over and is_carried:
         yield b""  # here it is left if the client is gone
-        is_carried = name.partition("/")[0] in tenant.part(Office).talks
+        is_carried = name.partition("/")[0] in call.sessions.running
         if is_carried:
-            await asyncio.sleep(_LOOK_AGAIN)
-        for entry in await tenant.journal.read(name, after=seen):
-            talk.hear((entry,))
-            seen = entry.seq
-    talk.finish()
+            await asyncio.sleep(_POLL)
+        session.record(await call.tenant.journal.read(name, after=session.log.last_entry))
+    session.finish()
 
 
-async def follow_run(tenant: Tenant, run: str, sent: StreamSent) -> Response:
-    """Follow a run from a message on, or read again what came of it. One that nobody carries is taken up."""
-    office = tenant.part(Office)
-    talk = office.talks.get(run)
-    if talk is None:
-        standing = await office.standing(run)
-        if standing is None:
-            raise unknown("run", run)
-        talk = Talk(standing)
-        if standing.over or standing.question is not None:
-            talk.finish()
-        else:
-            talk = await office.go_on(run)
-    seen = max(0, sent.starting_after or 0)
-    return events(talk, View(None, talk.aloud, bool(sent.include_pings), seen), tenant.runs.take_stream_slot())
+# --- steps
+
+
+@routes.get("/v1/steps")
+async def list_steps(call: Call) -> list[StepResponse]:
+    query = call.query
+    wanted = Conditions().equal("agent", query.get("agent_id"))
+    wanted.equal("model", query.get("model")).equal("feedback", query.get("feedback"))
+    wanted.among("run", query.getlist("trace_ids"))
+    if query.get("has_feedback") is not None:
+        wanted.add("feedback <> ''" if call.flag("has_feedback") else "feedback = ''")
+    for name, sign in (("start_date", ">="), ("end_date", "<=")):
+        if date := query.get(name):
+            wanted.add(f"at {sign} ?", parse_time(date, name))
+    page = call.page(100, "desc")
+    return await (await call.sessions.flush()).steps(wanted, page)
+
+
+@routes.get(_STEP)
+async def retrieve_step(call: Call) -> StepResponse:
+    wanted = Conditions().equal("id", call.path("step"))
+    steps = await (await call.sessions.flush()).steps(wanted, Page(limit=1))
+    if not steps:
+        raise unknown("step", call.path("step"))
+    return steps[0]
+
+
+@routes.get(f"{_STEP}/metrics")
+async def step_metrics(call: Call) -> dict[str, object]:
+    step = await retrieve_step(call)
+    return {
+        "id": step.id,
+        "agent_id": step.agent_id,
+        "run_id": step.run_id,
+        "step_start_ns": nanoseconds(step.started),
+        "llm_request_start_ns": nanoseconds(step.started),
+        "llm_request_ns": nanoseconds(step.replied - step.started),
+        "tool_execution_ns": nanoseconds(step.finished - step.replied),
+        "step_ns": nanoseconds(step.finished - step.started),
+    }
+
+
+@routes.get(f"{_STEP}/trace")
+async def step_trace(call: Call) -> dict[str, object]:
+    """What the model was first told in this attempt, and what it replied in this step."""
+    step = await retrieve_step(call)
+    run = await call.sessions.index.run(step.run_id)
+    prompt: object = None
+    answer: object = None
+    for entry in await call.tenant.journal.read(run.name) if run is not None else ():
+        event = entry.event
+        if isinstance(event, ev.PromptSent) and event.number == step.attempt:
+            prompt = decode_value(event.messages)
+        elif isinstance(event, ev.StepFinished) and (event.attempt, event.step) == (step.attempt, step.number):
+            answer = decode_value(event.result)
+    return {
+        "id": f"provider_trace-{step.id.partition('-')[2]}",
+        "step_id": step.id,
+        "run_id": step.run_id,
+        "agent_id": step.agent_id,
+        "request_json": {"messages": prompt},
+        "response_json": {"reply": answer},
+        "latency_ms": nanoseconds(step.replied - step.started) // 1_000_000,
+    }
+
+
+@routes.get(f"{_STEP}/messages")
+async def list_step_messages(call: Call) -> Response:
+    step = await retrieve_step(call)
+    wanted = Conditions().equal("step", step.id)
+    return join_json(await call.sessions.index.messages(wanted, call.page(100, "asc")))
+
+
+@routes.patch(f"{_STEP}/feedback")
+async def rate_step(call: Call) -> StepResponse:
+    sent = await call.body(FeedbackRequest)
+    step = await retrieve_step(call)
+    if sent.feedback not in (None, "positive", "negative"):
+        raise Problem(422, "invalid", f"feedback is {sent.feedback[:40]!r}; it must be positive or negative")
+    step.feedback = sent.feedback
+    step.tags = step.tags if sent.tags is None else sent.tags
+    await call.sessions.index.rate_step(step.id, sent.feedback or "", step.tags)
+    return step

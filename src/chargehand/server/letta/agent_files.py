@@ -1,0 +1,270 @@
+"""Agents exported to files and imported from them. A file is imported whole, or nothing of it is."""
+
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field, structs
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from chargehand.memory.blocks import Block
+from chargehand.memory.catalog import KeptTool, Profile, Thing
+from chargehand.memory.conversation import Turn
+from chargehand.memory.editing import Rethink
+from chargehand.memory.origin import Origin
+from chargehand.server.letta.agents import create_agent
+from chargehand.server.letta.attachments import blocks_of, lock_of
+from chargehand.server.letta.blocks import describe_block, new_block
+from chargehand.server.letta.request import text_of
+from chargehand.server.letta.routing import Call, Routes
+from chargehand.server.letta.tool_routes import TOOL_NAMES, ToolFields, read_tool
+from chargehand.server.letta.tools import built_in, describe_tools, find_custom, require_custom_tools
+from chargehand.server.letta.wire import SETTINGS, AgentCreate, BlockCreate, MessageCreate, Table, format_time
+from chargehand.server.problem import Problem
+from chargehand.server.wire import read
+
+routes = Routes()
+_PARTS = ("agents", "groups", "blocks", "files", "sources", "tools", "mcp_servers", "skills")
+_LIMITS = {"agents": 100, "blocks": 1000, "tools": 500}
+_MAX_MESSAGES = 10_000
+_NOT_EXPORTED = ("last_stop_reason", "last_run_completion", "last_run_duration_ms")  # of the server they ran on
+
+
+class FileAgent(AgentCreate):
+    """An agent in a file. Its `block_ids` and `tool_ids` are those of the file."""
+
+    id: str = ""
+    messages: list[MessageCreate] | None = None
+
+
+class FileBlock(BlockCreate, frozen=True, kw_only=True):
+    value: str = ""
+    id: str = ""
+    tainted: bool = False
+    untainted: str = ""
+
+
+class FileTool(ToolFields, frozen=True, kw_only=True):
+    name: str  # pyright: ignore[reportGeneralTypeIssues] - in a file it must be there
+    id: str = ""
+    tool_type: str = "custom"
+
+
+class AgentFile(Struct):
+    """A whole file; what else stands in it is ignored."""
+
+    agents: list[FileAgent]
+    blocks: list[FileBlock] = field(default_factory=list[FileBlock])
+    tools: list[FileTool] = field(default_factory=list[FileTool])
+
+
+class ImportOptions(Struct):
+    name: str = ""
+    model: str = ""
+    has_suffix: bool = False
+    without_messages: bool = False
+    replace_tools: bool = False
+
+
+# --- export
+
+
+@routes.get("/v1/agents/{agent}/export")
+async def export_agent(call: Call) -> Response:
+    profile = await call.agent()
+    if call.flag("use_legacy_format"):
+        raise Problem(422, "unsupported", "the old format is not written any more; leave use_legacy_format out")
+    turns: list[Turn] = []
+    if not call.flag("scrub_messages"):
+        turns = await call.catalog.turns(profile.id, limit=_MAX_MESSAGES, old=True)
+    messages = [_export_turn(number, turn) for number, turn in enumerate(turns) if turn.role != "summary"]
+    blocks = [
+        msgspec.to_builtins(describe_block(block)) | {"id": f"block-{number}"}
+        for number, block in enumerate(await blocks_of(call.tenant, profile.id))
+    ]
+    tools = [
+        msgspec.to_builtins(tool) | {"id": f"tool-{number}"}
+        for number, tool in enumerate((await describe_tools(call.tenant, [profile])).values())
+    ]
+    kept = [name for name in (*SETTINGS, "model_settings", "context_window_limit") if name not in _NOT_EXPORTED]
+    agent: Table = {
+        **{name: profile.settings[name] for name in kept if name in profile.settings},
+        "id": "agent-0",
+        "name": profile.name,
+        "description": profile.description or None,
+        "system": profile.prompt,
+        "agent_type": profile.settings.get("agent_type") or "letta_v1_agent",
+        "model": profile.model or None,
+        "tags": profile.tags,
+        "metadata": profile.metadata,
+        "block_ids": [block["id"] for block in blocks],
+        "tool_ids": [tool["id"] for tool in tools],
+        "messages": messages,
+        "in_context_message_ids": [message["id"] for message in messages],
+        **{name: [] for name in ("memory_blocks", "group_ids", "source_ids", "files_agents")},
+    }
+    file: Table = {name: [] for name in _PARTS}
+    file |= {"agents": [agent], "blocks": blocks, "tools": tools}
+    file["metadata"] = {"written_by": f"chargehand {version('chargehand')}"}
+    return Response(msgspec.json.format(msgspec.json.encode(file), indent=2), media_type="application/json")
+
+
+def _export_turn(number: int, turn: Turn) -> Table:
+    return {
+        "id": f"message-{number}",
+        "role": "user" if turn.role == "user" else "assistant",
+        "content": [{"type": "text", "text": turn.text}],
+        "agent_id": "agent-0",
+        "created_at": format_time(turn.when),
+    }
+
+
+# --- import
+
+
+@routes.post("/v1/agents/import")
+async def import_agents(call: Call) -> dict[str, object]:
+    raw, options = await _read_form(call)
+    file = _parse(raw)
+    made: list[tuple[type[Thing], str]] = []
+    agents: list[str] = []
+    try:
+        tools = await _import_tools(call, file.tools, made, replace=options.replace_tools)
+        blocks = {block.id: await _import_block(call, block, made) for block in file.blocks}
+        for agent in file.agents:
+            sent = _read_agent(agent, options, is_only=len(file.agents) == 1)
+            sent.block_ids = tuple(blocks[block] for block in agent.block_ids or ())
+            sent.tools = tuple(dict.fromkeys(tools[tool] for tool in agent.tool_ids or () if tool in tools))
+            agents.append((await create_agent(call, sent))["id"])
+            made.append((Profile, agents[-1]))
+            turns = _read_turns(agent)
+            if turns and not options.without_messages:
+                await call.catalog.say(agents[-1], turns)
+    except BaseException:
+        for kind, which in made:
+            await call.catalog.delete(kind, which)
+        raise
+    return {"agent_ids": agents}
+
+
+async def _read_form(call: Call) -> tuple[bytes, ImportOptions]:
+    try:
+        async with call.request.form(max_files=1, max_fields=30) as form:
+            upload = form.get("file")
+            if not isinstance(upload, UploadFile):
+                raise Problem(422, "invalid", "there is no file: send one as `file`, in a form (multipart/form-data)")
+            return await upload.read(), _read_options(form)
+    except HTTPException as error:
+        raise Problem(422, "invalid", f"the form cannot be read: {error.detail}") from error
+    except UnicodeError as error:  # a form may say in which encoding it is
+        raise Problem(422, "invalid", "the form cannot be read: send it in UTF-8") from error
+    except ClientDisconnect as error:
+        raise Problem(400, "cut", "the file was cut off") from error
+
+
+def _read_options(form: FormData) -> ImportOptions:
+    texts = {name: value for name, value in form.items() if isinstance(value, str)}
+
+    def is_true(name: str) -> bool:
+        return texts.get(name, "").lower() in ("true", "1")
+
+    return ImportOptions(
+        name=texts.get("name") or texts.get("override_name", ""),
+        model=texts.get("model") or texts.get("override_model_handle", ""),
+        has_suffix=is_true("append_copy_suffix"),
+        without_messages=is_true("strip_messages"),
+        replace_tools=is_true("override_existing_tools"),
+    )
+
+
+def _parse(raw: bytes) -> AgentFile:
+    """What stands in a file; a problem if it is none, or holds too much."""
+    if not raw.strip():
+        raise Problem(422, "invalid", "the file is empty")
+    file = read(raw, AgentFile)
+    if not file.agents:
+        raise Problem(422, "invalid", "there is no agent in this file")
+    for name, limit in _LIMITS.items():
+        if len(getattr(file, name)) > limit:
+            raise Problem(422, "too_much", f"the file holds {len(getattr(file, name))} {name}; {limit} are the most")
+    blocks = _check_ids("block", [block.id for block in file.blocks])
+    tools = _check_ids("tool", [tool.id for tool in file.tools])
+    for agent in file.agents:
+        name = (agent.name or agent.id)[:60]
+        messages = len(agent.messages or ())
+        if messages > _MAX_MESSAGES:
+            reason = f"agent {name!r} has {messages} messages in this file; {_MAX_MESSAGES} are the most"
+            raise Problem(422, "too_much", reason)
+        missing = [*({*(agent.block_ids or ())} - blocks), *({*(agent.tool_ids or ())} - tools)]
+        if missing:
+            raise Problem(422, "invalid", f"agent {name!r} has {missing[0][:60]!r}, which is not in the file")
+    return file
+
+
+def _check_ids(kind: str, ids: list[str]) -> set[str]:
+    """The ids, each of which must be there once."""
+    if twice := next((each for each in ids if each and ids.count(each) > 1), ""):
+        raise Problem(422, "invalid", f"the file holds two {kind}s with the id {twice[:60]!r}; each must have its own")
+    return set(ids)
+
+
+async def _import_tools(
+    call: Call, tools: list[FileTool], made: list[tuple[type[Thing], str]], *, replace: bool
+) -> dict[str, str]:
+    """The names of tools by their ids in the file. Those of Letta that there are not here are left out."""
+    own = [tool for tool in tools if tool.name not in built_in() and tool.tool_type == "custom"]
+    if own and not call.tenant.settings.custom_tools:
+        names = ", ".join(tool.name[:60] for tool in own[:10])
+        raise Problem(403, "custom_tools_off", f"the file brings tools of its own ({names}), which are off here")
+    if own:
+        require_custom_tools(call.tenant)
+    if missing := next((tool.name for tool in own if not tool.source_code), ""):
+        raise Problem(422, "not_a_tool", f"the tool {missing[:60]!r} has no source in this file")
+    new = [read_tool(KeptTool(""), tool) for tool in own]
+    async with lock_of(call.tenant, TOOL_NAMES):
+        for tool in new:
+            known = await find_custom(call.catalog, tool.name)
+            if known is None:
+                made.append((KeptTool, (await call.catalog.add(tool)).id))
+            elif replace:
+                await call.catalog.change(structs.replace(tool, id=known.id))
+    available = {tool.name for tool in own} | {*built_in()}
+    return {tool.id: tool.name for tool in tools if tool.name in available}
+
+
+async def _import_block(call: Call, filed: FileBlock, made: list[tuple[type[Thing], str]]) -> str:
+    """Keep a block; its id. Text from outside stays apart from what instructed before it got in."""
+    new = new_block(filed)
+    if filed.tainted:
+        new = structs.replace(new, value=filed.untainted)
+    block = await call.catalog.add(new)
+    made.append((Block, block.id))
+    if filed.tainted:
+        await call.catalog.edit(block.id, Rethink(filed.value), Origin(tainted=True))
+    return block.id
+
+
+def _read_agent(filed: FileAgent, options: ImportOptions, *, is_only: bool) -> AgentCreate:
+    fields: dict[str, Any] = {name: getattr(filed, name) for name in AgentCreate.__struct_fields__}
+    name = options.name if options.name and is_only else filed.name
+    fields |= {
+        "name": f"{name}_copy" if options.has_suffix and name else name,
+        "model": options.model or filed.model,
+        "tool_ids": None,
+        "include_base_tools": False,
+        "initial_message_sequence": None,
+    }
+    return AgentCreate(**fields)
+
+
+def _read_turns(agent: FileAgent) -> list[Turn]:
+    """What was said, as far as it was words."""
+    texts = [(message.role, text_of(message.content)) for message in agent.messages or ()]
+    return [
+        Turn("user" if role == "user" else "assistant", text, tainted=True)  # whoever wrote the file
+        for role, text in texts
+        if role in ("user", "assistant") and text.strip()
+    ]

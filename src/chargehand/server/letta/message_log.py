@@ -1,0 +1,554 @@
+"""What an agent said and did in a run, read off its entries, as messages and steps.
+
+Pure: the same entries give the same messages, with the same ids.
+"""
+
+import uuid
+from collections.abc import Sequence
+from typing import cast
+
+import msgspec
+from msgspec import Raw, Struct
+
+from chargehand.models.messages import Reply
+from chargehand.server.letta.request import ClientRequest, InputMessage, read_note
+from chargehand.server.letta.wire import (
+    LettaResponse,
+    Message,
+    RunResponse,
+    StepResponse,
+    StopReason,
+    ToolCallWire,
+    UsageStatistics,
+    VerdictWire,
+    format_time,
+    nanoseconds,
+)
+from chargehand.terms import events as ev
+from chargehand.terms.failure import Failure, Question
+from chargehand.terms.plan import TaskId, digest
+from chargehand.terms.policy import Instant
+from chargehand.terms.value import decode_value, encode_value
+
+TASK = TaskId("reply")
+"""The only task of a run that answers a client."""
+_NAMESPACE = uuid.UUID("0b9f0d0e-5a7c-4f39-8a26-0c1f6f6d1d55")
+_MODEL = "model"  # the step that asks the model
+_INTERNAL = frozenset(("give_up", "read_more"))  # tools of ours that a client never gave the agent
+_RESPONSE = "approval_response_message"
+_STOPS = {"complete": "end_turn", "partial": "end_turn", "cancelled": "cancelled"}
+_STATUSES = {
+    "end_turn": "completed",
+    "tool_rule": "completed",
+    "max_tokens_exceeded": "completed",
+    "cancelled": "cancelled",
+}
+_REFUSED = "this call was not made: it does not fit the agent's tools or rules"
+_STOPPED = "this call was not finished: the run was stopped"
+
+
+class ClientReturn(Struct, frozen=True, omit_defaults=True):
+    """What a call returned at the client, as the journal keeps it with the answer."""
+
+    text: str = ""
+    good: bool = True
+    stdout: tuple[str, ...] = ()
+    stderr: tuple[str, ...] = ()
+
+
+class _Call(Struct):
+    """A tool call of the last reply. `number` is its place in the reply, from 1; `step` is the step that makes it."""
+
+    wire: ToolCallWire
+    number: int
+    step: int = 0
+    is_sent: bool = False
+    is_done: bool = False
+
+
+class Approval(Struct, frozen=True):
+    """Calls that a client is asked about: by the id it knows, their place in the reply of the model.
+
+    `at_client` are those that the client makes itself. `position` is how many messages there were with the question.
+    """
+
+    question: ev.InputRequested
+    request_id: str
+    calls: dict[str, int]
+    at_client: frozenset[str]
+    position: int
+
+
+class MessageLog:
+    """Reads the entries of one run. `messages` and `steps` grow; `stop` is set while the run does not go on.
+
+    `run` is what clients call it. `name` is that of the journal, where the run may be inside another, with a task for
+    each of several agents.
+    """
+
+    def __init__(self, name: str, agent: str = "", task: TaskId = TASK, *, is_nested: bool = False) -> None:
+        self.name = name
+        self.run = f"run-{uuid.uuid5(_NAMESPACE, f'{name} {task}')}" if is_nested else name
+        self.agent = agent
+        self.request: ClientRequest | None = None
+        self.messages: list[Message] = []
+        self.steps: list[StepResponse] = []
+        self.began: Instant = 0.0
+        self.ended: Instant = 0.0
+        self.stop = ""
+        self.approval: Approval | None = None
+        """The calls that wait for the client."""
+        self.verdicts: list[tuple[Approval, dict[str, bool]]] = []
+        """What the client answered so far: whether each call may be made."""
+        self.client_returns: dict[tuple[str, str], ClientReturn] = {}
+        """What the client sent last for a call, by the name of its tool and the arguments."""
+        self.over = False
+        self.last_entry = 0
+        """The number of the last entry that was read."""
+        self.usage = UsageStatistics(run_ids=(self.run,))
+        self._task = task
+        self._is_nested = is_nested
+        self._requested: ev.RunRequested | None = None
+        self._input_messages = 0
+        self._has_started = False
+        self._last_reply = Reply("")
+        self._calls: list[_Call] = []
+        self._exit_tool = ""
+        self._failure: Failure | None = None
+
+    @property
+    def conversation(self) -> str:
+        """The conversation it belongs to; empty: the agent's own."""
+        return self.request.conversation if self.request is not None else ""
+
+    @property
+    def lane(self) -> str:
+        return self.conversation or self.agent
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether nothing happens before the client answers."""
+        return self.stop == "requires_approval"
+
+    @property
+    def is_working(self) -> bool:
+        """Whether the agent works on it; if not, the run may still be in the agent's queue."""
+        return bool(self.steps) or (self._is_nested and self._has_started)
+
+    @property
+    def status(self) -> str:
+        """How the run stands, in Letta's words. One that waits for its client counts as completed there."""
+        if self.over:
+            return _STATUSES.get(self.stop, "failed")
+        if self.is_waiting:
+            return "completed"
+        return "running" if self.is_working else "created"
+
+    def describe_run(self) -> RunResponse:
+        first = next((step.replied for step in self.steps if step.replied), 0.0)
+        return RunResponse(
+            id=self.run,
+            agent_id=self.agent,
+            status=self.status,
+            created_at=format_time(self.began),
+            completed_at=format_time(self.ended) if self.over else None,
+            stop_reason=self.stop or None,
+            background=self.request is not None and self.request.background,
+            total_duration_ns=nanoseconds(self.ended - self.began) if self.over else None,
+            ttft_ns=nanoseconds(first - self.began) if first else None,
+            conversation_id=self.conversation or None,
+        )
+
+    def describe_answer(self, since: int = 0, types: Sequence[str] | None = None) -> LettaResponse:
+        """All that the agent said after the first `since` messages; what its client said is left out."""
+        messages = [message for message in self.messages[since:] if self.is_wanted(message, types)]
+        return LettaResponse(messages, StopReason(self.stop or "error"), self.usage)
+
+    def is_wanted(self, message: Message, types: Sequence[str] | None) -> bool:
+        """Whether a message is of these types, and not one that the client sent itself."""
+        if message.seq_id <= self._input_messages or message.message_type == _RESPONSE:
+            return False
+        return types is None or message.message_type in types
+
+    def reply_id(self, attempt: int, step: int) -> str:
+        """The id of the message that the text of a model's reply becomes."""
+        return f"message-{self._uuid(f'{attempt} {step}')}"
+
+    # --- reading entries
+
+    def read(self, entry: ev.Entry) -> None:
+        event = entry.event
+        self.last_entry = entry.seq
+        if self._requested is not None:  # the note of what was asked stands beside the request
+            self._read_input(event, self._requested)
+        if isinstance(event, ev.RunRequested):
+            self.began = entry.at
+            self._requested = event
+            models = [agent.model for agent in event.roster.agents if self.agent in ("", agent.name)]
+            self._model = models[0] if models else ""
+        elif isinstance(event, ev.RunEnded):
+            self._read_end(entry.at, event)
+        elif getattr(event, "task", self._task) == self._task:
+            self._read_work(entry.at, event)
+
+    def _read_input(self, event: ev.Event, requested: ev.RunRequested) -> None:
+        self._requested = None
+        self.request = read_note(event)
+        if self.request is not None:
+            self.agent = self.agent or self.request.agent
+            inputs: tuple[InputMessage, ...] = self.request.messages
+        else:
+            chain = requested.parent.chain if requested.parent is not None else ()
+            role = "system" if chain else "user"
+            inputs = (InputMessage(requested.goal, role, sender=chain[-1] if chain else ""),)
+        self._input_messages = len(inputs)
+        for number, message in enumerate(inputs):
+            self._add(
+                f"{message.role}_message",
+                f"said {number}",
+                self.began,
+                content=message.text,
+                otid=message.otid or None,
+                name=message.name or None,
+                sender_id=message.sender or None,
+            )
+
+    def _read_work(self, at: Instant, event: ev.Event) -> None:
+        match event:
+            case ev.AttemptStarted():
+                self._has_started = True
+            case ev.StepStarted():
+                self._read_step_start(at, event)
+            case ev.StepFinished():
+                self._read_step_end(at, event)
+            case ev.AttemptSucceeded():
+                self._send_calls(at)
+                self._exit_tool = event.exit_tool
+                if not event.exit_tool:  # else the result was sent as what the tool returned
+                    tail = f"{self._reply_key} result" if self._has_thoughts else self._reply_key
+                    self._add("assistant_message", tail, at, content=_result_text(event.result))
+            case ev.AttemptFailed():
+                self._read_failure(at, event.failure)
+            case ev.InputRequested():
+                self._read_question(at, event)
+            case ev.InputAnswered():
+                self._read_answer(at, event)
+            case ev.TaskFailed():
+                text = f"I could not do this: {event.failure.message}"
+                self._add("assistant_message", "failed", at, content=text, is_err=True)
+            case _:
+                pass
+
+    # --- steps
+
+    def _read_step_start(self, at: Instant, event: ev.StepStarted) -> None:
+        self._send_calls(at)
+        if event.name != _MODEL:
+            self._match_call(event)
+            return
+        self._close_calls(at, _REFUSED)
+        step_id = f"step-{self._uuid(f'step {event.attempt} {event.step}')}"
+        if self.steps and self.steps[-1].id == step_id:
+            return  # resumed after a crash
+        self.steps.append(
+            StepResponse(
+                id=step_id,
+                agent_id=self.agent,
+                run_id=self.run,
+                trace_id=self.run,
+                model=self._model,
+                model_handle=self._model,
+                provider_name=self._model.partition(":")[0],
+                started=at,
+                attempt=event.attempt,
+                number=event.step,
+            )
+        )
+
+    def _match_call(self, event: ev.StepStarted) -> None:
+        """Find the call that a step makes. Of several alike it is the first that has no step yet."""
+        alike = [call for call in self._calls if call.wire.name == event.name and not call.is_done]
+        same = [call for call in alike if digest(event.name, call.wire.arguments) == event.request] or alike
+        for call in [*(call for call in same if not call.step), *same][:1]:
+            call.step = event.step
+
+    def _read_step_end(self, at: Instant, event: ev.StepFinished) -> None:
+        if self.steps and (event.attempt, event.step) == (self.steps[-1].attempt, self.steps[-1].number):
+            self._read_reply(at, msgspec.json.decode(event.result, type=Reply))
+            return
+        for call in self._calls:
+            if call.step == event.step and not call.is_done:
+                text, is_good = _read_return(event.result)
+                self._return(call, at, text, is_good=is_good and event.good)
+                return
+
+    def _read_reply(self, at: Instant, reply: Reply) -> None:
+        self._last_reply = reply
+        self._count(at, reply)
+        if not reply.calls:
+            return  # the text comes with the result
+        if self._has_thoughts:
+            self._add(
+                "reasoning_message",
+                self._reply_key,
+                at,
+                reasoning=reply.text.strip(),
+                source="non_reasoner_model",
+            )
+        # clients know calls by ids of ours: those of models need not be unique
+        self._calls = [
+            _Call(
+                ToolCallWire(
+                    name=call.name,
+                    arguments=call.arguments,
+                    tool_call_id=f"call-{self._uuid(f'{self._reply_key} call id {number}')}",
+                ),
+                number,
+            )
+            for number, call in enumerate(reply.calls, 1)
+            if call.name not in _INTERNAL
+        ]
+
+    def _count(self, at: Instant, reply: Reply) -> None:
+        step = self.steps[-1]
+        step.status = "success"
+        step.replied = at
+        step.finished = at
+        step.model = reply.model or step.model
+        total = self.usage
+        total.step_count += 1
+        if reply.usage is None:
+            return
+        step.prompt_tokens = reply.usage.input
+        step.completion_tokens = reply.usage.output
+        step.cached_input_tokens = reply.usage.cached
+        step.total_tokens = reply.usage.input + reply.usage.output
+        total.prompt_tokens += step.prompt_tokens
+        total.completion_tokens += step.completion_tokens
+        total.cached_input_tokens += step.cached_input_tokens
+        total.total_tokens += step.total_tokens
+        total.context_tokens = step.total_tokens
+
+    def _read_failure(self, at: Instant, failure: Failure) -> None:
+        if failure.kind == "approval":  # the question is in the next entry
+            self._take_pending(failure.question)
+            self._send_calls(at)
+            return
+        self._send_calls(at)
+        self._close_calls(at, _REFUSED)
+        self._failure = failure
+        if self.steps and self.steps[-1].status == "pending":
+            step = self.steps[-1]
+            step.status = "failed"
+            step.error_type = failure.kind
+            step.finished = at
+            step.error_data = {"message": failure.message}
+
+    # --- approvals
+
+    def _take_pending(self, question: Question | None) -> list[_Call]:
+        """The calls that a client is asked about: they are sent as a question, not as calls."""
+        if question is None:
+            return []
+        places = {question.call, *(other.call for other in question.also)}
+        pending = [call for call in self._calls if call.number in places and not call.is_done]
+        for call in pending:
+            call.is_sent = True
+        return pending
+
+    def _read_question(self, at: Instant, event: ev.InputRequested) -> None:
+        self.stop = "requires_approval"
+        pending = self._take_pending(event.question)
+        tail = f"ask {event.number}"
+        if pending:
+            calls = tuple(call.wire for call in pending)
+            self._add("approval_request_message", tail, at, tool_call=calls[0], tool_calls=calls)
+        names = {tool.name for tool in self.request.tools} if self.request is not None else set[str]()
+        self.approval = Approval(
+            question=event,
+            request_id=f"message-{self._uuid(tail)}",
+            calls={call.wire.tool_call_id: call.number for call in pending},
+            at_client=frozenset(call.wire.tool_call_id for call in pending if call.wire.name in names),
+            position=len(self.messages),
+        )
+
+    def _read_answer(self, at: Instant, event: ev.InputAnswered) -> None:
+        approval = self.approval
+        self.approval = None
+        self.stop = ""
+        if approval is None or approval.question.question is None or not approval.calls:
+            return
+        answers: dict[int, ev.InputAnswered | ev.CallVerdict] = {approval.question.question.call: event}
+        answers |= {verdict.call: verdict for verdict in event.also}
+        places = approval.calls.values()
+        answered = [
+            (call, answers[call.number]) for call in self._calls if call.number in places and call.number in answers
+        ]
+        verdicts = tuple(self._read_verdict(call, answer) for call, answer in answered)
+        self.verdicts.append((approval, {verdict.tool_call_id: verdict.approve for verdict in verdicts}))
+        self._add(
+            _RESPONSE,
+            f"answer {event.number}",
+            at,
+            approve=all(verdict.approve for verdict in verdicts),
+            reason=event.feedback or None,
+            approval_request_id=approval.request_id,
+            approvals=verdicts,
+        )
+        for call, answer in answered:
+            if answer.verdict != "approve":
+                why = answer.feedback or "no reason given"
+                self._return(call, at, f"A person did not allow this call: {why}", is_good=False)
+
+    def _read_verdict(self, call: _Call, answer: ev.InputAnswered | ev.CallVerdict) -> VerdictWire:
+        """The verdict on a call. What it returned at the client is kept for the step that makes it here."""
+        verdict = VerdictWire(answer.verdict == "approve", call.wire.tool_call_id, answer.feedback or None)
+        result = decode_value(answer.result) if isinstance(answer, ev.InputAnswered) else answer.result
+        if verdict.approve and result is not None:
+            returned = msgspec.convert(result, ClientReturn)
+            self.client_returns[call.wire.name, call.wire.arguments] = returned
+            verdict.type = "tool"
+            verdict.tool_return = returned.text
+            verdict.status = _status(is_good=returned.good)
+        return verdict
+
+    # --- the end
+
+    def _read_end(self, at: Instant, event: ev.RunEnded) -> None:
+        self._send_calls(at)
+        self._close_calls(at, _STOPPED)
+        self.over = True
+        self.ended = at
+        self.approval = None
+        self.stop = _STOPS.get(event.ending) or self._why_failed()
+        if self.stop == "end_turn" and self._exit_tool:
+            self.stop = "tool_rule"
+        elif self.stop == "end_turn" and self._last_reply.finish == "length":
+            self.stop = "max_tokens_exceeded"
+        for step in self.steps[-1:]:
+            step.stop_reason = self.stop
+            step.finished = at
+            if step.status == "pending":
+                step.status = "cancelled" if self.stop == "cancelled" else "failed"
+
+    def _why_failed(self) -> str:
+        failure = self._failure
+        if failure is None:
+            return "error"
+        last = self.steps[-1].attempt if self.steps else 0
+        made = sum(step.attempt == last and step.status == "success" for step in self.steps)
+        if failure.kind == "logic" and self.request is not None and made >= self.request.steps:
+            return "max_steps"
+        return "llm_api_error" if failure.kind in ("network", "timeout") else "error"
+
+    # --- messages
+
+    def _send_calls(self, at: Instant) -> None:
+        """Send calls once it is known that nobody has to be asked about them."""
+        for call in self._calls:
+            if not call.is_sent:
+                call.is_sent = True
+                tail = f"{self._reply_key} call {call.number}"
+                self._add("tool_call_message", tail, at, tool_call=call.wire, tool_calls=(call.wire,))
+
+    def _close_calls(self, at: Instant, why: str) -> None:
+        for call in self._calls:
+            if not call.is_done:
+                self._return(call, at, why, is_good=False)
+
+    def _return(self, call: _Call, at: Instant, text: str, *, is_good: bool) -> None:
+        call.is_done = True
+        self.steps[-1].finished = at
+        at_client = self.client_returns.get((call.wire.name, call.wire.arguments), ClientReturn())
+        self._add(
+            "tool_return_message",
+            f"{self._reply_key} return {call.number}",
+            at,
+            name=call.wire.name,
+            tool_return=text,
+            tool_call_id=call.wire.tool_call_id,
+            status=_status(is_good=is_good),
+            stdout=at_client.stdout or None,
+            stderr=at_client.stderr or None,
+        )
+
+    @property
+    def _has_thoughts(self) -> bool:
+        """Whether the text of the last reply was sent as its reasoning."""
+        return bool(self._last_reply.calls and self._last_reply.text.strip())
+
+    @property
+    def _reply_key(self) -> str:
+        """What the ids of messages of the last step are made of."""
+        return f"{self.steps[-1].attempt} {self.steps[-1].number}" if self.steps else "0 0"
+
+    def _uuid(self, tail: str) -> uuid.UUID:
+        return uuid.uuid5(_NAMESPACE, f"{self.run} {tail}")
+
+    def _add(self, message_type: str, tail: str, at: Instant, **fields: object) -> None:
+        message_id = self._uuid(tail)
+        message = {
+            "message_type": message_type,
+            "id": f"message-{message_id}",
+            "date": format_time(at),
+            "run_id": self.run,
+            "step_id": self.steps[-1].id if self.steps else None,
+            "seq_id": len(self.messages) + 1,
+            **fields,
+            "otid": fields.get("otid") or str(message_id),
+        }
+        self.messages.append(Message(**message))  # pyright: ignore[reportArgumentType] - fields of a message
+
+
+def _status(*, is_good: bool) -> str:
+    return "success" if is_good else "error"
+
+
+def _read_return(result: Raw) -> tuple[str, bool]:
+    """What the step of a tool returned, as text, and whether it did well."""
+    value = decode_value(result)
+    if not isinstance(value, dict):
+        return _plain(value), True
+    table = cast("dict[str, object]", value)
+    error = table.get("error")
+    if isinstance(error, str) and error:
+        return error, False
+    return _plain(table.get("value")), True
+
+
+def _result_text(result: Raw) -> str:
+    """The result of an attempt as its reader gets it."""
+    value = decode_value(result)
+    if isinstance(value, dict):
+        text = cast("dict[str, object]", value).get("text")
+        if isinstance(text, str):
+            return text
+    return _plain(cast("object", value))
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return "None" if value is None else bytes(encode_value(value)).decode()
+
+
+# --- whole journals
+
+
+def read_log(name: str, entries: Sequence[ev.Entry]) -> MessageLog:
+    """The messages of a client with an agent."""
+    log = MessageLog(name)
+    for entry in entries:
+        log.read(entry)
+    return log
+
+
+def read_nested_logs(name: str, entries: Sequence[ev.Entry]) -> list[MessageLog]:
+    """What each agent said in a run inside another, in which all of them were sent the same message."""
+    first = entries[0].event
+    tasks = first.plan.tasks if isinstance(first, ev.RunRequested) and first.plan is not None else ()
+    logs = [MessageLog(name, task.worker, task.id, is_nested=True) for task in tasks]
+    for entry in entries:
+        for log in logs:
+            log.read(entry)
+    return logs

@@ -1,0 +1,192 @@
+"""What a client asked of an agent in one call: the messages, and how they are to be answered.
+
+It is kept in the journal as a note beside the request, so that a run can be told from its entries alone.
+"""
+
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from chargehand.agents.equip import OURS
+from chargehand.runtime.front import checked_goal
+from chargehand.server.letta.settings import as_list, as_table, check_fields, refuse_unsupported, schema_problem
+from chargehand.server.letta.wire import ClientTool, MessageCreate, MessageRequest
+from chargehand.server.problem import Problem
+from chargehand.terms import events as ev
+
+MAX_STEPS = 50
+"""Model calls that an agent may make for one request, as Letta has it."""
+_MOST_STEPS = 500
+_LOG_PROBABILITIES = "log probabilities and token ids are not returned"
+_UNSUPPORTED: Mapping[str, str] = {
+    "client_skills": "write what the agent shall know of them into a block, or into override_system",
+    "enable_thinking": "how a model reasons is left to the model",
+    "include_compaction_messages": "summaries are not sent as messages",
+    "return_logprobs": _LOG_PROBABILITIES,
+    "return_token_ids": _LOG_PROBABILITIES,
+    "top_logprobs": _LOG_PROBABILITIES,
+}
+_UNSUPPORTED_IN_MESSAGE: Mapping[str, str] = {
+    "group_id": "there are no groups here; send it to the agent",
+    "batch_item_id": "there are no batches here",
+}
+_NOTE = "asked "
+_NAMESPACE = uuid.UUID("5c3ab7d2-8d0e-4b0a-9d5b-6a1f4a7c0e21")
+_ROLES = ("user", "system", "assistant")
+_IMAGE = "(an image, which cannot be looked at here)"
+_MAX_TOOLS = 128
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+class InputMessage(Struct, frozen=True, omit_defaults=True):
+    """One message as it was sent; of its content, the text."""
+
+    text: str
+    role: str = "user"
+    otid: str = ""
+    name: str = ""
+    sender: str = ""
+
+    @property
+    def with_role(self) -> str:
+        """The text, and who said it unless that was the user."""
+        roles = {"user": "", "assistant": "[you said] "}
+        return f"{roles.get(self.role, f'[{self.role}] ')}{self.text}"
+
+
+class ClientRequest(Struct, frozen=True, omit_defaults=True):
+    """A whole call. `digest` is what its repetition is known by; `model` and `system` replace the agent's own.
+
+    `conversation` is empty for the agent's own. `tools` are those that the client runs itself.
+    """
+
+    agent: str
+    messages: tuple[InputMessage, ...]
+    steps: int = MAX_STEPS
+    model: str = ""
+    system: str = ""
+    background: bool = False
+    digest: str = ""
+    conversation: str = ""
+    tools: tuple[ClientTool, ...] = ()
+
+    @property
+    def lane(self) -> str:
+        """Where requests are answered one after the other: a conversation, or the agent."""
+        return self.conversation or self.agent
+
+    @property
+    def text(self) -> str:
+        """All of it, as the agent is told."""
+        if len(self.messages) == 1:
+            return self.messages[0].text
+        return "\n\n".join(message.with_role for message in self.messages)
+
+    @property
+    def otids(self) -> list[str]:
+        return [message.otid for message in self.messages if message.otid]
+
+    @property
+    def run(self) -> str:
+        """The run that answers it: the same for a repeated call, if the client gave its messages an otid."""
+        run_id = uuid.uuid5(_NAMESPACE, " ".join((self.lane, *self.otids))) if self.otids else uuid.uuid4()
+        return f"run-{run_id}"
+
+    def note(self) -> ev.Noted:
+        return ev.Noted(_NOTE + msgspec.json.encode(self).decode())
+
+
+def read_note(event: ev.Event) -> ClientRequest | None:
+    """What the client asked, if this event is the note of it."""
+    if not isinstance(event, ev.Noted) or not event.text.startswith(_NOTE):
+        return None
+    try:
+        return msgspec.json.decode(event.text[len(_NOTE) :], type=ClientRequest)
+    except msgspec.DecodeError:
+        return None
+
+
+def read_request(agent: str, sent: MessageRequest, raw: bytes, conversation: str = "") -> ClientRequest:
+    """What a client sent, checked; a problem where there is nothing to say, or nothing that can be said."""
+    messages = [*(sent.messages or ())]
+    if sent.input is not None:
+        messages.append(MessageCreate(content=sent.input))
+    inputs = tuple(_read_message(message) for message in messages)
+    lane = conversation or agent
+    request = ClientRequest(
+        agent=agent,
+        messages=tuple(message for message in inputs if message.text.strip()),
+        steps=_check_steps(MAX_STEPS if sent.max_steps is None else sent.max_steps),
+        model=sent.override_model or "",
+        system=sent.override_system or "",
+        background=bool(sent.background),
+        digest=blake2b(lane.encode() + b" " + raw, digest_size=12).hexdigest(),
+        conversation=conversation,
+        tools=sent.client_tools or (),
+    )
+    if not request.messages:
+        raise Problem(422, "invalid", "there is nothing to say: send `messages` with a content, or `input`")
+    _check_client_tools(request.tools)
+    checked_goal(request.text)
+    return request
+
+
+def check_request_fields(raw: bytes) -> None:
+    """Raise a problem for the first field of a call that would have no effect."""
+    sent = check_fields(raw, MessageRequest, _UNSUPPORTED)
+    for number, message in enumerate(as_list(sent.get("messages"))):
+        known = MessageCreate.__struct_fields__
+        refuse_unsupported(as_table(message), known, _UNSUPPORTED_IN_MESSAGE, f"messages[{number}].")
+    if sent.get("callback_url"):
+        advice = "this server calls nobody back; ask for the run, or read its stream"
+        raise Problem(422, "unsupported", f"callback_url is not supported: {advice}")
+
+
+def _read_message(message: MessageCreate) -> InputMessage:
+    if message.role not in _ROLES:
+        raise Problem(422, "invalid", f"the role is {message.role[:40]!r}; it must be one of {', '.join(_ROLES)}")
+    return InputMessage(
+        text=text_of(message.content),
+        role=message.role,
+        otid=message.otid or "",
+        name=message.name or "",
+        sender=message.sender_id or "",
+    )
+
+
+def text_of(content: str | Sequence[dict[str, Any]] | None) -> str:
+    """A content as text; of an image, a word that it was there."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "\n".join(_IMAGE if part.get("type") == "image" else str(part.get("text", "")) for part in content)
+
+
+def _check_steps(steps: int) -> int:
+    if not 1 <= steps <= _MOST_STEPS:
+        raise Problem(422, "invalid", f"max_steps is {steps}; it must be from 1 to {_MOST_STEPS}")
+    return steps
+
+
+def _check_client_tools(tools: Sequence[ClientTool]) -> None:
+    """Raise a problem for tools that a model could not be told of."""
+    if len(tools) > _MAX_TOOLS:
+        raise Problem(422, "invalid", f"there are {len(tools)} client_tools; at most {_MAX_TOOLS} are allowed")
+    names = [tool.name for tool in tools]
+    for number, tool in enumerate(tools):
+        place = f"client_tools[{number}]"
+        if not _TOOL_NAME.match(tool.name) or tool.name in OURS:
+            allowed = "up to 64 letters, digits, - and _, and none of this server's own"
+            raise Problem(422, "invalid", f"{place}.name is {tool.name[:80]!r}; it must be {allowed}")
+        if names.count(tool.name) > 1:
+            raise Problem(422, "invalid", f"two client_tools are called {tool.name!r}; rename one")
+        schema = tool.parameters or NO_PARAMETERS
+        if schema.get("type", "object") != "object":
+            raise Problem(422, "invalid", f"{place}.parameters must be a JSON Schema of an object")
+        if problem := schema_problem(schema):
+            raise Problem(422, "invalid", f"{place}.parameters: {problem}")

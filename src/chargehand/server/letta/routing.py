@@ -1,0 +1,208 @@
+"""Routes of the Letta API: a call with its tenant in, a value or a response out; pages of lists."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal, TypeAlias, TypeVar
+
+from msgspec import structs
+from starlette.requests import Request
+from starlette.responses import Response
+
+from chargehand.memory.archives import Archive
+from chargehand.memory.blocks import Block
+from chargehand.memory.catalog import ANYONE, Kept, KeptConversation, KeptTool, Order, Profile, Thing
+from chargehand.server.letta.index import Page
+from chargehand.server.letta.sessions import Sessions
+from chargehand.server.problem import Problem, unknown
+from chargehand.server.routing import Api, Method, Scope, When
+from chargehand.server.tenants import Tenant
+from chargehand.server.wire import Shape, body, flag, number, part, raw_body, reply
+from chargehand.terms.roster import Match
+
+_MAX_LIMIT = 1000
+_MAX_PREVIOUS = 100_000
+_NAMES: dict[type[Thing], str] = {
+    Profile: "agent",
+    Block: "block",
+    Archive: "archive",
+    KeptTool: "tool",
+    KeptConversation: "conversation",
+}
+_Stored = TypeVar("_Stored", bound=Thing)
+EVERYTHING = Page()
+
+
+class Call:
+    """One call of a client: its request, and the tenant it is for."""
+
+    def __init__(self, request: Request, tenant: Tenant) -> None:
+        self.request = request
+        self.tenant = tenant
+        self.query = request.query_params
+        self.catalog = tenant.memory.catalog
+
+    @property
+    def sessions(self) -> Sessions:
+        return self.tenant.part(Sessions)
+
+    def path(self, name: str) -> str:
+        """A part of the path, by its name in the route."""
+        return part(self.request, name)
+
+    async def body(self, shape: type[Shape]) -> Shape:
+        return await body(self.request, shape)
+
+    async def raw_body(self) -> bytes:
+        return await raw_body(self.request)
+
+    def flag(self, name: str) -> bool:
+        return flag(self.request, name)
+
+    def number(self, name: str, default: int, *, least: int = 0, most: int = _MAX_LIMIT) -> int:
+        return number(self.request, name, default, least, most)
+
+    def choice(self, name: str, default: str, choices: Sequence[str]) -> str:
+        """A query parameter that must be one of these."""
+        value = self.query.get(name) or default
+        if value not in choices:
+            raise Problem(422, "invalid", f"{name} is {value[:40]!r}; it must be one of {', '.join(choices)}")
+        return value
+
+    def page(self, limit: int = 50, order: Order = "asc") -> Page:
+        """The page that the query asks for; `ascending` is the older way to say the order."""
+        if "ascending" in self.query:
+            order = "asc" if self.flag("ascending") else "desc"
+        wanted: Order = "asc" if self.choice("order", order, ("asc", "desc")) == "asc" else "desc"
+        limit = self.number("limit", limit)
+        return Page(self.query.get("after", ""), self.query.get("before", ""), limit, wanted)
+
+    def tags(self) -> Match:
+        tags = tuple(dict.fromkeys(self.query.getlist("tags")))
+        return Match(tags, ()) if self.flag("match_all_tags") else Match((), tags)
+
+    async def find(self, kind: type[_Stored], which: str = "") -> _Stored:
+        """What the path names, or what has this id; 404 if there is none."""
+        name = _NAMES[kind]
+        which = which or self.path(name)
+        thing = await self.catalog.get(kind, which)
+        if thing is None:
+            raise unknown(name, which)
+        return thing
+
+    async def agent(self) -> Profile:
+        return await self.find(Profile)
+
+    async def delete(self, kind: type[Thing]) -> None:
+        which = self.path(_NAMES[kind])
+        if not await self.catalog.delete(kind, which):
+            raise unknown(_NAMES[kind], which)
+
+
+# --- routes
+
+Handler: TypeAlias = Callable[[Call], Awaitable[object]]
+AnyHandler = TypeVar("AnyHandler", bound=Handler)
+
+
+class Routes:
+    """The routes of one module. What a handler returns is sent as JSON, unless it is a response."""
+
+    def __init__(self) -> None:
+        self._routes: list[tuple[Method, str, Handler, Scope, When | None]] = []
+
+    def add(
+        self, method: Method, path: str, scope: Scope | None = None, when: When | None = None
+    ) -> Callable[[AnyHandler], AnyHandler]:
+        """Register the decorated handler; reading needs the scope `read`, all else `run`, unless it is said."""
+
+        def register(handler: AnyHandler) -> AnyHandler:
+            self._routes.append((method, path, handler, scope or ("read" if method == "GET" else "run"), when))
+            return handler
+
+        return register
+
+    def get(self, path: str) -> Callable[[AnyHandler], AnyHandler]:
+        return self.add("GET", path)
+
+    def post(self, path: str, scope: Literal["read", "run"] = "run") -> Callable[[AnyHandler], AnyHandler]:
+        return self.add("POST", path, scope)
+
+    def patch(self, path: str) -> Callable[[AnyHandler], AnyHandler]:
+        return self.add("PATCH", path)
+
+    def delete(self, path: str) -> Callable[[AnyHandler], AnyHandler]:
+        return self.add("DELETE", path)
+
+    def add_to(self, api: Api) -> None:
+        for method, path, handler, scope, when in self._routes:
+            api.add(method, path, _respond(handler), scope, when=when)
+
+
+def _respond(handler: Handler) -> Callable[[Request, Tenant], Awaitable[Response]]:
+    async def respond(request: Request, tenant: Tenant) -> Response:
+        result = await handler(Call(request, tenant))
+        return result if isinstance(result, Response) else reply(result)
+
+    return respond
+
+
+def join_json(bodies: Sequence[bytes]) -> Response:
+    """Bodies as they are kept, as one array."""
+    return Response(b"[" + b",".join(bodies) + b"]", media_type="application/json")
+
+
+# --- lists
+
+
+class Previous:
+    """What was listed before what: a client that deletes what a page brings asks for what comes after it."""
+
+    def __init__(self, _tenant: Tenant) -> None:
+        self._ids: dict[tuple[Order, str], str] = {}
+
+    def remember(self, page: Page, things: Sequence[Thing]) -> None:
+        if page.before:
+            return
+        previous = page.after
+        for thing in things:
+            self._ids[page.order, thing.id] = previous
+            previous = thing.id
+        while len(self._ids) > _MAX_PREVIOUS:
+            del self._ids[next(iter(self._ids))]
+
+    async def existing(self, call: Call, kind: type[Thing], page: Page) -> Page:
+        """The page, after the nearest thing that is still there if the one it names was deleted."""
+        after = page.after
+        while after and (page.order, after) in self._ids and await call.catalog.get(kind, after) is None:
+            after = self._ids[page.order, after]
+        return structs.replace(page, after=after)
+
+
+async def find_page(
+    call: Call,
+    kind: type[Kept],
+    page: Page,
+    *,
+    name: str | None = None,
+    text: str = "",
+    tags: Match = ANYONE,
+    is_hidden: Callable[[Kept], bool] | None = None,
+) -> list[Kept]:
+    """A page of what the catalog keeps, without what is hidden."""
+    previous = call.tenant.part(Previous)
+    page = await previous.existing(call, kind, page)
+
+    async def find(wanted: Page) -> list[Kept]:
+        return await call.catalog.find(kind, name=name, text=text, tags=tags, **structs.asdict(wanted))
+
+    things = await find(page)
+    if is_hidden is not None and any(is_hidden(thing) for thing in things):
+        cursors = (page.after, page.before)
+        visible = [thing for thing in await find(EVERYTHING) if thing.id in cursors or not is_hidden(thing)]
+        things = page.cut(visible)
+    previous.remember(page, things)
+    return things
+
+
+def replace_given(thing: Kept, **fields: object) -> Kept:
+    """The thing with these fields, of which those that were not sent (None) stay as they are."""
+    return structs.replace(thing, **{name: value for name, value in fields.items() if value is not None})

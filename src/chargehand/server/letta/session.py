@@ -1,0 +1,236 @@
+"""A run under way as its clients follow it: its messages, its text as it comes, and the responses made of both."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+
+import msgspec
+from msgspec import Struct
+from starlette.responses import Response, StreamingResponse
+
+from chargehand.server.admission import StreamSlot
+from chargehand.server.letta.message_log import MessageLog
+from chargehand.server.letta.request import ClientRequest
+from chargehand.server.letta.wire import (
+    ErrorMessage,
+    LettaResponse,
+    Message,
+    StopReason,
+    UsageStatistics,
+    format_time,
+)
+from chargehand.server.problem import Problem, problem_of
+from chargehand.server.streams import event, streamed
+from chargehand.server.wire import reply
+from chargehand.terms.events import Entry
+from chargehand.terms.policy import Seconds
+
+_DONE = b"data: [DONE]\n\n"
+_SIGN_OF_LIFE = b" \n"
+_PING: Seconds = 15.0
+
+
+class Piece(Struct, frozen=True):
+    """Some text as it comes, and the id of the message that it becomes part of."""
+
+    message: str
+    text: str
+
+
+class View(Struct, frozen=True):
+    """What of a session a client wants: messages of these types after number `seen`, pieces, pings."""
+
+    types: Sequence[str] | None = None
+    tokens: bool = False
+    pings: bool = False
+    seen: int = 0
+
+
+class Session:
+    """A run that is carried here. `since` is how many messages there were when its latest client began to wait.
+
+    `started` is done when the run is on disk, `done` when it has ended or waits for its client.
+    """
+
+    def __init__(self, log: MessageLog, request: ClientRequest | None = None, *, streams_tokens: bool = False) -> None:
+        self.log = log
+        self.request = request or log.request
+        self.streams_tokens = streams_tokens
+        self.since = 0
+        self.is_over = log.over
+        loop = asyncio.get_running_loop()
+        self.started: asyncio.Future[None] = loop.create_future()
+        self.done: asyncio.Future[None] = loop.create_future()
+        self._output: list[Message | Piece] = [*log.messages]
+        self._changed = asyncio.Event()
+
+    @property
+    def run(self) -> str:
+        return self.log.run
+
+    @property
+    def agent(self) -> str:
+        return self.log.agent
+
+    @property
+    def lane(self) -> str:
+        """Where requests are answered one after the other: a conversation, or the agent."""
+        return self.request.lane if self.request is not None else self.log.lane
+
+    def check_same(self, request: ClientRequest) -> "Session":
+        """Return the session for a request with the same otids; 409 if it has other words, which must not get lost."""
+        if self.request is not None and self.request.messages != request.messages:
+            advice = "send it with an otid of its own"
+            raise Problem(409, "otid_taken", f"a message with this otid was sent before, with other words; {advice}")
+        return self
+
+    # --- what happens
+
+    def replace_log(self, log: MessageLog) -> None:
+        """Continue with what the journal has of the run."""
+        self.log = log
+        self.request = log.request
+        self._output = [*log.messages]
+
+    def record(self, entries: Sequence[Entry]) -> None:
+        known = len(self.log.messages)
+        for entry in entries:
+            self.log.read(entry)
+        self._output += self.log.messages[known:]
+        self._wake()
+
+    def record_text(self, message: str, text: str) -> None:
+        self._output.append(Piece(message, text))
+        self._wake()
+
+    def start(self, error: Exception | None = None) -> None:
+        """The run is on disk, or could not be started."""
+        _settle(self.started, error)
+
+    def close(self) -> None:
+        """Nothing more comes, or not before the client answers."""
+        self.is_over = True
+        self._wake()
+
+    def finish(self, error: Exception | None = None) -> None:
+        """All of it is indexed, or it was cut off."""
+        self.close()
+        _settle(self.done, error)
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    # --- how clients follow it
+
+    async def follow(self, seen: int) -> AsyncGenerator[Message | Piece | None]:
+        """Messages after number `seen`, and text, in the order they came, up to the end; None if nothing came."""
+        position = seen
+        for place, item in enumerate(self._output):
+            if isinstance(item, Message) and item.seq_id == seen:
+                position = place + 1
+        while True:
+            while position < len(self._output):
+                position += 1
+                yield self._output[position - 1]
+            if self.is_over:
+                return
+            try:
+                async with asyncio.timeout(_PING):
+                    await self._changed.wait()
+            except TimeoutError:
+                yield None
+
+    async def respond(self, types: Sequence[str] | None, patience: Seconds) -> Response:
+        """The whole answer. After `patience` without one, white space keeps the call alive.
+
+        A client that reads nothing for a minute would send its call again.
+        """
+        if await self._is_done_within(patience):
+            self.done.result()
+            return reply(self.log.describe_answer(self.since, types))
+        return StreamingResponse(self._respond_slowly(types, patience), media_type="application/json")
+
+    async def _respond_slowly(self, types: Sequence[str] | None, patience: Seconds) -> AsyncIterator[bytes]:
+        yield _SIGN_OF_LIFE
+        while not await self._is_done_within(patience):
+            yield _SIGN_OF_LIFE
+        error = self.done.exception()
+        answer = self.log.describe_answer(self.since, types)
+        if error is not None:  # the status was sent long ago
+            message = self._message("assistant_message", content=_describe(error), is_err=True)
+            answer = LettaResponse([message], StopReason("error"), UsageStatistics(run_ids=(self.run,)))
+        yield msgspec.json.encode(answer)
+
+    async def _is_done_within(self, patience: Seconds) -> bool:
+        return bool((await asyncio.wait((self.done,), timeout=patience))[0])
+
+    def stream(self, view: View, slot: StreamSlot, *sources: AsyncGenerator[bytes]) -> Response:
+        """The answer as it comes, event by event. A client that goes away stops only the other `sources`."""
+        return streamed(self._events(view), *sources, every=_PING, slot=slot)
+
+    async def _events(self, view: View) -> AsyncGenerator[bytes]:
+        sent_text: dict[str, str] = {}
+        async with aclosing(self.follow(view.seen)) as items:
+            async for item in items:
+                if item is None:
+                    if view.pings:
+                        yield event(self._message("ping"))
+                elif isinstance(item, Piece):
+                    if view.tokens:
+                        sent_text[item.message] = sent_text.get(item.message, "") + item.text
+                        yield event(self._message("assistant_message", item.message, content=item.text))
+                elif self.log.is_wanted(item, view.types):
+                    rest = _without_sent(item, sent_text.pop(item.id, "").strip())
+                    if rest is not None:
+                        yield event(rest)
+        await self._is_done_within(_PING)
+        error = self.done.exception() if self.done.done() else None
+        if error is not None:
+            yield event(ErrorMessage(self.run, _describe(error)))
+        yield event(StopReason("error" if error is not None else self.log.stop or "error"))
+        yield event(self.log.usage)
+        yield _DONE
+
+    def _message(
+        self, message_type: str, message_id: str = "", *, content: str | None = None, is_err: bool | None = None
+    ) -> Message:
+        """A message that is not in the log. It has no number: a client that comes back gets the whole one."""
+        return Message(
+            message_type=message_type,
+            id=message_id or f"message-{uuid.uuid4()}",
+            date=format_time(time.time()),
+            run_id=self.run,
+            otid=message_id.partition("-")[2] or None,
+            content=content,
+            is_err=is_err,
+        )
+
+
+def _describe(error: BaseException) -> str:
+    return problem_of(error).detail if isinstance(error, Exception) else "the call was cut off"
+
+
+def _without_sent(message: Message, sent: str) -> Message | None:
+    """What of a message its reader has not had in pieces; None if it has had all of it.
+
+    Pieces are sent as those of an answer. If they turn out to be thoughts before a tool call, all of them come again as
+    such, under the same id.
+    """
+    text = (message.content or "").strip()
+    if not sent or not text.startswith(sent):
+        return message
+    rest = text[len(sent) :]
+    return msgspec.structs.replace(message, content=rest) if rest else None
+
+
+def _settle(future: "asyncio.Future[None]", error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+        return
+    future.set_exception(error)
+    future.exception()  # perhaps nobody waits for it

@@ -1,0 +1,459 @@
+"""Sessions of clients with the agents of a tenant: each is a run, and an agent answers one request at a time.
+
+A call that is repeated joins the run it started. After a restart, runs that were open are resumed, and the index gets
+what it lacks.
+"""
+
+import asyncio
+import logging
+import re
+import time
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+
+from msgspec import structs
+
+from chargehand.errors import ChargehandError, Refused, RunUnknown, StoreError
+from chargehand.memory.catalog import Profile
+from chargehand.runtime.driver import Driver, Outcome
+from chargehand.server.letta.executor import AgentExecutor
+from chargehand.server.letta.index import Index
+from chargehand.server.letta.message_log import TASK, ClientReturn, MessageLog, read_log, read_nested_logs
+from chargehand.server.letta.request import ClientRequest
+from chargehand.server.letta.session import Session
+from chargehand.server.letta.wire import RunResponse
+from chargehand.server.problem import Problem, unknown
+from chargehand.server.tenant_runs import TenantRuns
+from chargehand.server.tenants import Tenant
+from chargehand.terms import events as ev
+from chargehand.terms.budget import Budget
+from chargehand.terms.plan import Plan, Task
+from chargehand.terms.policy import Instant, Limits, Policy, Retry, Seconds
+from chargehand.terms.roster import Roster
+from chargehand.terms.work import Work
+
+# The client hears what failed and may ask again; failing networks are retried by the model's guard. A run in an agent's
+# queue is stopped with every restart, and must not be given up for that.
+_POLICY = Policy(retry=Retry(attempts=1), limits=Limits(width=50, nesting=8, resumes=20), refine=False, answer=0.0)
+_DEADLINE: Seconds = 30 * 86_400.0  # for people who are asked; the executor bounds the time that an agent works
+_REPEATED_WITHIN: Seconds = 15 * 60.0
+_CANCEL_TIMEOUT: Seconds = 5.0
+_INDEXED_TIMEOUT: Seconds = 30.0
+_RUN_NAME = re.compile(r"run-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(/.+)?\Z")
+_MAX_TRIES = 1000
+RESET_AT = "messages_since"
+"""The setting of an agent that says when its messages were reset."""
+
+logger = logging.getLogger(__name__)
+_Carry = Callable[[Driver], Awaitable[Outcome]]
+
+
+class AgentQueue:
+    """A queue for each lane. Whoever is at its head stays there until it leaves.
+
+    A run behind another has no place among the tenant's runs, where other agents may need it. So there may be
+    `max_waiting` of them, and half as many in one lane.
+    """
+
+    def __init__(self, runs: TenantRuns, max_waiting: int) -> None:
+        self._runs = runs
+        self._max_waiting = max_waiting
+        self._lanes: dict[str, dict[str, asyncio.Event]] = {}
+
+    def check(self, lane: str) -> None:
+        """Raise 429 if the queue is too long for one more."""
+        length = len(self._lanes.get(lane, ()))
+        waiting = sum(len(queue) - 1 for queue in self._lanes.values()) if length else 0
+        if length and (length > self._max_waiting // 2 or waiting >= self._max_waiting):
+            reason = f"{length} messages to {lane} are under way already; nothing was begun: try again soon"
+            raise Problem(429, "busy", reason, after=1.0)
+
+    def join(self, lane: str, run: str) -> None:
+        queue = self._lanes.setdefault(lane, {})
+        is_first = not queue
+        turn = queue.setdefault(run, asyncio.Event())
+        if is_first:
+            turn.set()
+
+    async def wait_turn(self, lane: str, run: str) -> None:
+        """Wait to be at the head. A run that never joined does not wait: messages between agents are not queued."""
+        turn = self._lanes.get(lane, {}).get(run)
+        if turn is not None and not turn.is_set():
+            await self._runs.aside(run, turn.wait())
+
+    def leave(self, lane: str, run: str) -> None:
+        queue = self._lanes.get(lane, {})
+        if queue.pop(run, None) is None:
+            return
+        if queue:
+            next(iter(queue.values())).set()
+        else:
+            del self._lanes[lane]
+
+
+class Sessions:
+    """The sessions of one tenant: `tenant.part(Sessions)`."""
+
+    def __init__(self, tenant: Tenant) -> None:
+        self._tenant = tenant
+        self.index = tenant.part(Index)
+        self.executor = AgentExecutor(tenant, self)
+        self._queue = AgentQueue(tenant.runs, tenant.settings.limits.waiting)
+        self._driver = Driver(tenant.journal, self.executor, listener=self._on_entries)
+        self._token_driver = Driver(tenant.journal, self.executor, listener=self._on_entries, whisper=self._on_text)
+        tenant.drivers += (self._driver, self._token_driver)
+        self._loading = asyncio.Lock()
+        self._is_loaded = False
+        self._is_indexed = asyncio.Event()
+        self.running: dict[str, Session] = {}
+        self.waiting: dict[str, str] = {}
+        """The runs that wait for their client, by lane: the conversation, or the agent."""
+        self.last_runs: dict[str, RunResponse] = {}
+        """The latest run of each agent that has ended."""
+        self.resets: dict[str, Instant] = {}
+        """When messages of lanes were forgotten: those of runs that were under way then do not come back."""
+
+    async def load(self) -> None:
+        """Know what the index has from before the tenant was opened."""
+        async with self._loading:
+            if not self._is_loaded:
+                self.waiting = {**await self.index.waiting(), **self.waiting}
+                self.last_runs = {**await self.index.last_runs(), **self.last_runs}
+                self._is_loaded = True
+
+    # --- starting and stopping
+
+    async def start(
+        self, profile: Profile, request: ClientRequest, *, repeated: bool = False, streams_tokens: bool = False
+    ) -> Session:
+        """Start a session, or join the one that this very call started; back when it is on disk."""
+        if not self._is_loaded:
+            await self.load()
+        run = request.run
+        if repeated:
+            await self._wait_until_indexed()
+            run = await self._find_repeated(request) or run
+        if run in self.running:
+            return (await _started(self.running[run])).check_same(request)
+        self._tenant.runs.check()
+        session = self.running[run] = Session(MessageLog(run, profile.id), request, streams_tokens=streams_tokens)
+        async with self._starting(session):
+            log = await self._read(run) if repeated or request.otids else None
+            if log is not None:
+                return (await self._join(session, log)).check_same(request)
+            self._queue.check(request.lane)
+            if request.lane in self.waiting:  # nobody answers a question once something else is said
+                withdrawn = self.waiting.pop(request.lane)
+                await self.cancel([withdrawn], "something else was said before it was answered")
+            requested = self._run_request(profile, request)
+            await self._carry(session, lambda driver: driver.start(run, requested, also=[request.note()]))
+        return session
+
+    async def resume(self, run: str, *reports: ev.Event) -> Session:
+        """Go on with a run that waits for its client, or that a crash left open."""
+        if run in self.running and not self.running[run].is_over:
+            session = await _started(self.running[run])
+            for report in reports:
+                await self._driver_of(session).ask(run, report)
+            return session
+        if self._tenant.runs.carries(run):  # it is being released just now
+            with suppress(Exception):
+                await self._tenant.runs.outcome(run)
+        log = await self._read(run)
+        if log is None:
+            raise unknown("run", run)
+        if log.over:
+            raise Refused(f"run {run} has ended")
+        if run in self.running and not self.running[run].is_over:  # another caller was faster
+            return await self.resume(run, *reports)
+        session = self.running[run] = Session(log)
+        session.since = len(log.messages)
+        async with self._starting(session):
+            await self._carry(session, lambda driver: driver.resume(run, *reports))
+        return session
+
+    async def cancel(self, runs: Iterable[str], reason: str = "") -> None:
+        """Stop these, with all that was started inside them; back when they have stopped."""
+        stopped: list[Session] = []
+        for run in runs:
+            try:
+                stopped.append(await self.resume(run, ev.CancelRequested(reason)))
+            except Refused as error:  # it ended meanwhile, which is what was wanted
+                logger.info("run %s was not cancelled: %s", run, error)
+        if stopped:
+            await asyncio.wait([session.done for session in stopped], timeout=_CANCEL_TIMEOUT)
+
+    async def open_runs(self, lane: str, agent: str = "") -> list[str]:
+        """The runs of a lane that have not ended, also one that waits; with `agent`, those of all its lanes."""
+        await self.load()
+        runs = [
+            run
+            for run, session in self.running.items()
+            if not session.log.over and (session.lane == lane or session.agent == agent)
+        ]
+        if lane in self.waiting:
+            runs.append(self.waiting[lane])
+        return list(dict.fromkeys(runs))
+
+    async def forget(self, agent: str) -> None:
+        """An agent was deleted: nothing goes on in its name, and nothing of it is listed any more."""
+        await self.cancel(await self.open_runs(agent, agent), "the agent was deleted")
+        for run in [run for run, session in self.running.items() if session.agent == agent]:
+            del self.running[run]  # what is not in here is not indexed
+        self.resets.pop(agent, None)
+        self.last_runs.pop(agent, None)
+        await self.index.forget_agent(agent)
+
+    # --- what runs have come to
+
+    async def log_of(self, run: str) -> MessageLog | None:
+        """What a run has come to, under way or not; None if there is none."""
+        session = self.running.get(run)
+        return session.log if session is not None else await self._read(run)
+
+    async def flush(self, agent: str = "") -> Index:
+        """The index with what is not in it yet, so that a list that is read next is whole.
+
+        After a restart that includes what was started before: a run whose id a client has is never unknown.
+        """
+        await self._wait_until_indexed()
+        logs = [session.log for session in self.running.values() if session.log.began and agent in ("", session.agent)]
+        for driver in (self._driver, self._token_driver):
+            for run in driver.under_way:
+                if "/" in run and run.partition("/")[0] in self.running:
+                    logs += await self.nested_logs(run)
+        if logs:
+            await self.index.save(logs, self.resets)
+        return self.index
+
+    async def nested_logs(self, run: str) -> list[MessageLog]:
+        """What agents said in a run inside another; nothing if it is not on disk yet."""
+        try:
+            return read_nested_logs(run, await self._tenant.journal.read(run))
+        except RunUnknown:
+            return []
+
+    async def save_nested(self, run: str) -> None:
+        """Index what agents said to each other, before the agent that asked them goes on."""
+        try:
+            logs = await self.nested_logs(run)
+            self.last_runs |= {log.agent: log.describe_run() for log in logs}
+            await self.index.save(logs)
+        except StoreError as error:
+            logger.warning("run %s is not indexed: %s", run, error)
+
+    async def _save(self, log: MessageLog) -> None:
+        if log.is_waiting:
+            self.waiting[log.lane] = log.run
+        elif self.waiting.get(log.lane) == log.run:
+            del self.waiting[log.lane]
+        await self.index.save([log], self.resets)
+
+    async def _read(self, run: str) -> MessageLog | None:
+        try:
+            return read_log(run, await self._tenant.journal.read(run))
+        except RunUnknown:
+            return None
+
+    # --- how a run is carried
+
+    async def _wait_until_indexed(self) -> None:
+        """Until the index has what a crash left open, nobody can say whether a call started something before."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_INDEXED_TIMEOUT):
+                await self._is_indexed.wait()
+
+    async def _find_repeated(self, request: ClientRequest) -> str:
+        """The run that a repeated call started; empty if there is none."""
+        for run, session in self.running.items():
+            if session.request is not None and session.request.digest == request.digest:
+                return run
+        return await self.index.find_repeated(request.agent, request.digest, time.time() - _REPEATED_WITHIN)
+
+    @asynccontextmanager
+    async def _starting(self, session: Session) -> AsyncGenerator[None]:
+        """Callers who join hear what the first one hears. A run that is carried goes on without its caller."""
+        try:
+            yield
+        except BaseException as error:
+            if not self._tenant.runs.carries(session.run):
+                self.running.pop(session.run, None)
+                self._queue.leave(session.lane, session.run)
+            session.start(error if isinstance(error, Exception) else _cut())
+            raise
+        session.start()
+
+    async def _join(self, session: Session, log: MessageLog) -> Session:
+        """Continue with what a run has come to; it is resumed if nobody carries it."""
+        session.replace_log(log)
+        if log.over or log.is_waiting:
+            self.running.pop(session.run, None)
+            session.finish()
+        else:
+            await self._carry(session, lambda driver: driver.resume(session.run))
+        return session
+
+    async def _carry(self, session: Session, carry: _Carry) -> None:
+        self._queue.join(session.lane, session.run)
+        await self._tenant.runs.begin(session.run, lambda: self._carry_to_end(session, carry))
+
+    async def _carry_to_end(self, session: Session, carry: _Carry) -> Outcome:
+        try:
+            outcome = await carry(self._driver_of(session))
+            session.close()
+            self._queue.leave(session.lane, session.run)
+            try:
+                if self.running.get(session.run) is session:
+                    await self._save(session.log)
+            except StoreError as error:  # it stays in `running`, so lists have it, and the journal has it anyway
+                logger.warning("run %s is not indexed: %s", session.run, error)
+            else:
+                self.running.pop(session.run, None)
+        except BaseException as error:
+            self.running.pop(session.run, None)
+            self._queue.leave(session.lane, session.run)
+            session.finish(error if isinstance(error, Exception) else _cut())
+            raise
+        session.finish()
+        return outcome
+
+    def _run_request(self, profile: Profile, request: ClientRequest) -> ev.RunRequested:
+        agent = structs.replace(self.executor.agent(profile), timeout=_DEADLINE)
+        return ev.RunRequested(
+            goal=request.text,
+            roster=Roster((agent,)),
+            policy=_POLICY,
+            budget=Budget(),
+            deadline=time.time() + _DEADLINE,
+            seed=uuid.uuid4().int & 0xFFFFFFFF,
+            plan=Plan((Task(TASK, request.text, profile.id),), "none"),
+        )
+
+    def _driver_of(self, session: Session) -> Driver:
+        return self._token_driver if session.streams_tokens else self._driver
+
+    # --- what the executor asks for
+
+    def request_of(self, run: str) -> ClientRequest | None:
+        session = self.running.get(run)
+        return None if session is None else session.request
+
+    async def wait_turn(self, agent: str, run: str) -> None:
+        """Wait until a run is the next of its lane."""
+        session = self.running.get(run)
+        await self._queue.wait_turn(agent if session is None else session.lane, run)
+
+    async def client_return(self, run: str, tool: str, arguments: str) -> ClientReturn | None:
+        """What the client of a run sent for a call that it made itself."""
+        session = self.running.get(run)
+        returned = None if session is None else session.log.client_returns.get((tool, arguments))
+        if returned is None:  # it is on disk before it is heard
+            log = await self._read(run)
+            returned = None if log is None else log.client_returns.get((tool, arguments))
+        return returned
+
+    # --- what the drivers report
+
+    def _on_entries(self, run: str, entries: Sequence[ev.Entry]) -> None:
+        session = self.running.get(run)
+        if session is not None:
+            session.record(entries)
+            if session.log.over:  # it is on disk: nobody need wait until all of it is indexed as well
+                self.last_runs[session.agent] = session.log.describe_run()
+                self._queue.leave(session.lane, run)
+                session.finish()
+        self._tenant.heard(run, entries)
+
+    def _on_text(self, run: str, work: Work, text: str) -> None:
+        self._tenant.whispered(run, work, text)
+        session = self.running.get(run)
+        state = self._token_driver.under_way.get(run)
+        if session is None or state is None or work.kind != "attempt":
+            return
+        steps = state.tasks[work.task].steps or {}
+        step = max((number for number, step in steps.items() if step.result is None), default=0)
+        session.record_text(session.log.reply_id(work.number, step), text)
+
+    # --- after a restart
+
+    async def resume_all(self) -> int:
+        """Resume every open run of this API, the oldest first; how many there were.
+
+        What waits for its client is left as it is. Back when all of them are carried.
+        """
+        try:
+            runs = await self._index_unfinished()
+        finally:
+            self._is_indexed.set()
+        for run in runs:
+            if self._tenant.runs.closing:
+                break  # they are resumed at the next start
+            try:
+                await self._resume_patiently(run)
+            except (ChargehandError, Problem) as error:  # the others must be resumed all the same
+                logger.warning("run %s was not resumed: %s", run, error)
+        return len(runs)
+
+    async def _resume_patiently(self, run: str) -> None:
+        """Resume a run as soon as there is room for it."""
+        for _ in range(_MAX_TRIES):
+            try:
+                await self.resume(run)
+            except Problem as problem:
+                if problem.status != 429:
+                    raise
+                await asyncio.sleep(problem.after or 1.0)
+            else:
+                return
+        logger.warning("there was no room for run %s; it goes on when a client asks for it", run)
+
+    async def _index_unfinished(self) -> list[str]:
+        """Index what is missing; the runs that have to be resumed. Nested runs are resumed by their parents."""
+        await self.load()
+        ended = await self.index.ended()
+        rows = [row for row in await self._tenant.journal.runs() if _RUN_NAME.match(row.run) and row.run not in ended]
+        nested: dict[str, list[str]] = {}
+        for row in rows:
+            nested.setdefault(row.run.partition("/")[0], []).append(row.run)
+        unfinished: list[str] = []
+        for row in sorted(rows, key=lambda row: (row.started, row.run)):
+            if "/" in row.run or row.run in self.running:
+                continue
+            try:
+                if await self._index_run(row.run, [run for run in nested[row.run] if run != row.run]):
+                    unfinished.append(row.run)
+            except ChargehandError as error:
+                logger.warning("run %s was not indexed: %s", row.run, error)
+        return unfinished
+
+    async def _index_run(self, run: str, nested: Sequence[str]) -> bool:
+        """Index a run and those inside it; whether it has to be resumed."""
+        log = await self._read(run)
+        if log is None or log.request is None:
+            return False  # of another API
+        logs = [log]
+        for name in nested:
+            logs += await self.nested_logs(name)
+        for agent in {log.agent for log in logs}:  # what was forgotten must not come back with a new index
+            profile = await self._tenant.memory.catalog.get(Profile, agent)
+            reset = None if profile is None else profile.settings.get(RESET_AT)
+            if isinstance(reset, float):
+                self.resets.setdefault(agent, reset)
+        self.last_runs |= {log.agent: log.describe_run() for log in logs if log.over}
+        await self.index.save(logs[1:], self.resets)
+        await self._save(log)
+        return not log.over and not log.is_waiting
+
+
+async def _started(session: Session) -> Session:
+    await asyncio.shield(session.started)
+    return session
+
+
+def _cut() -> Problem:
+    return Problem(503, "cut", "the server stopped before it was done; ask again to go on", after=2.0)
+
+
+async def resume_sessions(tenant: Tenant) -> int:
+    return await tenant.part(Sessions).resume_all()

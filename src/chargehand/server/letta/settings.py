@@ -1,0 +1,364 @@
+"""Settings that clients send with an agent: what they mean for its model, and which are refused by name.
+
+Letta knows several names for the same setting (`max_tokens`, `model_settings.max_output_tokens`,
+`llm_config.max_tokens`). They are kept under one: that of `model_settings`. Nothing is accepted and then ignored.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+from zoneinfo import ZoneInfo
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from chargehand.agents.shape import Shape, objection
+from chargehand.models.exhibits import Product
+from chargehand.models.messages import Reply, Request, Settings
+from chargehand.models.model import Hear, Model, ModelCard
+from chargehand.server.letta.wire import AgentUpdate, ModelConfig, ModelFields
+from chargehand.server.problem import Problem
+from chargehand.terms.value import encode_value
+from chargehand.text.names import did_you_mean
+
+_MIN_WINDOW = 256  # tokens of a context window below which an agent could not be told anything
+_MAX_TEMPERATURE = 2.0
+AGENT_TYPES = (
+    "memgpt_agent",
+    "memgpt_v2_agent",
+    "letta_v1_agent",
+    "react_agent",
+    "workflow_agent",
+    "split_thread_agent",
+    "sleeptime_agent",
+    "voice_convo_agent",
+    "voice_sleeptime_agent",
+)
+_REASONING = "how a model reasons is left to the model"
+_FILES = "there are no files here; put texts into an archive"
+_TEMPLATES = "there are no templates here"
+_ENVIRONMENT = "tools run without environment variables"
+_NO_EFFECT = "it has no effect here"
+_AGENT: Mapping[str, str] = {
+    "compaction_settings": "when a conversation is summarised goes by the window: context_window_limit",
+    "embedding_chunk_size": "long passages are cut by the server",
+    "embedding_config": "name the embedding model by its handle: embedding",
+    "enable_reasoner": _REASONING,
+    "enable_sleeptime": "a team has background workers instead: `every` in its team file",
+    "folder_ids": _FILES,
+    "from_template": _TEMPLATES,
+    "include_default_source": _FILES,
+    "max_files_open": _FILES,
+    "max_reasoning_tokens": _REASONING,
+    "memory_variables": _TEMPLATES,
+    "message_ids": "what a model is shown goes by its window; messages.reset forgets all of it",
+    "per_file_view_window_char_limit": _FILES,
+    "project": "there are no projects here; project_id is kept, and agents can be listed by it",
+    "reasoning": _REASONING,
+    "secrets": _ENVIRONMENT,
+    "source_ids": _FILES,
+    "template": _TEMPLATES,
+    "tool_exec_environment_variables": _ENVIRONMENT,
+}
+"""Fields of an agent that this server does not honour, and what to do instead."""
+_MODEL: Mapping[str, str] = {
+    "effort": _REASONING,
+    "enable_reasoner": _REASONING,
+    "frequency_penalty": _NO_EFFECT,
+    "max_reasoning_tokens": _REASONING,
+    "model_endpoint": "name the model by its handle (provider/name): the operator says where it is",
+    "model_wrapper": _NO_EFFECT,
+    "put_inner_thoughts_in_kwargs": _NO_EFFECT,
+    "reasoning": _REASONING,
+    "reasoning_effort": _REASONING,
+    "return_logprobs": _NO_EFFECT,
+    "return_token_ids": _NO_EFFECT,
+    "strict": _NO_EFFECT,
+    "thinking": _REASONING,
+    "thinking_config": _REASONING,
+    "tool_call_parser": _NO_EFFECT,
+    "top_logprobs": _NO_EFFECT,
+    "verbosity": _NO_EFFECT,
+}
+"""The same of `model_settings` and `llm_config`."""
+_LABELS = ("display_name", "provider_category", "provider_name", "tier", "compatibility_type")  # they only describe
+
+
+class ModelOptions(Struct, frozen=True, omit_defaults=True):
+    """The `model_settings` that are honoured; `provider_type` only describes."""
+
+    provider_type: str | None = None
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: dict[str, Any] | None = None
+
+    @property
+    def accepts_cut_replies(self) -> bool:
+        """Whether a reply that reaches its limit is an answer: the client set that limit."""
+        return self.max_output_tokens is not None
+
+    @property
+    def sampling(self) -> Settings:
+        return Settings(self.temperature, self.max_output_tokens, self.parallel_tool_calls)
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON Schema that replies must have; None where they are prose."""
+        wanted = self.response_format or {}
+        if wanted.get("type") == "json_object":
+            return {"type": "object"}
+        if wanted.get("type") != "json_schema":
+            return None
+        given = cast("dict[str, Any]", wanted["json_schema"])
+        return cast("dict[str, Any]", given.get("schema", given))
+
+
+# --- what is refused
+
+
+def refuse_unsupported(
+    sent: Mapping[str, object], known: Sequence[str], unsupported: Mapping[str, str], place: str = ""
+) -> None:
+    """Raise a problem that names the first setting that would be ignored: one not honoured here, or not known.
+
+    An unsupported setting that is empty or false asks for nothing.
+    """
+    for name, value in sent.items():
+        if name in known:
+            continue
+        if name not in unsupported:
+            hint = did_you_mean(name, known, "leave it out")
+            raise Problem(422, "unknown_field", f"{place}{name[:60]} is not known here; {hint}")
+        if value and str(value).lower() != "false":
+            raise Problem(422, "unsupported", f"{place}{name} is not supported: {unsupported[name]}; leave it out")
+
+
+def check_fields(raw: bytes, shape: type[Struct], unsupported: Mapping[str, str] = _AGENT) -> dict[str, object]:
+    """Raise a problem for the first field of a body that would have no effect; else the body as it was sent."""
+    sent = as_table(msgspec.json.decode(raw.strip() or b"{}"))
+    refuse_unsupported(sent, shape.__struct_fields__, unsupported)
+    config = (*ModelConfig.__struct_fields__, *_LABELS)
+    refuse_unsupported(as_table(sent.get("llm_config")), config, _MODEL, "llm_config.")
+    options = ModelOptions.__struct_fields__
+    refuse_unsupported(as_table(sent.get("model_settings")), options, _MODEL, "model_settings.")
+    return sent
+
+
+def as_table(value: object) -> dict[str, object]:
+    """A JSON object; empty if the value is none."""
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[object]:
+    """A JSON array; empty if the value is none."""
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+# --- what is kept
+
+
+def options_of(settings: Mapping[str, object]) -> ModelOptions:
+    """The options among the settings of an agent or a conversation."""
+    return msgspec.convert(settings.get("model_settings") or {}, ModelOptions)
+
+
+def window_of(settings: Mapping[str, object]) -> int | None:
+    """The context window that a client allows an agent."""
+    wanted = settings.get("context_window_limit")
+    return wanted if isinstance(wanted, int) else None
+
+
+def merge_model_fields(settings: Mapping[str, object], sent: ModelFields) -> dict[str, object]:
+    """Settings with what was sent of `model_settings` and `context_window_limit`; what was not sent stays as it is.
+
+    Where a setting is sent under several names, that of `model_settings` counts.
+    """
+    options = as_table(settings.get("model_settings"))
+    window = settings.get("context_window_limit")
+    if isinstance(sent, AgentUpdate):
+        if sent.llm_config is not None:
+            window = sent.llm_config.context_window or window
+        options = {**options, **_options_by_other_names(sent)}
+    options = {**options, **as_table(sent.model_settings)}
+    if sent.context_window_limit is not UNSET:
+        window = sent.context_window_limit
+    kept = {name: options[name] for name in ModelOptions.__struct_fields__ if options.get(name) is not None}
+    merged: dict[str, object] = {**settings, "model_settings": kept or None, "context_window_limit": window}
+    _check_options(merged)
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def _options_by_other_names(sent: AgentUpdate) -> dict[str, object]:
+    config = sent.llm_config or ModelConfig()
+    older = {
+        "max_output_tokens": config.max_tokens,
+        "temperature": config.temperature,
+        "parallel_tool_calls": config.parallel_tool_calls,
+        "response_format": config.response_format,
+    }
+    own = {
+        "max_output_tokens": sent.max_tokens,
+        "parallel_tool_calls": sent.parallel_tool_calls,
+        "response_format": sent.response_format,
+    }
+    options: dict[str, object] = {name: value for name, value in older.items() if value is not None}
+    return options | {name: value for name, value in own.items() if value is not UNSET}
+
+
+def override_settings(settings: Mapping[str, object], overrides: Mapping[str, object]) -> dict[str, object]:
+    """The settings of an agent where those of a conversation count first."""
+    options = {**as_table(settings.get("model_settings")), **as_table(overrides.get("model_settings"))}
+    window = overrides.get("context_window_limit", settings.get("context_window_limit"))
+    return {**settings, "model_settings": options, "context_window_limit": window}
+
+
+def _check_options(settings: Mapping[str, object]) -> None:
+    """Raise a problem for values that cannot take effect."""
+    try:
+        options = options_of(settings)
+    except msgspec.ValidationError as error:
+        reason, _, place = str(error).partition(" - at `$.")
+        raise Problem(422, "invalid", f"model_settings.{place.rstrip('`')}: {reason}") from error
+    if options.temperature is not None and not 0 <= options.temperature <= _MAX_TEMPERATURE:
+        raise Problem(422, "invalid", f"temperature is {options.temperature}; it must be from 0 to {_MAX_TEMPERATURE}")
+    if options.max_output_tokens is not None and options.max_output_tokens < 1:
+        raise Problem(422, "invalid", f"max_output_tokens is {options.max_output_tokens}; it must be 1 or more")
+    window = window_of(settings)
+    if window is not None and window < _MIN_WINDOW:
+        raise Problem(422, "invalid", f"context_window_limit is {window}; it must be {_MIN_WINDOW} tokens or more")
+    if options.response_format is not None:
+        _check_response_format(options, options.response_format)
+
+
+def _check_response_format(options: ModelOptions, wanted: dict[str, Any]) -> None:
+    kind = wanted.get("type")
+    if kind not in ("text", "json_object", "json_schema"):
+        allowed = "it must be text, json_object or json_schema"
+        raise Problem(422, "invalid", f"response_format.type is {str(kind)[:40]!r}; {allowed}")
+    if kind != "json_schema":
+        return
+    if not isinstance(wanted.get("json_schema"), dict) or not isinstance(options.schema, dict):
+        raise Problem(422, "invalid", "response_format.json_schema must hold a JSON Schema, as its `schema`")
+    if problem := schema_problem(options.schema):
+        raise Problem(422, "invalid", f"response_format.json_schema: {problem}")
+
+
+def check_timezone(name: object) -> None:
+    """Raise a problem for what is no time zone: an agent is told its own."""
+    if not name:
+        return
+    try:
+        ZoneInfo(str(name))
+    except (KeyError, ValueError, OSError) as error:
+        example = "it must be a name as in Europe/Berlin, or UTC"
+        raise Problem(422, "invalid", f"timezone is {str(name)[:60]!r}; {example}") from error
+
+
+# --- JSON Schemas that clients send: checked when they come, so that none fails when a reply is held to it
+
+_SCHEMAS_BY_NAME = ("properties", "$defs", "definitions", "patternProperties")
+_SCHEMA_LISTS = ("anyOf", "oneOf", "allOf")
+_SCHEMAS = ("items", "additionalProperties")  # true and false are schemas, too
+_KEYWORDS: tuple[tuple[tuple[str, ...], tuple[type, ...], str], ...] = (
+    (_SCHEMAS_BY_NAME, (dict,), "an object"),
+    ((*_SCHEMA_LISTS, "required", "enum"), (list,), "a list"),
+    (_SCHEMAS, (dict, bool), "an object"),
+    (("type",), (str, list), "a text, or a list of them"),
+    (("minItems", "maxItems", "minLength", "maxLength"), (int,), "a number"),
+    (("minimum", "maximum"), (int, float), "a number"),
+)
+_MAX_REFERENCES = 50
+
+
+def schema_problem(schema: object) -> str:
+    """What is wrong with a schema, and where; empty if replies can be held to it."""
+    return next(_schema_problems(schema, "$", schema), "") or objection(schema)
+
+
+def _schema_problems(schema: object, place: str, root: object) -> Iterator[str]:
+    if not isinstance(schema, dict):
+        yield f"{place} must be an object"
+        return
+    table = as_table(cast("object", schema))
+    for names, kinds, words in _KEYWORDS:
+        for name in names:
+            if name in table and not isinstance(table[name], kinds):
+                yield f"{place}.{name} must be {words}"
+                return
+    if "$ref" in table and not _is_resolvable(table["$ref"], root):
+        yield f"{place}.$ref must lead to a part of the schema, as #/$defs/NAME"
+    for name, part in _inner_schemas(table):
+        yield from _schema_problems(part, f"{place}.{name}", root)
+
+
+def _inner_schemas(table: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """The schemas inside a schema, and where they are."""
+    for name in _SCHEMAS_BY_NAME:
+        for key, part in as_table(table.get(name)).items():
+            yield f"{name}.{key[:60]}", part
+    for name in _SCHEMA_LISTS:
+        for number, part in enumerate(as_list(table.get(name))):
+            yield f"{name}[{number}]", part
+    for name in _SCHEMAS:
+        if isinstance(table.get(name), dict):
+            yield name, table[name]
+
+
+def _is_resolvable(reference: object, root: object) -> bool:
+    for _ in range(_MAX_REFERENCES):
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            return False
+        part = root
+        for key in reference.removeprefix("#/").split("/"):
+            part = as_table(part).get(key)
+        if not isinstance(part, dict):
+            return False
+        target = as_table(cast("object", part))
+        if "$ref" not in target:
+            return True
+        reference = target["$ref"]
+    return False
+
+
+# --- how they take effect
+
+
+class JsonReply(Shape):
+    """What a client's `response_format` asks for: a reply that fits is passed on as the text it is."""
+
+    def read(self, text: str) -> object:
+        value = super().read(text)
+        stripped = text.strip()
+        try:
+            msgspec.json.decode(stripped)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):  # there was something around it
+            stripped = bytes(encode_value(value)).decode()
+        return Product(stripped)
+
+
+class BoundedModel(Struct, frozen=True):
+    """A model within the settings of an agent: a smaller window, and at most one call of a tool in a reply."""
+
+    model: Model
+    window: int | None = None
+    one_call: bool = False
+
+    @property
+    def card(self) -> ModelCard:
+        card = self.model.card
+        if self.window is None or self.window >= card.window:
+            return card
+        return msgspec.structs.replace(card, window=self.window)
+
+    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        reply = await self.model.reply(request, hear)
+        if self.one_call and len(reply.calls) > 1:  # not every provider keeps to the setting
+            return msgspec.structs.replace(reply, calls=reply.calls[:1])
+        return reply
+
+
+def bound_model(model: Model, settings: Mapping[str, object]) -> Model:
+    """The model as an agent with these settings has it."""
+    window = window_of(settings)
+    one_call = options_of(settings).parallel_tool_calls is False
+    return BoundedModel(model, window, one_call) if window is not None or one_call else model

@@ -1,0 +1,464 @@
+"""What travels between `letta-client` and this server. Fields of a response that are never set are left out.
+
+Times are ISO 8601 in UTC. `UNSET` is what was not sent, where that differs from null; else null counts as not sent.
+"""
+
+from datetime import UTC, datetime
+from typing import Any, TypeAlias, TypeVar
+
+from msgspec import UNSET, Struct, UnsetType, field
+
+from chargehand.server.problem import Problem
+from chargehand.terms.policy import Instant
+from chargehand.text.dates import parse_instant
+
+Value = TypeVar("Value")
+Nullable: TypeAlias = Value | UnsetType | None
+"""A field for which null has a meaning of its own: it takes a setting away."""
+Table: TypeAlias = dict[str, Any]
+_FIRST = datetime.min.replace(tzinfo=UTC).timestamp()
+_LAST = 253_402_300_799.0
+
+
+def format_time(at: Instant) -> str:
+    """A time as it is sent; one beyond what ISO 8601 can write is the nearest that it can."""
+    return datetime.fromtimestamp(min(max(at, _FIRST), _LAST), UTC).isoformat()
+
+
+def parse_time(text: str, name: str) -> Instant:
+    """A time that a client wrote; without a zone it is UTC."""
+    try:
+        return parse_instant(text)
+    except ValueError as error:
+        raise Problem(422, "invalid", f"{name} is {text[:60]!r}, which is no ISO 8601 time") from error
+
+
+def nanoseconds(seconds: float) -> int:
+    return max(0, int(seconds * 1e9))
+
+
+# --- blocks
+
+
+class BlockUpdate(Struct, frozen=True):
+    """A change of a block. `version` is that of the block as its client knows it."""
+
+    label: str | None = None
+    value: str | None = None
+    description: str | None = None
+    limit: int | None = None
+    read_only: bool | None = None
+    metadata: Table | None = None
+    tags: tuple[str, ...] | None = None
+    hidden: bool | None = None
+    version: int | None = None
+
+
+class BlockCreate(BlockUpdate, frozen=True, kw_only=True):
+    """A new block; also one inside a new agent."""
+
+    label: str  # pyright: ignore[reportGeneralTypeIssues] - a new block needs it
+    value: str  # pyright: ignore[reportGeneralTypeIssues] - as above
+
+
+class BlockResponse(Struct, omit_defaults=True):
+    """`version`, `tainted` and `untainted` are additions of this server.
+
+    A client that sends `version` with a change (or as If-Match) changes only what it has seen. A tainted block was
+    changed by an agent that had seen text from outside; `untainted` is its text before that.
+    """
+
+    id: str
+    value: str
+    label: str
+    limit: int
+    read_only: bool
+    tags: tuple[str, ...]
+    metadata: Table
+    version: int
+    description: str = ""
+    hidden: bool = False
+    tainted: bool = False
+    untainted: str = ""
+
+
+# --- archives and passages
+
+
+class ArchiveUpdate(Struct):
+    name: str | None = None
+    description: str | None = None
+
+
+class ArchiveCreate(Struct):
+    name: str
+    description: str | None = None
+    metadata: Table | None = None
+
+
+class ArchiveResponse(Struct):
+    id: str
+    name: str
+    description: str | None
+    created_at: str
+    updated_at: str
+    metadata: Table
+    embedding: str
+    vector_db_provider: str = "native"
+
+
+class PassageCreate(Struct):
+    text: str
+    tags: tuple[str, ...] | None = None
+    metadata: Table | None = None
+    created_at: str | None = None
+
+
+class PassageBatch(Struct):
+    passages: list[PassageCreate]
+
+
+class PassageQuery(Struct):
+    query: str | None = None
+    agent_id: str | None = None
+    archive_id: str | None = None
+    tags: tuple[str, ...] | None = None
+    tag_match_mode: str | None = None
+    limit: int | None = None
+    start_date: str | None = None
+    end_date: str | None = None
+
+
+class PassageResponse(Struct):
+    id: str
+    text: str
+    archive_id: str
+    tags: tuple[str, ...]
+    metadata: Table
+    created_at: str
+
+
+# --- agents
+
+
+class ModelConfig(Struct):
+    """`llm_config`, which older clients send in place of a handle and settings."""
+
+    model: str = ""
+    handle: str | None = None
+    model_endpoint_type: str = ""
+    context_window: int | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: Table | None = None
+
+
+class ModelFields(Struct):
+    """Fields of an agent or a conversation that set its model; `letta.settings` says what each of them means."""
+
+    model_settings: Nullable[Table] = UNSET
+    context_window_limit: Nullable[int] = UNSET
+
+
+class AgentUpdate(ModelFields):
+    """A change of an agent. Tools are named by id."""
+
+    name: str | None = None
+    description: str | None = None
+    system: str | None = None
+    model: str | None = None
+    llm_config: ModelConfig | None = None
+    block_ids: tuple[str, ...] | None = None
+    tags: tuple[str, ...] | None = None
+    tool_ids: tuple[str, ...] | None = None
+    metadata: Table | None = None
+    max_tokens: Nullable[int] = UNSET
+    response_format: Nullable[Table] = UNSET
+    parallel_tool_calls: Nullable[bool] = UNSET
+    embedding: Nullable[str] = UNSET
+    tool_rules: Nullable[list[Table]] = UNSET
+    message_buffer_autoclear: Nullable[bool] = UNSET
+    timezone: Nullable[str] = UNSET
+    hidden: Nullable[bool] = UNSET
+    identity_ids: Nullable[list[str]] = UNSET
+    project_id: Nullable[str] = UNSET
+    template_id: Nullable[str] = UNSET
+    base_template_id: Nullable[str] = UNSET
+    last_stop_reason: Nullable[str] = UNSET
+    last_run_completion: Nullable[str] = UNSET
+    last_run_duration_ms: Nullable[int] = UNSET
+
+
+class MessageCreate(Struct):
+    """`content` is a text, or parts of which the texts count.
+
+    A message of the type `approval` allows calls or rejects them. One of the type `tool_return` says what calls
+    returned that the client made itself.
+    """
+
+    role: str = "user"
+    content: str | list[Table] | None = ""
+    name: str | None = None
+    otid: str | None = None
+    sender_id: str | None = None
+    type: str | None = None
+    approve: bool | None = None
+    approvals: list[Table] | None = None
+    approval_request_id: str | None = None
+    reason: str | None = None
+    tool_returns: list[Table] | None = None
+
+
+class AgentCreate(AgentUpdate):
+    """A new agent. `tools` are names, `tool_ids` ids; base tools are added unless refused.
+
+    Agents have no base tool rules here, whatever `include_base_tool_rules` says.
+    """
+
+    memory_blocks: tuple[BlockCreate, ...] | None = None
+    tools: tuple[str, ...] | None = None
+    include_base_tools: bool | None = None
+    include_base_tool_rules: bool | None = None
+    include_multi_agent_tools: bool | None = None
+    agent_type: Nullable[str] = UNSET
+    initial_message_sequence: list[MessageCreate] | None = None
+
+
+SETTINGS = (
+    "embedding",
+    "tool_rules",
+    "agent_type",
+    "message_buffer_autoclear",
+    "timezone",
+    "hidden",
+    "identity_ids",
+    "project_id",
+    "template_id",
+    "base_template_id",
+    "last_stop_reason",
+    "last_run_completion",
+    "last_run_duration_ms",
+)
+"""Fields of an agent that are kept as they were sent, in its settings, and sent back."""
+
+
+class ToolResponse(Struct, omit_defaults=True):
+    id: str
+    name: str
+    description: str
+    json_schema: Table
+    tool_type: str
+    tags: tuple[str, ...] = ()
+    source_type: str = ""
+    source_code: str = ""
+    return_char_limit: int = 0
+    default_requires_approval: bool = False
+    metadata_: Table | None = None
+
+
+class MemoryResponse(Struct):
+    blocks: list[BlockResponse]
+    agent_type: str
+
+
+class ModelConfigResponse(Struct, omit_defaults=True):
+    model: str
+    model_endpoint_type: str
+    context_window: int
+    handle: str
+    provider_name: str = ""
+    max_tokens: int | None = None
+    temperature: float | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: Table | None = None
+
+
+# --- messages
+
+
+class ClientTool(Struct, frozen=True, omit_defaults=True):
+    """A tool that the client runs itself; `parameters` is a JSON Schema of one object."""
+
+    name: str
+    description: str | None = None
+    parameters: Table | None = None
+
+
+class MessageRequest(Struct):
+    """What an agent is sent, and how the answer is wanted. `agent_id` is for a conversation called `default`.
+
+    The last three are about agents that answer through a tool; there are none here, so they make no difference.
+    """
+
+    messages: tuple[MessageCreate, ...] | None = ()
+    input: str | list[Table] | None = None
+    max_steps: int | None = None
+    streaming: bool | None = None
+    stream_tokens: bool | None = None
+    include_pings: bool | None = None
+    background: bool | None = None
+    include_return_message_types: tuple[str, ...] | None = None
+    override_model: str | None = None
+    override_system: str | None = None
+    callback_url: str | None = None
+    client_tools: tuple[ClientTool, ...] | None = None
+    agent_id: str | None = None
+    use_assistant_message: bool | None = None
+    assistant_message_tool_name: str | None = None
+    assistant_message_tool_kwarg: str | None = None
+
+
+class CancelRequest(Struct):
+    run_ids: tuple[str, ...] | None = None
+
+
+class ResetRequest(Struct):
+    add_default_initial_messages: bool | None = None
+
+
+class CompactRequest(Struct):
+    compaction_settings: Table | None = None
+    agent_id: str | None = None
+
+
+class StreamRequest(Struct):
+    starting_after: int | None = None
+    include_pings: bool | None = None
+    agent_id: str | None = None
+    run_id: str | None = None
+    otid: str | None = None
+
+
+class SearchRequest(Struct):
+    query: str = ""
+    agent_id: str | None = None
+    limit: int | None = None
+    start_date: str | None = None
+    end_date: str | None = None
+
+
+class FeedbackRequest(Struct):
+    feedback: str | None = None
+    tags: tuple[str, ...] | None = None
+
+
+class ToolCallWire(Struct):
+    name: str
+    arguments: str
+    tool_call_id: str
+
+
+class VerdictWire(Struct):
+    """The answer about a call: whether it may be made, or (`type` is `tool`) what it returned at the client."""
+
+    approve: bool
+    tool_call_id: str
+    reason: str | None = None
+    type: str = "approval"
+    tool_return: str | None = None
+    status: str | None = None
+
+
+class Message(Struct, omit_defaults=True):
+    """One message of any type; what a type does not have is left out. `seq_id` counts within a run."""
+
+    message_type: str
+    id: str
+    date: str
+    run_id: str
+    step_id: str | None = None
+    otid: str | None = None
+    name: str | None = None
+    sender_id: str | None = None
+    seq_id: int = 0
+    is_err: bool | None = None
+    content: str | None = None
+    reasoning: str | None = None
+    source: str | None = None
+    tool_call: ToolCallWire | None = None
+    tool_calls: tuple[ToolCallWire, ...] | None = None
+    tool_return: str | None = None
+    tool_call_id: str | None = None
+    status: str | None = None
+    stdout: tuple[str, ...] | None = None
+    stderr: tuple[str, ...] | None = None
+    approve: bool | None = None
+    approval_request_id: str | None = None
+    approvals: tuple[VerdictWire, ...] | None = None
+    reason: str | None = None
+
+
+class StopReason(Struct):
+    stop_reason: str
+    message_type: str = "stop_reason"
+
+
+class UsageStatistics(Struct):
+    completion_tokens: int = 0
+    prompt_tokens: int = 0
+    total_tokens: int = 0
+    step_count: int = 0
+    run_ids: tuple[str, ...] | None = None
+    cached_input_tokens: int = 0
+    context_tokens: int | None = None
+    message_type: str = "usage_statistics"
+
+
+class LettaResponse(Struct):
+    messages: list[Message]
+    stop_reason: StopReason
+    usage: UsageStatistics
+
+
+class ErrorMessage(Struct):
+    """Why a run failed, in a stream."""
+
+    run_id: str
+    message: str
+    error_type: str = "error"
+    message_type: str = "error_message"
+
+
+# --- runs and steps
+
+
+class RunResponse(Struct):
+    id: str
+    agent_id: str
+    status: str
+    created_at: str
+    completed_at: str | None = None
+    stop_reason: str | None = None
+    background: bool = False
+    metadata: Table = field(default_factory=dict[str, Any])
+    total_duration_ns: int | None = None
+    ttft_ns: int | None = None
+    conversation_id: str | None = None
+
+
+class StepResponse(Struct):
+    """One call of a model, with the tool calls that followed from it. The last five fields are additions."""
+
+    id: str
+    agent_id: str
+    run_id: str
+    trace_id: str
+    model: str
+    model_handle: str
+    provider_name: str
+    status: str = "pending"
+    stop_reason: str | None = None
+    error_type: str | None = None
+    error_data: Table | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    total_tokens: int = 0
+    cached_input_tokens: int = 0
+    feedback: str | None = None
+    tags: tuple[str, ...] = ()
+    started: Instant = 0.0
+    replied: Instant = 0.0
+    finished: Instant = 0.0
+    attempt: int = 0
+    number: int = 0
