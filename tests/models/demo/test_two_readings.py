@@ -13,9 +13,44 @@ from tests.models.demo.asking import ask
         ("shop", "Convert -100 euros to US dollars at the rate of 29 May 2026.", "negative numbers"),
         ("shop", "How many orders had a quantity above \u22121 in May 2026?", "negative numbers"),
         ("contract_review", "What did Bellwether Paper invoice in all?", "which total is meant"),
+        ("shop", "How many orders came in through the web shop in 2026?", "'web shop' names two values"),
+        ("shop", "How many orders came from Italy or through wholesale?", "'Italy or through wholesale' may mean"),
     ],
 )
 def test_a_word_with_two_meanings_is_refused(team: str, request_text: str, reason: str) -> None:
     result = ask(team, request_text)
     assert result.ending == "failed", result.answer
     assert reason in str(result.answer)
+
+
+@pytest.mark.parametrize(
+    ("team", "request_text"),
+    [
+        ("shop", "How many orders came from the US in 2026?"),
+        ("shop", "How many countries do we sell to?"),
+        ("shop", "How much did we sell in May 2026?"),
+        ("shop", "What was the average revenue per month in 2025?"),
+        ("shop", "What is the most expensive product per category?"),
+        ("portfolio", "Which fund is the most expensive?"),
+        ("curriculum", "What share of the materials are worksheets?"),
+    ],
+)
+def test_what_no_part_of_a_query_accounts_for_is_refused(team: str, request_text: str) -> None:
+    result = ask(team, request_text)
+    assert result.ending == "failed", result.answer
+    assert "docs/first-model.md" in str(result.answer)
+
+
+@pytest.mark.parametrize(
+    ("team", "request_text", "expected"),
+    [
+        ("shop", "What is the most expensive product?", "Heron Tent 289"),
+        ("shop", "Which is the cheapest pack?", "Hare Daypack 69"),
+        ("shop", "What is the highest price per category?", "sleeping 158"),
+        ("shop", "How many units of each product category did we sell in April 2026?", "cooking 28"),
+        ("letta_crew", "In which month did Corvid have the most downloads?", "2026-06 97,000"),
+        ("portfolio", "What is the average fee of all funds, in percent?", "0.3367"),
+    ],
+)
+def test_a_noun_belongs_to_the_word_before_it(team: str, request_text: str, expected: str) -> None:
+    assert expected in str(ask(team, request_text).answer)

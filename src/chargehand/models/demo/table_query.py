@@ -190,6 +190,7 @@ class _Reader:
         readers = (
             self._read_operator,
             self._read_limit,
+            self._skip_adjunct,
             self._read_equality,
             self._read_threshold,
             self._read_group,
@@ -230,8 +231,8 @@ class _Reader:
         """Little words, the name of a table that is read, that of a column beside its value or its table."""
         if not item.refs:
             is_state = item.stems[0] in _STATES and item.at + 1 in self.values
-            is_negation = item.operator is not None and item.operator.kind == "not"
-            return (item.is_free and not is_negation) or item.stems[0] in LIGHT_VERBS or is_state
+            is_unit = _UNITS.get(item.low) in {measure.unit for measure in self.query.measures}
+            return item.is_free or item.stems[0] in LIGHT_VERBS or is_state or is_unit
         if any(table.name in self.query.tables for table in item.tables):
             return True
         beside = [self.scope.items[at] for at in (item.at - 1, item.at + 1) if at in self.used]
@@ -419,6 +420,16 @@ class _Reader:
 
     # --- nouns
 
+    def _skip_adjunct(self, item: Item) -> int:
+        """The first of two nouns that are one: the product category, the feature requests."""
+        following = self._after(item)
+        is_joined = self.clause.text[item.end : following.start] == " " and not item.low.endswith("s")
+        of_table = any(
+            column.is_text and column.table == table.name for table in item.tables for column in following.columns
+        )
+        own = [column for column in item.columns if column.table == self.base.name and not column.is_number]
+        return int(is_joined and (of_table or (bool(own) and self.base in following.tables)))
+
     def _read_group(self, item: Item) -> int:
         if "group" not in self.waiting:
             return 0
@@ -491,7 +502,7 @@ class _Reader:
         column = self.scope.text_column(item) or (table.columns[0] if table is not None else None)
         before = self.values.get(item.at - 1)
         is_named_again = before is not None and before.column == column  # "Owl lamps"
-        if column is None or is_named_again or self.base in self._after(item).tables:  # "feature requests"
+        if column is None or is_named_again:
             return None
         is_own = column.table == self.base.name and (not column.is_key or column == self.base.columns[0])
         is_row = column == self.base.label and self.base.key is None and not self.is_distinct

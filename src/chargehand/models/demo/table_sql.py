@@ -22,7 +22,8 @@ class Measure(Struct, frozen=True):
     """The column, where it is the value of one."""
     is_implied: bool = False
     """Whether the aggregate is a guess from the kind of column: nobody said total or average."""
-    is_rounded: bool = False
+    decimals: int = 0
+    """To how many it is rounded, where it is."""
     tables: tuple[str, ...] = ()
 
     @property
@@ -30,7 +31,7 @@ class Measure(Struct, frozen=True):
         if not self.aggregate:
             return self.expression
         call = f"{self.aggregate}({self.expression})"
-        return f"ROUND({call}, 2)" if self.is_rounded else call
+        return f"ROUND({call}, {self.decimals})" if self.decimals else call
 
     @property
     def adds_up(self) -> bool:
@@ -124,6 +125,7 @@ class Query(Struct, frozen=True):
 def column_measure(column: Column, aggregate: str = "") -> Measure:
     """The value of a column: aggregated as said, else added up where that is what people mean by its name."""
     unit = column.unit
+    average_decimals = 4 if unit == "percent" else 2
     label = column.name.rpartition("_")[0] if unit else column.name
     word = {"AVG": "average ", "SUM": "total ", "MAX": "highest ", "MIN": "lowest "}.get(aggregate, "")
     return Measure(
@@ -133,7 +135,7 @@ def column_measure(column: Column, aggregate: str = "") -> Measure:
         unit=unit,
         column=column,
         is_implied=not aggregate,
-        is_rounded=aggregate == "AVG",
+        decimals=average_decimals if aggregate == "AVG" else 0,
         tables=(column.table,),
     )
 

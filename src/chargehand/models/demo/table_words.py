@@ -334,6 +334,6 @@ def _revenue_measure(revenue: Revenue, aggregate: str) -> Measure:
         aggregate="SUM",
         label="revenue",
         unit=revenue.price.unit,
-        is_rounded=True,
+        decimals=2,
         tables=(revenue.quantity.table, revenue.price.table),
     )
