@@ -7,20 +7,7 @@ import msgspec
 
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
-from chargehand.models.subject import (
-    Answering,
-    Judging,
-    Ledger,
-    Making,
-    Planning,
-    Refining,
-    Reviewing,
-    Routing,
-    Speaking,
-    Splitting,
-    WorkerCard,
-    Working,
-)
+from chargehand.models.subject import Answering, Planning, WorkerCard, Working
 from chargehand.terms.events import Failure
 
 NOTICE = (
@@ -68,41 +55,19 @@ class DemoModel:
 
 
 def _reply(request: Request) -> Reply:
-    from chargehand.models.demo import plan, work  # noqa: PLC0415 - loaded by those who use them
+    from chargehand.models.demo import answer, plan, roles, work  # noqa: PLC0415 - loaded by those who use them
 
     subject = request.subject if request.subject is not None else _guess_task(request)
-    if isinstance(subject, Planning):
-        labels = plan.block_labels("\n".join(message.text for message in request.messages))
-        return Reply(plan.plan_json(plan.make_plan(subject, labels)))
-    if isinstance(subject, Working):
-        return work.work(subject, request)
-    return Reply(_say(subject))
-
-
-def _say(
-    subject: Answering | Refining | Routing | Speaking | Ledger | Splitting | Judging | Reviewing | Making,
-) -> str:
-    from chargehand.models.demo import answer, roles  # noqa: PLC0415 - as above
-
     match subject:
+        case Planning():
+            prompt = "\n".join(message.text for message in request.messages)
+            return Reply(plan.write_plan(subject, prompt))
+        case Working():
+            return work.work(subject, request)
         case Answering():
-            return answer.write_answer(subject)
-        case Refining():
-            return roles.refine(subject)
-        case Routing():
-            return roles.route(subject)
-        case Speaking():
-            return roles.choose_speaker(subject)
-        case Ledger():
-            return roles.keep_ledger(subject)
-        case Splitting():
-            return roles.split(subject)
-        case Judging():
-            return roles.judge(subject)
-        case Reviewing():
-            return roles.review(subject)
-        case Making():
-            return roles.make_worker(subject)
+            return Reply(answer.write_answer(subject))
+        case _:
+            return Reply(roles.reply(subject))
 
 
 def _guess_task(request: Request) -> Working:

@@ -14,7 +14,7 @@ from chargehand.models.demo.products import chart_subject, text_form, writing_le
 from chargehand.models.demo.request import LONGEST, ORDERS, Clause, parse_request
 from chargehand.models.demo.tools import tools_of
 from chargehand.models.demo.words import MENTIONS_MODEL, content_stems, has_negative_number, join_words, shorten
-from chargehand.models.subject import Planned, Planning, WorkerCard
+from chargehand.models.subject import Planning, WorkerCard
 
 _MOST_OFFERED = 6
 _NOBODY = "nobody on the team is meant for this"
@@ -65,7 +65,6 @@ class PlannedTask(Struct, omit_defaults=True):
     instruction: str
     worker: str
     after: list[str] = field(default_factory=list[str])
-    replaces: str = ""
 
 
 class PlanReply(Struct):
@@ -77,12 +76,19 @@ class PlanReply(Struct):
     unserved: list[str] = field(default_factory=list[str])
 
 
+def write_plan(subject: Planning, prompt: str) -> str:
+    """The plan in JSON. The prompt shows which blocks of memory there are."""
+    labels = (match["label"] or match["trusted"] for match in _BLOCK.finditer(prompt))
+    blocks = frozenset(label for label in labels if content_stems(label))
+    return msgspec.json.encode(make_plan(subject, blocks)).decode()
+
+
 def make_plan(subject: Planning, blocks: frozenset[str] = frozenset()) -> PlanReply:
-    """The plan for a request, or what else to do where a plan has failed in part."""
-    if subject.tasks:
-        return _replan(subject)
+    """The plan for a request. Where one has failed in part there is nothing else to try."""
     goal = " ".join(subject.goal.split())
     reply = PlanReply(goal[:2_000], {})
+    if subject.tasks:
+        return reply
     parsed = parse_request(goal)
     if parsed.is_too_long:
         reply.unserved = [f"the request is longer than {LONGEST:,} characters. {MENTIONS_MODEL}"]
@@ -263,42 +269,9 @@ class _Planner:
         return self._add(text, able[0], "keep", [target.id])
 
 
-def _replan(subject: Planning) -> PlanReply:
-    """Only another worker that serves a failed task as certainly; nobody is asked the same twice."""
-    reply = PlanReply(" ".join(subject.goal.split())[:2_000], {})
-    lost = {str(gap.task) for gap in subject.gaps}
-    for task in subject.tasks:
-        number = len(subject.tasks) + len(reply.tasks) + 1
-        worker = _another_worker(task, subject) if task.id in lost else ""
-        if worker and number <= subject.most_tasks:
-            after = [name for name in task.after if name not in lost]
-            reply.tasks[f"t{number}"] = PlannedTask(task.instruction, worker, after, replaces=task.id)
-    return reply
-
-
-def _another_worker(task: Planned, subject: Planning) -> str:
-    asked = without_returns(task.instruction)
-    tried = {other.worker for other in subject.tasks if without_returns(other.instruction) == asked}
-    clauses = [clause for clause in parse_request(task.instruction).clauses if clause.kind == "ask"]
-    if len(clauses) != 1 or clauses[0].points_back:
-        return ""
-    fit = choose_fit(clauses[0], [(worker, tools_of(worker)) for worker in subject.workers if worker.name not in tried])
-    return fit.worker.name if isinstance(fit, Fit) and (fit.is_certain or fit.tool.kind == "search") else ""
-
-
 def without_returns(instruction: str) -> str:
     """A task without the sentence that says what to return."""
     text = instruction.strip()
     at = text.rfind("Return ")
     is_last = at > 0 and text.endswith(".") and "." not in text[at:-1]
     return text[:at].rstrip() if is_last else text
-
-
-def plan_json(reply: PlanReply) -> str:
-    return msgspec.json.encode(reply).decode()
-
-
-def block_labels(text: str) -> frozenset[str]:
-    """Labels of the blocks of memory that a prompt shows."""
-    labels = (match["label"] or match["trusted"] for match in _BLOCK.finditer(text))
-    return frozenset(label for label in labels if content_stems(label))

@@ -4,6 +4,7 @@ Planner, worker, checks and answer all read these structs; none of them looks at
 """
 
 import re
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, structs
@@ -54,6 +55,7 @@ LOOKING = word_set("research find search look tell say list show report")
 """Verbs that ask for what is known."""
 _QUESTION_WORDS = word_set("what what's which who whom whose when where why how")
 _OPENERS = word_set("is are was were do does did has have had can could will would should may must am in on at for")
+_RELATIVE = word_set("which who whose where when")
 _LINKS = word_set("and then but also plus afterwards finally")
 _COURTESY = re.compile(
     r"\A(?:(?:hello|hi|hey|please|kindly|thanks|thank you|ok|okay|and|then|also|finally|so|now|first)\b[\s,!.]*|"
@@ -62,8 +64,7 @@ _COURTESY = re.compile(
     r"let me know |do you know )+",
     re.IGNORECASE,
 )
-_RESULTS = re.compile(r" ?\(the results? of ([^()]{1,200})\)")
-_TASK_ID = re.compile(r"\bt\d+\b")
+_RESULTS = re.compile(r" ?\(the results? of [^()]{1,200}\)")
 _ABOUT_FORM = ("Return ", "Earlier this failed:")
 _TURN = re.compile(r"\n+Reply as [^\n:]{1,80}: it is your turn")
 _REMARK = re.compile(r"(.{1,300}): say so\.?\Z")
@@ -82,9 +83,10 @@ _OPEN_QUESTION = re.compile(
     re.IGNORECASE,
 )
 _ADD_TO = re.compile(
-    r"\A(?:add|put|append|write)\b.{0,300}\b(?:to|in|into|on|onto)\s+(?:the |our |my |your )?(?P<place>\w+)",
+    r"\A(?:add|put|append|write)\b.{0,300}\b(?:to|in|into|on|onto)\s+(?:the |our |my |your )?\w+",
     re.IGNORECASE,
 )
+_LINK_BEHIND = re.compile(r"(?:[\s,]+(?:and|then|but|also|plus|finally))+[\s,]*\Z", re.IGNORECASE)
 _SCOPE = re.compile(r"\A(?:in|during|for|on|since)\s+(?:the\s+)?\Z", re.IGNORECASE)
 
 
@@ -92,7 +94,7 @@ class Clause(Struct, frozen=True):
     """One thing that is asked for.
 
     `tokens` are its words outside of `periods`. `points_back` says that it speaks of what an earlier clause brings,
-    `wants_total` that it is the total of that. `inputs` are ids of tasks whose results are named in a task's text.
+    `wants_total` that it is the total of that.
     """
 
     text: str
@@ -101,7 +103,6 @@ class Clause(Struct, frozen=True):
     periods: tuple[Period, ...] = ()
     points_back: bool = False
     wants_total: bool = False
-    inputs: tuple[str, ...] = ()
 
     @property
     def content(self) -> list[Token]:
@@ -118,11 +119,6 @@ class Clause(Struct, frozen=True):
             if word in _QUESTION_WORDS:
                 return word
         return ""
-
-    @property
-    def looks_up(self) -> bool:
-        """Whether it asks for something that may be known already."""
-        return bool(self.question) or self.opening in LOOKING
 
     @property
     def opening(self) -> str:
@@ -142,35 +138,31 @@ def parse_request(text: str) -> ParsedRequest:
     """Read a request, or the instruction of a task."""
     if len(text) > LONGEST:
         return ParsedRequest((), is_too_long=True)
-    text = re.sub(r"[^\S\n]+", " ", text)
-    text = _with_years(_TURN.split(text, maxsplit=1)[0])
+    text = _TURN.split(re.sub(r"[^\S\n]+", " ", text), maxsplit=1)[0]
     clauses: list[Clause] = []
     remarks: list[str] = []
-    statement = ""
-    for sentence in split_sentences(text, ".?!;"):
-        if not sentence or sentence.startswith(_ABOUT_FORM):
+    after_statement = False
+    for sentence in split_sentences(_add_years(text), ".?!;"):
+        plain = _COURTESY.sub("", sentence).strip(" ,")
+        if not plain or sentence.startswith(_ABOUT_FORM):
             continue
         if remark := _REMARK.match(sentence):
             remarks.append(remark[1] + ".")
             continue
-        plain = _COURTESY.sub("", sentence).strip(" ,")
-        if statement and (_is_question(plain) or _OPEN_QUESTION.fullmatch(plain)):
-            clauses.append(_joined(statement, plain))
-            statement = ""
+        is_open = _OPEN_QUESTION.fullmatch(plain) is not None
+        is_question = is_open or plain.endswith("?") or _first_word(plain) in _QUESTION_WORDS
+        if after_statement and is_question:  # a statement and the question about it are one thing that is asked for
+            statement = clauses.pop().text
+            clauses.append(_read_statement(statement if is_open else f"{statement.rstrip('.!; ')}. {plain}"))
+            after_statement = False
             continue
-        if statement:
-            clauses.append(_joined(statement, ""))
-            statement = ""
-        if _is_statement(plain):
-            statement = plain
-        elif plain:
-            clauses.extend(_split(plain, clauses))
-    if statement:
-        clauses.append(_joined(statement, ""))
+        opens_request = _first_word(plain) in _IMPERATIVES | _OPENERS
+        after_statement = not is_question and not opens_request and len(plain.split()) > 2
+        clauses += [_read_statement(plain)] if after_statement else _split_sentence(plain)
     return ParsedRequest(tuple(clauses), tuple(remarks))
 
 
-def _with_years(text: str) -> str:
+def _add_years(text: str) -> str:
     """The text with a year behind each month whose year is said elsewhere."""
     for period in reversed(find_periods(text)):
         if period.words != text[period.start : period.end].rstrip("."):
@@ -179,107 +171,61 @@ def _with_years(text: str) -> str:
 
 
 def _first_word(text: str) -> str:
-    found = re.match(r"[\w']+", text)
-    return found[0].lower() if found else ""
+    match = re.match(r"[\w']+", text)
+    return match[0].lower() if match else ""
 
 
-def _is_question(text: str) -> bool:
-    return _first_word(text) in _QUESTION_WORDS or text.endswith("?")
+def _read_statement(text: str) -> Clause:
+    """A statement points at nothing outside."""
+    return structs.replace(_read_clause(text), points_back=False)
 
 
-def _is_statement(text: str) -> bool:
-    first = _first_word(text)
-    return not _is_question(text) and first not in _IMPERATIVES and first not in _OPENERS and len(text.split()) > 2
-
-
-def _joined(statement: str, question: str) -> Clause:
-    """A statement and the question about it are one thing that is asked for; it points at nothing outside."""
-    if question and not _OPEN_QUESTION.fullmatch(question):
-        statement = f"{statement.rstrip('.!; ')}. {question}"
-    return structs.replace(_clause(statement), points_back=False)
-
-
-def _split(sentence: str, before: list[Clause]) -> list[Clause]:
-    """The clauses of one sentence; a period at its beginning holds for all of them."""
+def _split_sentence(sentence: str) -> list[Clause]:
+    """The clauses of one sentence; a period at its beginning, or at the end of questions alike, holds for all."""
     tokens = tokenize(sentence)
-    starts = [tokens[at].start for at in range(1, len(tokens)) if _begins_clause(sentence, tokens, at)]
-    cuts = [0, *starts]
-    pieces = [sentence[start:end] for start, end in zip(cuts, [*cuts[1:], len(sentence)], strict=True)]
-    texts = [text for piece in pieces if (text := _trimmed(piece))]
-    scope = _leading_period(sentence)
-    if not scope and (shared := _trailing_period(texts)):
-        texts = [f"{text.rstrip('?. ')} in {shared}" for text in texts[:-1]] + texts[-1:]
-    found: list[Clause] = []
+    starts = [0]
+    starts += [token.start for before, token in pairwise(tokens) if _begins_clause(sentence, before, token)]
+    pieces = [sentence[start:end] for start, end in pairwise([*starts, len(sentence)])]
+    texts = [text for piece in pieces if (text := _COURTESY.sub("", _LINK_BEHIND.sub("", piece.strip())).strip(" ,;"))]
+    shared = _shared_period(sentence, texts)
+    clauses: list[Clause] = []
     for text in texts:
-        scoped = text
-        if scope and found and not find_periods(text) and _KINDS.get(_first_word(text)) is None:
-            scoped = f"{text.rstrip('?. ')} in {scope}"
-        found.append(_same_again(scoped, [*before, *found]) or _clause(scoped))
-    return found
+        lacks_period = not find_periods(text) and _first_word(text) not in _KINDS
+        clauses.append(_read_clause(f"{text.rstrip('?. ')} in {shared}" if shared and lacks_period else text))
+    return clauses
 
 
-def _begins_clause(sentence: str, tokens: list[Token], at: int) -> bool:
-    word = tokens[at].text.lower()
-    if word not in _IMPERATIVES and word not in _QUESTION_WORDS:
-        return False
-    previous = tokens[at - 1]
-    gap = sentence[previous.end : tokens[at].start]
-    if word in _QUESTION_WORDS and previous.text.lower() in _LINKS:
-        return True
+def _begins_clause(sentence: str, before: Token, token: Token) -> bool:
+    word = token.text.lower()
+    after_link = before.text.lower() in _LINKS
+    after_comma = "," in sentence[before.end : token.start]
     if word in _QUESTION_WORDS:
-        return "," in gap and word not in {"which", "who", "whose", "where", "when"}
-    return previous.text.lower() in _LINKS or "," in gap
+        return after_link or (after_comma and word not in _RELATIVE)
+    return word in _IMPERATIVES and (after_link or after_comma)
 
 
-def _trimmed(piece: str) -> str:
-    text = re.sub(r"(?:[\s,]+(?:and|then|but|also|plus|finally))+[\s,]*\Z", "", piece.strip(), flags=re.IGNORECASE)
-    return _COURTESY.sub("", text).strip(" ,;")
-
-
-def _leading_period(sentence: str) -> str:
-    periods = find_periods(sentence[:60])
-    if periods and _SCOPE.match(sentence[: periods[0].start]) and sentence[periods[0].end :].startswith(","):
-        return periods[0].words
-    return ""
-
-
-def _trailing_period(texts: list[str]) -> str:
-    """The period of the last of several questions that begin alike, where the others have none."""
+def _shared_period(sentence: str, texts: list[str]) -> str:
+    leading = find_periods(sentence[:60])
+    if leading and _SCOPE.match(sentence[: leading[0].start]) and sentence[leading[0].end :].startswith(","):
+        return leading[0].words
     openings = {" ".join(text.lower().split()[:2]) for text in texts}
-    if len(texts) < 2 or len(openings) > 1:
-        return ""
     periods = [find_periods(text) for text in texts]
-    return periods[-1][0].words if len(periods[-1]) == 1 and not any(periods[:-1]) else ""
+    is_trailing = len(texts) > 1 and len(openings) == 1 and len(periods[-1]) == 1 and not any(periods[:-1])
+    return periods[-1][0].words if is_trailing else ""
 
 
-def _same_again(text: str, before: list[Clause]) -> Clause | None:
-    """Another time for the last question: "And in 2025?" asks the last question for another time."""
-    clause = _clause(text)
-    if clause.content or len(clause.periods) != 1 or clause.kind != "ask" or not before:
-        return None
-    last = before[-1]
-    if last.kind != "ask" or len(last.periods) != 1:
-        return None
-    old = last.periods[0]
-    return _clause(last.text[: old.start] + clause.periods[0].words + last.text[old.end :])
-
-
-def _clause(text: str) -> Clause:
-    inputs = tuple(_TASK_ID.findall(" ".join(match[1] for match in _RESULTS.finditer(text))))
-    text = _RESULTS.sub("", text).strip()
-    periods = tuple(find_periods(text))
-    tokens = tuple(
-        token for token in tokenize(text) if not any(period.start <= token.start < period.end for period in periods)
-    )
-    kind = _KINDS.get(_first_word(text), "ask")
-    if kind == "ask" and _ADD_TO.match(text):
-        kind = "keep"
+def _read_clause(text: str) -> Clause:
+    plain = _RESULTS.sub("", text).strip()
+    periods = tuple(find_periods(plain))
+    tokens = [
+        token for token in tokenize(plain) if not any(period.start <= token.start < period.end for period in periods)
+    ]
+    kind = _KINDS.get(_first_word(plain), "keep" if _ADD_TO.match(plain) else "ask")
     return Clause(
-        text,
-        kind,
-        tokens,
-        periods,
-        points_back=bool(inputs) or _POINTERS.search(text) is not None,
-        wants_total=_TOTAL.search(text) is not None,
-        inputs=inputs,
+        text=plain,
+        kind=kind,
+        tokens=tuple(tokens),
+        periods=periods,
+        points_back=_RESULTS.search(text) is not None or _POINTERS.search(plain) is not None,
+        wants_total=_TOTAL.search(plain) is not None,
     )

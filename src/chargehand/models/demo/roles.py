@@ -53,6 +53,29 @@ _UNFILLED = re.compile(
 )
 
 
+def reply(
+    subject: Refining | Routing | Speaking | Ledger | Splitting | Judging | Reviewing | Making,
+) -> str:
+    """The reply of each role: JSON, or the rewritten task."""
+    match subject:
+        case Refining():
+            return refine(subject)
+        case Routing():
+            return route(subject)
+        case Speaking():
+            return choose_speaker(subject)
+        case Ledger():
+            return keep_ledger(subject)
+        case Splitting():
+            return split(subject)
+        case Judging():
+            return judge(subject)
+        case Reviewing():
+            return review(subject)
+        case Making():
+            return make_worker(subject)
+
+
 def encode(**fields: object) -> str:
     """A reply in JSON."""
     return msgspec.json.encode(fields).decode()

@@ -51,14 +51,15 @@ NEGATIONS = word_set(
 
 FREE = word_set(
     """a an the of in on at to for from with by as is are was were be been being am do does did doing done has have
-    had having will would can could may might must shall should i you he she it we they me him her us them my your
-    his our their its mine this that these those there here and or but if so then also too please kindly hello hi
-    hey thanks thank what which who whom whose when where why how say says tell give show list find out report let
-    know get got just really exactly actually want wants wanted like need needs about into onto regarding
-    concerning figures figure overall question questions answer answers some any much s re ve ll d m quick quickly
-    briefly short shortly brief look up see display present provide compare name names state each other another
-    one ones itself themselves us through via during across against among yet still all"""
-) - {"each", "other", "name", "need", "any", "one"} | {"needs"}
+    had having will would can could may might must shall should i you he she it we they me him her us them my
+    your his our their its mine this that these those there here and or but if so then also too please kindly
+    hello hi hey thanks thank what which who whom whose when where why how say says tell give show list find
+    out report let know get got just really exactly actually want wants wanted like needs about into onto
+    regarding concerning figures figure overall question questions answer answers some much s re ve ll d m
+    quick quickly briefly short shortly brief look up see display present provide compare names state another
+    ones itself themselves through via during across against among yet still all"""
+)
+"""Words that say nothing of what is asked."""
 
 MENTIONS_MODEL = "A language model can do more: see docs/first-model.md."
 

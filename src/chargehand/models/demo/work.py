@@ -23,7 +23,7 @@ from chargehand.models.demo.memory import (
 )
 from chargehand.models.demo.passages import accept_passages, asks_for_text, search_query
 from chargehand.models.demo.products import chart_arguments, fill_shape, read_conversion, write_text
-from chargehand.models.demo.request import LONGEST, Clause, parse_request
+from chargehand.models.demo.request import LONGEST, LOOKING, Clause, parse_request
 from chargehand.models.demo.results import (
     Material,
     as_number,
@@ -184,7 +184,7 @@ def _ask(clause: Clause, job: Job) -> str:
 def _ask_without_tool(clause: Clause, job: Job, reason: str) -> str:
     """What an archive says, by a worker that has nothing else; the sum of what others named, by one that adds up."""
     archive = job.tool(SEARCH)
-    if archive is not None and only_remembers(job.tools) and clause.looks_up:
+    if archive is not None and only_remembers(job.tools) and (clause.question or clause.opening in LOOKING):
         return _search(clause, archive, job)
     calculator = job.tool_of_kind("compute")
     adds = {"add", "sum", "total"} & set(stems(job.subject.worker.description))
