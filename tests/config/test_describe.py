@@ -79,15 +79,8 @@ workers: {ann: {description: Reads., remembers: true}}
     assert "OPENAI_API_KEY" in told.errors[1].message
     assert told.memory is not None
     assert told.memory.file == str(file.parent / "kept.db")
-    (notes,) = told.memory.blocks
-    assert (notes.label, notes.characters, notes.limit, notes.share, notes.own) == (
-        "notes",
-        3,
-        10,
-        "append",
-        {"ann": "none"},
-    )
-    assert (told.memory.archives[0].embed, told.memory.archives[0].own) == ("words", {"ann": "read"})
+    assert told.memory.blocks == ("notes",)
+    assert told.memory.archives["words"] == "words"
     assert told.workers[0].remembers
 
 

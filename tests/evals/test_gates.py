@@ -95,7 +95,7 @@ async def test_cases_that_are_not_in_the_baseline_close_the_gate_on_regressions(
 
 async def test_a_baseline_without_a_case_in_common_is_refused_before_anything_is_tried() -> None:
     before = await evaluate([dataset(TONGS)], store)
-    with pytest.raises(Invalid, match="no case in common"):
+    with pytest.raises(Invalid, match="no dataset in common"):
         await evaluate([dataset(TONGS, name="other")], forbidden, baseline=before)
 
 

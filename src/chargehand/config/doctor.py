@@ -87,7 +87,7 @@ def check_surroundings(
         description: Description | Invalid = describe(team)
         models += description.models
         if description.memory is not None:
-            models += [archive.embed for archive in description.memory.archives]
+            models += description.memory.archives.values()
             memory = Path(description.memory.file or memory)
     except Invalid as error:
         description = error

@@ -19,7 +19,6 @@ from chargehand.config.source import Finding, Source, Unreadable, read_source, w
 from chargehand.config.tools import long_form, source_of
 from chargehand.config.validate import validate
 from chargehand.config.yaml import Path
-from chargehand.memory.blocks import Access, Grant
 from chargehand.models.find import Finder
 from chargehand.models.known import BUILT_IN, without_secrets
 
@@ -52,32 +51,13 @@ class ToolLine(Struct, frozen=True):
     approve: bool = False
 
 
-class BlockLine(Struct, frozen=True):
-    """`share` is what everybody may do with it, `own` what workers may for whom that is different."""
-
-    label: str
-    characters: int
-    limit: int
-    share: Access
-    trusted: bool = False
-    read_only: bool = False
-    own: dict[str, Access] = {}
-
-
-class ArchiveLine(Struct, frozen=True):
-    name: str
-    embed: str
-    share: Access
-    own: dict[str, Access] = {}
-    adds: str = ""
-
-
 class MemoryLine(Struct, frozen=True):
-    """`file` is empty where the command line says where it is kept."""
+    """Where memory is kept (empty where the command line says), the labels of its blocks, and its archives."""
 
     file: str
-    blocks: tuple[BlockLine, ...]
-    archives: tuple[ArchiveLine, ...]
+    blocks: tuple[str, ...]
+    archives: dict[str, str]
+    """What compares meanings, by the name of the archive."""
 
 
 class Explained(Struct, frozen=True):
@@ -192,33 +172,8 @@ def _describe_memory(parts: Parts) -> MemoryLine | None:
     memory = parts.memory
     if memory is None:
         return None
-    blocks = [
-        BlockLine(
-            label=block.label,
-            characters=len(block.value),
-            limit=block.limit,
-            share=block.share,
-            trusted=block.trusted,
-            read_only=block.read_only,
-            own={
-                name: grant.access if isinstance(grant, Grant) else grant
-                for name, own in parts.own.items()
-                if (grant := own.blocks.get(block.label)) is not None
-            },
-        )
-        for block in memory.blocks
-    ]
-    archives = [
-        ArchiveLine(
-            name=archive.name,
-            embed=archive.embedding,
-            share=archive.share,
-            own={name: own.archives[archive.name] for name, own in parts.own.items() if archive.name in own.archives},
-            adds=str(memory.sources.get(archive.name, "")),
-        )
-        for archive in memory.archives
-    ]
-    return MemoryLine(str(memory.store or ""), tuple(blocks), tuple(archives))
+    labels = tuple(block.label for block in memory.blocks)
+    return MemoryLine(str(memory.store or ""), labels, {archive.name: archive.embedding for archive in memory.archives})
 
 
 # --- models

@@ -1,7 +1,7 @@
 """What measures must reach (gates), and how they differ from an earlier report (the baseline)."""
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from random import Random
 from typing import TypeAlias
 
@@ -19,7 +19,7 @@ from chargehand.evals.measures import (
     seeded_random,
     sign_test,
 )
-from chargehand.evals.report import Change, Gate, Measure, Report, Score, Section
+from chargehand.evals.report import Change, Gate, Measure, Report, Score, Section, Verdict
 from chargehand.text.names import did_you_mean
 
 LESS_IS_BETTER = {metric.name for metric in METRICS if metric.better == "less"}
@@ -27,8 +27,6 @@ _ROUNDING = 1e-9
 _MIN_PAIRS = 6
 """Cases below which a bootstrap of differences says nothing."""
 _SIGNIFICANCE = 0.05
-_RESULT_MARK = ": "
-"""What stands between the name of a verifier case and that of one of its results."""
 _Pairs: TypeAlias = Sequence[tuple[Score, Score]]
 
 
@@ -143,10 +141,9 @@ def _gate_of_kinds(gate: Mapping[str, float], kinds: Set[Kind]) -> dict[str, flo
     """A gate without the measures that only cases of other kinds have."""
     kept: dict[str, float] = {}
     for name, value in gate.items():
-        kind, _, special = name.rpartition(".")
-        metric = METRICS_BY_NAME.get(special)
-        is_others = kind in KINDS and kind not in kinds
-        if not is_others and (metric is None or not kinds.isdisjoint(metric.kinds)):
+        kind, _, measure = name.rpartition(".")
+        metric = METRICS_BY_NAME.get(measure)
+        if (not kind or kind in kinds) and (metric is None or not kinds.isdisjoint(metric.kinds)):
             kept[name] = value
     return kept
 
@@ -156,14 +153,8 @@ def _gate_of_kinds(gate: Mapping[str, float], kinds: Set[Kind]) -> dict[str, flo
 
 def check_baseline(before: Report, datasets: Sequence[Dataset]) -> None:
     """Raise Invalid where there is nothing to compare: before anything is tried."""
-    known: set[tuple[str, Kind, str]] = set()
-    for section in before.sections:
-        known |= {(section.dataset, section.kind, score.case.partition(_RESULT_MARK)[0]) for score in section.scores}
-    asked: set[tuple[str, Kind, str]] = set()
-    for dataset in datasets:
-        asked |= {(dataset.name, kind_of(case), case.name.partition(_RESULT_MARK)[0]) for case in dataset.cases}
-    if known.isdisjoint(asked):
-        raise Invalid("the earlier report and this one have no case in common; compare reports of the same datasets")
+    if {section.dataset for section in before.sections}.isdisjoint(dataset.name for dataset in datasets):
+        raise Invalid("the earlier report and this one have no dataset in common; compare reports of the same datasets")
 
 
 def compare_with_baseline(report: Report, before: Report) -> Report:
@@ -211,48 +202,38 @@ def _with_regressions(section: Section, accuracy: Change) -> Section:
 def _compare_accuracy(section: Section, pairs: _Pairs) -> Change:
     lost = tuple(now.case for was, now in pairs if was.passed and not now.passed)
     won = tuple(now.case for was, now in pairs if now.passed and not was.passed)
-    low, high = paired_difference(len(won), len(lost), len(pairs))
     verdict = "no difference shown"
     if sign_test(len(won), len(lost)) <= _SIGNIFICANCE:
         verdict = "better" if len(won) > len(lost) else "worse"
-    return Change(
-        dataset=section.dataset,
-        kind=section.kind,
-        measure="accuracy",
-        before=mean([was.passed for was, _ in pairs]),
-        now=mean([now.passed for _, now in pairs]),
-        low=low,
-        high=high,
-        count=len(pairs),
-        verdict=verdict,
-        percent=True,
-        lost=lost,
-        won=won,
-    )
+    both = [(float(was.passed), float(now.passed)) for was, now in pairs]
+    change = _change(section, "accuracy", both, paired_difference(len(won), len(lost), len(pairs)), verdict)
+    return structs.replace(change, percent=True, lost=lost, won=won)
 
 
-def _compare_figures(section: Section, pairs: _Pairs, random: Random) -> list[Change]:
+def _compare_figures(section: Section, pairs: _Pairs, random: Random) -> Iterator[Change]:
     """Cost and time, of which less is better, case by case: what is expensive in both reports blurs nothing."""
-    changes: list[Change] = []
     for name in ("usd", "seconds"):
         both = [(was.value(name), now.value(name)) for was, now in pairs]
         known = [(was, now) for was, now in both if was is not None and now is not None]
-        if not known:
-            continue
-        low, high = bootstrap([now - was for was, now in known], random)
-        verdict = "no difference shown"
-        if not low <= 0 <= high and len(known) >= _MIN_PAIRS:
-            verdict = "worse" if low > 0 else "better"
-        change = Change(
-            dataset=section.dataset,
-            kind=section.kind,
-            measure=name,
-            before=mean([was for was, _ in known]),
-            now=mean([now for _, now in known]),
-            low=low,
-            high=high,
-            count=len(known),
-            verdict=verdict,
-        )
-        changes.append(change)
-    return changes
+        if known:
+            low, high = bootstrap([now - was for was, now in known], random)
+            verdict = "no difference shown"
+            if not low <= 0 <= high and len(known) >= _MIN_PAIRS:
+                verdict = "worse" if low > 0 else "better"
+            yield _change(section, name, known, (low, high), verdict)
+
+
+def _change(
+    section: Section, name: str, both: Sequence[tuple[float, float]], interval: tuple[float, float], verdict: Verdict
+) -> Change:
+    return Change(
+        dataset=section.dataset,
+        kind=section.kind,
+        measure=name,
+        before=mean([was for was, _ in both]),
+        now=mean([now for _, now in both]),
+        low=interval[0],
+        high=interval[1],
+        count=len(both),
+        verdict=verdict,
+    )

@@ -13,6 +13,7 @@ from chargehand.errors import Invalid
 from chargehand.evals.cases import Kind
 
 Better: TypeAlias = Literal["more", "less"]
+Verdict: TypeAlias = Literal["better", "worse", "no difference shown"]
 MAX_REPORT_BYTES = 256 * 1024 * 1024
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MARKDOWN = re.compile(r"([\\`*_\[\]|])")
@@ -109,7 +110,7 @@ class Change(Struct, frozen=True, omit_defaults=True):
     low: float
     high: float
     count: int
-    verdict: Literal["better", "worse", "no difference shown"]
+    verdict: Verdict
     percent: bool = False
     lost: tuple[str, ...] = ()
     won: tuple[str, ...] = ()
