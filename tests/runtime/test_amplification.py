@@ -244,9 +244,16 @@ def test_work_that_does_not_fit_its_shape_costs_what_the_policy_says_and_no_more
 # --- over real sockets
 
 
+async def load_client(server: FaultServer) -> None:
+    """Make one call that is answered: what is loaded for the first call must not count against a short deadline."""
+    model = f"openai+{server.url('ok')}#any"
+    await Supervisor([ANN], model=model, plan=tasks(1), timeout=60.0, lookup=lambda _: None).run(GOAL)
+
+
 @pytest.mark.parametrize("mode", ["500", "garbage", "html", "null-content", "refused", "429", "429-day"])
 async def test_the_same_over_real_sockets(mode: str) -> None:
     async with FaultServer() as server:
+        await load_client(server)
         team = Supervisor(
             [ANN],
             model=f"openai+{server.url(mode)}#any",
@@ -263,6 +270,7 @@ async def test_the_same_over_real_sockets(mode: str) -> None:
 @pytest.mark.parametrize("mode", ["429-nonsense", "null-content"])
 async def test_the_same_over_real_sockets_for_two_hundred_runs_at_once(mode: str) -> None:
     async with FaultServer() as server:
+        await load_client(server)
         team = Supervisor(
             [ANN],
             model=f"openai+{server.url(mode)}#any",

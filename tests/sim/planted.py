@@ -345,7 +345,7 @@ BUGS = (
 NESTED = (
     Bug(
         "a run inside another stays open when its attempt is cancelled",
-        "runtime/subteams.py",
+        "runtime/nested_runs.py",
         "await _ended(below, run, job)",
         "pass",
     ),
@@ -427,7 +427,7 @@ EFFECTS = (
     Bug("an effect that was had is had again unasked", "agents/calls.py", 'return "repeated"', "return None"),
     Bug(
         "a question of a team inside is not asked outside",
-        "runtime/subteams.py",
+        "runtime/nested_runs.py",
         "if state.ended is None and state.input is not None:",
         "if False:",
     ),

@@ -14,8 +14,8 @@ from msgspec import structs
 from chargehand.cli.console import Console, clean, clean_json
 from chargehand.cli.signals import Leave
 from chargehand.errors import Refused
-from chargehand.runtime.doubt import doubtful_calls
 from chargehand.runtime.driver import Driver
+from chargehand.runtime.nested_runs import doubtful_calls
 from chargehand.terms import events as ev
 from chargehand.terms.failure import Question
 from chargehand.terms.value import encode_value

@@ -185,12 +185,12 @@ class Driver:
             self._load = load_view(crew, self, wall)
             crew.watched(self._load)
         if isinstance(crew, Posted):
-            from chargehand.runtime.nested import Messenger  # noqa: PLC0415 - only who sends messages needs it
+            from chargehand.runtime.nested_runs import Messenger  # noqa: PLC0415 - only who sends messages needs it
 
             self._messenger = Messenger(self)  # kept here: a crew does not keep who carries for it alive
             crew.bind(self._messenger)
         if isinstance(crew, _Leads) and crew.leads:
-            from chargehand.runtime.subteams import Nesting  # noqa: PLC0415 - only who leads teams needs it
+            from chargehand.runtime.nested_runs import Nesting  # noqa: PLC0415 - only who leads teams needs it
 
             self._nesting = Nesting(self)
             crew.entrust(self._nesting)
