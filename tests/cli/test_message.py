@@ -108,7 +108,7 @@ def test_the_first_ctrl_c_stops_it_and_says_who_has_not_answered_and_how_to_go_o
     seen.interrupt()
     assert seen.end() == 130
     assert "no reply yet: cid" in seen.shown
-    go_on = re.search(r"  go on:  python -m chargehand (resume \S+)\n", seen.shown)
+    go_on = re.search(r"  go on: +python -m chargehand (resume \S+)\n", seen.shown)
     assert go_on is not None, seen.shown
     run = go_on[1].split()[1]
     shown = chargehand(here, "runs", "show", run).stdout
@@ -121,7 +121,7 @@ def test_sigterm_leaves_it_where_it_stands_and_says_how_to_go_on(here: Path) -> 
     sent.until("to 1 worker: cid")
     sent.process.terminate()
     assert sent.end() == 143
-    assert "  go on:  python -m chargehand resume desk-" in sent.heard.read_text()
+    assert "  go on:       python -m chargehand resume desk-" in sent.heard.read_text()
     assert "interrupted" in chargehand(here, "runs").stdout
 
 

@@ -14,7 +14,7 @@ import pytest
 from chargehand.cli.commands import loading
 from chargehand.cli.exit_codes import TERMINATED, Terminated
 from chargehand.cli.main import main
-from chargehand.cli.signals import Termination
+from chargehand.cli.signals import StopSignals
 from tests.cli.commands import Underway, chargehand, script, task
 
 
@@ -43,22 +43,22 @@ class Work:
 @pytest.mark.usefixtures("ctrl_c")
 def test_what_runs_is_cancelled_in_order_and_what_follows_is_not_disturbed() -> None:
     work = Work()
-    with Termination(lambda: 0.0) as termination:
+    with StopSignals(ticks=lambda: 0.0) as signals:
         with pytest.raises(Terminated):
-            termination.run(work.do())
+            signals.run(work.do())
         signal.raise_signal(signal.SIGTERM)  # `timeout` sends it to the process, and to its group
     assert work.tidy
 
 
 def test_before_anything_runs_it_is_raised_and_once_it_has_run_nothing_more_is_begun() -> None:
-    with Termination(), pytest.raises(Terminated):
+    with StopSignals(), pytest.raises(Terminated):
         signal.raise_signal(signal.SIGTERM)
     work = Work()
-    with Termination() as termination:
-        assert termination.run(asyncio.sleep(0, "done")) == "done"
+    with StopSignals() as signals:
+        assert signals.run(asyncio.sleep(0, "done")) == "done"
         signal.raise_signal(signal.SIGTERM)
         with pytest.raises(Terminated):
-            termination.run(work.do())
+            signals.run(work.do())
     assert not work.tidy
 
 
@@ -66,20 +66,20 @@ def test_what_cancels_itself_was_not_ended_by_a_signal() -> None:
     async def leaves() -> None:
         raise asyncio.CancelledError
 
-    with Termination() as termination, pytest.raises(asyncio.CancelledError):
-        termination.run(leaves())
+    with StopSignals() as signals, pytest.raises(asyncio.CancelledError):
+        signals.run(leaves())
 
 
 def test_afterwards_it_means_what_it_did_before() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with Termination():
+    with StopSignals():
         assert signal.getsignal(signal.SIGTERM) != before
     assert signal.getsignal(signal.SIGTERM) == before
 
 
 _STUBBORN = """
 import asyncio, time
-from chargehand.cli.signals import Termination
+from chargehand.cli.signals import StopSignals
 
 times = iter([0.0, 0.5, 2.0])
 
@@ -96,8 +96,8 @@ async def main():
         print("stopping", flush=True)
         time.sleep(60)
 
-with Termination(ticks) as termination:
-    termination.run(main())
+with StopSignals(ticks=ticks) as signals:
+    signals.run(main())
 """
 
 

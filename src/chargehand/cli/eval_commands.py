@@ -15,7 +15,7 @@ from chargehand.cli.exit_codes import TERMINATED, Terminated
 from chargehand.cli.format import counted
 from chargehand.cli.run_names import resolve_run
 from chargehand.cli.run_session import StdoutClaim
-from chargehand.cli.signals import Termination
+from chargehand.cli.signals import StopSignals
 from chargehand.config.discover import find_team
 from chargehand.config.environment import lookup_beside
 from chargehand.config.load import load_team
@@ -111,11 +111,11 @@ class PrintedProgress(Progress):
 def run_eval(options: Namespace) -> int:
     """Cases touch neither the memory nor the journal of the team: each has a team and a memory of its own."""
     _check_options(options)
-    with Termination() as termination:
+    with StopSignals() as signals:
         claim = StdoutClaim()
         json_lines = Console(claim.stream, patient=True) if options.jsonl else None
         try:
-            report = _evaluate(options, json_lines, termination)
+            report = _evaluate(options, json_lines, signals)
         finally:
             claim.restore()
         unwritten = _write_reports(options, report)
@@ -175,7 +175,7 @@ def _check_overwriting(options: Namespace, inputs: Iterable[Path]) -> None:
         taken[path.resolve()] = "is named for another report"
 
 
-def _evaluate(options: Namespace, json_lines: Console | None, termination: Termination) -> Report:
+def _evaluate(options: Namespace, json_lines: Console | None, signals: StopSignals) -> Report:
     team_file = find_team(options.team).file
     files = [Path(name) for name in options.what] or list(find_datasets(team_file))
     _check_overwriting(options, (team_file, *files))
@@ -190,7 +190,7 @@ def _evaluate(options: Namespace, json_lines: Console | None, termination: Termi
         name = load().name  # what is wrong with a team file is said once, before anything is tried
         progress = PrintedProgress(Console(sys.stderr, quiet=options.quiet), json_lines)
         try:
-            return termination.run(
+            return signals.run(
                 evaluate(
                     datasets,
                     load,

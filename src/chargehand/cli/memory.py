@@ -27,7 +27,7 @@ from chargehand.cli.console import (
     short,
 )
 from chargehand.cli.format import ago, bar, counted, size_of, when
-from chargehand.cli.signals import Termination
+from chargehand.cli.signals import StopSignals
 from chargehand.config.environment import login_name
 from chargehand.config.load import TeamMemory, load_memory
 from chargehand.config.memory import check_name
@@ -152,8 +152,8 @@ def memory(options: Namespace) -> int:
         async with open_memory(declared.memory, declared.team, declared.workers, declared.lookup) as opened:
             return await _VERBS[verb](_Session(options, declared, opened))
 
-    with Termination() as termination:
-        return termination.run(main())
+    with StopSignals() as signals:
+        return signals.run(main())
 
 
 def _find_memory(options: Namespace, *, creates: bool) -> TeamMemory:

@@ -43,7 +43,7 @@ def play(options: Namespace) -> int:
     session = RunSession(options, advice)
     if story.plan is not None:
         for warning in lint(story.plan.tasks, story.roster, story.policy.limits).warnings:
-            session.console.line(describe_finding(warning), "warn")
+            session.output.console.line(describe_finding(warning), "warn")
 
     async def act(driver: Driver, _journal: SqliteJournal) -> Outcome:
         if options.reuse:

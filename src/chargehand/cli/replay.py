@@ -12,8 +12,7 @@ from msgspec import structs
 from chargehand.cli.advice import Advice
 from chargehand.cli.arguments import RUN_HELP, TEAM, add_execution, add_shared
 from chargehand.cli.console import Console, clean
-from chargehand.cli.output import Output
-from chargehand.cli.run_session import RunSession
+from chargehand.cli.run_session import RunOutput, RunSession
 from chargehand.cli.signals import deferred_interrupts
 from chargehand.cli.teams import find_executor
 from chargehand.core.fold import replay as folded
@@ -59,7 +58,7 @@ def replay(options: Namespace) -> int:
 
 def _told(options: Namespace, entries: Sequence[ev.Entry]) -> int:
     now = entries[0].at
-    output = Output(options, options.name, clock=lambda: now)
+    output = RunOutput(options, options.name, clock=lambda: now)
     speed: float = options.speed if options.speed is not None else (4.0 if output.console.terminal else 0.0)
     with deferred_interrupts() as raise_pressed:  # or a picture would be cut in two
         try:

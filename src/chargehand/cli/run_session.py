@@ -4,11 +4,12 @@ import asyncio
 import io
 import os
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Literal, TextIO, TypeAlias
+from typing import TYPE_CHECKING, TextIO
 
 from chargehand.agents.answer import MISSING
 from chargehand.agents.crew import Crew
@@ -17,135 +18,220 @@ from chargehand.cli.artifacts import chart_lines, save_artifacts
 from chargehand.cli.console import Console, clean, clean_lines
 from chargehand.cli.exit_codes import INTERRUPTED, TERMINATED, Terminated, exit_code
 from chargehand.cli.format import describe_gap, money
-from chargehand.cli.output import Output, ProblemReport, is_first_outcome
 from chargehand.cli.questions import QuestionPrompt, format_question, may_ask
-from chargehand.cli.signals import Act, Beside, Interruption, Termination, run_until_stopped
-from chargehand.cli.transcript import describe_ending
+from chargehand.cli.signals import Act, Beside, StopSignals, drive_run
+from chargehand.cli.transcript import Transcript, describe_ending
 from chargehand.core.state import RunState, Work
 from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
-from chargehand.models.waits import collect_waits
+from chargehand.models.failed import headline
+from chargehand.models.waits import Wait, collect_waits
 from chargehand.runtime.assessed import assess
 from chargehand.runtime.driver import Outcome, outcome
 from chargehand.runtime.result import plain_answer
+from chargehand.runtime.run_log import traceback_text
 from chargehand.runtime.trace import TaskTrace, Trace, trace
 from chargehand.stores.reader import read_run
 from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING
+from chargehand.terms.failure import CodeError
 from chargehand.terms.plan import Task
+from chargehand.terms.policy import Instant
 
-# seconds that the first line waits for the first outcome
+if TYPE_CHECKING:
+    from chargehand.cli.live_view import LiveView
+
+# seconds that the first line waits for the first outcome, on a terminal and in a file
 _FIRST_LINE = 1.0
 _FIRST_LINE_OF_A_FILE = 10.0
-StopSignal: TypeAlias = Literal["Ctrl-C", "SIGTERM"]
-EXIT_CODES: dict[StopSignal, int] = {"Ctrl-C": INTERRUPTED, "SIGTERM": TERMINATED}
+_BEFORE_OUTCOMES = (
+    ev.RunRequested,
+    ev.ResultsOffered,
+    ev.SupervisionStarted,
+    ev.AttemptStarted,
+    ev.StepStarted,
+    ev.PromptSent,
+)
+"""Events after which nobody knows yet whether the models answer."""
+
+
+class RunOutput:
+    """Where a run is shown: a live view on a terminal, else one line an event.
+
+    `options` may hold json, jsonl, quiet and verbose. `data` is where the answer or the entries go.
+    """
+
+    def __init__(
+        self, options: Namespace, run: str, data: Console | None = None, clock: Callable[[], Instant] = time.time
+    ) -> None:
+        given = vars(options)
+        is_quiet = bool(given.get("quiet"))
+        jsonl = bool(given.get("jsonl"))
+        verbose = bool(given.get("verbose"))
+        self.console = Console(sys.stderr, quiet=is_quiet)
+        self.data = data or Console(sys.stdout)
+        self.waits: Sequence[Wait] = ()
+        self._run = run
+        mixed = jsonl and self.data.terminal  # entries would be written into the live view
+        is_live = self.console.terminal and self.console.draws and not is_quiet and not mixed
+        answers = self.console if given.get("json") else self.data
+        self.transcript = Transcript(self.console, answers, jsonl=jsonl, lines=not is_live or verbose, models=verbose)
+        self.view: LiveView | None = None
+        self._is_stopped = False
+        if is_live:
+            from chargehand.cli import live_view  # noqa: PLC0415 - it brings rich, which only a terminal needs
+
+            self.view = live_view.LiveView(self.console, self.transcript, run, clock=clock, waits=lambda: self.waits)
+
+    def hear(self, entries: Sequence[ev.Entry]) -> None:
+        self.transcript.hear(self._run, entries)
+        if self.view is not None:
+            self.view.forget(entries)
+            if not self._is_stopped:
+                self.view.start()
+
+    def draw(self) -> None:
+        if self.view is not None:
+            self.view.draw()
+
+    def start(self) -> None:
+        """Show the live view again."""
+        self._is_stopped = False
+        if self.view is not None:
+            self.view.start()
+
+    def stop(self, *, keep: bool = False) -> None:
+        """Take the live view away, unless it is to stay, and show none while entries come in."""
+        self._is_stopped = True
+        if self.view is not None:
+            self.view.stop(keep=keep)
+
+    def close(self) -> None:
+        """The end of it. A live view that stays shows the timeline already, and the answer comes last below it."""
+        self.stop(keep=True)
+        if self.view is None:
+            self.transcript.close()
+            return
+        self.transcript.show_gaps()
+        self.transcript.show_answer()
+        self.transcript.show_summary()
 
 
 class RunSession:
     """`options` say who the audience is: json, jsonl, quiet, verbose, no_input, save."""
 
     def __init__(self, options: Namespace, advice: Advice, team: str = "", notice: str = "") -> None:
-        self._given = vars(options)
-        self._advice = advice
-        self._about = (team, notice)
+        self.given = vars(options)
+        self.advice = advice
+        self.team = team
+        self.notice = notice
         self._claim = StdoutClaim()
-        self._output = Output(options, advice.run, Console(self._claim.stream, patient=True))
-        self.console = self._output.console
-        self.transcript = self._output.transcript
-        self.asks = may_ask(options, self.console)
-        self._asker = (
-            QuestionPrompt(self.console, advice.run, self._output.stop, self._output.start) if self.asks else None
-        )
-        self._left_open: ev.InputRequested | None = None
-        self._unsaid = notice
-        self._begun = False
-        self._stopped_by: StopSignal | None = None
-        self._trouble = ProblemReport()
+        self.output = RunOutput(options, advice.run, Console(self._claim.stream, patient=True))
+        self.transcript = self.output.transcript
+        self.asks = may_ask(options, self.output.console)
+        self._asker: QuestionPrompt | None = None
+        if self.asks:
+            self._asker = QuestionPrompt(self.output.console, advice.run, self.output.stop, self.output.start)
+        self._open_question: ev.InputRequested | None = None
+        self._is_noticed = not notice
+        self._has_begun = False
+        self._stop_code: int | None = None
+        self._problems: dict[tuple[str, str], CodeError | None] = {}
         # what is told first should be whether the models answer at all; a script that is played has none
-        self._held: list[ev.Entry] | None = [] if team and not vars(options).get("jsonl") else None
+        self._held: list[ev.Entry] | None = [] if team and not self.given.get("jsonl") else None
 
     def put(self, asked: ev.InputRequested) -> None:
         """Ask what was left open, once the run is under way."""
-        self._left_open = asked
+        self._open_question = asked
 
     def execute(self, act: Act, crew: Callable[[], AbstractAsyncContextManager[Crew]]) -> int:
-        """Carry the run, tell its end, and give the exit code."""
+        """Drive the run, tell its end, and give the exit code."""
         try:
-            with Termination() as termination, collect_waits() as waits:
-                self._output.waits = waits
-                return self._carried(act, crew, termination)
+            with StopSignals(self._announce_stop, farewell(self.advice)) as signals, collect_waits() as waits:
+                self.output.waits = waits
+                result = self._drive(act, crew, signals)
+                if self._stop_code is not None and not self._is_resumable():
+                    return self._stop_code
+                result = result or outcome(self.advice.run, self.transcript.state)
+                code = self.finish(result)
+                self.output.data.raise_if_lost()
+                return code if self._stop_code is None else self._stop_code
         finally:
             self._claim.restore()
 
-    def _carried(
-        self, act: Act, crew: Callable[[], AbstractAsyncContextManager[Crew]], termination: Termination
-    ) -> int:
-        beside: list[Beside] = [] if self._asker is None else [self._asker.answer]
-        found: Outcome | None = None
+    def _drive(
+        self, act: Act, crew: Callable[[], AbstractAsyncContextManager[Crew]], signals: StopSignals
+    ) -> Outcome | None:
+        beside: list[Beside] = [self._keep_drawing, self._release_soon]
+        if self._asker is not None:
+            beside.append(self._asker.answer)
         try:
-            found = run_until_stopped(
-                act,
-                crew=crew,
-                journal=self._advice.journal,
-                durability=self._given["durability"],
-                listener=self._hear,
-                whisper=self._whisper,
-                interruption=Interruption(self._announce_stop, farewell(self._advice)),
-                termination=termination,
-                beside=[*beside, self._output.move, self._release_soon],
+            return signals.run(
+                drive_run(
+                    act,
+                    crew=crew,
+                    journal=self.advice.journal,
+                    durability=self.given.get("durability", "machine"),
+                    listener=self._hear,
+                    whisper=self._whisper,
+                    beside=beside,
+                )
             )
         except KeyboardInterrupt as stop:
-            self._stopped_by = "SIGTERM" if isinstance(stop, Terminated) else "Ctrl-C"
+            self._stop_code = TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
+            return None
         except StoreUnavailable as error:
-            if not self._begun:
+            if not self._has_begun:
                 raise
-            raise StoreUnavailable(f"{error}; then once more: {self._advice.once_more()}") from error
+            raise StoreUnavailable(f"{error}; then once more: {self.advice.once_more()}") from error
         finally:
             self._release()
-            self._output.stop(keep=True)
-        if self._stopped_by is not None and not self._is_left(self._stopped_by):
-            return EXIT_CODES[self._stopped_by]
-        found = found or outcome(self._advice.run, self.transcript.state)
-        self._close()
-        self._output.data.raise_if_lost()
-        return exit_code(found.ending, found.reason) if self._stopped_by is None else EXIT_CODES[self._stopped_by]
+            self.output.stop(keep=True)
 
-    def _is_left(self, stopped_by: StopSignal) -> bool:
+    def _is_resumable(self) -> bool:
         """Whether there is a run to go on with after a signal, or one that had just ended; say which it is."""
+        signal = "SIGTERM" if self._stop_code == TERMINATED else "Ctrl-C"
         try:
-            entries = read_run(self._advice.journal, self._advice.run)
+            entries = read_run(self.advice.journal, self.advice.run)
         except RunUnknown:
-            Console(sys.stderr).line(f"stopped by {stopped_by} before anything was written", "warn")
+            Console(sys.stderr).line(f"stopped by {signal} before anything was written", "warn")
             return False
         known = self.transcript.state.seq if self.transcript.begun else 0
-        self._output.hear(entries[known:])  # the last of it may be written, and not have been told
+        self.tell(entries[known:])  # the last of it may be written, and not have been told
         if self.transcript.state.ended is not None:
-            self._stopped_by = None
+            self._stop_code = None
         else:
-            Console(sys.stderr).line(f"stopped by {stopped_by}; the run is left where it stands, and can go on", "warn")
+            Console(sys.stderr).line(f"stopped by {signal}; the run is left where it stands, and can go on", "warn")
         return True
 
     def _announce_stop(self) -> None:
-        """After the first Ctrl-C: no picture moves any more."""
+        """After the first Ctrl-C: the live view stands still."""
         self._release()
-        self._output.stop(keep=True)
-        self._loud().line("stopping; Ctrl-C once more ends this process at once", "warn")
+        self.output.stop(keep=True)
+        self.stderr().line("stopping; Ctrl-C once more ends this process at once", "warn")
+
+    # --- while it goes on
 
     def _hear(self, _run: str, entries: Sequence[ev.Entry]) -> None:
-        self._begun = True
-        if self._held is not None:
-            self._held.extend(entries)
-            if any(map(is_first_outcome, entries)):
-                self._release()
-        else:
-            self._tell(entries)
+        self._has_begun = True
+        if self._held is None:
+            self.tell(entries)
+            return
+        self._held.extend(entries)
+        if not all(isinstance(entry.event, _BEFORE_OUTCOMES) for entry in entries):
+            self._release()
 
     def _whisper(self, _run: str, work: Work, text: str) -> None:
         self._release()  # a model that writes has not refused
-        self._output.whisper(work, text)
+        if self.output.view is not None:
+            self.output.view.hear(work, text)
+
+    async def _keep_drawing(self, *_: object) -> None:
+        if self.output.view is not None:
+            await self.output.view.move()
 
     async def _release_soon(self, *_: object) -> None:
         """Nobody is kept waiting for the first line longer than this."""
-        await asyncio.sleep(_FIRST_LINE if self.console.terminal else _FIRST_LINE_OF_A_FILE)
+        await asyncio.sleep(_FIRST_LINE if self.output.console.terminal else _FIRST_LINE_OF_A_FILE)
         self._release()
 
     def _release(self) -> None:
@@ -153,98 +239,124 @@ class RunSession:
         held = self._held
         self._held = None
         if held:
-            self._tell(held)
+            self.tell(held)
 
-    def _tell(self, entries: Sequence[ev.Entry]) -> None:
-        self._trouble.hear(entries, self._loud())
-        if self._unsaid:  # quiet or not: nobody may take it for something else
-            self._loud().prose(f"notice: {clean(self._unsaid)}", "warn")
-            self._unsaid = ""
-        self._output.hear(entries)
-        if self._asker is not None:
-            if self._left_open is not None:
-                self._asker.put(self._left_open)
-                self._left_open = None
-            for entry in entries:
-                self._asker.hear(entry)
+    def tell(self, entries: Sequence[ev.Entry]) -> None:
+        """Show entries, and ask what they ask."""
+        for entry in entries:
+            self._report_problem(entry.event)
+        if not self._is_noticed:  # quiet or not: nobody may take it for something else
+            self.stderr().prose(f"notice: {clean(self.notice)}", "warn")
+            self._is_noticed = True
+        self.output.hear(entries)
+        if self._asker is None:
+            return
+        if self._open_question is not None:
+            self._asker.put(self._open_question)
+            self._open_question = None
+        for entry in entries:
+            if isinstance(entry.event, ev.InputRequested):
+                self._asker.put(entry.event)
+
+    def _report_problem(self, event: ev.Event) -> None:
+        """What a person must fix, once: a model that refuses, a mistake in code."""
+        failure = ev.failure_in(event)
+        if failure is None:
+            return
+        refusal = failure.refusal
+        mistake = failure.code_error
+        if refusal is not None and (refusal.model, refusal.cause) not in self._problems:
+            self._problems[refusal.model, refusal.cause] = None
+            self.stderr().prose(f"error: {clean(headline(refusal))}", "bad")
+        if mistake is not None and (mistake.exception, mistake.place()) not in self._problems:
+            self._problems[mistake.exception, mistake.place()] = mistake
+            self.stderr().line(clean_lines(traceback_text(mistake)), "bad")
+
+    def stderr(self) -> Console:
+        """Standard error, for what is said however quiet it is to be: above the live view, if there is one."""
+        console = Console(sys.stderr)
+        console.pen = self.output.console.pen
+        return console
 
     # --- its end
 
-    def _say_overspent(self, console: Console) -> None:
-        over = self.transcript.state.ledger.overspent
-        if over != NOTHING:
-            console.line(f"overspent: {money(over)} beyond the budget; a model wrote more than it was asked for", "bad")
-
-    def _close(self) -> None:
-        """Everything after the run is read off its journal. Below a picture the answer comes last, to stay in sight."""
-        entries = read_run(self._advice.journal, self._advice.run)
-        found = trace(self._advice.run, entries)
-        words = plain_answer(entries)
-        if self._output.moves:
-            self._output.stop(keep=True)
+    def finish(self, result: Outcome) -> int:
+        """The end, read off the journal. Below a live view the answer comes last, to stay in sight."""
+        entries = read_run(self.advice.journal, self.advice.run)
+        traced = trace(self.advice.run, entries)
+        state = self.transcript.state
+        console = self.output.console
+        fallback = plain_answer(entries)
+        if self.output.view is not None:
             self.transcript.show_gaps()
         else:
-            self._output.close()
-            self._show_stand_in(words, found.ending)
-        saved = self._saved(found)
+            self.output.close()
+            self._show_fallback(fallback, traced.ending)
+        saved = self._save_artifacts(traced)
         for path in saved:
-            self.console.line(f"saved: {clean(str(path))}")
-        assessed = assess(entries) if found.ending and found.ending != "cancelled" else None
-        if assessed is not None and assessed.worth_saying:
-            self.console.prose(f"checked: {clean(assessed.line)}")
-        self._say_overspent(Console(sys.stderr))
-        if self._given.get("quiet") and found.ending != "complete":  # what is wrong is said all the same
-            self._say_what_is_wrong(found)
-        if self._output.moves:
-            for line in chart_lines(found, self.console.columns):
-                self.console.line(line)
+            console.line(f"saved: {clean(str(path))}")
+        assessment = assess(entries) if traced.ending and traced.ending != "cancelled" else None
+        if assessment is not None and assessment.worth_saying:
+            console.prose(f"checked: {clean(assessment.line)}")
+        self._report_ending(traced, state)
+        if self.output.view is not None:
+            for line in chart_lines(traced, console.columns):
+                console.line(line)
             self.transcript.show_answer()
-            self._show_stand_in(words, found.ending)
+            self._show_fallback(fallback, traced.ending)
             self.transcript.show_summary()
-        advise(self.console, self.transcript.state, self._advice, mended=self._trouble.any)
-        if self._given.get("json"):
-            team, notice = self._about
-            told = run_document(found, self.transcript.state, team=team, notice=notice, saved=saved)
-            told["answer"] = words or told["answer"]
-            told |= assessed.document() if assessed is not None else {}
-            asked = self.transcript.state.input if self.transcript.state.ended is None else None
-            more: dict[str, object] = {"resume": self._advice.resume()} if self.transcript.state.ended is None else {}
-            more |= {"question": asked} if asked is not None else {}
-            self._output.data.json({**told, **more})
-        self._trouble.close(self._loud(), self._advice.once_more())
+        advise(console, state, self.advice, mended=bool(self._problems))
+        if self.given.get("json"):
+            document = run_document(traced, state)
+            document |= {"team": self.team, "notice": self.notice, "saved": [str(path) for path in saved]}
+            document["answer"] = fallback or document["answer"]
+            document |= assessment.document() if assessment is not None else {}
+            document |= {"resume": self.advice.resume()} if state.ended is None else {}
+            document |= {"question": state.input} if state.ended is None and state.input is not None else {}
+            self.output.data.json(document)
+        self._report_mistakes()
+        return exit_code(result.ending, result.reason)
 
-    def _show_stand_in(self, words: str, ending: str) -> None:
-        """No answer was written: what there is takes its place."""
-        # of a run that failed, what is missing was told above
-        shown = [part for part in words.split("\n\n") if ending != "failed" or not part.startswith(MISSING)]
-        if words and shown:
-            apart = ending == "failed" or self._given.get("json") or self._given.get("jsonl")
-            (self.console if apart else self._output.data).markdown(clean_lines("\n\n".join(shown)))
+    def _show_fallback(self, text: str, ending: str) -> None:
+        """What takes the place of an answer. Of a run that failed, what is missing was told above."""
+        parts = [part for part in text.split("\n\n") if ending != "failed" or not part.startswith(MISSING)]
+        if text and parts:
+            is_data = ending != "failed" and not self.given.get("json") and not self.given.get("jsonl")
+            output = self.output.data if is_data else self.output.console
+            output.markdown(clean_lines("\n\n".join(parts)))
 
-    def _loud(self) -> Console:
-        """Standard error, for what is said however quiet it is to be: above a picture that moves, if there is one."""
-        console = Console(sys.stderr)
-        console.pen = self.console.pen
-        return console
-
-    def _say_what_is_wrong(self, found: Trace) -> None:
-        loud = self._loud()
-        for one in found.gaps if found.ending else ():
-            loud.line(f"gap: {describe_gap(one)}", "bad")
-        state = self.transcript.state
-        loud.line(f"ending: {describe_ending(state)}", "bad")
-        if found.ending:
+    def _report_ending(self, traced: Trace, state: RunState) -> None:
+        """What is wrong is said however quiet it is to be."""
+        stderr = self.stderr()
+        overspent = state.ledger.overspent
+        if overspent != NOTHING:
+            excess = money(overspent)
+            stderr.line(f"overspent: {excess} beyond the budget; a model wrote more than it was asked for", "bad")
+        if not self.given.get("quiet") or traced.ending == "complete":
+            return
+        for gap in traced.gaps if traced.ending else ():
+            stderr.line(f"gap: {describe_gap(gap)}", "bad")
+        stderr.line(f"ending: {describe_ending(state)}", "bad")
+        if traced.ending:
             return
         if state.input is not None and state.input.task:
-            loud.line(f"asked: {clean(state.input.task)}:")
-            for line in format_question(state.input, loud.columns):
-                loud.line(f"  {line}")
-        loud.line(f"go on: {going_on(state, self._advice)}")
+            stderr.line(f"asked: {clean(state.input.task)}:")
+            for line in format_question(state.input, stderr.columns):
+                stderr.line(f"  {line}")
+        stderr.line(f"go on: {going_on(state, self.advice)}")
 
-    def _saved(self, found: Trace) -> list[Path]:
-        folder = self._given.get("save")
+    def _report_mistakes(self) -> None:
+        """The last line of a run that met a mistake in code: where it is, and what to do."""
+        mistakes = [mistake for mistake in self._problems.values() if mistake is not None]
+        if mistakes:
+            others = f" (and {len(mistakes) - 1} more, see above)" if len(mistakes) > 1 else ""
+            mend = f"Mend the code, then: {self.advice.once_more()}"
+            self.stderr().prose(f"error: {clean(mistakes[0].describe())}{others}. {mend}", "bad")
+
+    def _save_artifacts(self, traced: Trace) -> list[Path]:
+        folder = self.given.get("save")
         try:
-            return save_artifacts(found, Path(folder) if folder else None, self._advice.journal)
+            return save_artifacts(traced, Path(folder) if folder else None, self.advice.journal)
         except Invalid as error:  # what came of the run is worth more
             Console(sys.stderr).line(f"chargehand: {clean(str(error))}", "bad")
             return []
@@ -270,43 +382,39 @@ class StdoutClaim:
             self.stream.close()
 
 
-def run_document(
-    trace: Trace, state: RunState, *, team: str, notice: str, saved: Sequence[Path] = ()
-) -> dict[str, object]:
+def run_document(traced: Trace, state: RunState) -> dict[str, object]:
     """Run, ending, answer, plan with goal and tasks, results, gaps, usage, cost, times."""
-    planned = {one.id: one for one in trace.tasks}
-    tasks = [one.task for one in state.tasks.values() if one.mother is None]
-    results = {one.id: one.result for one in trace.tasks if one.result is not None}
-    whole = trace.combine == "none" and state.ended is not None  # then the results are the answer
+    tasks = {task.id: task for task in traced.tasks}
+    planned = [progress.task for progress in state.tasks.values() if progress.mother is None]
+    results = {task.id: task.result for task in traced.tasks if task.result is not None}
+    are_the_answer = traced.combine == "none" and state.ended is not None and traced.answer is None
+    plan = [_task_document(task, tasks[task.id]) for task in planned]
     return {
-        "run": trace.run,
-        "team": team,
-        "notice": notice,
-        "ending": trace.ending or ("needs_input" if state.input is not None else "unfinished"),
-        "reason": trace.reason,
-        "answer": results if whole and trace.answer is None else trace.answer,
-        "plan": {"goal": trace.goal, "combine": trace.combine, "tasks": [_task(one, planned[one.id]) for one in tasks]},
+        "run": traced.run,
+        "ending": traced.ending or ("needs_input" if state.input is not None else "unfinished"),
+        "reason": traced.reason,
+        "answer": results if are_the_answer else traced.answer,
+        "plan": {"goal": traced.goal, "combine": traced.combine, "tasks": plan},
         "results": results,
-        "gaps": trace.gaps,
-        "usage": {"tokens": trace.used.tokens, "calls": trace.used.calls},
-        "cost_usd": trace.used.micros / 1_000_000,
-        "seconds": round(trace.seconds, 3),
-        "seconds_one_at_a_time": round(trace.serial, 3),
-        "critical_path": trace.critical_path,
-        "saved": [str(path) for path in saved],
+        "gaps": traced.gaps,
+        "usage": {"tokens": traced.used.tokens, "calls": traced.used.calls},
+        "cost_usd": traced.used.micros / 1_000_000,
+        "seconds": round(traced.seconds, 3),
+        "seconds_one_at_a_time": round(traced.serial, 3),
+        "critical_path": traced.critical_path,
     }
 
 
-def _task(task: Task, found: TaskTrace) -> dict[str, object]:
-    took = None if found.began is None or found.ended is None else round(found.ended - found.began, 3)
+def _task_document(task: Task, traced: TaskTrace) -> dict[str, object]:
+    took = None if traced.began is None or traced.ended is None else round(traced.ended - traced.began, 3)
     return {
         "id": task.id,
         "instruction": task.instruction,
-        "worker": found.worker,
-        "after": found.after,
-        "status": found.status,
-        "attempts": len(found.attempts),
+        "worker": traced.worker,
+        "after": traced.after,
+        "status": traced.status,
+        "attempts": len(traced.attempts),
         "seconds": took,
-        "tokens": found.used.tokens,
-        "cost_usd": found.used.micros / 1_000_000,
+        "tokens": traced.used.tokens,
+        "cost_usd": traced.used.micros / 1_000_000,
     }

@@ -17,7 +17,7 @@ from chargehand.cli.advice import program
 from chargehand.cli.console import Console, clean, short
 from chargehand.cli.exit_codes import Terminated
 from chargehand.cli.format import counted, dollars
-from chargehand.cli.signals import Termination
+from chargehand.cli.signals import StopSignals
 from chargehand.config.load import load_team
 from chargehand.core.state import RunState
 from chargehand.errors import ChargehandError, Invalid, Refused
@@ -175,8 +175,8 @@ def run_background_work(team: Supervisor, journal: Path, durability: Durability,
             await opened.close()
 
     try:
-        with Termination() as termination:
-            found = termination.run(main())
+        with StopSignals() as signals:
+            found = signals.run(main())
     except KeyboardInterrupt as stop:
         console.line("memory is left for the next time", "warn")
         if isinstance(stop, Terminated):

@@ -8,7 +8,7 @@ from chargehand.agents.levels import end_of
 from chargehand.cli.arguments import RUN_HELP, add_shared
 from chargehand.cli.console import clean
 from chargehand.cli.exit_codes import exit_code
-from chargehand.cli.output import Output
+from chargehand.cli.run_session import RunOutput
 from chargehand.cli.signals import deferred_interrupts
 from chargehand.errors import RunUnknown
 from chargehand.stores.reader import Found, read_run, read_runs
@@ -27,10 +27,10 @@ _LEFT = 1.0  # a run that nobody has driven for so long is not going on
 def watch(options: Namespace) -> int:
     """Until the run ends, or nobody drives it any more; the exit code is that of the run."""
     run: str = options.name
-    output = Output(options, run)
+    output = RunOutput(options, run)
     entries = read_run(options.journal, run)
     first = max(0, min(options.from_seq - 1, len(entries))) if options.from_seq else 0
-    output.catch_up(entries[:first])
+    output.transcript.catch_up(run, entries[:first])
     output.hear(entries[first:])
     seen = len(entries)
     idle = 0.0
@@ -58,7 +58,7 @@ def _row(options: Namespace, run: str) -> Found:
     raise RunUnknown(run)
 
 
-def _closed(output: Output, run: str) -> int:
+def _closed(output: RunOutput, run: str) -> int:
     state = output.transcript.state
     output.close()
     if (end := end_of(state)) is not None:
