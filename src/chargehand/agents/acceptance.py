@@ -140,12 +140,12 @@ def _sound(check: object, workers: Mapping[str, Worker]) -> None:
 
 
 def _sound_shape(wanted: type | dict[str, Any]) -> None:
-    from chargehand.agents.shape import Shape, objection  # noqa: PLC0415 - most teams have no such checks
+    from chargehand.agents.shape import Shape, schema_problem  # noqa: PLC0415 - most teams have no such checks
 
     if wanted == {}:
         raise Invalid("the schema is empty and lets everything pass; say what is wanted")
     try:
-        problem = objection(Shape(wanted).schema)
+        problem = schema_problem(Shape(wanted).schema)
     except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(f"no schema can be made of it: {error}") from error
     if problem:

@@ -143,22 +143,71 @@ def _is(value: object, kind: str) -> bool:
     return isinstance(value, _KINDS.get(kind, (object,)))
 
 
-def objection(schema: object) -> str:
-    """What is wrong with a schema that people wrote, as far as it would go unnoticed; nothing if it will do."""
+# --- schemas that people wrote: checked before values are held to them
+
+_SCHEMAS_BY_NAME = ("properties", "$defs", "definitions", "patternProperties")
+_SCHEMA_LISTS = ("anyOf", "oneOf", "allOf")
+_SCHEMAS = ("items", "additionalProperties")  # true and false are schemas, too
+_KEYWORDS: tuple[tuple[tuple[str, ...], tuple[type, ...], str], ...] = (
+    (_SCHEMAS_BY_NAME, (dict,), "an object"),
+    ((*_SCHEMA_LISTS, "required", "enum"), (list,), "a list"),
+    (_SCHEMAS, (dict, bool), "an object"),
+    (("type",), (str, list), "a text, or a list of them"),
+    (("minItems", "maxItems", "minLength", "maxLength"), (int,), "a number"),
+    (("minimum", "maximum"), (int, float), "a number"),
+)
+
+
+def schema_problem(schema: object) -> str:
+    """What is wrong with a schema, and where; empty if values can be held to it."""
+    return next(_schema_problems(schema, "$", schema), "")
+
+
+def _schema_problems(schema: object, place: str, root: object) -> Iterator[str]:
     if not isinstance(schema, dict):
-        return ""
-    table = cast("dict[str, object]", schema)
-    kinds = table.get("type")
-    named = cast("list[object]", kinds) if isinstance(kinds, list) else [] if isinstance(kinds, dict) else [kinds]
-    for kind in named:
-        if "type" in table and kind not in _KINDS:
-            return f"{kind!r} is no type of JSON; there are {', '.join(_KINDS)}"
-    inside = [one for key, one in table.items() if key not in ("enum", "const", "default", "examples")]
-    parts = [each for one in inside for each in (cast("list[object]", one) if isinstance(one, list) else [one])]
-    for one in parts:
-        if problem := objection(one):
-            return problem
-    return ""
+        yield f"{place} must be an object"
+        return
+    table = cast("dict[str, Any]", schema)
+    for names, kinds, words in _KEYWORDS:
+        for name in names:
+            if name in table and not isinstance(table[name], kinds):
+                yield f"{place}.{name} must be {words}"
+                return
+    types: list[object] = table["type"] if isinstance(table.get("type"), list) else [table.get("type", "object")]
+    for unknown in [kind for kind in types if kind not in _KINDS]:
+        yield f"{place}.type: {unknown!r} is no type of JSON; there are {', '.join(_KINDS)}"
+    if "$ref" in table and not _resolves(table["$ref"], root):
+        yield f"{place}.$ref refers to {table['$ref']!r}, which is not in it; name a part of it, as #/$defs/NAME"
+    for name, part in inner_schemas(table):
+        yield from _schema_problems(part, f"{place}.{name}", root)
+
+
+def inner_schemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """The schemas inside a schema, and where they are."""
+    for name in _SCHEMAS_BY_NAME:
+        for key, part in schema.get(name, {}).items():
+            yield f"{name}.{key[:60]}", part
+    for name in _SCHEMA_LISTS:
+        for number, part in enumerate(schema.get(name, ())):
+            yield f"{name}[{number}]", part
+    for name in _SCHEMAS:
+        if isinstance(schema.get(name), dict):
+            yield name, schema[name]
+
+
+def _resolves(reference: object, root: object) -> bool:
+    for _ in range(_FARTHEST):
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            return False
+        target: Any = root
+        for key in reference.removeprefix("#/").split("/"):
+            target = cast("dict[str, Any]", target).get(key) if isinstance(target, dict) else None
+        if not isinstance(target, dict):
+            return False
+        if "$ref" not in target:
+            return True
+        reference = cast("object", target["$ref"])
+    return False
 
 
 def _followed(reference: str, root: dict[str, Any]) -> dict[str, Any]:

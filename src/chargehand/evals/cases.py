@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from chargehand.agents.acceptance import LONGEST_PATTERN
-from chargehand.agents.shape import objection
+from chargehand.agents.shape import inner_schemas, schema_problem
 from chargehand.config.source import read_bytes
 from chargehand.config.yaml import NotYaml, read
 from chargehand.errors import Invalid
@@ -204,35 +204,19 @@ def _grader_problems(expect: Expect) -> Iterator[str]:
     except (re.error, OverflowError, RecursionError) as error:
         yield f"{expect.matches[:80]!r} is no regular expression: {error}"
     if expect.schema is not None:
-        if problem := objection(expect.schema):
+        if problem := schema_problem(expect.schema):
             yield problem
-        yield from _schema_problems(expect.schema, expect.schema)
+        else:
+            yield from _unchecked_keys(expect.schema)
 
 
-def _schema_problems(schema: object, root: dict[str, Any]) -> Iterator[str]:
+def _unchecked_keys(schema: dict[str, Any]) -> Iterator[str]:
     """Parts of a schema that would go unchecked: a grader that passes everything is none."""
-    if not isinstance(schema, dict):
-        return
-    table = cast("dict[str, Any]", schema)
-    for key in table:
+    for key in schema:
         if key not in _SCHEMA_KEYS:
             yield f"{key!r} of a schema is not checked here; leave it out, or grade by a function (python:)"
-    if "$ref" in table and not _resolves(table["$ref"], root):
-        yield f"the schema refers to {table['$ref']!r}, which is not in it"
-    parts: list[object] = [table.get("items"), table.get("additionalProperties")]
-    for key in ("properties", "$defs", "definitions"):
-        parts += table.get(key, {}).values()
-    for key in ("anyOf", "oneOf"):
-        parts += table.get(key, [])
-    for part in parts:
-        yield from _schema_problems(part, root)
-
-
-def _resolves(reference: str, root: object) -> bool:
-    target = root
-    for part in reference.removeprefix("#/").split("/"):
-        target = cast("dict[str, object]", target).get(part) if isinstance(target, dict) else None
-    return isinstance(target, dict)
+    for _, part in inner_schemas(schema):
+        yield from _unchecked_keys(cast("dict[str, Any]", part))
 
 
 def name_cases(cases: Sequence[Case]) -> tuple[Case, ...]:

@@ -13,8 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from chargehand.agents.equip import OURS
+from chargehand.agents.shape import schema_problem
 from chargehand.runtime.front import checked_goal
-from chargehand.server.letta.settings import as_list, as_table, check_fields, refuse_unsupported, schema_problem
+from chargehand.server.letta.settings import as_list, as_table, check_fields, refuse_unsupported
 from chargehand.server.letta.wire import ClientTool, MessageCreate, MessageRequest
 from chargehand.server.problem import Problem
 from chargehand.terms import events as ev

@@ -4,14 +4,14 @@ Letta knows several names for the same setting (`max_tokens`, `model_settings.ma
 `llm_config.max_tokens`). They are kept under one: that of `model_settings`. Nothing is accepted and then ignored.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 import msgspec
 from msgspec import UNSET, Struct
 
-from chargehand.agents.shape import Shape, objection
+from chargehand.agents.shape import Shape, schema_problem
 from chargehand.models.exhibits import Product
 from chargehand.models.messages import Reply, Request, Settings
 from chargehand.models.model import Hear, Model, ModelCard
@@ -252,72 +252,6 @@ def check_timezone(name: object) -> None:
     except (KeyError, ValueError, OSError) as error:
         example = "it must be a name as in Europe/Berlin, or UTC"
         raise Problem(422, "invalid", f"timezone is {str(name)[:60]!r}; {example}") from error
-
-
-# --- JSON Schemas that clients send: checked when they come, so that none fails when a reply is held to it
-
-_SCHEMAS_BY_NAME = ("properties", "$defs", "definitions", "patternProperties")
-_SCHEMA_LISTS = ("anyOf", "oneOf", "allOf")
-_SCHEMAS = ("items", "additionalProperties")  # true and false are schemas, too
-_KEYWORDS: tuple[tuple[tuple[str, ...], tuple[type, ...], str], ...] = (
-    (_SCHEMAS_BY_NAME, (dict,), "an object"),
-    ((*_SCHEMA_LISTS, "required", "enum"), (list,), "a list"),
-    (_SCHEMAS, (dict, bool), "an object"),
-    (("type",), (str, list), "a text, or a list of them"),
-    (("minItems", "maxItems", "minLength", "maxLength"), (int,), "a number"),
-    (("minimum", "maximum"), (int, float), "a number"),
-)
-_MAX_REFERENCES = 50
-
-
-def schema_problem(schema: object) -> str:
-    """What is wrong with a schema, and where; empty if replies can be held to it."""
-    return next(_schema_problems(schema, "$", schema), "") or objection(schema)
-
-
-def _schema_problems(schema: object, place: str, root: object) -> Iterator[str]:
-    if not isinstance(schema, dict):
-        yield f"{place} must be an object"
-        return
-    table = as_table(cast("object", schema))
-    for names, kinds, words in _KEYWORDS:
-        for name in names:
-            if name in table and not isinstance(table[name], kinds):
-                yield f"{place}.{name} must be {words}"
-                return
-    if "$ref" in table and not _is_resolvable(table["$ref"], root):
-        yield f"{place}.$ref must lead to a part of the schema, as #/$defs/NAME"
-    for name, part in _inner_schemas(table):
-        yield from _schema_problems(part, f"{place}.{name}", root)
-
-
-def _inner_schemas(table: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """The schemas inside a schema, and where they are."""
-    for name in _SCHEMAS_BY_NAME:
-        for key, part in as_table(table.get(name)).items():
-            yield f"{name}.{key[:60]}", part
-    for name in _SCHEMA_LISTS:
-        for number, part in enumerate(as_list(table.get(name))):
-            yield f"{name}[{number}]", part
-    for name in _SCHEMAS:
-        if isinstance(table.get(name), dict):
-            yield name, table[name]
-
-
-def _is_resolvable(reference: object, root: object) -> bool:
-    for _ in range(_MAX_REFERENCES):
-        if not isinstance(reference, str) or not reference.startswith("#/"):
-            return False
-        part = root
-        for key in reference.removeprefix("#/").split("/"):
-            part = as_table(part).get(key)
-        if not isinstance(part, dict):
-            return False
-        target = as_table(cast("object", part))
-        if "$ref" not in target:
-            return True
-        reference = target["$ref"]
-    return False
 
 
 # --- how they take effect
