@@ -92,7 +92,8 @@ def _read_period(match: re.Match[str]) -> Period | None:
     """A month without a day, a quarter, a half or a year."""
     words = match["year"] or match[0].rstrip(".")
     year = int(match["quarter_year"] or match["half_year"] or match["year"] or 0)
-    period = Period(words, match.end() - len(words), match.end(), year)
+    start = match.start("year") if match["year"] else match.start()
+    period = Period(words, start, start + len(words), year)
     if match["year"]:
         return period
     if match["month"]:

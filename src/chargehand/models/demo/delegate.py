@@ -3,8 +3,8 @@
 import re
 from typing import cast
 
-from chargehand.models.demo.job import Job, RefusedError
-from chargehand.models.demo.request import parse_request
+from chargehand.models.demo.job import Job
+from chargehand.models.demo.request import RefusedError, parse_request
 from chargehand.models.demo.tools import only_remembers
 from chargehand.models.demo.words import MENTIONS_MODEL, content_stems, shorten
 from chargehand.models.messages import Reply

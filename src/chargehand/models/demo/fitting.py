@@ -7,11 +7,10 @@ from msgspec import Struct
 
 from chargehand.models.demo.arithmetic import read_arithmetic
 from chargehand.models.demo.memory import SEARCH, archive_question, asks_archive
-from chargehand.models.demo.passages import asks_for_text, search_words
-from chargehand.models.demo.request import ORDERS, Clause
+from chargehand.models.demo.passages import asks_for_text
+from chargehand.models.demo.request import ORDERS, Clause, RefusedError
 from chargehand.models.demo.table_query import Lookup, read_query
 from chargehand.models.demo.table_sql import Query
-from chargehand.models.demo.table_words import Refusal
 from chargehand.models.demo.tools import AMOUNTS, Filled, ToolCard, fill_arguments, tool_words
 from chargehand.models.demo.words import (
     Token,
@@ -53,45 +52,44 @@ class Fit(Struct, frozen=True):
     is_certain: bool = True
 
 
-class NoFit(Struct, frozen=True):
-    """Why no tool serves a clause; `is_known` where it is understood and cannot be served."""
-
-    reason: str
-    is_known: bool = False
-    understood: int = 0
-
-
-def choose_fit(clause: Clause, staff: Staff) -> Fit | NoFit:
+def choose_fit(clause: Clause, staff: Staff) -> Fit:
     """The best tool of all workers for a clause that asks for something; none where two fit as well."""
     if has_negative_number(clause.text):
-        return NoFit(NEGATIVE, is_known=True)
-    outcomes = [_fit_tool(clause, worker, tool) for worker, tools in staff for tool in tools]
-    fits = [outcome for outcome in outcomes if isinstance(outcome, Fit)]
-    failures = [outcome for outcome in outcomes if isinstance(outcome, NoFit)]
+        raise RefusedError(NEGATIVE, is_known=True)
+    fits: list[Fit] = []
+    failures: list[RefusedError] = []
+    for worker, tools in staff:
+        for tool in tools:
+            try:
+                fits += filter(None, [_fit_tool(clause, worker, tool)])
+            except RefusedError as failure:
+                failures.append(failure)
     if asks_for_text(clause):
         fits = [fit for fit in fits if fit.tool.kind in {"search", "memory"}] or fits
     certain = [fit for fit in fits if fit.is_certain]
     failure = max(failures, key=lambda failure: (failure.is_known, failure.understood), default=None)
     if failure is not None and (not fits or (failure.is_known and not certain)):
-        return failure
+        raise failure
     if not fits:
-        return NoFit("none of the tools is for this")
+        raise RefusedError("none of the tools is for this")
     ranked = sorted(certain or fits, key=lambda fit: (-fit.score, -card_score(clause, fit.worker)))
     best = ranked[0]
     for other in ranked[1:]:
         is_equal = other.score == best.score and card_score(clause, other.worker) == card_score(clause, best.worker)
         if certain and is_equal and other.tool.name != best.tool.name and best.tool.kind != "search":
-            return NoFit(f"{best.tool.name} or {other.tool.name} could be meant; say which", is_known=True)
+            raise RefusedError(f"{best.tool.name} or {other.tool.name} could be meant; say which", is_known=True)
     return best
 
 
-def _fit_tool(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | NoFit | None:
+def _fit_tool(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
     if asks_archive(clause):
         is_archive = tool.name == SEARCH and bool(archive_question(clause).content)
         return Fit(worker, tool, _CERTAIN, is_certain=False) if is_archive else None
     match tool.kind:
         case "table":
-            return _fit_table(clause, worker, tool)
+            query = read_query(clause, tool.description)
+            is_certain = isinstance(query, Query)
+            return Fit(worker, tool, _CERTAIN if is_certain else _AFTER_LOOKUP, query, is_certain=is_certain)
         case "search":
             return _fit_search(clause, worker, tool)
         case "compute":
@@ -106,33 +104,23 @@ def _fit_tool(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | NoFit
             return None
 
 
-def _fit_table(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | NoFit:
-    try:
-        query = read_query(clause, tool.description)
-    except Refusal as refusal:
-        return NoFit(refusal.reason, refusal.is_known, refusal.understood)
-    is_certain = isinstance(query, Query)
-    return Fit(worker, tool, _CERTAIN if is_certain else _AFTER_LOOKUP, query, is_certain=is_certain)
-
-
 def _fit_search(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
     """A search may answer anything that is not an order; how well it fits is told by the words it is known for."""
     if clause.opening in ORDERS or clause.points_back or not clause.content:
         return None
-    wanted = {token.stem for token in search_words(clause, tool, worker)}
-    named = {token.stem for token in clause.content} - wanted
-    own = _words(f"{worker.name} {tool.name} {' '.join(worker.tags)}")
-    card = card_words(worker) | _words(tool.description)
-    score = 0.3 * len(named & own) + 0.2 * len(named & card) + 0.05 * len(wanted & (card | own))
+    score = sum(_word_weight(token, tool, worker) for token in clause.content) / 10
     is_certain = asks_for_text(clause)
-    return Fit(worker, tool, score + (3.0 if is_certain else 0.0), is_certain=is_certain)
+    return Fit(worker, tool, score + 3.0 * is_certain, is_certain=is_certain)
 
 
-def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | NoFit | None:
-    filled = fill_arguments(tool, clause)
-    if not isinstance(filled, Filled):
+def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
+    try:
+        filled = fill_arguments(tool, clause)
+    except RefusedError as refusal:
         overlap = len(_words(f"{tool.name} {tool.headline}") & {token.stem for token in clause.content})
-        return NoFit(filled.reason, understood=overlap) if overlap > 1 else None
+        if overlap < _FITS:
+            return None
+        raise RefusedError(refusal.reason, understood=overlap) from refusal
     matched = 0.0
     leftover: list[str] = []
     for at, token in enumerate(clause.tokens):
@@ -145,7 +133,7 @@ def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | NoFit
     if matched < _FITS:
         return None
     if leftover:
-        return NoFit(f"{tool.name} takes nothing that says {join_words(leftover)}", understood=int(matched))
+        raise RefusedError(f"{tool.name} takes nothing that says {join_words(leftover)}", understood=int(matched))
     score = matched + len(filled.calls[0])
     return Fit(worker, tool, score / 2 if filled.has_free_text else score, filled=filled)
 

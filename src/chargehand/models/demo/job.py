@@ -6,6 +6,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
+from chargehand.models.demo.request import RefusedError
 from chargehand.models.demo.results import Material, Outcome, gather, read_outcomes
 from chargehand.models.demo.tools import ToolCard, read_tool
 from chargehand.models.demo.words import MENTIONS_MODEL
@@ -15,15 +16,6 @@ from chargehand.models.subject import Working
 Arguments: TypeAlias = dict[str, object]
 
 _OFFERS = ("nearest", "did you mean", "one of", "closest", "there are", "try ")
-
-
-class RefusedError(Exception):
-    """There is no result. `may_retry`: the reason offers something that a rewritten task could use."""
-
-    def __init__(self, reason: str, *, may_retry: bool = False) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.may_retry = may_retry
 
 
 class CallsNeededError(Exception):

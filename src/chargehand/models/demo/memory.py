@@ -5,8 +5,8 @@ from typing import cast
 
 from msgspec import Struct
 
-from chargehand.models.demo.job import Arguments, CallsNeededError, Job, RefusedError
-from chargehand.models.demo.request import LOOKING, Clause, parse_request
+from chargehand.models.demo.job import Arguments, CallsNeededError, Job
+from chargehand.models.demo.request import LOOKING, Clause, RefusedError, parse_request
 from chargehand.models.demo.results import Outcome
 from chargehand.models.demo.words import content_stems, join_words, shorten, stem, word_set
 from chargehand.models.messages import Reply

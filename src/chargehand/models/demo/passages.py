@@ -4,8 +4,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from chargehand.models.demo.job import RefusedError
-from chargehand.models.demo.request import Clause
+from chargehand.models.demo.request import Clause, RefusedError
 from chargehand.models.demo.tools import ToolCard
 from chargehand.models.demo.words import Token, join_words, number_value, stem, tokenize, word_set
 from chargehand.models.exhibits import Passage

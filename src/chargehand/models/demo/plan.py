@@ -1,17 +1,17 @@
 """Plans: a task for each clause, given to the worker whose tools serve it, after the tasks it needs."""
 
 import re
+from contextlib import suppress
 
 import msgspec
 from msgspec import Struct, field
 
 from chargehand.models.demo.arithmetic import read_arithmetic
-from chargehand.models.demo.fitting import NEGATIVE, Fit, card_score, choose_fit, serves_kind
-from chargehand.models.demo.job import RefusedError
+from chargehand.models.demo.fitting import NEGATIVE, card_score, choose_fit, serves_kind
 from chargehand.models.demo.memory import read_keeping
 from chargehand.models.demo.passages import asks_for_text
 from chargehand.models.demo.products import chart_subject, text_form, writing_leftover
-from chargehand.models.demo.request import LONGEST, ORDERS, Clause, parse_request
+from chargehand.models.demo.request import LONGEST, ORDERS, Clause, RefusedError, parse_request
 from chargehand.models.demo.tools import tools_of
 from chargehand.models.demo.words import MENTIONS_MODEL, content_stems, has_negative_number, join_words, shorten
 from chargehand.models.subject import Planning, WorkerCard
@@ -179,10 +179,11 @@ class _Planner:
         if target is not None and able and read_arithmetic(clause) is not None:
             worker = target.worker if target.worker in able else able[0]
             return self._add(f"{clause.text.rstrip('?. ')} (the result of {target.id})", worker, "compute", [target.id])
-        fit = choose_fit(clause, self.staff)
-        if not isinstance(fit, Fit) or fit.tool.kind != "call":
-            raise RefusedError("what it points back to cannot be worked with")
-        return self._add(clause.text, fit.worker.name, "call", [])
+        with suppress(RefusedError):
+            fit = choose_fit(clause, self.staff)
+            if fit.tool.kind == "call":
+                return self._add(clause.text, fit.worker.name, "call", [])
+        raise RefusedError("it speaks of an earlier result, and only arithmetic can be done with that")
 
     def _choose(self, clause: Clause) -> tuple[str, str]:
         """The worker for a clause, and the kind of the tool it will use."""
@@ -191,17 +192,22 @@ class _Planner:
             for worker, tools in self.staff:  # all see the blocks of memory
                 if not any(tool.kind == "message" for tool in tools):
                     return worker.name, "search"
-        fit = choose_fit(clause, self.staff)
-        if isinstance(fit, Fit):
-            return fit.worker.name, fit.tool.kind
-        if fit.is_known:
-            raise RefusedError(fit.reason)
+        try:
+            fit = choose_fit(clause, self.staff)
+        except RefusedError as refusal:
+            return self._choose_by_card(clause, refusal)
+        return fit.worker.name, fit.tool.kind
+
+    def _choose_by_card(self, clause: Clause, refusal: RefusedError) -> tuple[str, str]:
+        """A worker that shows no tools, such as a team of its own, gets what its card speaks of."""
+        if refusal.is_known:
+            raise refusal
         bare = [worker for worker, tools in self.staff if not tools and not serves_kind(worker, [], "write")]
         scores = sorted(((card_score(clause, worker), worker.name) for worker in bare), reverse=True)
         if scores and scores[0][0] and (len(scores) == 1 or scores[0][0] > scores[1][0]):
-            return scores[0][1], "call"  # it shows no tools, such as a team of its own, but its card speaks of it
-        if fit.understood > 1 and clause.opening not in ORDERS:
-            raise RefusedError(f"{_NOBODY}: {fit.reason}")
+            return scores[0][1], "call"
+        if refusal.understood > 1 and clause.opening not in ORDERS:
+            raise RefusedError(f"{_NOBODY}: {refusal.reason}")
         raise RefusedError(_NOBODY)
 
     def _draw(self, clause: Clause) -> Draft:

@@ -5,8 +5,7 @@ import re
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.models.demo.job import RefusedError
-from chargehand.models.demo.request import Clause
+from chargehand.models.demo.request import Clause, RefusedError
 from chargehand.models.demo.results import (
     Material,
     as_number,

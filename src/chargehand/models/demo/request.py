@@ -90,6 +90,21 @@ _LINK_BEHIND = re.compile(r"(?:[\s,]+(?:and|then|but|also|plus|finally))+[\s,]*\
 _SCOPE = re.compile(r"\A(?:in|during|for|on|since)\s+(?:the\s+)?\Z", re.IGNORECASE)
 
 
+class RefusedError(Exception):
+    """There is no result.
+
+    `may_retry`: the reason offers something that a rewritten task could use. `is_known`: what is asked is understood,
+    no other tool needs to be tried. `understood` is how many words were accounted for.
+    """
+
+    def __init__(self, reason: str, *, may_retry: bool = False, is_known: bool = False, understood: int = 0) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.may_retry = may_retry
+        self.is_known = is_known
+        self.understood = understood
+
+
 class Clause(Struct, frozen=True):
     """One thing that is asked for.
 

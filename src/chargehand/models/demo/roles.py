@@ -6,9 +6,9 @@ from decimal import Decimal
 import msgspec
 
 from chargehand.models.demo.dates import find_periods
-from chargehand.models.demo.fitting import Fit, card_score, choose_fit
+from chargehand.models.demo.fitting import card_score, choose_fit
 from chargehand.models.demo.plan import PlanReply, make_plan, without_returns
-from chargehand.models.demo.request import LONGEST, Clause, parse_request
+from chargehand.models.demo.request import LONGEST, Clause, RefusedError, parse_request
 from chargehand.models.demo.results import read_product
 from chargehand.models.demo.tools import read_skill, tool_words, tools_of
 from chargehand.models.demo.words import content_stems, shorten
@@ -97,10 +97,11 @@ def _score_workers(goal: str, workers: tuple[WorkerCard, ...]) -> list[tuple[str
 
 def _score_worker(clause: Clause, worker: WorkerCard) -> float:
     words = card_score(clause, worker)
-    fit = choose_fit(clause, [(worker, tools_of(worker))])
-    if isinstance(fit, Fit) and (words or (fit.is_certain and fit.tool.kind != "search")):
-        return fit.score + words
-    return words / 2 if words > 1 else 0.0
+    try:
+        fit = choose_fit(clause, [(worker, tools_of(worker))])
+    except RefusedError:
+        return words / 2 if words > 1 else 0.0
+    return fit.score + words if words or (fit.is_certain and fit.tool.kind != "search") else 0.0
 
 
 def route(subject: Routing) -> str:

@@ -6,8 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from chargehand.models.demo.job import RefusedError
-from chargehand.models.demo.request import Clause
+from chargehand.models.demo.request import Clause, RefusedError
 from chargehand.models.demo.table_schema import Column, Schema, TableSpec, read_schema
 from chargehand.models.demo.table_sql import Group, Measure, column_measure
 from chargehand.models.demo.words import NEGATIONS, Token, join_words, number_value, stem, stems, word_set

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.models.demo.request import Clause
+from chargehand.models.demo.request import Clause, RefusedError
 from chargehand.models.demo.table_schema import read_schema
 from chargehand.models.demo.words import number_value, stem, stems, word_set
 from chargehand.models.subject import Skill, WorkerCard
@@ -85,12 +85,6 @@ class Filled(Struct, frozen=True):
     has_free_text: bool
 
 
-class Unfilled(Struct, frozen=True):
-    """Which argument nobody says."""
-
-    reason: str
-
-
 def tools_of(worker: WorkerCard) -> list[ToolCard]:
     """The cards of all tools of a worker."""
     return [read_skill(skill) for skill in worker.skills]
@@ -163,7 +157,7 @@ def _read_words(text: str) -> frozenset[str]:
 # --- arguments
 
 
-def fill_arguments(tool: ToolCard, clause: Clause) -> Filled | Unfilled:
+def fill_arguments(tool: ToolCard, clause: Clause) -> Filled:
     """Arguments from the words of a clause. Several values for one choice are several calls."""
     filling = _Filling(tool, clause)
     filling.fill_choices()
@@ -178,7 +172,7 @@ def fill_arguments(tool: ToolCard, clause: Clause) -> Filled | Unfilled:
     if len(several) > 1:
         filling.problem = "which names belong together is not clear"
     if filling.problem:
-        return Unfilled(filling.problem)
+        raise RefusedError(filling.problem)
     first = {held.name: values[held.name][0] for held in tool.parameters if held.name in values}
     calls = tuple({**first, name: value} for name in several for value in values[name])
     return Filled(calls or (first,), frozenset(filling.used), has_free_text)

@@ -10,8 +10,8 @@ from msgspec import Raw, structs
 
 from chargehand.models.demo.arithmetic import Arithmetic, read_arithmetic
 from chargehand.models.demo.delegate import ask_others
-from chargehand.models.demo.fitting import Fit, NoFit, choose_fit, rate_tool
-from chargehand.models.demo.job import CallsNeededError, Job, RefusedError, call_tools, give_up, read_job
+from chargehand.models.demo.fitting import Fit, choose_fit, rate_tool
+from chargehand.models.demo.job import CallsNeededError, Job, call_tools, give_up, read_job
 from chargehand.models.demo.memory import (
     SEARCH,
     archive_question,
@@ -23,7 +23,7 @@ from chargehand.models.demo.memory import (
 )
 from chargehand.models.demo.passages import accept_passages, asks_for_text, search_query
 from chargehand.models.demo.products import chart_arguments, fill_shape, read_conversion, write_text
-from chargehand.models.demo.request import LONGEST, LOOKING, Clause, parse_request
+from chargehand.models.demo.request import LONGEST, LOOKING, Clause, RefusedError, parse_request
 from chargehand.models.demo.results import (
     Material,
     as_number,
@@ -167,9 +167,10 @@ def _ask(clause: Clause, job: Job) -> str:
         if not block.text.strip():
             raise RefusedError(f"the block {block.label} is empty")
         return f"{block.text.strip()} (block {block.label})"
-    fit = choose_fit(clause, [(job.subject.worker, job.tools)])
-    if isinstance(fit, NoFit):
-        return _ask_without_tool(clause, job, fit.reason)
+    try:
+        fit = choose_fit(clause, [(job.subject.worker, job.tools)])
+    except RefusedError as refusal:
+        return _ask_without_tool(clause, job, refusal)
     match fit.tool.kind:
         case "table":
             return _query(clause, fit, job)
@@ -181,7 +182,7 @@ def _ask(clause: Clause, job: Job) -> str:
             return _make_calls(clause, fit, job)
 
 
-def _ask_without_tool(clause: Clause, job: Job, reason: str) -> str:
+def _ask_without_tool(clause: Clause, job: Job, refusal: RefusedError) -> str:
     """What an archive says, by a worker that has nothing else; the sum of what others named, by one that adds up."""
     archive = job.tool(SEARCH)
     if archive is not None and only_remembers(job.tools) and (clause.question or clause.opening in LOOKING):
@@ -190,7 +191,7 @@ def _ask_without_tool(clause: Clause, job: Job, reason: str) -> str:
     adds = {"add", "sum", "total"} & set(stems(job.subject.worker.description))
     amounts = [_AMOUNT.findall(text) for text in job.given.texts]
     if calculator is None or not adds or len(amounts) < 2 or any(len(found) != 1 for found in amounts):
-        raise RefusedError(reason)
+        raise refusal
     expression = " + ".join(found[0].replace(",", "") for found in amounts)
     total = job.call(calculator.name, {"expression": expression}).figures[0]
     return f"Total: {format_value(as_number(total.value))} euros."
