@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from chargehand.terms.policy import Limits, Policy, Retry
     from chargehand.terms.roster import Agent, Match, Roster
     from chargehand.tools.calling import ToolFailed
-    from chargehand.tools.signature import Caller, CallKey
+    from chargehand.tools.schema import Caller, CallKey
     from chargehand.tools.tool import Costs, Tool, tool
 
 __version__ = "0.1.0"

@@ -142,7 +142,7 @@ def test_crewai_2026_2275_without_a_sandbox_nothing_runs(
 ) -> None:
     canary = tmp_path / "canary"
     source = f"def f() -> str:\n    '''F.'''\n    open({str(canary)!r}, 'w').write('x')\n    return 'done'\n"
-    monkeypatch.setattr("chargehand.tools.walls.wrapper", lambda: tmp_path / "gone")
+    monkeypatch.setattr("chargehand.tools.sandbox.wrapper", lambda: tmp_path / "gone")
     monkeypatch.setenv("CHARGEHAND_SANDBOX", "unsafe")
     workshop.post("/v1/tools/run", source_code=source, args={}, name="f")
     assert not canary.exists()

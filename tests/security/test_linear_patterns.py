@@ -24,8 +24,8 @@ _AT_THE_START = frozenset(
         "chargehand.server.letta.tool_source._ARGUMENT",
         "chargehand.server.letta.tool_source._HEADING",
         "chargehand.stores.catalog_words._PARTS",
-        "chargehand.tools.signature._ENTRY",
-        "chargehand.tools.signature._SECTION",
+        "chargehand.tools.schema._ENTRY",
+        "chargehand.tools.schema._SECTION",
         "chargehand.tools.urls.NAME",
     }
 )

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chargehand.models.exhibits import Figure
-from chargehand.tools.arithmetic import NotComputable, compute, shown
-from chargehand.tools.calculator import calculator
+from chargehand.tools.calculator import NotComputable, calculator, compute, shown
 from chargehand.tools.tool import ToolFailed
 
 

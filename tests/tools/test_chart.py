@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chargehand.models.exhibits import Chart
-from chargehand.tools.chart import chart, draw_chart
-from chargehand.tools.drawing import HEIGHT, WIDTH, axis_number, number, scale_of
+from chargehand.tools.chart import HEIGHT, WIDTH, axis_number, chart, draw_chart, number, scale_of
 from chargehand.tools.tool import ToolFailed
 
 SVG = "{http://www.w3.org/2000/svg}"

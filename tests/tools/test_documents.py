@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from chargehand.errors import Invalid
 from chargehand.models.exhibits import Passages
 from chargehand.text.words import stem, stems
-from chargehand.tools.documents import documents
-from chargehand.tools.passages import LONGEST, Piece, Ranking, pieces
+from chargehand.tools.documents import LONGEST, Piece, Ranking, documents, pieces
 from chargehand.tools.tool import Tool, ToolFailed
 
 

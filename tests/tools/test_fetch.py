@@ -11,8 +11,7 @@ import pytest
 from chargehand.models.exhibits import Passages
 from chargehand.tools.calling import ToolFailed
 from chargehand.tools.egress import Egress, Forbidden, Page
-from chargehand.tools.fetch import LONGEST, fetch, passages
-from chargehand.tools.readable import readable
+from chargehand.tools.fetch import LONGEST, fetch, passages, readable
 
 PAGE = """<!doctype html><html><head><title>Tides &amp; moons</title><style>p { color: red }</style>
 <script>document.write("<p>not this</p>")</script></head><body><nav><a href="/">menu</a></nav>

@@ -14,9 +14,7 @@ import pytest
 from chargehand.models.embeddings import open_embedder
 from chargehand.models.exhibits import Passages
 from chargehand.models.local.pull import pull
-from chargehand.tools.documents import documents
-from chargehand.tools.meanings import MOST_CHARACTERS, Meanings
-from chargehand.tools.passages import Piece
+from chargehand.tools.documents import MOST_CHARACTERS, Meanings, Piece, documents
 from chargehand.tools.tool import Tool, ToolFailed
 from tests.tools.asked import ANSWERED, FOREIGN, NEAR
 

@@ -16,8 +16,7 @@ from chargehand.memory.opened import OpenMemory
 from chargehand.memory.origin import Origin
 from chargehand.models.exhibits import Passages
 from chargehand.stores.catalog import SqliteCatalog
-from chargehand.tools.recollect import Recalled
-from chargehand.tools.remember import NAMES, described, memory_tools, usual_tools
+from chargehand.tools.remember import NAMES, Recalled, described, memory_tools, usual_tools
 from chargehand.tools.tool import Caller, Tool, ToolFailed
 
 KEY = "run/a/t1/2/7"

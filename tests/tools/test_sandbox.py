@@ -14,10 +14,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chargehand.tools import confinement, walls
-from chargehand.tools.confinement import confined
-from chargehand.tools.sandbox import Ran, available, python_sandbox
-from chargehand.tools.syscalls import MACHINES, system_call_filter
+from chargehand.tools import sandbox as sandbox_module
+from chargehand.tools.sandbox import MACHINES, Ran, available, confined, python_sandbox, system_call_filter
 from chargehand.tools.tool import Tool, ToolFailed
 
 HOST = os.getpid()
@@ -489,7 +487,7 @@ async def test_a_program_whose_memory_cannot_be_watched_is_not_believed(monkeypa
     def refuse(_pid: int) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(confinement, "kernel_bytes", refuse)
+    monkeypatch.setattr(sandbox_module, "kernel_bytes", refuse)
     with pytest.raises(ToolFailed, match=r"its memory cannot be watched here: .*Permission denied"):
         await run("import time; print(1, flush=True); time.sleep(60)")
 
@@ -538,7 +536,7 @@ async def test_without_its_library_it_refuses_and_starts_nothing(monkeypatch: py
 
 def replace_wrapper(monkeypatch: pytest.MonkeyPatch, path: Path, script: str) -> None:
     """Put this Python in the place of bubblewrap; `options` and `command` are what it was called with."""
-    real = str(walls.wrapper())
+    real = str(sandbox_module.wrapper())
     head = f"""#!{sys.executable} -IS
 import os, sys
 cut = sys.argv.index('--')
@@ -546,7 +544,7 @@ options, command, real = sys.argv[1:cut], sys.argv[cut + 1:], {real!r}
 """
     path.write_text(head + script)
     path.chmod(0o755)
-    monkeypatch.setattr(walls, "wrapper", lambda: path)
+    monkeypatch.setattr(sandbox_module, "wrapper", lambda: path)
 
 
 @pytest.mark.parametrize(
@@ -587,7 +585,7 @@ async def test_a_wrapper_that_fails_is_not_taken_for_success(
 
 
 async def test_a_wrapper_that_vanishes_is_a_failure_in_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(walls, "wrapper", lambda: tmp_path / "none")
+    monkeypatch.setattr(sandbox_module, "wrapper", lambda: tmp_path / "none")
     with pytest.raises(ToolFailed, match="bubblewrap cannot be started"):
         await run("print(1)")
     assert "bubblewrap cannot be started" in available()

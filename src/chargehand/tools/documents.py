@@ -1,15 +1,179 @@
 """A tool that searches a folder of documents (.md, .txt) and returns passages with where they stand."""
 
+import re
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
+from time import monotonic
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from chargehand.errors import Invalid
+from chargehand.memory.chunking import paragraphs, sections
+from chargehand.memory.fusion import MOST_HOLDERS, RARE, fused, telling
+from chargehand.models.embeddings import Embedder, open_embedder
 from chargehand.models.exhibits import Passage, Passages
-from chargehand.tools.meanings import Meanings, best_both_ways
-from chargehand.tools.passages import Piece, Ranking, pieces
+from chargehand.terms.policy import Seconds
+from chargehand.text.bm25 import BM25
+from chargehand.text.words import quoted_phrases, stems
 from chargehand.tools.tool import Tool, ToolFailed, tool
+
+LONGEST = 800
+
+
+class Piece(Struct, frozen=True):
+    """`heading` is what stands over the text; its words count as well."""
+
+    source: str
+    text: str
+    heading: str = ""
+
+
+def pieces(name: str, text: str) -> Iterator[Piece]:
+    """A document in pieces that end with a paragraph (else a sentence, else a word), none over a heading."""
+    for section in sections(text):
+        heading = section.heading
+        source = f"{name}#{_anchor(heading)}" if _anchor(heading) else name
+        held = ""
+        for part in paragraphs(section.body, LONGEST):
+            if held and len(held) + 2 + len(part) > LONGEST:
+                yield Piece(source=source, text=held, heading=heading)
+                held = ""
+            held = f"{held}\n\n{part}" if held else part
+        if held:
+            yield Piece(source=source, text=held, heading=heading)
+
+
+class Ranking:
+    """An index of pieces, made once."""
+
+    def __init__(self, given: Sequence[Piece]) -> None:
+        self._pieces = tuple(given)
+        self._folded = [" ".join(f"{piece.heading}\n{piece.text}".casefold().split()) for piece in given]
+        self._index = BM25([stems(f"{piece.heading} {piece.text}") for piece in given])
+
+    def best(self, query: str, most: int) -> list[tuple[float, Piece]]:
+        """The pieces that fit best, each with its score; pieces without a quoted phrase are out."""
+        scores = self.scores(query)
+        fits = sorted(scores, key=lambda number: (-scores[number], number))
+        return [(round(scores[number], 3), self._pieces[number]) for number in fits[:most]]
+
+    def scores(self, query: str) -> dict[int, float]:
+        """The score of each piece that has a word of the query, by its number; quoted phrases must all be in it."""
+        scores = self._index.scores(stems(query))
+        if not scores and _phrases(query):  # phrases of nothing but common words
+            scores = dict.fromkeys(range(len(self._pieces)), 1.0)
+        return {number: scores[number] for number in self.with_phrases(scores, query)}
+
+    def with_phrases(self, numbers: Iterable[int], query: str) -> list[int]:
+        """Those of the pieces that hold every quoted phrase of the query."""
+        phrases = _phrases(query)
+        return [number for number in numbers if all(phrase in self._folded[number] for phrase in phrases)]
+
+    def held(self, terms: Sequence[str]) -> dict[int, tuple[str, ...]]:
+        """By the number of a piece, the terms it holds; several words as they stand, and no term that many hold."""
+        most = max(MOST_HOLDERS, int(RARE * len(self._pieces)))
+        found: dict[int, tuple[str, ...]] = {}
+        for term in terms:
+            parts = [set(self._index.holders(word)) for word in dict.fromkeys(stems(term))]
+            numbers = set[int].intersection(*parts) if parts else set[int]()
+            if " " in term:
+                numbers = {number for number in numbers if " ".join(term.casefold().split()) in self._folded[number]}
+            for number in numbers if len(numbers) <= most else ():
+                found[number] = (*found.get(number, ()), term)
+        return found
+
+    def piece(self, number: int) -> Piece:
+        return self._pieces[number]
+
+    def alike(self, query: str) -> list[str]:
+        """Words that do occur and look like those asked for; else the ones that occur most."""
+        common = self._index.terms
+        known = sorted(common)
+        near = [match for word in stems(query) for match in get_close_matches(word, known, 2, 0.7)]
+        return list(dict.fromkeys(near))[:8] or common[:8]
+
+
+def _phrases(query: str) -> list[str]:
+    return [" ".join(phrase.casefold().split()) for phrase in quoted_phrases(query)]
+
+
+def _anchor(heading: str) -> str:
+    return "-".join(re.sub(r"[^\w\s-]", "", heading.casefold()).split())
+
+
+FLOOR = 0.33
+"""How alike (a cosine) a passage must be that shares no word with the question; the docs say what was measured."""
+MOST_CHARACTERS = 200_000
+"""Of all passages together: 20 s of work for one core. Beyond that words alone decide; archives keep their vectors."""
+PATIENCE: Seconds = 10.0
+"""How long one search works on the vectors. What is missing then is left to the next; until all are there, words."""
+_BATCH = 16
+_LEAST = 0.001  # a score of nothing would be left out of the result
+
+
+class Meanings:
+    """The vectors of some pieces. Any thread may ask; one at a time makes them."""
+
+    def __init__(self, given: Sequence[Piece], models: Path, patience: Seconds = PATIENCE) -> None:
+        self._texts = [f"{piece.heading}\n{piece.text}".strip() for piece in given]
+        self._models = models
+        self._patience = patience
+        self._lock = threading.Lock()
+        self._embedder: Embedder | None = None
+        self._vectors: list[tuple[int, bytes]] = []
+        self._given_up = sum(map(len, self._texts)) > MOST_CHARACTERS
+
+    def likeness(self, query: str) -> dict[int, float] | None:
+        """How alike each piece is, by its number; None where meanings cannot be compared, or not yet."""
+        until = monotonic() + self._patience
+        if self._given_up or not query.strip() or not self._lock.acquire(timeout=self._patience):
+            return None
+        try:
+            return self._compared(query, until)
+        except Exception:  # noqa: BLE001 - a foreign library and its files; words need neither
+            self._give_up()
+            return None
+        finally:
+            self._lock.release()
+
+    def _compared(self, query: str, until: Seconds) -> dict[int, float] | None:
+        embedder = self._embedder = self._embedder or open_embedder(self._models)
+        if embedder is None:
+            self._give_up()
+            return None
+        while (made := len(self._vectors)) < len(self._texts):
+            self._vectors += enumerate(embedder.packed(self._texts[made : made + _BATCH]), made)
+            if len(self._vectors) < len(self._texts) and monotonic() >= until:
+                return None
+        from chargehand.stores.passage_numpy import likeness  # noqa: PLC0415 - numpy is there if the model is
+
+        return likeness(embedder.packed([query])[0], self._vectors)
+
+    def _give_up(self) -> None:
+        self._given_up = True
+        self._embedder = None
+        self._vectors.clear()
+
+
+def best_both_ways(ranking: Ranking, meanings: Meanings, query: str, most: int) -> list[tuple[float, Piece]]:
+    """The pieces that fit best by words and by meaning; one that shares no word must be alike enough."""
+    alike = meanings.likeness(query)
+    if alike is None:
+        return ranking.best(query, most)
+    scores = ranking.scores(query)
+    near = [number for number, one in alike.items() if one >= FLOOR and number not in scores]
+    meaning = {number: alike[number] for number in (*scores, *ranking.with_phrases(near, query))}
+    if not meaning:
+        return []
+    top = max(scores.values(), default=1.0)
+    held = ranking.held(telling(query))
+    words = {number: (score / top, held.get(number, ())) for number, score in scores.items()}
+    ranked = fused(meaning, words)[:most]
+    return [(max(_LEAST, round(score, 3)), ranking.piece(number)) for number, score, _ in ranked]
+
 
 MOST_FILES = 2_000
 MOST_BYTES = 32 * 1024 * 1024

@@ -14,9 +14,8 @@ from urllib.parse import urljoin
 
 from msgspec import Struct
 
-from chargehand.tools.addresses import objection
 from chargehand.tools.calling import ToolFailed
-from chargehand.tools.urls import Forbidden, Target, check_url, shown
+from chargehand.tools.urls import Forbidden, Target, check_url, objection, shown
 
 __all__ = ["Egress", "Forbidden", "Page", "check_url"]
 

@@ -1,13 +1,151 @@
 """The tool that reads a page of the web, through the door of `egress`. How HTML becomes text is up to `readable`."""
 
 import asyncio
+import re
 from collections.abc import Iterator, Sequence
+from html import unescape
+
+from msgspec import Struct
 
 from chargehand.models.exhibits import Passage, Passages
 from chargehand.tools.calling import ToolFailed
 from chargehand.tools.egress import Egress, Page
-from chargehand.tools.readable import readable
 from chargehand.tools.tool import Tool, tool
+
+NAME = re.compile(r"</?([a-zA-Z][a-zA-Z0-9]{0,15})")
+QUOTE = re.compile(r"=\s*([\"'])")
+UNREAD = frozenset({"script", "style", "template", "noscript", "svg", "iframe", "object", "nav", "title", "textarea"})
+CLOSINGS = {name: re.compile(rf"</{name}\b", re.IGNORECASE) for name in UNREAD}
+BREAKS = frozenset(
+    {
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "br",
+        "dd",
+        "div",
+        "dl",
+        "dt",
+        "figcaption",
+        "figure",
+        "footer",
+        "form",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "header",
+        "hr",
+        "li",
+        "main",
+        "ol",
+        "p",
+        "pre",
+        "section",
+        "table",
+        "tr",
+        "ul",
+    }
+)
+PARAGRAPHS = frozenset({"article", "blockquote", "h1", "h2", "h3", "h4", "h5", "h6", "p", "pre", "section", "table"})
+CELLS = frozenset({"td", "th"})
+
+
+class Readable(Struct, frozen=True):
+    title: str
+    text: str
+
+
+class Scanner:
+    """Walks through a page once. What was looked for and is not there any more is remembered, so it is sought once."""
+
+    def __init__(self, page: str) -> None:
+        self._page = page
+        self._absent: set[str] = set()
+        self._out: list[str] = []
+        self._title = ""
+
+    def read(self) -> Readable:
+        place = 0
+        while (tag := self._find("<", place)) >= 0:
+            self._out.append(self._page[place:tag])
+            place = self._past(tag)
+        self._out.append(self._page[place:])
+        return Readable(tidy(self._title), tidy("".join(self._out)))
+
+    def _find(self, what: str, start: int) -> int:
+        if what in self._absent:
+            return -1
+        found = self._page.find(what, start)
+        if found < 0:
+            self._absent.add(what)
+        return found
+
+    def _past(self, tag: int) -> int:
+        """Where it goes on after what starts here with `<`."""
+        if self._page.startswith("<!--", tag):
+            end = self._find("-->", tag + 4)
+            return len(self._page) if end < 0 else end + 3
+        if self._page.startswith(("<!", "<?"), tag):
+            end = self._find(">", tag)
+            return len(self._page) if end < 0 else end + 1
+        named = NAME.match(self._page, tag)
+        if named is None:
+            self._out.append("<")
+            return tag + 1
+        end = self._end_of_tag(named.end())
+        return self._passed(named[1].lower(), end, opens=self._page[tag + 1] != "/")
+
+    def _end_of_tag(self, place: int) -> int:
+        """Past its `>`, which may not be one inside quotes."""
+        end = self._find(">", place)
+        while end >= 0 and (quoted := QUOTE.search(self._page, place, end)):
+            place = self._find(quoted[1], quoted.end()) + 1
+            if place == 0:  # never closed: not a quote then
+                break
+            if place > end:
+                end = self._find(">", place)
+        return len(self._page) if end < 0 else end + 1
+
+    def _passed(self, name: str, end: int, *, opens: bool) -> int:
+        if name in PARAGRAPHS:
+            self._out.append("\n\n")
+        elif name in BREAKS:
+            self._out.append("\n- " if name == "li" and opens else "\n")
+        elif name in CELLS and opens:
+            self._out.append(" | ")
+        return self._skipped(name, end) if opens and name in UNREAD else end
+
+    def _skipped(self, name: str, start: int) -> int:
+        """Past the closing tag of what is not read; one that is never closed is only a tag."""
+        if name in self._absent:
+            return start
+        closing = CLOSINGS[name].search(self._page, start)
+        if closing is None:
+            self._absent.add(name)
+            return start
+        if name == "title":
+            self._title = self._title or self._page[start : closing.start()]
+        return self._end_of_tag(closing.end())
+
+
+def tidy(text: str) -> str:
+    """Entities as characters, runs of white space as one, at most one empty line."""
+    try:
+        text = unescape(text)
+    except ValueError:  # a number of a character with thousands of digits
+        text = text.replace("&#", "")
+    lines = [" ".join(line.split()) for line in text.split("\n")]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+
+def readable(page: str) -> Readable:
+    """The title and the text of a page of HTML."""
+    return Scanner(page).read()
+
 
 LONGEST = 2000
 HTML = frozenset({"text/html", "application/xhtml+xml"})

@@ -19,7 +19,7 @@ from msgspec import Struct
 from chargehand.terms.policy import Seconds
 from chargehand.tools.calling import ToolFailed
 from chargehand.tools.query_process import READY
-from chargehand.tools.walls import interpreter
+from chargehand.tools.sandbox import interpreter
 
 MEMORY = 256 << 20
 RUNNING_PROCESSES = 8

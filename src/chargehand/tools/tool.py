@@ -16,8 +16,7 @@ from chargehand.terms.events import Effect
 from chargehand.terms.keywords import Declared, suggest_keywords
 from chargehand.terms.policy import Seconds
 from chargehand.tools.calling import ToolFailed, failed_by
-from chargehand.tools.schema import Shape, shape_of
-from chargehand.tools.signature import Caller, CallKey, name_of, read_signature
+from chargehand.tools.schema import Caller, CallKey, Shape, name_of, read_signature, shape_of
 from chargehand.tools.tasks import Begun
 from chargehand.tools.threads import THREADS, GivenUp
 
