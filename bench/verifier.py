@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from bench.verifier_cases import CASES, KINDS, Seeded
-from chargehand.agents.acceptance import Check, Verifier
+from chargehand.agents.checks.spec import Check, Verifier
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request
 from chargehand.models.model import Model

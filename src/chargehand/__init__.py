@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from chargehand.agents.acceptance import Reviewer, Rule, Verifier
+    from chargehand.agents.checks.spec import Reviewer, Rule, Verifier
     from chargehand.agents.contacts import Contacts
     from chargehand.agents.crew import Crew, Done, Hand, Proposal, Refined, WorkFailed
     from chargehand.agents.factory import Factory
@@ -49,7 +49,7 @@ __version__ = "0.1.0"
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent until somebody configures logging
 
 _ROOMS = {
-    "agents.acceptance": ("Reviewer", "Rule", "Verifier"),
+    "agents.checks.spec": ("Reviewer", "Rule", "Verifier"),
     "agents.contacts": ("Contacts",),
     "agents.crew": ("Crew", "Done", "Hand", "Proposal", "Refined", "WorkFailed"),
     "agents.factory": ("Factory",),

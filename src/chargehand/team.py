@@ -11,7 +11,8 @@ from pathlib import Path
 
 from msgspec import structs
 
-from chargehand.agents import acceptance, background
+from chargehand.agents import background
+from chargehand.agents.checks.spec import Check, declare_checks
 from chargehand.agents.crew import Crew
 from chargehand.agents.equip import with_toolbox
 from chargehand.agents.factory import Factory
@@ -115,7 +116,7 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         memory: Memory | None = None,
         way: Way = _WHOLE,
         cache: WrittenDuration | None = None,
-        checks: Mapping[str, acceptance.Check] | None = None,
+        checks: Mapping[str, Check] | None = None,
         hedge: Hedge | None = None,
         on_approval: OnApproval | None = None,
     ) -> None:
@@ -140,7 +141,7 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
             review=review,
             factory=factory and with_toolbox(factory),
             background=behind,
-            checks=acceptance.declared(checks or {}, front),
+            checks=declare_checks(checks or {}, front),
             hedging=hedging(hedge),
         )
         self._fixed = plan

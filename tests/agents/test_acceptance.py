@@ -10,9 +10,9 @@ import pytest
 from msgspec import Struct, convert
 
 from bench.verifier import measured
-from chargehand.agents.acceptance import Check, Reviewer, Rule, Verifier
 from chargehand.agents.audit.failure_modes import audit_run
-from chargehand.agents.verifying import Verdict, read
+from chargehand.agents.checks.review import Verdict, read_verdict
+from chargehand.agents.checks.spec import Check, Reviewer, Rule, Verifier
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
 from chargehand.models.local import LocalModel
@@ -285,10 +285,10 @@ async def test_without_a_verdict_the_result_stands_and_that_is_noted(line: Line,
 
 
 def test_a_verdict_is_what_it_says_and_remarks_are_no_refusal() -> None:
-    assert read(f"So:\n```json\n{no('a', ' b ')}\n```") == Verdict(accepted=False, problems=("a", "b"))
-    assert read('{"problems": ["could be shorter"], "accepted": true}').accepted
-    assert not read('{"problems": ["wrong"]}').accepted
-    assert read("{}").unsaid
+    assert read_verdict(f"So:\n```json\n{no('a', ' b ')}\n```") == Verdict(accepted=False, problems=("a", "b"))
+    assert read_verdict('{"problems": ["could be shorter"], "accepted": true}').accepted
+    assert not read_verdict('{"problems": ["wrong"]}').accepted
+    assert read_verdict("{}").unsaid
 
 
 async def test_plain_checks_come_first_and_save_the_money_for_the_others() -> None:

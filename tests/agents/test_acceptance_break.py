@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from chargehand.agents.acceptance import Check, Reviewer, Rule, Verifier
+from chargehand.agents.checks.review import read_verdict
+from chargehand.agents.checks.spec import Check, Reviewer, Rule, Verifier
 from chargehand.agents.shape import problems
-from chargehand.agents.verifying import read
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
 from chargehand.memory.declared import Memory
@@ -122,13 +122,13 @@ async def test_a_check_that_was_changed_is_made_again_whoever_names_it() -> None
     ],
 )
 def test_a_verdict_that_is_quoted_does_not_stand_for_the_one_that_is_given(reply: str, *, accepted: bool) -> None:
-    found = read(reply)
+    found = read_verdict(reply)
     assert (found.accepted, found.unsaid) == (accepted, "")
 
 
 def test_a_reply_that_is_all_brackets_is_read_in_no_time() -> None:
     for text in ("{" * 100_000, '{"a":' * 50_000, "}" * 10):
-        assert read(text).unsaid
+        assert read_verdict(text).unsaid
 
 
 @pytest.mark.parametrize("value", ["true", "false", "0"])

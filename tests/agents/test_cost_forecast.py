@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec import structs
 
-from chargehand.agents.acceptance import Verifier
+from chargehand.agents.checks.spec import Verifier
 from chargehand.agents.cost_forecast import CostForecast
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Reply, Request, Settings, Usage

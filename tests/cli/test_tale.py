@@ -4,7 +4,7 @@ import io
 from typing import get_args
 
 from chargehand import Plan, ScriptedModel, Supervisor, Task, Worker
-from chargehand.agents.acceptance import Reviewer
+from chargehand.agents.checks.spec import Reviewer
 from chargehand.cli.console import Console
 from chargehand.cli.format import describe_gap
 from chargehand.cli.transcript import Transcript

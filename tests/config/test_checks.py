@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.acceptance import Reviewer, Rule, Verifier
+from chargehand.agents.checks.spec import Reviewer, Rule, Verifier
 from chargehand.agents.strategies import Route
 from chargehand.config.explain import describe
 from chargehand.config.load import lead, load_team

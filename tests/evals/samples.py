@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from chargehand.agents.acceptance import Rule
+from chargehand.agents.checks.spec import Rule
 from chargehand.agents.strategies import Route
 from chargehand.agents.worker import Worker
 from chargehand.evals.cases import Case, Dataset, read_dataset

@@ -1,6 +1,6 @@
 """Checks under seeded mistakes: what is made, what is caught, and what is refused wrongly."""
 
-from chargehand.agents.acceptance import Reviewer
+from chargehand.agents.checks.spec import Reviewer
 from chargehand.agents.worker import Worker
 from chargehand.evals.cases import Case
 from chargehand.evals.measures import seeded_random

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 from msgspec import structs
 
-from chargehand.agents.acceptance import Verifier
 from chargehand.agents.audit.report import Traced
+from chargehand.agents.checks.spec import Verifier
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request
 from chargehand.models.subject import Answering, Working

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from msgspec import structs
 
-from chargehand.agents.acceptance import Rule
+from chargehand.agents.checks.spec import Rule
 from chargehand.agents.mail import ONE as SEND
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request

@@ -9,7 +9,7 @@ import random
 
 from msgspec import Struct
 
-from chargehand.agents.acceptance import Verifier
+from chargehand.agents.checks.spec import Verifier
 from chargehand.agents.factory import Factory
 from chargehand.agents.hedging import Hedge
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole

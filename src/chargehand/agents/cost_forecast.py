@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from chargehand.agents.acceptance import Checks, Reviewer, Verifier
+from chargehand.agents.checks.spec import Checks, Reviewer, Verifier
 from chargehand.agents.equip import Equipped
 from chargehand.agents.loop import Kit
 from chargehand.agents.subteam import Subteam

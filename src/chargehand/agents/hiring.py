@@ -6,7 +6,7 @@ from functools import partial
 
 from msgspec import Struct, field, structs
 
-from chargehand.agents.acceptance import NO_CHECKS, Checks, Verifier
+from chargehand.agents.checks.spec import NO_CHECKS, Checks, Verifier
 from chargehand.agents.contacts import contract
 from chargehand.agents.equip import Equipped, equip, listed, nameable, skills, toolset
 from chargehand.agents.factory import Factory

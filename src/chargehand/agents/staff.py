@@ -7,8 +7,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from chargehand.agents import planner
-from chargehand.agents.acceptance import NO_CHECKS, Checks
 from chargehand.agents.answer import answer
+from chargehand.agents.checks.spec import NO_CHECKS, Checks
 from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
 from chargehand.agents.equip import Equipped, equip, skills, toolset
 from chargehand.agents.factory import Factory
@@ -138,7 +138,7 @@ class Staff:
 
     def _inspected(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
         """The same for results that must pass checks."""
-        from chargehand.agents.inspecting import Inspector, Witness, inspected  # noqa: PLC0415 - few teams have checks
+        from chargehand.agents.checks.run import CheckedAttempt, Inspector, Witness  # noqa: PLC0415 - few teams have checks
 
         checks = self._checks
         kit = self._kit
@@ -156,13 +156,11 @@ class Staff:
         names = checks.of(brief.tasks[0] if brief.tasks else None, brief.worker)
         team = self._teams.get(brief.worker)
         equipped = self._workers.get(brief.worker)
+        checked = CheckedAttempt(inspector, names, brief, seen)
         if team is None and equipped is not None:
             attempt = Attempt(equipped, kit, brief, seen)
-            return inspected(
-                inspector=inspector, doing=attempt.run(), names=names, brief=brief, hand=seen, attempt=attempt
-            )
-        doing = self._made(brief, seen) if team is None else team.attempt(brief, seen)
-        return inspected(inspector, doing, names, brief, seen)
+            return checked.run(attempt.run(), attempt)
+        return checked.run(self._made(brief, seen) if team is None else team.attempt(brief, seen))
 
     async def _made(self, brief: Brief, hand: Hand) -> Done:
         equipped = None

@@ -6,9 +6,9 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
+from chargehand.agents.checks.review import STEP as CHECK
+from chargehand.agents.checks.review import Verdict
 from chargehand.agents.levels import end_of
-from chargehand.agents.verifying import STEP as CHECK
-from chargehand.agents.verifying import Verdict
 from chargehand.cli.console import Tone, clean, short
 from chargehand.cli.format import ROOM, counted, describe_failure, describe_result
 from chargehand.runtime.run_log import MARK

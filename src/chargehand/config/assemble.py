@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import structs
 
-from chargehand.agents.acceptance import Check, Reviewer, Rule, Verifier, declared
 from chargehand.agents.background import check as check_background
+from chargehand.agents.checks.spec import Check, Reviewer, Rule, Verifier, declare_checks
 from chargehand.agents.factory import Factory
 from chargehand.agents.worker import Worker
 from chargehand.config.memory import (
@@ -239,7 +239,7 @@ def make_checks(parts: Parts) -> dict[str, Check]:
         with parts.at("checks", name):
             check = _make_check(parts, name, shape)
             if not isinstance(check, Reviewer):  # who reviews is looked at below, with its place
-                declared({name: check}, ())
+                declare_checks({name: check}, ())
             checks[name] = check
     named: set[str] = set()
     for worker, written in parts.team.workers.items():

@@ -6,7 +6,7 @@ from pathlib import Path as File
 
 from msgspec import Struct, structs
 
-from chargehand.agents.acceptance import Check
+from chargehand.agents.checks.spec import Check
 from chargehand.agents.hedging import Hedge
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole

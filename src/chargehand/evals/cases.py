@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from chargehand.agents.acceptance import LONGEST_PATTERN
+from chargehand.agents.checks.spec import LONGEST_PATTERN
 from chargehand.agents.shape import inner_schemas, schema_problem
 from chargehand.config.source import read_bytes
 from chargehand.config.yaml import NotYaml, read

@@ -11,10 +11,10 @@ from textwrap import shorten
 import msgspec
 from msgspec import Struct
 
-from chargehand.agents.acceptance import Rule
+from chargehand.agents.checks.review import FORM, read_verdict
+from chargehand.agents.checks.rules import CheckedResult, CheckFailed, check_function, check_rule, check_shape
+from chargehand.agents.checks.spec import Rule
 from chargehand.agents.exhibit_text import shown
-from chargehand.agents.predicates import CheckFailed, Held, broken, misshapen, objections
-from chargehand.agents.verifying import FORM, read
 from chargehand.config.tools import named_object
 from chargehand.errors import Invalid, Refused
 from chargehand.evals.cases import Expect, Number, as_tuple
@@ -62,9 +62,9 @@ async def grade_answer(
     problems = [*grade_exact(expect, answer), *grade_words(expect, answer), *grade_numbers(expect, answer)]
     try:
         if expect.matches:
-            problems += await broken(Rule(matches=expect.matches), _held(answer))
+            problems += await check_rule(Rule(matches=expect.matches), _held(answer))
         if expect.schema is not None:
-            problems += misshapen(expect.schema, _held(answer))
+            problems += check_shape(expect.schema, _held(answer))
         if expect.python:
             problems += await grade_by_function(expect.python, answer, folder, seconds)
     except CheckFailed as error:
@@ -215,21 +215,21 @@ def _sign_before(text: str, start: int) -> int:
 # --- by pattern, schema and function
 
 
-def _held(answer: Answer) -> Held:
+def _held(answer: Answer) -> CheckedResult:
     if isinstance(answer.value, str):
-        return Held(value=answer.value, text=answer.text, json=answer.value)
+        return CheckedResult(value=answer.value, text=answer.text, json=answer.value)
     try:
         own = msgspec.convert(answer.value, Product).text
     except msgspec.ValidationError:
         own = msgspec.json.encode(answer.value).decode()
-    return Held(value=answer.value, text=answer.text, json=own)
+    return CheckedResult(value=answer.value, text=answer.text, json=own)
 
 
 async def grade_by_function(handle: str, answer: Answer, folder: str, seconds: Seconds) -> list[str]:
     """What the function beside the cases says is wrong."""
     try:
         async with asyncio.timeout(seconds):
-            texts = await objections(find_grader(folder, handle), answer.value)
+            texts = await check_function(find_grader(folder, handle), answer.value)
     except TimeoutError:
         raise CheckFailed(f"it was not done after {seconds:g} s") from None
     # foreign functions may return lone surrogates, which no report can hold
@@ -268,7 +268,7 @@ async def judge_rubric(model: Model, request: str, expect: Expect, answer: Answe
     except ModelFailed as error:
         return Grade((f"the judge failed: {error.failure.message}",), None)
     usd = None if reply.micros is None else reply.micros / 1_000_000
-    verdict = read(reply.text)
+    verdict = read_verdict(reply.text)
     if verdict.unsaid:
         return Grade((f"the judge's verdict cannot be read: {verdict.unsaid}",), usd)
     if not verdict.accepted:

@@ -7,7 +7,7 @@ from random import Random
 
 from msgspec import structs
 
-from chargehand.agents.acceptance import Check, Reviewer, Verifier
+from chargehand.agents.checks.spec import Check, Reviewer, Verifier
 from chargehand.agents.hiring import Hiring
 from chargehand.agents.worker import Worker
 from chargehand.errors import ChargehandError, Invalid, Refused

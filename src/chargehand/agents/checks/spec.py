@@ -1,5 +1,6 @@
-"""What a result must pass before it counts as done, as people declare it. How a check is made is not known here."""
+"""What a result must pass before it counts as done, as people declare it."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
@@ -30,6 +31,10 @@ class Rule(Declared, frozen=True, omit_defaults=True):
     at_most_words: int = 0
     cites: bool = False
     has_number: bool = False
+
+    @property
+    def wanted_words(self) -> Sequence[str]:
+        return (self.contains,) if isinstance(self.contains, str) else self.contains
 
 
 class Reviewer(Declared, frozen=True):
@@ -63,73 +68,73 @@ class Checks(Struct, frozen=True):
     def vet(self, tasks: Iterable[Task]) -> None:
         """Raise Invalid where a task of a plan names a check that is not there, or its own worker as the reviewer."""
         for task in tasks:
-            for name in task.accept:
-                self._vet(f"task {task.id!r}", name, task.worker)
+            self.vet_names(f"task {task.id!r}", task.accept, task.worker)
 
-    def _vet(self, owner: str, name: str, worker: str) -> None:
-        check = self.by_name.get(name)
-        if check is None:
-            raise Invalid(f"{owner} {unknown(name, self.by_name)}")
-        if isinstance(check, Reviewer) and check.worker == worker:
-            raise Invalid(
-                f"{owner} would be reviewed by {worker!r}, who does it; let another worker review it (check {name!r})"
-            )
+    def vet_names(self, owner: str, names: Iterable[str], worker: str) -> None:
+        for name in names:
+            check = self.by_name.get(name)
+            if check is None:
+                raise Invalid(f"{owner} {describe_unknown(name, self.by_name)}")
+            if isinstance(check, Reviewer) and check.worker == worker:
+                raise Invalid(
+                    f"{owner} would be reviewed by {worker!r}, who does it; let another worker review it "
+                    f"(check {name!r})"
+                )
 
     def mark(self, names: Sequence[str]) -> str:
         """A short hash that changes when one of these checks does, as far as that can be told."""
-        return digest(*(f"{name}={_written(self.by_name[name])}" for name in names))
+        return digest(*(f"{name}={_encode(self.by_name[name])}" for name in names))
 
 
 NO_CHECKS = Checks({}, {})
 
 
-def unknown(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about somebody who names a check that is not there."""
+def describe_unknown(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about whatever names a check that is not there."""
     names = list(known)
     hint = did_you_mean(name, names, "" if names else "the team has none: declare it under `checks`")
     return f"names the check {name[:_LONGEST_NAME]!r}, which there is not; {hint}"
 
 
-def declared(checks: Mapping[str, Check], workers: Sequence[Worker]) -> Checks:
+def declare_checks(checks: Mapping[str, Check], workers: Sequence[Worker]) -> Checks:
     """The checks of a team; Invalid, naming the one, where something is wrong with them."""
-    for one in workers:
-        if isinstance(one.accept, str):
-            raise Invalid(f"worker {one.name!r}: accept is the text {one.accept!r}; make it a list: [{one.accept!r}]")
-    by_worker = {one.name: tuple(one.accept) for one in workers if one.accept}
+    for worker in workers:
+        if isinstance(worker.accept, str):
+            accept = worker.accept
+            raise Invalid(f"worker {worker.name!r}: accept is the text {accept!r}; make it a list: [{accept!r}]")
+    by_worker = {worker.name: tuple(worker.accept) for worker in workers if worker.accept}
     if not checks and not by_worker:
         return NO_CHECKS
-    made = Checks(dict(checks), by_worker)
     for name, check in checks.items():
         if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
             raise Invalid(f"{name[:80]!r} is no name for a check; use up to {_LONGEST_NAME} printable characters")
         try:
-            _sound(check, {one.name: one for one in workers})
+            _vet_check(check, {worker.name: worker for worker in workers})
         except Invalid as error:
             raise Invalid(f"check {name!r}: {error}") from error
-    for worker, names in by_worker.items():
-        for name in names:
-            made._vet(f"worker {worker!r}", name, worker)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - ours
-    return made
+    declared = Checks(dict(checks), by_worker)
+    for name, accepted in by_worker.items():
+        declared.vet_names(f"worker {name!r}", accepted, name)
+    return declared
 
 
-def _sound(check: object, workers: Mapping[str, Worker]) -> None:
+def _vet_check(check: object, workers: Mapping[str, Worker]) -> None:
     match check:
         case Rule():
-            _sound_rule(check)
+            _vet_rule(check)
         case Reviewer():
-            found = workers.get(check.worker)
-            if found is None:
+            reviewer = workers.get(check.worker)
+            if reviewer is None:
                 hint = did_you_mean(str(check.worker), workers)
                 raise Invalid(f"there is no worker {check.worker!r} to review; {hint}")
-            if found.team is not None:
+            if reviewer.team is not None:
                 raise Invalid(f"{check.worker!r} is a team, and a team reviews nothing; name a worker")
         case Verifier():
-            if not isinstance(cast("object", check.prompt), str) or not (
-                isinstance(check.model, str) or hasattr(check.model, "card")
-            ):
+            is_model = isinstance(check.model, str) or hasattr(check.model, "card")
+            if not isinstance(cast("object", check.prompt), str) or not is_model:
                 raise Invalid("a verifier has a prompt in words and a model, or its handle; leave out what it has not")
         case type() | dict():
-            _sound_shape(cast("type | dict[str, Any]", check))
+            _vet_shape(cast("type | dict[str, Any]", check))
         case _ if not callable(check):
             raise Invalid(
                 f"{type(check).__name__} is no check; give a function, a type, a JSON Schema, "
@@ -139,7 +144,7 @@ def _sound(check: object, workers: Mapping[str, Worker]) -> None:
             pass
 
 
-def _sound_shape(wanted: type | dict[str, Any]) -> None:
+def _vet_shape(wanted: type | dict[str, Any]) -> None:
     from chargehand.agents.shape import Shape, schema_problem  # noqa: PLC0415 - most teams have no such checks
 
     if wanted == {}:
@@ -152,36 +157,30 @@ def _sound_shape(wanted: type | dict[str, Any]) -> None:
         raise Invalid(f"the schema is wrong: {problem}")
 
 
-def _sound_rule(rule: Rule) -> None:
-    import re  # noqa: PLC0415 - most teams have no rules
-
+def _vet_rule(rule: Rule) -> None:
     try:
         msgspec.convert(msgspec.to_builtins(rule), Rule)
+        re.compile(rule.matches)
     except (msgspec.ValidationError, TypeError) as error:
         raise Invalid(f"the rule cannot be: {error}") from error
-    wanted = (rule.contains,) if isinstance(rule.contains, str) else rule.contains
-    if not all(one.strip() for one in wanted) and rule != Rule():
-        raise Invalid("`contains` has a text without a word in it; write what must stand there, or leave it out")
-    if rule == Rule():
-        raise Invalid(f"the rule asks for nothing; set one of {', '.join(Rule.__struct_fields__)}")
-    if len(rule.matches) > LONGEST_PATTERN:
-        raise Invalid(f"the pattern has {len(rule.matches)} characters; at most {LONGEST_PATTERN} are allowed")
-    try:
-        re.compile(rule.matches)
     except (re.error, RecursionError, OverflowError) as error:
         raise Invalid(f"{rule.matches[:80]!r} is no regular expression: {error}") from error
+    if rule == Rule():
+        raise Invalid(f"the rule asks for nothing; set one of {', '.join(Rule.__struct_fields__)}")
+    if not all(text.strip() for text in rule.wanted_words):
+        raise Invalid("`contains` has a text without a word in it; write what must stand there, or leave it out")
+    if len(rule.matches) > LONGEST_PATTERN:
+        raise Invalid(f"the pattern has {len(rule.matches)} characters; at most {LONGEST_PATTERN} are allowed")
     least = rule.at_least_words
     most = rule.at_most_words
     if least < 0 or most < 0 or (most and least > most):
         raise Invalid(f"at least {least} and at most {most} words cannot be; use numbers from 0, the least first")
 
 
-def _written(check: Check) -> str:
-    if isinstance(check, Rule | Reviewer):
+def _encode(check: Check) -> str:
+    if isinstance(check, Rule | Reviewer | dict):
         return msgspec.json.encode(check).decode()
     if isinstance(check, Verifier):
         handle = check.model if isinstance(check.model, str) else check.model.card.handle
         return f"{check.prompt}\n{handle}"
-    if isinstance(check, dict):
-        return msgspec.json.encode(check).decode()
     return f"{getattr(check, '__module__', '')}:{getattr(check, '__qualname__', type(check).__name__)}"
