@@ -89,6 +89,13 @@ class Column(Struct, frozen=True):
         return _CURRENCIES.get(last, "percent" if last == "percent" else "")
 
 
+class Value(Struct, frozen=True):
+    """Values of one column that a phrase stands for: one, or all that hold a word which was looked up."""
+
+    column: Column
+    values: tuple[str, ...]
+
+
 class TableSpec(Struct, frozen=True):
     """A table; its first column is its key if it is named after the table."""
 

@@ -4,7 +4,8 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from chargehand.models.demo.table_schema import Column, Schema, TableSpec
+from chargehand.models.demo.request import RefusedError
+from chargehand.models.demo.table_schema import Column, Schema, TableSpec, Value
 from chargehand.models.demo.words import join_words
 
 _MOST_ROWS = 200
@@ -65,6 +66,26 @@ class Condition(Struct, frozen=True):
     tables: tuple[str, ...]
 
 
+class Filter(Struct, frozen=True):
+    """A value that is named at a place of the clause, or left out."""
+
+    at: int
+    words: str
+    value: Value
+    is_excluded: bool
+
+
+class Rank(Struct, frozen=True):
+    """The first places by a measure."""
+
+    measure: Measure
+    direction: str
+    """ASC or DESC."""
+    word: str
+    is_by_price: bool
+    """Whether the word speaks of a price and asks for what has it: the cheapest."""
+
+
 class Threshold(Struct, frozen=True):
     """A number that a measure is compared with."""
 
@@ -94,12 +115,18 @@ class TableQuery(Struct):
     groups: list[Group] = field(default_factory=list[Group])
     measures: list[Measure] = field(default_factory=list[Measure])
     conditions: list[Condition] = field(default_factory=list[Condition])
+    filters: list[Filter] = field(default_factory=list[Filter])
     thresholds: list[Threshold] = field(default_factory=list[Threshold])
-    """Those that hold for groups."""
-    direction: str = ""
-    """ASC or DESC where the first places by the measure are asked for."""
+    rank: Rank | None = None
     limit: int = 0
     time_words: str = ""
+    refusal: RefusedError | None = None
+    """Why there is no answer although all is understood."""
+
+    @property
+    def is_by_row(self) -> bool:
+        """Whether the rows of the base table are asked for."""
+        return self.entity is not None and self.entity.is_row
 
     @property
     def tables(self) -> list[str]:
@@ -153,8 +180,8 @@ def render_query(query: TableQuery, schema: Schema) -> Query:
     if query.conditions:
         clauses.append("WHERE " + " AND ".join(condition.sql for condition in query.conditions))
     source = " ".join([f"FROM {query.base.name}", *clauses])
-    if query.direction:
-        return _render_ranked(query, source)
+    if query.rank is not None:
+        return _render_ranked(query, query.rank, source)
     if query.thresholds or any(measure.aggregate for measure in query.measures):
         return _render_measured(query, source)
     return _render_listed(query, source)
@@ -188,16 +215,16 @@ def _render_measured(query: TableQuery, source: str) -> Query:
     )
 
 
-def _render_ranked(query: TableQuery, source: str) -> Query:
-    measure = query.measures[0]
+def _render_ranked(query: TableQuery, rank: Rank, source: str) -> Query:
+    measure = rank.measure
     rows = f"SELECT DISTINCT {_select(query, [measure])} {source}{_group_by(query) if measure.aggregate else ''}"
-    place = f"RANK() OVER (ORDER BY {measure.alias} {query.direction}) AS place"
+    place = f"RANK() OVER (ORDER BY {measure.alias} {rank.direction}) AS place"
     names = ", ".join([*(_alias(group.label) for group in query.groups), measure.alias])
     sql = (
         f"SELECT {names} FROM (SELECT *, {place} FROM ({rows})) WHERE place <= {query.limit or 1} "  # noqa: S608 - our names
         f"ORDER BY place, 1 LIMIT {_MOST_ROWS}"
     )
-    word = "highest" if query.direction == "DESC" else "lowest"
+    word = "highest" if rank.direction == "DESC" else "lowest"
     title = _title(query, f"{word} {measure.title}")
     return Query(sql=sql, title=title, shape="groups", tables=tuple(query.tables))
 

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from chargehand.models.demo.request import Clause, RefusedError
-from chargehand.models.demo.table_schema import Column, Schema, TableSpec, read_schema
+from chargehand.models.demo.table_schema import Column, Schema, TableSpec, Value, read_schema
 from chargehand.models.demo.table_sql import Group, Measure, column_measure
 from chargehand.models.demo.words import NEGATIONS, Token, join_words, number_value, stem, stems, word_set
 
@@ -46,24 +46,6 @@ _PHRASES: tuple[tuple[Operator, str], ...] = (
     (Operator("compare", "="), "exactly"),
 )
 _OPERATORS = {phrase: operator for operator, phrases in _PHRASES for phrase in phrases.split(", ")}
-
-
-class Refusal(RefusedError):
-    """Why a clause is no question to a table. `is_known`: it is understood, no other tool needs to be asked."""
-
-    understood = 0
-    """How many words were accounted for."""
-
-    def __init__(self, reason: str, *, is_known: bool = False) -> None:
-        super().__init__(reason)
-        self.is_known = is_known
-
-
-class Value(Struct, frozen=True):
-    """Values of one column that a phrase stands for: one, or all that hold a word which was looked up."""
-
-    column: Column
-    values: tuple[str, ...]
 
 
 class Revenue(Struct, frozen=True):
@@ -262,7 +244,7 @@ class Scope:
         column = self._nearest([column for column in item.columns if column.is_number], item)
         is_verb = item.stems == ("cost",) and self.items[item.at - 1].low not in _BEFORE_NOUN
         if column is not None and is_verb and self.schema.tables[column.table].prices:
-            raise Refusal(f"{item.text!r} may mean the price or the cost; say which is meant")
+            raise RefusedError(f"{item.text!r} may mean the price or the cost; say which is meant")
         return column
 
     def value(self, item: Item) -> Value | None:
@@ -273,7 +255,9 @@ class Scope:
             return None
         if set(item.stems) & {stem(name) for name in self.schema.tables}:
             what_is_done = f"what is done in {self.base.name}"  # "ordered" is a status, and what happens to all orders
-            raise Refusal(f"{item.text!r} may be {column.sql} or {what_is_done}; say which is meant", is_known=True)
+            raise RefusedError(
+                f"{item.text!r} may be {column.sql} or {what_is_done}; say which is meant", is_known=True
+            )
         return values[column]
 
     def _nearest(self, columns: Iterable[Column], item: Item) -> Column | None:
@@ -283,7 +267,7 @@ class Scope:
         exact = [column for column in near if column.words == item.stems]
         near = exact or [column for column in near if not column.is_key] or near
         if len(near) > 1:
-            raise Refusal(
+            raise RefusedError(
                 f"{item.text!r} may be {join_words([column.sql for column in near], 'or')}; say which is meant"
             )
         return near[0] if near else None
@@ -297,7 +281,7 @@ class Scope:
         if column is None:
             return None
         if column.table != self.base.name and (aggregate or column.adds_up):
-            raise Refusal(f"{column.sql} would be counted several times")
+            raise RefusedError(f"{column.sql} would be counted several times")
         return column_measure(column, aggregate)
 
     def day_column(self) -> Column:
@@ -306,12 +290,12 @@ class Scope:
         named = [column for item in self.items for column in item.columns if column in reachable]
         days = named or [column for column in reachable if column.table == self.base.name] or reachable
         if not days:
-            raise Refusal(f"{self.base.name} have no dates")
+            raise RefusedError(f"{self.base.name} have no dates")
         day = days[0]
         is_plain = bool(_DAY_WORDS & set(day.name.split("_"))) or day.words[0] == stem(day.table)
         if len(set(days)) > 1 or not (named or is_plain):
             names = join_words([column.name for column in days], "or")
-            raise Refusal(f"which date of {self.base.name} is meant is not said: {names}")
+            raise RefusedError(f"which date of {self.base.name} is meant is not said: {names}")
         return day
 
     def column_group(self, column: Column) -> Group:
@@ -327,7 +311,9 @@ class Scope:
 
 def _revenue_measure(revenue: Revenue, aggregate: str) -> Measure:
     if aggregate == "AVG":
-        raise Refusal("an average revenue may be of orders, products or months; ask for the revenue per one of them")
+        raise RefusedError(
+            "an average revenue may be of orders, products or months; ask for the revenue per one of them"
+        )
     return Measure(
         expression=f"{revenue.quantity.sql} * {revenue.price.sql}",
         aggregate="SUM",
