@@ -144,8 +144,6 @@ async def test_the_sum_can_be_followed_by_hand() -> None:
     assert (await team.run(ONE.goal)).ending == "complete"
     read = read_by(model.requests[0])
     assert cost.about == pytest.approx((read + 500 * 100) / 1_000_000, rel=0.01)
-    assert [(part.task, part.worker, part.model) for part in cost.tasks] == [("t1", "ann", "exact")]
-    assert (cost.answer.model, cost.answer.about) == ("demo", 0)
 
 
 async def test_models_that_cost_nothing_make_a_plan_that_costs_nothing() -> None:

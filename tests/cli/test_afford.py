@@ -3,11 +3,10 @@
 import json
 from pathlib import Path
 
-from chargehand.agents.cost_forecast import BASIS, CostForecast, PlanForecast, TaskCost
+from chargehand.agents.cost_forecast import BASIS, CostForecast, PlanForecast
 from chargehand.cli.plan_view import forecast_lines
 from chargehand.cli.teams import above_budget
 from chargehand.terms.budget import Amount
-from chargehand.terms.plan import NO_TASK
 from tests.cli.commands import chargehand
 
 TEAM = "version: 1\nname: cellar\nworkers:\n  ann: {description: counts apples}\n"
@@ -16,7 +15,6 @@ PLAN = {
     "tasks": [{"id": "t1", "instruction": "Count the apples in the cellar and say how many.", "worker": "ann"}],
 }
 NAMED = ("--team", "team.yaml", "--model", "openai:gpt-5-mini")
-FREE = TaskCost(task=NO_TASK, worker="", model="demo", about=0)
 
 
 def folder(at: Path) -> Path:
@@ -39,13 +37,12 @@ def test_a_plan_in_a_file_is_reckoned_from_list_prices(tmp_path: Path) -> None:
     assert done.returncode == 0
     usd = json.loads(done.stdout)["forecast"]["usd"]
     assert 0 < usd["about"] < usd["budget"] == 0.01
-    assert [one["model"] for one in usd["tasks"]] == ["openai:gpt-5-mini"]
 
 
 def lines_of(
     about: float | None, *, unknown: tuple[str, ...] = (), grows: str = "", budget: float | None = None
 ) -> list[str]:
-    cost = CostForecast(about=about, tasks=(), answer=FREE, unknown=unknown, grows=grows, budget=budget)
+    cost = CostForecast(about=about, unknown=unknown, grows=grows, budget=budget)
     return forecast_lines(PlanForecast(usd=cost, cost=Amount(tokens=10, micros=7, calls=1)))[2:]
 
 
@@ -61,7 +58,7 @@ def test_dollars_are_told_in_words() -> None:
 
 
 def test_the_warning_says_what_it_costs_and_what_to_do() -> None:
-    words = above_budget(CostForecast(about=0.0021, tasks=(), answer=FREE, budget=0.001))
+    words = above_budget(CostForecast(about=0.0021, budget=0.001))
     assert words.startswith("this plan is estimated at $0.0021, the budget is $0.001:")
     assert "--budget-usd" in words
 
