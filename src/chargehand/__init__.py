@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from chargehand.agents.checks.spec import Reviewer, Rule, Verifier
-    from chargehand.agents.contacts import Contacts
     from chargehand.agents.crew import Crew, Done, Hand, Proposal, Refined, WorkFailed
-    from chargehand.agents.factory import Factory
     from chargehand.agents.hedging import Hedge
     from chargehand.agents.letters import Replies, WorkerReply
     from chargehand.agents.levels import InnerGap
     from chargehand.agents.scripted import Move, Script, ScriptedCrew
     from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Whole
-    from chargehand.agents.worker import Worker
+    from chargehand.agents.worker import Contacts, Factory, Worker
     from chargehand.config.load import load_team
     from chargehand.core.owed import Brief
     from chargehand.errors import ChargehandError
@@ -50,15 +48,13 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent until so
 
 _ROOMS = {
     "agents.checks.spec": ("Reviewer", "Rule", "Verifier"),
-    "agents.contacts": ("Contacts",),
     "agents.crew": ("Crew", "Done", "Hand", "Proposal", "Refined", "WorkFailed"),
-    "agents.factory": ("Factory",),
     "agents.hedging": ("Hedge",),
     "agents.letters": ("Replies", "WorkerReply"),
     "agents.levels": ("InnerGap",),
     "agents.scripted": ("Move", "Script", "ScriptedCrew"),
     "agents.strategies": ("Broadcast", "Dynamic", "Loop", "Recursive", "RoundRobin", "Route", "Whole"),
-    "agents.worker": ("Worker",),
+    "agents.worker": ("Contacts", "Factory", "Worker"),
     "config.load": ("load_team",),
     "core.owed": ("Brief",),
     "errors": ("ChargehandError",),

@@ -1,6 +1,7 @@
 """The front door: workers, a supervisor, and what they run on. `run`, `plan`, `stream`, `resume`, `run_sync`."""
 
 import copy
+import inspect
 import logging
 import os
 import secrets
@@ -14,16 +15,14 @@ from msgspec import structs
 from chargehand.agents import background
 from chargehand.agents.checks.spec import Check, declare_checks
 from chargehand.agents.crew import Crew
-from chargehand.agents.equip import with_toolbox
-from chargehand.agents.factory import Factory
-from chargehand.agents.granted import check, furnished, outfitted
 from chargehand.agents.hedging import Hedge, hedging
-from chargehand.agents.hiring import Hiring, lent
 from chargehand.agents.money import CallCap, PriceUnknown, call_cap, supervision
 from chargehand.agents.prompts import Prompts
+from chargehand.agents.setup import check_memory, furnish, with_memory_tools, with_toolbox
 from chargehand.agents.strategies import Way, Whole
 from chargehand.agents.subteam import Team, refuse_circles
-from chargehand.agents.worker import Worker
+from chargehand.agents.team_spec import TeamSpec, lent
+from chargehand.agents.worker import Factory, Worker
 from chargehand.core.fold import replay
 from chargehand.errors import Invalid
 from chargehand.memory.declared import Memory
@@ -128,7 +127,7 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         self.budget = budget
         self.timeout = seconds_of("timeout", timeout)
         front, behind = _outfitted(workers, memory)
-        self.hiring = Hiring(  # what it is made of: workers, models, checks, the way it is led
+        self.hiring = TeamSpec(  # what it is made of: workers, models, checks, the way it is led
             workers=front,
             models=(as_model(model), as_model(planner or model), as_model(judge or model)),
             prompts=Prompts(prompts),
@@ -150,6 +149,8 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         self.cache = None if cache is None else seconds_of("cache", cache)
         self.hedge = hedge
         self._on_approval = on_approval
+
+    _KEYWORDS = ("Supervisor", tuple(inspect.signature(__init__).parameters))
 
     def _enrol(self, plan: Plan | None) -> None:
         """Make the roster; Invalid for workers, a plan or a policy that cannot work."""
@@ -287,12 +288,12 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
                 if unpriced:
                     raise PriceUnknown(unpriced)
             memory = None if self._shared is None else await stack.enter_async_context(self._shared.opened())
-            crowd = [await furnished(None if one.team else memory, one) for one in self.hiring.everybody]
+            crowd = [await furnish(None if one.team else memory, one) for one in self.hiring.everybody]
             teams = await stack.enter_async_context(self.hiring.at_work(self.budget, finder))
             embedding = self.hiring.route_embedding(self._lookup)
             if embedding is not None:
                 stack.push_async_callback(embedding.close)
-            staff = self.hiring.staff(
+            staff = self.hiring.executor(
                 finder=finder,
                 roster=self.roster,
                 budget=self.budget,
@@ -332,6 +333,7 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
 
     # --- runs
 
+    @suggest_keywords("plan", elsewhere=_KEYWORDS)
     async def plan(self, goal: str) -> Draft:
         """The plan for a goal, checked and reckoned, and nothing done about it."""
         team = await self.keep_budget()
@@ -342,6 +344,7 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         notes = tuple(note.text for note in team.budget_notes())
         return structs.replace(drafted, notes=(*notes, *drafted.notes))
 
+    @suggest_keywords("run", elsewhere=_KEYWORDS)
     async def run(
         self, goal: str, *, run: str = "", listener: Listener | None = None, whisper: Whisper | None = None
     ) -> Result:
@@ -353,30 +356,34 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
             also = await team.offered(journal, request)
             return await self._result(team, await driver.start(name, request, also=also), journal)
 
+    @suggest_keywords("run_sync", elsewhere=_KEYWORDS)
     def run_sync(self, goal: str, *, run: str = "") -> Result:
         """The same for code without an event loop."""
         return without_a_loop("run", lambda: self.run(goal, run=run))
 
+    @suggest_keywords("resume_sync", elsewhere=_KEYWORDS)
     def resume_sync(self, run: str, *answers: Answer, reason: str = "") -> Result:
         """`resume` for code without an event loop."""
         return without_a_loop("resume", lambda: self.resume(run, *answers, reason=reason))
 
+    @suggest_keywords("resume", elsewhere=_KEYWORDS)
     async def resume(self, run: str, *answers: Answer, reason: str = "", listener: Listener | None = None) -> Result:
         """Go on with a run that a crash, a pause, a question or leaving its stream left unfinished.
 
-        `"approve"` or `"reject"` (with a `reason`) answers the open question; where several calls wait, a mapping
-        answers each by its number. Other answers are events, such as `InputAnswered`.
+        `"approve"` or `"reject"` (with a `reason`), or True or False, answers the open question; where several calls
+        wait, a mapping answers each by its number. Other answers are events, such as `InputAnswered`.
         """
         await self._streams.close_left(run)
         team = await self.keep_budget()
         async with self._driver(team, listener, None) as (driver, journal):
-            in_words = any(isinstance(answer, str | Mapping) for answer in answers)
+            in_words = any(isinstance(answer, bool | str | Mapping) for answer in answers)
             state = replay(await journal.read(run)) if in_words or team.call_cap is not None else None
             if state is not None:
                 team.check_recorded(state.requested.budget)
             events = tuple(read_answer(run, state, answer, reason) for answer in answers)
             return await self._result(team, await driver.resume(run, *events), journal)
 
+    @suggest_keywords("stream", elsewhere=_KEYWORDS)
     def stream(self, goal: str, *, run: str = "") -> AsyncGenerator[ev.Entry]:
         """Pursue a goal and yield what is written, as it is written, until the run has ended or waits for a person.
 
@@ -451,14 +458,19 @@ def _check_kinds(workers: Sequence[Worker] | Worker, budget: object) -> None:
     """Invalid for what is easily written instead of a list of workers or a budget."""
     if isinstance(workers, Worker):
         raise Invalid("workers is one worker; write a list: Supervisor([Worker(...)])")
+    for worker in workers:
+        if isinstance(worker, Supervisor):
+            raise Invalid("Supervisor is no worker; a team is made one by  team.as_worker()")
+        if not isinstance(worker, Worker):  # pyright: ignore[reportUnnecessaryIsInstance] - people pass anything
+            raise Invalid(f"{type(worker).__name__} is no worker; write Worker(name, description)")
     if not isinstance(budget, Budget):
         raise Invalid(f"budget is {type(budget).__name__}; write budget=Budget(usd=1.0)")
 
 
 def _outfitted(workers: Sequence[Worker], memory: Memory | None) -> tuple[tuple[Worker, ...], tuple[Worker, ...]]:
     """The workers with their tools and memory: those that get tasks, and those that work in the background."""
-    check(memory, workers)
+    check_memory(memory, workers)
     members = [with_toolbox(worker) for worker in workers]
-    front, behind = background.parted([one if one.team else outfitted(one, memory) for one in members])
+    front, behind = background.parted([one if one.team else with_memory_tools(one, memory) for one in members])
     background.check(memory, front, behind)
     return front, behind

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.factory import Factory
-from chargehand.agents.worker import Worker
+from chargehand.agents.worker import Factory, Worker
 from chargehand.errors import ChargehandError, Invalid, PlanInvalid, Refused
 from chargehand.models.messages import Request
 from chargehand.models.subject import Planning

@@ -2,8 +2,7 @@
 
 import pytest
 
-from chargehand.agents.factory import Factory
-from chargehand.agents.worker import Worker
+from chargehand.agents.worker import Factory, Worker
 from chargehand.models.messages import Request, Settings, Usage
 from chargehand.models.model import ModelCard, ModelFailed
 from chargehand.models.subject import Making, Planning

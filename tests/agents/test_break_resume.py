@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from chargehand.agents.factory import Factory
-from chargehand.agents.worker import Worker
+from chargehand.agents.worker import Factory, Worker
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.memory import MemoryJournal

@@ -13,16 +13,15 @@ from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
 from chargehand.agents.answer import with_gaps
-from chargehand.agents.equip import equip
-from chargehand.agents.factory import Factory
 from chargehand.agents.history import History, read_on
 from chargehand.agents.loop import Kit
 from chargehand.agents.money import Purse
 from chargehand.agents.plan_form import PlanStream, read
 from chargehand.agents.prompts import Prompts
+from chargehand.agents.setup import equip
 from chargehand.agents.shape import Shape, find_json
 from chargehand.agents.tool_calls import LARGEST
-from chargehand.agents.worker import Worker
+from chargehand.agents.worker import Factory, Worker
 from chargehand.errors import Invalid
 from chargehand.models.envelope import unwrap
 from chargehand.models.messages import Message, Reply, Request, ToolCall

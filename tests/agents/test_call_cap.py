@@ -4,9 +4,8 @@ import logging
 
 import pytest
 
-from chargehand.agents.factory import Factory
 from chargehand.agents.money import PriceUnknown, calls_for
-from chargehand.agents.worker import Worker
+from chargehand.agents.worker import Factory, Worker
 from chargehand.errors import Invalid
 from chargehand.models.messages import Usage
 from chargehand.models.model import ModelCard

@@ -7,9 +7,8 @@ from typing import cast
 
 import pytest
 
-from chargehand.agents.contacts import Contacts
 from chargehand.agents.mail import MAIL, MATCHING, ONE
-from chargehand.agents.worker import Worker
+from chargehand.agents.worker import Contacts, Worker
 from chargehand.config.load import load_team
 from chargehand.errors import Invalid
 from chargehand.models.envelope import unwrap

@@ -59,3 +59,16 @@ def test_what_can_be_is_not_refused() -> None:
     rules = cast("dict[str, str]", MappingProxyType({"price": "ann"}))
     Supervisor([ANN], way=Route(rules=rules), hedge=Hedge(), cache=5)
     Supervisor([ANN], way=Broadcast(cast("tuple[str, ...]", ["travel"])))
+
+
+@pytest.mark.parametrize("word", ["timout", "timeout"])
+def test_a_keyword_of_the_team_given_to_a_run_is_named(word: str) -> None:
+    team = Supervisor([Worker("a", "b")])
+    with pytest.raises(TypeError, match=r"run_sync\(\) has no keyword .*; did you mean Supervisor\(timeout=...\)\?"):
+        team.run_sync("q", **{word: 4})
+
+
+@pytest.mark.parametrize("more", [{"model": "dmeo"}, {"judge": "dmeo"}])
+def test_a_handle_that_cannot_be_a_model_is_refused_at_construction(more: dict[str, str]) -> None:
+    with pytest.raises(Invalid, match="'dmeo' is no model"):
+        Supervisor([Worker("a", "b")], **more)  # pyright: ignore[reportArgumentType] - a dictionary

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chargehand.agents.answer import with_gaps
-from chargehand.agents.factory import Factory
 from chargehand.agents.plan_form import DroppedInput, PlanStream, read, schema
 from chargehand.agents.shape import problems
-from chargehand.agents.worker import Worker
+from chargehand.agents.worker import Factory, Worker
 from chargehand.errors import Invalid, PlanInvalid
 from chargehand.models.messages import Request, Usage
 from chargehand.models.model import Hear, ModelCard

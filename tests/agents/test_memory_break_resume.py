@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec import Struct, field
 
-from chargehand.agents.factory import Factory
 from chargehand.agents.mail import MATCHING
-from chargehand.agents.worker import Worker
+from chargehand.agents.worker import Factory, Worker
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block, Grant
 from chargehand.memory.catalog import Profile

@@ -7,8 +7,7 @@ import pytest
 from msgspec import structs
 
 from chargehand.agents.answer import NOT_WHOLE
-from chargehand.agents.factory import Factory
-from chargehand.agents.worker import Worker
+from chargehand.agents.worker import Factory, Worker
 from chargehand.models.find import Finder
 from chargehand.models.messages import Reply, Request, Settings, Usage
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed

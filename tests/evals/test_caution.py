@@ -2,8 +2,7 @@
 
 import pytest
 
-from chargehand.agents.factory import Factory
-from chargehand.agents.worker import Worker
+from chargehand.agents.worker import Factory, Worker
 from chargehand.evals.bench import require_approval
 from chargehand.evals.cases import Case, Expect
 from chargehand.evals.report import Score

@@ -57,7 +57,7 @@ def office(
 def test_a_word_approves_the_open_call() -> None:
     team, paid = office("Ott")
     assert team.run_sync("Pay.", run="may").ending == "needs_input"
-    assert "paid" in cast("str", team.resume_sync("may", "approve").answer)
+    assert "paid" in cast("str", team.resume_sync("may", True).answer)
     assert paid == ["0 to Ott"]
 
 

@@ -10,10 +10,9 @@ import random
 from msgspec import Struct
 
 from chargehand.agents.checks.spec import Verifier
-from chargehand.agents.factory import Factory
 from chargehand.agents.hedging import Hedge
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
-from chargehand.agents.worker import Worker
+from chargehand.agents.worker import Factory, Worker
 from chargehand.models.messages import Reply, Request, Settings, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.subject import (

@@ -7,10 +7,10 @@ import msgspec
 from msgspec import Struct, structs
 
 from chargehand.agents.crew import Done, Hand, WorkFailed
-from chargehand.agents.equip import GIVE_UP, READ_MORE, Equipped
 from chargehand.agents.history import History, read_on
 from chargehand.agents.inputs import without_pictures
 from chargehand.agents.levels import MAIL
+from chargehand.agents.setup import GIVE_UP, READ_MORE, Equipped
 from chargehand.agents.tool_breakers import ToolBreakers
 from chargehand.agents.tool_calls import Returned, made
 from chargehand.core.owed import Brief

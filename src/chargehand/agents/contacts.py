@@ -6,29 +6,14 @@ It binds workers only: a person may write to anybody.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
+from chargehand.agents.worker import Contacts
 from chargehand.errors import Invalid
-from chargehand.terms.keywords import Declared
 from chargehand.terms.roster import Agent
 from chargehand.text.names import did_you_mean
 
 ANYBODY = "*"
 TAG = "tag:"
 _HOW = "name workers, tag:NAME for everybody with a tag, or * for everybody"
-
-
-class Contacts(Declared, frozen=True):
-    """Whom a worker may write to: names, `tag:NAME` for everybody with that tag, `*` for everybody.
-
-    `most` is how many messages it may send for one task; left out, its steps and its money are the only bounds.
-    """
-
-    to: Sequence[str] = ()
-    most: int | None = None
-
-
-def contract(given: Contacts | Sequence[str]) -> Contacts:
-    """What a worker declares, as a contract."""
-    return given if isinstance(given, Contacts) else Contacts(given)
 
 
 def reach(contacts: Contacts, agents: Sequence[Agent], sender: str) -> tuple[Agent, ...]:
@@ -56,12 +41,11 @@ def objections(contacts: Contacts, sender: str, team: Mapping[str, Sequence[str]
             yield at, f"nobody else carries the tag {entry.removeprefix(TAG)!r}; the tags there are: {known}"
 
 
-def check(owner: str, given: Contacts | Sequence[str], sends: str, team: Mapping[str, Sequence[str]]) -> None:
+def check(owner: str, made: Contacts, sends: str, team: Mapping[str, Sequence[str]]) -> None:
     """Raise Invalid for a worker that may write to nobody and would, or may and could not.
 
     `sends` is a tool it has for it.
     """
-    made = contract(given)
     if isinstance(made.to, str):
         raise Invalid(f"worker {owner!r}: contacts is the text {made.to!r}; make it a list: [{made.to!r}]")
     strange = next((one for one in made.to or () if not isinstance(cast("object", one), str)), None)

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from chargehand.agents.checks.spec import Checks, Reviewer, Verifier
-from chargehand.agents.equip import Equipped
 from chargehand.agents.loop import Kit
+from chargehand.agents.setup import Equipped
 from chargehand.agents.subteam import Subteam
 from chargehand.agents.writer import Writer
 from chargehand.models.model import Model

@@ -9,7 +9,6 @@ from msgspec import structs
 from chargehand.agents.audit.claims import CLAIMING, Material, day_of, describe, objection, trace_result
 from chargehand.agents.calls import Calls
 from chargehand.agents.crew import Done, Hand, WorkFailed
-from chargehand.agents.equip import GIVE_UP, READ_MORE, Equipped, nameable
 from chargehand.agents.hedging import Hedging, Race
 from chargehand.agents.history import History, tokens
 from chargehand.agents.inputs import DAY, day_text, told
@@ -19,6 +18,7 @@ from chargehand.agents.memory_text import said, shown
 from chargehand.agents.money import CallClaim, Lost, Purse, cut_off, total, with_lost
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import SUMMARY_SETTINGS, Recall, Speaker
+from chargehand.agents.setup import GIVE_UP, READ_MORE, Equipped, nameable
 from chargehand.agents.tool_breakers import Faulty, ToolBreakers
 from chargehand.agents.worker import REPEATS
 from chargehand.core.owed import Brief

@@ -10,9 +10,9 @@ from weakref import WeakSet
 
 from msgspec import Struct, structs
 
-from chargehand.agents.contacts import Contacts, check, reach
+from chargehand.agents.contacts import check, reach
 from chargehand.agents.letters import Letter, Replies, WorkerReply, matching, named, nobody
-from chargehand.agents.worker import Worker
+from chargehand.agents.worker import Contacts, Worker
 from chargehand.errors import Invalid, NotJson
 from chargehand.models.model import Model
 from chargehand.terms.budget import NOTHING, Amount
@@ -54,7 +54,7 @@ def check_contacts(workers: Sequence[Worker]) -> None:
     for one in workers:
         sends = next((name for name in one.tools if isinstance(name, str) and name in MAIL), "")
         if sends or one.contacts:
-            check(one.name, one.contacts, sends, tags)
+            check(one.name, one.contract, sends, tags)
 
 
 # --- the tools

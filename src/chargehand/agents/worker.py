@@ -1,14 +1,14 @@
-"""A worker as people declare it."""
+"""Workers, and factories of workers, as people declare them."""
 
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import field, structs
 
-from chargehand.agents.contacts import Contacts
 from chargehand.agents.subteam import Team
 from chargehand.errors import Invalid
 from chargehand.memory.blocks import Access, Grant
 from chargehand.models.messages import Settings
+from chargehand.models.model import Model
 from chargehand.models.own import AnyModel, as_model
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.duration import WrittenDuration, seconds_of
@@ -19,6 +19,16 @@ from chargehand.tools.tool import Tool
 
 REPEATS = 3
 """Replies of an attempt that count as no step because they ask only for what the worker has already."""
+
+
+class Contacts(Declared, frozen=True):
+    """Whom a worker may write to: names, `tag:NAME` for everybody with that tag, `*` for everybody.
+
+    `most` is how many messages it may send for one task; left out, its steps and its money are the only bounds.
+    """
+
+    to: Sequence[str] = ()
+    most: int | None = None
 
 
 class Worker(Declared, frozen=True):
@@ -82,6 +92,27 @@ class Worker(Declared, frozen=True):
         structs.force_setattr(self, "timeout", seconds_of(f"worker {self.name!r}: timeout", self.timeout))
 
     @property
+    def contract(self) -> Contacts:
+        """Whom it may write to, and how often."""
+        return self.contacts if isinstance(self.contacts, Contacts) else Contacts(self.contacts)
+
+    @property
     def most_replies(self) -> int:
         """How often its model is asked in one attempt at most."""
         return self.steps + REPEATS if self.tools else self.steps
+
+
+class Factory(Declared, frozen=True):
+    """Makes a worker for a task nobody on the team is meant for.
+
+    `tools` are all it may hand out, `most_tools` how many at once; `capacity` is how many such workers are at work at
+    the same time.
+    """
+
+    tools: Sequence[Tool | Callable[..., object] | str] = ()
+    name: str = "factory"
+    description: str = "makes a worker for a task that nobody else is meant for"
+    model: str | Model = ""
+    most_tools: int = 4
+    steps: int = 10
+    capacity: int = 4

@@ -8,8 +8,7 @@ from msgspec import structs
 
 from chargehand.agents.background import check as check_background
 from chargehand.agents.checks.spec import Check, Reviewer, Rule, Verifier, declare_checks
-from chargehand.agents.factory import Factory
-from chargehand.agents.worker import Worker
+from chargehand.agents.worker import Factory, Worker
 from chargehand.config.memory import (
     ALIASES,
     MEMORY_TOOLS,

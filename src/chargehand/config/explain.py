@@ -11,10 +11,10 @@ from chargehand.config.assemble import assemble
 from chargehand.config.discover import find_team
 from chargehand.config.environment import lookup_beside, origin
 from chargehand.config.keys import key_at
-from chargehand.config.load import lead
+from chargehand.config.load import lead, named_models
 from chargehand.config.memory import is_handle
 from chargehand.config.parts import Parts
-from chargehand.config.schema import TeamShape, VerifierShape
+from chargehand.config.schema import TeamShape
 from chargehand.config.source import Finding, Source, Unreadable, read_source, written
 from chargehand.config.tools import long_form, source_of
 from chargehand.config.validate import validate
@@ -117,7 +117,7 @@ def _describe_team(description: Description, parts: Parts) -> None:
     description.workers = _describe_workers(parts)
     description.tools = [_describe_tool(parts, entry) for entry in parts.team.tools if parts.tools.get(entry)]
     description.memory = _describe_memory(parts)
-    description.models = sorted({without_secrets(handle) for team in teams for _, handle in _models_of(team)})
+    description.models = sorted({without_secrets(handle) for team in teams for _, handle in named_models(team)})
     own = description.file  # what is wrong here first, then what is wrong in the teams inside
     findings = dict.fromkeys(parts.findings)
     description.findings.extend(sorted(findings, key=lambda finding: (finding.file != own, finding.file, finding.line)))
@@ -179,36 +179,13 @@ def _describe_memory(parts: Parts) -> MemoryLine | None:
 # --- models
 
 
-def _models_of(parts: Parts) -> list[tuple[Path, str]]:
-    """Every model the team would use, and where it is named."""
-    if parts.model:
-        return [((), parts.model)]
-    team = parts.team
-    supervisor = team.supervisor
-    usual = team.defaults.model or ("" if supervisor.model else BUILT_IN)
-    handles: dict[Path, str] = {("defaults", "model"): usual}
-    handles |= {("supervisor", name): getattr(supervisor, name) for name in ("model", "planner", "judge")}
-    for name, worker in team.workers.items():
-        if not isinstance(worker, str) and not worker.team:
-            path = ("workers", name)
-            handles[*path, "model"] = worker.model
-            handles |= {(*path, "replicas", index): handle for index, handle in enumerate(worker.replicas)}
-            fallbacks = enumerate(worker.fallback.models)
-            handles |= {(*path, "fallback", "models", index): handle for index, handle in fallbacks}
-    if team.factory is not None:
-        handles["factory", "model"] = team.factory.model
-    for name, check in team.checks.items():
-        if isinstance(check.verifier, VerifierShape):
-            handles["checks", name, "verifier", "model"] = check.verifier.model
-    return [(path, handle) for path, handle in handles.items() if handle]
-
-
 def _check_models(parts: Parts) -> None:
     """Whether each model is known and has its key. Nobody is called."""
     lookup = lookup_beside(parts.source.file.resolve().parent)
     finder = Finder(lookup)
-    for path, handle in _models_of(parts):
-        if handle != BUILT_IN:
+    wrong = {finding.path for finding in parts.findings}
+    for path, handle in named_models(parts):
+        if handle != BUILT_IN and written(path) not in wrong:
             with parts.at(*path):
                 finder.find(handle)
     for archive in parts.memory.archives if parts.memory is not None else ():

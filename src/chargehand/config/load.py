@@ -16,12 +16,13 @@ from chargehand.config.discover import find_team
 from chargehand.config.environment import Lookup, lookup_beside
 from chargehand.config.memory import check_embedding
 from chargehand.config.parts import Parts
-from chargehand.config.schema import RouteShape, SupervisorShape, WayName, WayShape, WorkerShape
+from chargehand.config.schema import RouteShape, SupervisorShape, VerifierShape, WayName, WayShape, WorkerShape
 from chargehand.config.source import Unreadable, near, read_source, refuse
 from chargehand.config.validate import validate
 from chargehand.config.yaml import Path
 from chargehand.errors import Invalid
 from chargehand.memory.declared import Memory
+from chargehand.models.find import check_handle
 from chargehand.models.known import BUILT_IN
 from chargehand.models.messages import Settings
 from chargehand.team import Supervisor
@@ -117,11 +118,38 @@ def lead(parts: Parts) -> Supervisor | None:
     prompts = _prompts(parts, shape)
     way = _make_way(parts, shape.way)
     checks = make_checks(parts)
+    for path, handle in named_models(parts):
+        with parts.at(*path):
+            check_handle(handle)
     if any(finding.grave for finding in parts.findings):
         return None
     with parts.at():
         return _make_supervisor(parts, instructions, prompts, way, checks)
     return None
+
+
+def named_models(parts: Parts) -> list[tuple[Path, str]]:
+    """Every model the team would use, and where it is named."""
+    if parts.model:
+        return [((), parts.model)]
+    team = parts.team
+    supervisor = team.supervisor
+    usual = team.defaults.model or ("" if supervisor.model else BUILT_IN)
+    handles: dict[Path, str] = {("defaults", "model"): usual}
+    handles |= {("supervisor", name): getattr(supervisor, name) for name in ("model", "planner", "judge")}
+    for name, worker in team.workers.items():
+        if not isinstance(worker, str) and not worker.team:
+            path = ("workers", name)
+            handles[*path, "model"] = worker.model
+            handles |= {(*path, "replicas", index): handle for index, handle in enumerate(worker.replicas)}
+            fallbacks = enumerate(worker.fallback.models)
+            handles |= {(*path, "fallback", "models", index): handle for index, handle in fallbacks}
+    if team.factory is not None:
+        handles["factory", "model"] = team.factory.model
+    for name, check in team.checks.items():
+        if isinstance(check.verifier, VerifierShape):
+            handles["checks", name, "verifier", "model"] = check.verifier.model
+    return [(path, handle) for path, handle in handles.items() if handle]
 
 
 def _make_supervisor(

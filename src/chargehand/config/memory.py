@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path as File
 
-from chargehand.agents.contacts import Contacts, lacking, missing_tool, objections
+from chargehand.agents.contacts import lacking, missing_tool, objections
 from chargehand.agents.mail import MAIL
+from chargehand.agents.worker import Contacts
 from chargehand.config.parts import Own, Parts, inside, within
 from chargehand.config.schema import ArchiveShape, BlockShape, ContactsShape, MemoryAccess, MemoryShape, WorkerShape
 from chargehand.config.source import near

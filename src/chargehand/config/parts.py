@@ -10,8 +10,7 @@ from typing import cast
 import msgspec
 from msgspec import Struct, field
 
-from chargehand.agents.factory import Factory
-from chargehand.agents.worker import Worker
+from chargehand.agents.worker import Factory, Worker
 from chargehand.config.schema import TeamShape
 from chargehand.config.source import Finding, Source, read_bytes
 from chargehand.config.yaml import Path

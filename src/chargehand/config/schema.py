@@ -11,10 +11,9 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from msgspec import Meta, Struct, inspect
 
-from chargehand.agents.factory import Factory
 from chargehand.agents.hedging import Hedge
 from chargehand.agents.strategies import Loop, Recursive, Route, Router
-from chargehand.agents.worker import Worker
+from chargehand.agents.worker import Factory, Worker
 from chargehand.memory.blocks import LIMIT
 from chargehand.models.known import BUILT_IN
 from chargehand.terms.duration import parse_duration, show_value

@@ -8,7 +8,7 @@ from random import Random
 from msgspec import structs
 
 from chargehand.agents.checks.spec import Check, Reviewer, Verifier
-from chargehand.agents.hiring import Hiring
+from chargehand.agents.team_spec import TeamSpec
 from chargehand.agents.worker import Worker
 from chargehand.errors import ChargehandError, Invalid, Refused
 from chargehand.evals.bench import Bench, check_workers, failed_to_try
@@ -127,7 +127,7 @@ def _broken_check(result: Result, refusal: str) -> str:
     return next((text for text in notes if text.startswith(_NOT_REVIEWED)), "")
 
 
-def _checks_of(case: Case, hiring: Hiring) -> Mapping[str, Check]:
+def _checks_of(case: Case, hiring: TeamSpec) -> Mapping[str, Check]:
     """The checks that the case names, else those of its worker; where there are none, a verifier."""
     known = hiring.checks
     names = case.checks or tuple(name for worker in case.labels for name in known.by_worker.get(worker, ()))

@@ -179,22 +179,14 @@ class Finder:
                 protocol="anthropic" if protocol == "anthropic" else "openai", url=url, key="", base="", needs_key=False
             )
             return self._own(handle, "", name, place, options)
-        match = _PLAIN.fullmatch(handle)
-        if match is None or "://" in handle:
-            raise Invalid(_unclear(handle))
-        provider = match[1].lower()
-        name = match[2]
+        provider, name = _parse_handle(handle)
         if provider == LOCAL:
             return _local(name, self._folder)
         if provider in (RECORDED, RECORDING):
             return self._recorded(handle, provider, name)
-        if provider == "scripted":
-            raise Invalid(_unclear(handle))
         if provider in OWN:
             return self._own(handle, provider, name, OWN[provider], options)
-        if provider in OTHERS:
-            return self._other(handle, provider, name, options)
-        raise Invalid(_unknown(handle, provider))
+        return self._other(handle, provider, name, options)
 
     def _recorded(self, handle: str, provider: str, name: str) -> Model:
         if provider == RECORDED:
@@ -281,6 +273,23 @@ class Finder:
 
     def _ask(self, variable: str) -> str:
         return (self._lookup(variable) or "").strip() if variable else ""
+
+
+def check_handle(handle: str) -> None:
+    """Raise Invalid for what cannot be the handle of a model. Keys and extras are looked for when it is found."""
+    if handle.strip() != BUILT_IN and not _URL.fullmatch(handle.strip()):
+        _parse_handle(handle.strip())
+
+
+def _parse_handle(handle: str) -> tuple[str, str]:
+    """The provider and the name of the model; Invalid where there is no such provider."""
+    match = _PLAIN.fullmatch(handle)
+    if match is None or "://" in handle or handle.startswith("scripted"):
+        raise Invalid(_unclear(handle))
+    provider = match[1].lower()
+    if provider not in (*OWN, *OTHERS, LOCAL, RECORDED, RECORDING):
+        raise Invalid(_unknown(handle, provider))
+    return provider, match[2]
 
 
 def find_model(handle: str, lookup: Lookup, **options: Unpack[Options]) -> Model:

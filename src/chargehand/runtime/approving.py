@@ -40,7 +40,7 @@ class ApprovalRequest(Struct, frozen=True):
 Verdict: TypeAlias = bool | str | None
 """True or `"approve"`; False, `"reject"` or `"reject: why"`; None leaves it open for somebody else."""
 OnApproval: TypeAlias = Callable[[ApprovalRequest], Verdict | Awaitable[Verdict]]
-Answer: TypeAlias = ev.Event | str | Mapping[int, str]
+Answer: TypeAlias = ev.Event | bool | str | Mapping[int, str]
 _Word: TypeAlias = Literal["approve", "reject"]
 
 
@@ -148,6 +148,7 @@ def _requests(run: str, state: RunState, asked: ev.InputRequested) -> dict[int, 
 
 def read_answer(run: str, state: RunState | None, answer: Answer, reason: str = "") -> ev.Event:
     """An answer as an event. Refused where nothing is asked, or where one word would have to do for several calls."""
+    answer = _as_word(answer) if isinstance(answer, bool) else answer
     if not isinstance(answer, str | Mapping):
         return answer
     asked = None if state is None else state.input
@@ -171,6 +172,10 @@ def read_answer(run: str, state: RunState | None, answer: Answer, reason: str = 
     if _first_call(asked) not in answer:
         raise Refused(f"run {run!r} asks about call {_first_call(asked)} first; answer that one too")
     return _answered(asked, {call: _read_verdict("the answer", word, reason) for call, word in answer.items()})
+
+
+def _as_word(approved: bool) -> _Word:  # noqa: FBT001 - it is what a person answered
+    return "approve" if approved else "reject"
 
 
 def _read_effect_answer(asked: ev.InputRequested, answer: str | Mapping[int, str], reason: str) -> ev.Event:

@@ -8,8 +8,8 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 from msgspec import Raw
 
-from chargehand.agents.equip import toolset
 from chargehand.agents.levels import of_worker
+from chargehand.agents.setup import toolset
 from chargehand.agents.subteam import plainly_put
 from chargehand.agents.worker import Worker
 from chargehand.core.fold import replay

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from chargehand.agents.cost_forecast import CostForecast
 from chargehand.agents.crew import Crew, Done, Hand, Posted, Proposal, Refined, WorkFailed
-from chargehand.agents.hiring import Hiring
 from chargehand.agents.relay import Relay
 from chargehand.agents.routing.decision import Board
 from chargehand.agents.strategies import Broadcast, Route
+from chargehand.agents.team_spec import TeamSpec
 from chargehand.core.owed import Brief
 from chargehand.models.own import model_handle
 from chargehand.runtime.clock import Clock
@@ -39,7 +39,9 @@ _Found = TypeVar("_Found")
 class Makeshift:
     """`within` are the limits of a run. Which try it is stands in the brief: nothing is remembered here."""
 
-    def __init__(self, crew: Crew, hiring: Hiring, roster: Roster, within: Limits, *, clock: Clock = time.time) -> None:
+    def __init__(
+        self, crew: Crew, hiring: TeamSpec, roster: Roster, within: Limits, *, clock: Clock = time.time
+    ) -> None:
         self._crew = crew
         self._hiring = hiring
         self._roster = roster

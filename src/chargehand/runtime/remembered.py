@@ -15,8 +15,8 @@ from uuid import UUID, uuid5
 import msgspec
 from msgspec import structs
 
-from chargehand.agents.granted import called, own_archives, own_blocks
 from chargehand.agents.recall import supervisor_of
+from chargehand.agents.setup import own_archives, own_blocks, tool_name
 from chargehand.agents.worker import Worker
 from chargehand.errors import Conflict, Refused, Unknown
 from chargehand.memory.archives import Archive, Filter
@@ -198,7 +198,7 @@ async def _followed(catalog: Catalog, found: Kept, wanted: Kept, fields: Sequenc
 async def _profile(catalog: Catalog, space: str, worker: Worker) -> Profile:
     given = as_model(worker.model)
     model = given if isinstance(given, str) else given.card.handle
-    tools = tuple(called(one) for one in worker.tools)
+    tools = tuple(tool_name(one) for one in worker.tools)
     wanted = Profile(
         name=worker.name,
         description=worker.description,

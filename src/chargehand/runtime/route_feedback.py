@@ -10,9 +10,9 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from chargehand.agents.hiring import Hiring
 from chargehand.agents.routing.examples import ConfirmedExamples
 from chargehand.agents.subteam import aware, bare
+from chargehand.agents.team_spec import TeamSpec
 from chargehand.core.fold import replay
 from chargehand.core.owed import Brief
 from chargehand.core.state import RunState, Status
@@ -197,7 +197,7 @@ class RouteFeedback:
     """Feedback on runs that were led by a route, and the examples it made."""
 
     name: str
-    hiring: Hiring
+    hiring: TeamSpec
     _journal: Journal | SharedFile | None
 
     def _open(self) -> AbstractAsyncContextManager[Journal]:

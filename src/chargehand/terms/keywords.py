@@ -75,14 +75,22 @@ def nearest_keyword(word: str, known: Collection[str]) -> str:
     return next(iter((*near, *begun)), "")
 
 
-def check_keywords(owner: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Raise TypeError for a keyword that `owner` does not take; it names the one that was meant, or all there are."""
+def check_keywords(
+    owner: str, given: Iterable[str], known: Collection[str], elsewhere: tuple[str, Collection[str]] = ("", ())
+) -> None:
+    """Raise TypeError for a keyword that `owner` does not take; it names the one that was meant, or all there are.
+
+    `elsewhere` is who else it may have been meant for, and the keywords of that.
+    """
     for word in given:
         if word not in known:
             names = list(known)
             meant = nearest_keyword(word, names)
             listed = ", ".join(names[:_MOST_LISTED]) + (", ..." if len(names) > _MOST_LISTED else "")
             hint = f"did you mean {meant!r}?" if meant else f"it takes {listed}"
+            other, theirs = elsewhere
+            if not meant and (meant := nearest_keyword(word, theirs)):
+                hint = f"did you mean {other}({meant}=...)?"
             raise TypeError(f"{owner}() has no keyword {word!r}; {hint}")
 
 
@@ -101,7 +109,9 @@ class Declared(Struct, frozen=True, metaclass=_SuggestingMeta):
     """A struct that people write in Python: a keyword that it does not have is refused with the one that was meant."""
 
 
-def suggest_keywords(owner: str) -> Callable[[Callable[_P, _Made]], Callable[_P, _Made]]:
+def suggest_keywords(
+    owner: str, elsewhere: tuple[str, Collection[str]] = ("", ())
+) -> Callable[[Callable[_P, _Made]], Callable[_P, _Made]]:
     """The same for a function, or for the `__init__` of a class."""
 
     def decorate(function: Callable[_P, _Made]) -> Callable[_P, _Made]:
@@ -110,7 +120,7 @@ def suggest_keywords(owner: str) -> Callable[[Callable[_P, _Made]], Callable[_P,
 
         @wraps(function)
         def checked(*args: Any, **keywords: Any) -> _Made:
-            check_keywords(owner, keywords, known)
+            check_keywords(owner, keywords, known, elsewhere)
             return function(*args, **keywords)
 
         return checked

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from chargehand.agents.answer import with_gaps
-from chargehand.agents.equip import OURS
+from chargehand.agents.setup import OURS
 from chargehand.core.fold import replay
 from chargehand.core.state import RunState
 from chargehand.errors import Corrupt

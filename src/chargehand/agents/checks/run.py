@@ -17,7 +17,6 @@ from chargehand.agents.checks.rules import (
 )
 from chargehand.agents.checks.spec import Checks, Reviewer, Rule, Verifier, describe_unknown
 from chargehand.agents.crew import Claim, Done, Hand, WorkFailed
-from chargehand.agents.equip import Equipped
 from chargehand.agents.handover import ONCE, Came, Partly
 from chargehand.agents.inputs import read_inputs
 from chargehand.agents.loop import Attempt
@@ -25,6 +24,7 @@ from chargehand.agents.money import Purse
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import REMEMBER
 from chargehand.agents.relay import Relay
+from chargehand.agents.setup import Equipped
 from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief
 from chargehand.models.exhibits import Product

@@ -15,13 +15,12 @@ from urllib.parse import urlsplit
 from msgspec import Struct, field, structs
 
 from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
-from chargehand.agents.equip import Equipped, equip, listed
-from chargehand.agents.granted import furnished
 from chargehand.agents.loop import Kit, work
 from chargehand.agents.mail import Carrier
 from chargehand.agents.memory_text import instructions, material, seen
 from chargehand.agents.money import CallCap, Purse, calls_for
 from chargehand.agents.prompts import Prompts
+from chargehand.agents.setup import Equipped, equip, furnish
 from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief
 from chargehand.core.state import Step
@@ -168,7 +167,7 @@ class AgentExecutor:
         worker = Worker(
             name=profile.id, description=profile.description, prompt=profile.prompt, tags=profile.tags, timeout=TIMEOUT
         )
-        return listed(worker, self.model(profile).card.handle)
+        return roster_agent(worker, self.model(profile).card.handle)
 
     def model(self, profile: Profile) -> Model:
         """The model an agent names, if it is available to clients; else the default one."""
@@ -205,7 +204,7 @@ class AgentExecutor:
         names = [name for name in dict.fromkeys((*profile.tools, *client_side)) if name in known]
         rules = read_rules(profile.settings.get("tool_rules"), names)
         worker = _worker(profile, names, rules, request.steps)
-        ready = await furnished(self._tenant.memory, worker, with_usual_tools=False, conversation=request.conversation)
+        ready = await furnish(self._tenant.memory, worker, with_usual_tools=False, conversation=request.conversation)
         tools = _count_calls({**ready.named, **self._agent_messages.tools, **custom}, rules.counts, steps or {})
         desk = ready.desk
         if desk is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from chargehand.agents.equip import OURS
+from chargehand.agents.setup import OURS
 from chargehand.agents.shape import schema_problem
 from chargehand.runtime.front import checked_goal
 from chargehand.server.letta.settings import as_list, as_table, check_fields, refuse_unsupported

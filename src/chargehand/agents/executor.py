@@ -10,21 +10,20 @@ from chargehand.agents import planner
 from chargehand.agents.answer import answer
 from chargehand.agents.checks.spec import NO_CHECKS, Checks
 from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
-from chargehand.agents.equip import Equipped, equip, skills, toolset
-from chargehand.agents.factory import Factory
 from chargehand.agents.handover import inherited
 from chargehand.agents.loop import Attempt, Kit, work
 from chargehand.agents.mail import Carrier, Post
 from chargehand.agents.money import cut_off, supervision
 from chargehand.agents.planner import Lead
 from chargehand.agents.routing.decision import Watch
+from chargehand.agents.setup import Equipped, equip, skills, toolset
 from chargehand.agents.shape import find_json
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole, chat
 from chargehand.agents.strategies.loop import next_task
 from chargehand.agents.strategies.recursive import split
 from chargehand.agents.strategies.route import route
 from chargehand.agents.subteam import Foreman, Subteam, aware, bare
-from chargehand.agents.worker import Worker
+from chargehand.agents.worker import Factory, Worker
 from chargehand.agents.writer import Writer
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
@@ -46,7 +45,7 @@ _NO_TEAMS: Mapping[str, Subteam] = {}
 _NO_MODELS: Mapping[str, Model] = {}
 
 
-class Staff:
+class AgentExecutor:
     """The crew a driver works with; everything it needs is connected already."""
 
     def __init__(

@@ -7,10 +7,7 @@ from functools import partial
 from msgspec import Struct, field, structs
 
 from chargehand.agents.checks.spec import NO_CHECKS, Checks, Verifier
-from chargehand.agents.contacts import contract
-from chargehand.agents.equip import Equipped, equip, listed, nameable, skills, toolset
-from chargehand.agents.factory import Factory
-from chargehand.agents.granted import Furnished
+from chargehand.agents.executor import AgentExecutor, Workshop
 from chargehand.agents.hedging import Hedging
 from chargehand.agents.loop import Kit
 from chargehand.agents.mail import Post, allowance, check_contacts
@@ -19,19 +16,19 @@ from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import shared_blocks
 from chargehand.agents.routing.decision import Board
-from chargehand.agents.staff import Staff, Workshop
+from chargehand.agents.setup import Equipped, Furnished, equip, nameable, roster_agent, skills, toolset
 from chargehand.agents.strategies import Route, Way, Whole
 from chargehand.agents.strategies import check as check_way
 from chargehand.agents.strategies.route import check as check_route
 from chargehand.agents.strategies.route import sample_cost
 from chargehand.agents.subteam import Subteam, Team, least
 from chargehand.agents.tool_breakers import Faulty, ToolBreakers
-from chargehand.agents.worker import Worker
+from chargehand.agents.worker import Factory, Worker
 from chargehand.agents.writer import Writer
 from chargehand.errors import Invalid
 from chargehand.memory.embedding import Embedding
 from chargehand.memory.opened import OpenMemory
-from chargehand.models.find import Finder, Lookup
+from chargehand.models.find import Finder, Lookup, check_handle
 from chargehand.models.known import BUILT_IN
 from chargehand.models.messages import Settings
 from chargehand.models.model import Model
@@ -47,7 +44,7 @@ from chargehand.terms.roster import Agent, Roster
 _WHOLE = Whole()
 
 
-class Hiring(Struct, frozen=True):
+class TeamSpec(Struct, frozen=True):
     """Everything a crew is made of. `models` are those of the workers, the planner and the judge.
 
     Those in the `background` are known to the crew, and to nobody who plans.
@@ -77,6 +74,9 @@ class Hiring(Struct, frozen=True):
             raise Invalid(f"a team needs at least one worker, or a factory that makes them{only}")
         for worker in self.everybody:
             equip(worker, ())
+        for model in self._named_models():
+            if isinstance(model, str):
+                check_handle(model)
         check_contacts(self.workers)
         if self.way is not _WHOLE:
             check_way(self.way)
@@ -105,7 +105,7 @@ class Hiring(Struct, frozen=True):
     def agent(self, worker: Worker) -> Agent:
         """One of them as the scheduler sees it."""
         handles = [model_handle(model) for model in worker.replicas or (worker.model or self.models[0],)]
-        agent = listed(worker, pool_handle(handles))
+        agent = roster_agent(worker, pool_handle(handles))
         names = tuple(self.checks.by_name)  # all of them: a task may name what its worker does not
         marks = (self.checks.mark(names),) if names else ()
         return structs.replace(agent, spec=digest(worker.name, agent.spec, *marks))
@@ -164,7 +164,7 @@ class Hiring(Struct, frozen=True):
             handles += await team.unpriced_models(finder)
         return tuple(dict.fromkeys(handles))
 
-    def staff(
+    def executor(
         self,
         finder: Finder,
         roster: Roster,
@@ -174,7 +174,7 @@ class Hiring(Struct, frozen=True):
         crowd: Sequence[Furnished],
         teams: Mapping[str, Subteam],
         embedding: Embedding | None = None,
-    ) -> Staff:
+    ) -> AgentExecutor:
         """The crew, its models found."""
         usual, planner, judge = (_found(finder, one) for one in self.models)
         purse = Purse(budget, finder.observations)
@@ -209,7 +209,7 @@ class Hiring(Struct, frozen=True):
             reserve=roster.supervision,
             shared=shared,
         )
-        return Staff(
+        return AgentExecutor(
             workers=workers,
             lead=lead,
             writer=writer,
@@ -231,7 +231,7 @@ class Hiring(Struct, frozen=True):
     def _post(self, models: Mapping[str, Sequence[Model]], *, capped: bool) -> Post:
         """What carries messages between workers."""
         members = tuple(self.agent(one) for one in self.workers)
-        contracts = {one.name: contract(one.contacts) for one in self.workers if one.contacts}
+        contracts = {one.name: one.contract for one in self.workers if one.contacts}
         allowances: dict[str, Amount] = {}
         if capped:
             for one in self.workers:
@@ -264,15 +264,18 @@ class Hiring(Struct, frozen=True):
 
         return find_route_embedding(self.way, self.cards(), lookup)
 
+    def _named_models(self) -> list[AnyModel]:
+        """Every model that the team names."""
+        models: list[AnyModel] = [*self.models, *(model for _, model in self._verifiers())]
+        for worker in self.everybody:
+            models += [worker.model, *worker.replicas, *worker.fallback_models]
+        if self.factory is not None:
+            models.append(self.factory.model)
+        return [model for model in models if model]
+
     def notice(self, finder: Finder) -> str:
         """What people must know about the models behind this team."""
-        wanted = [
-            *self.models,
-            *(model for one in self.everybody for model in (one.model, *one.replicas, *one.fallback_models) if model),
-        ]
-        wanted += [self.factory.model] if self.factory is not None and self.factory.model else []
-        wanted += [model for _, model in self._verifiers()]
-        cards = [_found(finder, one).card for one in wanted]
+        cards = [_found(finder, model).card for model in self._named_models()]
         notices = [one.notice for one in cards]
         if len({one.reads_facts for one in cards}) > 1:  # then it would not be true as it stands
             notices = [PARTLY if one.reads_facts else one.notice for one in cards]

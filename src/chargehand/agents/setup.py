@@ -1,0 +1,345 @@
+"""Workers made ready to work: their tools, models and the shape of their results, and what they may do with memory."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import TypeAlias, TypeVar, get_args
+
+import msgspec
+from msgspec import Raw, Struct, structs
+
+from chargehand.agents.mail import Post
+from chargehand.agents.recall import Desk
+from chargehand.agents.shape import Shape
+from chargehand.agents.worker import Factory, Worker
+from chargehand.errors import Invalid
+from chargehand.memory.archives import Archive
+from chargehand.memory.blocks import Access, Block, Grant
+from chargehand.memory.declared import Memory
+from chargehand.memory.opened import OpenMemory
+from chargehand.models.messages import ToolSpec
+from chargehand.models.model import Model
+from chargehand.models.subject import Skill, WorkerCard
+from chargehand.terms.budget import NOTHING
+from chargehand.terms.duration import parse_duration
+from chargehand.terms.plan import digest
+from chargehand.terms.roster import Agent
+from chargehand.text.names import did_you_mean, listed
+from chargehand.tools.remember import ARCHIVE_TOOLS, BLOCK_TOOLS, NAMES, described, memory_tools, usual_tools
+from chargehand.tools.rules import check as check_rules
+from chargehand.tools.tool import Tool, as_tool
+from chargehand.tools.toolbox import BUILT_IN, WITH_SETTINGS, tools_named
+
+AnyTool: TypeAlias = Tool | Callable[..., object] | str
+"""A tool as a worker brings it: made by `@tool`, a typed function, or a name."""
+_Owner = TypeVar("_Owner", Worker, Factory)
+_ACCESS: tuple[Access, ...] = get_args(Access)
+GIVE_UP = ToolSpec(
+    "give_up",
+    "Say that the task cannot be done, and what was missing. `final`: no other wording would help.",
+    Raw(
+        b'{"type":"object","properties":{"reason":{"type":"string"},"final":{"type":"boolean"}},'
+        b'"required":["reason"],"additionalProperties":false}'
+    ),
+)
+READ_MORE = ToolSpec(
+    "read_more",
+    "Read on in a result or an input that was too long to show whole.",
+    Raw(
+        b'{"type":"object","properties":{"handle":{"type":"string"},"start":{"type":"integer","minimum":0}},'
+        b'"required":["handle","start"],"additionalProperties":false}'
+    ),
+)
+OURS = frozenset((GIVE_UP.name, READ_MORE.name))
+
+
+class Equipped(Struct, frozen=True):
+    """A worker ready to work. `models` are tried in turn; `specs` are its tools as a model sees them.
+
+    With a `desk` it is shown its memory before each call of its model. One that `takes_cut_replies` answers with what
+    there is of a reply that reached its limit; else such a reply is asked for again.
+    """
+
+    worker: Worker
+    tools: dict[str, Tool]
+    specs: tuple[ToolSpec, ...]
+    models: tuple[Model, ...]
+    shape: Shape | None
+    card: WorkerCard
+    names: tuple[str, ...]
+    window: int
+    desk: Desk | None = None
+    takes_cut_replies: bool = False
+
+
+def equip(
+    worker: Worker, models: Sequence[Model], named: Mapping[str, Tool] | None = None, desk: Desk | None = None
+) -> Equipped:
+    """Make a worker ready; Invalid, naming it, where it cannot work."""
+    owner = f"worker {worker.name!r}"
+    tools = toolset(owner, worker.tools, named)
+    try:
+        check_rules(worker.rules, tuple(tools))
+    except Invalid as error:
+        raise Invalid(f"{owner}: {error}") from error
+    if worker.steps < 1:
+        raise Invalid(f"{owner} may make {worker.steps} steps; give it at least one")
+    if worker.team is not None:
+        _check_team(owner, worker)
+    for what in ("tags", "skills", "examples"):
+        given = getattr(worker, what)
+        if isinstance(given, str):
+            raise Invalid(f"{owner}: {what} is the text {given[:80]!r}; make it a list: [{given[:80]!r}]")
+    card = WorkerCard(
+        name=worker.name,
+        description=worker.description,
+        tags=tuple(worker.tags),
+        skills=skills(tools),
+        phrases=tuple(worker.skills),
+        examples=tuple(worker.examples),
+    )
+    return Equipped(
+        worker=worker,
+        tools=tools,
+        specs=(*(tool.spec for tool in tools.values()), GIVE_UP),
+        models=tuple(models),
+        shape=None if worker.output is None else Shape(worker.output),
+        card=card,
+        names=tuple(tools),
+        window=min((model.card.window for model in models), default=0),
+        desk=desk,
+    )
+
+
+def _check_team(owner: str, worker: Worker) -> None:
+    """Raise Invalid for a worker that is a team and has something of its own to work with."""
+    own = {
+        "tools": worker.tools,
+        "rules": worker.rules,
+        "a model": worker.model or worker.replicas,
+        "a prompt": worker.prompt,
+        "fallback models": worker.fallback_models,
+        "an output": worker.output is not None,
+        "blocks": worker.blocks,
+        "archives": worker.archives,
+        "earlier tasks": worker.remembers,
+        "contacts": worker.contacts,
+    }
+    for what, given in own.items():
+        if given:
+            raise Invalid(f"{owner} is a team and has {what} of its own; give that to those who are in the team")
+
+
+def roster_agent(worker: Worker, model: str) -> Agent:
+    """A worker as the scheduler sees it. `spec` changes when anything does that its results depend on.
+
+    A team has no model of its own: a line that is dead for it says nothing about anybody else's. What it may use is
+    reserved by its only step: an attempt that is taken up after a crash has been charged already.
+    """
+    tools = toolset(f"worker {worker.name!r}", worker.tools)
+    agent = Agent(
+        name=worker.name,
+        description=worker.description,
+        tags=tuple(worker.tags),
+        tools=tuple(tools),
+        model=model,
+        fallbacks=tuple(worker.fallbacks),
+        capacity=worker.capacity,
+        estimate=worker.estimate,
+        seconds=worker.seconds,
+        timeout=parse_duration(worker.timeout),
+    )
+    if worker.team is not None:
+        spec = digest(worker.team.name, msgspec.json.encode(worker.team.roster).decode())
+        return structs.replace(agent, model="", estimate=NOTHING, spec=spec)
+    parts = [worker.prompt, model, *(f"{tool.name}{tool.spec.description}{tool.effect}" for tool in tools.values())]
+    if worker.contacts:
+        parts.append(f"{tuple(worker.contract.to)} {worker.contract.most}")
+    parts.append("" if worker.output is None else msgspec.json.encode(Shape(worker.output).schema).decode())
+    return structs.replace(agent, spec=digest(*parts))
+
+
+# --- tools
+
+
+def toolset(owner: str, tools: Sequence[AnyTool], named: Mapping[str, Tool] | None = None) -> dict[str, Tool]:
+    """Tools by name; Invalid where two share one, or one has a name of ours.
+
+    `named` are those that may be named instead of being brought; left out, they can be looked at but not called.
+    """
+    by_name: dict[str, Tool] = {}
+    for given in tools:
+        if isinstance(given, str):
+            tool = _tool_named(owner, given, nameable() if named is None else named)
+        else:
+            tool = as_tool(given)
+        if tool.name in by_name:
+            raise Invalid(f"{owner} has two tools called {tool.name!r}; give one of them another name")
+        if tool.name in OURS:
+            raise Invalid(f"{owner} has a tool called {tool.name!r}, which every worker has already; rename it")
+        by_name[tool.name] = tool
+    return by_name
+
+
+@cache
+def nameable() -> Mapping[str, Tool]:
+    """The tools a worker may name, as models are told of them."""
+    return {**described(), **Post().tools()}
+
+
+def with_toolbox(owner: _Owner) -> _Owner:
+    """A worker, or a factory, with tools of the toolbox in the place of their names. Names of other tools stay."""
+    if isinstance(owner.tools, str):
+        name = f"{type(owner).__name__.lower()} {owner.name!r}"
+        raise Invalid(f"{name}: tools is the text {owner.tools[:80]!r}; make it a list: [{owner.tools[:80]!r}]")
+    tools: list[AnyTool] = []
+    for tool in owner.tools:
+        tools.extend(tools_named(tool) if isinstance(tool, str) and tool in BUILT_IN else [tool])
+    return structs.replace(owner, tools=tuple(tools))
+
+
+def _tool_named(owner: str, name: str, known: Mapping[str, Tool]) -> Tool:
+    if name in known:
+        return known[name]
+    if name in WITH_SETTINGS:
+        raise Invalid(f"{owner} names the tool {name!r}, which needs settings; {WITH_SETTINGS[name]}")
+    names = [*BUILT_IN, *known]
+    raise Invalid(f"{owner} names the tool {name!r}, which there is not; {did_you_mean(name, names)}")
+
+
+def tool_name(tool: object) -> str:
+    """The name of a tool, however a worker brings it."""
+    return tool if isinstance(tool, str) else str(getattr(tool, "name", getattr(tool, "__name__", "")))
+
+
+def skills(tools: Mapping[str, Tool]) -> tuple[Skill, ...]:
+    return tuple(
+        Skill(name=tool.name, description=tool.spec.description, parameters=tool.spec.parameters, summary=tool.summary)
+        for tool in tools.values()
+    )
+
+
+# --- memory
+
+
+def check_memory(memory: Memory | None, workers: Sequence[Worker]) -> None:
+    """Raise Invalid for a memory nobody could use, and for workers who ask for what is not in it."""
+    if memory is None:
+        for worker in workers:
+            _check_without_memory(worker)
+        return
+    labels = [block.label for block in memory.blocks]
+    names = [archive.name for archive in memory.archives]
+    for what, known in (("block", labels), ("archive", names)):
+        if double := next((name for name in known if known.count(name) > 1), None):
+            raise Invalid(f"the memory has two {what}s called {double!r}; give one of them another name")
+    for block in memory.blocks:
+        _check_access(f"{block.label!r}: share", block.share)
+    for archive in memory.archives:
+        _check_access(f"{archive.name!r}: share", archive.share)
+    for worker in workers:
+        owner = f"worker {worker.name!r}"
+        _check_known(owner, "block", worker.blocks, labels)
+        _check_known(owner, "archive", worker.archives or (), names)
+        for label, grant in own_blocks(worker).items():
+            _check_access(f"{owner}: block {label!r}", grant.access)
+        for name, access in worker.archives.items() if isinstance(worker.archives, Mapping) else ():
+            _check_access(f"{owner}: archive {name!r}", access)
+
+
+def own_blocks(worker: Worker) -> dict[str, Grant]:
+    """What a worker may do with blocks where that is not what everybody may, by label."""
+    return {label: given if isinstance(given, Grant) else Grant(given) for label, given in worker.blocks.items()}
+
+
+def own_archives(worker: Worker, archives: Sequence[Archive]) -> dict[str, Grant]:
+    """The same for archives, by name: one that names some may use no others."""
+    named = worker.archives
+    if named is None:
+        return {}
+    if isinstance(named, Mapping):
+        return {archive.name: Grant(named.get(archive.name, "none")) for archive in archives}
+    usual: dict[str, Access] = {one.name: "write" if one.share == "none" else one.share for one in archives}
+    return {name: Grant(access if name in named else "none") for name, access in usual.items()}
+
+
+def with_memory_tools(worker: Worker, memory: Memory | None) -> Worker:
+    """The worker with the memory tools that it gets without naming them, after its own. Most workers need none."""
+    if memory is None:
+        return worker
+    own = own_blocks(worker)
+    held = own_archives(worker, memory.archives)
+    blocks: list[Access] = [_block_access(block, own.get(block.label, Grant(block.share))) for block in memory.blocks]
+    archives: list[Access] = [held.get(archive.name, Grant(archive.share)).access for archive in memory.archives]
+    return _with_usual_tools(worker, blocks, archives)
+
+
+def _with_usual_tools(worker: Worker, blocks: Iterable[Access], archives: Iterable[Access]) -> Worker:
+    """Memory tools come with what a worker declares, or with all of memory if it remembers."""
+    named = {tool for tool in worker.tools if isinstance(tool, str)}
+    uses_blocks = worker.remembers or bool(worker.blocks) or bool(named & set(BLOCK_TOOLS))
+    uses_archives = worker.remembers or bool(worker.archives) or bool(named & set(ARCHIVE_TOOLS))
+    usual = usual_tools(blocks if uses_blocks else (), archives if uses_archives else (), remembers=worker.remembers)
+    taken = {tool_name(tool) for tool in worker.tools}
+    return structs.replace(worker, tools=(*worker.tools, *(name for name in usual if name not in taken)))
+
+
+class Furnished(Struct, frozen=True):
+    """A worker with all its tools, those that can be named by what is behind them, and its desk in the memory."""
+
+    worker: Worker
+    named: Mapping[str, Tool] = {}
+    desk: Desk | None = None
+
+
+async def furnish(
+    memory: OpenMemory | None, worker: Worker, *, with_usual_tools: bool = True, conversation: str = ""
+) -> Furnished:
+    """A worker as it goes to work with an open memory. People may have attached more to it than is declared.
+
+    Without the usual tools it has those that it names, and no others. In a `conversation` beside its own it remembers
+    that one.
+    """
+    if memory is None:
+        return Furnished(worker)
+    agent = memory.agents[worker.name]
+    blocks: dict[str, Access] = {}
+    archives: dict[str, Access] = {}
+    for held in await memory.catalog.attached(agent):
+        if isinstance(held.thing, Block):
+            blocks[held.thing.label] = _block_access(held.thing, held.grant)
+        else:
+            archives[held.thing.name] = held.grant.access
+    if with_usual_tools:
+        worker = _with_usual_tools(worker, blocks.values(), archives.values())
+    shows = bool(blocks) or worker.remembers
+    desk = Desk(memory, agent, worker.remembers, shows=shows, conversation=conversation)
+    return Furnished(worker, memory_tools(memory, worker.name, blocks, archives, conversation), desk)
+
+
+def _block_access(block: Block, grant: Grant) -> Access:
+    return "read" if block.read_only and grant.access != "none" else grant.access
+
+
+def _check_without_memory(worker: Worker) -> None:
+    named = next((tool for tool in worker.tools if isinstance(tool, str) and tool in NAMES), "")
+    wants = {
+        "remembers": worker.remembers,
+        "has blocks": bool(worker.blocks),
+        "has archives": bool(worker.archives),
+        f"has the tool {named!r}": bool(named),
+    }
+    for what, wanted in wants.items():
+        if wanted:
+            raise Invalid(f"worker {worker.name!r} {what}, but its team has no memory; give it one: memory=Memory(...)")
+
+
+def _check_known(owner: str, what: str, asked: Sequence[str] | Mapping[str, object], known: Sequence[str]) -> None:
+    for name in asked:
+        if name not in known:
+            hint = did_you_mean(name, known, f"there is {listed(known) or 'none'}")
+            raise Invalid(f"{owner} names the {what} {name!r}, which the memory does not have; {hint}")
+
+
+def _check_access(where: str, access: str) -> None:
+    if access not in _ACCESS:
+        raise Invalid(f"{where} cannot be {access!r}; it is one of {', '.join(_ACCESS)}")
