@@ -20,7 +20,7 @@ from chargehand.agents.mail import Carrier
 from chargehand.agents.memory_text import instructions, material, seen
 from chargehand.agents.money import CallCap, Purse, calls_for
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.setup import Equipped, equip, furnish
+from chargehand.agents.setup import Equipped, equip, furnish, roster_agent
 from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief
 from chargehand.core.state import Step
