@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from chargehand.cli.commands import VERBS
+from chargehand.cli.main import VERBS
 from chargehand.cli.script import Story
 from chargehand.terms.policy import Breaking, Limits, Policy, Retry
 from tests.cli.commands import chargehand, python

@@ -8,8 +8,7 @@ import pytest
 
 from chargehand import errors
 from chargehand.agents import stepwise
-from chargehand.cli.eval_commands import UNDER
-from chargehand.cli.exit_codes import EXIT_CODES, TERMINATED, exit_code
+from chargehand.cli.exit_codes import EXIT_CODES, GATE_MISSED, TERMINATED, exit_code
 from chargehand.cli.main import parser
 from chargehand.config import keys
 from chargehand.stores.codec import TAGS
@@ -112,5 +111,9 @@ ENDS: list[tuple[Ending, EndReason]] = [
 
 def test_every_exit_code_has_its_section() -> None:
     found = {int(code) for code in re.findall(r"^## (\d+)$", TOLD["exit-codes.md"], re.MULTILINE)}
-    assert found == set(EXIT_CODES) == {exit_code(ending, reason) for ending, reason in ENDS} | {2, UNDER, TERMINATED}
+    assert (
+        found
+        == set(EXIT_CODES)
+        == {exit_code(ending, reason) for ending, reason in ENDS} | {2, GATE_MISSED, TERMINATED}
+    )
     assert {int(code) for code in re.findall(r"(?<!\d)(\d+) [a-z]", parser().epilog or "")} == found

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.cli.commands import VERBS
-from chargehand.cli.main import main, parser
+from chargehand.cli.main import VERBS, main, parser
 
 USUAL_TEAM = "(default: the nearest team.yaml upwards, else the bundled team)"
 

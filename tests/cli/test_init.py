@@ -61,8 +61,9 @@ def test_a_template_runs_with_no_key(tmp_path: Path, name: str, words: list[str]
 
 
 def test_the_folder_is_named_after_the_template(tmp_path: Path) -> None:
-    assert chargehand(tmp_path, "init").returncode == 0
-    assert (tmp_path / "minimal" / "team.yaml").is_file()
+    made = chargehand(tmp_path, "init")
+    assert made.returncode == 0
+    assert made.stdout.startswith("minimal/team.yaml: the team 'garden'\n")
 
 
 def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:

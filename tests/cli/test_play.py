@@ -281,3 +281,14 @@ def test_a_reader_who_goes_away_does_not_end_the_run(tmp_path: Path) -> None:
     os.close(end)
     assert done.returncode == 0
     assert "ending: complete" in chargehand(tmp_path, "runs", "show", "alone").stdout
+
+
+def test_a_run_that_waits_is_shown_and_resumed_with_its_question(tmp_path: Path) -> None:
+    file = script(tmp_path, task("a"), policy={"approve": True})
+    assert chargehand(tmp_path, "play", file, "--run", "asked").returncode == 4
+    shown = chargehand(tmp_path, "runs", "show", "asked").stdout
+    assert "unfinished: 1 of 1 tasks" in shown
+    assert "resume asked --approve  (or --reject TEXT or --plan FILE)" in shown
+    again = chargehand(tmp_path, "resume", "asked", "--script", file)
+    assert again.returncode == 4
+    assert "a person is asked to approve the plan:\n\nplan: 1 task" in again.stderr

@@ -12,11 +12,10 @@ from typing import get_args
 
 import pytest
 
-from chargehand.cli.commands import VERBS
 from chargehand.cli.console import Console, clean, clean_json, clean_lines, short
 from chargehand.cli.event_text import DESCRIBERS, TEMPLATES
 from chargehand.cli.format import dollars, money
-from chargehand.cli.main import parser
+from chargehand.cli.main import VERBS, parser
 from chargehand.terms.budget import Amount
 from chargehand.terms.events import Event
 from tests.cli.commands import COMMAND, EXAMPLES, chargehand, environment, script, task

@@ -11,9 +11,8 @@ from typing import NoReturn
 
 import pytest
 
-from chargehand.cli.commands import loading
 from chargehand.cli.exit_codes import TERMINATED, Terminated
-from chargehand.cli.main import main
+from chargehand.cli.main import loading, main
 from chargehand.cli.signals import StopSignals
 from tests.cli.commands import Underway, chargehand, script, task
 
@@ -128,7 +127,7 @@ def test_a_run_is_left_where_it_stands_and_goes_on_with_the_command_that_is_told
 
 
 def test_while_modules_are_loaded_ctrl_c_ends_the_process_without_a_word() -> None:
-    program = "import os\nfrom chargehand.cli.commands import loading\nwith loading():\n    os.kill(os.getpid(), 2)"
+    program = "import os\nfrom chargehand.cli.main import loading\nwith loading():\n    os.kill(os.getpid(), 2)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.worker import Worker
-from chargehand.cli import eval_commands
 from chargehand.cli.console import Console
-from chargehand.cli.eval_commands import PrintedProgress
+from chargehand.cli.evaluate import PrintedProgress
 from chargehand.errors import Invalid
 from chargehand.evals.cases import Case, Expect
 from chargehand.evals.report import Score
@@ -103,7 +102,7 @@ async def test_a_rubric_without_a_judge_is_not_tried() -> None:
 
 
 async def test_progress_shows_each_failed_case_and_a_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eval_commands, "_PROGRESS_SECONDS", 0.02)
+    monkeypatch.setattr("chargehand.cli.evaluate._PROGRESS_SECONDS", 0.02)
     stream = io.StringIO()
     progress = PrintedProgress(Console(stream))
     slow = ScriptedModel(lambda _: "31 tongs", latency=0.1)

@@ -1,7 +1,7 @@
 """The page about exit codes: what each means, and a command that ends with it."""
 
-from chargehand.cli.commands import VERBS
 from chargehand.cli.exit_codes import EXIT_CODES, exit_codes_of
+from chargehand.cli.main import VERBS
 from tests.reference.markdown import page
 
 _ABOUT = """\

@@ -1,4 +1,4 @@
-"""What to do next: the command that goes on with a run, and what is kept where output was lost."""
+"""What to do next: the commands that go on with a run, look at it, or do it once more."""
 
 import shlex
 import sys
@@ -11,7 +11,17 @@ from msgspec import Struct
 from chargehand.agents.levels import inner_gaps
 from chargehand.cli import USUAL_JOURNAL
 from chargehand.cli.console import Console, cells, clean
+from chargehand.cli.format import roughly
 from chargehand.core.state import RunState, Status
+from chargehand.runtime.result import planned
+from chargehand.terms.forecast import forecast
+
+_ANSWERS = {
+    "plan": ("--approve", "or --reject TEXT or --plan FILE"),
+    "tool": ("--approve", "or --reject TEXT"),
+    # whoever types what is shown must not pay twice: it is no command until they have found out
+    "effect": ("--effect WHAT", "done: it happened; again: it did not; fail: do without"),
+}
 
 
 class Advice(Struct, frozen=True):
@@ -23,64 +33,56 @@ class Advice(Struct, frozen=True):
     again: Sequence[str]
 
     def resume(self, *more: str) -> str:
-        return self._command("resume", self.run, *self.crew, *more)
+        return self.command("resume", self.run, *self.crew, *more)
 
     def once_more(self) -> str:
-        return self._command(*self.again)
+        return self.command(*self.again)
 
-    def show(self) -> str:
-        return self._command("runs", "show", self.run)
-
-    def cancel(self) -> str:
-        return self._command("runs", "cancel", self.run)
-
-    def _command(self, *words: str) -> str:
-        where = () if str(self.journal) == USUAL_JOURNAL else ("--journal", str(self.journal))
-        return clean(f"{program()} {shlex.join((*words, *where))}")
+    def command(self, *words: str) -> str:
+        journal = () if str(self.journal) == USUAL_JOURNAL else ("--journal", str(self.journal))
+        return clean(f"{program()} {shlex.join((*words, *journal))}")
 
 
 def advise(console: Console, state: RunState, advice: Advice, *, mended: bool = False) -> None:
     """What the run is called and what can be done with it; `mended`: something must be put right before that."""
     console.line(f"run: {clean(advice.run)} in {clean(str(advice.journal))}")
-    console.line(f"  look again:  {advice.show()}")
+    console.line(f"  look again:  {advice.command('runs', 'show', advice.run)}")
     if state.ended is None:
-        console.line(f"  give up:     {advice.cancel()}")
+        console.line(f"  give up:     {advice.command('runs', 'cancel', advice.run)}")
         console.line(f"  go on:       {going_on(state, advice)}")
-    elif state.ended.ending != "complete" or inner_gaps(state):
-        more = _wider(state, state.ended.reason) if advice.again[:1] == ("run",) else ""
-        kept = any(one.status is Status.DONE for one in state.tasks.values())
+    elif advice.again and (state.ended.ending != "complete" or inner_gaps(state)):
         label = "once mended:" if mended else "once more:  "
-        command = f"  {label} {advice.once_more()}{more}"
-        note = "(finished work is taken over)" if kept else ""
-        if note and console.terminal and cells(f"{command}  {note}") > console.columns:
+        option, notes = _wider(state, advice)
+        if any(progress.status is Status.DONE for progress in state.tasks.values()):
+            notes.append("finished work is taken over")
+        command = f"  {label} {advice.once_more()}{option}"
+        note = f"({'; '.join(notes)})" if notes else ""
+        if console.terminal and cells(f"{command}  {note}") > console.columns:
             console.line(command)  # whole, so that it can be copied
-            console.line(f"{' ' * (len(label) + 3)}{note}")
-        else:
-            console.line(f"{command}  {note}".rstrip())
+            command = " " * (len(label) + 1)
+        console.line(f"{command}  {note}".rstrip())
 
 
 def going_on(state: RunState, advice: Advice) -> str:
     """The command that takes a run up again, with an answer if something is asked."""
     if state.input is None:
         return advice.resume()
-    answer, others = _answers(state.input.what)
+    answer, others = _ANSWERS[state.input.what]
     return f"{advice.resume(*answer.split())}  ({others})"
 
 
-def _wider(state: RunState, reason: str) -> str:
-    """The option that gives a run more of what it lacked."""
-    if reason == "budget" and state.requested.budget.micros is not None:
-        return " --budget-usd USD"
-    return " --timeout TIME" if reason == "deadline" else ""
-
-
-def _answers(what: str) -> tuple[str, str]:
-    if what == "plan":
-        return "--approve", "or --reject TEXT or --plan FILE"
-    if what == "tool":
-        return "--approve", "or --reject TEXT"
-    # whoever types what is shown must not pay twice: it is no command until they have found out
-    return "--effect WHAT", "done: it happened; again: it did not; fail: do without"
+def _wider(state: RunState, advice: Advice) -> tuple[str, list[str]]:
+    """The option that gives a run more of what it lacked, and how much it takes if that is known."""
+    reason = "" if state.ended is None else state.ended.reason
+    if advice.again[0] != "run":
+        return "", []
+    if reason == "deadline":
+        return " --timeout TIME", []
+    if reason != "budget" or state.requested.budget.micros is None:
+        return "", []
+    cost = forecast(planned(state), state.requested.roster, state.requested.policy).cost
+    notes = [f"the plan takes about {roughly(cost.micros)}"] if state.tasks and cost.micros else []
+    return " --budget-usd USD", notes
 
 
 def farewell(advice: Advice) -> str:
@@ -91,7 +93,8 @@ def farewell(advice: Advice) -> str:
 def program() -> str:
     """How to type the command again: it need not be on the path."""
     typed = sys.argv[0]
-    found = which("chargehand")
+    installed = which("chargehand")
     if typed.endswith("__main__.py"):
         return "python -m chargehand"
-    return "chargehand" if found and Path(found).resolve() == Path(typed).resolve() else shlex.quote(typed)
+    is_installed = installed is not None and Path(installed).resolve() == Path(typed).resolve()
+    return "chargehand" if is_installed else shlex.quote(typed)

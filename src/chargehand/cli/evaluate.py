@@ -1,11 +1,54 @@
-"""`chargehand eval`: the options of the verb. `eval_commands` does the work, and is imported when it is called."""
+"""`chargehand eval`: try cases on a team and report; save cases from runs; audit runs."""
 
+import asyncio
+import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from chargehand.cli import USUAL_JOURNAL
+import msgspec
+
+from chargehand.agents.audit.failure_modes import Audit, audit_runs
 from chargehand.cli.arguments import add_shared
+from chargehand.cli.console import Console, Tone, clean, print_table, short
+from chargehand.cli.exit_codes import GATE_MISSED, INTERRUPTED, TERMINATED, Terminated
+from chargehand.cli.format import counted
+from chargehand.cli.run_names import resolve_run
+from chargehand.cli.run_session import StdoutClaim
+from chargehand.cli.signals import StopSignals
+from chargehand.config.discover import find_team
+from chargehand.config.environment import lookup_beside
+from chargehand.config.load import load_team
+from chargehand.errors import Invalid
+from chargehand.evals.cases import Dataset, find_datasets, read_dataset
+from chargehand.evals.gates import LESS_IS_BETTER, select_kinds
+from chargehand.evals.report import (
+    MEASURE_HEADS,
+    Change,
+    Report,
+    Score,
+    Section,
+    format_change,
+    format_gate,
+    format_measure,
+    read_report,
+    render_junit,
+    render_markdown,
+)
+from chargehand.evals.run import Progress, evaluate, report_unfinished
+from chargehand.evals.saving import append_case, case_of_run
+from chargehand.stores.reader import read_run, read_runs
+from chargehand.team import Supervisor
 
+_STOPPED = {
+    INTERRUPTED: "it was interrupted: gates and comparisons are left out",
+    TERMINATED: "it was stopped by SIGTERM: gates and comparisons are left out",
+}
+_MAX_FAILED = 20
+"""How many failed cases are shown."""
+_MAX_EVIDENCE_CHARS = 160
+_PROGRESS_SECONDS = 10.0
 _EXAMPLES = """examples:
   chargehand eval            the datasets in evals/ beside the team file
   chargehand eval evals/routing.jsonl --gate accuracy=0.9
@@ -18,45 +61,40 @@ _EXAMPLES = """examples:
 
 def add_eval(parser: ArgumentParser) -> None:
     parser.epilog = _EXAMPLES + (parser.epilog or "")
-    words = "datasets (.jsonl, .yaml); or  save RUN,  or  audit [RUN ...]"
-    parser.add_argument("what", metavar="FILE", nargs="*", help=words)
-    words = "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)"
-    parser.add_argument("--team", metavar="PATH", help=words)
-    parser.add_argument("--model", metavar="NAME", help="the model of everybody on the team")
-    words = "the model that judges rubrics; without one such cases are not tried"
-    parser.add_argument("--judge", metavar="NAME", default="", help=words)
-    words = "only cases of this kind: routing, plan, worker, run or verifier; may be repeated"
-    parser.add_argument("--kind", metavar="KIND", action="append", default=[], help=words)
-    words = "a measure and what it must reach, such as accuracy=0.9 or usd=0.01; may be repeated"
-    parser.add_argument("--gate", metavar="NAME=VALUE", type=gate, action="append", default=[], help=words)
+    about = "datasets (.jsonl, .yaml); or  save RUN,  or  audit [RUN ...]"
+    parser.add_argument("what", metavar="FILE", nargs="*", help=about)
+    add_shared(parser, "--team", "--model")
+    about = "the model that judges rubrics; without one such cases are not tried"
+    parser.add_argument("--judge", metavar="NAME", default="", help=about)
+    about = "only cases of this kind: routing, plan, worker, run or verifier; may be repeated"
+    parser.add_argument("--kind", metavar="KIND", action="append", default=[], help=about)
+    about = "a measure and what it must reach, such as accuracy=0.9 or usd=0.01; may be repeated"
+    parser.add_argument("--gate", metavar="NAME=VALUE", type=gate, action="append", default=[], help=about)
     parser.add_argument("--baseline", metavar="FILE", type=Path, help="an earlier report to compare with")
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the report there, as JSON")
     parser.add_argument("--markdown", metavar="FILE", type=Path, help="write the report there, as Markdown")
     parser.add_argument("--junit", metavar="FILE", type=Path, help="write the report there, as JUnit XML")
-    words = "let tools be called that change something; without it a case that would call one has not passed"
-    parser.add_argument("--act", action="store_true", help=words)
-    words = "begin no further case once all together have cost so many dollars"
-    parser.add_argument("--budget-usd", metavar="USD", type=float, help=words)
-    words = "how many cases are tried in parallel (default 4)"
-    parser.add_argument("--max-parallel", metavar="N", type=int, default=4, help=words)
-    words = "for seeded mistakes and intervals (default 0)"
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help=words)
+    about = "let tools be called that change something; without it a case that would call one has not passed"
+    parser.add_argument("--act", action="store_true", help=about)
+    about = "begin no further case once all together have cost so many dollars"
+    parser.add_argument("--budget-usd", metavar="USD", type=float, help=about)
+    about = "how many cases are tried in parallel (default 4)"
+    parser.add_argument("--max-parallel", metavar="N", type=int, default=4, help=about)
+    about = "for seeded mistakes and intervals (default 0)"
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help=about)
     parser.add_argument("--to", metavar="FILE", type=Path, help="with save: the dataset the case is added to")
     parser.add_argument("--name", metavar="NAME", default="", help="with save: what to call the case")
-    words = f"with save and audit: the SQLite file (default {USUAL_JOURNAL})"
-    parser.add_argument("--journal", metavar="PATH", type=Path, default=Path(USUAL_JOURNAL), help=words)
+    add_shared(parser, "--journal")
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="the report as one JSON document")
-    words = "a line of JSON for each result as soon as it is known, instead of the report"
-    output.add_argument("--jsonl", action="store_true", help=words)
+    about = "a line of JSON for each result as soon as it is known, instead of the report"
+    output.add_argument("--jsonl", action="store_true", help=about)
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     add_shared(parser, "--no-color")
 
 
 def gate(text: str) -> tuple[str, float]:
     """A measure and a number."""
-    from chargehand.evals.gates import LESS_IS_BETTER  # noqa: PLC0415 - --help must not wait for it
-
     name, _, value = text.replace(">=", "=").replace("<=", "=").partition("=")
     name = name.strip()
     sign, bound = ("<=", "at most") if name.rpartition(".")[2] in LESS_IS_BETTER else (">=", "at least")
@@ -69,10 +107,270 @@ def gate(text: str) -> tuple[str, float]:
 
 
 def eval(options: Namespace) -> int:  # noqa: A001 - a verb's function has its name
-    from chargehand.cli import eval_commands  # noqa: PLC0415 - --help must not wait for it
-
-    subcommands = {"save": eval_commands.save_case, "audit": eval_commands.audit_journal}
+    """Try cases, or do what the first word says."""
     first: str = options.what[0] if options.what else ""
-    if first in subcommands and not Path(first).exists():
-        return subcommands[first](options, options.what[1:])
-    return eval_commands.run_eval(options)
+    if first == "save" and not Path(first).exists():
+        return _save_case(options)
+    if first == "audit" and not Path(first).exists():
+        return _audit_journal(options)
+    return _run_eval(options)
+
+
+# --- trying cases
+
+
+class PrintedProgress(Progress):
+    """A line for each case that did not pass, as soon as it is known, and a count every few seconds.
+
+    The scores are kept: they are all there is when the evaluation is interrupted. `json_lines` gets each score as a
+    line of JSON.
+    """
+
+    def __init__(self, console: Console, json_lines: Console | None = None) -> None:
+        self.scores: dict[str, list[Score]] = {}
+        self._console = console
+        self._json_lines = json_lines
+        self._cases = 0
+        self._tried = 0
+        self._passed = 0
+        self._seconds = 0.0
+
+    def begin(self, datasets: Sequence[Dataset]) -> None:
+        self._cases = sum(len(dataset.cases) for dataset in datasets)
+        self.scores = {dataset.name: [] for dataset in datasets}
+        self._write_json()
+        self._schedule_count()
+
+    def add(self, dataset: str, score: Score) -> None:
+        self.scores[dataset].append(score)
+        self._tried += 1
+        self._passed += score.passed
+        self._cases = max(self._tried, self._cases)  # a verifier case has several results
+        self._write_json(dataset=dataset, score=score)
+        if not score.passed:
+            word = "not tried" if score.error else "failed"
+            self._console.line(f"{self._tried:4d}  {score.kind}  {word}  {short(score.case, 80)}", "dim")
+
+    def _write_json(self, **more: object) -> None:
+        if self._json_lines is not None:
+            line = {"tried": self._tried, "passed": self._passed, "cases": self._cases, **more}
+            self._json_lines.json_line(line)
+
+    def _schedule_count(self) -> None:
+        """The timer ends with its event loop."""
+        asyncio.get_running_loop().call_later(_PROGRESS_SECONDS, self._print_count)
+
+    def _print_count(self) -> None:
+        self._seconds += _PROGRESS_SECONDS
+        self._console.line(f"{self._tried:4d}  of {self._cases}, {self._passed} passed, {self._seconds:g} s", "dim")
+        self._schedule_count()
+
+
+def _run_eval(options: Namespace) -> int:
+    """Cases touch neither the memory nor the journal of the team: each has a team and a memory of its own."""
+    _check_options(options)
+    stderr = Console(sys.stderr)
+    with StopSignals() as signals:
+        claim = StdoutClaim()
+        json_lines = Console(claim.stream, patient=True) if options.jsonl else None
+        try:
+            report = _evaluate(options, json_lines, signals)
+        finally:
+            claim.restore()
+        problems = _write_reports(options, report)
+        if json_lines is not None:
+            json_lines.raise_if_lost()
+        console = Console(sys.stdout, quiet=options.jsonl)
+        if options.json:
+            console.json(report)
+        else:
+            print_report(console, report)
+    stop_codes = [code for code, words in _STOPPED.items() if words == report.stopped]
+    if not report.tried and not stop_codes:
+        problems.append("no case could be tried; see what each of them says")
+    for problem in problems:
+        stderr.line(f"chargehand: {clean(problem)}", "bad")
+    if stop_codes:
+        return stop_codes[0]
+    if report.tried and not report.held:
+        return GATE_MISSED
+    return 1 if problems else 5 if report.stopped else 0
+
+
+def _report_files(options: Namespace) -> dict[Path, Callable[[Report], str]]:
+    """The files that a report is written to, and how."""
+    files: dict[Path | None, Callable[[Report], str]] = {
+        options.output: lambda report: msgspec.json.format(msgspec.json.encode(report), indent=1).decode() + "\n",
+        options.markdown: render_markdown,
+        options.junit: render_junit,
+    }
+    return {path: render for path, render in files.items() if path is not None}
+
+
+def _check_options(options: Namespace) -> None:
+    """What is wrong with options, before a long evaluation rather than after it."""
+    names = [name for name, _ in options.gate]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise Invalid(f"--gate names {twice!r} twice; keep one of them")
+    for path in _report_files(options):
+        try:
+            is_new = not path.exists()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.open("ab").close()
+            if is_new:
+                path.unlink()
+        except OSError as error:
+            raise Invalid(f"{path} cannot be written: {error.strerror}; name another file") from error
+
+
+def _check_overwriting(options: Namespace, inputs: Iterable[Path]) -> None:
+    """Refuse to write over a file that is read, and over a report of this evaluation."""
+    taken = {path.resolve(): "is read here" for path in inputs}
+    for path in (options.output, options.markdown, options.junit):
+        if path is None or (path.exists() and not path.is_file()):
+            continue  # a device takes as many reports as it is given
+        if why := taken.get(path.resolve()):
+            raise Invalid(f"{path} {why}, and a report would be written over it; name another file")
+        taken[path.resolve()] = "is named for another report"
+
+
+def _evaluate(options: Namespace, json_lines: Console | None, signals: StopSignals) -> Report:
+    team_file = find_team(options.team).file
+    files = [Path(name) for name in options.what] or list(find_datasets(team_file))
+    _check_overwriting(options, (team_file, *files))
+    datasets = select_kinds([read_dataset(file) for file in files], options.kind)
+    baseline = None if options.baseline is None else read_report(options.baseline)
+    with TemporaryDirectory(prefix="chargehand-eval-") as folder:
+        numbers = iter(range(sys.maxsize))
+
+        def load() -> Supervisor:
+            return load_team(team_file, model=options.model or "", elsewhere=Path(folder, f"{next(numbers)}.db"))
+
+        name = load().name  # what is wrong with a team file is said once, before anything is tried
+        progress = PrintedProgress(Console(sys.stderr, quiet=options.quiet), json_lines)
+        try:
+            return signals.run(
+                evaluate(
+                    datasets,
+                    load,
+                    judge=options.judge,
+                    gate=dict(options.gate),
+                    baseline=baseline,
+                    lookup=lookup_beside(team_file.resolve().parent),
+                    max_parallel=options.max_parallel,
+                    seed=options.seed,
+                    act=options.act,
+                    budget_usd=options.budget_usd,
+                    progress=progress,
+                )
+            )
+        except KeyboardInterrupt as stop:
+            if not any(progress.scores.values()):
+                raise  # nothing is known that could be written over an earlier report
+            why = _STOPPED[TERMINATED if isinstance(stop, Terminated) else INTERRUPTED]
+            return report_unfinished(name, progress.scores, why, options.seed)
+
+
+def _write_reports(options: Namespace, report: Report) -> list[str]:
+    """Why files could not be written: the report is still shown, since it may have been paid for."""
+    problems: list[str] = []
+    for path, render in _report_files(options).items():
+        try:
+            path.write_text(render(report), encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            problems.append(f"{path} could not be written: {error.strerror}; keep what stands above")
+            continue
+        Console(sys.stderr, quiet=options.quiet).line(f"written: {clean(str(path))}", "dim")
+    return problems
+
+
+# --- the report on a terminal
+
+
+def print_report(console: Console, report: Report) -> None:
+    if report.notice:
+        console.line(f"notice: {clean(report.notice)}", "dim")
+    for section in report.sections:
+        _print_section(console, section)
+    for text in report.warnings:
+        console.line(f"warning: {clean(text)}", "warn")
+    for change in report.changes:
+        _print_change(console, change)
+    for held_gate in report.gates:
+        console.line(clean(f"gate: {format_gate(held_gate)}"), "good" if held_gate.held else "bad")
+    if report.stopped:
+        console.line(f"stopped: {clean(report.stopped)}", "bad")
+
+
+def _print_section(console: Console, section: Section) -> None:
+    passed = sum(score.passed for score in section.scores)
+    console.line(f"{clean(section.dataset)}: {section.kind}: {passed} of {len(section.scores)} passed", "bold")
+    print_table(console, MEASURE_HEADS, [format_measure(measure) for measure in section.measures])
+    for rows in section.tables:
+        console.line()
+        console.line(clean(rows.title), "bold")
+        print_table(console, rows.heads, rows.rows)
+    console.line()
+    failed = [score for score in section.scores if not score.passed]
+    for score in failed[:_MAX_FAILED]:
+        console.line(f"failed: {short(score.case, 70)}: {clean('; '.join(score.why))}", "bad")
+    if len(failed) > _MAX_FAILED:
+        console.line(f"and {len(failed) - _MAX_FAILED} more: --json or --markdown shows all")
+    if failed:
+        console.line()
+
+
+def _print_change(console: Console, change: Change) -> None:
+    tones: dict[str, Tone] = {"no difference shown": "plain", "better": "good"}
+    console.line(clean(f"since the baseline: {format_change(change)}"), tones.get(change.verdict, "bad"))
+    for word, cases in (("lost", change.lost), ("won", change.won)):
+        for case in cases[:_MAX_FAILED]:
+            console.line(f"  {word}: {short(case, 80)}")
+
+
+# --- save and audit
+
+
+def _save_case(options: Namespace) -> int:
+    """A case from a run that has ended."""
+    if len(options.what) != 2 or options.to is None:
+        raise Invalid("say which run and where to: chargehand eval save RUN --to cases.yaml")
+    run = resolve_run(options.journal, options.what[1])
+    case = case_of_run(run, read_run(options.journal, run))
+    if options.name:
+        case = msgspec.structs.replace(case, name=options.name)
+    count = append_case(case, options.to)
+    console = Console(sys.stdout)
+    console.line(f"saved: case {clean(case.name)} in {clean(str(options.to))}, which has {count} now")
+    console.line("look at what it expects: it is what this run did, whether that was right or not", "warn")
+    return 0
+
+
+def _audit_journal(options: Namespace) -> int:
+    """Failure modes in the runs of a journal."""
+    names = [resolve_run(options.journal, word) for word in options.what[1:]]
+    names = names or [run.row.run for run in read_runs(options.journal)]
+    audit = audit_runs({name: read_run(options.journal, name) for name in names})
+    console = Console(sys.stdout)
+    if options.json:
+        console.json(audit)
+    else:
+        _print_audit(console, audit)
+    return 0
+
+
+def _print_audit(console: Console, audit: Audit) -> None:
+    """The findings of each run, then how often each mode occurs."""
+    for run in audit.runs:
+        for finding in run.findings:
+            task = f" {clean(finding.task)}:" if finding.task else ""
+            prevented = " (prevented)" if finding.prevented else ""
+            evidence = f" ({short(finding.evidence, _MAX_EVIDENCE_CHARS)})" if finding.evidence else ""
+            line = f"{clean(run.run)}: MAST {finding.mode}{prevented}:{task} {clean(finding.message)}{evidence}"
+            console.line(line, "plain" if finding.prevented else "warn")
+    if not audit.modes:
+        console.line(f"{counted(len(audit.runs), 'run')}: nothing was found", "good")
+        return
+    console.line()
+    rows = [(count.mode, str(count.runs), str(count.found), str(count.prevented)) for count in audit.modes]
+    print_table(console, ("mode", "runs", "found", "prevented"), rows)

@@ -1,15 +1,23 @@
-"""`chargehand examples`: requests that were confirmed to be for a worker of a routed team."""
+"""`chargehand feedback` and `chargehand examples`: what a routed team learns from, confirmed by people."""
 
 import asyncio
 import sys
-from argparse import ArgumentParser, Namespace
-
-import msgspec
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 from chargehand.cli import USUAL_MEMORY
 from chargehand.cli.arguments import add_shared
-from chargehand.cli.console import Console, clean, clean_json, print_table
+from chargehand.cli.console import Console, clean, print_table
+from chargehand.config.load import load_team
+from chargehand.runtime.route_feedback import Judgement, record_feedback
+from chargehand.stores.route_examples import open_journal_file
 
+_SCORES = {"good": 1.0, "bad": 0.0}
+_FEEDBACK = """examples:
+  chargehand feedback desk-1f2e3d good
+  chargehand feedback desk-1f2e3d bad --worker billing    who ought to have it
+  chargehand feedback desk-1f2e3d 0.7
+
+"""
 _EXAMPLES = """examples:
   chargehand examples
   chargehand examples --team helpdesk --json
@@ -18,27 +26,66 @@ _EXAMPLES = """examples:
 """
 
 
+def add_feedback(parser: ArgumentParser) -> None:
+    parser.epilog = _FEEDBACK + (parser.epilog or "")
+    parser.add_argument("name", metavar="RUN", help="a run that was led by a route, as  chargehand runs  names it")
+    parser.add_argument("good", metavar="good|bad|0..1", type=_score, help="how well it went")
+    parser.add_argument("--worker", metavar="NAME", default="", help="who should have done it")
+    add_shared(parser, "--journal", "--json", "--no-color")
+
+
+def _score(text: str) -> float:
+    """From 0 to 1, as a word or a number."""
+    try:
+        score = _SCORES.get(text.strip().lower(), -1.0)
+        score = float(text) if score < 0 else score
+    except ValueError:
+        score = -1.0
+    if not 0 <= score <= 1:  # also what is no number
+        raise ArgumentTypeError(f"{text!r} is no score; say good, bad or a number from 0 to 1")
+    return score
+
+
+def feedback(options: Namespace) -> int:
+    """The journal is not taken over: another process may be driving runs of it."""
+
+    async def record() -> Judgement:
+        async with open_journal_file(options.journal) as journal:
+            return await record_feedback(journal, options.name, options.good, options.worker)
+
+    judgement = asyncio.run(record())
+    console = Console(sys.stdout)
+    if options.json:
+        console.json_line(judgement)
+        return 0
+    for word, workers in (("confirmed", judgement.confirmed), ("refuted", judgement.refuted)):
+        if workers:
+            console.line(f"{word} for run {clean(options.name)}: {clean(', '.join(workers))}")
+    console.line("all confirmed examples: chargehand examples, with the --team of the run", "dim")
+    return 0
+
+
 def add_examples(parser: ArgumentParser) -> None:
     parser.epilog = _EXAMPLES + (parser.epilog or "")
-    add_shared(parser, "--team", "--journal", "--json", "--no-color")
+    add_shared(parser, "--team", "--journal")
     parser.add_argument("--clear", action="store_true", help="remove all confirmed examples of the team")
+    add_shared(parser, "--json", "--no-color")
 
 
 def examples(options: Namespace) -> int:
     """Nothing is carried out, and no model is asked."""
-    from chargehand.config.load import load_team  # noqa: PLC0415 - --help must not wait for it
-
     console = Console(sys.stdout)
     team = load_team(options.team, memory=USUAL_MEMORY)
     if options.clear:
         count = asyncio.run(team.clear_route_examples(options.journal))
-        text = f'{{"cleared":{count}}}' if options.json else f"cleared: {count} examples of team {team.name}"
-        console.line(clean(text))
+        if options.json:
+            console.json_line({"cleared": count})
+        else:
+            console.line(f"cleared: {count} examples of team {clean(team.name)}")
         return 0
     confirmed = asyncio.run(team.route_examples(options.journal))
     if options.json:
-        document = {"team": team.name, "examples": confirmed}
-        console.line(clean_json(msgspec.json.encode(document).decode()))
+        console.json_line({"team": team.name, "examples": confirmed})
         return 0
     console.line(f"team {clean(team.name)}: {len(confirmed)} confirmed examples")
     if confirmed:

@@ -56,6 +56,8 @@ TERMINATED = 143
 """What a shell says of whatever SIGTERM ended: also of us, where something had to be said first."""
 INTERRUPTED = 130
 """The same of Ctrl-C."""
+GATE_MISSED = 6
+"""A gate of `eval` was not reached."""
 
 
 class Interrupted(KeyboardInterrupt):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from chargehand.cli.console import Console, clean
 from chargehand.config.discover import NAMES, TEMPLATES, Detected, detect_model
+from chargehand.config.source import read_source
+from chargehand.config.validate import validate
 from chargehand.errors import Invalid, Refused
 from chargehand.models.known import BUILT_IN
 
@@ -59,7 +61,7 @@ def init(options: Namespace) -> int:
         _ignore(folder / ".gitignore")
     except OSError as error:
         raise Refused(f"{folder} cannot be written: {error}; choose another folder") from error
-    _next_steps(console, name, folder, model)
+    _next_steps(console, folder, model)
     return 0
 
 
@@ -103,9 +105,10 @@ def _ignore(file: Path) -> None:
         file.write_text(text + joint + "".join(f"{line}\n" for line in missing), encoding="utf-8")
 
 
-def _next_steps(console: Console, name: str, folder: Path, model: Detected) -> None:
-    place = shlex.quote(str(folder))
-    console.line(f"{clean(str(folder / NAMES[0]))}: the team {name!r}", "good")
+def _next_steps(console: Console, folder: Path, model: Detected) -> None:
+    team, _ = validate(read_source(folder / NAMES[0]))
+    assert team is not None, "a template is a valid team"
+    console.line(clean(f"{folder / NAMES[0]}: the team {team.name!r}"), "good")
     console.prose(clean(f"model: {model.handle}, because {model.why}"))
     if model.handle == BUILT_IN:
         console.prose("  a demo: rules, and no language model; docs/first-model.md says how to get one")
@@ -113,16 +116,7 @@ def _next_steps(console: Console, name: str, folder: Path, model: Detected) -> N
         console.prose(f"  its calls are charged; --model {BUILT_IN} costs nothing")
     console.line("next:")
     if folder.resolve() != Path.cwd():
-        console.line(clean(f"  cd {place}"))
+        console.line(clean(f"  cd {shlex.quote(str(folder))}"))
     console.line("  chargehand check")
-    console.line(clean(f"  chargehand run {shlex.quote(_example(folder))}"))
-
-
-def _example(folder: Path) -> str:
-    """A request that suits the team: the first of its examples."""
-    from chargehand.config.source import read_source  # noqa: PLC0415 - as above
-    from chargehand.config.validate import validate  # noqa: PLC0415 - listing templates needs no reader
-
-    team, _ = validate(read_source(folder / NAMES[0]))
-    examples = team.examples if team is not None else ()
-    return " ".join(next(iter(examples), "What can you do?").split())
+    request = " ".join(team.examples[0].split())
+    console.line(clean(f"  chargehand run {shlex.quote(request)}"))

@@ -7,9 +7,9 @@ import sys
 import textwrap
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from typing import Literal
+from typing import Literal, TypeAlias
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from chargehand.cli.console import Console, clean, clean_json
 from chargehand.cli.signals import Leave
@@ -20,6 +20,7 @@ from chargehand.terms import events as ev
 from chargehand.terms.failure import Question
 from chargehand.terms.value import encode_value
 
+Verdict: TypeAlias = Literal["approve", "edit", "reject", "done", "again", "fail"]
 _INDENT = "  "
 _NARROWEST = 40
 _BECAUSE = {
@@ -72,21 +73,28 @@ def _wrapped(line: str, columns: int, indent: str) -> Iterator[str]:
         yield f"{indent}{piece}" if number == 0 else f"{indent}{_INDENT}{piece}"
 
 
-_QUESTIONS = {"plan": "May this plan run?", "tool": "May this call be made?", "effect": "What became of it?"}
-_HINTS = {"plan": "y yes, n no", "tool": "y yes, n no", "effect": "d, a or f"}
-_MEANINGS = (
-    "d (done): it happened. The task is done, and you say what came of it.",
-    "a (again): it did not happen. It is done again.",
-    "f (fail): leave it. The task counts as failed, and the answer does without it.",
-)
-_EFFECT: dict[str, Literal["done", "again", "fail"]] = {
-    "d": "done",
-    "done": "done",
-    "a": "again",
-    "again": "again",
-    "f": "fail",
-    "fail": "fail",
+class _Prompt(Struct, frozen=True):
+    """How a question is put: what may be replied, and the verdict of each reply."""
+
+    text: str
+    hint: str
+    verdicts: dict[str, Verdict]
+
+
+_YES_OR_NO: dict[str, Verdict] = {"y": "approve", "yes": "approve", "n": "reject", "no": "reject"}
+_PROMPTS: dict[str, _Prompt] = {
+    "plan": _Prompt("May this plan run?", "y yes, n no", _YES_OR_NO),
+    "tool": _Prompt("May this call be made?", "y yes, n no", _YES_OR_NO),
+    "effect": _Prompt(
+        "What became of it?",
+        "d, a or f",
+        {"d": "done", "done": "done", "a": "again", "again": "again", "f": "fail", "fail": "fail"},
+    ),
 }
+_EFFECT_HELP = """This was begun, and nobody knows whether it happened. Find out, then say:
+  d (done): it happened. The task is done, and you say what came of it.
+  a (again): it did not happen. It is done again.
+  f (fail): leave it. The task counts as failed, and the answer does without it."""
 
 
 def may_ask(options: Namespace, console: Console) -> bool:
@@ -95,18 +103,14 @@ def may_ask(options: Namespace, console: Console) -> bool:
 
 
 class QuestionPrompt:
-    """`quiet` is done before a question and `go_on` after it, so that nothing moves while somebody types."""
+    """`pause` is done before a question and `go_on` after it, so that nothing moves while somebody types."""
 
-    def __init__(self, console: Console, run: str, quiet: Callable[[], None], go_on: Callable[[], None]) -> None:
+    def __init__(self, console: Console, run: str, pause: Callable[[], None], go_on: Callable[[], None]) -> None:
         self._console = console
         self._run = run
-        self._quiet = quiet
+        self._pause = pause
         self._go_on = go_on
         self._open: asyncio.Queue[ev.InputRequested] = asyncio.Queue()
-
-    def hear(self, entry: ev.Entry) -> None:
-        if isinstance(entry.event, ev.InputRequested):
-            self.put(entry.event)
 
     def put(self, asked: ev.InputRequested) -> None:
         self._open.put_nowait(asked)
@@ -115,82 +119,69 @@ class QuestionPrompt:
         """Answer every question as it comes; an empty reply leaves the run where it stands."""
         while True:
             asked = await self._open.get()
-            self._quiet()
-            found = await (self._ask_effect(asked, driver) if asked.what == "effect" else self._ask(asked))
-            if found is None:
+            self._pause()
+            reply = await self._ask(asked, driver)
+            if reply is None:
                 leave()
                 return
             self._go_on()
             try:
-                await driver.ask(self._run, found)
+                await driver.ask(self._run, reply)
             except Refused as error:
                 self._console.line(clean(str(error)), "warn")
 
-    async def _ask(self, asked: ev.InputRequested) -> ev.InputAnswered | None:
+    async def _ask(self, asked: ev.InputRequested, driver: Driver) -> ev.InputAnswered | None:
+        """Show the question whole, then read until the reply is one of those that are meant: "did not" is no d."""
+        console = self._console
         if asked.task:
-            self._console.line(f"{clean(asked.task)}:", "bold")
-        for line in format_question(asked, self._console.columns):
-            self._console.line(line)
+            console.line(f"{clean(asked.task)}:", "bold")
+        lines = await self._uncertain_calls(asked, driver) if asked.what == "effect" else []
+        for line in lines or format_question(asked, console.columns):
+            console.line(line)
+        for line in _EFFECT_HELP.splitlines() if asked.what == "effect" else ():
+            console.line(line)
+        prompt = _PROMPTS[asked.what]
         while True:
-            said = await self._read(f"{_QUESTIONS[asked.what]}  [{_HINTS[asked.what]}, Enter: decide later] ")
-            if not said:
+            reply = await self._read(f"{prompt.text}  [{prompt.hint}, Enter: decide later] ")
+            if not reply:
                 return None
-            if said[:1].lower() == "n":
-                why = await self._read("Why not? ")
-                return ev.InputAnswered(asked.number, "reject", why or "")
-            if said[:1].lower() == "y":
-                return ev.InputAnswered(asked.number, "approve")
-            self._console.line(f"say one of: {_HINTS[asked.what]}", "warn")
-
-    async def _ask_effect(self, asked: ev.InputRequested, driver: Driver) -> ev.InputAnswered | None:
-        """Which call it is, what each answer means, and then the answer: by a whole word, since "did not" is no d."""
-        self._console.line(f"{clean(asked.task)}:", "bold")
-        for line in await self._doubtful(asked, driver):
-            self._console.line(line)
-        self._console.line("This was begun, and nobody knows whether it happened. Find out, then say:", "warn")
-        for meaning in _MEANINGS:
-            self._console.line(f"  {meaning}")
-        while True:
-            said = await self._read(f"{_QUESTIONS['effect']}  [{_HINTS['effect']}, Enter: decide later] ")
-            if not said:
-                return None
-            verdict = _EFFECT.get(said.lower())
+            verdict = prompt.verdicts.get(reply.lower())
+            if verdict is None:
+                console.line(f"say one of: {prompt.hint}", "warn")
+                continue
+            if verdict == "reject":
+                return ev.InputAnswered(asked.number, verdict, await self._read("Why not? ") or "")
             if verdict == "done":
-                came = await self._read("What came of it, for the answer? ") or "It was done, says a person."
-                return ev.InputAnswered(
-                    asked.number, "done", result=encode_value(came or "It was done, says a person.")
-                )
-            if verdict is not None:
-                return ev.InputAnswered(asked.number, verdict)
-            self._console.line(f"say one of: {_HINTS['effect']}", "warn")
+                result = await self._read("What came of it, for the answer? ") or "It was done, says a person."
+                return ev.InputAnswered(asked.number, verdict, result=encode_value(result))
+            return ev.InputAnswered(asked.number, verdict)
 
-    async def _doubtful(self, asked: ev.InputRequested, driver: Driver) -> list[str]:
+    async def _uncertain_calls(self, asked: ev.InputRequested, driver: Driver) -> list[str]:
         """The calls that never came back; where none was recorded, what the attempt said itself."""
-        columns = self._console.columns
         if asked.question is not None:
-            return format_question(asked, columns)
+            return []
         entries = await driver.journal.read(self._run)
-        found = [structs.replace(asked, question=call) for call in doubtful_calls(self._run, entries, asked.task)]
-        if found:
-            return [line for one in found for line in format_question(one, columns)]
-        failed = [one.event for one in entries if isinstance(one.event, ev.AttemptFailed)]
-        said = [one.failure.message for one in failed if one.task == asked.task]
-        return format_question(structs.replace(asked, text=said[-1]), columns) if said else []
+        calls = [structs.replace(asked, question=call) for call in doubtful_calls(self._run, entries, asked.task)]
+        if not calls:
+            failed = [entry.event for entry in entries if isinstance(entry.event, ev.AttemptFailed)]
+            texts = [event.failure.message for event in failed if event.task == asked.task]
+            calls = [structs.replace(asked, text=text) for text in texts[-1:]]
+        return [line for call in calls for line in format_question(call, self._console.columns)]
 
     async def _read(self, prompt: str) -> str | None:
         """One line from the terminal; None when it ends. Unlike a thread that reads, this can be given up."""
         self._console.write(self._console.paint(prompt, "bold"))
         loop = asyncio.get_running_loop()
         source = sys.stdin.fileno()
-        heard: asyncio.Future[bytes] = loop.create_future()
+        line: asyncio.Future[bytes] = loop.create_future()
 
         def take() -> None:
-            if not heard.done():
-                heard.set_result(os.read(source, 65536))
+            if not line.done():
+                line.set_result(os.read(source, 65536))
 
         loop.add_reader(source, take)
         try:
-            found = await heard
+            typed = await line
         finally:
             loop.remove_reader(source)
-        return found.decode(errors="replace").strip() if found else None
+        return typed.decode(errors="replace").strip() if typed else None

@@ -140,8 +140,10 @@ class RunSession:
         self._held: list[ev.Entry] | None = [] if team and not self.given.get("jsonl") else None
 
     def put(self, asked: ev.InputRequested) -> None:
-        """Ask what was left open, once the run is under way."""
+        """Ask what was left open, once the run is under way; show it where nobody can be asked."""
         self._open_question = asked
+        if self._asker is None:
+            self.transcript.show_question()
 
     def execute(self, act: Act, crew: Callable[[], AbstractAsyncContextManager[Crew]]) -> int:
         """Drive the run, tell its end, and give the exit code."""

@@ -11,6 +11,7 @@ from chargehand.cli.questions import format_question
 from chargehand.cli.timeline import LEGEND, timeline_lines
 from chargehand.core.state import RunState, Status
 from chargehand.core.view import results
+from chargehand.runtime.result import planned
 from chargehand.runtime.trace import Tracer
 from chargehand.terms import events as ev
 from chargehand.terms.forecast import forecast
@@ -159,6 +160,17 @@ class Transcript:
         unfinished = sum(progress.status is not Status.DONE for progress in tasks)
         if unfinished:
             self._console.line(f"unfinished: {unfinished} of {len(tasks)} tasks")
+
+    def show_question(self) -> None:
+        """What a person is asked, with the plan if it waits for approval."""
+        asked = self.state.input
+        if asked is None:
+            return
+        self._console.line(f"a person is asked {_QUESTIONS[asked.what]}:", "warn")
+        if asked.what == "plan" and not asked.task:
+            self._show_plan(planned(self.state))
+        for line in format_question(asked, self._console.columns):
+            self._console.line(line)
 
     def show_summary(self) -> None:
         """How it ended, how long it took and what it cost in one line, for the end of a screen."""
