@@ -76,7 +76,7 @@ def _choose(queries: list[Query]) -> Query:
     return next(iter(simple.values()))
 
 
-def _look_up(schema: Schema, phrases: tuple[str, ...]) -> Lookup | None:
+def _look_up(schema: Schema, phrases: list[str]) -> Lookup | None:
     columns = [column for column in schema.columns.values() if column.is_text and not column.complete]
     parts: list[str] = []
     for phrase, column in product(phrases, columns):
@@ -85,7 +85,7 @@ def _look_up(schema: Schema, phrases: tuple[str, ...]) -> Lookup | None:
             f"SELECT DISTINCT {quote(column.sql)} AS place, {column.name} AS value "  # noqa: S608 - quoted
             f"FROM {column.table} WHERE {column.name} LIKE {quote(pattern)}"
         )
-    return Lookup(" UNION ALL ".join(parts), phrases) if parts else None
+    return Lookup(" UNION ALL ".join(parts), tuple(phrases)) if parts else None
 
 
 def read_query_with_names(clause: Clause, description: str, lookup: Lookup, found: list[Table]) -> Query | Lookup:
@@ -139,12 +139,9 @@ def _apply_filters(query: TableQuery, scope: Scope) -> None:
     for column, is_excluded in columns:
         filters = [held for held in query.filters if (held.value.column, held.is_excluded) == (column, is_excluded)]
         texts = list(dict.fromkeys(text for held in filters for text in held.value.values))
-        if column.is_flag:
-            test = f"= '{'no' if is_excluded else 'yes'}'"
-        elif is_excluded or len(texts) > 1:
+        test = f"= {quote(texts[0])}"
+        if is_excluded or len(texts) > 1:
             test = f"{'NOT ' if is_excluded else ''}IN ({', '.join(map(quote, texts))})"
-        else:
-            test = f"= {quote(texts[0])}"
         words = ", ".join(f"not {held.words}" if is_excluded else held.words for held in filters)
         query.conditions.append(Condition(f"{column.sql} {test}", words, (column.table,)))
         is_shown = (len(filters) > 1 or not column.complete) and not is_excluded

@@ -9,7 +9,7 @@ import re
 from msgspec import structs
 
 from chargehand.models.demo.request import Clause, RefusedError
-from chargehand.models.demo.table_schema import Column, Value
+from chargehand.models.demo.table_schema import Value
 from chargehand.models.demo.table_sql import (
     Condition,
     Entity,
@@ -39,6 +39,8 @@ _NEVER_NAMES = word_set(
     shortest ago now currently because"""
 )
 _AUXILIARIES = word_set("did do does has have had was were is are")
+_DIFFERENT = word_set("different distinct")
+_PIECES = word_set("units items pieces")
 _LINK = re.compile(r",?\s*\b(?:and|or|nor)\b", re.IGNORECASE)
 
 
@@ -47,16 +49,14 @@ class Leftover(RefusedError):
 
     def __init__(self, items: list[Item]) -> None:
         super().__init__(f"nothing there says {join_words([repr(item.text) for item in items])}")
-        phrases: list[str] = []
-        last = -2
-        for item in items:
-            if item.at == last + 1:
-                phrases[-1] += f" {item.low}"
+        self.phrases: list[str] = []
+        if len(items) > _MOST_NAMES or not all(_may_be_name(item) for item in items):
+            return
+        for before, item in zip([None, *items], items, strict=False):
+            if before is not None and before.at == item.at - 1:
+                self.phrases[-1] += f" {item.low}"
             else:
-                phrases.append(item.low)
-            last = item.at
-        may_be_names = len(items) <= _MOST_NAMES and all(_may_be_name(item) for item in items)
-        self.phrases = tuple(phrases) if may_be_names else ()
+                self.phrases.append(item.low)
 
 
 def _may_be_name(item: Item) -> bool:
@@ -67,7 +67,8 @@ def _may_be_name(item: Item) -> bool:
 class QueryReader:
     """One try to read a clause as a question about the rows of one table and what they refer to.
 
-    Each reader looks at one item, adds to the query and says how many items it used, 0 if it is not its own.
+    Each reader looks at one item and says whether it takes it; then it adds a part to the query. Operators wait for
+    the noun that they belong to.
     """
 
     def __init__(self, clause: Clause, scope: Scope) -> None:
@@ -76,16 +77,14 @@ class QueryReader:
         self.base = scope.base
         self.query = TableQuery(scope.base)
         self.used: set[int] = set()
+        """The places of the items that were taken."""
         self.waiting: dict[OperatorKind, Item] = {}
-        """Operators whose noun is yet to come."""
         self.last_value: Item | None = None
-        self.is_distinct = False
 
     def read(self) -> TableQuery:
         """The parts of the query; RefusedError where a word cannot be read."""
         times = read_times(self.clause, self.scope)
         if times is not None:
-            self.used |= times.used
             self.query.conditions.append(times.condition)
             self.query.groups += [times.group] if times.group is not None else []
             self.query.time_words = times.words
@@ -93,7 +92,7 @@ class QueryReader:
         readers = (
             self._read_operator,
             self._read_limit,
-            self._skip_adjunct,
+            self._is_adjunct,
             self._read_equality,
             self._read_threshold,
             self._read_group,
@@ -101,14 +100,10 @@ class QueryReader:
             self._read_entity,
             self._read_value,
         )
-        at = 0
-        while at < len(self.scope.items) - 1:
-            item = self.scope.items[at]
-            size = next((size for reader in readers if (size := reader(item))), 0)
-            self.used |= set(range(at, at + size))
-            at += max(1, size)
-        if "count" in self.waiting:
-            self._count_kind(self.waiting.pop("count"))
+        for item in self.scope.items[:-1]:
+            if item.at not in self.used and any(reader(item) for reader in readers):
+                self.used.add(item.at)
+        self.used |= times.used if times is not None else set()
         self.waiting.pop("entity", None)
         for item in self.waiting.values():
             raise RefusedError(f"what {item.text!r} belongs to is not clear")
@@ -134,162 +129,204 @@ class QueryReader:
         return item
 
     def _says_nothing_more(self, item: Item) -> bool:
-        """Little words, the name of a table that is read, that of a column beside its value or its table."""
+        """Little words, a unit, the name of a table that is read, that of a column beside its value."""
         if not item.refs:
             is_state = item.stems[0] in _STATES and bool(self._after(item).values)
             is_unit = _UNITS.get(item.low) in {measure.unit for measure in self.query.measures}
             return item.is_free or item.stems[0] in LIGHT_VERBS or is_state or is_unit
-        if any(table.name in self.query.tables for table in item.tables):
-            return True
         beside = [self.scope.items[at] for at in (item.at - 1, item.at + 1) if at in self.used]
-        values = [value.column for other in beside for value in other.values]
-        is_beside_base = any(self.base in other.tables for other in beside)
-        own = [column for column in item.columns if column.table == self.base.name and not column.is_number]
-        return any(column in values for column in item.columns) or (is_beside_base and bool(own))
-
-    def _add_condition(self, column: Column, test: str, words: str = "") -> None:
-        self.query.conditions.append(Condition(f"{column.sql} {test}", words, (column.table,)))
+        columns = {value.column for other in beside for value in other.values}
+        is_table = any(table.name in self.query.tables for table in item.tables)
+        return is_table or not columns.isdisjoint(item.columns)
 
     # --- operators
 
-    def _read_operator(self, item: Item) -> int:
-        operator = item.operator
-        if operator is None:
-            return 0
-        match operator.kind:
+    def _read_operator(self, item: Item) -> bool:
+        if item.operator is None:
+            return False
+        kind = item.operator.kind
+        match kind:
             case "count":
-                return self._read_count(item)
-            case "rank":
-                return self._read_rank(item)
+                self._read_count(item)
+                return True
             case "compare":
                 return self._read_threshold(item)
             case "entity" if item.at > 3 or "entity" in self.waiting:
-                return 0
+                return False
             case "aggregate":
                 self.waiting.pop("entity", None)
             case _:
                 pass
-        self._wait(item, operator.kind)
-        return 1
-
-    def _wait(self, item: Item, kind: OperatorKind) -> None:
         following = self._next(item)
-        if kind == "not" and self.scope.flag(following) is None and self.scope.value(following) is None:
-            raise RefusedError(f"what {item.text!r} leaves out is not clear")
-        if kind in self.waiting or (kind == "rank" and self.query.rank is not None):
+        is_vain = kind == "not" and self.scope.flag(following) is None and self.scope.value(following) is None
+        if is_vain or kind in self.waiting or (kind == "rank" and self.query.rank is not None):
             raise RefusedError(f"what {item.text!r} belongs to is not clear")
         self.waiting[kind] = item
-
-    def _read_count(self, item: Item) -> int:
-        """How many X, the number of X, how many X were sold."""
-        self.waiting.pop("entity", None)
-        if "aggregate" in self.waiting and self._aggregate() == "SUM":
-            del self.waiting["aggregate"]  # the total number
-        sold = {other.at for other in self.scope.items if other.stems[0] in _SELL}
-        if item.low == "how much" or not sold or self.base.quantity is None:
-            self._wait(item, "count")
-            return 1
-        self.used |= sold
-        self.query.measures.append(structs.replace(column_measure(self.base.quantity, "SUM"), label="number sold"))
-        following = self._after(item)
-        return 2 if following.low in {"units", "items", "pieces"} and not following.refs else 1
-
-    def _read_rank(self, item: Item) -> int:
-        self._wait(item, "rank")
         if item.low in _PRICE_RANKS:
-            prices = self.base.prices
-            if len(prices) != 1:
-                raise RefusedError(f"by what {item.text!r} is meant is not clear")
-            self._rank_by(column_measure(prices[0]))
+            self._rank_by_price(item)
         elif item.low == "top":
-            self._wait(item, "entity")
-        return 1
+            self.waiting["entity"] = item
+        return True
 
-    def _rank_by(self, measure: Measure) -> None:
-        item = self.waiting.pop("rank")
-        if item.low == "best" and {"price", "cost", "fee"} & set(measure.label.split()):
-            raise RefusedError(f"whether the highest or the lowest {measure.label} is best is not clear")
-        direction = item.operator.value if item.operator is not None else ""
-        self.query.rank = Rank(measure, direction, item.low, is_by_price=item.low in _PRICE_RANKS)
+    def _rank_by_price(self, item: Item) -> None:
+        if len(self.base.prices) != 1:
+            raise RefusedError(f"by what {item.text!r} is meant is not clear")
+        self._add_measure(column_measure(self.base.prices[0]))
 
     def _aggregate(self) -> str:
         """The aggregate that waits."""
         operator = self.waiting["aggregate"].operator if "aggregate" in self.waiting else None
         return operator.value if operator is not None else ""
 
+    def _add_measure(self, measure: Measure) -> None:
+        """A measure for what waits: what is ranked by it, else what is asked for."""
+        self.waiting.pop("aggregate", None)
+        item = self.waiting.pop("rank", None)
+        if item is None or item.operator is None:
+            self.waiting.pop("entity", None)
+            self.query.measures.append(measure)
+            return
+        if item.low == "best" and {"price", "cost", "fee"} & set(measure.label.split()):
+            raise RefusedError(f"whether the highest or the lowest {measure.label} is best is not clear")
+        is_by_price = item.low in _PRICE_RANKS
+        self.query.rank = Rank(measure, item.operator.value, item.low, is_by_price=is_by_price)
+
+    def _read_count(self, item: Item) -> None:
+        """How many X, the number of X, how many X were sold; X may have values before it, or be one."""
+        self.waiting.pop("entity", None)
+        if self._aggregate() == "SUM":
+            del self.waiting["aggregate"]  # the total number
+        noun = self._after(item)
+        sold = {other.at for other in self.scope.items if other.stems[0] in _SELL}
+        if sold and self.base.quantity is not None and item.low != "how much":
+            self.used |= sold | ({noun.at} if noun.low in _PIECES and not noun.refs else set())
+            self._add_measure(structs.replace(column_measure(self.base.quantity, "SUM"), label="number sold"))
+            return
+        kinds: list[Item] = []
+        is_distinct = False
+        while self._is_before_noun(noun):
+            is_distinct = is_distinct or noun.low in _DIFFERENT
+            kinds += [noun] if noun.refs and not self._is_adjunct(noun) else []
+            noun = self._after(noun)
+        if self._aggregate():
+            measure = self.scope.measure(noun, self._aggregate())  # the average number of employees
+        else:
+            measure = self._counted(noun, is_distinct=is_distinct)
+        if measure is not None:
+            self.used |= {noun.at} | {other.at for other in self.scope.items if other.low in _DIFFERENT}
+        elif kinds and self._is_kind(kinds[0], is_first=kinds[0].at == item.at + 1):
+            measure = Measure("*", "COUNT", f"number of {self.base.name}")
+        else:
+            raise RefusedError("what is to be counted is not in the tables")
+        self._add_measure(measure)
+
+    def _is_before_noun(self, item: Item) -> bool:
+        if not item.refs:
+            return item.low in _DIFFERENT or (item.is_free and item.low not in _AUXILIARIES)
+        return self._is_adjunct(item) or self.scope.flag(item) is not None or self.scope.value(item) is not None
+
+    def _counted(self, item: Item, *, is_distinct: bool) -> Measure | None:
+        """Rows, a column that adds up, or different values."""
+        if not is_distinct:
+            measure = _count_rows(item) if self.base in item.tables else self.scope.measure(item)
+            if measure is not None and measure.aggregate:
+                return measure
+        table = self.scope.table(item)
+        column = self.scope.text_column(item) or (table.columns[0] if table is not None else None)
+        values = [value.column for value in self.scope.items[item.at - 1].values]
+        if column is None or column in values:  # "Owl lamps"
+            return None
+        is_own = column.table == self.base.name and (not column.is_key or column == self.base.columns[0])
+        is_row = column == self.base.label and self.base.key is None and not is_distinct
+        if is_row or not (is_own or self.scope.is_named):
+            return None
+        return Measure(f"DISTINCT {column.sql}", "COUNT", f"number of {item.low}", tables=(column.table,))
+
+    def _is_kind(self, item: Item, *, is_first: bool) -> bool:
+        """Whether rows are counted by their kind: "how many videos" are the materials of that kind."""
+        value = self.scope.value(item)
+        if value is None or value.column in self._after(item).columns:
+            return False
+        column = value.column
+        may_be_pieces = is_first and self.base.quantity is not None
+        is_row = column in (self.base.label, self.base.columns[0])
+        return column.table == self.base.name and column.complete and not (may_be_pieces or is_row)
+
     # --- numbers
 
-    def _read_limit(self, item: Item) -> int:
+    def _read_limit(self, item: Item) -> bool:
         """Which three products, the top 5."""
         if item.number is None or self.query.limit or not {"entity", "rank"} & set(self.waiting):
-            return 0
+            return False
         self.query.limit = max(1, int(item.number))
-        return 1
+        return True
 
-    def _read_equality(self, item: Item) -> int:
+    def _read_equality(self, item: Item) -> bool:
         """Order 1003, size 100."""
         number = self._after(item)
         if number.number is None:
-            return 0
+            return False
         key = self.base.columns[0]
         is_key = self.base in item.tables and key.is_key and key.type == "INTEGER"
         column = key if is_key else self.scope.number_column(item)
         if column is None:
-            return 0
-        self._add_condition(column, f"= {_plain(number)}", f"{item.text} {_plain(number)}")
-        return 2
+            return False
+        words = f"{item.text} {_plain(number)}"
+        self.query.conditions.append(Condition(f"{column.sql} = {_plain(number)}", words, (column.table,)))
+        self.used.add(number.at)
+        return True
 
-    def _read_threshold(self, item: Item) -> int:
+    def _read_threshold(self, item: Item) -> bool:
         """A price above 100, more than 100 orders."""
-        comparison = item if item.operator is not None else self._next(item)
+        is_first = item.operator is not None
+        comparison = item if is_first else self._next(item)
         if comparison.operator is None or comparison.operator.kind != "compare":
-            return 0
-        number = last = self._after(comparison)
-        unit = _UNITS.get(self._after(number).low, "")
-        if unit:
-            last = self._after(number)
-        noun = item
-        if comparison is item:
-            noun = last = self._next(last)
+            return False
+        number = self._after(comparison)
+        unit = self._after(number)
+        if unit.low not in _UNITS:
+            unit = number
+        noun = self._next(unit) if is_first else item
         measure = self.scope.measure(noun)
-        if comparison is item and self.base in noun.tables:
-            measure = measure or _count_rows(noun)
-        if number.number is None or (measure is None and comparison is item):
+        if measure is None and is_first and self.base in noun.tables:
+            measure = _count_rows(noun)
+        if number.number is None or (measure is None and is_first):
             raise RefusedError(f"what {comparison.text!r} compares is not clear")
         if measure is None:
-            return 0
-        if unit and measure.unit != unit:
-            raise RefusedError(f"{measure.label} is not counted in {unit}")
-        sign = comparison.operator.value
-        self.query.thresholds.append(Threshold(measure, f"{sign} {_plain(number)}"))
-        return last.at + 1 - item.at
+            return False
+        if unit is not number and measure.unit != _UNITS[unit.low]:
+            raise RefusedError(f"{measure.label} is not counted in {unit.text}")
+        self.query.thresholds.append(Threshold(measure, f"{comparison.operator.value} {_plain(number)}"))
+        self.used |= {comparison.at, number.at, unit.at, noun.at}
+        return True
 
     # --- nouns
 
-    def _skip_adjunct(self, item: Item) -> int:
-        """The first of two nouns that are one: the product category, the feature requests."""
+    def _is_adjunct(self, item: Item) -> bool:
+        """Whether it is the first of two nouns that are one: the product category, the feature requests."""
         following = self._after(item)
-        is_joined = self.clause.text[item.end : following.start] == " " and not item.low.endswith("s")
-        of_table = any(
-            column.is_text and column.table == table.name for table in item.tables for column in following.columns
+        if item.low.endswith("s") or self.clause.text[item.end : following.start] != " ":
+            return False
+        texts = {column.table for column in following.columns if column.is_text}
+        own = {column.table for column in item.columns if not column.is_number}
+        return any(table.name in texts for table in item.tables) or (
+            self.base in following.tables and self.base.name in own
         )
-        own = [column for column in item.columns if column.table == self.base.name and not column.is_number]
-        return int(is_joined and (of_table or (bool(own) and self.base in following.tables)))
 
-    def _read_group(self, item: Item) -> int:
+    def _read_group(self, item: Item) -> bool:
         if "group" not in self.waiting:
-            return 0
+            return False
         if "rank" in self.waiting and self.scope.measure(item) is not None:
             del self.waiting["group"]  # "by revenue" says what is ranked
-            return 0
+            return False
         group = self._group(item)
         if group is None:
-            return 0
+            return False
         self.query.groups.append(group)
         link = self._after(item)
         if link.low != "and" or self._group(self._after(link)) is None:
             del self.waiting["group"]
-        return 1
+        return True
 
     def _group(self, item: Item) -> Group | None:
         """A column, the rows of a table by their name, or months, years and days."""
@@ -302,55 +339,24 @@ class QueryReader:
         column = self.scope.text_column(item) or (table.label if table is not None else None)
         return self.scope.column_group(column) if column is not None else None
 
-    def _read_measure(self, item: Item) -> int:
-        """A figure: counted, aggregated, ranked by, or asked for as it is."""
+    def _read_measure(self, item: Item) -> bool:
+        """A figure: aggregated, ranked by, or asked for as it is."""
         rank = self.waiting.get("rank")
         table = self.scope.table(item)
         if self.waiting.keys() == {"entity"} and table is not None and item.low == table.name:
-            return 0  # the table is asked for
-        if "count" in self.waiting and item.low in {"different", "distinct"}:
-            self.is_distinct = True
-            return 1
-        if "count" in self.waiting and "aggregate" not in self.waiting:
-            measure = self._counted(item)
-        else:
-            measure = self.scope.measure(item, self._aggregate())  # also the average number of employees
+            return False  # the table is asked for
+        measure = self.scope.measure(item, self._aggregate())
         if measure is None and rank is not None and table is self.base and rank.low not in {"top", "best"}:
             measure = _count_rows(item)
         if measure is None:
-            return 0
-        self.waiting.pop("count", None)
-        self.waiting.pop("aggregate", None)
-        if rank is not None:
-            self._rank_by(measure)
-        else:
-            self.waiting.pop("entity", None)
-            self.query.measures.append(measure)
-        return 1
+            return False
+        self._add_measure(measure)
+        return True
 
-    def _counted(self, item: Item) -> Measure | None:
-        """Rows, a column that adds up, or different values; what comes after a verb is not what is counted."""
-        between = self.scope.items[self.waiting["count"].at : item.at]
-        if any(held.low in _AUXILIARIES for held in between):
-            return None
-        if not self.is_distinct:
-            measure = _count_rows(item) if self.base in item.tables else self.scope.measure(item)
-            if measure is not None and measure.aggregate:
-                return measure
-        table = self.scope.table(item)
-        column = self.scope.text_column(item) or (table.columns[0] if table is not None else None)
-        if column is None or self._is_named_again(item, column):
-            return None
-        is_own = column.table == self.base.name and (not column.is_key or column == self.base.columns[0])
-        is_row = column == self.base.label and self.base.key is None and not self.is_distinct
-        if is_row or not (is_own or self.scope.is_named):
-            return None
-        return Measure(f"DISTINCT {column.sql}", "COUNT", f"number of {item.low}", tables=(column.table,))
-
-    def _read_entity(self, item: Item) -> int:
-        table = self.scope.table(item)
+    def _read_entity(self, item: Item) -> bool:
         if "entity" not in self.waiting or self.scope.flag(item) is not None:
-            return 0
+            return False
+        table = self.scope.table(item)
         if table is not None and item.low not in _TIME_UNITS:
             is_row = table is self.base
             listed = table.columns[:_MOST_COLUMNS] if is_row else (table.columns[0], table.label)
@@ -359,24 +365,24 @@ class QueryReader:
         else:
             group = self._group(item)
             if group is None:
-                return 0
+                return False
             columns = [group.sql]
             is_row = self.base.key is not None and self.scope.text_column(item) in (self.base.key, self.base.label)
         del self.waiting["entity"]
         self.query.entity = Entity(item.text, group, tuple(columns), is_row)
-        return 1
+        return True
 
-    def _read_value(self, item: Item) -> int:
+    def _read_value(self, item: Item) -> bool:
         flag = self.scope.flag(item)
         value = self.scope.value(item) if flag is None else Value(flag, ("yes",))
         if value is None:
-            return 0
+            return False
         is_excluded = self.waiting.pop("not", None) is not None or self._continues_exclusion(item, value)
-        self.query.filters.append(Filter(item.at, item.text, value, is_excluded))
+        self.query.filters.append(Filter(item.text, value, is_excluded))
         self.last_value = item
         if "group" in self.waiting and self.waiting["group"].low == "by":
             del self.waiting["group"]  # "placed by Ada Brandt"
-        return 1
+        return True
 
     def _continues_exclusion(self, item: Item, value: Value) -> bool:
         """Not A or B; RefusedError where how a value goes with the last one is not clear."""
@@ -389,31 +395,12 @@ class QueryReader:
         phrase = self.clause.text[last.start : item.end]
         is_linked = _LINK.match(between) and all(held.is_free for held in self.scope.items[last.at + 1 : item.at])
         if not is_same and is_linked:
-            raise RefusedError(
-                f"{phrase!r} may mean both at once or each of them; ask for one at a time", is_known=True
-            )
+            reason = f"{phrase!r} may mean both at once or each of them; ask for one at a time"
+            raise RefusedError(reason, is_known=True)
         if is_same and not between and other.value != value:
-            raise RefusedError(f"{phrase!r} names two values of {value.column.sql}; say which is meant", is_known=True)
+            reason = f"{phrase!r} names two values of {value.column.sql}; say which is meant"
+            raise RefusedError(reason, is_known=True)
         return other.is_excluded and is_same and bool(is_linked)
-
-    def _is_named_again(self, item: Item, column: Column) -> bool:
-        """Whether an item names the column of the value before it: Owl lamps."""
-        filters = self.query.filters
-        return bool(filters) and filters[-1].at == item.at - 1 and filters[-1].value.column == column
-
-    def _count_kind(self, item: Item) -> None:
-        """Rows by their kind: "how many videos" are the materials of that kind."""
-        kind = next((held for held in self.query.filters if held.at > item.at), None)
-        if kind is not None:
-            column = kind.value.column
-            is_own = column.table == self.base.name and column.complete
-            is_named_again = column in self.scope.items[kind.at + 1].columns
-            may_be_pieces = self.base.quantity is not None and kind.at == item.at + 1
-            is_row = column in (self.base.label, self.base.columns[0])
-            if is_own and not (is_named_again or may_be_pieces or is_row):
-                self.query.measures.append(Measure("*", "COUNT", f"number of {self.base.name}"))
-                return
-        raise RefusedError("what is to be counted is not in the tables")
 
 
 def _count_rows(item: Item) -> Measure:

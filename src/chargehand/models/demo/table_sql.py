@@ -67,9 +67,8 @@ class Condition(Struct, frozen=True):
 
 
 class Filter(Struct, frozen=True):
-    """A value that is named at a place of the clause, or left out."""
+    """A value that rows have, or must not have."""
 
-    at: int
     words: str
     value: Value
     is_excluded: bool
@@ -252,5 +251,4 @@ def _title(query: TableQuery, label: str) -> str:
 
 
 def _alias(label: str) -> str:
-    words = ["".join(letter for letter in word.lower() if letter.isalnum()) for word in label.split()]
-    return '"' + "_".join(words) + '"'
+    return f'"{label.lower().replace(" ", "_")}"'
