@@ -217,7 +217,8 @@ class QueryReader:
         elif kinds and self._is_kind(kinds[0], is_first=kinds[0].at == item.at + 1):
             measure = Measure("*", "COUNT", f"number of {self.base.name}")
         else:
-            raise RefusedError("what is to be counted is not in the tables")
+            self.waiting["count"] = item  # refused, unless a better reason is found
+            return
         self._add_measure(measure)
 
     def _is_before_noun(self, item: Item) -> bool:
