@@ -67,13 +67,13 @@ def test_explaining_shows_origins_and_no_secret(tmp_path: Path) -> None:
     assert rows["defaults.steps"].endswith("built in")
     told = json.loads(chargehand(tmp_path, "check", "--explain", "--json").stdout)
     row = {"path": "name", "value": "(not shown)", "origin": "team.yaml:2, SOME_TOKEN of .env"}
-    assert {**row, "meaning": "what the team is called"} in told["values"]
+    assert {**row, "meaning": "What the team is called."} in told["values"]
 
 
 def test_one_key_is_explained_with_what_it_takes_and_where_it_is_set(tmp_path: Path) -> None:
     write(tmp_path, "version: 1\nworkers: {ann: Reads., bob: {description: Writes., steps: 4, tools: [calculator]}}\n")
     told = chargehand(tmp_path, "check", "--explain", "workers.*.steps").stdout.splitlines()
-    assert told[:2] == ["workers.*.steps: as in `defaults`", "takes: whole number, 1 to 10000"]
+    assert told[:2] == ["workers.*.steps: As in `defaults`.", "takes: whole number, 1 to 10000"]
     assert [line.split() for line in told[3:]] == [["workers.bob.steps", "4", "team.yaml:2"]]
     told = chargehand(tmp_path, "check", "--explain", "workers.bob").stdout.splitlines()
     assert [line.split()[0] for line in told[3:]] == [

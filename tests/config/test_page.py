@@ -4,8 +4,12 @@ import runpy
 from pathlib import Path
 
 from chargehand.config import schema
+from chargehand.config.keys import key_at, sections
 from chargehand.config.load import load_team
+from chargehand.models.known import BUILT_IN
 from chargehand.team import Supervisor
+from chargehand.terms.policy import Limits
+from chargehand.tools.tool import CAP
 from tests.config.files import shaped, write
 
 PAGE = (Path(__file__).parents[2] / "docs" / "team-file.md").read_text(encoding="utf-8")
@@ -13,6 +17,19 @@ PAGE = (Path(__file__).parents[2] / "docs" / "team-file.md").read_text(encoding=
 
 def test_later_sections_are_named() -> None:
     assert [name for name in schema.LATER if f"`{name}`" not in PAGE] == []
+
+
+def test_every_key_has_a_meaning_and_names_the_real_defaults() -> None:
+    assert [(part.path, key.name) for part in sections() for key in part.keys if not key.meaning] == []
+    named = {
+        "defaults.model": BUILT_IN,
+        "supervisor.plan.max_nesting": str(Limits().nesting),
+        "tools.x.cap": f"{CAP // 1024}KiB",
+    }
+    for path, default in named.items():
+        key = key_at(path)
+        assert key is not None
+        assert default in key.meaning
 
 
 def test_the_two_ways_make_the_same_team(tmp_path: Path) -> None:

@@ -3,15 +3,20 @@
 The reference page, `chargehand check --explain` and the JSON Schema for editors come from here. No file is read.
 """
 
+import ast
+import inspect
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
+from itertools import pairwise
 from typing import Any, cast
 
 import msgspec
 from msgspec import NODEFAULT, Struct
 from msgspec import inspect as look
 
+from chargehand.config import schema
 from chargehand.config.schema import SCALARS, SOURCES, TeamShape, bare_type, scalar_of
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -76,21 +81,34 @@ def _pattern(path: str, name: str = ".+?") -> str:
 
 
 def _sections(path: str, shape: look.StructType) -> Iterator[Section]:
-    keys = tuple(map(_key, shape.fields))
+    keys = tuple(_key(shape, field) for field in shape.fields)
     yield Section(path, shape.cls, keys)
     for field in shape.fields:
         for suffix, inner in _inside(bare_type(field.type)):
             yield from _sections(f"{path}.{field.encode_name}{suffix}".lstrip("."), inner)
 
 
-def _key(field: look.Field) -> Key:
-    extra = field.type.extra_json_schema if isinstance(field.type, look.Metadata) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    schema = cast("dict[str, str]", extra or {})
+@cache
+def _meanings() -> dict[tuple[str, str], str]:
+    """The texts under the fields of the structs, by the names of struct and field. Without source there are none."""
+    meanings: dict[tuple[str, str], str] = {}
+    with suppress(OSError):
+        for struct in ast.parse(inspect.getsource(schema)).body:
+            for field, text in pairwise(struct.body if isinstance(struct, ast.ClassDef) else ()):
+                match field, text:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
+                        meanings[cast("ast.ClassDef", struct).name, name] = " ".join(words.split())
+                    case _:
+                        pass
+    return meanings
+
+
+def _key(shape: look.StructType, field: look.Field) -> Key:
     return Key(
         name=field.encode_name,
         takes=takes(bare_type(field.type)),
         default=_show_default(field),
-        meaning=schema.get("description", ""),
+        meaning=_meanings().get((shape.cls.__name__, field.name), ""),
         required=field.required,
     )
 
@@ -154,8 +172,11 @@ def _plural(words: str) -> str:
 
 def json_schema() -> dict[str, Any]:
     """A schema for the whole file, shorthand forms and variables included. The loader is stricter."""
-    made = msgspec.json.schema(TeamShape)
-    parts = {_name(name): _clean(part) for name, part in made["$defs"].items()}
+    structs: dict[str, Any] = msgspec.json.schema(TeamShape)["$defs"]
+    for (struct, key), meaning in _meanings().items():
+        if struct in structs:
+            structs[struct]["properties"][key]["description"] = meaning
+    parts = {_name(name): _clean(part) for name, part in structs.items()}
     parts["Tool"]["oneOf"] = [{"required": [source]} for source in SOURCES]
     parts["Rule"] |= {"minProperties": 1, "maxProperties": 1}
     for scalar in SCALARS:
@@ -188,6 +209,6 @@ def _clean(part: object) -> Any:
     if "$ref" in fields:
         return {key: fields[key] for key in ("$ref", "description", "default") if key in fields}
     if fields.get("type") in ("integer", "number", "boolean"):
-        description = {"description": fields.pop("description")} if "description" in fields else {}
-        return {"anyOf": [fields, _VARIABLE], **description}
+        around = {key: fields.pop(key) for key in ("description", "default") if key in fields}
+        return {"anyOf": [fields, _VARIABLE], **around}
     return fields

@@ -1,5 +1,6 @@
 """The team file: every key there is, its type, its default and what it means, and how durations and sizes are written.
 
+The text under a field is what `chargehand check --explain`, the JSON Schema and the reference page say of the key.
 How a file is read, where a value stands and what becomes of it are not known here.
 """
 
@@ -15,11 +16,9 @@ from chargehand.agents.hedging import Hedge
 from chargehand.agents.strategies import Loop, Recursive, Route, Router
 from chargehand.agents.worker import Factory, Worker
 from chargehand.memory.blocks import LIMIT
-from chargehand.models.known import BUILT_IN
 from chargehand.terms.duration import parse_duration, show_value
 from chargehand.terms.plan import Combine
 from chargehand.terms.policy import Limits, Retry
-from chargehand.tools.tool import CAP
 
 # --- values as people write them
 
@@ -161,301 +160,340 @@ _RECURSIVE = Recursive()
 _FACTORY = Factory()
 
 
-def doc(description: str) -> Meta:
-    """What a key means."""
-    return Meta(description=description)
-
-
 class Shape(Struct, frozen=True, forbid_unknown_fields=True):
     """A table of a team file."""
 
 
 class RetryShape(Shape, frozen=True):
-    attempts: Annotated[Count, doc("how often a task is tried by its worker")] = _RETRY.attempts
-    fallback_attempts: Annotated[Count, doc("how often by each fallback")] = _RETRY.fallback_attempts
-    backoff: Annotated[Span, doc("the waits in between, from the first ceiling to the highest")] = (
-        _RETRY.base,
-        _RETRY.ceiling,
-    )
-    obey_retry_after: Annotated[Duration, doc("the longest wait a provider may ask for")] = _RETRY.obey_retry_after
+    attempts: Count = _RETRY.attempts
+    """How often a task is tried by its worker."""
+    fallback_attempts: Count = _RETRY.fallback_attempts
+    """How often by each fallback."""
+    backoff: Span = (_RETRY.base, _RETRY.ceiling)
+    """The waits in between, from the first ceiling to the highest."""
+    obey_retry_after: Duration = _RETRY.obey_retry_after
+    """The longest wait a provider may ask for."""
 
 
 class DefaultsShape(Shape, frozen=True):
-    model: Annotated[
-        Text,
-        doc(
-            f"a handle such as `{BUILT_IN}`, `openai:gpt-5-mini` or `anthropic:claude-sonnet-4-5`; "
-            f"left out, the supervisor's, else `{BUILT_IN}`"
-        ),
-    ] = ""
-    timeout: Annotated[Duration, doc("how long an attempt may take")] = parse_duration(_WORKER.timeout)
-    retry: Annotated[RetryShape, doc("how often what failed is tried again")] = RetryShape()
-    steps: Annotated[Count, doc("how many times a worker may call its model in one attempt")] = _WORKER.steps
-    temperature: Annotated[Warmth | None, doc("how free the model is; left out, the provider decides")] = None
-    max_tokens: Annotated[
-        Size | None,
-        doc("the longest reply in tokens, thinking included; left out, it goes by the model and the budget"),
-    ] = None
+    model: Text = ""
+    """A handle such as `demo`, `openai:gpt-5-mini` or `anthropic:claude-sonnet-4-5`; left out, the supervisor's, else
+    `demo`.
+    """
+    timeout: Duration = parse_duration(_WORKER.timeout)
+    """How long an attempt may take."""
+    retry: RetryShape = RetryShape()
+    """How often what failed is tried again."""
+    steps: Count = _WORKER.steps
+    """How many times a worker may call its model in one attempt."""
+    temperature: Warmth | None = None
+    """How free the model is; left out, the provider decides."""
+    max_tokens: Size | None = None
+    """The longest reply in tokens, thinking included; left out, it goes by the model and the budget."""
 
 
 class BudgetShape(Shape, frozen=True):
-    usd: Annotated[Dollars | None, doc("dollars; left out, no bound")] = None
-    tokens: Annotated[Size | None, doc("tokens; left out, no bound")] = None
-    calls: Annotated[Size | None, doc("model calls; left out, no bound")] = None
+    usd: Dollars | None = None
+    """Dollars; left out, no bound."""
+    tokens: Size | None = None
+    """Tokens; left out, no bound."""
+    calls: Size | None = None
+    """Model calls; left out, no bound."""
 
 
 class HedgeShape(Shape, frozen=True):
-    after: Annotated[
-        Duration | None, doc("how long is too long; left out, a tenth longer than 95 in 100 of the model's last calls")
-    ] = None
-    most_usd: Annotated[Dollars | None, doc("what the second call may cost; left out, no more than the first")] = None
-    share: Annotated[Half, doc("how many of all calls may be made twice")] = Hedge().share
+    after: Duration | None = None
+    """How long is too long; left out, a tenth longer than 95 in 100 of the model's last calls."""
+    most_usd: Dollars | None = None
+    """What the second call may cost; left out, no more than the first."""
+    share: Half = Hedge().share
+    """How many of all calls may be made twice."""
 
 
 class PlanShape(Shape, frozen=True):
-    max_tasks: Annotated[Count, doc("the most tasks of a plan")] = _LIMITS.tasks
-    max_depth: Annotated[Count, doc("the longest chain")] = _LIMITS.depth
-    max_nesting: Annotated[
-        Count | None,
-        doc(
-            "how deep teams may be inside each other, counted from the outermost file, whose number holds; "
-            f"left out, {_LIMITS.nesting}"
-        ),
-    ] = None
-    approve: Annotated[Approval, doc("whether a person is asked before anything starts")] = "never"
+    max_tasks: Count = _LIMITS.tasks
+    """The most tasks of a plan."""
+    max_depth: Count = _LIMITS.depth
+    """The longest chain."""
+    max_nesting: Count | None = None
+    """How deep teams may be inside each other, counted from the outermost file, whose number holds; left out, 3."""
+    approve: Approval = "never"
+    """Whether a person is asked before anything starts."""
 
 
 class PromptsShape(Shape, frozen=True):
-    plan: Annotated[Prose, doc("told to the planner")] = ""
-    work: Annotated[Prose, doc("told to a worker, about itself")] = ""
-    task: Annotated[Prose, doc("told to a worker, about its task")] = ""
-    refine: Annotated[Prose, doc("told to the planner, about a task that failed")] = ""
-    answer: Annotated[Prose, doc("told to whoever writes the answer")] = ""
-    reduce: Annotated[Prose, doc("told to whoever writes it in steps")] = ""
-    judge: Annotated[Prose, doc("told to whoever decides between results")] = ""
-    verify: Annotated[Prose, doc("told to whoever looks for what is wrong with a result")] = ""
-    review: Annotated[Prose, doc("told to a worker who reviews the result of another")] = ""
-    make: Annotated[Prose, doc("told to whoever makes a worker")] = ""
-    summary: Annotated[Prose, doc("told to a worker, to shorten what it remembers")] = ""
-    route: Annotated[Prose, doc("told to whoever chooses a worker (`way: route`)")] = ""
-    ledger: Annotated[Prose, doc("told to whoever says what comes next (`way: loop`)")] = ""
-    speak: Annotated[Prose, doc("told to whoever says who speaks next (`way: dynamic`)")] = ""
-    split: Annotated[Prose, doc("told to whoever splits what is too big (`way: recursive`)")] = ""
+    plan: Prose = ""
+    """Told to the planner."""
+    work: Prose = ""
+    """Told to a worker, about itself."""
+    task: Prose = ""
+    """Told to a worker, about its task."""
+    refine: Prose = ""
+    """Told to the planner, about a task that failed."""
+    answer: Prose = ""
+    """Told to whoever writes the answer."""
+    reduce: Prose = ""
+    """Told to whoever writes it in steps."""
+    judge: Prose = ""
+    """Told to whoever decides between results."""
+    verify: Prose = ""
+    """Told to whoever looks for what is wrong with a result."""
+    review: Prose = ""
+    """Told to a worker who reviews the result of another."""
+    make: Prose = ""
+    """Told to whoever makes a worker."""
+    summary: Prose = ""
+    """Told to a worker, to shorten what it remembers."""
+    route: Prose = ""
+    """Told to whoever chooses a worker (`way: route`)."""
+    ledger: Prose = ""
+    """Told to whoever says what comes next (`way: loop`)."""
+    speak: Prose = ""
+    """Told to whoever says who speaks next (`way: dynamic`)."""
+    split: Prose = ""
+    """Told to whoever splits what is too big (`way: recursive`)."""
 
 
 class RouteShape(Shape, frozen=True):
-    router: Annotated[
-        Router, doc("how the worker is found; `hybrid` is meaning first, and the model where it is close")
-    ] = "auto"
-    rules: Annotated[dict[str, Text], doc("phrases and the worker each goes to, tried before all else")] = {}
-    secondary: Annotated[bool, doc("the second best gets it too")] = False
-    generalist: Annotated[
-        Text, doc("the worker for what nobody is meant for; left out, such a request is refused in words")
-    ] = ""
-    threshold: Annotated[Part | None, doc("how sure it must be; left out, as calibrated")] = None
-    samples: Annotated[Samples, doc("how often who is chosen does it, side by side; a judge picks one")] = (
-        Route().samples
-    )
-    learn: Annotated[bool, doc("whether what came of earlier routes shifts later ones, within bounds")] = True
-    embed: Annotated[
-        Text,
-        doc(
-            "what compares meanings: `auto` (a small model on this machine if it is there, "
-            "`local:multilingual` where workers are not described in English; else words), `words`, "
-            "`local:minilm`, `local:multilingual`, or a handle such as `openai:text-embedding-3-small`"
-        ),
-    ] = "auto"
+    router: Router = "auto"
+    """How the worker is found; `hybrid` is meaning first, and the model where it is close."""
+    rules: dict[str, Text] = {}
+    """Phrases and the worker each goes to, tried before all else."""
+    secondary: bool = False
+    """The second best gets it too."""
+    generalist: Text = ""
+    """The worker for what nobody is meant for; left out, such a request is refused in words."""
+    threshold: Part | None = None
+    """How sure it must be; left out, as calibrated."""
+    samples: Samples = Route().samples
+    """How often who is chosen does it, side by side; a judge picks one."""
+    learn: bool = True
+    """Whether what came of earlier routes shifts later ones, within bounds."""
+    embed: Text = "auto"
+    """What compares meanings: `auto` (a small model on this machine if it is there, `local:multilingual` where workers
+    are not described in English; else words), `words`, `local:minilm`, `local:multilingual`, or a handle such as
+    `openai:text-embedding-3-small`.
+    """
 
 
 class LoopShape(Shape, frozen=True):
-    most_turns: Annotated[Turns, doc("the most tasks")] = _LOOP.most_turns
-    stalls: Annotated[Few, doc("turns without progress before it starts afresh")] = _LOOP.stalls
-    fresh_starts: Annotated[Few, doc("how often it may")] = _LOOP.fresh_starts
+    most_turns: Turns = _LOOP.most_turns
+    """The most tasks."""
+    stalls: Few = _LOOP.stalls
+    """Turns without progress before it starts afresh."""
+    fresh_starts: Few = _LOOP.fresh_starts
+    """How often it may."""
 
 
 class BroadcastShape(Shape, frozen=True):
-    match_all: Annotated[tuple[Text, ...], doc("tags a worker must have")] = ()
-    match_some: Annotated[tuple[Text, ...], doc("tags of which it must have one")] = ()
+    match_all: tuple[Text, ...] = ()
+    """Tags a worker must have."""
+    match_some: tuple[Text, ...] = ()
+    """Tags of which it must have one."""
 
 
 class TalkShape(Shape, frozen=True):
-    most_turns: Annotated[Turns | None, doc("the most turns; left out, one for each worker")] = None
-    token: Annotated[
-        Text | None, doc("a word that ends the talk when a worker says it; left out, `DONE!` in a `dynamic` talk")
-    ] = None
+    most_turns: Turns | None = None
+    """The most turns; left out, one for each worker."""
+    token: Text | None = None
+    """A word that ends the talk when a worker says it; left out, `DONE!` in a `dynamic` talk."""
 
 
 class RecursiveShape(Shape, frozen=True):
-    depth: Annotated[Few, doc("how often a part may be split again")] = _RECURSIVE.depth
-    breadth: Annotated[Few, doc("into how many parts")] = _RECURSIVE.breadth
+    depth: Few = _RECURSIVE.depth
+    """How often a part may be split again."""
+    breadth: Few = _RECURSIVE.breadth
+    """Into how many parts."""
 
 
 class WayShape(Shape, frozen=True):
     """Exactly one of them."""
 
-    route: Annotated[RouteShape | None, doc("one task for the worker that fits best")] = None
-    loop: Annotated[LoopShape | None, doc("one task at a time, looking at what came of those before")] = None
-    broadcast: Annotated[BroadcastShape | None, doc("the request to everybody with certain tags")] = None
-    round_robin: Annotated[TalkShape | None, doc("everybody speaks in turn")] = None
-    dynamic: Annotated[TalkShape | None, doc("the supervisor says who speaks next")] = None
-    recursive: Annotated[RecursiveShape | None, doc("splitting what is too big, and the parts again")] = None
+    route: RouteShape | None = None
+    """One task for the worker that fits best."""
+    loop: LoopShape | None = None
+    """One task at a time, looking at what came of those before."""
+    broadcast: BroadcastShape | None = None
+    """The request to everybody with certain tags."""
+    round_robin: TalkShape | None = None
+    """Everybody speaks in turn."""
+    dynamic: TalkShape | None = None
+    """The supervisor says who speaks next."""
+    recursive: RecursiveShape | None = None
+    """Splitting what is too big, and the parts again."""
 
 
 class SupervisorShape(Shape, frozen=True):
-    instructions: Annotated[Prose, doc("what it is told about the team")] = ""
-    model: Annotated[Text, doc("its model; left out, that of `defaults`")] = ""
-    planner: Annotated[Text, doc("the model that plans and refines; left out, its `model`")] = ""
-    judge: Annotated[Text, doc("the model that writes the answer; left out, its `model`")] = ""
-    combine: Annotated[Combine | None, doc("how results become one answer; left out, the plan decides")] = None
-    stream_plan: Annotated[bool, doc("tasks start while the plan is still being written")] = False
-    review: Annotated[bool, doc("the planner sees the results and may add tasks")] = False
-    refine: Annotated[bool, doc("a task that failed is put better before it is tried again")] = True
-    timeout: Annotated[
-        Duration | None, doc("how long one plan, refined task or answer may take; left out, 120 seconds")
-    ] = None
-    uncertain: Annotated[
-        Literal["fail", "ask"],
-        doc(
-            "what becomes of an effect of which nobody knows whether it happened: the task fails, or a person is asked"
-        ),
-    ] = "fail"
-    tainted_effects: Annotated[
-        Literal["ask", "allow"],
-        doc(
-            "what becomes of an effect that a worker wants who has seen text from outside (results of "
-            "tools, inputs, messages): a person is asked, or it is allowed"
-        ),
-    ] = "ask"
-    way: Annotated[
-        WayShape | WayName, doc("how the team is led: a name, or a table with one of them and its settings")
-    ] = "plan"
-    plan: Annotated[PlanShape, doc("bounds for plans, and whether a person approves them")] = PlanShape()
-    prompts: Annotated[PromptsShape, doc("texts in the place of ours")] = PromptsShape()
+    instructions: Prose = ""
+    """What it is told about the team."""
+    model: Text = ""
+    """Its model; left out, that of `defaults`."""
+    planner: Text = ""
+    """The model that plans and refines; left out, its `model`."""
+    judge: Text = ""
+    """The model that writes the answer; left out, its `model`."""
+    combine: Combine | None = None
+    """How results become one answer; left out, the plan decides."""
+    stream_plan: bool = False
+    """Tasks start while the plan is still being written."""
+    review: bool = False
+    """The planner sees the results and may add tasks."""
+    refine: bool = True
+    """A task that failed is put better before it is tried again."""
+    timeout: Duration | None = None
+    """How long one plan, refined task or answer may take; left out, 120 seconds."""
+    uncertain: Literal["fail", "ask"] = "fail"
+    """What becomes of an effect of which nobody knows whether it happened: the task fails, or a person is asked."""
+    tainted_effects: Literal["ask", "allow"] = "ask"
+    """What becomes of an effect that a worker wants who has seen text from outside (results of tools, inputs,
+    messages): a person is asked, or it is allowed.
+    """
+    way: WayShape | WayName = "plan"
+    """How the team is led: a name, or a table with one of them and its settings."""
+    plan: PlanShape = PlanShape()
+    """Bounds for plans, and whether a person approves them."""
+    prompts: PromptsShape = PromptsShape()
+    """Texts in the place of ours."""
 
 
 class FallbackShape(Shape, frozen=True):
-    models: Annotated[tuple[Text, ...], doc("models to try, in order, when its own does not answer")] = ()
-    workers: Annotated[tuple[Text, ...], doc("workers who step in, in order, when it has failed")] = ()
+    models: tuple[Text, ...] = ()
+    """Models to try, in order, when its own does not answer."""
+    workers: tuple[Text, ...] = ()
+    """Workers who step in, in order, when it has failed."""
 
 
 class EstimateShape(Shape, frozen=True):
-    usd: Annotated[Dollars | None, doc("dollars, reserved before an attempt")] = None
-    tokens: Annotated[Size | None, doc("tokens, reserved too")] = None
-    calls: Annotated[Size | None, doc("model calls, reserved too")] = None
-    wall: Annotated[Duration | None, doc("how long it takes, for the forecast; left out, no time is forecast")] = None
+    usd: Dollars | None = None
+    """Dollars, reserved before an attempt."""
+    tokens: Size | None = None
+    """Tokens, reserved too."""
+    calls: Size | None = None
+    """Model calls, reserved too."""
+    wall: Duration | None = None
+    """How long it takes, for the forecast; left out, no time is forecast."""
 
 
 class ChildrenShape(Shape, frozen=True):
-    tool: Annotated[Text, doc("the tool that comes first")]
-    children: Annotated[tuple[Text, ...], doc("what may be called right after it")]
+    tool: Text
+    """The tool that comes first."""
+    children: tuple[Text, ...]
+    """What may be called right after it."""
 
 
 class ParentShape(Shape, frozen=True):
-    tool: Annotated[Text, doc("the tool that is bound")]
-    parent: Annotated[Text, doc("the one it must follow")]
+    tool: Text
+    """The tool that is bound."""
+    parent: Text
+    """The one it must follow."""
 
 
 class CasesShape(Shape, frozen=True):
-    tool: Annotated[Text, doc("the tool whose result counts")]
-    cases: Annotated[dict[str, Text], doc("from a result to the tool that must follow")]
-    otherwise: Annotated[Text, doc("the tool that follows any other result; left out, any may")] = ""
+    tool: Text
+    """The tool whose result counts."""
+    cases: dict[str, Text]
+    """From a result to the tool that must follow."""
+    otherwise: Text = ""
+    """The tool that follows any other result; left out, any may."""
 
 
 class MostShape(Shape, frozen=True):
-    tool: Annotated[Text, doc("the tool that is bound")]
-    most: Annotated[Count, doc("how often")]
+    tool: Text
+    """The tool that is bound."""
+    most: Count
+    """How often."""
 
 
 class RuleShape(Shape, frozen=True):
     """Exactly one of them."""
 
-    run_first: Annotated[Text | None, doc("this tool is called before any other")] = None
-    exit_loop: Annotated[Text | None, doc("after this tool the attempt ends with its result")] = None
-    continue_loop: Annotated[Text | None, doc("after this tool the attempt may not end")] = None
-    constrain_child_tools: Annotated[
-        ChildrenShape | None, doc("right after one tool only certain others may be called")
-    ] = None
-    parent_last_tool: Annotated[ParentShape | None, doc("a tool is called only right after another")] = None
-    conditional: Annotated[CasesShape | None, doc("the result of a tool says what must follow")] = None
-    max_count_per_step: Annotated[MostShape | None, doc("a tool is called at most so often in one step")] = None
-    required_before_exit: Annotated[Text | None, doc("the attempt does not end before this tool was called")] = None
-    requires_approval: Annotated[Text | None, doc("a person is asked before this tool is called")] = None
+    run_first: Text | None = None
+    """This tool is called before any other."""
+    exit_loop: Text | None = None
+    """After this tool the attempt ends with its result."""
+    continue_loop: Text | None = None
+    """After this tool the attempt may not end."""
+    constrain_child_tools: ChildrenShape | None = None
+    """Right after one tool only certain others may be called."""
+    parent_last_tool: ParentShape | None = None
+    """A tool is called only right after another."""
+    conditional: CasesShape | None = None
+    """The result of a tool says what must follow."""
+    max_count_per_step: MostShape | None = None
+    """A tool is called at most so often in one step."""
+    required_before_exit: Text | None = None
+    """The attempt does not end before this tool was called."""
+    requires_approval: Text | None = None
+    """A person is asked before this tool is called."""
 
 
 class ContactsShape(Shape, frozen=True):
-    to: Annotated[tuple[Text, ...], doc("names, tags or everybody, as in the short form")]
-    most: Annotated[
-        Count | None,
-        doc("how many messages it may send for one task; left out, its steps and its money are the only bounds"),
-    ] = None
+    to: tuple[Text, ...]
+    """Names, tags or everybody, as in the short form."""
+    most: Count | None = None
+    """How many messages it may send for one task; left out, its steps and its money are the only bounds."""
 
 
 class WorkerShape(Shape, frozen=True):
     """One with a `team` is another team file, and has nothing of its own to work with."""
 
-    description: Annotated[Text, doc("what it does; the planner reads this to hand out tasks")] = ""
-    team: Annotated[
-        Text,
-        doc(
-            "another team file, or its folder, from here: that team does its tasks. Beside it only "
-            "`description`, `tags`, `fallback` (workers), `concurrency`, `timeout`, `estimate`, "
-            "`skills`, `examples` and `accept`"
-        ),
-    ] = ""
-    prompt: Annotated[Prose, doc("what it is told about itself")] = ""
-    tags: Annotated[tuple[Text, ...], doc("words by which a plan may ask for somebody")] = ()
-    tools: Annotated[
-        tuple[Text, ...],
-        doc(
-            "names of `tools`, or of those that need no entry: `calculator`, `chart`, `dates`, "
-            "`sandbox`, the memory tools, and those for messages"
-        ),
-    ] = ()
-    model: Annotated[Text, doc("its own model; left out, that of `defaults`")] = ""
-    fallback: Annotated[FallbackShape, doc("who or what steps in when it fails")] = FallbackShape()
-    output_schema: Annotated[
-        Prose | dict[str, Any] | None, doc("a JSON Schema its results must have: inline, or `file:schemas/review.json`")
-    ] = None
-    rules: Annotated[
-        tuple[RuleShape, ...], doc("what it must call first, last, or never without leave; each entry is one rule")
-    ] = ()
-    steps: Annotated[Count | None, doc("as in `defaults`")] = None
-    concurrency: Annotated[Share, doc("how many tasks it does at once; 0 is as many as the run allows")] = 0
-    timeout: Annotated[Duration | None, doc("as in `defaults`")] = None
-    estimate: Annotated[EstimateShape, doc("what one attempt is expected to use")] = EstimateShape()
-    temperature: Annotated[Warmth | None, doc("as in `defaults`")] = None
-    max_tokens: Annotated[Size | None, doc("as in `defaults`")] = None
-    remembers: Annotated[bool, doc("it has its earlier tasks before its eyes, across runs")] = False
-    may_estimate: Annotated[
-        bool, doc("its figures may be its own: what no tool returned counts as its words, not as a gap")
-    ] = False
-    every: Annotated[
-        Count | None,
-        doc(
-            "after how many turns of the team it works, in the background; it then gets no tasks. Left "
-            "out: it works in the turns"
-        ),
-    ] = None
-    skills: Annotated[
-        tuple[Text, ...], doc("what it can do, in a few words each; a router compares requests with them")
-    ] = ()
-    examples: Annotated[
-        tuple[Text, ...], doc("requests that were for it; a router compares and, with enough of them, learns")
-    ] = ()
-    accept: Annotated[tuple[Text, ...], doc("names of `checks` that its results must pass")] = ()
-    contacts: Annotated[
-        ContactsShape | tuple[Text, ...],
-        doc('whom it may write to: names, `"tag:NAME"` for everybody with a tag, `"*"` for everybody; or settings'),
-    ] = ()
-    replicas: Annotated[
-        tuple[Text, ...], doc("models that serve its calls together, each call the least loaded; in place of `model`")
-    ] = ()
+    description: Text = ""
+    """What it does; the planner reads this to hand out tasks."""
+    team: Text = ""
+    """Another team file, or its folder, from here: that team does its tasks. Beside it only `description`, `tags`,
+    `fallback` (workers), `concurrency`, `timeout`, `estimate`, `skills`, `examples` and `accept`.
+    """
+    prompt: Prose = ""
+    """What it is told about itself."""
+    tags: tuple[Text, ...] = ()
+    """Words by which a plan may ask for somebody."""
+    tools: tuple[Text, ...] = ()
+    """Names of `tools`, or of those that need no entry: `calculator`, `chart`, `dates`, `sandbox`, the memory tools,
+    and those for messages.
+    """
+    model: Text = ""
+    """Its own model; left out, that of `defaults`."""
+    fallback: FallbackShape = FallbackShape()
+    """Who or what steps in when it fails."""
+    output_schema: Prose | dict[str, Any] | None = None
+    """A JSON Schema its results must have: inline, or `file:schemas/review.json`."""
+    rules: tuple[RuleShape, ...] = ()
+    """What it must call first, last, or never without leave; each entry is one rule."""
+    steps: Count | None = None
+    """As in `defaults`."""
+    concurrency: Share = 0
+    """How many tasks it does at once; 0 is as many as the run allows."""
+    timeout: Duration | None = None
+    """As in `defaults`."""
+    estimate: EstimateShape = EstimateShape()
+    """What one attempt is expected to use."""
+    temperature: Warmth | None = None
+    """As in `defaults`."""
+    max_tokens: Size | None = None
+    """As in `defaults`."""
+    remembers: bool = False
+    """It has its earlier tasks before its eyes, across runs."""
+    may_estimate: bool = False
+    """Its figures may be its own: what no tool returned counts as its words, not as a gap."""
+    every: Count | None = None
+    """After how many turns of the team it works, in the background; it then gets no tasks. Left out: it works in the
+    turns.
+    """
+    skills: tuple[Text, ...] = ()
+    """What it can do, in a few words each; a router compares requests with them."""
+    examples: tuple[Text, ...] = ()
+    """Requests that were for it; a router compares and, with enough of them, learns."""
+    accept: tuple[Text, ...] = ()
+    """Names of `checks` that its results must pass."""
+    contacts: ContactsShape | tuple[Text, ...] = ()
+    """Whom it may write to: names, `"tag:NAME"` for everybody with a tag, `"*"` for everybody; or settings."""
+    replicas: tuple[Text, ...] = ()
+    """Models that serve its calls together, each call the least loaded; in place of `model`."""
 
 
 class FetchShape(Shape, frozen=True):
-    allow: Annotated[
-        tuple[Text, ...], doc('the hosts, such as `[example.com, "*.example.org"]`; left out, all public ones')
-    ] = ()
+    allow: tuple[Text, ...] = ()
+    """The hosts, such as `[example.com, "*.example.org"]`; left out, all public ones."""
 
 
 class NothingShape(Shape, frozen=True):
@@ -468,186 +506,193 @@ Nothing: TypeAlias = NothingShape | bool
 class ToolShape(Shape, frozen=True):
     """Exactly one source, and what is to be known of the tool besides."""
 
-    python: Annotated[
-        Text | None,
-        doc(
-            "`module:attribute`, or `file.py:attribute`: a module beside the team file, else an "
-            "installed one. The attribute is a function with types and a docstring, a `Tool`, or a "
-            "function without arguments that says it returns tools (`-> Tool`, `-> list[Tool]`)"
-        ),
-    ] = None
-    sql: Annotated[Text | None, doc("an SQLite file, a CSV file or a folder of CSV files; it can only be read")] = None
-    documents: Annotated[Text | None, doc("a folder of texts to search")] = None
-    files: Annotated[
-        Text | None, doc("a folder to list and read; brings two tools, `NAME_list_files` and `NAME_read_file`")
-    ] = None
-    fetch: Annotated[FetchShape | None, doc("web pages of certain hosts")] = None
-    sandbox: Annotated[Nothing | None, doc("Python that a model wrote, walled in")] = None
-    calculator: Annotated[Nothing | None, doc("exact arithmetic")] = None
-    chart: Annotated[Nothing | None, doc("a chart as SVG")] = None
-    dates: Annotated[Nothing | None, doc("today, days between, and the like; brings several tools")] = None
-    effect: Annotated[Effects | None, doc("what it does to the world; left out, what the tool says of itself")] = None
-    timeout: Annotated[Duration | None, doc("how long a call may take")] = None
-    cap: Annotated[
-        Size | None,
-        doc(f"how many bytes of a result the model sees; left out, what the tool says, else {CAP // 1024}KiB"),
-    ] = None
-    approve: Annotated[
-        Approval | None, doc("whether a person is asked before each call; `true` is `always`, `false` is `never`")
-    ] = None
-    embed: Annotated[
-        Literal["auto", "words"] | None,
-        doc(
-            "of `documents` only: `auto` (left out, too) compares meanings as well, with the small model "
-            "on this machine if it is there; `words` never does"
-        ),
-    ] = None
+    python: Text | None = None
+    """`module:attribute`, or `file.py:attribute`: a module beside the team file, else an installed one. The attribute
+    is a function with types and a docstring, a `Tool`, or a function without arguments that says it returns tools
+    (`-> Tool`, `-> list[Tool]`).
+    """
+    sql: Text | None = None
+    """An SQLite file, a CSV file or a folder of CSV files; it can only be read."""
+    documents: Text | None = None
+    """A folder of texts to search."""
+    files: Text | None = None
+    """A folder to list and read; brings two tools, `NAME_list_files` and `NAME_read_file`."""
+    fetch: FetchShape | None = None
+    """Web pages of certain hosts."""
+    sandbox: Nothing | None = None
+    """Python that a model wrote, walled in."""
+    calculator: Nothing | None = None
+    """Exact arithmetic."""
+    chart: Nothing | None = None
+    """A chart as SVG."""
+    dates: Nothing | None = None
+    """Today, days between, and the like; brings several tools."""
+    effect: Effects | None = None
+    """What it does to the world; left out, what the tool says of itself."""
+    timeout: Duration | None = None
+    """How long a call may take."""
+    cap: Size | None = None
+    """How many bytes of a result the model sees; left out, what the tool says, else 16KiB."""
+    approve: Approval | None = None
+    """Whether a person is asked before each call; `true` is `always`, `false` is `never`."""
+    embed: Literal["auto", "words"] | None = None
+    """Of `documents` only: `auto` (left out, too) compares meanings as well, with the small model on this machine if
+    it is there; `words` never does.
+    """
 
 
 class FactoryShape(Shape, frozen=True):
-    tools: Annotated[tuple[Text, ...], doc("all that a made worker may be given")] = ()
-    most_tools: Annotated[Count, doc("how many at once")] = _FACTORY.most_tools
-    capacity: Annotated[Count, doc("how many made workers at the same time")] = _FACTORY.capacity
-    steps: Annotated[Count, doc("how many times one may call its model in one attempt")] = _FACTORY.steps
-    model: Annotated[Text, doc("their model; left out, that of `defaults`")] = ""
+    tools: tuple[Text, ...] = ()
+    """All that a made worker may be given."""
+    most_tools: Count = _FACTORY.most_tools
+    """How many at once."""
+    capacity: Count = _FACTORY.capacity
+    """How many made workers at the same time."""
+    steps: Count = _FACTORY.steps
+    """How many times one may call its model in one attempt."""
+    model: Text = ""
+    """Their model; left out, that of `defaults`."""
 
 
 class BlockShape(Shape, frozen=True):
     """`read`, `append`, `write` and `none` list workers with a grant of their own; see `memory` for `tainted`."""
 
-    value: Annotated[Prose, doc("what stands in it to begin with")] = ""
-    description: Annotated[Text, doc("what it is for; whoever sees the block sees this too")] = ""
-    limit: Annotated[Size, doc("how many characters it may hold")] = LIMIT
-    trusted: Annotated[
-        bool,
-        doc(
-            "it gives instructions. Text from outside (what a tool returned, what another worker wrote) "
-            "is refused unless the worker is listed under `tainted`"
-        ),
-    ] = False
-    read_only: Annotated[bool, doc("nobody but people changes it")] = False
-    tags: Annotated[Names, doc("words by which it is found")] = ()
-    share: Annotated[MemoryAccess, doc("what every worker may do with it; `all` is the same as `read`")] = "read"
-    read: Annotated[Names, doc("workers who may only read it, whatever `share` says")] = ()
-    append: Annotated[Names, doc("workers who may add lines")] = ()
-    write: Annotated[Names, doc("workers who may change anything")] = ()
-    none: Annotated[Names, doc("workers who do not see it")] = ()
-    tainted: Annotated[Names, doc("workers who may put text from outside into it although it is `trusted`")] = ()
+    value: Prose = ""
+    """What stands in it to begin with."""
+    description: Text = ""
+    """What it is for; whoever sees the block sees this too."""
+    limit: Size = LIMIT
+    """How many characters it may hold."""
+    trusted: bool = False
+    """It gives instructions. Text from outside (what a tool returned, what another worker wrote) is refused unless the
+    worker is listed under `tainted`.
+    """
+    read_only: bool = False
+    """Nobody but people changes it."""
+    tags: Names = ()
+    """Words by which it is found."""
+    share: MemoryAccess = "read"
+    """What every worker may do with it; `all` is the same as `read`."""
+    read: Names = ()
+    """Workers who may only read it, whatever `share` says."""
+    append: Names = ()
+    """Workers who may add lines."""
+    write: Names = ()
+    """Workers who may change anything."""
+    none: Names = ()
+    """Workers who do not see it."""
+    tainted: Names = ()
+    """Workers who may put text from outside into it although it is `trusted`."""
 
 
 class ArchiveShape(Shape, frozen=True):
-    description: Annotated[Text, doc("what it holds; whoever may search it reads this")] = ""
-    embed: Annotated[
-        Text,
-        doc(
-            "what compares meanings: `auto` (the small model on this machine if it is there, else "
-            "words), `words`, `local:minilm`, `local:multilingual`, a handle such as "
-            "`openai:text-embedding-3-small`, or a server with the name of its model: "
-            "`openai+http://127.0.0.1:8080/v1#name`"
-        ),
-    ] = "auto"
-    add: Annotated[
-        Text,
-        doc(
-            "a folder, or a file, of texts (`.md`, `.txt`) beside the team file; they are put into it "
-            "when it is opened, each once. At most 2,000 files and 32 MiB"
-        ),
-    ] = ""
-    tags: Annotated[Names, doc("words by which it is found")] = ()
-    share: Annotated[
-        MemoryAccess,
-        doc(
-            "what every worker may do with it: `read` is to search, `append` and `write` to add to it, "
-            "too; `all` is the same as `write`"
-        ),
-    ] = "write"
-    read: Annotated[Names, doc("workers who may only search it")] = ()
-    write: Annotated[Names, doc("workers who may add to it")] = ()
-    none: Annotated[Names, doc("workers who may not use it")] = ()
+    description: Text = ""
+    """What it holds; whoever may search it reads this."""
+    embed: Text = "auto"
+    """What compares meanings: `auto` (the small model on this machine if it is there, else words), `words`,
+    `local:minilm`, `local:multilingual`, a handle such as `openai:text-embedding-3-small`, or a server with the
+    name of its model: `openai+http://127.0.0.1:8080/v1#name`.
+    """
+    add: Text = ""
+    """A folder, or a file, of texts (`.md`, `.txt`) beside the team file; they are put into it when it is opened, each
+    once. At most 2,000 files and 32 MiB.
+    """
+    tags: Names = ()
+    """Words by which it is found."""
+    share: MemoryAccess = "write"
+    """What every worker may do with it: `read` is to search, `append` and `write` to add to it, too; `all` is the same
+    as `write`.
+    """
+    read: Names = ()
+    """Workers who may only search it."""
+    write: Names = ()
+    """Workers who may add to it."""
+    none: Names = ()
+    """Workers who may not use it."""
 
 
 class MemoryShape(Shape, frozen=True):
-    file: Annotated[
-        Text,
-        doc(
-            "where it is kept, beside the team file; made where it is missing. Left out: "
-            "`.chargehand/memory.db` where the command is typed, and for `load_team` whatever it is "
-            "given, else this process alone"
-        ),
-    ] = ""
-    blocks: Annotated[
-        dict[str, BlockShape | Text],
-        doc("by label: small texts that are always before everybody's eyes. One that is only a text is its value"),
-    ] = {}
-    archives: Annotated[
-        dict[str, ArchiveShape | Text],
-        doc("by name: large stores of texts that are searched. One that is only a text is its description"),
-    ] = {}
+    file: Text = ""
+    """Where it is kept, beside the team file; made where it is missing. Left out: `.chargehand/memory.db` where the
+    command is typed, and for `load_team` whatever it is given, else this process alone.
+    """
+    blocks: dict[str, BlockShape | Text] = {}
+    """By label: small texts that are always before everybody's eyes. One that is only a text is its value."""
+    archives: dict[str, ArchiveShape | Text] = {}
+    """By name: large stores of texts that are searched. One that is only a text is its description."""
 
 
 class VerifierShape(Shape, frozen=True):
-    prompt: Annotated[Prose, doc("what it is told, in the place of ours")] = ""
-    model: Annotated[Text, doc("its model; left out, the `judge`")] = ""
+    prompt: Prose = ""
+    """What it is told, in the place of ours."""
+    model: Text = ""
+    """Its model; left out, the `judge`."""
 
 
 class CheckShape(Shape, frozen=True):
     """One of python, schema, reviewer and verifier; or as many of the others as must hold together."""
 
-    python: Annotated[
-        Text | None,
-        doc(
-            "`checks.py:function` beside the team file, or `module:function`: it gets the result and "
-            "returns `True`, or what is wrong"
-        ),
-    ] = None
-    schema: Annotated[Prose | dict[str, Any] | None, doc("a JSON Schema: inline, or `file:schemas/order.json`")] = None
-    reviewer: Annotated[Text | None, doc("a worker of the team who is asked")] = None
-    verifier: Annotated[VerifierShape | bool | None, doc("`true`, or settings: a model that looks for mistakes")] = None
-    contains: Annotated[Text | tuple[Text, ...] | None, doc("words that must stand in it")] = None
-    matches: Annotated[Text | None, doc("a regular expression that must be found in it")] = None
-    at_least_words: Annotated[Words | None, doc("how many words there must be")] = None
-    at_most_words: Annotated[Words | None, doc("how many there may be")] = None
-    cites: Annotated[bool | None, doc("it names a source")] = None
-    has_number: Annotated[bool | None, doc("there is a number in it")] = None
+    python: Text | None = None
+    """`checks.py:function` beside the team file, or `module:function`: it gets the result and returns `True`, or what
+    is wrong.
+    """
+    schema: Prose | dict[str, Any] | None = None
+    """A JSON Schema: inline, or `file:schemas/order.json`."""
+    reviewer: Text | None = None
+    """A worker of the team who is asked."""
+    verifier: VerifierShape | bool | None = None
+    """`true`, or settings: a model that looks for mistakes."""
+    contains: Text | tuple[Text, ...] | None = None
+    """Words that must stand in it."""
+    matches: Text | None = None
+    """A regular expression that must be found in it."""
+    at_least_words: Words | None = None
+    """How many words there must be."""
+    at_most_words: Words | None = None
+    """How many there may be."""
+    cites: bool | None = None
+    """It names a source."""
+    has_number: bool | None = None
+    """There is a number in it."""
 
 
 class TeamShape(Shape, frozen=True):
     """A whole team file."""
 
-    version: Annotated[Literal[1], doc("the version of this format")]
-    name: Annotated[Text, doc("what the team is called")] = "team"
-    description: Annotated[Text, doc("a sentence for people")] = ""
-    examples: Annotated[tuple[Text, ...], doc("requests that suit the team")] = ()
-    defaults: Annotated[DefaultsShape, doc("what holds unless a worker says otherwise")] = DefaultsShape()
-    timeout: Annotated[
-        Duration | None, doc("the time a run has, from the request to the answer, such as `5m`; left out, 300 seconds")
-    ] = None
-    budget: Annotated[BudgetShape, doc("the most one run may use")] = BudgetShape()
-    cache: Annotated[
-        Duration | None,
-        doc(
-            "for how long another run may use a result again instead of doing the same once more, such "
-            "as `10m`; left out, never. Only for workers whose tools all only read, while they are the "
-            "same"
-        ),
-    ] = None
-    hedge: Annotated[
-        HedgeShape | bool, doc("`true`, or settings: a worker's call that takes unusually long is made twice")
-    ] = False
-    supervisor: Annotated[SupervisorShape, doc("who plans, refines and answers")] = SupervisorShape()
-    workers: Annotated[
-        dict[str, WorkerShape | Text], doc("by name: who does the work. One that is only a text is its description")
-    ] = {}
-    tools: Annotated[
-        dict[str, ToolShape | Text],
-        doc(
-            "by name: what they may use. One that is only a text is `module:attribute`, or the word of a "
-            "source that needs no settings"
-        ),
-    ] = {}
-    factory: Annotated[FactoryShape | None, doc("workers made on the fly; left out, none are")] = None
-    memory: Annotated[MemoryShape | None, doc("what the team remembers together: blocks and archives")] = None
-    checks: Annotated[dict[str, CheckShape], doc("by name: what results must pass")] = {}
+    version: Literal[1]
+    """The version of this format."""
+    name: Text = "team"
+    """What the team is called."""
+    description: Text = ""
+    """A sentence for people."""
+    examples: tuple[Text, ...] = ()
+    """Requests that suit the team."""
+    defaults: DefaultsShape = DefaultsShape()
+    """What holds unless a worker says otherwise."""
+    timeout: Duration | None = None
+    """The time a run has, from the request to the answer, such as `5m`; left out, 300 seconds."""
+    budget: BudgetShape = BudgetShape()
+    """The most one run may use."""
+    cache: Duration | None = None
+    """For how long another run may use a result again instead of doing the same once more, such as `10m`; left out,
+    never. Only for workers whose tools all only read, while they are the same.
+    """
+    hedge: HedgeShape | bool = False
+    """`true`, or settings: a worker's call that takes unusually long is made twice."""
+    supervisor: SupervisorShape = SupervisorShape()
+    """Who plans, refines and answers."""
+    workers: dict[str, WorkerShape | Text] = {}
+    """By name: who does the work. One that is only a text is its description."""
+    tools: dict[str, ToolShape | Text] = {}
+    """By name: what they may use. One that is only a text is `module:attribute`, or the word of a source that needs no
+    settings.
+    """
+    factory: FactoryShape | None = None
+    """Workers made on the fly; left out, none are."""
+    memory: MemoryShape | None = None
+    """What the team remembers together: blocks and archives."""
+    checks: dict[str, CheckShape] = {}
+    """By name: what results must pass."""
 
 
 SOURCES = ("python", "sql", "documents", "files", "fetch", "sandbox", "calculator", "chart", "dates")
