@@ -3,16 +3,16 @@
 Whether the plan can run, `terms.lint` says.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
-import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.agents.crew import Proposal
-from chargehand.agents.shape import choice_schema, encode_schema, find_json, list_schema, object_schema, text_schema
+from chargehand.agents.shape import choice_schema, encode_schema, find_object, list_schema, object_schema, text_schema
 from chargehand.errors import Invalid
 from chargehand.terms.plan import Combine, Edge, Task, TaskId
 
@@ -25,6 +25,8 @@ _COMBINES = ("merge", "forward", "select", "vote", "reduce")
 _LONGEST = 1200
 _MOST_REMARKS = 4
 _OPENING = re.compile(r"[\[{]")
+_BETWEEN = re.compile(r"[\s,:]*")
+_DECODER = json.JSONDecoder()
 _NUMBERED = re.compile(r"t(\d{1,4})")
 
 
@@ -72,14 +74,11 @@ class ReadPlan(Struct, frozen=True):
 
 def read(text: str, holders: Holders = NOBODY) -> ReadPlan:
     """The plan in a reply; Invalid, in words for whoever wrote it, where there is none."""
-    found = find_json(text)
-    if not isinstance(found, dict):
-        raise Invalid(f"the plan must be a JSON object with `tasks`, not a {type(found).__name__}")
-    table = cast("dict[str, object]", found)
+    table = find_object(text)
     entries = _entries(table.get("tasks", {}))
     known = {name for name, _ in entries}
     dropped: list[DroppedInput] = []
-    tasks = tuple(task(name, _without_later(name, body, known, dropped), holders) for name, body in entries)
+    tasks = tuple(read_task(name, _without_later(name, body, known, dropped), holders) for name, body in entries)
     said = table.get("combine")
     combine = cast("Combine", said) if said in _COMBINES else "merge"
     proposal = Proposal(tasks, combine, unserved=_texts(table.get("unserved")))
@@ -135,7 +134,7 @@ def _name(task: object, number: int) -> str:
     return found if isinstance(found, str) and found else f"t{number}"
 
 
-def task(name: str, body: dict[str, object], holders: Holders = NOBODY) -> Task:
+def read_task(name: str, body: dict[str, object], holders: Holders = NOBODY) -> Task:
     """One task of a reply; other words that models use for the same are understood."""
     instruction = body.get("instruction") or body.get("description") or body.get("task")
     if not isinstance(instruction, str) or not instruction.strip():
@@ -163,9 +162,7 @@ def _who_has(tool: object, worker: str, holders: Holders) -> str:
 
 
 def _names(name: str, given: object) -> list[str]:
-    if not given:
-        return []
-    items: list[object] = cast("list[object]", given) if isinstance(given, list) else [given]
+    items: list[object] = cast("list[object]", given) if isinstance(given, list) else [given] if given else []
     if strange := [one for one in items if not isinstance(one, str)]:
         raise Invalid(f"task {name!r} comes after {strange[0]!r}; name tasks by their ids")
     return [one for one in dict.fromkeys(cast("list[str]", items)) if one != name]  # nothing waits for itself
@@ -182,74 +179,48 @@ class PlanStream:
     def __init__(self, holders: Holders = NOBODY) -> None:
         self._holders = holders
         self._text = ""
+        self._seen = 0  # up to here `tasks` was looked for
         self._at = -1  # where the next task may begin; -1: `tasks` has not come yet
-        self._seen = 0  # up to here it was looked at, and is not again: a task may come in thousands of pieces
-        self._depth = 0
-        self._quoted = False
-        self._escaped = False
         self._listed = False
         self._count = 0
 
     def feed(self, piece: str) -> list[Task]:
         """The tasks that are complete with this piece. What cannot be read is left for the end."""
         self._text += piece
-        if self._at < 0:
-            found = self._text.find('"tasks"', self._seen)
-            opening = _OPENING.search(self._text, found + 7) if found >= 0 else None
-            if opening is None:
-                self._seen = found if found >= 0 else max(0, len(self._text) - 7)
-                return []
-            self._listed = opening[0] == "["
-            self._at = self._seen = opening.end()
+        if self._at < 0 and not self._find_tasks():
+            return []
         tasks: list[Task] = []
-        while (end := self._end()) > 0:
-            body = self._text[self._at : end].lstrip(" ,\n\r\t")
-            self._at = end
+        while "}" in piece:  # no task ends without one
             try:
-                tasks.extend(task(name, item, self._holders) for name, item in self._entries(body))
-            except (msgspec.DecodeError, Invalid):
+                name, body = self._next_entry()
+                tasks.append(read_task(name, body, self._holders))
+            except (ValueError, TypeError, Invalid):
                 break
         return tasks
 
-    def _entries(self, body: str) -> list[tuple[str, dict[str, object]]]:
-        """The task in a piece of the text: an item of a list, or a name with an object."""
-        if not self._listed:
-            return list(msgspec.json.decode("{" + body + "}", type=dict[str, dict[str, object]]).items())
-        self._count += 1
-        item = msgspec.json.decode(body, type=dict[str, object])
-        return [(_name(item, self._count), item)]
+    def _find_tasks(self) -> bool:
+        key = self._text.find('"tasks"', self._seen)
+        opening = _OPENING.search(self._text, key + 7) if key >= 0 else None
+        if opening is None:
+            self._seen = key if key >= 0 else max(0, len(self._text) - 7)
+            return False
+        self._listed = opening[0] == "["
+        self._at = opening.end()
+        return True
 
-    def _end(self) -> int:
-        """Just behind the task that begins here, or 0 while it is not complete (or there is none)."""
-        text = self._text
-        depth = self._depth
-        quoted = self._quoted
-        escaped = self._escaped
-        for at in range(self._seen, len(text)):
-            sign = text[at]
-            if quoted:
-                quoted = sign != '"' or escaped
-                escaped = sign == "\\" and not escaped
-            elif sign == '"':
-                quoted = True
-            elif sign == "]" and depth == 0 and self._listed:  # the list has ended: there are no more tasks
-                self._seen = at
-                self._depth = 0
-                self._quoted = False
-                self._escaped = False
-                return 0
-            elif sign == "{":
-                depth += 1
-            elif sign == "}" and depth <= 1:
-                self._seen = at + depth
-                self._depth = 0
-                self._quoted = False
-                self._escaped = False
-                return at + 1 if depth else 0
-            elif sign == "}":
-                depth -= 1
-        self._seen = len(text)
-        self._depth = depth
-        self._quoted = quoted
-        self._escaped = escaped
-        return 0
+    def _next_entry(self) -> tuple[str, dict[str, object]]:
+        """The next item of a list, or name with an object; ValueError while it is not complete, or there is none."""
+        end = _skip(self._text, self._at)
+        name = ""
+        if not self._listed:
+            name, end = _DECODER.raw_decode(self._text, end)
+            end = _skip(self._text, end)
+        body, self._at = _DECODER.raw_decode(self._text, end)
+        self._count += 1
+        return name or _name(body, self._count), dict(body)
+
+
+def _skip(text: str, start: int) -> int:
+    """Behind the white space and commas that begin here."""
+    between = _BETWEEN.match(text, start)
+    return start if between is None else between.end()

@@ -16,7 +16,7 @@ from chargehand.agents.money import Purse, call_held, hold, too_dear
 from chargehand.agents.plan_form import PlanStream, read, schema
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.routing.decision import Watch
-from chargehand.agents.shape import find_json, sent_back, useless
+from chargehand.agents.shape import one_line, sent_back, useless
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid, PlanInvalid, Refused
 from chargehand.memory.embedding import Embedding
@@ -33,6 +33,8 @@ from chargehand.tools.tasks import BareTaskGroup
 
 LONGEST_TASK = 4000
 """Characters of a task as a model put it."""
+LONGEST_LINE = 300
+"""Characters of a sentence of a model."""
 _TEXTS = 10  # sentences of one list
 _Read = TypeVar("_Read")
 
@@ -176,14 +178,6 @@ def hear_if_heard(hand: Hand) -> Hear | None:
 # --- reading what a model wrote
 
 
-def read_object(text: str) -> dict[str, object]:
-    """The JSON object in a reply; Invalid where there is none."""
-    value = find_json(text)
-    if not isinstance(value, dict):
-        raise Invalid(f"the reply must be a JSON object, not a {type(value).__name__}")
-    return cast("dict[str, object]", value)
-
-
 def read_worker(written: object, names: Sequence[str]) -> str:
     """The worker a model means; nothing if it is none of them. Where there is only one, it need not be named."""
     plain = written.strip() if isinstance(written, str) else ""
@@ -207,18 +201,13 @@ def read_instruction(written: object) -> str:
     return written.strip()[:LONGEST_TASK] if isinstance(written, str) else ""
 
 
-def read_line(written: object, longest: int = 300) -> str:
-    """A text of a model, on one line and no longer than so many characters."""
-    return " ".join(written.split())[:longest] if isinstance(written, str) else ""
-
-
 def read_list(written: object) -> list[object]:
     return cast("list[object]", written) if isinstance(written, list) else []
 
 
 def read_lines(written: object) -> tuple[str, ...]:
     """Sentences of a model, not too many."""
-    return tuple(line for item in read_list(written)[:_TEXTS] if (line := read_line(item)))
+    return tuple(line for item in read_list(written)[:_TEXTS] if (line := one_line(item, LONGEST_LINE)))
 
 
 # --- a plan

@@ -7,12 +7,12 @@ from msgspec import Raw, structs
 
 from chargehand.agents.crew import Hand, WorkFailed
 from chargehand.agents.inputs import today
-from chargehand.agents.planner import Lead, Purpose, Question, ask, card_line, read_line, read_object
+from chargehand.agents.planner import Lead, Purpose, Question, ask, card_line
 from chargehand.agents.routing.decision import Decision, choose, nobody
 from chargehand.agents.routing.examples import ConfirmedExamples
 from chargehand.agents.routing.meaning import by_meaning
 from chargehand.agents.routing.words import by_rules, by_tags, by_words
-from chargehand.agents.shape import choice_schema, encode_schema, sent_back, text_schema
+from chargehand.agents.shape import choice_schema, encode_schema, find_object, one_line, sent_back, text_schema
 from chargehand.agents.strategies import Route, Router
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
@@ -149,12 +149,12 @@ def schema(names: tuple[str, ...]) -> Raw:
 
 def read(text: str, names: Sequence[str]) -> Decision:
     """The decision in a reply; Invalid, in words for whoever wrote it, where there is none."""
-    table = read_object(text)
+    table = find_object(text)
     if "primary" not in table:
         raise Invalid("the reply lacks `primary`: a worker's name, or null")
     worker = _worker(table["primary"], names)
     second = _worker(table.get("secondary"), names)
-    why = read_line(table.get("reason"), _LONGEST) or "the model gave no reason"
+    why = one_line(table.get("reason"), _LONGEST) or "the model gave no reason"
     if worker is None:
         return nobody("model", why)
     written = table.get("confidence")

@@ -10,8 +10,8 @@ from msgspec import Raw, Struct
 
 from chargehand.agents.crew import Hand, Proposal, WorkFailed
 from chargehand.agents.inputs import gap_text, today, told
-from chargehand.agents.planner import Lead, Purpose, Question, ask, card_line, hear_if_heard, read_line
-from chargehand.agents.shape import choice_schema, encode_schema, find_json, text_schema
+from chargehand.agents.planner import Lead, Purpose, Question, ask, card_line, hear_if_heard
+from chargehand.agents.shape import choice_schema, encode_schema, find_json, one_line, text_schema
 from chargehand.agents.strategies import Broadcast, Dynamic, RoundRobin
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
@@ -230,7 +230,7 @@ def read_speaker(text: str, names: tuple[str, ...]) -> Speaker:
         if "next" not in table:
             raise Invalid("the reply has no `next`")
         found = table["next"]
-        reason = read_line(table.get("why"), _LONGEST)
+        reason = one_line(table.get("why"), _LONGEST)
         why = f": {reason}" if reason else ""
     if found is not None and not isinstance(found, str):
         raise Invalid("the reply is not a name")

@@ -5,13 +5,14 @@ the tasks (`t4-stall2`, `t5-fresh1`); what was refused since the last task stand
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Raw, Struct
 
 from chargehand.agents.crew import Hand, Proposal, WorkFailed
 from chargehand.agents.inputs import by_id, gap_text, today, told
 from chargehand.agents.planner import (
+    LONGEST_LINE,
     Lead,
     Purpose,
     Question,
@@ -20,12 +21,18 @@ from chargehand.agents.planner import (
     planned_tasks,
     read_flag,
     read_instruction,
-    read_line,
     read_lines,
-    read_object,
     read_worker,
 )
-from chargehand.agents.shape import choice_schema, encode_schema, list_schema, sent_back, text_schema
+from chargehand.agents.shape import (
+    choice_schema,
+    encode_schema,
+    find_object,
+    list_schema,
+    one_line,
+    sent_back,
+    text_schema,
+)
 from chargehand.agents.strategies import Loop
 from chargehand.core.owed import Brief
 from chargehand.models.envelope import new_nonce
@@ -153,7 +160,7 @@ class _Turn:
         yield f"{left} more task{'s' if left != 1 else ''} may be given." if left > 0 else "No more tasks may be given."
 
     def read(self, text: str) -> LedgerReply:
-        return read_ledger(read_object(text), self.lead.names, _failed_tasks(self.brief))
+        return read_ledger(find_object(text), self.lead.names, _failed_tasks(self.brief))
 
     # --- what becomes of the reply
 
@@ -271,7 +278,7 @@ def ledger_schema(workers: Sequence[str], failed: Sequence[str]) -> Raw:
     return encode_schema(properties)
 
 
-def read_ledger(table: dict[str, object], workers: Sequence[str], failed: Collection[str]) -> LedgerReply:
+def read_ledger(table: Mapping[str, object], workers: Sequence[str], failed: Collection[str]) -> LedgerReply:
     """What a reply amounts to; what it leaves out is taken as no reason to stop."""
     replaces = table.get("replaces")
     return LedgerReply(
@@ -280,7 +287,7 @@ def read_ledger(table: dict[str, object], workers: Sequence[str], failed: Collec
         progress=read_flag(table.get("progress"), otherwise=True),
         worker=read_worker(table.get("next"), workers),
         instruction=read_instruction(table.get("instruction")),
-        why=read_line(table.get("why")),
+        why=one_line(table.get("why"), LONGEST_LINE),
         replaces=replaces if isinstance(replaces, str) and replaces in failed else "",
         unserved=read_lines(table.get("unserved")),
     )

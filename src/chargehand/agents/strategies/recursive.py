@@ -4,7 +4,7 @@ The whole tree is made before anything is done. Its leaves are the tasks, called
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from msgspec import Raw, Struct
@@ -15,6 +15,7 @@ from chargehand.agents.inputs import today
 from chargehand.agents.memory_text import Seen
 from chargehand.agents.money import total
 from chargehand.agents.planner import (
+    LONGEST_LINE,
     Lead,
     Purpose,
     Question,
@@ -22,13 +23,20 @@ from chargehand.agents.planner import (
     hear_if_heard,
     read_flag,
     read_instruction,
-    read_line,
     read_lines,
     read_list,
-    read_object,
     read_worker,
 )
-from chargehand.agents.shape import choice_schema, encode_schema, list_schema, object_schema, sent_back, text_schema
+from chargehand.agents.shape import (
+    choice_schema,
+    encode_schema,
+    find_object,
+    list_schema,
+    object_schema,
+    one_line,
+    sent_back,
+    text_schema,
+)
 from chargehand.agents.strategies import Recursive
 from chargehand.core.owed import Brief
 from chargehand.models.envelope import new_nonce
@@ -117,7 +125,7 @@ class _Tree(Struct):
         root.parts = judged.parts
         self.note_split(root, judged)
         over = f"a request is split into at most {self.breadth} parts."
-        left = [f"{read_line(text, 200).rstrip('. ')}: {over}" for text in judged.rest[:_REST]]
+        left = [f"{one_line(text, 200).rstrip('. ')}: {over}" for text in judged.rest[:_REST]]
         more = [f"{len(judged.rest) - _REST} more parts: {over}"] if len(judged.rest) > _REST else []
         return (*judged.unserved, *left, *more)
 
@@ -197,20 +205,20 @@ class _Tree(Struct):
         purpose = Purpose("a question this long", alone=not node.above)
         request = question.request(self.lead)
         try:
-            table, self.used[at] = await ask(self.lead, request, self.hand, purpose, read_object, hear=hear)
+            table, self.used[at] = await ask(self.lead, request, self.hand, purpose, find_object, hear=hear)
         except WorkFailed as error:
             self.used[at] = error.used
             raise
         return self.read(node, table)
 
-    def read(self, node: _Node, table: dict[str, object]) -> _Split:
+    def read(self, node: _Node, table: Mapping[str, object]) -> _Split:
         """How a reply splits a part. One that makes a single part of it, or the same twice, splits nothing."""
         names = self.lead.names
         subtasks = [] if read_flag(table.get("simple")) else read_subtasks(table.get("subtasks"))
         made: dict[str, _Node] = {}
         numbered: dict[int, _Node] = {}
         for subtask in subtasks:
-            worker = read_worker(subtask.worker, names) or node.worker or read_line(subtask.worker)
+            worker = read_worker(subtask.worker, names) or node.worker or one_line(subtask.worker, LONGEST_LINE)
             key = f"{worker}: {_plain(subtask.instruction)}"
             if key not in made and len(made) < self.breadth:
                 made[key] = _Node(
@@ -230,7 +238,7 @@ class _Tree(Struct):
         return _Split(
             worker=worker,
             parts=parts,
-            why=read_line(table.get("why")),
+            why=one_line(table.get("why"), LONGEST_LINE),
             unserved=read_lines(table.get("unserved")),
             rest=tuple(one.instruction for one in subtasks if one.number not in numbered) if parts else (),
         )

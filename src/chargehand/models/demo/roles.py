@@ -108,7 +108,8 @@ def route(subject: Routing) -> str:
     """The worker whose tools and card fit best; nobody where none does."""
     scores = _score_workers(subject.goal, subject.workers)
     if not scores:
-        return encode(reason="nobody's tools or description fit the request", primary=None, confidence=0.0)
+        reason = "nobody's tools or description fit the request"
+        return encode(reason=reason, primary=None, secondary=None, confidence=0.0)
     first, best = scores[0]
     second, other = scores[1] if len(scores) > 1 else (None, 0.0)
     return encode(
