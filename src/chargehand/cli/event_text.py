@@ -238,7 +238,8 @@ def _step_finished(tracer: Tracer, event: ev.StepFinished) -> _Description:
             return _describe_verdict(name.removeprefix(CHECK), msgspec.convert(decode_value(event.result), Verdict))
         except msgspec.ValidationError:
             pass  # a step of somebody else, by chance of such a name
-    return f"step {event.step} returned {describe_result(event.result)}", "dim"
+    who = clean(name) if name and name != "model" else f"step {event.step}"
+    return f"{who} returned {describe_result(event.result)}", "dim"
 
 
 def _describe_verdict(check: str, verdict: Verdict) -> _Description:
