@@ -121,11 +121,11 @@ async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> 
         text = memory + "\n\n".join((texts, *gaps, *rulings))
         return _request(writer, brief, (*results, *_missing_results(brief)), text, instructions(blocks))
 
-    held = await calls.reserve(request(memory, join_pieces(reduced, nonce)))
+    held = await calls.hold(request(memory, join_pieces(reduced, nonce)))
     if held is None:
         calls.lose("the budget does not cover an answer from all of the results: all of them are cut")
         for size in _SHORTER:
-            held = held or await calls.reserve(request("", join_pieces(cut_evenly(reduced, size), nonce)))
+            held = held or await calls.hold(request("", join_pieces(cut_evenly(reduced, size), nonce)))
     if held is None:
         raise too_dear("an answer", alone=True)
     hand.prompt(writer.model.card.handle, held.request.messages)
@@ -133,7 +133,7 @@ async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> 
     written = reply.text.strip()
     known = [brief.goal, writer.instructions, *(block.text for block in blocks), *(gap.message for gap in brief.gaps)]
     report = await report_answer(written, brief, results, known, settled, hand.note)
-    cut = cut_off(reply) if reply.finish == "length" else ""
+    cut = cut_off(reply)
     below = [f"{NOT_WHOLE}{cut}."] if cut else []
     if calls.lost:
         below.append(f"{CUT}{'; '.join(calls.lost)}.")

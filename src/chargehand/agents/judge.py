@@ -69,13 +69,13 @@ async def rule(calls: WriterCalls, subject: Judging) -> Ruling | None:
     tasks = [result.task for result in subject.results]
     schema = ruling_schema(tasks, subject.manner)
     messages = _messages(calls, subject)
-    request = Request(messages, schema=schema, settings=calls.writer.settings, subject=subject)
-    held = await calls.reserve(request)
+    request = Request(messages, schema=schema, settings=calls.settings, subject=subject)
+    held = await calls.hold(request)
     if held is None:
         calls.hand.note("the budget does not cover a ruling on results this long")
         return None
-    calls.hand.prompt(calls.writer.model.card.handle, messages)
-    reply = await calls.reply(held)
+    calls.hand.prompt(calls.model.card.handle, messages)
+    reply = await calls.call(held)
     return _read_ruling(reply.text, tasks, subject.manner)
 
 
@@ -142,7 +142,7 @@ async def settle(
         given = tuple(by_task[task] for task, _ in contradiction.values)
         claims = tuple(f"[{task}] {contradiction.about}: {value}" for task, value in contradiction.values)
         ruling: Ruling | None = None
-        if await calls.hand.afford(calls.writer.reserve, 1):
+        if await calls.hand.afford(calls.reserve, 1):
             try:
                 ruling = await rule(calls, Judging(goal, claims, given))
             except WorkFailed as error:

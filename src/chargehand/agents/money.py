@@ -140,7 +140,6 @@ class Held(Struct, frozen=True):
     request: Request
     amount: Amount = NOTHING
     claim: CallClaim | None = None
-    least: Amount = NOTHING
 
     @property
     def read(self) -> int:
@@ -192,11 +191,6 @@ class Purse:
         most = max(reply_limit(models[0].card, settings, read, most=self._most), at_least)
         return CallClaim(models, self._observations, read=read, most=most, estimate=estimate)
 
-    def limits(self, model: Model, settings: Settings) -> tuple[int, int]:
-        """How long a reply may be at first, and where that one is cut."""
-        limit = reply_limit(model.card, settings, most=self._most)
-        return limit, longer_limit(model.card, settings, limit)
-
     def limited(self, model: Model, request: Request, limit: int) -> Request:
         """The request as it is sent to one model: with no longer a reply than was reserved, and than it can write."""
         most = model.card.max_tokens
@@ -238,8 +232,6 @@ class Purse:
         """What a call cost; None, or the reserve, for what nobody knows."""
         if reply.usage is None:
             return None if self.capped else Amount(calls=1)
-        if reply.micros is not None:
-            return Amount(tokens=reply.usage.input + reply.usage.output, micros=reply.micros, calls=1)
         return _billed(model, reply.usage, reply.micros, reserve)
 
     def lost(self, calls: Sequence[tuple[Model, ModelFailed]]) -> Amount | None:
@@ -290,112 +282,101 @@ def failed(model: Model, error: ModelFailed) -> Amount | None:
 # --- calls of the supervisor
 
 
-async def hold(
-    hand: Hand,
-    purse: Purse,
-    model: Model,
-    request: Request,
-    least: Amount,
-    *,
-    covered: bool = True,
-    at_least: int = 0,
-    at_most: int = 0,
-) -> Held | None:
-    """The request as it may be made, once what it takes is held; None where the budget does not cover it.
+class SupervisorCalls:
+    """Calls of one model for one piece of the supervisor's work. What they take is held before each is made."""
 
-    `least` is what is held for a call of the supervisor in any case, and for this one already if it is `covered`. The
-    reply is to have room for `at_least` so many tokens, if it may, and for `at_most` so many unless the settings say.
-    """
-    if at_most and request.settings.max_tokens is None:
-        request = structs.replace(request, settings=structs.replace(request.settings, max_tokens=at_most))
-    if not purse.capped:
+    def __init__(self, hand: Hand, purse: Purse, model: Model, settings: Settings, reserve: Amount) -> None:
+        self.hand = hand
+        self.purse = purse
+        self.model = model
+        self.settings = settings
+        """Those that were asked for: a limit in them is never exceeded."""
+        self.reserve = reserve
+        """What is held for a call of the supervisor in any case."""
+        self._used: list[Amount | None] = []
+
+    def total(self) -> Amount | None:
+        """What all of them cost; None where the cost of one is not known."""
+        return total(self._used)
+
+    async def hold(self, request: Request, *, covered: bool = True, at_least: int = 0, at_most: int = 0) -> Held | None:
+        """The request as it may be made, once what it takes is held; None where the budget does not cover it.
+
+        `covered`: the reserve is for this call. The reply is to have room for `at_least` so many tokens, if it may, and
+        for `at_most` so many unless the settings say.
+        """
+        purse = self.purse
+        if at_most and request.settings.max_tokens is None:
+            request = structs.replace(request, settings=structs.replace(request.settings, max_tokens=at_most))
+        if purse.capped:
+            claim = purse.claim([self.model], request, estimate=self.reserve, at_least=at_least)
+            if not await self.hand.hold(claim, self.reserve if covered else NOTHING):
+                return None
+            return Held(purse.limited(self.model, request, claim.limit), claim.amount, claim)
         read = read_tokens(request) if at_least else sum([len(message.text) for message in request.messages]) // _DENSE
-        settings = purse.settings(model, request.settings, read)
+        settings = purse.settings(self.model, request.settings, read)
         if at_least > (settings.max_tokens or 0):
             settings = structs.replace(settings, max_tokens=at_least)
         return Held(structs.replace(request, settings=settings))
-    claim = purse.claim([model], request, estimate=least, at_least=at_least)
-    if not await hand.hold(claim, least if covered else NOTHING):
-        return None
-    return Held(purse.limited(model, request, claim.limit), claim.amount, claim, least)
 
+    async def call(self, held: Held, hear: Hear | None = None) -> Reply:
+        """Make a call for which money is held. A reply that is cut is asked for once more, with more room."""
+        reply = await self._call_in_turn(held, hear)
+        limit = held.request.settings.max_tokens or 0
+        longer = longer_limit(self.model.card, self.settings, limit, held.read)
+        if reply.finish != "length" or longer <= limit:
+            return reply
+        request = structs.replace(held.request, settings=self.settings)
+        again = await self.hold(request, covered=False, at_least=longer)
+        if again is None or (again.request.settings.max_tokens or 0) <= limit:
+            return reply
+        handle = self.model.card.handle
+        self.hand.note(f"{handle}: the reply was cut off at {limit:,} tokens and is asked for again with more")
+        return await self._call_in_turn(again, hear)
 
-class Called(Struct, frozen=True):
-    """A reply and what the calls for it cost: where nobody knows, what was held for them."""
+    async def _call_in_turn(self, held: Held, hear: Hear | None) -> Reply:
+        """Make a call once it may be under way, with more held where the model wrote more than it was asked for."""
+        claim = held.claim
+        if claim is None:
+            return await self._call_now(held, hear)
+        await claim.enter()
+        try:
+            if not claim.amount.within(held.amount):
+                if not await self.hand.hold(claim, held.amount):
+                    message = f"the budget does not cover a reply of {self.model.card.handle}"
+                    raise WorkFailed(Failure("budget", message), self.total())
+                held = Held(self.purse.limited(self.model, held.request, claim.limit), claim.amount, claim)
+            return await self._call_now(held, hear)
+        finally:
+            claim.leave()
 
-    reply: Reply
-    used: Amount | None
-
-    @property
-    def cut(self) -> str:
-        """Why the reply is not whole; nothing where it is."""
-        return cut_off(self.reply) if self.reply.finish == "length" else ""
+    async def _call_now(self, held: Held, hear: Hear | None) -> Reply:
+        # nobody knows what a call costs that is given up before it comes back: what was held for it counts
+        unknown = held.amount if self.purse.capped else None
+        at = len(self._used)
+        self._used.append(unknown)
+        try:
+            reply = await self.model.reply(held.request, hear)
+        except Exception as error:
+            lost = model_failed(error)
+            self._used[at] = failed(self.model, lost) or unknown
+            raise WorkFailed(lost.failure, self.total()) from error
+        self.purse.observe(self.model, held.read, held.request.settings.max_tokens or 0, reply)
+        if reply.usage is None:
+            self._used[at] = unknown or Amount(calls=1)
+        else:
+            used = _billed(self.model, reply.usage, reply.micros, held.amount)
+            self._used[at] = used
+            self.hand.release(held.amount.beyond(used))
+        return reply
 
 
 def cut_off(reply: Reply) -> str:
-    """That a reply is not whole, in words."""
+    """That a reply is not whole, in words; empty where it is."""
+    if reply.finish != "length":
+        return ""
     after = f" after {reply.usage.output:,} tokens" if reply.usage is not None else ""
     return f"the reply was cut off{after}; raise max_tokens or the budget, or ask for less"
-
-
-async def call_held(
-    hand: Hand, purse: Purse, model: Model, held: Held, settings: Settings, hear: Hear | None
-) -> Called:
-    """Make a call for which money is held. A reply that is cut is asked for once more with room for a longer one.
-
-    `settings` are those that were asked for: who sets a limit gets no longer replies.
-    """
-    reply, used = await _call(hand, purse, model, held, hear)
-    limit = held.request.settings.max_tokens or 0
-    longer = longer_limit(model.card, settings, limit, held.read)
-    if reply.finish != "length" or longer <= limit:
-        return Called(reply, used)
-    request = structs.replace(held.request, settings=settings)
-    again = await hold(hand, purse, model, request, held.least, covered=False, at_least=longer)
-    if again is None or (again.request.settings.max_tokens or 0) <= limit:
-        return Called(reply, used)
-    hand.note(f"{model.card.handle}: the reply was cut off at {limit:,} tokens and is asked for again with more")
-    try:
-        reply, more = await _call(hand, purse, model, again, hear)
-    except WorkFailed as error:
-        raise WorkFailed(error.failure, total([used, error.used]), error.findings) from error
-    return Called(reply, total([used, more]))
-
-
-async def _call(hand: Hand, purse: Purse, model: Model, held: Held, hear: Hear | None) -> tuple[Reply, Amount | None]:
-    if held.claim is None:
-        return await _call_now(hand, purse, model, held, hear)
-    await held.claim.enter()
-    try:
-        return await _call_now(hand, purse, model, await _held_anew(hand, purse, model, held, held.claim), hear)
-    finally:
-        held.claim.leave()
-
-
-async def _held_anew(hand: Hand, purse: Purse, model: Model, held: Held, claim: CallClaim) -> Held:
-    """What is held, with more where the model wrote more than it was asked for since it was held."""
-    if claim.amount.within(held.amount):
-        return held
-    if not await hand.hold(claim, held.amount):
-        raise WorkFailed(Failure("budget", f"the budget does not cover a reply of {model.card.handle}"), NOTHING)
-    return Held(purse.limited(model, held.request, claim.limit), claim.amount, claim, held.least)
-
-
-async def _call_now(
-    hand: Hand, purse: Purse, model: Model, held: Held, hear: Hear | None
-) -> tuple[Reply, Amount | None]:
-    unknown = held.amount if purse.capped else None
-    try:
-        reply = await model.reply(held.request, hear)
-    except Exception as error:
-        lost = model_failed(error)
-        raise WorkFailed(lost.failure, failed(model, lost) or unknown) from error
-    purse.observe(model, held.read, held.request.settings.max_tokens or 0, reply)
-    if reply.usage is None:
-        return reply, unknown or Amount(calls=1)
-    used = _billed(model, reply.usage, reply.micros, held.amount)
-    hand.release(held.amount.beyond(used))
-    return reply, used
 
 
 def too_dear(what: str, *, alone: bool) -> WorkFailed:

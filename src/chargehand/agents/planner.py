@@ -12,7 +12,7 @@ from msgspec import Raw, Struct, field
 from chargehand.agents.crew import Hand, Proposal, Refined, WorkFailed
 from chargehand.agents.inputs import by_id, gap_text, today, told
 from chargehand.agents.memory_text import Seen, instructions, material, shortened
-from chargehand.agents.money import Purse, call_held, hold, too_dear
+from chargehand.agents.money import Purse, SupervisorCalls, cut_off, too_dear
 from chargehand.agents.plan_form import PlanStream, read, schema
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.routing.decision import Watch
@@ -124,24 +124,24 @@ async def ask(
     """
     handle = lead.model.card.handle
     hand.prompt(handle, request.messages)
-    held = await hold(hand, lead.purse, lead.model, request, lead.reserve)
+    calls = SupervisorCalls(hand, lead.purse, lead.model, lead.settings, lead.reserve)
+    held = await calls.hold(request)
     if held is None:
         raise too_dear(purpose.text, alone=purpose.alone)
-    called = await call_held(
-        hand=hand, purse=lead.purse, model=lead.model, held=held, settings=lead.settings, hear=hear
-    )
-    if not called.reply.text.strip():
-        raise WorkFailed(Failure("logic", f"{handle} answered with nothing"), called.used)
-    if called.cut:
+    reply = await calls.call(held, hear)
+    used = calls.total()
+    if not reply.text.strip():
+        raise WorkFailed(Failure("logic", f"{handle} answered with nothing"), used)
+    if cut := cut_off(reply):
         words = "Your last reply was cut off because it was too long. Send a shorter one."
         finding = Finding(code="cut_off", place="reply", message=words)
-        raise WorkFailed(Failure("logic", f"{handle}: {called.cut}"), called.used, (finding,))
+        raise WorkFailed(Failure("logic", f"{handle}: {cut}"), used, (finding,))
     try:
-        return read(called.reply.text), called.used
+        return read(reply.text), used
     except Invalid as error:
         message = f"{str(error)[:1].upper()}{str(error)[1:]}."
         finding = Finding(code=purpose.code, place=purpose.place, message=message)
-        raise WorkFailed(Failure("logic", useless(handle, error)), called.used, (finding,)) from error
+        raise WorkFailed(Failure("logic", useless(handle, error)), used, (finding,)) from error
 
 
 class Question(Struct, frozen=True):

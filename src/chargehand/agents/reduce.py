@@ -48,7 +48,7 @@ def join_pieces(pieces: Sequence[Piece], nonce: str) -> str:
 
 async def reduce_results(calls: WriterCalls, goal: str, pieces: Sequence[Piece], nonce: str) -> Sequence[Piece]:
     """The results as they are, if they fit, else shortened. What had to be left out is added to what is lost."""
-    room = int(calls.writer.model.card.window * _WINDOW_SHARE)
+    room = int(calls.model.card.window * _WINDOW_SHARE)
     text = join_pieces(pieces, nonce)
     rounds = 0
     while tokens(text) > room:
@@ -121,8 +121,8 @@ async def _shorten(calls: WriterCalls, goal: str, groups: Sequence[Sequence[Piec
         tasks = tuple(dict.fromkeys(task for piece in group for task in piece.tasks))
         text = f"Request: {goal}\n\nFrom {', '.join(f'[{task}]' for task in tasks)}:\n{join_pieces(group, nonce)}"
         messages = (Message("system", calls.writer.prompts.text("reduce")), Message("user", text))
-        request = Request(messages, settings=calls.writer.settings)
-        held = await calls.reserve(request, is_covered=False, at_most=_MAX_TOKENS)
+        request = Request(messages, settings=calls.settings)
+        held = await calls.hold(request, covered=False, at_most=_MAX_TOKENS)
         if held is None:
             for call, _ in reserved:
                 calls.hand.release(call.amount)
