@@ -78,7 +78,7 @@ _ROOMS = {
     "terms.policy": ("Limits", "Policy", "Retry"),
     "terms.roster": ("Agent", "Match", "Roster"),
     "tools.calling": ("ToolFailed",),
-    "tools.signature": ("Caller", "CallKey"),
+    "tools.schema": ("Caller", "CallKey"),
     "tools.tool": ("Costs", "Tool", "tool"),
 }
 _HOME = {name: f"chargehand.{room}" for room, names in _ROOMS.items() for name in names}

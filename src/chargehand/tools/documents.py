@@ -1,4 +1,7 @@
-"""A tool that searches a folder of documents (.md, .txt) and returns passages with where they stand."""
+"""A tool that searches a folder of documents (.md, .txt) and returns passages with where they stand.
+
+They are ranked by words and, where a small model is on this machine, by meaning as well.
+"""
 
 import re
 import threading

@@ -1,4 +1,4 @@
-"""The tool that reads a page of the web, through the door of `egress`. How HTML becomes text is up to `readable`."""
+"""The tool that reads a page of the web, through `egress`: HTML becomes plain text, and nothing of it runs."""
 
 import asyncio
 import re

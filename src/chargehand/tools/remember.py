@@ -1,7 +1,7 @@
 """The tools with which workers change blocks, and all nine memory tools by name.
 
 What a worker may do is enforced in the store. An edit is acknowledged in words, never with the text of the block: that
-the worker is shown before its next step. What is kept and found in archives is `recollect`'s business.
+the worker is shown before its next step.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

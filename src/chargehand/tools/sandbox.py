@@ -1,4 +1,8 @@
-"""The tool that runs Python a model wrote, behind the walls of `confinement`. Where they cannot stand it refuses."""
+"""The tool that runs Python a model wrote, behind walls that bubblewrap builds. Where they cannot stand it refuses.
+
+They are namespaces of its own, an empty root, a workspace of fixed size and a filter of system calls; `inside` limits
+the process and reports. Without a report that the walls stand, nothing counts as run.
+"""
 
 import asyncio
 import contextlib

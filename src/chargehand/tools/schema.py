@@ -1,4 +1,7 @@
-"""Arguments as JSON: the schema a model is shown, and what it wrote checked against it."""
+"""Parameters of a function, the JSON schema a model is shown of them, and its arguments checked against it.
+
+Annotations are read from functions that the program itself defines, never made from text that comes from outside.
+"""
 
 import functools
 import inspect
