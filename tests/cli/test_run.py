@@ -268,7 +268,7 @@ def test_bad_words_teams_models_and_runs_are_refused(tmp_path: Path) -> None:
     refused(chargehand(tmp_path, "run", ""), "the request is empty")
     refused(chargehand(tmp_path, "run", "  "), "the request is empty")
     refused(chargehand(tmp_path, "run", "-", given=""), "the request is empty")
-    refused(chargehand(tmp_path, "run", "\udcff\udcfe"), "the request is not text")
+    refused(chargehand(tmp_path, "run", "\udcff\udcfe"), "is not text")
     refused(chargehand(tmp_path, "run", ASKED, "--team", "none.yaml"), "none.yaml")
     refused(chargehand(tmp_path, "run", ASKED, "--model", "openai:gpt-5-mini", OPENAI_API_KEY=""), "OPENAI_API_KEY")
     refused(chargehand(tmp_path, "run", ASKED, "--model", "opnai:x"), "did you mean")
