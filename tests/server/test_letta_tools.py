@@ -213,7 +213,7 @@ def test_what_must_follow_a_tool_goes_by_what_it_returned_text_or_not(client: Le
 def test_packages_and_other_languages_are_refused(client: Letta) -> None:
     with pytest.raises(Unfit, match="standard library"):
         client.tools.create(source_code=LENGTH, pip_requirements=[{"name": "numpy"}])
-    with pytest.raises(Unfit, match="only python"):
+    with pytest.raises(Unfit, match="one of python"):
         client.tools.create(source_code=LENGTH, source_type="typescript")
 
 

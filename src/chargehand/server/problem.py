@@ -48,6 +48,16 @@ def unknown(what: str, which: str) -> Problem:
     return Problem(404, "unknown", f"there is no {what} {which[:100]!r}")
 
 
+def invalid(detail: str) -> Problem:
+    return Problem(422, "invalid", detail)
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Raise a problem unless a field has one of these values."""
+    if value not in choices:
+        raise invalid(f"{name} is {str(value)[:40]!r}; it must be one of {', '.join(choices)}")
+
+
 def problem_of(error: Exception) -> Problem:
     """The problem an exception of ours amounts to. Others are ours to mend: they say nothing of themselves."""
     if isinstance(error, Problem):

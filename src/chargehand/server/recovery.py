@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Sequence
 from chargehand.core.fold import replay
 from chargehand.core.state import RunState
 from chargehand.errors import ChargehandError, Refused
-from chargehand.server.letta.sessions import resume_sessions
+from chargehand.server.letta.sessions import Sessions
 from chargehand.server.problem import Problem
 from chargehand.server.settings import check_tenant
 from chargehand.server.teams import Teams
@@ -104,7 +104,7 @@ async def recover(tenant: Tenant) -> None:
     """What there is to do in a house that was opened."""
     async with asyncio.TaskGroup() as jobs:
         jobs.create_task(_tried(tenant, tenant.part(Recovery).of_teams()))
-        jobs.create_task(_tried(tenant, resume_sessions(tenant)))
+        jobs.create_task(_tried(tenant, tenant.part(Sessions).resume_all()))
 
 
 async def _tried(tenant: Tenant, work: Awaitable[object]) -> None:

@@ -1,10 +1,11 @@
 """Agents exported to files and imported from them. A file is imported whole, or nothing of it is."""
 
+from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct, field, structs
+from msgspec import Meta, Struct, field, structs
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -15,29 +16,35 @@ from chargehand.memory.catalog import KeptTool, Profile, Thing
 from chargehand.memory.conversation import Turn
 from chargehand.memory.editing import Rethink
 from chargehand.memory.origin import Origin
-from chargehand.server.letta.agents import create_agent
-from chargehand.server.letta.attachments import blocks_of, lock_of
-from chargehand.server.letta.blocks import describe_block, new_block
+from chargehand.server.letta.agents import create_agent, describe_agent
+from chargehand.server.letta.attachments import lock_of
+from chargehand.server.letta.blocks import new_block
 from chargehand.server.letta.request import text_of
 from chargehand.server.letta.routing import Call, Routes
 from chargehand.server.letta.tool_routes import TOOL_NAMES, ToolFields, read_tool
-from chargehand.server.letta.tools import built_in, describe_tools, find_custom, require_custom_tools
-from chargehand.server.letta.wire import SETTINGS, AgentCreate, BlockCreate, MessageCreate, Table, format_time
-from chargehand.server.problem import Problem
+from chargehand.server.letta.tools import built_in, find_custom, require_custom_tools
+from chargehand.server.letta.wire import AgentCreate, BlockCreate, MessageCreate, Table, format_time
+from chargehand.server.problem import Problem, invalid
 from chargehand.server.wire import read
 
 routes = Routes()
 _PARTS = ("agents", "groups", "blocks", "files", "sources", "tools", "mcp_servers", "skills")
-_LIMITS = {"agents": 100, "blocks": 1000, "tools": 500}
 _MAX_MESSAGES = 10_000
-_NOT_EXPORTED = ("last_stop_reason", "last_run_completion", "last_run_duration_ms")  # of the server they ran on
+_NOT_EXPORTED = (  # they are of the server that the agent ran on
+    "memory",
+    "llm_config",
+    "pending_approval",
+    "last_stop_reason",
+    "last_run_completion",
+    "last_run_duration_ms",
+)
 
 
 class FileAgent(AgentCreate):
     """An agent in a file. Its `block_ids` and `tool_ids` are those of the file."""
 
     id: str = ""
-    messages: list[MessageCreate] | None = None
+    messages: Annotated[list[MessageCreate], Meta(max_length=_MAX_MESSAGES)] | None = None
 
 
 class FileBlock(BlockCreate, frozen=True, kw_only=True):
@@ -56,9 +63,9 @@ class FileTool(ToolFields, frozen=True, kw_only=True):
 class AgentFile(Struct):
     """A whole file; what else stands in it is ignored."""
 
-    agents: list[FileAgent]
-    blocks: list[FileBlock] = field(default_factory=list[FileBlock])
-    tools: list[FileTool] = field(default_factory=list[FileTool])
+    agents: Annotated[list[FileAgent], Meta(min_length=1, max_length=100)]
+    blocks: Annotated[list[FileBlock], Meta(max_length=1000)] = field(default_factory=list[FileBlock])
+    tools: Annotated[list[FileTool], Meta(max_length=500)] = field(default_factory=list[FileTool])
 
 
 class ImportOptions(Struct):
@@ -80,26 +87,15 @@ async def export_agent(call: Call) -> Response:
     turns: list[Turn] = []
     if not call.flag("scrub_messages"):
         turns = await call.catalog.turns(profile.id, limit=_MAX_MESSAGES, old=True)
+    agent = await describe_agent(call, profile)
     messages = [_export_turn(number, turn) for number, turn in enumerate(turns) if turn.role != "summary"]
-    blocks = [
-        msgspec.to_builtins(describe_block(block)) | {"id": f"block-{number}"}
-        for number, block in enumerate(await blocks_of(call.tenant, profile.id))
-    ]
-    tools = [
-        msgspec.to_builtins(tool) | {"id": f"tool-{number}"}
-        for number, tool in enumerate((await describe_tools(call.tenant, [profile])).values())
-    ]
-    kept = [name for name in (*SETTINGS, "model_settings", "context_window_limit") if name not in _NOT_EXPORTED]
-    agent: Table = {
-        **{name: profile.settings[name] for name in kept if name in profile.settings},
+    blocks = _number("block", agent.pop("blocks"))
+    tools = _number("tool", agent.pop("tools"))
+    for name in _NOT_EXPORTED:
+        agent.pop(name, None)
+    agent |= {
         "id": "agent-0",
-        "name": profile.name,
-        "description": profile.description or None,
-        "system": profile.prompt,
-        "agent_type": profile.settings.get("agent_type") or "letta_v1_agent",
         "model": profile.model or None,
-        "tags": profile.tags,
-        "metadata": profile.metadata,
         "block_ids": [block["id"] for block in blocks],
         "tool_ids": [tool["id"] for tool in tools],
         "messages": messages,
@@ -110,6 +106,11 @@ async def export_agent(call: Call) -> Response:
     file |= {"agents": [agent], "blocks": blocks, "tools": tools}
     file["metadata"] = {"written_by": f"chargehand {version('chargehand')}"}
     return Response(msgspec.json.format(msgspec.json.encode(file), indent=2), media_type="application/json")
+
+
+def _number(kind: str, things: Sequence[Struct]) -> list[Table]:
+    """Blocks or tools with ids of the file."""
+    return [msgspec.to_builtins(thing) | {"id": f"{kind}-{number}"} for number, thing in enumerate(things)]
 
 
 def _export_turn(number: int, turn: Turn) -> Table:
@@ -126,7 +127,7 @@ def _export_turn(number: int, turn: Turn) -> Table:
 
 
 @routes.post("/v1/agents/import")
-async def import_agents(call: Call) -> dict[str, object]:
+async def import_agents(call: Call) -> Table:
     raw, options = await _read_form(call)
     file = _parse(raw)
     made: list[tuple[type[Thing], str]] = []
@@ -155,12 +156,12 @@ async def _read_form(call: Call) -> tuple[bytes, ImportOptions]:
         async with call.request.form(max_files=1, max_fields=30) as form:
             upload = form.get("file")
             if not isinstance(upload, UploadFile):
-                raise Problem(422, "invalid", "there is no file: send one as `file`, in a form (multipart/form-data)")
+                raise invalid("there is no file: send one as `file`, in a form (multipart/form-data)")
             return await upload.read(), _read_options(form)
     except HTTPException as error:
-        raise Problem(422, "invalid", f"the form cannot be read: {error.detail}") from error
+        raise invalid(f"the form cannot be read: {error.detail}") from error
     except UnicodeError as error:  # a form may say in which encoding it is
-        raise Problem(422, "invalid", "the form cannot be read: send it in UTF-8") from error
+        raise invalid("the form cannot be read: send it in UTF-8") from error
     except ClientDisconnect as error:
         raise Problem(400, "cut", "the file was cut off") from error
 
@@ -183,31 +184,22 @@ def _read_options(form: FormData) -> ImportOptions:
 def _parse(raw: bytes) -> AgentFile:
     """What stands in a file; a problem if it is none, or holds too much."""
     if not raw.strip():
-        raise Problem(422, "invalid", "the file is empty")
+        raise invalid("the file is empty")
     file = read(raw, AgentFile)
-    if not file.agents:
-        raise Problem(422, "invalid", "there is no agent in this file")
-    for name, limit in _LIMITS.items():
-        if len(getattr(file, name)) > limit:
-            raise Problem(422, "too_much", f"the file holds {len(getattr(file, name))} {name}; {limit} are the most")
-    blocks = _check_ids("block", [block.id for block in file.blocks])
-    tools = _check_ids("tool", [tool.id for tool in file.tools])
+    known = _check_ids("block", [block.id for block in file.blocks])
+    known |= _check_ids("tool", [tool.id for tool in file.tools])
     for agent in file.agents:
-        name = (agent.name or agent.id)[:60]
-        messages = len(agent.messages or ())
-        if messages > _MAX_MESSAGES:
-            reason = f"agent {name!r} has {messages} messages in this file; {_MAX_MESSAGES} are the most"
-            raise Problem(422, "too_much", reason)
-        missing = [*({*(agent.block_ids or ())} - blocks), *({*(agent.tool_ids or ())} - tools)]
-        if missing:
-            raise Problem(422, "invalid", f"agent {name!r} has {missing[0][:60]!r}, which is not in the file")
+        for which in (*(agent.block_ids or ()), *(agent.tool_ids or ())):
+            if which not in known:
+                name = (agent.name or agent.id)[:60]
+                raise invalid(f"agent {name!r} has {which[:60]!r}, which is not in the file")
     return file
 
 
 def _check_ids(kind: str, ids: list[str]) -> set[str]:
     """The ids, each of which must be there once."""
     if twice := next((each for each in ids if each and ids.count(each) > 1), ""):
-        raise Problem(422, "invalid", f"the file holds two {kind}s with the id {twice[:60]!r}; each must have its own")
+        raise invalid(f"the file holds two {kind}s with the id {twice[:60]!r}; each must have its own")
     return set(ids)
 
 

@@ -39,16 +39,15 @@ from chargehand.server.letta.wire import (
     AgentCreate,
     AgentUpdate,
     BlockResponse,
-    MemoryResponse,
     MessageCreate,
     ModelConfig,
-    ModelConfigResponse,
     RunResponse,
+    Strings,
     Table,
     ToolResponse,
     format_time,
 )
-from chargehand.server.problem import Problem, unknown
+from chargehand.server.problem import check_choice, invalid, unknown
 from chargehand.terms.roster import Match
 from chargehand.terms.value import encode_value
 from chargehand.tools.tasks import BareTaskGroup
@@ -124,7 +123,7 @@ def _describe(profile: Profile, blocks: Sequence[Block], tools: Sequence[ToolRes
         "model": profile.model or card.handle,
         "llm_config": _describe_model(profile, card),
         "blocks": memory,
-        "memory": MemoryResponse(memory, agent_type),
+        "memory": {"blocks": memory, "agent_type": agent_type},
         "tools": tools,
         "tags": profile.tags,
         "tool_rules": as_list(settings.get("tool_rules")),
@@ -137,20 +136,23 @@ def _describe(profile: Profile, blocks: Sequence[Block], tools: Sequence[ToolRes
     }
 
 
-def _describe_model(profile: Profile, card: ModelCard) -> ModelConfigResponse:
+def _describe_model(profile: Profile, card: ModelCard) -> Table:
     provider = provider_of(profile.model or card.handle)
     options = options_of(profile.settings)
-    return ModelConfigResponse(
-        model=_model_name(profile.model) or card.handle,
-        model_endpoint_type=OWN[provider].protocol if provider in OWN else "openai",
-        context_window=min(window_of(profile.settings) or card.window, card.window),
-        handle=card.handle,
-        provider_name=provider,
-        max_tokens=options.max_output_tokens,
-        temperature=options.temperature,
-        parallel_tool_calls=options.parallel_tool_calls,
-        response_format=options.response_format,
-    )
+    known = {
+        "max_tokens": options.max_output_tokens,
+        "temperature": options.temperature,
+        "parallel_tool_calls": options.parallel_tool_calls,
+        "response_format": options.response_format,
+    }
+    return {
+        **{name: value for name, value in known.items() if value is not None},
+        "model": _model_name(profile.model) or card.handle,
+        "model_endpoint_type": OWN[provider].protocol if provider in OWN else "openai",
+        "context_window": min(window_of(profile.settings) or card.window, card.window),
+        "handle": card.handle,
+        "provider_name": provider,
+    }
 
 
 def _model_name(handle: str) -> str:
@@ -236,7 +238,7 @@ async def create_agent(call: Call, sent: AgentCreate) -> Table:
     shared = [await call.find(Block, block) for block in dict.fromkeys(sent.block_ids or ())]
     labels = [block.label for block in (*new, *shared)]
     if double := next((label for label in labels if labels.count(label) > 1), None):
-        raise Problem(422, "invalid", f"two memory blocks are called {double!r}; give one of them another label")
+        raise invalid(f"two memory blocks are called {double!r}; give one of them another label")
     agent_id = f"agent-{uuid.uuid4()}"
     sent.name = sent.name or f"agent-{agent_id[-6:]}"
     tools = await tool_names(call.catalog, sent.tools or (), sent.tool_ids or ())
@@ -257,7 +259,7 @@ async def create_agent(call: Call, sent: AgentCreate) -> Table:
     return await describe_agent(call, profile)
 
 
-def _equip(sent: AgentCreate, profile: Profile, personas: Sequence[str]) -> tuple[str, ...]:
+def _equip(sent: AgentCreate, profile: Profile, personas: Sequence[str]) -> Strings:
     """The tools of a new agent: those it was given, the default ones, and one to write to others if it leads them."""
     tools = [*profile.tools]
     if sent.include_base_tools is not False:
@@ -273,7 +275,7 @@ def _first_turns(messages: Sequence[MessageCreate]) -> list[Turn]:
     for number, message in enumerate(messages):
         if message.role not in ("user", "assistant"):
             reason = f"initial_message_sequence[{number}].role is {message.role[:40]!r}; it must be user or assistant"
-            raise Problem(422, "invalid", f"{reason}: what an agent is to be told beforehand goes into system")
+            raise invalid(f"{reason}: what an agent is to be told beforehand goes into system")
         if text := text_of(message.content).strip():
             turns.append(Turn("user" if message.role == "user" else "assistant", text))
     return turns
@@ -299,7 +301,7 @@ async def _save(call: Call, profile: Profile, own: Sequence[Block], shared: Sequ
 # --- one agent
 
 
-def _change_fields(profile: Profile, sent: AgentUpdate, tools: tuple[str, ...] | None) -> Profile:
+def _change_fields(profile: Profile, sent: AgentUpdate, tools: Strings | None) -> Profile:
     """An agent with what was sent of it."""
     settings = merge_model_fields(profile.settings, sent)
     for name in SETTINGS:
@@ -336,11 +338,8 @@ def _check(profile: Profile) -> None:
     name = profile.name
     if not name.strip() or len(name) > _MAX_NAME or _CONTROL.search(name):
         advice = f"use up to {_MAX_NAME} characters on one line"
-        raise Problem(422, "invalid", f"{name[:60]!r} cannot be the name of an agent; {advice}")
-    agent_type = profile.settings.get("agent_type", _DEFAULT_TYPE)
-    if agent_type not in AGENT_TYPES:
-        reason = f"agent_type is {str(agent_type)[:40]!r}"
-        raise Problem(422, "invalid", f"{reason}; it must be one of {', '.join(AGENT_TYPES)}")
+        raise invalid(f"{name[:60]!r} cannot be the name of an agent; {advice}")
+    check_choice("agent_type", profile.settings.get("agent_type", _DEFAULT_TYPE), AGENT_TYPES)
     check_timezone(profile.settings.get("timezone"))
     encode_value(profile)
 
@@ -472,19 +471,18 @@ async def list_tools(call: Call) -> list[ToolResponse]:
 
 @routes.patch(f"{_AGENT}/tools/attach/{{tool}}")
 async def attach_tool(call: Call) -> Table:
-    names = await tool_names(call.catalog, (), [call.path("tool")])
-
-    async def change(profile: Profile) -> Profile:
-        return structs.replace(profile, tools=tuple(dict.fromkeys((*profile.tools, *names))))
-
-    return await change_agent(call, change)
+    return await _change_tools(call, lambda tools, names: (*tools, *names))
 
 
 @routes.patch(f"{_AGENT}/tools/detach/{{tool}}")
 async def detach_tool(call: Call) -> Table:
+    return await _change_tools(call, lambda tools, names: tuple(tool for tool in tools if tool not in names))
+
+
+async def _change_tools(call: Call, change: Callable[[Strings, Strings], Strings]) -> Table:
     names = await tool_names(call.catalog, (), [call.path("tool")])
 
-    async def change(profile: Profile) -> Profile:
-        return structs.replace(profile, tools=tuple(name for name in profile.tools if name not in names))
+    async def change_tools(profile: Profile) -> Profile:
+        return structs.replace(profile, tools=tuple(dict.fromkeys(change(profile.tools, names))))
 
-    return await change_agent(call, change)
+    return await change_agent(call, change_tools)

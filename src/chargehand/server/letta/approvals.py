@@ -4,7 +4,6 @@ For a call of a tool that the client runs itself, what it returned is the approv
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -13,10 +12,11 @@ from chargehand.errors import Refused
 from chargehand.memory.catalog import Profile
 from chargehand.server.letta.index import Conditions, Page
 from chargehand.server.letta.message_log import Approval, ClientReturn, MessageLog
+from chargehand.server.letta.request import text_of
 from chargehand.server.letta.session import Session
 from chargehand.server.letta.sessions import Sessions
-from chargehand.server.letta.wire import Message, MessageCreate, MessageRequest, RunResponse
-from chargehand.server.problem import Problem
+from chargehand.server.letta.wire import ApprovalEntry, Message, MessageCreate, MessageRequest, RunResponse
+from chargehand.server.problem import Problem, invalid
 from chargehand.terms import events as ev
 
 _NOT_WAITING = "nothing waits for approval: it was answered already, or withdrawn by another message"
@@ -46,7 +46,7 @@ def approvals_in(sent: MessageRequest) -> tuple[MessageCreate, ...]:
     approvals = tuple(each for each in messages if each.type in ("approval", "tool_return") or each.role == "approval")
     if approvals and (len(approvals) < len(messages) or sent.input is not None):
         reason = "a verdict on calls that wait comes alone; send what else there is to say once it is answered"
-        raise Problem(422, "invalid", f"{reason}. Nothing was done.")
+        raise invalid(f"{reason}. Nothing was done.")
     return approvals
 
 
@@ -156,48 +156,24 @@ def _read_verdicts(approval: Approval, sent: Sequence[MessageCreate]) -> dict[st
 
 def _verdicts_in(message: MessageCreate, calls: Mapping[str, int]) -> Iterator[tuple[str, _Verdict]]:
     """What one message says of which call. Without `approvals`, its `approve` is about every call of the request."""
-    entries = message.tool_returns or message.approvals or ()
-    if not entries and message.approve is None:
-        raise _refused("there is no verdict: send `approvals`, with tool_call_id and approve of each call", calls)
-    if not entries:
-        for call in calls:
-            yield call, _Verdict(message.approve is True, message.reason or "")
-    for entry in entries:
-        call = entry.get("tool_call_id")
-        approve = entry.get("approve")
-        if isinstance(call, str) and (message.tool_returns or "tool_return" in entry):
-            yield call, _Verdict(approve=True, returned=_read_return(entry, calls))
-        elif isinstance(call, str) and isinstance(approve, bool):
-            if message.approve not in (None, approve):
-                raise _refused(f"`approve` and the verdict on {call!r} in `approvals` contradict each other", calls)
-            yield call, _Verdict(approve, str(entry.get("reason") or message.reason or ""))
+    whole = [ApprovalEntry(call, message.approve) for call in calls]
+    for entry in message.tool_returns or message.approvals or whole:
+        if entry.tool_return is not None:
+            if entry.status not in ("success", "error"):
+                raise _refused("a tool_return needs a status: success or error", calls)
+            text = text_of(entry.tool_return)
+            returned = ClientReturn(text, entry.status == "success", entry.stdout or (), entry.stderr or ())
+            yield entry.tool_call_id, _Verdict(approve=True, returned=returned)
+        elif entry.approve is None:
+            raise _refused("there is no verdict: send `approvals`, with tool_call_id and approve of each call", calls)
+        elif message.approve not in (None, entry.approve):
+            raise _refused("`approve` and a verdict in `approvals` contradict each other", calls)
         else:
-            raise _refused("each of `approvals` needs a tool_call_id, and approve: true or false", calls)
-
-
-def _read_return(entry: Mapping[str, object], calls: Mapping[str, int]) -> ClientReturn:
-    status = entry.get("status")
-    value = entry.get("tool_return")
-    if status not in ("success", "error") or not isinstance(value, str | list):
-        raise _refused("a tool_return needs a text or a list of texts, and a status: success or error", calls)
-    if isinstance(value, str):
-        text = value
-    else:
-        parts = cast("list[dict[str, object]]", value)
-        if other := next((part.get("type") for part in parts if part.get("type", "text") != "text"), None):
-            raise _refused(f"tool_return holds a part of type {other!r}, which is not supported: send its text", calls)
-        text = "\n".join(str(part.get("text", "")) for part in parts)
-    return ClientReturn(text, status == "success", _lines(entry.get("stdout")), _lines(entry.get("stderr")))
-
-
-def _lines(value: object) -> tuple[str, ...]:
-    return tuple(map(str, cast("list[object]", value))) if isinstance(value, list) else ()
+            yield entry.tool_call_id, _Verdict(entry.approve, entry.reason or message.reason or "")
 
 
 def _refused(reason: str, calls: Mapping[str, int]) -> Problem:
-    return Problem(
-        422, "invalid", f"{reason}; send one verdict on each call that waits: {_join(calls)}. Nothing was done."
-    )
+    return invalid(f"{reason}; send one verdict on each call that waits: {_join(calls)}. Nothing was done.")
 
 
 def _join(calls: Iterable[str]) -> str:

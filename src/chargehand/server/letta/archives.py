@@ -12,16 +12,15 @@ from chargehand.server.letta.attachments import archive_of, archives_of
 from chargehand.server.letta.routing import Call, Routes, find_page, replace_given
 from chargehand.server.letta.wire import (
     ArchiveCreate,
-    ArchiveResponse,
     ArchiveUpdate,
     PassageBatch,
     PassageCreate,
     PassageQuery,
-    PassageResponse,
+    Table,
     format_time,
     parse_time,
 )
-from chargehand.server.problem import Problem, unknown
+from chargehand.server.problem import check_choice, invalid, unknown
 from chargehand.server.wire import nothing
 
 routes = Routes()
@@ -31,20 +30,21 @@ _MAX_PASSAGES = 1_000_000
 _OF_AGENT = "/v1/agents/{agent}/archival-memory"
 
 
-def _describe(archive: Archive) -> ArchiveResponse:
-    return ArchiveResponse(
-        id=archive.id,
-        name=archive.name,
-        description=archive.description or None,
-        created_at=format_time(archive.created),
-        updated_at=format_time(archive.updated),
-        metadata=archive.metadata,
-        embedding=archive.embedding,
-    )
+def _describe(archive: Archive) -> Table:
+    return {
+        "id": archive.id,
+        "name": archive.name,
+        "description": archive.description or None,
+        "created_at": format_time(archive.created),
+        "updated_at": format_time(archive.updated),
+        "metadata": archive.metadata,
+        "embedding": archive.embedding,
+        "vector_db_provider": "native",
+    }
 
 
 @routes.post("/v1/archives")
-async def create(call: Call) -> ArchiveResponse:
+async def create(call: Call) -> Table:
     """A new archive. It gets the embedding that the server has, whichever its client names."""
     sent = await call.body(ArchiveCreate)
     archive = Archive(sent.name, sent.description or "", metadata=sent.metadata or {})
@@ -52,7 +52,7 @@ async def create(call: Call) -> ArchiveResponse:
 
 
 @routes.get("/v1/archives")
-async def list_archives(call: Call) -> list[ArchiveResponse]:
+async def list_archives(call: Call) -> list[Table]:
     page = call.page(50, "desc")
     name = call.query.get("name")
     if agent := call.query.get("agent_id"):
@@ -62,12 +62,12 @@ async def list_archives(call: Call) -> list[ArchiveResponse]:
 
 
 @routes.get("/v1/archives/{archive}")
-async def retrieve(call: Call) -> ArchiveResponse:
+async def retrieve(call: Call) -> Table:
     return _describe(await call.find(Archive))
 
 
 @routes.patch("/v1/archives/{archive}")
-async def update(call: Call) -> ArchiveResponse:
+async def update(call: Call) -> Table:
     archive = await call.find(Archive)
     sent = await call.body(ArchiveUpdate)
     changed = replace_given(archive, name=sent.name, description=sent.description)
@@ -83,18 +83,18 @@ async def delete(call: Call) -> Response:
 # --- passages of an archive
 
 
-def _describe_passage(passage: Passage) -> PassageResponse:
-    return PassageResponse(
-        id=passage.id,
-        text=passage.text,
-        archive_id=passage.archive,
-        tags=passage.tags,
-        metadata=passage.metadata,
-        created_at=format_time(passage.created),
-    )
+def _describe_passage(passage: Passage) -> Table:
+    return {
+        "id": passage.id,
+        "text": passage.text,
+        "archive_id": passage.archive,
+        "tags": passage.tags,
+        "metadata": passage.metadata,
+        "created_at": format_time(passage.created),
+    }
 
 
-async def _add(call: Call, archive: Archive, sent: Sequence[PassageCreate]) -> list[PassageResponse]:
+async def _add(call: Call, archive: Archive, sent: Sequence[PassageCreate]) -> list[Table]:
     """Keep passages; each comes back as it is kept."""
     passages = [
         Passage(
@@ -111,12 +111,12 @@ async def _add(call: Call, archive: Archive, sent: Sequence[PassageCreate]) -> l
 
 
 @routes.post("/v1/archives/{archive}/passages")
-async def add_passage(call: Call) -> PassageResponse:
+async def add_passage(call: Call) -> Table:
     return (await _add(call, await call.find(Archive), [await call.body(PassageCreate)]))[0]
 
 
 @routes.post("/v1/archives/{archive}/passages/batch")
-async def add_passages(call: Call) -> list[PassageResponse]:
+async def add_passages(call: Call) -> list[Table]:
     return await _add(call, await call.find(Archive), (await call.body(PassageBatch)).passages)
 
 
@@ -129,7 +129,7 @@ async def delete_passage(call: Call) -> Response:
 
 
 @routes.post("/v1/passages/search", "read")
-async def search(call: Call) -> list[dict[str, object]]:
+async def search(call: Call) -> list[Table]:
     """In one archive, in those of an agent, or in all. Without a query: the latest passages that fit the filters."""
     sent = await call.body(PassageQuery)
     if sent.archive_id:
@@ -153,14 +153,13 @@ async def search(call: Call) -> list[dict[str, object]]:
     return [{"passage": _describe_passage(passage), "score": 0.0, "metadata": None} for passage in passages[:limit]]
 
 
-def _relevance(hit: Hit) -> dict[str, object]:
+def _relevance(hit: Hit) -> Table:
     return {"score": round(hit.score, 6), "meaning": hit.meaning, "why": hit.why}
 
 
 def _filter(tags: Sequence[str], mode: str | None, start: str | None, end: str | None) -> Filter:
     """What passages must be, as a client says it."""
-    if mode not in (None, "any", "all"):
-        raise Problem(422, "invalid", f"tag_match_mode is {mode[:40]!r}; it must be any or all")
+    check_choice("tag_match_mode", mode or "any", ("any", "all"))
     return Filter(
         tuple(tags),
         "all" if mode == "all" else "any",
@@ -173,16 +172,16 @@ def _filter(tags: Sequence[str], mode: str | None, start: str | None, end: str |
 
 
 @routes.post(_OF_AGENT)
-async def add_to_agent(call: Call) -> list[PassageResponse]:
+async def add_to_agent(call: Call) -> list[Table]:
     profile = await call.agent()
     sent = await call.body(PassageCreate)
     if not sent.text.strip():
-        raise Problem(422, "invalid", "text is empty; there is nothing to keep")
+        raise invalid("text is empty; there is nothing to keep")
     return await _add(call, await archive_of(call.tenant, profile), [sent])
 
 
 @routes.get(_OF_AGENT)
-async def list_of_agent(call: Call) -> list[PassageResponse]:
+async def list_of_agent(call: Call) -> list[Table]:
     """In the order of keeping. With `search` those in which these words stand."""
     profile = await call.agent()
     page = call.page(100, "asc")
@@ -200,11 +199,11 @@ async def list_of_agent(call: Call) -> list[PassageResponse]:
 
 
 @routes.get(f"{_OF_AGENT}/search")
-async def search_of_agent(call: Call) -> dict[str, object]:
+async def search_of_agent(call: Call) -> Table:
     profile = await call.agent()
     query = call.query.get("query", "").strip()
     if not query:
-        raise Problem(422, "invalid", "query is missing; say what to look for")
+        raise invalid("query is missing; say what to look for")
     mode, start, end = (call.query.get(name) for name in ("tag_match_mode", "start_datetime", "end_datetime"))
     within = _filter(call.query.getlist("tags"), mode, start, end)
     limit = call.number("top_k", 5, least=1, most=_MAX_HITS)

@@ -2,8 +2,6 @@
 if it is not current any more.
 """  # noqa: D205 - one sentence
 
-from collections.abc import Callable
-
 import msgspec
 from msgspec import structs
 from starlette.responses import Response
@@ -17,13 +15,15 @@ from chargehand.server.letta.attachments import lock_of
 from chargehand.server.letta.index import Page
 from chargehand.server.letta.routing import EVERYTHING, Call, Routes, find_page, replace_given
 from chargehand.server.letta.wire import BlockCreate, BlockResponse, BlockUpdate
-from chargehand.server.problem import Problem
+from chargehand.server.problem import Problem, invalid
 from chargehand.server.wire import reply
 
 routes = Routes()
 _HIDDEN = "letta.hidden"
 _MAX_COUNT = 100_000
-_COUNT = "connected_to_agents_count_"
+_COUNTS = tuple(f"connected_to_agents_count_{sign}" for sign in ("gt", "lt", "eq"))
+_SEARCHED = {f"{field}_search": field for field in ("label", "value", "description")}
+_WITHOUT = ("identity_id", "identifier_keys", "project_id", "templates_only")  # no block here belongs to one
 
 
 def new_block(sent: BlockCreate) -> Block:
@@ -80,13 +80,11 @@ async def create(call: Call) -> Response:
 @routes.get("/v1/blocks")
 async def list_blocks(call: Call) -> list[BlockResponse]:
     page = call.page(50, "asc")
-    tests = _tests(call)
-    counts = {sign: call.query.getlist(_COUNT + sign) for sign in ("gt", "lt", "eq") if _COUNT + sign in call.query}
-    if not tests and not counts:
+    if not any(name in call.query for name in (*_SEARCHED, *_WITHOUT, *_COUNTS)):
         return [describe_block(block) for block in await _find(call, page)]
-    blocks = [block for block in await _find(call, EVERYTHING) if all(test(block) for test in tests)]
-    if counts:
-        blocks = [block for block in blocks if await _is_connected(call, block, counts)]
+    blocks = [block for block in await _find(call, EVERYTHING) if _is_listed(call, block)]
+    if any(name in call.query for name in _COUNTS):
+        blocks = [block for block in blocks if await _is_connected(call, block)]
     return [describe_block(block) for block in page.cut(blocks)]
 
 
@@ -101,28 +99,25 @@ async def _find(call: Call, page: Page) -> list[Block]:
     return await find_page(call, Block, page, name=name, tags=call.tags(), is_hidden=is_hidden)
 
 
-def _tests(call: Call) -> list[Callable[[Block], bool]]:
-    """What blocks are asked for by that the catalog has no index for."""
-    searched = ("label", "value", "description")
-    tests = [_contains(name, words) for name in searched if (words := call.query.get(f"{name}_search", ""))]
-    without = ("identity_id", "identifier_keys", "project_id")  # no block here belongs to one
-    if any(call.query.get(name) for name in without) or call.flag("templates_only"):
-        tests.append(lambda _block: False)
-    return tests
+def _is_listed(call: Call, block: Block) -> bool:
+    """Whether a block is one that the query asks for by what the catalog has no index for."""
+    if any(call.query.get(name, "false") != "false" for name in _WITHOUT):
+        return False
+    for name, field in _SEARCHED.items():
+        if call.query.get(name, "").casefold() not in str(getattr(block, field)).casefold():
+            return False
+    return True
 
 
-def _contains(name: str, words: str) -> Callable[[Block], bool]:
-    return lambda block: words.casefold() in str(getattr(block, name)).casefold()
-
-
-async def _is_connected(call: Call, block: Block, counts: dict[str, list[str]]) -> bool:
-    """Whether a block has as many agents as is asked for."""
+async def _is_connected(call: Call, block: Block) -> bool:
+    """Whether a block has as many agents as the query asks for."""
+    more, fewer, equal = _COUNTS
     connected = sum(owner.startswith("agent-") for owner in await call.catalog.owners(block.id))
-    if "gt" in counts and connected <= call.number(f"{_COUNT}gt", 0, least=-1, most=_MAX_COUNT):
+    if connected <= call.number(more, -1, least=-1, most=_MAX_COUNT):
         return False
-    if "lt" in counts and connected >= call.number(f"{_COUNT}lt", 0, least=-1, most=_MAX_COUNT):
+    if connected >= call.number(fewer, _MAX_COUNT, least=-1, most=_MAX_COUNT):
         return False
-    return "eq" not in counts or str(connected) in counts["eq"]
+    return str(connected) in (call.query.getlist(equal) or [str(connected)])
 
 
 async def holders_of(call: Call) -> list[Profile]:
@@ -175,7 +170,7 @@ def _check(block: Block, wanted: Block, value: str, version: int | None) -> None
         reason = f"block {wanted.label!r} would have {len(value)} characters, and its limit is {wanted.limit}"
         raise Problem(422, "too_long", f"{reason}; shorten the text or raise the limit. Nothing was changed.")
     if not wanted.label.strip() or not wanted.label.isprintable():
-        raise Problem(422, "invalid", f"{wanted.label[:60]!r} cannot be a label; give it a word or a few on one line")
+        raise invalid(f"{wanted.label[:60]!r} cannot be a label; give it a word or a few on one line")
 
 
 def _if_match(call: Call) -> int | None:
@@ -186,7 +181,7 @@ def _if_match(call: Call) -> int | None:
         return int(version.removeprefix("W/").strip('"'))
     except ValueError as error:
         advice = "it must be a version, as blocks tell it"
-        raise Problem(422, "invalid", f"If-Match is {version[:40]!r}; {advice}") from error
+        raise invalid(f"If-Match is {version[:40]!r}; {advice}") from error
 
 
 @routes.delete("/v1/blocks/{block}")

@@ -27,8 +27,8 @@ from chargehand.server.letta.messages import (
 from chargehand.server.letta.routing import Call, Routes
 from chargehand.server.letta.runs import follow_run
 from chargehand.server.letta.settings import check_fields, merge_model_fields
-from chargehand.server.letta.wire import CompactRequest, ModelFields, Nullable, StreamRequest, format_time
-from chargehand.server.problem import Problem, unknown
+from chargehand.server.letta.wire import CompactRequest, ModelFields, Nullable, StreamRequest, Table, format_time
+from chargehand.server.problem import Problem, invalid, unknown
 from chargehand.terms.roster import Match
 
 routes = Routes()
@@ -83,14 +83,14 @@ async def _resolve(call: Call, agent: str | None = None) -> _Resolved:
     agent = agent or call.query.get("agent_id")
     if which == OWN_CONVERSATION:
         if not agent:
-            raise Problem(422, "invalid", "say whose own conversation is meant: `default` needs an agent_id")
+            raise invalid("say whose own conversation is meant: `default` needs an agent_id")
         return _Resolved(await call.find(Profile, agent))
     if which.startswith("agent-"):
         return _Resolved(await call.find(Profile, which))
     conversation = await call.find(KeptConversation)
     if agent and agent != conversation.agent:
         reason = f"conversation {which} belongs to agent {conversation.agent}, not to {agent[:100]}"
-        raise Problem(422, "invalid", reason)
+        raise invalid(reason)
     return _Resolved(await call.find(Profile, conversation.agent), conversation)
 
 
@@ -144,7 +144,7 @@ async def _read_fields(call: Call, conversation: KeptConversation) -> KeptConver
 async def create(call: Call) -> ConversationResponse:
     agent = call.query.get("agent_id")
     if not agent:
-        raise Problem(422, "invalid", "agent_id is missing: say in the query with whom the conversation is")
+        raise invalid("agent_id is missing: say in the query with whom the conversation is")
     profile = await call.find(Profile, agent)
     new = await _read_fields(call, KeptConversation(agent=profile.id, tags=(profile.id,)))
     return _describe(await call.catalog.add(new), None)
@@ -287,6 +287,6 @@ async def stream(call: Call) -> Response:
 
 
 @routes.post(f"{_PATH}/compact")
-async def compact(call: Call) -> dict[str, object]:
+async def compact(call: Call) -> Table:
     sent = await call.body(CompactRequest)
     return await compact_turns(call, sent, (await _resolve(call, sent.agent_id)).lane)

@@ -28,7 +28,7 @@ _Item = TypeVar("_Item")
 _Outcome = TypeVar("_Outcome")
 _Value: TypeAlias = str | float | int
 _Table: TypeAlias = Literal["runs", "messages", "steps"]
-_FILE = FileKind(0x43686754, (("talks-1.sql",),), "book of talks")
+_FILE = FileKind(0x43686754, (("letta-1.sql",),), "index of agents' runs")
 _PATIENCE = 5.0
 _MAX_TERMS = 64
 _ENCODER = msgspec.json.Encoder()
@@ -37,7 +37,7 @@ _RUNS = msgspec.json.Decoder(RunResponse)
 _KEYS: dict[_Table, str] = {"runs": "created, number", "messages": "at, number", "steps": "number"}
 _SEARCHABLE = frozenset(("user_message", "assistant_message", "system_message", "reasoning_message"))
 _RUN = """
-    INSERT INTO runs (id, name, agent, conversation, created, status, stop, open, background, mark, usage, body)
+    INSERT INTO runs (id, name, agent, conversation, created, status, stop, open, background, digest, usage, body)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET status = excluded.status, stop = excluded.stop, open = excluded.open,
     usage = excluded.usage, body = excluded.body
@@ -202,7 +202,7 @@ class Index:
         def work(db: "sqlite3.Connection") -> None:
             db.execute("DELETE FROM messages WHERE agent = ?", (agent,))
             db.execute("DELETE FROM steps WHERE agent = ?", (agent,))
-            db.execute("UPDATE runs SET agent = '', mark = '' WHERE agent = ?", (agent,))
+            db.execute("UPDATE runs SET agent = '', digest = '' WHERE agent = ?", (agent,))
 
         await self._write(work)
 
@@ -229,7 +229,7 @@ class Index:
 
     async def find_repeated(self, agent: str, digest: str, since: Instant) -> str:
         """The latest run that answers this very call; empty if there is none."""
-        query = "SELECT id FROM runs WHERE agent = ? AND mark = ? AND created >= ? ORDER BY created DESC LIMIT 1"
+        query = "SELECT id FROM runs WHERE agent = ? AND digest = ? AND created >= ? ORDER BY created DESC LIMIT 1"
         rows = await self._query(query, agent, digest, since)
         return rows[0][0] if rows else ""
 

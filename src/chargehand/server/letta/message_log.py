@@ -11,10 +11,11 @@ import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.models.messages import Reply
-from chargehand.server.letta.request import ClientRequest, InputMessage, read_note
+from chargehand.server.letta.request import ClientRequest, read_note, text_of
 from chargehand.server.letta.wire import (
     LettaResponse,
     Message,
+    MessageCreate,
     RunResponse,
     StepResponse,
     StopReason,
@@ -196,21 +197,21 @@ class MessageLog:
         self.request = read_note(event)
         if self.request is not None:
             self.agent = self.agent or self.request.agent
-            inputs: tuple[InputMessage, ...] = self.request.messages
+            inputs = self.request.messages
         else:
             chain = requested.parent.chain if requested.parent is not None else ()
             role = "system" if chain else "user"
-            inputs = (InputMessage(requested.goal, role, sender=chain[-1] if chain else ""),)
+            inputs = (MessageCreate(role, requested.goal, sender_id=chain[-1] if chain else None),)
         self._input_messages = len(inputs)
         for number, message in enumerate(inputs):
             self._add(
                 f"{message.role}_message",
                 f"said {number}",
                 self.began,
-                content=message.text,
-                otid=message.otid or None,
-                name=message.name or None,
-                sender_id=message.sender or None,
+                content=text_of(message.content),
+                otid=message.otid,
+                name=message.name,
+                sender_id=message.sender_id,
             )
 
     def _read_work(self, at: Instant, event: ev.Event) -> None:
@@ -378,13 +379,11 @@ class MessageLog:
         self.stop = ""
         if approval is None or approval.question.question is None or not approval.calls:
             return
-        answers: dict[int, ev.InputAnswered | ev.CallVerdict] = {approval.question.question.call: event}
-        answers |= {verdict.call: verdict for verdict in event.also}
-        places = approval.calls.values()
-        answered = [
-            (call, answers[call.number]) for call in self._calls if call.number in places and call.number in answers
-        ]
-        verdicts = tuple(self._read_verdict(call, answer) for call, answer in answered)
+        word = "approve" if event.verdict == "approve" else "reject"
+        first = ev.CallVerdict(approval.question.question.call, word, event.feedback, decode_value(event.result))
+        answers = {answer.call: answer for answer in (first, *event.also)}
+        calls = [call for call in self._calls if call.wire.tool_call_id in approval.calls and call.number in answers]
+        verdicts = tuple(self._read_verdict(call, answers[call.number]) for call in calls)
         self.verdicts.append((approval, {verdict.tool_call_id: verdict.approve for verdict in verdicts}))
         self._add(
             _RESPONSE,
@@ -395,17 +394,17 @@ class MessageLog:
             approval_request_id=approval.request_id,
             approvals=verdicts,
         )
-        for call, answer in answered:
+        for call in calls:
+            answer = answers[call.number]
             if answer.verdict != "approve":
                 why = answer.feedback or "no reason given"
                 self._return(call, at, f"A person did not allow this call: {why}", is_good=False)
 
-    def _read_verdict(self, call: _Call, answer: ev.InputAnswered | ev.CallVerdict) -> VerdictWire:
+    def _read_verdict(self, call: _Call, answer: ev.CallVerdict) -> VerdictWire:
         """The verdict on a call. What it returned at the client is kept for the step that makes it here."""
         verdict = VerdictWire(answer.verdict == "approve", call.wire.tool_call_id, answer.feedback or None)
-        result = decode_value(answer.result) if isinstance(answer, ev.InputAnswered) else answer.result
-        if verdict.approve and result is not None:
-            returned = msgspec.convert(result, ClientReturn)
+        if verdict.approve and answer.result is not None:
+            returned = msgspec.convert(answer.result, ClientReturn)
             self.client_returns[call.wire.name, call.wire.arguments] = returned
             verdict.type = "tool"
             verdict.tool_return = returned.text

@@ -139,11 +139,11 @@ async def reset(call: Call) -> Table:
 
 
 @routes.post("/v1/agents/{agent}/summarize")
-async def summarize(call: Call) -> dict[str, object]:
+async def summarize(call: Call) -> Table:
     return await compact_turns(call, await call.body(CompactRequest), (await call.agent()).id)
 
 
-async def compact_turns(call: Call, sent: CompactRequest, lane: str) -> dict[str, object]:
+async def compact_turns(call: Call, sent: CompactRequest, lane: str) -> Table:
     """Put what was said before behind a summary: it is found by searching, but not shown to the agent any more."""
     if sent.compaction_settings:
         advice = "the oldest messages are summarised by a plain rule; leave it out"
@@ -198,7 +198,7 @@ def inherited_messages(conversation: KeptConversation) -> list[tuple[str, float]
 
 
 @routes.post("/v1/messages/search", "read")
-async def search(call: Call) -> list[dict[str, object]]:
+async def search(call: Call) -> list[Table]:
     sent = await call.body(SearchRequest)
     wanted = Conditions().equal("messages.agent", sent.agent_id)
     if sent.start_date:
@@ -207,7 +207,7 @@ async def search(call: Call) -> list[dict[str, object]]:
         wanted.add("messages.at <= ?", parse_time(sent.end_date, "end_date"))
     index = await call.sessions.flush(sent.agent_id or "")
     limit = min(_MAX_HITS, max(1, sent.limit or 50))
-    hits: list[dict[str, object]] = []
+    hits: list[Table] = []
     for body, agent in await index.search(sent.query, wanted, limit):
         message = msgspec.json.decode(body, type=Message)
         has_thoughts = message.reasoning is not None

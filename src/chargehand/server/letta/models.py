@@ -14,6 +14,7 @@ from chargehand.models.known import BUILT_IN, OWN
 from chargehand.models.model import ModelCard
 from chargehand.server.letta.executor import is_enabled, may_name
 from chargehand.server.letta.routing import Call, Routes
+from chargehand.server.letta.wire import Table
 from chargehand.server.problem import unknown
 
 routes = Routes()
@@ -30,7 +31,7 @@ def _is_from_letta(scope: Scope) -> bool:
 
 
 @routes.add("GET", "/v1/models", when=_is_from_letta)
-async def list_models(call: Call) -> list[dict[str, object]]:
+async def list_models(call: Call) -> list[Table]:
     """What is available for sure: the built-in model, the default one, and those that agents name."""
     settings = call.tenant.settings
     profiles = await call.catalog.find(Profile, limit=_MAX_AGENTS)
@@ -53,7 +54,7 @@ def _find_cards(call: Call, handles: Iterable[str]) -> Iterable[ModelCard]:
     return cards.values()
 
 
-def _describe(card: ModelCard) -> dict[str, object]:
+def _describe(card: ModelCard) -> Table:
     provider, _, name = card.handle.replace("/", ":", 1).partition(":")
     protocol = OWN[provider].protocol if provider in OWN else "openai"
     return {
@@ -68,13 +69,13 @@ def _describe(card: ModelCard) -> dict[str, object]:
 
 
 @routes.get("/v1/models/embedding")
-async def list_embeddings(call: Call) -> list[dict[str, object]]:
+async def list_embeddings(call: Call) -> list[Table]:
     """The one that archives get; if there is none, archives are searched by words."""
     embedding = call.tenant.embedding("auto")
     if embedding is None:
         return []
     provider, _, name = embedding.handle.partition(":")
-    model: dict[str, object] = {
+    model: Table = {
         **dict.fromkeys(("name", "display_name", "embedding_model"), name or provider),
         **dict.fromkeys(("provider_type", "embedding_endpoint_type"), "openai"),
         "handle": embedding.handle,
@@ -124,6 +125,6 @@ for _name in _EMPTY_OF_AGENT:
 
 
 @routes.get("/v1/agents/{agent}/files")
-async def list_files(call: Call) -> dict[str, object]:
+async def list_files(call: Call) -> Table:
     await call.agent()
     return {"files": [], "next_cursor": None, "has_more": False}

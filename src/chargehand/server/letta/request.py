@@ -17,12 +17,11 @@ from chargehand.agents.shape import schema_problem
 from chargehand.runtime.front import checked_goal
 from chargehand.server.letta.settings import as_list, as_table, check_fields, refuse_unsupported
 from chargehand.server.letta.wire import ClientTool, MessageCreate, MessageRequest
-from chargehand.server.problem import Problem
+from chargehand.server.problem import Problem, check_choice, invalid
 from chargehand.terms import events as ev
 
 MAX_STEPS = 50
 """Model calls that an agent may make for one request, as Letta has it."""
-_MOST_STEPS = 500
 _LOG_PROBABILITIES = "log probabilities and token ids are not returned"
 _UNSUPPORTED: Mapping[str, str] = {
     "client_skills": "write what the agent shall know of them into a block, or into override_system",
@@ -40,35 +39,19 @@ _NOTE = "asked "
 _NAMESPACE = uuid.UUID("5c3ab7d2-8d0e-4b0a-9d5b-6a1f4a7c0e21")
 _ROLES = ("user", "system", "assistant")
 _IMAGE = "(an image, which cannot be looked at here)"
-_MAX_TOOLS = 128
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
-class InputMessage(Struct, frozen=True, omit_defaults=True):
-    """One message as it was sent; of its content, the text."""
-
-    text: str
-    role: str = "user"
-    otid: str = ""
-    name: str = ""
-    sender: str = ""
-
-    @property
-    def with_role(self) -> str:
-        """The text, and who said it unless that was the user."""
-        roles = {"user": "", "assistant": "[you said] "}
-        return f"{roles.get(self.role, f'[{self.role}] ')}{self.text}"
-
-
 class ClientRequest(Struct, frozen=True, omit_defaults=True):
-    """A whole call. `digest` is what its repetition is known by; `model` and `system` replace the agent's own.
+    """A whole call. Of the content of its messages, the text is kept.
 
-    `conversation` is empty for the agent's own. `tools` are those that the client runs itself.
+    `digest` is what its repetition is known by; `model` and `system` replace the agent's own. `conversation` is empty
+    for the agent's own. `tools` are those that the client runs itself.
     """
 
     agent: str
-    messages: tuple[InputMessage, ...]
+    messages: tuple[MessageCreate, ...]
     steps: int = MAX_STEPS
     model: str = ""
     system: str = ""
@@ -86,8 +69,9 @@ class ClientRequest(Struct, frozen=True, omit_defaults=True):
     def text(self) -> str:
         """All of it, as the agent is told."""
         if len(self.messages) == 1:
-            return self.messages[0].text
-        return "\n\n".join(message.with_role for message in self.messages)
+            return text_of(self.messages[0].content)
+        speakers = {"user": "", "assistant": "[you said] ", "system": "[system] "}
+        return "\n\n".join(f"{speakers[message.role]}{message.content}" for message in self.messages)
 
     @property
     def otids(self) -> list[str]:
@@ -118,12 +102,14 @@ def read_request(agent: str, sent: MessageRequest, raw: bytes, conversation: str
     messages = [*(sent.messages or ())]
     if sent.input is not None:
         messages.append(MessageCreate(content=sent.input))
-    inputs = tuple(_read_message(message) for message in messages)
+    for message in messages:
+        check_choice("the role", message.role, _ROLES)
+        message.content = text_of(message.content)
     lane = conversation or agent
     request = ClientRequest(
         agent=agent,
-        messages=tuple(message for message in inputs if message.text.strip()),
-        steps=_check_steps(MAX_STEPS if sent.max_steps is None else sent.max_steps),
+        messages=tuple(message for message in messages if text_of(message.content).strip()),
+        steps=sent.max_steps or MAX_STEPS,
         model=sent.override_model or "",
         system=sent.override_system or "",
         background=bool(sent.background),
@@ -132,7 +118,7 @@ def read_request(agent: str, sent: MessageRequest, raw: bytes, conversation: str
         tools=sent.client_tools or (),
     )
     if not request.messages:
-        raise Problem(422, "invalid", "there is nothing to say: send `messages` with a content, or `input`")
+        raise invalid("there is nothing to say: send `messages` with a content, or `input`")
     _check_client_tools(request.tools)
     checked_goal(request.text)
     return request
@@ -149,18 +135,6 @@ def check_request_fields(raw: bytes) -> None:
         raise Problem(422, "unsupported", f"callback_url is not supported: {advice}")
 
 
-def _read_message(message: MessageCreate) -> InputMessage:
-    if message.role not in _ROLES:
-        raise Problem(422, "invalid", f"the role is {message.role[:40]!r}; it must be one of {', '.join(_ROLES)}")
-    return InputMessage(
-        text=text_of(message.content),
-        role=message.role,
-        otid=message.otid or "",
-        name=message.name or "",
-        sender=message.sender_id or "",
-    )
-
-
 def text_of(content: str | Sequence[dict[str, Any]] | None) -> str:
     """A content as text; of an image, a word that it was there."""
     if content is None or isinstance(content, str):
@@ -168,26 +142,18 @@ def text_of(content: str | Sequence[dict[str, Any]] | None) -> str:
     return "\n".join(_IMAGE if part.get("type") == "image" else str(part.get("text", "")) for part in content)
 
 
-def _check_steps(steps: int) -> int:
-    if not 1 <= steps <= _MOST_STEPS:
-        raise Problem(422, "invalid", f"max_steps is {steps}; it must be from 1 to {_MOST_STEPS}")
-    return steps
-
-
 def _check_client_tools(tools: Sequence[ClientTool]) -> None:
     """Raise a problem for tools that a model could not be told of."""
-    if len(tools) > _MAX_TOOLS:
-        raise Problem(422, "invalid", f"there are {len(tools)} client_tools; at most {_MAX_TOOLS} are allowed")
     names = [tool.name for tool in tools]
     for number, tool in enumerate(tools):
         place = f"client_tools[{number}]"
         if not _TOOL_NAME.match(tool.name) or tool.name in OURS:
             allowed = "up to 64 letters, digits, - and _, and none of this server's own"
-            raise Problem(422, "invalid", f"{place}.name is {tool.name[:80]!r}; it must be {allowed}")
+            raise invalid(f"{place}.name is {tool.name[:80]!r}; it must be {allowed}")
         if names.count(tool.name) > 1:
-            raise Problem(422, "invalid", f"two client_tools are called {tool.name!r}; rename one")
+            raise invalid(f"two client_tools are called {tool.name!r}; rename one")
         schema = tool.parameters or NO_PARAMETERS
         if schema.get("type", "object") != "object":
-            raise Problem(422, "invalid", f"{place}.parameters must be a JSON Schema of an object")
+            raise invalid(f"{place}.parameters must be a JSON Schema of an object")
         if problem := schema_problem(schema):
-            raise Problem(422, "invalid", f"{place}.parameters: {problem}")
+            raise invalid(f"{place}.parameters: {problem}")

@@ -12,7 +12,7 @@ from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import ANYONE, Kept, KeptConversation, KeptTool, Order, Profile, Thing
 from chargehand.server.letta.index import Page
 from chargehand.server.letta.sessions import Sessions
-from chargehand.server.problem import Problem, unknown
+from chargehand.server.problem import check_choice, unknown
 from chargehand.server.routing import Api, Method, Scope, When
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Shape, body, flag, number, part, raw_body, reply
@@ -63,8 +63,7 @@ class Call:
     def choice(self, name: str, default: str, choices: Sequence[str]) -> str:
         """A query parameter that must be one of these."""
         value = self.query.get(name) or default
-        if value not in choices:
-            raise Problem(422, "invalid", f"{name} is {value[:40]!r}; it must be one of {', '.join(choices)}")
+        check_choice(name, value, choices)
         return value
 
     def page(self, limit: int = 50, order: Order = "asc") -> Page:

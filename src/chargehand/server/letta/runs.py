@@ -14,11 +14,12 @@ from chargehand.server.letta.wire import (
     FeedbackRequest,
     StepResponse,
     StreamRequest,
+    Table,
     UsageStatistics,
     nanoseconds,
     parse_time,
 )
-from chargehand.server.problem import Problem, unknown
+from chargehand.server.problem import unknown
 from chargehand.server.wire import reply
 from chargehand.terms import events as ev
 from chargehand.terms.policy import Seconds
@@ -76,7 +77,7 @@ async def list_run_steps(call: Call) -> list[StepResponse]:
 
 
 @routes.get(f"{_RUN}/usage")
-async def usage(call: Call) -> dict[str, object]:
+async def usage(call: Call) -> Table:
     used = msgspec.json.decode((await _find_run(call)).usage, type=UsageStatistics)
     return {
         "prompt_tokens": used.prompt_tokens,
@@ -87,11 +88,11 @@ async def usage(call: Call) -> dict[str, object]:
 
 
 @routes.get(f"{_RUN}/trace")
-async def trace(call: Call) -> list[dict[str, object]]:
+async def trace(call: Call) -> list[Table]:
     """Every step of a run with the time it took, in the order of its journal."""
     name = (await _find_run(call)).name
     started: dict[tuple[str, int, int], tuple[float, ev.StepStarted]] = {}
-    spans: list[dict[str, object]] = []
+    spans: list[Table] = []
     for entry in await call.tenant.journal.read(name):
         event = entry.event
         if isinstance(event, ev.StepStarted):
@@ -199,7 +200,7 @@ async def retrieve_step(call: Call) -> StepResponse:
 
 
 @routes.get(f"{_STEP}/metrics")
-async def step_metrics(call: Call) -> dict[str, object]:
+async def step_metrics(call: Call) -> Table:
     step = await retrieve_step(call)
     return {
         "id": step.id,
@@ -214,7 +215,7 @@ async def step_metrics(call: Call) -> dict[str, object]:
 
 
 @routes.get(f"{_STEP}/trace")
-async def step_trace(call: Call) -> dict[str, object]:
+async def step_trace(call: Call) -> Table:
     """What the model was first told in this attempt, and what it replied in this step."""
     step = await retrieve_step(call)
     run = await call.sessions.index.run(step.run_id)
@@ -248,8 +249,6 @@ async def list_step_messages(call: Call) -> Response:
 async def rate_step(call: Call) -> StepResponse:
     sent = await call.body(FeedbackRequest)
     step = await retrieve_step(call)
-    if sent.feedback not in (None, "positive", "negative"):
-        raise Problem(422, "invalid", f"feedback is {sent.feedback[:40]!r}; it must be positive or negative")
     step.feedback = sent.feedback
     step.tags = step.tags if sent.tags is None else sent.tags
     await call.sessions.index.rate_step(step.id, sent.feedback or "", step.tags)

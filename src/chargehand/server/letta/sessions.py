@@ -453,7 +453,3 @@ async def _started(session: Session) -> Session:
 
 def _cut() -> Problem:
     return Problem(503, "cut", "the server stopped before it was done; ask again to go on", after=2.0)
-
-
-async def resume_sessions(tenant: Tenant) -> int:
-    return await tenant.part(Sessions).resume_all()

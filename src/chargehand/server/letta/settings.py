@@ -5,23 +5,21 @@ Letta knows several names for the same setting (`max_tokens`, `model_settings.ma
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Annotated, Any, cast
 from zoneinfo import ZoneInfo
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Meta, Struct
 
 from chargehand.agents.shape import Shape, schema_problem
 from chargehand.models.exhibits import Product
 from chargehand.models.messages import Reply, Request, Settings
 from chargehand.models.model import Hear, Model, ModelCard
 from chargehand.server.letta.wire import AgentUpdate, ModelConfig, ModelFields
-from chargehand.server.problem import Problem
+from chargehand.server.problem import Problem, check_choice, invalid
 from chargehand.terms.value import encode_value
 from chargehand.text.names import did_you_mean
 
-_MIN_WINDOW = 256  # tokens of a context window below which an agent could not be told anything
-_MAX_TEMPERATURE = 2.0
 AGENT_TYPES = (
     "memgpt_agent",
     "memgpt_v2_agent",
@@ -87,8 +85,8 @@ class ModelOptions(Struct, frozen=True, omit_defaults=True):
     """The `model_settings` that are honoured; `provider_type` only describes."""
 
     provider_type: str | None = None
-    temperature: float | None = None
-    max_output_tokens: int | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
     parallel_tool_calls: bool | None = None
     response_format: dict[str, Any] | None = None
 
@@ -121,7 +119,7 @@ def refuse_unsupported(
 ) -> None:
     """Raise a problem that names the first setting that would be ignored: one not honoured here, or not known.
 
-    An unsupported setting that is empty or false asks for nothing.
+    An unsupported setting that is empty or false asks for nothing; but not to reason is asking for something.
     """
     for name, value in sent.items():
         if name in known:
@@ -129,7 +127,8 @@ def refuse_unsupported(
         if name not in unsupported:
             hint = did_you_mean(name, known, "leave it out")
             raise Problem(422, "unknown_field", f"{place}{name[:60]} is not known here; {hint}")
-        if value and str(value).lower() != "false":
+        asks_for_nothing = not value or str(value).lower() == "false"
+        if not asks_for_nothing or (name == "reasoning" and value is False):
             raise Problem(422, "unsupported", f"{place}{name} is not supported: {unsupported[name]}; leave it out")
 
 
@@ -218,29 +217,19 @@ def _check_options(settings: Mapping[str, object]) -> None:
         options = options_of(settings)
     except msgspec.ValidationError as error:
         reason, _, place = str(error).partition(" - at `$.")
-        raise Problem(422, "invalid", f"model_settings.{place.rstrip('`')}: {reason}") from error
-    if options.temperature is not None and not 0 <= options.temperature <= _MAX_TEMPERATURE:
-        raise Problem(422, "invalid", f"temperature is {options.temperature}; it must be from 0 to {_MAX_TEMPERATURE}")
-    if options.max_output_tokens is not None and options.max_output_tokens < 1:
-        raise Problem(422, "invalid", f"max_output_tokens is {options.max_output_tokens}; it must be 1 or more")
-    window = window_of(settings)
-    if window is not None and window < _MIN_WINDOW:
-        raise Problem(422, "invalid", f"context_window_limit is {window}; it must be {_MIN_WINDOW} tokens or more")
+        raise invalid(f"model_settings.{place.rstrip('`')}: {reason}") from error
     if options.response_format is not None:
         _check_response_format(options, options.response_format)
 
 
 def _check_response_format(options: ModelOptions, wanted: dict[str, Any]) -> None:
-    kind = wanted.get("type")
-    if kind not in ("text", "json_object", "json_schema"):
-        allowed = "it must be text, json_object or json_schema"
-        raise Problem(422, "invalid", f"response_format.type is {str(kind)[:40]!r}; {allowed}")
-    if kind != "json_schema":
+    check_choice("response_format.type", wanted.get("type"), ("text", "json_object", "json_schema"))
+    if wanted["type"] != "json_schema":
         return
     if not isinstance(wanted.get("json_schema"), dict) or not isinstance(options.schema, dict):
-        raise Problem(422, "invalid", "response_format.json_schema must hold a JSON Schema, as its `schema`")
+        raise invalid("response_format.json_schema must hold a JSON Schema, as its `schema`")
     if problem := schema_problem(options.schema):
-        raise Problem(422, "invalid", f"response_format.json_schema: {problem}")
+        raise invalid(f"response_format.json_schema: {problem}")
 
 
 def check_timezone(name: object) -> None:
@@ -251,7 +240,7 @@ def check_timezone(name: object) -> None:
         ZoneInfo(str(name))
     except (KeyError, ValueError, OSError) as error:
         example = "it must be a name as in Europe/Berlin, or UTC"
-        raise Problem(422, "invalid", f"timezone is {str(name)[:60]!r}; {example}") from error
+        raise invalid(f"timezone is {str(name)[:60]!r}; {example}") from error
 
 
 # --- how they take effect

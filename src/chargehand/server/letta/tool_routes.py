@@ -1,9 +1,8 @@
 """Tools over the wire: those that are always there, and those that clients bring where they may."""
 
-from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Annotated, cast
 
-from msgspec import Struct, structs
+from msgspec import Meta, Struct, structs
 
 from chargehand.memory.catalog import KeptTool, Profile
 from chargehand.server.letta.agents import change_agent
@@ -22,7 +21,7 @@ from chargehand.server.letta.tools import (
     return_limit,
 )
 from chargehand.server.letta.wire import Table, ToolResponse
-from chargehand.server.problem import Problem, unknown
+from chargehand.server.problem import Problem, check_choice, invalid, unknown
 
 routes = Routes()
 TOOL_NAMES = "names of tools"
@@ -50,7 +49,7 @@ class ToolQuery(Struct):
     query: str | None = None
     tags: tuple[str, ...] | None = None
     tool_types: tuple[str, ...] | None = None
-    limit: int = 50
+    limit: Annotated[int, Meta(ge=0)] = 50
 
 
 class RunSource(Struct):
@@ -77,27 +76,19 @@ async def _all_tools(call: Call) -> list[ToolResponse]:
 
 @routes.get("/v1/tools")
 async def list_tools(call: Call) -> list[ToolResponse]:
-    tests = _tests(call)
-    tools = [tool for tool in await _all_tools(call) if all(test(tool) for test in tests)]
-    return call.page(50, "desc").cut(tools)
+    return call.page(50, "desc").cut([tool for tool in await _all_tools(call) if _is_listed(call, tool)])
 
 
-def _tests(call: Call) -> list[Callable[[ToolResponse], bool]]:
-    tests: list[Callable[[ToolResponse], bool]] = []
-    for name, field in (("name", "name"), ("names", "name"), ("tool_ids", "id"), ("tool_types", "tool_type")):
-        if values := call.query.getlist(name):
-            tests.append(_is_among(field, values))
-    excluded = call.query.getlist("exclude_tool_types")
-    if call.flag("return_only_letta_tools"):
-        excluded.append("custom")
-    words = call.query.get("search", "").casefold()
-    tests.append(lambda tool: tool.tool_type not in excluded)
-    tests.append(lambda tool: words in f"{tool.name}\n{tool.description}".casefold())
-    return tests
-
-
-def _is_among(field: str, values: Sequence[str]) -> Callable[[ToolResponse], bool]:
-    return lambda tool: getattr(tool, field) in values
+def _is_listed(call: Call, tool: ToolResponse) -> bool:
+    """Whether a tool is one that the query asks for."""
+    values = {"name": tool.name, "names": tool.name, "tool_ids": tool.id, "tool_types": tool.tool_type}
+    for name, value in values.items():
+        if value not in (call.query.getlist(name) or [value]):
+            return False
+    is_excluded = tool.tool_type == "custom" and call.flag("return_only_letta_tools")
+    if is_excluded or tool.tool_type in call.query.getlist("exclude_tool_types"):
+        return False
+    return call.query.get("search", "").casefold() in f"{tool.name}\n{tool.description}".casefold()
 
 
 @routes.get("/v1/tools/count")
@@ -106,21 +97,21 @@ async def count(call: Call) -> int:
 
 
 @routes.post("/v1/tools/search", "read")
-async def search(call: Call) -> list[dict[str, object]]:
+async def search(call: Call) -> list[Table]:
     """Tools by how many of the words stand in their name or description, best first."""
     sent = await call.body(ToolQuery)
     words = (sent.query or "").casefold().split()
     scores: list[tuple[int, ToolResponse]] = []
     for tool in await _all_tools(call):
-        score = sum(word in f"{tool.name} {tool.description}".casefold() for word in words)
-        is_of_type = not sent.tool_types or tool.tool_type in sent.tool_types
+        text = f"{tool.name} {tool.description}".casefold()
+        score = sum(word in text for word in words)
+        is_of_type = tool.tool_type in (sent.tool_types or (tool.tool_type,))
         is_tagged = not sent.tags or not set(sent.tags).isdisjoint(tool.tags)
         if (score or not words) and is_of_type and is_tagged:
             scores.append((score, tool))
     scores.sort(key=lambda scored: -scored[0])
-    best = scores[0][0] if scores and words else 1
-    limit = max(0, min(sent.limit, 100))
-    return [{"tool": tool, "combined_score": score / best} for score, tool in scores[:limit]]
+    best = max(1, scores[0][0]) if scores else 1
+    return [{"tool": tool, "combined_score": score / best} for score, tool in scores[: min(sent.limit, 100)]]
 
 
 # --- those of clients
@@ -154,16 +145,15 @@ async def _save(call: Call, *, is_update: bool) -> ToolResponse:
 
 def read_tool(kept: KeptTool, sent: ToolFields) -> KeptTool:
     """A tool with what was sent of it. Its source is read, never run here."""
-    if sent.source_type not in (None, "python"):
-        raise Problem(422, "invalid", f"source_type is {sent.source_type[:40]!r}; only python can be run here")
+    check_choice("source_type", sent.source_type or "python", ("python",))
     if sent.pip_requirements or sent.npm_requirements:
-        raise Problem(422, "invalid", "packages cannot be installed for a tool; it has the standard library only")
+        raise invalid("packages cannot be installed for a tool; it has the standard library only")
     source = kept.code if sent.source_code is None else sent.source_code
     schema = sent.json_schema or {}
     function = read_source(source, str(sent.name or schema.get("name") or ""))
     parameters = sent.args_json_schema or schema.get("parameters") or function.parameters
     if not isinstance(parameters, dict):
-        raise Problem(422, "invalid", "json_schema.parameters must be an object: the JSON Schema of the arguments")
+        raise invalid("json_schema.parameters must be an object: the JSON Schema of the arguments")
     settings = dict(kept.settings)
     if sent.return_char_limit is not None:
         settings["limit"] = max(1, min(sent.return_char_limit, _MAX_RETURN))
@@ -198,7 +188,7 @@ async def update(call: Call) -> ToolResponse:
         changed = read_tool(kept, sent)
         if changed.name != kept.name:
             reason = f"the function is called {changed.name!r} and the tool {kept.name!r}"
-            raise Problem(422, "invalid", f"{reason}; agents have it under that name: make another tool instead")
+            raise invalid(f"{reason}; agents have it under that name: make another tool instead")
         return describe_tool(await call.catalog.change(changed))
 
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct, field
 
 from chargehand.server.letta.settings import as_list
-from chargehand.server.problem import Problem
+from chargehand.server.problem import invalid
 from chargehand.tools import rules
 from chargehand.tools.rules import ToolRule
 
@@ -63,9 +63,9 @@ def check_rules(sent: object, tools: Sequence[str]) -> None:
             rule = msgspec.convert(each, RuleWire, strict=False)
         except msgspec.ValidationError as error:
             types = f"; the types are {', '.join(get_args(RuleType))}" if "enum" in str(error) else ""
-            raise Problem(422, "invalid", f"tool_rules[{number}]: {error}{types}") from error
+            raise invalid(f"tool_rules[{number}]: {error}{types}") from error
         if problem := _problem(rule, tools):
-            raise Problem(422, "invalid", f"tool_rules[{number}], {rule.type} of {rule.tool_name[:100]!r}: {problem}")
+            raise invalid(f"tool_rules[{number}], {rule.type} of {rule.tool_name[:100]!r}: {problem}")
     rules.check(read_rules(sent, tools).order, tools)
 
 

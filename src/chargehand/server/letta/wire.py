@@ -4,11 +4,11 @@ Times are ISO 8601 in UTC. `UNSET` is what was not sent, where that differs from
 """
 
 from datetime import UTC, datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from chargehand.server.problem import Problem
+from chargehand.server.problem import invalid
 from chargehand.terms.policy import Instant
 from chargehand.text.dates import parse_instant
 
@@ -16,6 +16,9 @@ Value = TypeVar("Value")
 Nullable: TypeAlias = Value | UnsetType | None
 """A field for which null has a meaning of its own: it takes a setting away."""
 Table: TypeAlias = dict[str, Any]
+Strings: TypeAlias = tuple[str, ...]
+Window: TypeAlias = Annotated[int, Meta(ge=256)]
+"""Tokens of a context window; with fewer an agent could not be told anything."""
 _FIRST = datetime.min.replace(tzinfo=UTC).timestamp()
 _LAST = 253_402_300_799.0
 
@@ -30,7 +33,7 @@ def parse_time(text: str, name: str) -> Instant:
     try:
         return parse_instant(text)
     except ValueError as error:
-        raise Problem(422, "invalid", f"{name} is {text[:60]!r}, which is no ISO 8601 time") from error
+        raise invalid(f"{name} is {text[:60]!r}, which is no ISO 8601 time") from error
 
 
 def nanoseconds(seconds: float) -> int:
@@ -49,7 +52,7 @@ class BlockUpdate(Struct, frozen=True):
     limit: int | None = None
     read_only: bool | None = None
     metadata: Table | None = None
-    tags: tuple[str, ...] | None = None
+    tags: Strings | None = None
     hidden: bool | None = None
     version: int | None = None
 
@@ -73,7 +76,7 @@ class BlockResponse(Struct, omit_defaults=True):
     label: str
     limit: int
     read_only: bool
-    tags: tuple[str, ...]
+    tags: Strings
     metadata: Table
     version: int
     description: str = ""
@@ -96,20 +99,9 @@ class ArchiveCreate(Struct):
     metadata: Table | None = None
 
 
-class ArchiveResponse(Struct):
-    id: str
-    name: str
-    description: str | None
-    created_at: str
-    updated_at: str
-    metadata: Table
-    embedding: str
-    vector_db_provider: str = "native"
-
-
 class PassageCreate(Struct):
     text: str
-    tags: tuple[str, ...] | None = None
+    tags: Strings | None = None
     metadata: Table | None = None
     created_at: str | None = None
 
@@ -122,20 +114,11 @@ class PassageQuery(Struct):
     query: str | None = None
     agent_id: str | None = None
     archive_id: str | None = None
-    tags: tuple[str, ...] | None = None
-    tag_match_mode: str | None = None
+    tags: Strings | None = None
+    tag_match_mode: Literal["any", "all"] | None = None
     limit: int | None = None
     start_date: str | None = None
     end_date: str | None = None
-
-
-class PassageResponse(Struct):
-    id: str
-    text: str
-    archive_id: str
-    tags: tuple[str, ...]
-    metadata: Table
-    created_at: str
 
 
 # --- agents
@@ -147,7 +130,7 @@ class ModelConfig(Struct):
     model: str = ""
     handle: str | None = None
     model_endpoint_type: str = ""
-    context_window: int | None = None
+    context_window: Window | None = None
     max_tokens: int | None = None
     temperature: float | None = None
     parallel_tool_calls: bool | None = None
@@ -158,7 +141,7 @@ class ModelFields(Struct):
     """Fields of an agent or a conversation that set its model; `letta.settings` says what each of them means."""
 
     model_settings: Nullable[Table] = UNSET
-    context_window_limit: Nullable[int] = UNSET
+    context_window_limit: Nullable[Window] = UNSET
 
 
 class AgentUpdate(ModelFields):
@@ -169,9 +152,9 @@ class AgentUpdate(ModelFields):
     system: str | None = None
     model: str | None = None
     llm_config: ModelConfig | None = None
-    block_ids: tuple[str, ...] | None = None
-    tags: tuple[str, ...] | None = None
-    tool_ids: tuple[str, ...] | None = None
+    block_ids: Strings | None = None
+    tags: Strings | None = None
+    tool_ids: Strings | None = None
     metadata: Table | None = None
     max_tokens: Nullable[int] = UNSET
     response_format: Nullable[Table] = UNSET
@@ -190,7 +173,19 @@ class AgentUpdate(ModelFields):
     last_run_duration_ms: Nullable[int] = UNSET
 
 
-class MessageCreate(Struct):
+class ApprovalEntry(Struct):
+    """A verdict on one call, or what the call returned at the client."""
+
+    tool_call_id: str = ""
+    approve: bool | None = None
+    reason: str | None = None
+    tool_return: str | list[Table] | None = None
+    status: str | None = None
+    stdout: Strings | None = None
+    stderr: Strings | None = None
+
+
+class MessageCreate(Struct, omit_defaults=True):
     """`content` is a text, or parts of which the texts count.
 
     A message of the type `approval` allows calls or rejects them. One of the type `tool_return` says what calls
@@ -204,10 +199,10 @@ class MessageCreate(Struct):
     sender_id: str | None = None
     type: str | None = None
     approve: bool | None = None
-    approvals: list[Table] | None = None
+    approvals: list[ApprovalEntry] | None = None
     approval_request_id: str | None = None
     reason: str | None = None
-    tool_returns: list[Table] | None = None
+    tool_returns: list[ApprovalEntry] | None = None
 
 
 class AgentCreate(AgentUpdate):
@@ -217,7 +212,7 @@ class AgentCreate(AgentUpdate):
     """
 
     memory_blocks: tuple[BlockCreate, ...] | None = None
-    tools: tuple[str, ...] | None = None
+    tools: Strings | None = None
     include_base_tools: bool | None = None
     include_base_tool_rules: bool | None = None
     include_multi_agent_tools: bool | None = None
@@ -249,29 +244,12 @@ class ToolResponse(Struct, omit_defaults=True):
     description: str
     json_schema: Table
     tool_type: str
-    tags: tuple[str, ...] = ()
+    tags: Strings = ()
     source_type: str = ""
     source_code: str = ""
     return_char_limit: int = 0
     default_requires_approval: bool = False
     metadata_: Table | None = None
-
-
-class MemoryResponse(Struct):
-    blocks: list[BlockResponse]
-    agent_type: str
-
-
-class ModelConfigResponse(Struct, omit_defaults=True):
-    model: str
-    model_endpoint_type: str
-    context_window: int
-    handle: str
-    provider_name: str = ""
-    max_tokens: int | None = None
-    temperature: float | None = None
-    parallel_tool_calls: bool | None = None
-    response_format: Table | None = None
 
 
 # --- messages
@@ -293,16 +271,16 @@ class MessageRequest(Struct):
 
     messages: tuple[MessageCreate, ...] | None = ()
     input: str | list[Table] | None = None
-    max_steps: int | None = None
+    max_steps: Annotated[int, Meta(ge=1, le=500)] | None = None
     streaming: bool | None = None
     stream_tokens: bool | None = None
     include_pings: bool | None = None
     background: bool | None = None
-    include_return_message_types: tuple[str, ...] | None = None
+    include_return_message_types: Strings | None = None
     override_model: str | None = None
     override_system: str | None = None
     callback_url: str | None = None
-    client_tools: tuple[ClientTool, ...] | None = None
+    client_tools: Annotated[tuple[ClientTool, ...], Meta(max_length=128)] | None = None
     agent_id: str | None = None
     use_assistant_message: bool | None = None
     assistant_message_tool_name: str | None = None
@@ -310,7 +288,7 @@ class MessageRequest(Struct):
 
 
 class CancelRequest(Struct):
-    run_ids: tuple[str, ...] | None = None
+    run_ids: Strings | None = None
 
 
 class ResetRequest(Struct):
@@ -339,8 +317,8 @@ class SearchRequest(Struct):
 
 
 class FeedbackRequest(Struct):
-    feedback: str | None = None
-    tags: tuple[str, ...] | None = None
+    feedback: Literal["positive", "negative"] | None = None
+    tags: Strings | None = None
 
 
 class ToolCallWire(Struct):
@@ -381,8 +359,8 @@ class Message(Struct, omit_defaults=True):
     tool_return: str | None = None
     tool_call_id: str | None = None
     status: str | None = None
-    stdout: tuple[str, ...] | None = None
-    stderr: tuple[str, ...] | None = None
+    stdout: Strings | None = None
+    stderr: Strings | None = None
     approve: bool | None = None
     approval_request_id: str | None = None
     approvals: tuple[VerdictWire, ...] | None = None
@@ -399,7 +377,7 @@ class UsageStatistics(Struct):
     prompt_tokens: int = 0
     total_tokens: int = 0
     step_count: int = 0
-    run_ids: tuple[str, ...] | None = None
+    run_ids: Strings | None = None
     cached_input_tokens: int = 0
     context_tokens: int | None = None
     message_type: str = "usage_statistics"
@@ -456,7 +434,7 @@ class StepResponse(Struct):
     total_tokens: int = 0
     cached_input_tokens: int = 0
     feedback: str | None = None
-    tags: tuple[str, ...] = ()
+    tags: Strings = ()
     started: Instant = 0.0
     replied: Instant = 0.0
     finished: Instant = 0.0

@@ -13,7 +13,7 @@ CREATE TABLE runs (
     stop TEXT NOT NULL,
     open INTEGER NOT NULL,
     background INTEGER NOT NULL,
-    mark TEXT NOT NULL,
+    digest TEXT NOT NULL,
     usage BLOB NOT NULL,
     body BLOB NOT NULL
 );
