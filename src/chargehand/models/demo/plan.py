@@ -38,8 +38,8 @@ _LEADING_VERB = re.compile(
 _BLOCK = re.compile(r'from "block (?P<label>[\w-]+)|^\[(?P<trusted>[\w-]+): ', re.MULTILINE)
 
 
-class Draft(Struct):
-    """A task in the making: `kind` is what it does, or the kind of the tool that will serve it."""
+class PlannedTask(Struct):
+    """A task of a plan: `kind` is what it does, or the kind of the tool that will serve it."""
 
     id: str
     text: str
@@ -58,63 +58,50 @@ class Draft(Struct):
         plain = _LEADING_VERB.sub("", self.text.rstrip("?. "))
         return plain if plain[:2].isupper() else plain[:1].lower() + plain[1:]
 
-
-class PlannedTask(Struct, omit_defaults=True):
-    """A task as the plan's JSON has it."""
-
-    instruction: str
-    worker: str
-    after: list[str] = field(default_factory=list[str])
+    @property
+    def instruction(self) -> str:
+        plain = self.text.rstrip("?.! ")
+        sentence = plain[:1].upper() + plain[1:] + ("?" if _QUESTION.match(plain) else ".")
+        return " ".join([sentence, *self.keeps, _RETURNS.get(self.kind, "Return what was found.")])
 
 
-class PlanReply(Struct):
-    """A plan as JSON."""
+class DemoPlan(Struct):
+    """The tasks for a request, and what nobody can serve of it."""
 
-    goal: str
-    tasks: dict[str, PlannedTask]
-    combine: str = "merge"
-    unserved: list[str] = field(default_factory=list[str])
+    tasks: list[PlannedTask]
+    unserved: list[str]
 
 
 def write_plan(subject: Planning, prompt: str) -> str:
     """The plan in JSON. The prompt shows which blocks of memory there are."""
     labels = (match["label"] or match["trusted"] for match in _BLOCK.finditer(prompt))
     blocks = frozenset(label for label in labels if content_stems(label))
-    return msgspec.json.encode(make_plan(subject, blocks)).decode()
+    plan = make_plan(subject, blocks)
+    tasks = {
+        task.id: {"instruction": task.instruction, "worker": task.worker, "after": task.after} for task in plan.tasks
+    }
+    combine = "forward" if len(tasks) == 1 and not plan.unserved else "merge"
+    reply = {"goal": subject.goal[:2_000], "tasks": tasks, "combine": combine, "unserved": plan.unserved}
+    return msgspec.json.encode(reply).decode()
 
 
-def make_plan(subject: Planning, blocks: frozenset[str] = frozenset()) -> PlanReply:
+def make_plan(subject: Planning, blocks: frozenset[str] = frozenset()) -> DemoPlan:
     """The plan for a request. Where one has failed in part there is nothing else to try."""
-    goal = " ".join(subject.goal.split())
-    reply = PlanReply(goal[:2_000], {})
     if subject.tasks:
-        return reply
-    parsed = parse_request(goal)
+        return DemoPlan([], [])
+    parsed = parse_request(" ".join(subject.goal.split()))
     if parsed.is_too_long:
-        reply.unserved = [f"the request is longer than {LONGEST:,} characters. {MENTIONS_MODEL}"]
-        return reply
+        return DemoPlan([], [f"the request is longer than {LONGEST:,} characters. {MENTIONS_MODEL}"])
     if not parsed.clauses:
         cards = [f"{card.name}: {shorten(card.description, 120)}" for card in subject.workers if card.description]
         offer = f" You can ask {'; '.join(cards[:_MOST_OFFERED]).rstrip('.')}." if cards else ""
-        reply.unserved = [f"the request does not say what is wanted.{offer} {MENTIONS_MODEL}"]
-        return reply
+        return DemoPlan([], [f"the request does not say what is wanted.{offer} {MENTIONS_MODEL}"])
     planner = _Planner(subject.workers, parsed.clauses, blocks)
     for clause in parsed.clauses:
         planner.plan(clause)
-    for draft in planner.drafts[: subject.most_tasks]:
-        returns = _RETURNS.get(draft.kind, "Return what was found.")
-        instruction = " ".join([_sentence(draft.text), *draft.keeps, returns])
-        reply.tasks[draft.id] = PlannedTask(instruction, draft.worker, draft.after)
-    reply.unserved = planner.unserved
-    for draft in planner.drafts[subject.most_tasks :]:
-        reply.unserved.append(f"{draft.text}: more tasks than the {subject.most_tasks} that may be planned")
-    reply.combine = "forward" if len(reply.tasks) == 1 and not reply.unserved else "merge"
-    return reply
-
-
-def _sentence(text: str) -> str:
-    plain = text.strip().rstrip("?.! ")
-    return plain[:1].upper() + plain[1:] + ("?" if _QUESTION.match(plain) else ".")
+    for task in planner.tasks[subject.most_tasks :]:
+        planner.unserved.append(f"{task.text}: more tasks than the {subject.most_tasks} that may be planned")
+    return DemoPlan(planner.tasks[: subject.most_tasks], planner.unserved)
 
 
 class _Planner:
@@ -124,7 +111,7 @@ class _Planner:
         self.staff = [(worker, tools_of(worker)) for worker in workers if worker.name]
         self.clauses = clauses
         self.blocks = blocks
-        self.drafts: list[Draft] = []
+        self.tasks: list[PlannedTask] = []
         self.unserved: list[str] = []
         self.last_failed = False
 
@@ -147,14 +134,14 @@ class _Planner:
         plans = {"draw": self._draw, "convert": self._convert, "write": self._write, "keep": self._keep}
         plans.get(clause.kind, self._ask)(clause)
 
-    def _add(self, text: str, worker: str, kind: str, after: list[str]) -> Draft:
-        draft = Draft(f"t{len(self.drafts) + 1}", text, worker, kind, after)
-        self.drafts.append(draft)
-        return draft
+    def _add(self, text: str, worker: str, kind: str, after: list[str]) -> PlannedTask:
+        task = PlannedTask(f"t{len(self.tasks) + 1}", text, worker, kind, after)
+        self.tasks.append(task)
+        return task
 
-    def _last_data(self) -> Draft | None:
+    def _last_data(self) -> PlannedTask | None:
         """The last task that brings something to work from."""
-        return next((draft for draft in reversed(self.drafts) if draft.brings_data), None)
+        return next((task for task in reversed(self.tasks) if task.brings_data), None)
 
     def _worker_of(self, kind: str, clause: Clause) -> WorkerCard:
         able = [worker for worker, tools in self.staff if serves_kind(worker, tools, kind)]
@@ -164,7 +151,7 @@ class _Planner:
 
     # --- kinds of clauses
 
-    def _ask(self, clause: Clause) -> Draft:
+    def _ask(self, clause: Clause) -> PlannedTask:
         if not clause.content:
             raise RefusedError("it does not say what is wanted")
         if clause.points_back:
@@ -172,7 +159,7 @@ class _Planner:
         worker, kind = self._choose(clause)
         return self._add(clause.text, worker, kind, [])
 
-    def _ask_about_earlier(self, clause: Clause) -> Draft:
+    def _ask_about_earlier(self, clause: Clause) -> PlannedTask:
         """Only arithmetic can be done with an earlier result; but a tool may take the pointing words as its own."""
         target = None if self.last_failed else self._last_data()
         able = [worker.name for worker, tools in self.staff if any(tool.kind == "compute" for tool in tools)]
@@ -210,7 +197,7 @@ class _Planner:
             raise RefusedError(f"{_NOBODY}: {refusal.reason}")
         raise RefusedError(_NOBODY)
 
-    def _draw(self, clause: Clause) -> Draft:
+    def _draw(self, clause: Clause) -> PlannedTask:
         worker = self._worker_of("draw", clause)
         subject = "" if clause.points_back else chart_subject(clause)
         target = self._data_about(subject) if subject else self._last_data()
@@ -220,16 +207,16 @@ class _Planner:
         text = f"Draw a {kind[0].lower() if kind else ''}chart of the {subject or target.subject}"
         return self._add(f"{text} (the result of {target.id})", worker.name, "draw", [target.id])
 
-    def _data_about(self, subject: str) -> Draft | None:
+    def _data_about(self, subject: str) -> PlannedTask | None:
         """The task that brings what a chart is of; it is added where there is none."""
         words = set(content_stems(subject))
-        for draft in reversed(self.drafts):
-            if draft.brings_data and words <= set(content_stems(draft.text)):
-                return draft
+        for task in reversed(self.tasks):
+            if task.brings_data and words <= set(content_stems(task.text)):
+                return task
         clauses = parse_request(subject).clauses
         return self._ask(clauses[0]) if len(clauses) == 1 else None
 
-    def _convert(self, clause: Clause) -> Draft:
+    def _convert(self, clause: Clause) -> PlannedTask:
         worker = self._worker_of("convert", clause)
         if not clause.points_back:
             return self._add(clause.text, worker.name, "convert", [])
@@ -242,7 +229,7 @@ class _Planner:
         text = _POINTER.sub(f"the {target.subject} (the result of {target.id})", clause.text, count=1)
         return self._add(text, worker.name, "convert", [target.id])
 
-    def _write(self, clause: Clause) -> Draft:
+    def _write(self, clause: Clause) -> PlannedTask:
         worker = self._worker_of("write", clause)
         if not text_form(clause):
             raise RefusedError("only memos, letters, reports and other texts made of facts can be put together")
@@ -250,13 +237,13 @@ class _Planner:
         known |= set(content_stems(" ".join((worker.description, *worker.tags))))
         if leftover := writing_leftover(clause, known):
             raise RefusedError(f"nothing in the request is about {join_words([repr(word) for word in leftover])}")
-        sources = [draft.id for draft in self.drafts if draft.kind not in {"draw", "write"}]
+        sources = [task.id for task in self.tasks if task.kind not in {"draw", "write"}]
         if not sources:
             raise RefusedError("there is nothing to write about")
         text = f"{clause.text.rstrip('?. ')} (the results of {join_words(sources)})"
         return self._add(text, worker.name, "write", sources)
 
-    def _keep(self, clause: Clause) -> Draft:
+    def _keep(self, clause: Clause) -> PlannedTask:
         keeping = read_keeping(clause)
         if keeping is None:
             raise RefusedError("what is to be kept, or where, is not clear")
@@ -265,7 +252,7 @@ class _Planner:
             raise RefusedError(f"nobody may add to {keeping.place}")
         if keeping.text:
             return self._add(clause.text, able[0], "keep", [])
-        target = next((draft for draft in reversed(self.drafts) if draft.kind not in {"draw", "keep"}), None)
+        target = next((task for task in reversed(self.tasks) if task.kind not in {"draw", "keep"}), None)
         if target is None:
             raise RefusedError("there is nothing to keep")
         if target.worker in able:

@@ -2,12 +2,13 @@
 
 import re
 from decimal import Decimal
+from functools import singledispatch
 
 import msgspec
 
 from chargehand.models.demo.dates import find_periods
 from chargehand.models.demo.fitting import card_score, choose_fit
-from chargehand.models.demo.plan import PlanReply, make_plan, without_returns
+from chargehand.models.demo.plan import DemoPlan, make_plan, without_returns
 from chargehand.models.demo.request import LONGEST, Clause, RefusedError, parse_request
 from chargehand.models.demo.results import read_product
 from chargehand.models.demo.tools import read_skill, tool_words, tools_of
@@ -30,7 +31,6 @@ from chargehand.models.subject import (
 _MOST_TASKS = 50
 _MOST_TOOLS = 4
 _LONGEST_RESULT = 20_000
-_SENTENCE_WORDS = 8
 _OFFERED = re.compile(
     r"(?:(?:nearest|closest)[^:;.?\n]{0,60}?(?::| is\b)|did you mean)\s*['\"`]?(?P<value>\w[\w .&/+'-]{0,59})",
     re.IGNORECASE,
@@ -45,35 +45,17 @@ _TASK_ID = re.compile(r"\bt\d+\b")
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _NO_RESULT = re.compile(
     r"^\W*(?:(?:i am |i'm )?(?:sorry|afraid)\b|as an? (?:ai|language model)\b|i (?:cannot|can't|could not|am unable)\b|"
-    r"(?:n/?a|tbd|todo|unknown|none|null)\W*$)",
+    r"(?:n/?a|tbd|todo|unknown|none|null|\{\{\s*\w[\w .-]{0,40}\}\})\W*$)",
     re.IGNORECASE,
 )
-_UNFILLED = re.compile(
-    r"\{\{\s*\w[\w .-]{0,40}\}\}|\[(?:insert|your|tbd|todo)\b[^\]\n]{0,60}\]|\blorem ipsum\b", re.IGNORECASE
-)
+_CUT_OFF = re.compile(r"[^#*|\s-].*[,;]\Z|[^#*|\s-](?:\S* ){7,}\S*[^\W\d_]\Z")
+"""A last line that ends with a comma, or a long one that ends with a letter; lists and headings may."""
 
 
-def reply(
-    subject: Refining | Routing | Speaking | Ledger | Splitting | Judging | Reviewing | Making,
-) -> str:
+@singledispatch
+def reply(subject: object) -> str:
     """The reply of each role: JSON, or the rewritten task."""
-    match subject:
-        case Refining():
-            return refine(subject)
-        case Routing():
-            return route(subject)
-        case Speaking():
-            return choose_speaker(subject)
-        case Ledger():
-            return keep_ledger(subject)
-        case Splitting():
-            return split(subject)
-        case Judging():
-            return judge(subject)
-        case Reviewing():
-            return review(subject)
-        case Making():
-            return make_worker(subject)
+    raise TypeError(f"the demo model has no role for {type(subject).__name__}")
 
 
 def encode(**fields: object) -> str:
@@ -104,6 +86,7 @@ def _score_worker(clause: Clause, worker: WorkerCard) -> float:
     return fit.score + words if words or (fit.is_certain and fit.tool.kind != "search") else 0.0
 
 
+@reply.register
 def route(subject: Routing) -> str:
     """The worker whose tools and card fit best; nobody where none does."""
     scores = _score_workers(subject.goal, subject.workers)
@@ -120,6 +103,7 @@ def route(subject: Routing) -> str:
     )
 
 
+@reply.register
 def choose_speaker(subject: Speaking) -> str:
     """Whoever fits the request and has not spoken."""
     spoken = {given.worker for given in subject.said} | {subject.last}
@@ -133,16 +117,17 @@ def choose_speaker(subject: Speaking) -> str:
 # --- one task at a time, and splitting
 
 
+@reply.register
 def keep_ledger(subject: Ledger) -> str:
     """The plan for the request, handed out one task at a time."""
     wanted = make_plan(Planning(subject.goal, subject.workers, _MOST_TASKS))
     delivered = {given.task for given in subject.results if given.value is not None}
     names: dict[str, str] = {}  # of the plan's tasks in the run
-    for name, task in wanted.tasks.items():
+    for task in wanted.tasks:
         instruction = _TASK_ID.sub(lambda match: names.get(match[0], match[0]), task.instruction)
         same = [held.id for held in subject.tasks if held.instruction == instruction and held.id not in names.values()]
         if same:
-            names[name] = same[0]
+            names[task.id] = same[0]
         elif all(names.get(needed) in delivered for needed in task.after):
             why = f"{len(delivered)} of {len(wanted.tasks)} tasks are done."
             return encode(done=False, looping=False, progress=True, next=task.worker, instruction=instruction, why=why)
@@ -151,6 +136,7 @@ def keep_ledger(subject: Ledger) -> str:
     return encode(done=True, looping=False, progress=True, why=why, unserved=wanted.unserved)
 
 
+@reply.register
 def split(subject: Splitting) -> str:
     """Simple, or the tasks of its plan as parts; more clauses than there may be parts go in groups."""
     if without_returns(subject.instruction) != subject.instruction.strip():
@@ -158,17 +144,17 @@ def split(subject: Splitting) -> str:
     plan = make_plan(Planning(subject.instruction, subject.workers, _MOST_TASKS))
     why = f"The plan for it has {len(plan.tasks)} tasks."
     if len(plan.tasks) < 2:
-        worker = next((task.worker for task in plan.tasks.values()), None)
+        worker = next((task.worker for task in plan.tasks), None)
         return encode(why=why, simple=True, unserved=plan.unserved, worker=worker)
     subtasks = _group_parts(subject) if len(plan.tasks) > subject.most > 1 else _plan_parts(plan)
     return encode(why=why, simple=False, unserved=plan.unserved, subtasks=subtasks)
 
 
-def _plan_parts(plan: PlanReply) -> list[dict[str, object]]:
-    places = {name: number for number, name in enumerate(plan.tasks, 1)}
+def _plan_parts(plan: DemoPlan) -> list[dict[str, object]]:
+    places = {task.id: number for number, task in enumerate(plan.tasks, 1)}
     return [
         {"instruction": task.instruction, "worker": task.worker, "after": [places[name] for name in task.after]}
-        for task in plan.tasks.values()
+        for task in plan.tasks
     ]
 
 
@@ -188,7 +174,7 @@ def _group_parts(subject: Splitting) -> list[dict[str, object]]:
     parts: list[dict[str, object]] = []
     for group in groups:
         text = " ".join(group)
-        tasks = list(make_plan(Planning(text, subject.workers, _MOST_TASKS)).tasks.values())
+        tasks = make_plan(Planning(text, subject.workers, _MOST_TASKS)).tasks
         if tasks:
             instruction = tasks[0].instruction if len(tasks) == 1 else text
             parts.append({"instruction": instruction, "worker": tasks[0].worker, "after": []})
@@ -198,6 +184,7 @@ def _group_parts(subject: Splitting) -> list[dict[str, object]]:
 # --- rewriting what failed
 
 
+@reply.register
 def refine(subject: Refining) -> str:
     """The task with the day or name that the error offers; only short values are taken from an error."""
     failure = subject.failure[:4_000]
@@ -232,6 +219,7 @@ def _with_day(instruction: str, day: str) -> str:
 # --- judging
 
 
+@reply.register
 def judge(subject: Judging) -> str:
     """The result with more behind it, or that says more of what was asked; open where that is equal."""
     if not subject.results:
@@ -278,39 +266,28 @@ def _weigh_evidence(given: Given) -> int:
     return weight
 
 
+@reply.register
 def review(subject: Reviewing) -> str:
-    """Problems that can be seen: nothing there, a refusal, half a sentence, an open slot, a figure from nowhere."""
+    """Problems that can be seen: nothing there, a refusal, half a sentence, another subject, a figure from nowhere."""
     text = subject.text.strip()
-    problems: list[str] = []
+    doubts = [doubt for doubt in subject.doubts if not _is_sum(doubt, text)]
+    problems = [f"This stands in no input and in no result of a tool: {doubt}." for doubt in doubts]
     if not re.search(r"[^\W_]", text) or subject.result in (None, [], {}):
-        problems.append("The result is empty.")
+        problems = ["The result is empty."]
     elif _NO_RESULT.match(text) and len(text.split()) < 60:
-        problems.append("It does not do the task but says that it cannot.")
-    else:
-        doubts = [doubt for doubt in subject.doubts if not _is_sum(doubt, text)]
-        problems += [f"This stands in no input and in no result of a tool: {doubt}." for doubt in doubts]
-        if _is_cut_off(text.splitlines()[-1]):
-            problems.append("It ends in the middle of a sentence.")
-        if unfilled := _UNFILLED.search(text):
-            problems.append(f"A slot was left unfilled: {unfilled[0]}.")
-        if _is_off_topic(subject, text):
-            problems.append("It does not speak of what was asked.")
+        problems = ["It does not do the task but says that it cannot."]
+    elif _CUT_OFF.match(text.splitlines()[-1]):
+        problems.append("It ends in the middle of a sentence.")
+    elif _is_off_topic(subject, text):
+        problems.append("It does not speak of what was asked.")
     return encode(problems=problems[:8], accepted=not problems)
-
-
-def _is_cut_off(line: str) -> bool:
-    """Whether the last line ends with a comma, or is a long one that ends with a letter; lists and headings may."""
-    if line.startswith(("#", "-", "*", "|", " ", "\t")):
-        return False
-    return line.endswith((",", ";")) or (line[-1].isalpha() and len(line.split()) >= _SENTENCE_WORDS)
 
 
 def _is_sum(doubt: str, text: str) -> bool:
     """Whether a number is what all others of the result come to."""
     numbers = [Decimal(number.replace(",", "")) for number in _NUMBER.findall(text[:_LONGEST_RESULT])]
-    if not _NUMBER.fullmatch(doubt) or len(numbers) < 3:
-        return False
-    return 2 * Decimal(doubt.replace(",", "")) == sum(numbers)
+    is_number = _NUMBER.fullmatch(doubt) is not None and len(numbers) > 2
+    return is_number and 2 * Decimal(doubt.replace(",", "")) == sum(numbers)
 
 
 def _is_off_topic(subject: Reviewing, text: str) -> bool:
@@ -326,6 +303,7 @@ def _is_off_topic(subject: Reviewing, text: str) -> bool:
 # --- making a worker
 
 
+@reply.register
 def make_worker(subject: Making) -> str:
     """A persona, and the tools whose words are those of the task."""
     task = shorten(without_returns(subject.instruction), 400)

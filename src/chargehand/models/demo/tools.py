@@ -252,7 +252,7 @@ class _Filling:
         if scores.count(best) > 1:
             return
         for parameter, (place, value) in zip(orders[scores.index(best)], numbers.items(), strict=True):
-            is_whole = value == int(value)
+            is_whole = value.is_integer()
             if is_whole or parameter.type == "number":
                 self.values[parameter.name] = [int(value) if is_whole else value]
                 self.used.add(place)
