@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from chargehand.models.demo.arithmetic import read_arithmetic
+from chargehand.models.demo.arithmetic import Arithmetic, read_arithmetic
 from chargehand.models.demo.memory import SEARCH, archive_question, asks_archive
 from chargehand.models.demo.passages import asks_for_text
 from chargehand.models.demo.request import ORDERS, Clause, RefusedError
@@ -47,8 +47,8 @@ class Fit(Struct, frozen=True):
     worker: WorkerCard
     tool: ToolCard
     score: float
-    query: Query | Lookup | None = None
-    filled: Filled | None = None
+    reading: Query | Lookup | Arithmetic | Filled | None = None
+    """What the tool is to be asked; nothing for a search."""
     is_certain: bool = True
 
 
@@ -93,7 +93,8 @@ def _fit_tool(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
         case "search":
             return _fit_search(clause, worker, tool)
         case "compute":
-            return Fit(worker, tool, _CERTAIN) if read_arithmetic(clause) is not None else None
+            arithmetic = read_arithmetic(clause)
+            return Fit(worker, tool, _CERTAIN, arithmetic) if arithmetic is not None else None
         case "call":
             return _fit_call(clause, worker, tool)
         case "message":  # whoever asks others gets what its card says it is for
@@ -135,7 +136,7 @@ def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
     if leftover:
         raise RefusedError(f"{tool.name} takes nothing that says {join_words(leftover)}", understood=int(matched))
     score = matched + len(filled.calls[0])
-    return Fit(worker, tool, score / 2 if filled.has_free_text else score, filled=filled)
+    return Fit(worker, tool, score / 2 if filled.has_free_text else score, filled)
 
 
 def _word_weight(token: Token, tool: ToolCard, worker: WorkerCard) -> float:

@@ -7,9 +7,10 @@ import msgspec
 from msgspec import Struct
 
 from chargehand.models.demo.request import RefusedError
-from chargehand.models.demo.results import Material, Outcome, gather, read_outcomes
+from chargehand.models.demo.results import Material, Outcome, as_number, gather, read_outcomes
 from chargehand.models.demo.tools import ToolCard, read_tool
 from chargehand.models.demo.words import MENTIONS_MODEL
+from chargehand.models.exhibits import Figure
 from chargehand.models.messages import Message, Reply, Request, ToolCall
 from chargehand.models.subject import Working
 
@@ -58,6 +59,13 @@ class Job(Struct, frozen=True):
     def call(self, tool: str, arguments: Arguments) -> Material:
         """What a call returned. One that failed is a refusal."""
         return self.call_all(tool, [arguments])[0]
+
+    def call_for_figure(self, tool: str, arguments: Arguments) -> Figure:
+        """The number that a call returned."""
+        figures = self.call(tool, arguments).figures
+        if not figures or as_number(figures[0].value) is None:
+            raise RefusedError(f"{tool} returned no number")
+        return figures[0]
 
     def call_all(self, tool: str, calls: Sequence[Arguments]) -> list[Material]:
         outcomes = self.outcomes_of(tool, calls)

@@ -7,7 +7,6 @@ from msgspec import Struct
 
 from chargehand.models.demo.job import Arguments, CallsNeededError, Job
 from chargehand.models.demo.request import LOOKING, Clause, RefusedError, parse_request
-from chargehand.models.demo.results import Outcome
 from chargehand.models.demo.words import content_stems, join_words, shorten, stem, word_set
 from chargehand.models.messages import Reply
 from chargehand.models.subject import Shown
@@ -15,7 +14,6 @@ from chargehand.models.subject import Shown
 INSERT = "archival_memory_insert"
 APPEND = "core_memory_append"
 SEARCH = "archival_memory_search"
-_BLOCK_INSERT = "memory_insert"
 _RETHINK = "memory_rethink"
 _KEEPS_UNASKED = "Keep your findings in the archive"
 """What the prompt of a worker says that keeps everything it finds."""
@@ -78,22 +76,19 @@ def read_keepings(job: Job, clauses: tuple[Clause, ...]) -> list[Keeping]:
     return keepings
 
 
-def keep_calls(keeping: Keeping, job: Job, text: str) -> tuple[str, Arguments]:
-    """The tool that keeps something, and its arguments."""
+def keep(keeping: Keeping, job: Job, text: str) -> str:
+    """Keep something, and say so."""
     content = keeping.text or text or "\n".join(job.given.texts)
     if job.tool(keeping.tool) is None:
         raise RefusedError(f"this worker may not add to {keeping.place}.")
     if not content:
         raise RefusedError("there is nothing to keep.")
+    arguments: Arguments = {"content": content, "tags": list(keeping.tags)} if keeping.tags else {"content": content}
     if keeping.block:
-        return APPEND, {"label": keeping.block, "content": " ".join(content.split())}
-    return INSERT, {"content": content, "tags": list(keeping.tags)} if keeping.tags else {"content": content}
-
-
-def describe_kept(keeping: Keeping, outcome: Outcome) -> str:
-    """What became of it, in words."""
+        arguments = {"label": keeping.block, "content": " ".join(content.split())}
+    outcome = job.outcomes_of(keeping.tool, [arguments])[0]
     if outcome.error:
-        return f"Not kept: {outcome.error}"
+        raise RefusedError(outcome.error)
     return f"Added to {keeping.place}." if keeping.block else f"Kept in {keeping.place}."
 
 
@@ -141,9 +136,7 @@ def note_turns(job: Job) -> Reply | None:
         limit = next((int(match[1]) for error in errors if (match := _LIMIT.search(error))), 0)
         lines = _replace_lines(held, new, limit)
         raise CallsNeededError([(_RETHINK, {"label": place.label, "new_memory": "\n".join(lines)})])
-    if job.tool(APPEND) is not None:
-        raise CallsNeededError([(APPEND, {"label": place.label, "content": "\n".join(new)})])
-    raise CallsNeededError([(_BLOCK_INSERT, {"label": place.label, "new_string": "\n".join(new)})])
+    raise CallsNeededError([(APPEND, {"label": place.label, "content": "\n".join(new)})])
 
 
 def _replace_lines(held: list[str], new: list[str], limit: int) -> list[str]:

@@ -5,19 +5,20 @@ the beginning, and a call that was not made yet ends it (`CallsNeededError`).
 """
 
 import re
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from msgspec import Raw, structs
 
-from chargehand.models.demo.arithmetic import Arithmetic, read_arithmetic
+from chargehand.models.demo.arithmetic import Arithmetic
 from chargehand.models.demo.delegate import ask_others
-from chargehand.models.demo.fitting import Fit, choose_fit, rate_tool
-from chargehand.models.demo.job import CallsNeededError, Job, call_tools, give_up, read_job
+from chargehand.models.demo.fitting import choose_fit, rate_tool
+from chargehand.models.demo.job import Arguments, CallsNeededError, Job, call_tools, give_up, read_job
 from chargehand.models.demo.memory import (
     SEARCH,
     archive_question,
     asked_block,
-    describe_kept,
-    keep_calls,
+    keep,
     note_turns,
     read_keepings,
 )
@@ -39,7 +40,7 @@ from chargehand.models.demo.results import (
 )
 from chargehand.models.demo.table_query import Lookup, read_query_with_names
 from chargehand.models.demo.table_sql import Query
-from chargehand.models.demo.tools import ToolCard, only_remembers
+from chargehand.models.demo.tools import Filled, ToolCard, only_remembers
 from chargehand.models.demo.words import shorten, stems
 from chargehand.models.exhibits import Table
 from chargehand.models.left_out import LEFT
@@ -66,12 +67,10 @@ def work(subject: Working, request: Request) -> Reply:
     if was_answered and messages[-1].role == "user":
         return give_up(f"the result was not accepted: {shorten(messages[-1].text, 300)}", job.steps, final=False)
     try:
-        return (
-            (note_turns(job) if request.schema is None else None)
-            or ask_others(job, is_message=is_message)
-            or _serve_clauses(job, request.schema)
-        )
+        return note_turns(job) or ask_others(job, is_message=is_message) or _serve_clauses(job, request.schema)
     except CallsNeededError as needed:
+        if job.steps >= _MOST_STEPS:
+            return give_up("the task took too many steps", job.steps, final=False)
         return call_tools(needed.calls, job.steps)
     except RefusedError as refusal:
         return give_up(refusal.reason, job.steps, final=not refusal.may_retry)
@@ -88,55 +87,46 @@ def _serve_clauses(job: Job, schema: Raw | None) -> Reply:
     parsed = parse_request(job.subject.instruction)
     if parsed.is_too_long:
         raise RefusedError(f"the task is longer than {LONGEST:,} characters")
-    lines: list[str] = []
-    calls: list[tuple[str, dict[str, object]]] = []
-    refusals: list[tuple[Clause, RefusedError]] = []
-    for clause in parsed.clauses:
-        try:
-            lines += [] if clause.kind == "keep" else [serve_clause(clause, job)]
-        except CallsNeededError as needed:
-            calls += needed.calls
-        except RefusedError as refusal:
-            refusals.append((clause, refusal))
-    if calls and job.steps >= _MOST_STEPS and not lines:
-        raise RefusedError("the task took too many steps", may_retry=True)
-    if calls and job.steps < _MOST_STEPS:
-        raise CallsNeededError(calls)
+    asked = [clause for clause in parsed.clauses if clause.kind != "keep"]
+    results = _try_all(partial(serve_clause, clause, job) for clause in asked)
+    lines = [result for result in results if isinstance(result, str)]
+    refusals = [result for result in results if isinstance(result, RefusedError)]
     if refusals and not lines:
         raise _combine_refusals(refusals, job)
     text = "\n".join([*lines, *parsed.remarks])
     if schema is not None:
         return Reply(_fill_schema(schema, job, text))
-    lines = [line for line in (text, *_keep(job, parsed.clauses, text)) if line]
-    if not lines:
+    kept = _try_all(partial(keep, keeping, job, text) for keeping in read_keepings(job, parsed.clauses))
+    lines = [text, *(line if isinstance(line, str) else f"Not kept: {line.reason}" for line in kept)]
+    if not any(lines):
         raise RefusedError("the task does not say what is wanted")
-    left = [f"{LEFT}{clause.text if clause.text[-1] in '.?!' else clause.text + '.'}" for clause, _ in refusals]
-    return Reply("\n\n".join(part for part in ("\n".join(lines), "\n".join(left)) if part))
+    left = [clause.text for clause, result in zip(asked, results, strict=True) if isinstance(result, RefusedError)]
+    left = [f"{LEFT}{text}" if text.endswith((".", "?", "!")) else f"{LEFT}{text}." for text in left]
+    return Reply("\n\n".join(filter(None, ("\n".join(filter(None, lines)), "\n".join(left)))))
 
 
-def _combine_refusals(refusals: list[tuple[Clause, RefusedError]], job: Job) -> RefusedError:
-    if job.subject.gaps and not job.subject.inputs:
-        missing = "; ".join(gap.message for gap in job.subject.gaps if gap.message)
-        return RefusedError(f"an input is missing: {shorten(missing, 300)}")
-    reasons = dict.fromkeys(refusal.reason for _, refusal in refusals)
-    return RefusedError("; ".join(reasons), may_retry=any(refusal.may_retry for _, refusal in refusals))
-
-
-def _keep(job: Job, clauses: tuple[Clause, ...], text: str) -> list[str]:
-    """What became of everything that is to be kept, in words."""
-    lines: list[str] = []
-    calls: list[tuple[str, dict[str, object]]] = []
-    for keeping in read_keepings(job, clauses):
+def _try_all(steps: Iterable[Callable[[], str]]) -> list[str | RefusedError]:
+    """The result of each step, or why it has none; the calls that any of them needs come first."""
+    calls: list[tuple[str, Arguments]] = []
+    results: list[str | RefusedError] = []
+    for step in steps:
         try:
-            tool, arguments = keep_calls(keeping, job, text)
-            lines.append(describe_kept(keeping, job.outcomes_of(tool, [arguments])[0]))
+            results.append(step())
         except CallsNeededError as needed:
             calls += needed.calls
         except RefusedError as refusal:
-            lines.append(f"Not kept: {refusal.reason}")
+            results.append(refusal)
     if calls:
         raise CallsNeededError(calls)
-    return lines
+    return results
+
+
+def _combine_refusals(refusals: list[RefusedError], job: Job) -> RefusedError:
+    if job.subject.gaps and not job.subject.inputs:
+        missing = "; ".join(gap.message for gap in job.subject.gaps if gap.message)
+        return RefusedError(f"an input is missing: {shorten(missing, 300)}")
+    reasons = dict.fromkeys(refusal.reason for refusal in refusals)
+    return RefusedError("; ".join(reasons), may_retry=any(refusal.may_retry for refusal in refusals))
 
 
 def _fill_schema(schema: Raw, job: Job, text: str) -> str:
@@ -171,15 +161,17 @@ def _ask(clause: Clause, job: Job) -> str:
         fit = choose_fit(clause, [(job.subject.worker, job.tools)])
     except RefusedError as refusal:
         return _ask_without_tool(clause, job, refusal)
-    match fit.tool.kind:
-        case "table":
-            return _query(clause, fit, job)
-        case "search" | "memory":
+    match fit.reading:
+        case Query() | Lookup():
+            return _query(clause, fit.tool, fit.reading, job)
+        case Arithmetic():
+            return _compute(fit.reading, fit.tool, job)
+        case Filled():
+            return _make_calls(clause, fit.tool, fit.reading, job)
+        case None if fit.tool.kind == "message":
+            raise RefusedError("whom to ask is not said")
+        case None:
             return _search(clause, fit.tool, job)
-        case "compute":
-            return _compute(read_arithmetic(clause), fit.tool, job)
-        case _:
-            return _make_calls(clause, fit, job)
 
 
 def _ask_without_tool(clause: Clause, job: Job, refusal: RefusedError) -> str:
@@ -193,20 +185,17 @@ def _ask_without_tool(clause: Clause, job: Job, refusal: RefusedError) -> str:
     if calculator is None or not adds or len(amounts) < 2 or any(len(found) != 1 for found in amounts):
         raise refusal
     expression = " + ".join(found[0].replace(",", "") for found in amounts)
-    total = job.call(calculator.name, {"expression": expression}).figures[0]
+    total = job.call_for_figure(calculator.name, {"expression": expression})
     return f"Total: {format_value(as_number(total.value))} euros."
 
 
-def _query(clause: Clause, fit: Fit, job: Job) -> str:
-    query = fit.query
+def _query(clause: Clause, tool: ToolCard, query: Query | Lookup, job: Job) -> str:
     if isinstance(query, Lookup):
-        found = job.call(fit.tool.name, {"sql": query.sql}).tables
-        query = read_query_with_names(clause, fit.tool.description, query, found)
-    if not isinstance(query, Query):
+        found = job.call(tool.name, {"sql": query.sql}).tables
+        query = read_query_with_names(clause, tool.description, query, found)
+    tables = job.call(tool.name, {"sql": query.sql}).tables
+    if not tables or isinstance(query, Lookup):
         raise RefusedError("the question cannot be read")
-    tables = job.call(fit.tool.name, {"sql": query.sql}).tables
-    if not tables:
-        raise RefusedError("the database returned no table")
     return _describe_table(query, tables[0])
 
 
@@ -238,9 +227,7 @@ def _search(clause: Clause, tool: ToolCard, job: Job) -> str:
     return "\n".join(passage_in_words(passage) for passage in accepted)
 
 
-def _compute(arithmetic: Arithmetic | None, tool: ToolCard, job: Job) -> str:
-    if arithmetic is None:
-        raise RefusedError("what is to be worked out is not clear")
+def _compute(arithmetic: Arithmetic, tool: ToolCard, job: Job) -> str:
     expression = arithmetic.expression
     label = expression
     if arithmetic.needs_input:
@@ -253,10 +240,7 @@ def _compute(arithmetic: Arithmetic | None, tool: ToolCard, job: Job) -> str:
         else:
             expression = f"{arithmetic.operation}({', '.join(numbers)})"
             label = "total" if arithmetic.operation == "sum" else "average"
-    figures = job.call(tool.name, {"expression": expression}).figures
-    if not figures:
-        raise RefusedError("the calculator returned no number")
-    return figure_in_words(figures[0], label)
+    return figure_in_words(job.call_for_figure(tool.name, {"expression": expression}), label)
 
 
 def _input_numbers(given: Material) -> list[str]:
@@ -271,16 +255,14 @@ def _input_numbers(given: Material) -> list[str]:
     return [number.replace(",", "") for text in given.texts for number in _NUMBER.findall(text.rpartition(": ")[2])]
 
 
-def _make_calls(clause: Clause, fit: Fit, job: Job) -> str:
-    if fit.filled is None:
-        raise RefusedError("its arguments are not said")
-    results = job.call_all(fit.tool.name, fit.filled.calls)
+def _make_calls(clause: Clause, tool: ToolCard, filled: Filled, job: Job) -> str:
+    results = job.call_all(tool.name, filled.calls)
     words = frozenset(token.stem for token in clause.content)
     asked = _ASKS_VALUE.match(clause.text)
     label = _LINKING.sub("", clause.text[asked.end() :]).rstrip("?. ") if asked else ""
     lines: list[str] = []
-    for arguments, material in zip(fit.filled.calls, results, strict=True):
-        title = fit.tool.name.replace("_", " ").capitalize()
+    for arguments, material in zip(filled.calls, results, strict=True):
+        title = tool.name.replace("_", " ").capitalize()
         if arguments:
             title += f" ({', '.join(str(argument) for argument in arguments.values())})"
         texts = [table_in_words(table, title, words) for table in material.tables]
@@ -308,11 +290,6 @@ def _convert(clause: Clause, job: Job) -> str:
     if tool is None or calculator is None:
         raise RefusedError("nothing here converts it")
     conversion = read_conversion(clause, tool, job.given)
-    rates = job.call(tool.name, conversion.arguments).figures
-    if not rates or as_number(rates[0].value) is None:
-        raise RefusedError("no rate was returned")
-    product = f"round({conversion.amount} * {rates[0].value}, 2)"
-    results = job.call(calculator.name, {"expression": product}).figures
-    if not results:
-        raise RefusedError("the calculator returned no number")
-    return conversion.in_words(results[0].value, rates[0])
+    rate = job.call_for_figure(tool.name, conversion.arguments)
+    result = job.call_for_figure(calculator.name, {"expression": f"round({conversion.amount} * {rate.value}, 2)"})
+    return conversion.in_words(result.value, rate)
