@@ -43,7 +43,7 @@ COMPLETE = [
         ["250 steps", "8 steps"],
     ),
     ("recursive_research", "Is merge sort stable?", ["It is stable"]),
-    ("tech_support", "The job crashes with the error Killed. What can I do?", ["--batch 500"]),
+    ("tech_support", "The job crashes with the error Killed. What can I do?", ["used up the memory"]),
     ("tech_support", "Why do I get a 401, and how do I make a new token?", ["90 days", "drayman token new"]),
 ]
 PARTIAL = [

@@ -38,14 +38,17 @@ _UNITS = {
 }
 
 
-class _Property(Struct):
-    """A property of a JSON Schema."""
+class _Option(Struct):
+    """What a property of a JSON Schema may be."""
 
     type: str | list[str] = "string"
     description: str = ""
     format: str = ""
     enum: list[object] = []
-    anyOf: "list[_Property]" = []  # noqa: N815 - as JSON Schema spells it
+
+
+class _Property(_Option):
+    anyOf: list[_Option] = []  # noqa: N815 - as JSON Schema spells it
 
 
 class _Schema(Struct):
