@@ -15,7 +15,7 @@ from chargehand.models.demo.results import (
     read_product,
 )
 from chargehand.models.demo.tools import ToolCard
-from chargehand.models.demo.words import content_stems, join_words, number_value, shorten, stem, stems, word_set
+from chargehand.models.demo.words import Token, content_stems, join_words, number_value, shorten, stem, stems, word_set
 from chargehand.models.exhibits import Figure, Table
 from chargehand.models.subject import Working
 
@@ -89,17 +89,16 @@ _CONVERTING = frozenset(
 
 
 class Conversion(Struct, frozen=True):
-    """An amount, the currency it is turned into, and how the rate is asked for."""
+    """An amount in euros, the currency it is turned into, and how the rate is asked for."""
 
     amount: str
-    source: str
     target: str
     arguments: dict[str, object]
 
     def in_words(self, result: str, rate: Figure) -> str:
         target = f"{format_value(as_number(result), 2)} {self.target}"
-        amount = f"{format_value(as_number(self.amount), 2)} {self.source}"
-        label = rate.label or f"{self.target} per {self.source}"
+        amount = f"{format_value(as_number(self.amount), 2)} EUR"
+        label = rate.label or f"{self.target} per EUR"
         return f"Converted amount: {target} ({amount} at {rate.value} {label})."
 
 
@@ -110,50 +109,49 @@ def _currencies(text: str) -> list[str]:
 
 def read_conversion(clause: Clause, tool: ToolCard, given: Material) -> Conversion:
     """The conversion a clause asks for: of the amount that was given, else of the one it names."""
-    amount, source = _given_amount(clause, given) if given.tables else _named_amount(clause)
-    targets = [code for code in _currencies(clause.text) if code != source]
-    if len(targets) != 1 or not source:
+    amount = _given_amount(clause, given) if given.tables else _named_amount(clause)
+    targets = [code for code in _currencies(clause.text) if code != "EUR"]
+    if len(targets) != 1:
         raise RefusedError("which currency is to be turned into which is not clear")
-    target = targets[0]
-    chosen = next((parameter.name for parameter in tool.parameters if target in parameter.choices), "")
-    if not chosen or source != "EUR":
-        raise RefusedError(f"there is no rate from {source} to {target}")
+    chosen = next((parameter.name for parameter in tool.parameters if targets[0] in parameter.choices), "")
+    if not chosen:
+        raise RefusedError(f"there is no rate from EUR to {targets[0]}")
     days = [period.first.isoformat() for period in clause.periods if period.is_day and period.year]
     parameters = [parameter.name for parameter in tool.parameters if parameter.type == "day"]
     if len(parameters) != 1 or len(days) != 1:
         raise RefusedError("the day of the rate is not said; name one, such as 29 May 2026")
-    return Conversion(amount, source, target, {chosen: target, parameters[0]: days[0]})
+    return Conversion(amount, targets[0], {chosen: targets[0], parameters[0]: days[0]})
 
 
-def _given_amount(clause: Clause, given: Material) -> tuple[str, str]:
-    """The amount and its currency in the first table with one column of numbers: its one row, or the total."""
+def _given_amount(clause: Clause, given: Material) -> str:
+    """The amount in the first table with one column of numbers: its one row, or the total."""
     for table in given.tables:
         numbers = number_columns(table)
         if len(numbers) != 1:
             continue
-        code = table.columns[numbers[0]].rpartition("_")[2].upper()
-        is_clear = code in _CURRENCIES and (len(table.rows) == 1 or clause.wants_total)
-        return str(sum(column_numbers(table, numbers[0]))), code if is_clear else ""
+        if not table.columns[numbers[0]].lower().endswith("_eur") or (len(table.rows) > 1 and not clause.wants_total):
+            raise RefusedError("which amount in euros is to be converted is not clear")
+        return str(sum(column_numbers(table, numbers[0])))
     raise RefusedError("the amount to convert is not there")
 
 
-def _named_amount(clause: Clause) -> tuple[str, str]:
-    """The one amount that a clause names, and the currency behind it."""
+def _named_amount(clause: Clause) -> str:
+    """The one amount in euros that a clause names."""
     numbers = [at for at, token in enumerate(clause.tokens) if token.is_number]
-    words = [
-        token.text
-        for token in clause.content
-        if not token.is_number and token.stem not in _CONVERTING and not _currencies(token.text)
-    ]
+    words = [token.text for token in clause.content if not (token.is_number or _is_of_conversion(token))]
     leftover = [*(clause.tokens[at].text for at in numbers[1:]), *words]
     if leftover:
         raise RefusedError(f"nothing here says {join_words([repr(word) for word in leftover])}")
     number = number_value(clause.tokens[numbers[0]].text) if numbers else None
     if number is None:
         raise RefusedError("the amount to convert is not there")
-    behind = clause.tokens[numbers[0] + 1 : numbers[0] + 2]
-    codes = _currencies(behind[0].text) if behind else []
-    return str(int(number) if number == int(number) else number), codes[0] if codes else ""
+    if not any("EUR" in _currencies(token.text) for token in clause.tokens[numbers[0] + 1 : numbers[0] + 2]):
+        raise RefusedError("only amounts in euros can be converted here")
+    return str(int(number) if number.is_integer() else number)
+
+
+def _is_of_conversion(token: Token) -> bool:
+    return token.stem in _CONVERTING or bool(_currencies(token.text))
 
 
 # --- texts

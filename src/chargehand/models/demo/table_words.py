@@ -48,15 +48,7 @@ _PHRASES: tuple[tuple[Operator, str], ...] = (
 _OPERATORS = {phrase: operator for operator, phrases in _PHRASES for phrase in phrases.split(", ")}
 
 
-class Revenue(Struct, frozen=True):
-    """Quantity times price, where no column has the revenue itself."""
-
-    table: str
-    quantity: Column
-    price: Column
-
-
-Ref: TypeAlias = TableSpec | Column | Value | Revenue
+Ref: TypeAlias = TableSpec | Column | Value | Measure
 Names: TypeAlias = dict[str, tuple[Value, ...]]
 """Phrases that were looked up in the data, in lower case, and what they are."""
 
@@ -137,14 +129,21 @@ def _add_column(lexicon: Lexicon, column: Column) -> None:
                 _add_phrase(lexicon, tuple(stems(value)), Value(column, (value,)))
 
 
-def _revenues(schema: Schema) -> list[Revenue]:
-    revenues: list[Revenue] = []
+def _revenues(schema: Schema) -> list[Measure]:
+    """Quantity times price, of each table that has or refers to both; the table comes first in `tables`."""
+    revenues: list[Measure] = []
     for table in schema.tables.values():
-        quantity = table.quantity
-        reachable = [schema.tables[name] for name in schema.paths(table.name)]
-        prices = [column for other in reachable for column in other.prices]
-        if quantity is not None and len(prices) == 1:
-            revenues.append(Revenue(table.name, quantity, prices[0]))
+        prices = [column for name in schema.paths(table.name) for column in schema.tables[name].prices]
+        if table.quantity is not None and len(prices) == 1:
+            revenue = Measure(
+                expression=f"{table.quantity.sql} * {prices[0].sql}",
+                aggregate="SUM",
+                label="revenue",
+                unit=prices[0].unit,
+                decimals=2,
+                tables=(table.name, prices[0].table),
+            )
+            revenues.append(revenue)
     return revenues
 
 
@@ -161,20 +160,17 @@ def read_items(clause: Clause, lexicon: Lexicon, names: Names) -> list[Item]:
 
 
 def _read_item(clause: Clause, position: int, at: int, lexicon: Lexicon, names: Names) -> Item:
-    first = clause.tokens[position]
-    partial = [] if _is_free(first) else lexicon.partial.get(first.stem, [])
-    tokens: tuple[Token, ...] = (first,)
-    refs = tuple(partial) if len(partial) == 1 else ()
+    tokens = clause.tokens[position:]
+    refs: tuple[Ref, ...] = ()
     operator = None
     for size in range(_LONGEST_PHRASE, 0, -1):
-        group = clause.tokens[position : position + size]
-        phrase = " ".join(token.text.lower() for token in group)
-        named = names.get(phrase) or _named(group, lexicon)
-        operator = _OPERATORS.get("not" if group[0].stem == "not" and size == 1 else phrase)
-        if named or operator is not None:
-            tokens = group
-            refs = named or (refs if size == 1 else ())
+        tokens = clause.tokens[position : position + size]
+        phrase = " ".join(token.text.lower() for token in tokens)
+        refs = names.get(phrase) or _named(tokens, lexicon)
+        operator = _OPERATORS.get("not" if size == 1 and tokens[0].stem == "not" else phrase)
+        if refs or operator is not None:
             break
+    first = tokens[0]
     text = clause.text[first.start : tokens[-1].end]
     return Item(
         at=at,
@@ -185,7 +181,7 @@ def _read_item(clause: Clause, position: int, at: int, lexicon: Lexicon, names: 
         refs=_as_written(text, refs),
         operator=None if refs else operator,
         number=None if refs else number_value(text),
-        is_free=not refs and _is_free(first) and len(tokens) == 1,
+        is_free=not refs and len(tokens) == 1 and _is_free(first),
     )
 
 
@@ -193,8 +189,10 @@ def _named(tokens: tuple[Token, ...], lexicon: Lexicon) -> tuple[Ref, ...]:
     """What a phrase names; a word such as "it" names a value only where it is written like it."""
     refs = lexicon.phrases.get(tuple(token.stem for token in tokens), [])
     first = tokens[0]
-    is_name = any(isinstance(ref, Value) and first.text in ref.values for ref in refs)
-    return tuple(refs) if len(tokens) > 1 or is_name or not _is_free(first) else ()
+    if len(tokens) > 1 or any(isinstance(ref, Value) and first.text in ref.values for ref in refs):
+        return tuple(refs)
+    partial = lexicon.partial.get(first.stem, [])
+    return () if _is_free(first) else tuple(refs or (partial if len(partial) == 1 else ()))
 
 
 def _is_free(token: Token) -> bool:
@@ -205,14 +203,12 @@ def _is_free(token: Token) -> bool:
 
 def _as_written(text: str, refs: tuple[Ref, ...]) -> tuple[Ref, ...]:
     """A word that is a table and a value by its stem is what is written the same way, else the table."""
-    tables = [ref for ref in refs if isinstance(ref, TableSpec)]
-    values = [ref for ref in refs if isinstance(ref, Value)]
-    if not tables or not values:
+    values = {value.lower() for ref in refs if isinstance(ref, Value) for value in ref.values}
+    tables = {ref.name.lower() for ref in refs if isinstance(ref, TableSpec)}
+    if not values or not tables:
         return refs
-    exact = [ref for ref in values if text.lower() in (value.lower() for value in ref.values)]
-    if exact and not any(text.lower() == table.name.lower() for table in tables):
-        return tuple(exact)
-    return tuple(ref for ref in refs if not isinstance(ref, Value))
+    is_value = text.lower() in values - tables
+    return tuple(ref for ref in refs if isinstance(ref, Value) == is_value)
 
 
 class Scope:
@@ -263,7 +259,8 @@ class Scope:
     def _nearest(self, columns: Iterable[Column], item: Item) -> Column | None:
         """The one of the columns that the fewest joins lead to; two of them are two readings."""
         distances = {column: len(self.paths[column.table]) for column in columns if column.table in self.paths}
-        near = [column for column, distance in distances.items() if distance == min(distances.values())]
+        fewest = min(distances.values(), default=0)
+        near = [column for column, distance in distances.items() if distance == fewest]
         exact = [column for column in near if column.words == item.stems]
         near = exact or [column for column in near if not column.is_key] or near
         if len(near) > 1:
@@ -275,8 +272,10 @@ class Scope:
     def measure(self, item: Item, aggregate: str = "") -> Measure | None:
         """What an item measures: a column with numbers, or revenue."""
         for revenue in item.refs:
-            if isinstance(revenue, Revenue) and revenue.table == self.base.name:
-                return _revenue_measure(revenue, aggregate)
+            if isinstance(revenue, Measure) and revenue.tables[0] == self.base.name:
+                if aggregate == "AVG":
+                    raise RefusedError("an average revenue may be of orders, products or months; say revenue per one")
+                return revenue
         column = self.number_column(item)
         if column is None:
             return None
@@ -307,18 +306,3 @@ class Scope:
         key = self.schema.tables[column.table].key
         name = key.name.removesuffix("_id") if column.name == "name" and key is not None else column.name
         return Group(column.sql, name.replace("_", " "), (column.table,))
-
-
-def _revenue_measure(revenue: Revenue, aggregate: str) -> Measure:
-    if aggregate == "AVG":
-        raise RefusedError(
-            "an average revenue may be of orders, products or months; ask for the revenue per one of them"
-        )
-    return Measure(
-        expression=f"{revenue.quantity.sql} * {revenue.price.sql}",
-        aggregate="SUM",
-        label="revenue",
-        unit=revenue.price.unit,
-        decimals=2,
-        tables=(revenue.quantity.table, revenue.price.table),
-    )
