@@ -211,3 +211,11 @@ def read_text(words: Sequence[str], called: str) -> str:
         problem = f"{called} is not plain text: character {control.start() + 1} is {control[0]!r}"
         raise Invalid(f"{problem}; send text, and name files instead of pasting them")
     return text.replace("\r\n", "\n")
+
+
+def write_file(path: Path, body: str) -> None:
+    """Write the file that `-o` names."""
+    try:
+        path.write_text(f"{body}\n", encoding="utf-8")
+    except OSError as error:
+        raise Invalid(f"{path} cannot be written: {error.strerror}; name another file with -o") from error

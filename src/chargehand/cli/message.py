@@ -12,7 +12,7 @@ from chargehand.cli.console import ProgressLine, Tone, clean, clean_lines, forma
 from chargehand.cli.exit_codes import exit_code
 from chargehand.cli.format import counted, seconds
 from chargehand.cli.run_session import RunSession
-from chargehand.cli.teams import keep_budget, load_team_of, team_arguments
+from chargehand.cli.teams import load_team_of, team_arguments
 from chargehand.config.source import near
 from chargehand.errors import Invalid
 from chargehand.runtime.driver import Driver, Outcome, checked
@@ -46,7 +46,7 @@ def message(options: Namespace) -> int:
     text = read_request(options.text, "message")
     if text is None:
         raise Invalid('nothing was said; say what you want to know: chargehand message "TEXT" --match-all TAG')
-    team = keep_budget(load_team_of(options))
+    team = load_team_of(options)
     if options.timeout is not None:
         team = team.bounded(timeout=max(team.timeout, options.timeout + _SPARE))
     letter = _address(team, text, options)

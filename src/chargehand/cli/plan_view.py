@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-from msgspec import Struct
-
 from chargehand.agents.cost_forecast import BASIS, CostForecast, PlanForecast
 from chargehand.cli.console import clean, short
 from chargehand.cli.format import counted, dollars, roughly, seconds
@@ -11,8 +9,9 @@ from chargehand.terms.budget import Amount
 from chargehand.terms.forecast import Forecast
 from chargehand.terms.plan import Finding, Plan, Task, TaskId, in_order, needs
 
-_MOST = 60  # tasks that a tree shows
+_MAX_ROWS = 60  # tasks that a tree shows
 _LEAST_ROOM = 16
+_MAX_PATH = 8  # tasks of a critical path
 _COMBINED = {
     "merge": "merged into one answer",
     "select": "of which the best is the answer",
@@ -23,13 +22,6 @@ _COMBINED = {
 }
 
 
-class _Row(Struct, frozen=True):
-    name: str
-    who: str
-    wants: str
-    task: Task
-
-
 def plan_heading(plan: Plan) -> str:
     if not plan.tasks:
         return "plan: nothing to do"
@@ -38,68 +30,66 @@ def plan_heading(plan: Plan) -> str:
 
 def plan_tree(plan: Plan, columns: int) -> list[str]:
     """One line a task, each under the input that comes last; what else it needs stands behind it."""
-    found = [_row(indent, task) for indent, task in _branches(plan.tasks)]
-    name, who = (max((len(text) for text in texts), default=0) for texts in _columns(found))
+    rows = [(f"{indent}{short(task.id, 24)}", short(_worker(task), 20), task) for indent, task in _branches(plan.tasks)]
+    shown = rows[:_MAX_ROWS]
+    name_room = max((len(name) for name, _, _ in shown), default=0)
+    worker_room = max((len(worker) for _, worker, _ in shown), default=0)
     lines: list[str] = []
-    for row in found[:_MOST]:
-        head = f"{row.name:{name}}  {row.who:{who}}  "
-        room = columns - len(head) - (len(row.wants) + 2 if row.wants else 0)
-        said = short(row.task.instruction, max(_LEAST_ROOM, room))
-        lines.append(f"{head}{said}  {row.wants}".rstrip())
-    if len(found) > _MOST:
-        lines.append(f"… and {len(found) - _MOST} more")
+    for name, worker, task in shown:
+        head = f"{name:{name_room}}  {worker:{worker_room}}  "
+        inputs = _describe_inputs(task)
+        room = max(_LEAST_ROOM, columns - len(head) - len(inputs))
+        lines.append(f"{head}{short(task.instruction, room)}{inputs}".rstrip())
+    if len(rows) > _MAX_ROWS:
+        lines.append(f"… and {len(rows) - _MAX_ROWS} more")
     return lines
 
 
-def _columns(found: Sequence[_Row]) -> tuple[list[str], list[str]]:
-    return [row.name for row in found[:_MOST]], [row.who for row in found[:_MOST]]
-
-
-def _row(indent: str, task: Task) -> _Row:
-    return _Row(name=indent + short(task.id, 24), who=short(_for_whom(task), 20), wants=_wants(task), task=task)
-
-
-def _for_whom(task: Task) -> str:
+def _worker(task: Task) -> str:
     if task.worker or task.match is None:
         return task.worker or "anybody"
     tags = [*task.match.all, *(["/".join(task.match.some)] if task.match.some else [])]
     return f"#{' #'.join(tags)}"
 
 
-def _wants(task: Task) -> str:
+def _describe_inputs(task: Task) -> str:
     parts = [f"each of {task.for_each}"] if task.for_each else []
-    given = [one for one in needs(task) if one[0] != task.for_each]
-    parts += [name for name, need in given if need == "required"]
-    parts += [f"{name} (optional)" for name, need in given if need == "optional"]
-    if quorum := [name for name, need in given if need == "quorum"]:
+    quorum: list[str] = []
+    for name, need in sorted(needs(task), key=lambda pair: pair[1] == "optional"):
+        if need == "quorum":
+            quorum.append(name)
+        elif name != task.for_each:
+            parts.append(name if need == "required" else f"{name} (optional)")
+    if quorum:
         parts.append(f"{task.quorum} of ({', '.join(quorum)})")
-    return clean(f"needs {', '.join(parts)}") if parts else ""
+    return clean(f"  needs {', '.join(parts)}") if parts else ""
 
 
 def _branches(tasks: Sequence[Task]) -> Iterator[tuple[str, Task]]:
     """The tasks with their indents, depth first. Tasks in a circle have no place in a tree and come last."""
-    line, _ = in_order(tasks)
+    ordered, _ = in_order(tasks)
     level: dict[TaskId, int] = {}
     children: dict[TaskId | None, list[Task]] = {}
-    for task in line:
-        inside = [(level[name], need == "required", name) for name, need in needs(task) if name in level]
-        level[task.id] = 1 + max((one[0] for one in inside), default=0)
-        _, _, mother = max(inside, default=(0, False, None))
-        children.setdefault(mother, []).append(task)
+    for task in ordered:
+        inputs = [(level[name], need == "required", name) for name, need in needs(task) if name in level]
+        level[task.id] = 1 + max((depth for depth, _, _ in inputs), default=0)
+        _, _, parent = max(inputs, default=(0, False, None))
+        children.setdefault(parent, []).append(task)
     stack = [("", task, task is children[None][-1]) for task in reversed(children.get(None, []))]
     while stack:
-        indent, task, last = stack.pop()
-        yield f"{indent}{'└─' if last else '├─'} ", task
+        indent, task, is_last = stack.pop()
+        yield f"{indent}{'└─' if is_last else '├─'} ", task
         below = children.get(task.id, [])
-        deeper = indent + ("   " if last else "│  ")
-        stack += [(deeper, one, one is below[-1]) for one in reversed(below)]
-    placed = {id(task) for task in line}
+        deeper = indent + ("   " if is_last else "│  ")
+        stack += [(deeper, child, child is below[-1]) for child in reversed(below)]
+    placed = {id(task) for task in ordered}
     yield from (("?─ ", task) for task in tasks if id(task) not in placed)
 
 
 def forecast_lines(forecast: Forecast) -> list[str]:
     """What a plan will take, in a few lines; nothing about times and costs that were not stated."""
-    path = " → ".join([*map(clean, forecast.critical_path[:8]), *(["…"] if len(forecast.critical_path) > 8 else [])])
+    names = [clean(name) for name in forecast.critical_path[:_MAX_PATH]]
+    path = " → ".join([*names, "…"] if len(forecast.critical_path) > _MAX_PATH else names)
     lines: list[str] = []
     if forecast.timed:
         once = f", where {', '.join(map(clean, forecast.unbounded))} counts once" if forecast.unbounded else ""
@@ -108,26 +98,29 @@ def forecast_lines(forecast: Forecast) -> list[str]:
         lines.append(f"critical: {path} ({seconds(forecast.critical)})")
     elif len(forecast.critical_path) > 1:
         lines.append(f"longest chain: {path}")
-    cost = forecast.usd if isinstance(forecast, PlanForecast) else None
-    if cost is not None:
-        return [*lines, *_cost_lines(cost, forecast.cost)]
-    stated = [dollars(forecast.cost.micros)] if forecast.cost.micros else []
-    stated += _tokens_and_calls(forecast.cost)
-    return [*lines, f"cost: about {', '.join(stated)}"] if stated else lines
+    usd = forecast.usd if isinstance(forecast, PlanForecast) else None
+    costs = [_describe_usd(usd)] if usd is not None else []
+    if usd is None and forecast.cost.micros:
+        costs = [f"about {dollars(forecast.cost.micros)}"]
+    stated = _tokens_and_calls(forecast.cost)
+    if stated and not costs:
+        stated[0] = f"about {stated[0]}"
+    if costs or stated:
+        lines.append(f"cost: {', '.join([*costs, *stated])}")
+    if usd is not None and usd.about:
+        lines.append(f"estimate: {BASIS}")
+    return lines
 
 
-def _cost_lines(cost: CostForecast, stated: Amount) -> list[str]:
-    """The estimate in dollars; tokens and calls are still those that the workers state."""
-    more = _tokens_and_calls(stated)
+def _describe_usd(cost: CostForecast) -> str:
     if cost.about is None:
         models = clean(" and ".join(cost.unknown)) or "one of the models"
-        return [", ".join([f"cost: unknown, since nobody knows what {models} costs", *more])]
+        return f"unknown, since nobody knows what {models} costs"
     if cost.about == 0 and not cost.grows:
-        return [", ".join(["cost: $0, since no model that is asked costs anything", *more])]
+        return "$0, since no model that is asked costs anything"
     grows = f" or more ({clean(cost.grows)})" if cost.grows else ""
     cap = f", above the budget of {dollars(round(1_000_000 * (cost.budget or 0)))}" if cost.above_budget else ""
-    about = roughly(round(1_000_000 * cost.about))
-    return [", ".join([f"cost: about {about}{grows}{cap}", *more]), f"estimate: {BASIS}"]
+    return f"about {roughly(round(1_000_000 * cost.about))}{grows}{cap}"
 
 
 def _tokens_and_calls(amount: Amount) -> list[str]:
@@ -142,14 +135,14 @@ def describe_finding(found: Finding) -> str:
 
 def mermaid(plan: Plan) -> str:
     """The plan as a Mermaid flowchart; a dotted arrow is an optional input."""
-    number = {task.id: f"t{at}" for at, task in enumerate(plan.tasks)}
+    nodes = {task.id: f"t{at}" for at, task in enumerate(plan.tasks)}
     lines = ["flowchart TD"]
     for task in plan.tasks:
-        label = clean(f"{task.id}: {_for_whom(task)}").replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;")
-        lines.append(f'  {number[task.id]}["{label}"]')
+        label = clean(f"{task.id}: {_worker(task)}").replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;")
+        lines.append(f'  {nodes[task.id]}["{label}"]')
+        arrows = {"required": "-->", "optional": "-.->", "quorum": f"-- {task.quorum} of --->"}
         for name, need in needs(task):
-            arrow = {"required": "-->", "optional": "-.->", "quorum": f"-- {task.quorum} of --->"}[need]
-            arrow = "-- each -->" if name == task.for_each else arrow
-            if name in number:
-                lines.append(f"  {number[name]} {arrow} {number[task.id]}")
+            arrow = "-- each -->" if name == task.for_each else arrows[need]
+            if name in nodes:
+                lines.append(f"  {nodes[name]} {arrow} {nodes[task.id]}")
     return "\n".join(lines)

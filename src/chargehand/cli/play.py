@@ -3,17 +3,13 @@
 import secrets
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-from chargehand.agents.crew import Crew
-from chargehand.agents.scripted import ScriptedCrew
 from chargehand.cli.advice import Advice
 from chargehand.cli.arguments import add_execution, add_shared
 from chargehand.cli.plan_view import describe_finding
 from chargehand.cli.run_session import RunSession
-from chargehand.cli.script import Story, read_story
+from chargehand.cli.script import Story, read_story, scripted
 from chargehand.errors import Invalid, PlanInvalid
 from chargehand.runtime.driver import Driver, Outcome, checked
 from chargehand.stores.journal import check_name
@@ -51,16 +47,6 @@ def play(options: Namespace) -> int:
         return await driver.start(run, request, wait_for_input=session.asks)
 
     return session.execute(act, scripted(story))
-
-
-def scripted(story: Story) -> Callable[[], AbstractAsyncContextManager[Crew]]:
-    """The crew of a script: there is nothing to connect to."""
-
-    @asynccontextmanager
-    async def crew() -> AsyncGenerator[Crew]:
-        yield ScriptedCrew(story)
-
-    return crew
 
 
 def _checked(file: str, story: Story) -> ev.RunRequested:

@@ -8,49 +8,37 @@ from pathlib import Path
 from msgspec import structs
 
 from chargehand.cli.advice import Advice
-from chargehand.cli.arguments import TEAM, add_execution, add_request, add_shared, duration, positive, read_request
+from chargehand.cli.arguments import TEAM, add_execution, add_request, add_shared, duration, positive
 from chargehand.cli.artifacts import make_save_folder
 from chargehand.cli.run_session import RunSession
 from chargehand.cli.script import read_plan
-from chargehand.cli.teams import (
-    describe_missing_request,
-    example_request,
-    finish_background,
-    keep_budget,
-    load_team_of,
-    team_arguments,
-    warn_above_budget,
-)
+from chargehand.cli.teams import finish_background, load_team_of, read_goal, team_arguments, warn_above_budget
 from chargehand.core.fold import replay
-from chargehand.errors import Invalid
 from chargehand.runtime.driver import Driver, Outcome, checked
 from chargehand.runtime.result import planned
 from chargehand.stores.journal import check_name
 from chargehand.stores.reader import read_run
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
-from chargehand.terms.budget import usd_of
 from chargehand.terms.plan import Plan
 
 
 def add_run(parser: ArgumentParser) -> None:
     add_request(parser)
     add_shared(parser, *TEAM)
-    asked = "whether a person is asked about the plan; auto and never: no (default: as the team says)"
-    parser.add_argument("--approve", choices=("auto", "ask", "never"), help=asked)
+    about = "whether a person is asked about the plan; auto and never: no (default: as the team says)"
+    parser.add_argument("--approve", choices=("auto", "ask", "never"), help=about)
     add_shared(parser, "--budget-usd")
-    parser.add_argument(
-        "--timeout", metavar="TIME", type=duration, help="the time it has: 90s, 5m, 1h (default: as the team says)"
-    )
+    about = "the time it has: 90s, 5m, 1h (default: as the team says)"
+    parser.add_argument("--timeout", metavar="TIME", type=duration, help=about)
     parser.add_argument("--plan", metavar="FILE", help="carry out this plan instead of asking the planner")
-    parser.add_argument(
-        "--run", metavar="NAME", help="what to call the run (default: the team's name and a random part)"
-    )
+    about = "what to call the run (default: the team's name and a random part)"
+    parser.add_argument("--run", metavar="NAME", help=about)
     add_shared(parser, "--reuse")
     parser.add_argument("--save", metavar="DIR", help="write charts, tables and the answer into this folder")
     add_shared(parser, "--no-background")
-    words = "tasks that may run at once; 1: one after the other (default: as the team says)"
-    parser.add_argument("--max-parallel", metavar="N", type=positive, help=words)
+    about = "tasks that may run at once; 1: one after the other (default: as the team says)"
+    parser.add_argument("--max-parallel", metavar="N", type=positive, help=about)
     add_execution(parser)
     add_shared(parser, "--json")
 
@@ -58,9 +46,8 @@ def add_run(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """A new run of a team. All of the input is checked before the journal is touched."""
     plan = None if options.plan is None else read_plan(options.plan)
-    team = load_team_of(options)
-    team = keep_budget(_bound(team, options))
-    goal, plan = _asked(options, team, plan)
+    team = _bound(load_team_of(options), options)
+    goal, plan = _read_goal_and_plan(options, team, plan)
     name: str = options.run or f"{team.name}-{secrets.token_hex(3)}"
     check_name(name)
     now = time.time()
@@ -84,36 +71,25 @@ def run(options: Namespace) -> int:
     return code
 
 
-def _asked(options: Namespace, team: Supervisor, plan: Plan | None) -> tuple[str, Plan | None]:
+def _read_goal_and_plan(options: Namespace, team: Supervisor, plan: Plan | None) -> tuple[str, Plan | None]:
     """What is asked, and the plan for it where there is one already."""
-    if options.example is not None:
-        if options.request:
-            raise Invalid("give a request or --example, not both")
-        return example_request(team, options.example), plan
-    goal = None if options.reuse and not options.request else read_request(options.request)
-    if goal is None and options.reuse:  # the same again: what was asked, and how it was to be done
+    if options.reuse and not options.request and options.example is None:
+        # the same again: what was asked, and how it was to be done; a plan that left parts of the request out would
+        # pass for all of it, and is made anew
         earlier = replay(read_run(options.journal, options.reuse))
-        # a plan that left parts of the request out would pass for all of it: it is made anew
-        whole = earlier.tasks and not earlier.unserved
-        return earlier.requested.goal, plan or (planned(earlier) if whole else None)
-    if goal is None and plan is not None and plan.goal:
-        return plan.goal, plan
-    if goal is None:
-        raise Invalid(describe_missing_request(team))
-    return goal, plan
+        is_whole = earlier.tasks and not earlier.unserved
+        return earlier.requested.goal, plan or (planned(earlier) if is_whole else None)
+    return read_goal(team, options, or_else=plan.goal if plan is not None else ""), plan
 
 
 def _bound(team: Supervisor, options: Namespace) -> Supervisor:
     """The team within the bounds of the command line, which may be wider or narrower than its own."""
     policy = team.policy
     budget = team.budget
-    seconds = options.timeout
     if options.approve is not None:
         policy = structs.replace(policy, approve=options.approve == "ask")
-    if options.budget_usd is not None:
-        budget = structs.replace(budget, usd=usd_of(options.budget_usd))
-    if seconds is not None:
-        budget = structs.replace(budget, seconds=seconds)
+    if options.timeout is not None:
+        budget = structs.replace(budget, seconds=options.timeout)
     if options.max_parallel is not None:
         policy = structs.replace(policy, limits=structs.replace(policy.limits, width=options.max_parallel))
-    return team.bounded(budget=budget, timeout=seconds, policy=policy)
+    return team.bounded(budget=budget, timeout=options.timeout, policy=policy)

@@ -17,7 +17,7 @@ from rich.tree import Tree
 from chargehand.agents.levels import end_of
 from chargehand.agents.scripted import Script, ScriptedCrew
 from chargehand.cli.advice import Advice, going_on
-from chargehand.cli.arguments import RUN_HELP, add_shared, add_verbs, count, duration
+from chargehand.cli.arguments import RUN_HELP, add_shared, add_verbs, count, duration, write_file
 from chargehand.cli.console import STYLES, Console, Tone, clean, format_json, print_table, short
 from chargehand.cli.format import counted, dollars, money, seconds
 from chargehand.cli.run_names import is_nested
@@ -270,14 +270,6 @@ def _export(options: Namespace, console: Console) -> int:
     if traced.damage:
         raise Corrupt(traced.damage, run=options.name)
     return 0
-
-
-def write_file(path: Path, body: str) -> None:
-    """Write the file that `-o` names."""
-    try:
-        path.write_text(f"{body}\n", encoding="utf-8")
-    except OSError as error:
-        raise Invalid(f"{path} cannot be written: {error.strerror}; name another file with -o") from error
 
 
 # --- diff

@@ -6,7 +6,8 @@ What a script means is known to `agents.scripted`; whether its plan can run, to 
 import json
 import secrets
 import sys
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import cast
@@ -14,7 +15,8 @@ from typing import cast
 import msgspec
 from msgspec import structs
 
-from chargehand.agents.scripted import Move, Script
+from chargehand.agents.crew import Crew
+from chargehand.agents.scripted import Move, Script, ScriptedCrew
 from chargehand.errors import Invalid, NotJson
 from chargehand.terms.budget import Budget
 from chargehand.terms.events import RunRequested
@@ -49,6 +51,16 @@ class Story(Script, frozen=True, omit_defaults=True, forbid_unknown_fields=True,
             seed=seed,
             plan=self.plan,
         )
+
+
+def scripted(story: Story) -> Callable[[], AbstractAsyncContextManager[Crew]]:
+    """The crew of a script: there is nothing to connect to."""
+
+    @asynccontextmanager
+    async def crew() -> AsyncGenerator[Crew]:
+        yield ScriptedCrew(story)
+
+    return crew
 
 
 def read_story(path: str) -> Story:

@@ -6,17 +6,18 @@ from argparse import Namespace
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chargehand.agents.cost_forecast import CostForecast, PlanForecast
 from chargehand.agents.crew import Crew
 from chargehand.cli import USUAL_MEMORY
 from chargehand.cli.advice import program
+from chargehand.cli.arguments import read_request
 from chargehand.cli.console import Console, clean, short
 from chargehand.cli.exit_codes import Terminated
 from chargehand.cli.format import counted, dollars
+from chargehand.cli.script import read_story, scripted
 from chargehand.cli.signals import StopSignals
 from chargehand.config.load import load_team
 from chargehand.core.state import RunState
@@ -24,59 +25,59 @@ from chargehand.errors import ChargehandError, Invalid, Refused
 from chargehand.models.prices import flat
 from chargehand.runtime.background import Rested, rest
 from chargehand.runtime.draft import foreseen
-from chargehand.stores.database import Durability
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
+from chargehand.terms.budget import usd_of
 from chargehand.terms.events import RunRequested
 
-_ANSWERED = (0, 3, 5)  # exit codes of runs that may have an answer
+_MAY_HAVE_ANSWERED = (0, 3, 5)  # exit codes
 
 
-def finish_background(team: Supervisor, options: Namespace, code: int) -> None:
-    """After a run that came to an answer: what background workers have to do is done now."""
-    if team.aside and not options.no_background and code in _ANSWERED:
-        run_background_work(team, Path(options.journal), options.durability, quiet=options.quiet)
-
-
-# --- what other verbs need of a team as well
+def load_team_of(options: Namespace) -> Supervisor:
+    """The team that the options name, with a budget that can be kept; a warning, where that is one on calls."""
+    team = load_team(options.team, model=options.model or "", memory=USUAL_MEMORY, elsewhere=options.memory)
+    if options.price:
+        team = team.priced(flat(options.price.read, options.price.written))
+    cap: int | None = vars(options).get("budget_usd")
+    if cap is not None:
+        team = team.bounded(budget=structs.replace(team.budget, usd=usd_of(cap)))
+    if team.budget.usd is None:
+        return team
+    kept = asyncio.run(team.keep_budget())
+    if kept.call_cap is not None:
+        Console(sys.stderr).prose(f"warning: {clean(kept.call_cap.warning)}", "warn")
+    return kept
 
 
 def team_arguments(options: Namespace) -> tuple[str, ...]:
     """The words that name the same team again."""
-    team = ("--team", str(options.team)) if options.team else ()
-    memory = ("--memory", str(options.memory)) if options.memory else ()
-    price = ("--price", options.price.text) if options.price else ()
-    return (*team, *(("--model", options.model) if options.model else ()), *price, *memory)
+    price = options.price.text if options.price else None
+    given = {"--team": options.team, "--model": options.model, "--price": price, "--memory": options.memory}
+    return tuple(word for option, value in given.items() if value for word in (option, str(value)))
 
 
-def example_request(team: Supervisor, number: int) -> str:
-    """One of the team's own examples, counted from 1."""
-    known = team.examples
-    if not 1 <= number <= len(known):
-        have = f"it has {len(known)}" if known else "it has none: list some under `examples` in its file"
+def read_goal(team: Supervisor, options: Namespace, verb: str = "run", *, or_else: str = "") -> str:
+    """What is asked: words, standard input, one of the team's own examples, or else what is there already."""
+    examples = team.examples
+    number: int | None = options.example
+    if number is None:
+        goal = read_request(options.request, verb) or or_else
+        if goal:
+            return goal
+        problem = f'nothing was asked; say what is to be done: {program()} {verb} "REQUEST"'
+        if not examples:
+            raise Invalid(problem)
+        shown = ", ".join(f"{number}: {short(example, 80)}" for number, example in enumerate(examples[:5], 1))
+        raise Invalid(f"{problem}, or try an example of team {team.name} with --example N ({shown})")
+    if options.request:
+        raise Invalid("give a request or --example, not both")
+    if not 1 <= number <= len(examples):
+        have = f"it has {len(examples)}" if examples else "it has none: list some under `examples` in its file"
         raise Invalid(f"team {team.name} has no example {number}; {have}")
-    return known[number - 1]
+    return examples[number - 1]
 
 
-def describe_missing_request(team: Supervisor, verb: str = "run") -> str:
-    """How to ask."""
-    said = f'nothing was asked; say what is to be done: {program()} {verb} "REQUEST"'
-    known = team.examples
-    if not known:
-        return said
-    shown = ", ".join(f"{number}: {short(one, 80)}" for number, one in enumerate(known[:5], 1))
-    return f"{said}, or try an example of team {team.name} with --example N ({shown})"
-
-
-def load_team_of(options: Namespace) -> Supervisor:
-    """The team that the options name."""
-    team = load_team(
-        options.team,
-        model=options.model or "",
-        memory=USUAL_MEMORY,
-        elsewhere=options.memory,
-    )
-    return team.priced(flat(options.price.read, options.price.written)) if options.price else team
+# --- who does the work of a run
 
 
 class RunExecutor(Struct, frozen=True):
@@ -96,20 +97,16 @@ class RunExecutor(Struct, frozen=True):
 def find_executor(options: Namespace, run: str, state: Callable[[], RunState]) -> RunExecutor:
     """The crew that the options name; Refused where the run counts on somebody it does not have."""
     if options.script:
-        from chargehand.cli.play import scripted  # noqa: PLC0415 - a team needs none of it
-        from chargehand.cli.script import read_story  # noqa: PLC0415 - as above
-
         file: str = options.script
         return RunExecutor(scripted(read_story(file)), ("--script", file), ("play", file))
-
-    team = keep_budget(load_team_of(options))
+    team = load_team_of(options)
     words = team_arguments(options)
     team.check_recorded(state().requested.budget)
     known = {*team.roster.names(), *(agent.name for agent, _ in team.aside)}
     strangers = [agent.name for agent in state().requested.roster.agents if agent.name not in known]
     if strangers:
-        said = f"run {run!r} counts on {', '.join(strangers[:5])}, and team {team.name} has nobody of that name"
-        raise Refused(f"{said}; name the team it began with (--team), or its script (--script)")
+        problem = f"run {run!r} counts on {', '.join(strangers[:5])}, and team {team.name} has nobody of that name"
+        raise Refused(f"{problem}; name the team it began with (--team), or its script (--script)")
     return RunExecutor(
         crew=team.crew,
         words=words,
@@ -120,14 +117,7 @@ def find_executor(options: Namespace, run: str, state: Callable[[], RunState]) -
     )
 
 
-def keep_budget(team: Supervisor) -> Supervisor:
-    """The team with a budget that can be kept, with a warning where that is one on calls instead of dollars."""
-    if team.budget.usd is None:
-        return team
-    kept = asyncio.run(team.keep_budget())
-    if kept.call_cap is not None:
-        Console(sys.stderr).prose(f"warning: {clean(kept.call_cap.warning)}", "warn")
-    return kept
+# --- what a plan costs
 
 
 def warn_above_budget(team: Supervisor, request: RunRequested) -> None:
@@ -157,48 +147,55 @@ def above_budget(cost: CostForecast) -> str:
     )
 
 
-def run_background_work(team: Supervisor, journal: Path, durability: Durability, *, quiet: bool) -> None:
-    """Do what is due. Whatever comes of it, the turn is over: it is said, and changes nothing else."""
-    console = Console(sys.stderr)
-    said: set[str] = set()
+# --- background workers
 
-    def begun(worker: str) -> None:
-        if not quiet and worker not in said:
+
+def finish_background(team: Supervisor, options: Namespace, code: int) -> None:
+    """After a run that came to an answer, do what background workers have to do. Its exit code stays as it is."""
+    if not team.aside or options.no_background or code not in _MAY_HAVE_ANSWERED:
+        return
+    console = Console(sys.stderr)
+    started: set[str] = set()
+
+    def announce(worker: str) -> None:
+        if not options.quiet and worker not in started:
             console.line(f"{clean(worker)} is tidying memory; Ctrl-C leaves it for the next time", "dim")
-        said.add(worker)
+        started.add(worker)
 
     async def main() -> list[Rested]:
-        opened = await SqliteJournal.open(journal, durability=durability)
+        journal = await SqliteJournal.open(options.journal, durability=options.durability)
         try:
-            return await rest(team, opened, begun)
+            return await rest(team, journal, announce)
         finally:
-            await opened.close()
+            await journal.close()
 
+    results: list[Rested] = []
     try:
         with StopSignals() as signals:
-            found = signals.run(main())
+            results = signals.run(main())
     except KeyboardInterrupt as stop:
         console.line("memory is left for the next time", "warn")
         if isinstance(stop, Terminated):
             raise
-        return
     except ChargehandError as error:
         console.line(f"memory was not tidied: {clean(str(error))}", "bad")
-        return
     except Exception as error:  # noqa: BLE001 - tools and models of others: the turn is over, and keeps its exit code
         console.line(f"memory was not tidied: {type(error).__name__}: {clean(str(error))}", "bad")
-        return
-    for one in found:
-        _tell(console, one)
+    for result in results:
+        _report_failure(console, result)
 
 
-def _tell(console: Console, one: Rested) -> None:
+def _report_failure(console: Console, result: Rested) -> None:
     """What went wrong; what went well is in the journal."""
-    came = one.outcome
-    if came.ending in ("complete", "partial"):
+    outcome = result.outcome
+    if outcome.ending in ("complete", "partial"):
         return
-    why = came.gaps[0].message if came.gaps else came.reason
-    then = "it is tried again the next time" if one.again else f"{counted(len(one.covered), 'turn')} will be left out"
-    if came.question is not None:
+    reason = outcome.gaps[0].message if outcome.gaps else outcome.reason
+    then = f"{counted(len(result.covered), 'turn')} will be left out"
+    if result.again:
+        then = "it is tried again the next time"
+    if outcome.question is not None:
         then = "a person must answer first"
-    console.line(f"{clean(one.worker)} did not get through ({clean(why)}); {then}; see run {clean(came.run)}", "bad")
+    console.line(
+        f"{clean(result.worker)} did not get through ({clean(reason)}); {then}; see run {clean(outcome.run)}", "bad"
+    )
