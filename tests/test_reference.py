@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from chargehand import errors
-from chargehand.agents import stepwise
+from chargehand.agents.strategies import loop
 from chargehand.cli.exit_codes import EXIT_CODES, GATE_MISSED, TERMINATED, exit_code
 from chargehand.cli.main import parser
 from chargehand.config import keys
@@ -95,7 +95,7 @@ def test_every_kind_of_failure_and_every_code_of_a_finding_has_its_row() -> None
     )
     said = re.findall(r'(?:\bFinding|self\.add|self\.refuse|self\.failed)\(\s*(?:code=)?"([a-z_]+)"', source)
     assert len(said) > 20
-    assert {code for code in (*said, *stepwise._OURS) if code not in rows} == set()
+    assert {code for code in (*said, *loop.REFUSALS) if code not in rows} == set()
 
 
 ENDS: list[tuple[Ending, EndReason]] = [

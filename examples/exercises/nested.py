@@ -4,7 +4,7 @@
 import asyncio
 from collections.abc import Iterator
 
-from chargehand import Failure, InnerGap, MemoryJournal, Plan, ScriptedModel, Supervisor, Task, Usage, Worker
+from chargehand import Failure, MemoryJournal, Plan, ScriptedModel, Supervisor, Task, Usage, Worker
 from chargehand.runtime.trace import Trace, whole_trace
 
 USED = Usage(300, 50)
@@ -60,7 +60,7 @@ async def main() -> None:
     print("\n".join(flow(top)))
     print(f"\n{result.ending}: {result.answer}\n")
     for gap in result.gaps:
-        place = f"{gap.worker}, task {gap.inner}" if isinstance(gap, InnerGap) else "the office"
+        place = f"{gap.worker}, task {gap.inner}" if gap.run else "the office"
         print(f"gap in {gap.task}, from {place}: {gap.message}")
     inside = {one.worker: run for one in top.tasks for attempt in one.attempts for run in attempt.runs}
     own = top.used.micros - sum(one.used.micros for one in inside.values())

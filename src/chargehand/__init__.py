@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from chargehand.agents.crew import Crew, Done, Hand, Proposal, Refined, WorkFailed
     from chargehand.agents.hedging import Hedge
     from chargehand.agents.letters import Replies, WorkerReply
-    from chargehand.agents.levels import InnerGap
     from chargehand.agents.scripted import Move, Script, ScriptedCrew
     from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Whole
     from chargehand.agents.worker import Contacts, Factory, Worker
@@ -51,7 +50,6 @@ _ROOMS = {
     "agents.crew": ("Crew", "Done", "Hand", "Proposal", "Refined", "WorkFailed"),
     "agents.hedging": ("Hedge",),
     "agents.letters": ("Replies", "WorkerReply"),
-    "agents.levels": ("InnerGap",),
     "agents.scripted": ("Move", "Script", "ScriptedCrew"),
     "agents.strategies": ("Broadcast", "Dynamic", "Loop", "Recursive", "RoundRobin", "Route", "Whole"),
     "agents.worker": ("Contacts", "Factory", "Worker"),
@@ -98,7 +96,6 @@ __all__ = [  # noqa: RUF022 - in the order of the rooms above
     "Hedge",
     "Replies",
     "WorkerReply",
-    "InnerGap",
     "Move",
     "Script",
     "ScriptedCrew",

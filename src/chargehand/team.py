@@ -17,10 +17,10 @@ from chargehand.agents.checks.spec import Check, declare_checks
 from chargehand.agents.crew import Crew
 from chargehand.agents.hedging import Hedge, hedging
 from chargehand.agents.money import CallCap, PriceUnknown, call_cap, supervision
+from chargehand.agents.nested import Team, refuse_circles
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.setup import check_memory, furnish, with_memory_tools, with_toolbox
 from chargehand.agents.strategies import Way, Whole
-from chargehand.agents.subteam import Team, refuse_circles
 from chargehand.agents.team_spec import TeamSpec, lent
 from chargehand.agents.worker import Factory, Worker
 from chargehand.core.fold import replay

@@ -79,7 +79,7 @@ async def test_a_journal_that_cannot_be_opened_can_be_later(tmp_path: Path) -> N
     assert (await crew.run("Count")).ending == "complete"
 
 
-async def test_run_sync_inside_a_loop_says_what_to_write() -> None:
+async def test_run_sync_inside_a_loop_says_what_with_inner_gaps() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(Invalid, match=r"await team\.run"):

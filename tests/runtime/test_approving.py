@@ -204,7 +204,7 @@ def test_errors_of_run_sync_come_without_the_error_of_a_missing_loop() -> None:
             assert "During handling" not in shown
 
 
-async def test_run_sync_within_a_loop_says_what_to_write() -> None:
+async def test_run_sync_within_a_loop_says_what_with_inner_gaps() -> None:
     team, _ = office("Ott")
     with pytest.raises(Invalid, match=r"write `await team.run\(...\)` there"):
         team.run_sync("Pay.")

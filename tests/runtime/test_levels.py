@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.levels import InnerGap, end_of
 from chargehand.agents.worker import Worker
 from chargehand.cli.report import report
 from chargehand.core.fold import replay
@@ -47,7 +46,7 @@ async def test_what_is_missing_at_the_bottom_is_a_gap_at_the_top_that_says_where
     bottom = max((row.run for row in await journal.runs()), key=len)
     assert (found.ending, found.reason) == ("partial", "gaps")
     assert found.gaps == (
-        InnerGap(
+        Gap(
             TaskId("t1"),
             "failed",
             "logic",
@@ -65,7 +64,7 @@ async def test_every_level_says_of_itself_that_it_is_partial() -> None:
     journal = MemoryJournal()
     await three(model(without_figs, PLANS), journal).run("What about the garden?", run="r")
     for run, entries in (await rows(journal)).items():
-        end = end_of(replay(entries))
+        end = replay(entries).ended
         assert end is not None
         assert end.ending == "partial", run
 
@@ -77,7 +76,7 @@ async def test_gaps_inside_stand_beside_those_outside() -> None:
     script = model(says, {"ann": PLANS["ann"], "below": plan(("Count.", "below", []), ("Open the shed.", "eve", []))})
     below = Supervisor([Worker("ann")], model=script, name="below")
     found = await Supervisor([below.as_worker(), Worker("eve")], model=script, policy=ONCE).run("Count")
-    assert [(one.task, type(one)) for one in found.gaps] == [(TaskId("t2"), Gap), (TaskId("t1"), InnerGap)]
+    assert [(one.task, bool(one.run)) for one in found.gaps] == [(TaskId("t2"), False), (TaskId("t1"), True)]
 
 
 async def test_a_task_that_was_done_in_the_place_of_one_with_gaps_makes_the_run_whole() -> None:

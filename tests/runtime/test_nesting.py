@@ -12,7 +12,7 @@ import pytest
 
 from chargehand import config
 from chargehand.agents.mail import ONE
-from chargehand.agents.subteam import Team
+from chargehand.agents.nested import Team
 from chargehand.agents.worker import Worker
 from chargehand.config.load import load_team
 from chargehand.core.fold import begin, fold

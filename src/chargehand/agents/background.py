@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from chargehand.agents.nested import seen_before
 from chargehand.agents.setup import own_archives, own_blocks, toolset
-from chargehand.agents.subteam import seen_before
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
 from chargehand.memory.blocks import Grant

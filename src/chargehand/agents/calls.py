@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.history import History, read_on
 from chargehand.agents.inputs import without_pictures
-from chargehand.agents.levels import MAIL
+from chargehand.agents.partial_results import MAIL
 from chargehand.agents.setup import GIVE_UP, READ_MORE, Equipped
 from chargehand.agents.tool_breakers import ToolBreakers
 from chargehand.agents.tool_calls import Returned, made

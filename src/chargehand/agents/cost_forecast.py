@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from chargehand.agents.checks.spec import Checks, Reviewer, Verifier
 from chargehand.agents.loop import Kit
+from chargehand.agents.nested import Subteam
 from chargehand.agents.setup import Equipped
-from chargehand.agents.subteam import Subteam
 from chargehand.agents.writer import Writer
 from chargehand.models.model import Model
 from chargehand.terms.budget import Budget

@@ -10,10 +10,10 @@ from chargehand.agents import planner
 from chargehand.agents.answer import answer
 from chargehand.agents.checks.spec import NO_CHECKS, Checks
 from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
-from chargehand.agents.handover import inherited
 from chargehand.agents.loop import Attempt, Kit, work
 from chargehand.agents.mail import Carrier, Post
 from chargehand.agents.money import cut_off, supervision
+from chargehand.agents.nested import Foreman, Subteam, aware, bare, inherited
 from chargehand.agents.planner import Lead
 from chargehand.agents.routing.decision import Watch
 from chargehand.agents.setup import Equipped, equip, skills, toolset
@@ -22,7 +22,6 @@ from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, Ro
 from chargehand.agents.strategies.loop import next_task
 from chargehand.agents.strategies.recursive import split
 from chargehand.agents.strategies.route import route
-from chargehand.agents.subteam import Foreman, Subteam, aware, bare
 from chargehand.agents.worker import Factory, Worker
 from chargehand.agents.writer import Writer
 from chargehand.core.owed import Brief

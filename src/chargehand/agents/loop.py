@@ -13,9 +13,9 @@ from chargehand.agents.hedging import Hedging, Race
 from chargehand.agents.history import History, tokens
 from chargehand.agents.inputs import DAY, day_text, told
 from chargehand.agents.letters import OPENING, contents, written_by_worker
-from chargehand.agents.levels import part
 from chargehand.agents.memory_text import said, shown
 from chargehand.agents.money import CallClaim, Lost, Purse, cut_off, total, with_lost
+from chargehand.agents.partial_results import part
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import SUMMARY_SETTINGS, Recall, Speaker
 from chargehand.agents.setup import GIVE_UP, READ_MORE, Equipped, nameable

@@ -12,9 +12,9 @@ from msgspec import Struct, structs
 
 from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.history import tokens
-from chargehand.agents.levels import Partly
 from chargehand.agents.memory_text import Seen, chat, difference, instructions, material, seen, shortened, whole
 from chargehand.agents.money import CallClaim
+from chargehand.agents.partial_results import Partly
 from chargehand.agents.prompts import Prompts
 from chargehand.core.state import Step
 from chargehand.errors import Invalid, Refused, StoreError

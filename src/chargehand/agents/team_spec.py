@@ -12,6 +12,7 @@ from chargehand.agents.hedging import Hedging
 from chargehand.agents.loop import Kit
 from chargehand.agents.mail import Post, allowance, check_contacts
 from chargehand.agents.money import Purse, supervision, unpriced_handles
+from chargehand.agents.nested import Subteam, Team, least
 from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import shared_blocks
@@ -21,7 +22,6 @@ from chargehand.agents.strategies import Route, Way, Whole
 from chargehand.agents.strategies import check as check_way
 from chargehand.agents.strategies.route import check as check_route
 from chargehand.agents.strategies.route import sample_cost
-from chargehand.agents.subteam import Subteam, Team, least
 from chargehand.agents.tool_breakers import Faulty, ToolBreakers
 from chargehand.agents.worker import Factory, Worker
 from chargehand.agents.writer import Writer

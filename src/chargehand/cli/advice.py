@@ -8,7 +8,7 @@ from shutil import which
 
 from msgspec import Struct
 
-from chargehand.agents.levels import inner_gaps
+from chargehand.agents.partial_results import inner_gaps
 from chargehand.cli import USUAL_JOURNAL
 from chargehand.cli.console import Console, cells, clean
 from chargehand.cli.format import roughly

@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from chargehand.agents.checks.review import STEP as CHECK
 from chargehand.agents.checks.review import Verdict
-from chargehand.agents.levels import end_of
 from chargehand.cli.console import Tone, clean, short
 from chargehand.cli.format import ROOM, counted, describe_failure, describe_result
 from chargehand.runtime.run_log import MARK
@@ -90,7 +89,7 @@ def _cancel_requested(_tracer: Tracer, event: ev.CancelRequested) -> _Descriptio
 
 
 def _ended(tracer: Tracer, _event: ev.RunEnded) -> _Description:
-    end = end_of(tracer.state)
+    end = tracer.state.ended
     ending = "" if end is None else end.ending
     tones: dict[str, Tone] = {"complete": "good", "failed": "bad"}
     return f"ended: {ending}", tones.get(ending, "warn")

@@ -7,7 +7,6 @@ from typing import cast
 import msgspec
 from msgspec import Raw
 
-from chargehand.agents.levels import InnerGap
 from chargehand.cli.console import clean, short
 from chargehand.models.exhibits import Chart, Exhibit, Figure, Passages, Table
 from chargehand.runtime.trace import calls_in
@@ -77,7 +76,7 @@ def _exhibit(found: object) -> str:
 
 def describe_gap(found: ev.Gap) -> str:
     """One thing an answer does without."""
-    if isinstance(found, InnerGap):
+    if found.run:
         where = " ".join(filter(None, (clean(found.inner), f"in {clean(found.run)}")))
         said = f"{found.status} ({_why(found)})"
         return f"{clean(found.task)} without a part of {clean(found.worker)}: {where} {said}"

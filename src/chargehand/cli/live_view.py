@@ -16,7 +16,6 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from chargehand.agents.levels import end_of
 from chargehand.cli.console import STYLES, Console, Tone, clean, clean_lines, short, wrap_words
 from chargehand.cli.event_text import SUPERVISOR
 from chargehand.cli.format import dollars, seconds
@@ -194,7 +193,7 @@ def _why_not_started(state: RunState, progress: Progress, now: Instant) -> str:
 
 def view_title(run: str, state: RunState) -> str:
     """The run and what is going on in it."""
-    end = end_of(state)
+    end = state.ended
     doing = "working"
     if end is not None:
         doing = end.ending

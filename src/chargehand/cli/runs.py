@@ -14,7 +14,6 @@ from msgspec import Struct, structs
 from rich.text import Text
 from rich.tree import Tree
 
-from chargehand.agents.levels import end_of
 from chargehand.agents.scripted import Script, ScriptedCrew
 from chargehand.cli.advice import Advice, going_on
 from chargehand.cli.arguments import RUN_HELP, add_shared, add_verbs, count, duration, write_file
@@ -145,7 +144,7 @@ def _read_listed(journal: Path, run: Found) -> _Listed:
     except Corrupt as error:
         return _Listed(structs.replace(run, row=structs.replace(run.row, damage=str(error)), ended=None))
     if run.ended is not None:
-        run = structs.replace(run, ended=end_of(state))
+        run = structs.replace(run, ended=state.ended)
     return _Listed(run, state.requested.goal, state.ledger.spent)
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-from chargehand.agents.levels import end_of
 from chargehand.cli.console import Console, clean, clean_lines, format_json, short, wrap_words
 from chargehand.cli.event_text import MEMORY_STEPS, SUPERVISOR, EventText, describe_event
 from chargehand.cli.format import describe_gap, money, seconds
@@ -150,7 +149,7 @@ class Transcript:
 
     def show_gaps(self) -> None:
         """What is missing."""
-        end = end_of(self.state)
+        end = self.state.ended
         if end is not None:
             self._console.line(f"gaps: {len(end.gaps) or 'none'}")
             for gap in end.gaps:
@@ -202,7 +201,7 @@ class Transcript:
 
 def describe_ending(state: RunState) -> str:
     """How a run ended, or why it has not."""
-    end = end_of(state)
+    end = state.ended
     if end is not None:
         return end.ending if end.reason in ("done", end.ending) else f"{end.ending} ({end.reason})"
     if state.input is not None:

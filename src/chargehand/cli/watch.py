@@ -4,7 +4,6 @@ import shlex
 import time
 from argparse import ArgumentParser, Namespace
 
-from chargehand.agents.levels import end_of
 from chargehand.cli.arguments import RUN_HELP, add_shared
 from chargehand.cli.console import clean
 from chargehand.cli.exit_codes import exit_code
@@ -61,7 +60,7 @@ def _row(options: Namespace, run: str) -> Found:
 def _closed(output: RunOutput, run: str) -> int:
     state = output.transcript.state
     output.close()
-    if (end := end_of(state)) is not None:
+    if (end := state.ended) is not None:
         return exit_code(end.ending, end.reason)
     output.console.line(f"nobody drives it; go on: chargehand resume {clean(shlex.quote(run))}", "warn")
     return 4 if state.input is not None else 1

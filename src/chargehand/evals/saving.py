@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 
 from chargehand.agents.exhibit_text import shown
-from chargehand.agents.levels import end_of
 from chargehand.core.fold import replay
 from chargehand.errors import Invalid, Refused
 from chargehand.evals.cases import JSON_LINES, YAML, Case, Expect, parse_dataset, read_dataset
@@ -33,7 +32,7 @@ def case_of_run(run: str, entries: Sequence[Entry]) -> Case:
     if state.ended is None and state.input is not None and state.input.what == "tool":
         # it waits for approval of a call, and an evaluation goes no further either
         return Case(state.requested.goal, name=run, expect=Expect(), workers=workers, ending="needs_input")
-    ended = end_of(state)
+    ended = state.ended
     if ended is None:
         raise Refused(f"run {run!r} has not come to an end; go on with it first: chargehand resume {run}")
     if ended.ending == "cancelled":

@@ -23,7 +23,7 @@ from chargehand.agents.audit.report import (
     tasks_behind,
 )
 from chargehand.agents.judge import Ruling, Settled, describe_contradictions
-from chargehand.agents.levels import inner_gaps
+from chargehand.agents.partial_results import inner_gaps
 from chargehand.core.fold import replay
 from chargehand.core.state import RunState
 from chargehand.core.view import gaps, results

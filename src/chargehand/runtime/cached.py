@@ -8,9 +8,9 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 from msgspec import Raw
 
-from chargehand.agents.levels import of_worker
+from chargehand.agents.nested import plainly_put
+from chargehand.agents.partial_results import of_worker
 from chargehand.agents.setup import toolset
-from chargehand.agents.subteam import plainly_put
 from chargehand.agents.worker import Worker
 from chargehand.core.fold import replay
 from chargehand.core.reuse import is_traced, key_of

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from msgspec import Raw, json
 
 from chargehand.agents.crew import Crew
-from chargehand.agents.levels import to_write
+from chargehand.agents.partial_results import with_inner_gaps
 from chargehand.core.admit import admit
 from chargehand.core.decide import decide
 from chargehand.core.fold import fold
@@ -217,7 +217,7 @@ class Drive:
             self._take_in(now)
             while found := decide(state, now):
                 for event in found:
-                    self._record(to_write(state, event) if type(event) is ev.RunEnded else event, now)
+                    self._record(with_inner_gaps(state, event) if type(event) is ev.RunEnded else event, now)
             if self._urgent:
                 await self._write()
             self._align(jobs)

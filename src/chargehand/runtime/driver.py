@@ -10,8 +10,7 @@ from weakref import WeakSet
 from msgspec import Struct, structs
 
 from chargehand.agents.crew import Crew, Posted
-from chargehand.agents.handover import offered
-from chargehand.agents.levels import end_of
+from chargehand.agents.nested import offered
 from chargehand.agents.routing.examples import ConfirmedExamples
 from chargehand.core.fold import begin, replay
 from chargehand.core.state import RunState, Status
@@ -64,7 +63,7 @@ def asking_inside(run: str, state: RunState) -> list[str]:
 
 def outcome(run: str, state: RunState) -> Outcome:
     """Read the outcome off a state."""
-    ended = end_of(state) or ev.RunEnded("needs_input", "no_input", gaps(state))
+    ended = state.ended or ev.RunEnded("needs_input", "no_input", gaps(state))
     return Outcome(
         run=run,
         ending=ended.ending,

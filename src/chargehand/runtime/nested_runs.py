@@ -14,10 +14,9 @@ from typing import Protocol, TypeAlias, cast, runtime_checkable
 from msgspec import Struct, structs
 
 from chargehand.agents.crew import Crew, Where, WorkFailed
-from chargehand.agents.handover import Came, acted, came_of
 from chargehand.agents.letters import Letter, Replies, WorkerReply
 from chargehand.agents.mail import MAIL, Carried
-from chargehand.agents.subteam import STEP, Errand, least, run_name
+from chargehand.agents.nested import STEP, Came, Errand, acted, came_of, least, run_name
 from chargehand.core.fold import replay
 from chargehand.core.state import Progress, RunState, Status, Work
 from chargehand.errors import ChargehandError, Invalid, Refused, RunUnknown

@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.agents.levels import end_of
-from chargehand.agents.subteam import STEP, run_name
+from chargehand.agents.nested import STEP, run_name
 from chargehand.core.fold import begin, fold
 from chargehand.core.state import Progress, RunState, Status
 from chargehand.core.view import gaps
@@ -420,7 +419,7 @@ class Tracer:
         found.combine = state.combine
         found.used = state.ledger.spent
         found.seconds = state.at - self.began
-        end = end_of(state)
+        end = state.ended
         found.gaps = gaps(state) if end is None else end.gaps
         if end is not None:
             found.ending = end.ending

@@ -10,8 +10,7 @@ from collections.abc import AsyncGenerator
 from msgspec import Struct
 
 from chargehand.agents.background import TurnTold, missing
-from chargehand.agents.handover import acted, text
-from chargehand.agents.levels import end_of
+from chargehand.agents.nested import acted, text
 from chargehand.core.fold import replay
 from chargehand.core.view import results
 from chargehand.errors import RunUnknown, StoreError
@@ -85,7 +84,7 @@ async def told(journal: Journal, run: str) -> TurnTold:
     answer = plain_answer(entries) if state.answer is None else text(decode_value(state.answer))
     if not answer:
         answer = "\n\n".join(text(decode_value(one.value)) for one in results(state) if one.value is not None)
-    ended = end_of(state)
+    ended = state.ended
     return TurnTold(state.requested.goal, answer, missing(() if ended is None else ended.gaps))
 
 

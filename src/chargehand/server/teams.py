@@ -14,7 +14,7 @@ from typing import TypeAlias
 from msgspec import Struct, structs
 
 from chargehand.agents.crew import Crew
-from chargehand.agents.subteam import least
+from chargehand.agents.nested import least
 from chargehand.config.load import load_team
 from chargehand.runtime.driver import Driver, Outcome, checked
 from chargehand.server.problem import unknown

@@ -168,3 +168,9 @@ class Gap(Struct, frozen=True, omit_defaults=True, gc=False):
     """The same in words."""
     because: TaskId = NO_TASK
     """The task that did not deliver, if it needed one."""
+    worker: str = ""
+    """Of a gap inside a team that works for this one: the team that has it, inwards, with ` > ` between."""
+    run: str = ""
+    """The run inside in which it is missing; empty: this one."""
+    inner: TaskId = NO_TASK
+    """The task of that run."""

@@ -24,7 +24,7 @@ from chargehand.agents.audit.sources import (
     noun_behind,
     plain_words,
 )
-from chargehand.agents.levels import Partly
+from chargehand.agents.partial_results import Partly
 from chargehand.models.exhibits import Product
 from chargehand.models.subject import Given
 from chargehand.terms.tracing import Conflict, Kind, Origin, Statement, Tracing

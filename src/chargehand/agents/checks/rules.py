@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from chargehand.agents.audit.sources import URL
 from chargehand.agents.checks.spec import Rule
-from chargehand.agents.handover import Partly
+from chargehand.agents.nested import Partly
 from chargehand.agents.shape import Shape
 from chargehand.errors import ChargehandError, Invalid
 from chargehand.models.exhibits import Product

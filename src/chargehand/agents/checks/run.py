@@ -17,10 +17,10 @@ from chargehand.agents.checks.rules import (
 )
 from chargehand.agents.checks.spec import Checks, Reviewer, Rule, Verifier, describe_unknown
 from chargehand.agents.crew import Claim, Done, Hand, WorkFailed
-from chargehand.agents.handover import ONCE, Came, Partly
 from chargehand.agents.inputs import read_inputs
 from chargehand.agents.loop import Attempt
 from chargehand.agents.money import Purse
+from chargehand.agents.nested import ONCE, Came, Partly
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import REMEMBER
 from chargehand.agents.relay import Relay

@@ -48,7 +48,9 @@ _ENDED = "This stalled"
 _REPEATED = "repeated"
 _STALLED = "stalled"
 _EMPTY = "nothing_done"
-_REFUSALS = 2  # in a row; the run gives up on a planner after three
+REFUSALS = (_REPEATED, _STALLED, _EMPTY)
+"""Codes of what is sent back to the model, which counts as a stall."""
+_MAX_REFUSALS = 2  # in a row; the run gives up on a planner after three
 _IDLE = FUNCTION_WORDS | {"again", "carefully", "more", "now", "once", "please", "then"}
 _AFRESH = (
     "What was tried so far is of no use: this is a fresh start. Take another way, with another worker or another kind"
@@ -113,7 +115,7 @@ class _Turn:
         self.fresh = max([int(mark[3]) for mark in marks if mark[2] == "fresh"], default=0)
         self.may_restart = self.fresh < way.fresh_starts
         self.failed = bool(brief.tasks) and any(gap.task == brief.tasks[-1].id for gap in brief.gaps)
-        self.refused = tuple(one for one in brief.findings if one.code in (_REPEATED, _STALLED, _EMPTY))
+        self.refused = tuple(one for one in brief.findings if one.code in REFUSALS)
         self.stalls = int(last[3]) if last is not None and last[2] == "stall" else 0
         self.stalls += sum(finding.code != _STALLED for finding in self.refused)
         is_due = self.stalls + self.failed >= self.patience and self.may_restart and bool(brief.tasks)
@@ -229,7 +231,7 @@ class _Turn:
     def _refuse(self, code: str, text: str, why: str, used: Amount | None) -> Proposal:
         """Ask again, which counts as a stall; or end it, where that leads nowhere."""
         is_out = self.stalls + 1 >= self.patience and not self.may_restart and not self.afresh
-        if len(self.refused) >= _REFUSALS or (is_out and self.brief.tasks):
+        if len(self.refused) >= _MAX_REFUSALS or (is_out and self.brief.tasks):
             return self._end(why, used)
         raise self._sent_back(code, text, used)
 

@@ -10,7 +10,7 @@ from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
-from chargehand.agents.handover import offered
+from chargehand.agents.nested import offered
 from chargehand.core.reuse import offers
 from chargehand.core.state import Status
 from chargehand.errors import Refused, Unknown

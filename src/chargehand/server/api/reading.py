@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from msgspec import Struct, structs
 
 from chargehand.agents.audit.report import Traced, answer_tracings, count_traced
-from chargehand.agents.levels import end_of
 from chargehand.core.fold import replay
 from chargehand.core.state import RunState, Status
 from chargehand.core.view import gaps
@@ -43,7 +42,7 @@ async def seen(tenant: Tenant, run: str) -> Seen:
 def standing(tenant: Tenant, one: Seen) -> State:
     """Where a run stands."""
     state = one.state
-    if (end := end_of(state)) is not None:
+    if (end := state.ended) is not None:
         return end.ending
     if state.input is not None:
         return "needs_input"
@@ -55,7 +54,7 @@ def standing(tenant: Tenant, one: Seen) -> State:
 def line(tenant: Tenant, one: Seen) -> RunLine:
     state = one.state
     requested = one.requested
-    end = end_of(state)
+    end = state.ended
     settled = [task for task in state.tasks.values() if task.mother is None]
     return RunLine(
         run=one.run,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
-from chargehand.agents.subteam import seen_before
+from chargehand.agents.nested import seen_before
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.server.openai.problem import refused
 

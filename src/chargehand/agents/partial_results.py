@@ -1,7 +1,6 @@
-"""What results leave out, of teams and of workers, and how a run ended if that counts: read off its state.
+"""What results leave out, of teams and of workers, and how a run ends if that counts: read off its state.
 
-A run inside another has a journal of its own; what it left out travels with its result. How it is handed over is
-`handover`'s business.
+A run inside another has a journal of its own; what it left out travels with its result.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import cast
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from chargehand.core.state import Progress, RunState, Status
+from chargehand.core.state import RunState, Status
 from chargehand.models.exhibits import Exhibit, Product
 from chargehand.models.left_out import NOTHING, left
 from chargehand.models.messages import Message
@@ -28,17 +27,6 @@ MAIL = "send_message_to_agent"
 _MOST = 20  # parts that one worker can leave, and that are looked for in what others were asked
 
 
-class InnerGap(Gap, frozen=True, omit_defaults=True, gc=False):
-    """A gap of a run inside. `task` is the task outside whose result leaves something out.
-
-    `worker` is the team that has it (inwards, with ` > ` between), `run` and `inner` where it is missing.
-    """
-
-    worker: str = ""
-    run: str = ""
-    inner: TaskId = NO_TASK
-
-
 class Partly(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="partly"):
     """A product that leaves something out, as the text says too. `gaps` are a team's: a worker has none of its own."""
 
@@ -46,7 +34,7 @@ class Partly(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="par
     missing: tuple[str, ...]
     exhibits: tuple[Exhibit, ...] = ()
     sources: tuple[str, ...] = ()
-    gaps: tuple[InnerGap, ...] = ()
+    gaps: tuple[Gap, ...] = ()
 
 
 def part(product: Product, messages: Sequence[Message]) -> Product | Partly:
@@ -77,18 +65,18 @@ def is_team(agent: Agent) -> bool:
 
 def inner_gaps(state: RunState) -> tuple[Gap, ...]:
     """What was left out of results that were delivered, unless another task was done in the place of theirs."""
-    held = [one for one in state.tasks.values() if one.result is not None and MARK in bytes(one.result)]
-    found = [(one, said) for one in held if (said := _said(one)) is not None and one.status is Status.DONE]
-    if not found:
+    done = [progress for progress in state.tasks.values() if progress.status is Status.DONE]
+    replaced = {progress.task.replaces for progress in done if progress.task.replaces}
+    kept = [(one, said) for one in done if one.task.id not in replaced and (said := _partial(one.result)) is not None]
+    if not kept:
         return ()
-    tasks = state.tasks.values()
-    replaced = {one.task.replaces for one in tasks if one.status is Status.DONE and one.task.replaces}
-    kept = [(one, said) for one, said in found if one.task.id not in replaced]
-    teams = {one.name for one in state.requested.roster.agents if is_team(one)}
-    of_teams = [(one.task.id, said) for one, said in kept if one.worker in teams or not one.worker]
-    below = [structs.replace(gap, task=task) for task, said in of_teams for gap in said.gaps]
-    answers = [Answer(one.task, one.result, one.mother is not None) for one in tasks if one.status is Status.DONE]
-    own = [(one.task, said) for one, said in kept if in_words(said)]
+    teams = {agent.name for agent in state.requested.roster.agents if is_team(agent)}
+    below: list[Gap] = []
+    for progress, said in kept:
+        if progress.worker in teams or not progress.worker:
+            below += [structs.replace(gap, task=progress.task.id) for gap in said.gaps]
+    answers = [Answer(one.task, one.result, one.mother is not None) for one in done]
+    own = [(progress.task, said) for progress, said in kept if in_words(said)]
     only = left_out(_chosen(state, own), ())
     return (*below, *only, *(gap for gap in left_out(own, answers) if gap not in only))
 
@@ -104,8 +92,9 @@ def in_words(said: Partly) -> bool:
     return not said.gaps and bool(said.missing) and set(said.missing) <= set(left(said.text)[1])
 
 
-def _said(progress: Progress) -> Partly | None:
-    return None if progress.result is None else partly(decode_value(progress.result))
+def _partial(result: Raw | None) -> Partly | None:
+    """A result that says what it leaves out; most are none, and are not read for this."""
+    return None if result is None or MARK not in bytes(result) else partly(decode_value(result))
 
 
 class Answer(Struct, frozen=True):
@@ -162,32 +151,18 @@ def _spoke(one: Answer) -> bool:
 
 def of_worker(result: Raw) -> bool:
     """Whether a worker, not a team, says in a result that it left a part of its task."""
-    found = partly(decode_value(result)) if MARK in bytes(result) else None
-    return found is not None and in_words(found)
+    said = _partial(result)
+    return said is not None and in_words(said)
 
 
-def end_of(state: RunState) -> ev.RunEnded | None:
-    """How a run ended, all levels counted: with a gap below it is partial, however well its own tasks went."""
-    return None if state.ended is None else _counted(state.ended, inner_gaps(state))
-
-
-def to_write(state: RunState, ended: ev.RunEnded) -> ev.RunEnded:
-    """The end of a run as it is journaled: whoever reads only this reads no other ending than `end_of` tells.
-
-    Gaps inside teams are not written twice: they stand, with their places, in the results. Why this run itself was
-    partial stays as it is.
-    """
-    counted = _counted(ended, inner_gaps(state))
-    reason = counted.reason if ended.ending == "complete" else ended.reason
-    return ev.RunEnded(counted.ending, reason, tuple(one for one in counted.gaps if not isinstance(one, InnerGap)))
-
-
-def _counted(ended: ev.RunEnded, below: Sequence[Gap]) -> ev.RunEnded:
+def with_inner_gaps(state: RunState, ended: ev.RunEnded) -> ev.RunEnded:
+    """The end of a run, all levels counted: with a gap below it is partial, however well its own tasks went."""
+    below = inner_gaps(state)
     if not below or ended.ending not in ("complete", "partial"):
         return ended
-    known = {one.reason for one in below}
+    reasons = {gap.reason for gap in below}
     reason = ended.reason
     if reason in ("done", "gaps", "overspent"):  # what ended a run below ends those above for the same reason
-        reason = "deadline" if "deadline" in known else "budget" if "budget" in known else "gaps"
-    more = tuple(one for one in below if one not in ended.gaps)
+        reason = "deadline" if "deadline" in reasons else "budget" if "budget" in reasons else "gaps"
+    more = tuple(gap for gap in below if gap not in ended.gaps)
     return ev.RunEnded("partial", reason, (*ended.gaps, *more))
