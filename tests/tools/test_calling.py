@@ -1,13 +1,9 @@
-"""Results cut to size, and standard output kept clean."""
+"""Results cut to size."""
 
-import subprocess
-import sys
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chargehand.tools.calling import capped, quiet_stdout
+from chargehand.tools.calling import capped
 
 
 def test_what_fits_is_left_alone() -> None:
@@ -33,45 +29,3 @@ def test_what_is_kept_is_a_beginning_that_fits(text: str, cap: int) -> None:
         body = kept[: kept.rindex("[cut here")].removesuffix("\n")
         assert text.encode(errors="replace").decode().startswith(body)
         assert len(body.encode()) <= cap
-
-
-PRINTING = """
-import asyncio, os, subprocess, sys
-from chargehand.tools.calling import quiet_stdout
-from chargehand.tools.tool import tool
-
-@tool
-def chatty() -> int:
-    print("printed")
-    sys.__stdout__.write("held on to\\n")
-    os.write(1, b"written\\n")
-    subprocess.run(["echo", "from a child"])
-    return 1
-
-print("before")
-with quiet_stdout() as out:
-    found = asyncio.run(chatty.call("{}", "k"))
-    out.write('{"found": %d, "word": "ä"}\\n' % found)
-print("after")
-"""
-
-
-def test_a_tool_that_prints_does_not_reach_standard_output() -> None:
-    done = subprocess.run([sys.executable, "-X", "utf8", "-c", PRINTING], capture_output=True, timeout=20, check=True)
-    assert done.stdout.decode() == 'before\n{"found": 1, "word": "ä"}\nafter\n'
-    lines = sorted(done.stderr.decode().split("\n"))
-    assert lines == ["", "from a child", "held on to", "printed", "written"]
-
-
-def test_standard_output_comes_back_after_an_exception(capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupted() -> None:
-        with quiet_stdout() as out:
-            print("quiet")
-            out.write("loud\n")
-            raise ValueError("x")
-
-    with pytest.raises(ValueError, match="x"):
-        interrupted()
-    print("again")
-    captured = capsys.readouterr()
-    assert (captured.out, captured.err) == ("loud\nagain\n", "quiet\n")

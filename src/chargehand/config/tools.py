@@ -66,11 +66,6 @@ def make_tools(name: str, written: ToolShape | str, folder: Path) -> tuple[Tool,
     return tuple(structs.replace(tool, **wanted) for tool in made)
 
 
-def plain_tools(name: str, folder: Path) -> tuple[Tool, ...]:
-    """The tools of a source that needs no settings, named by a worker without an entry."""
-    return make_tools(name, name, folder)
-
-
 # --- one maker a source
 
 

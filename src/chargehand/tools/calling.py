@@ -1,11 +1,6 @@
-"""How a call of a tool ends: failures in words, results cut to size, prints kept off standard output."""
+"""How a call of a tool ends: failures in words, results cut to size."""
 
-import contextlib
-import io
-import os
-import sys
-from collections.abc import Generator, Mapping
-from typing import TextIO
+from collections.abc import Mapping
 
 from chargehand.models.code_errors import code_error, is_outage, message_of
 from chargehand.terms.failure import CodeError
@@ -65,42 +60,3 @@ def capped(text: str, cap: int) -> tuple[str, bool]:
     left = len(body) - len(kept.encode())
     gap = "" if not kept or kept.endswith("\n") else "\n"
     return f"{kept}{gap}[cut here: {left:,} of {len(body):,} bytes are not shown]", True
-
-
-@contextlib.contextmanager
-def quiet_stdout() -> Generator[TextIO]:
-    """While it is on, whatever the process prints goes to standard error; the stream given reaches standard output.
-
-    Tools print from threads and from children, so the whole process is turned, down to the file descriptor. A thread
-    that outlives the context prints to standard output again: hold the context until the last line is written.
-    """
-    sys.stdout.flush()
-    before = sys.stdout
-    descriptor = _descriptor(sys.stdout)
-    if descriptor is None:  # somebody keeps standard output in memory
-        with contextlib.redirect_stdout(sys.stderr):
-            yield before
-        return
-    sys.stderr.flush()
-    kept = os.dup(descriptor)
-    try:
-        os.dup2(_descriptor(sys.stderr) or 2, descriptor)
-        stream = io.TextIOWrapper(os.fdopen(kept, "wb"), before.encoding, before.errors, write_through=True)
-    except BaseException:
-        os.dup2(kept, descriptor)
-        raise
-    try:
-        with contextlib.redirect_stdout(sys.stderr):
-            yield stream
-    finally:
-        before.flush()  # what somebody who held on to the old stream wrote goes to standard error as well
-        stream.flush()
-        os.dup2(kept, descriptor)
-        stream.close()
-
-
-def _descriptor(stream: TextIO) -> int | None:
-    try:
-        return stream.fileno()
-    except (AttributeError, OSError, ValueError):
-        return None
