@@ -160,7 +160,6 @@ _ASIDE = re.compile(r"`[^`\n]*\s[^`\n]*`|\[[^\[\]\s]{1,64}\]")
 """Quoted commands and cited tasks: their numbers are not stated."""
 _POWER = re.compile(r"(?<![\w.,])(\d{1,40}(?:\.\d{1,40})?)(?:[eE]|\s?[x\u00d7]\s?10\^)([+-]?\d{1,3})(?![\w.]*\w)")
 _BARE_FRACTION = re.compile(r"(?<![\w.,])\.(?=\d)")
-_DOTTED = re.compile(r"(?<![\w.,])\d{1,3}(?:\.\d{3}){2,}(?![\d.]*\d)")
 _SPACED = re.compile(r"(?<![\w.,])\d{1,3}(?:[ \u00a0\u202f\u2009]\d{3})+(?:[.,]\d{1,30})?(?![.,]?\w)")
 _CURRENCY_BEFORE = re.compile(r"(?:[$\u20ac\u00a3\u00a5]|\b[A-Z]{3})\s?\Z")
 _MINUS = "-\u2212\u2012\u2013"
@@ -192,14 +191,13 @@ def written_numbers(text: str) -> tuple[float, ...]:
 
 
 def _write_out(text: str) -> str:
-    """The same with powers, bare fractions and dotted thousands written the usual way: 1e3, .5, 1.234.567."""
+    """The same with powers and bare fractions written the usual way: 1e3, .5."""
 
     def write_power(match: re.Match[str]) -> str:
         exponent = int(match[2])
         return f"{Decimal(match[1]).scaleb(exponent):f}" if abs(exponent) <= _MAX_EXPONENT else match[0]
 
-    plain = _BARE_FRACTION.sub("0.", _POWER.sub(write_power, text))
-    return _DOTTED.sub(lambda match: match[0].replace(".", ""), plain)
+    return _BARE_FRACTION.sub("0.", _POWER.sub(write_power, text))
 
 
 def _sign_before(text: str, start: int) -> int:

@@ -85,18 +85,8 @@ def _check_appended(file: Path, text: str, before: Sequence[Case]) -> None:
 
 
 def _as_yaml(case: Case, before: str) -> str:
-    import yaml  # noqa: PLC0415 - only saving a case writes YAML
-
-    class BlockDumper(yaml.SafeDumper):
-        """Writes texts of several lines as blocks."""
-
-    def represent_text(_dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-        return yaml.ScalarNode("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-    BlockDumper.add_representer(str, represent_text)
-    data = [msgspec.to_builtins(case)]
-    text = yaml.dump(data, Dumper=BlockDumper, sort_keys=False, allow_unicode=True, width=110)
     indents = _LIST_ITEM.findall(before)
     indent = indents[-1] if indents else "  "
-    body = "".join(f"{indent}{line}\n" if line.strip() else "\n" for line in text.splitlines())
+    lines = msgspec.yaml.encode([case]).decode().splitlines()
+    body = "".join(f"{indent}{line}\n" if line.strip() else "\n" for line in lines)
     return body if before.strip() else f"cases:\n{body}"
