@@ -393,7 +393,7 @@ MONEY = (
     Bug(
         "calls of the supervisor are not reserved",
         "agents/planner.py",
-        "held = await hold(hand, lead.purse, lead.model, request, lead.reserve)",
+        "held = await calls.hold(request)",
         "from chargehand.agents.money import Held\n    held = Held(lead.purse.limited(lead.model, request, 8192))",
     ),
     Bug(

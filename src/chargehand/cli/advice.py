@@ -8,7 +8,6 @@ from shutil import which
 
 from msgspec import Struct
 
-from chargehand.agents.partial_results import inner_gaps
 from chargehand.cli import USUAL_JOURNAL
 from chargehand.cli.console import Console, cells, clean
 from chargehand.cli.format import roughly
@@ -50,7 +49,7 @@ def advise(console: Console, state: RunState, advice: Advice, *, mended: bool = 
     if state.ended is None:
         console.line(f"  give up:     {advice.command('runs', 'cancel', advice.run)}")
         console.line(f"  go on:       {going_on(state, advice)}")
-    elif advice.again and (state.ended.ending != "complete" or inner_gaps(state)):
+    elif advice.again and state.ended.ending != "complete":
         label = "once mended:" if mended else "once more:  "
         option, notes = _wider(state, advice)
         if any(progress.status is Status.DONE for progress in state.tasks.values()):

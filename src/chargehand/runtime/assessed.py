@@ -102,7 +102,8 @@ def assess(entries: Sequence[ev.Entry]) -> Assessment:
     state = replay(entries)
     tasks = [one.task for one in state.tasks.values() if one.mother is None]
     given = _given(state)
-    missing = state.ended.gaps if state.ended is not None else gaps(state)
+    ended = state.ended.gaps if state.ended is not None else gaps(state)
+    missing = tuple(gap for gap in ended if not gap.run)
     # parts that workers left, below no task; a run that has not ended does not list them
     missing += tuple(gap for gap in inner_gaps(state) if not gap.task and gap not in missing)
     tracings = answer_tracings(state)

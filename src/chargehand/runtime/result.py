@@ -153,7 +153,7 @@ def plain_answer(entries: Sequence[ev.Entry]) -> str:
     failure = _last_failure(entries)
     have = _forwarded(state)
     parts = [have] if have else []
-    unserved = [gap for gap in ended.gaps if gap.status != "unwritten"]  # why that is follows
+    unserved = [gap for gap in ended.gaps if gap.status != "unwritten" and not gap.run]  # why that is follows
     if missing := with_gaps("", unserved).strip():
         parts.append(missing)
     if not (missing and ended.reason == "no_plan"):  # then that says it all
