@@ -153,11 +153,11 @@ def test_a_rule_about_a_tool_that_is_not_there_sleeps() -> None:
         {"type": "exit_loop", "tool_name": "send_message"},
         {"type": "constrain_child_tools", "tool_name": "a", "children": ["b", "c"]},
     ]
-    assert read_rules(written, ["a", "b"]).order == (ours.ConstrainChildTools("a", ("b",)),)
-    assert read_rules(written, ["a"]).order == (ours.ExitLoop("a"),)
-    assert read_rules(None, ["a"]).order == ()
+    assert read_rules(written, ["a", "b"]) == (ours.ConstrainChildTools("a", ("b",)),)
+    assert read_rules(written, ["a"]) == (ours.ExitLoop("a"),)
+    assert read_rules(None, ["a"]) == ()
 
 
 def test_results_that_python_and_json_write_differently_are_the_same_case() -> None:
     written = [{"type": "conditional", "tool_name": "a", "child_output_mapping": {"True": "b"}, "default_child": "c"}]
-    assert read_rules(written, ["a", "b", "c"]).order == (ours.Conditional("a", {"True": "b", "true": "b"}, "c"),)
+    assert read_rules(written, ["a", "b", "c"]) == (ours.Conditional("a", {"True": "b", "true": "b"}, "c"),)

@@ -56,6 +56,13 @@ class MaxCountPerStep(Struct, frozen=True, tag="max_count_per_step"):
     most: int
 
 
+class MaxCount(Struct, frozen=True, tag="max_count"):
+    """The tool is called at most so often in one attempt."""
+
+    tool: str
+    most: int
+
+
 class RequiredBeforeExit(Struct, frozen=True, tag="required_before_exit"):
     """The attempt does not end before the tool was called."""
 
@@ -76,6 +83,7 @@ ToolRule: TypeAlias = (
     | ParentLastTool
     | Conditional
     | MaxCountPerStep
+    | MaxCount
     | RequiredBeforeExit
     | RequiresApproval
 )
@@ -209,6 +217,8 @@ def _against(rule: ToolRule, calls: Sequence[Called], tool: str, step: int) -> s
             return f"after this result of {last}, {wanted} must be called, not {tool}"
         case MaxCountPerStep(of, most) if of == tool and sum(c.step == step and c.tool == tool for c in calls) >= most:
             return f"{tool} was called {most} times in this step, which is the most; go on in the next step"
+        case MaxCount(of, most) if of == tool and sum(c.tool == tool for c in calls) >= most:
+            return f"{tool} was called {most} times, which is the most; go on without it"
         case _:
             return ""
 

@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, structs
 
 from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
 from chargehand.agents.loop import Kit, work
@@ -23,7 +23,6 @@ from chargehand.agents.prompts import Prompts
 from chargehand.agents.setup import Equipped, equip, furnish, roster_agent
 from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief
-from chargehand.core.state import Step
 from chargehand.errors import Invalid
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.models.find import Lookup
@@ -35,7 +34,7 @@ from chargehand.server.letta.attachments import archive_of
 from chargehand.server.letta.message_log import ClientReturn
 from chargehand.server.letta.request import ClientRequest
 from chargehand.server.letta.settings import JsonReply, bound_model, options_of, override_settings
-from chargehand.server.letta.tool_rules import ToolRules, read_rules
+from chargehand.server.letta.tool_rules import read_rules
 from chargehand.server.letta.tools import client_side_tools, custom_tools
 from chargehand.server.settings import Limits, Settings
 from chargehand.server.tenants import Tenant
@@ -43,7 +42,8 @@ from chargehand.terms.budget import Budget
 from chargehand.terms.failure import Failure
 from chargehand.terms.roster import Agent
 from chargehand.tools.remember import NAMES
-from chargehand.tools.tool import Caller, Tool, ToolFailed
+from chargehand.tools.rules import ToolRule
+from chargehand.tools.tool import Tool
 
 TIMEOUT = 1200.0
 _INSERT = "archival_memory_insert"
@@ -153,7 +153,7 @@ class AgentExecutor:
         )
         client_side = client_side_tools(request.tools, partial(self._sessions.client_return, run))
         try:
-            equipped = await self._equip(profile, request, client_side, brief.steps)
+            equipped = await self._equip(profile, request, client_side)
         except Invalid as error:
             raise WorkFailed(Failure("logic", str(error), permanent=True)) from error
         equipped = structs.replace(equipped, models=self._allowances.metered(run, equipped.models))
@@ -184,7 +184,7 @@ class AgentExecutor:
 
     async def system_prompt(self, profile: Profile) -> str:
         """What an agent would be told about itself now, with its blocks."""
-        equipped = await self._equip(profile, ClientRequest(profile.id, ()), {}, {})
+        equipped = await self._equip(profile, ClientRequest(profile.id, ()), {})
         held = seen(await self._catalog.attached(profile.id)).values()
         return self._kit.system(equipped).text + instructions(held) + "\n\n" + material(held, (), "now", {})
 
@@ -193,9 +193,8 @@ class AgentExecutor:
         profile: Profile,
         request: ClientRequest,
         client_side: Mapping[str, Tool],
-        steps: Mapping[int, Step] | None,
     ) -> Equipped:
-        """An agent ready to work, with what is attached to it now. `steps` are those it made before a crash.
+        """An agent ready to work, with what is attached to it now.
 
         Tools of the client come before the agent's of the same name.
         """
@@ -205,7 +204,7 @@ class AgentExecutor:
         rules = read_rules(profile.settings.get("tool_rules"), names)
         worker = _worker(profile, names, rules, request.steps)
         ready = await furnish(self._tenant.memory, worker, with_usual_tools=False, conversation=request.conversation)
-        tools = _count_calls({**ready.named, **self._agent_messages.tools, **custom}, rules.counts, steps or {})
+        tools = {**ready.named, **self._agent_messages.tools, **custom}
         desk = ready.desk
         if desk is not None:
             hides_turns = profile.settings.get("message_buffer_autoclear")
@@ -224,7 +223,7 @@ def _gone(what: str) -> WorkFailed:
     return WorkFailed(Failure("logic", f"there is no {what} any more", permanent=True))
 
 
-def _worker(profile: Profile, tools: Sequence[str], rules: ToolRules, steps: int) -> Worker:
+def _worker(profile: Profile, tools: Sequence[str], rules: tuple[ToolRule, ...], steps: int) -> Worker:
     """An agent as a worker: with the tools that clients are told it has, and no others."""
     prompt = profile.prompt or f"You are {profile.name}. {profile.description}".strip()
     if timezone := profile.settings.get("timezone"):
@@ -236,43 +235,11 @@ def _worker(profile: Profile, tools: Sequence[str], rules: ToolRules, steps: int
         tools=tools,
         tags=profile.tags,
         timeout=TIMEOUT,
-        rules=rules.order,
+        rules=rules,
         remembers=True,
         settings=options_of(profile.settings).sampling,
         steps=steps,
     )
-
-
-# --- how often a tool may be called
-
-
-class CountedTool(Tool, frozen=True, kw_only=True):
-    """A tool with a limit of calls, made for one attempt: `keys` are those of the calls of `inner` so far."""
-
-    inner: Tool
-    limit: int = 1
-    keys: list[str] = field(default_factory=list[str])
-
-    async def call(self, arguments: str, key: str, caller: Caller | None = None) -> object:
-        if len(self.keys) >= self.limit:
-            raise ToolFailed(
-                f"{self.name} was called {self.limit} times for this message, which is the most; go on without it"
-            )
-        self.keys.append(key)
-        return await self.inner.call(arguments, key, caller)
-
-    def check(self, arguments: str) -> None:
-        self.inner.check(arguments)
-
-
-def _count_calls(tools: dict[str, Tool], limits: Mapping[str, int], steps: Mapping[int, Step]) -> dict[str, Tool]:
-    """The tools, those with a limit made to keep it. `steps` are the calls that this attempt made already."""
-    for name, limit in limits.items():
-        if name in tools:
-            fields = {each: getattr(tools[name], each) for each in Tool.__struct_fields__}
-            made = [step.name for step in steps.values() if step.name == name and step.result is not None]
-            tools[name] = CountedTool(**fields, inner=tools[name], limit=limit, keys=made)
-    return tools
 
 
 # --- which models clients may name

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from chargehand.server.letta.settings import as_list
 from chargehand.server.problem import invalid
@@ -49,13 +49,6 @@ class RuleWire(Struct):
     max_count_limit: int | None = None
 
 
-class ToolRules(Struct, frozen=True):
-    """The rules of an agent. `counts` is how often a tool may be called for one message, at most."""
-
-    order: tuple[ToolRule, ...] = ()
-    counts: dict[str, int] = field(default_factory=dict[str, int])
-
-
 def check_rules(sent: object, tools: Sequence[str]) -> None:
     """Raise a problem for rules that an agent with these tools could not keep."""
     for number, each in enumerate(as_list(sent)):
@@ -66,7 +59,7 @@ def check_rules(sent: object, tools: Sequence[str]) -> None:
             raise invalid(f"tool_rules[{number}]: {error}{types}") from error
         if problem := _problem(rule, tools):
             raise invalid(f"tool_rules[{number}], {rule.type} of {rule.tool_name[:100]!r}: {problem}")
-    rules.check(read_rules(sent, tools).order, tools)
+    rules.check(read_rules(sent, tools), tools)
 
 
 def _problem(rule: RuleWire, tools: Sequence[str]) -> str:
@@ -87,18 +80,13 @@ def _problem(rule: RuleWire, tools: Sequence[str]) -> str:
     return ""
 
 
-def read_rules(sent: object, tools: Sequence[str]) -> ToolRules:
+def read_rules(sent: object, tools: Sequence[str]) -> tuple[ToolRule, ...]:
     """The rules an agent was given, as far as they are about tools it has."""
     order: list[ToolRule] = []
-    counts: dict[str, int] = {}
     for rule in msgspec.convert(sent or [], list[RuleWire], strict=False):
-        if rule.tool_name not in tools:
-            continue
-        if rule.type == "max_count_per_step":
-            limit = rule.max_count_limit or 1
-            counts[rule.tool_name] = min(limit, counts.get(rule.tool_name, limit))
-        order += _convert(rule, tools)
-    return ToolRules(tuple(order), counts)
+        if rule.tool_name in tools:
+            order += _convert(rule, tools)
+    return tuple(order)
 
 
 def _convert(rule: RuleWire, tools: Sequence[str]) -> list[ToolRule]:
@@ -108,6 +96,8 @@ def _convert(rule: RuleWire, tools: Sequence[str]) -> list[ToolRule]:
     children = tuple(child for child in rule.children if child in tools)
     if rule.type == "constrain_child_tools":  # without its children nothing is left to call after it
         return [rules.ConstrainChildTools(tool, children) if children else rules.ExitLoop(tool)]
+    if rule.type == "max_count_per_step":  # a step of Letta is all that is done for one message
+        return [rules.MaxCount(tool, rule.max_count_limit or 1)]
     if rule.type == "parent_last_tool":
         return [rules.ParentLastTool(child, tool) for child in children if child != tool]
     cases: dict[str, str] = {}
