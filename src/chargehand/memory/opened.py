@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from hashlib import blake2b
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
@@ -45,11 +46,11 @@ class OpenMemory:
         self._clock = clock
         self._models: dict[str, Embedding | None] = {}
         self._warned: set[str] = set()
-        self._gates: dict[str, asyncio.Lock] = {}
+        self._gates: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def gate(self, agent: str) -> asyncio.Lock:
-        """Lets one at a time put an agent's turns behind a summary: the next one finds it done, and pays nothing."""
-        return self._gates.setdefault(agent, asyncio.Lock())
+    def gate(self, name: str) -> asyncio.Lock:
+        """A lock by name. That of an agent's id lets one at a time summarise: the next finds it done, pays nothing."""
+        return self._gates.setdefault(name, asyncio.Lock())
 
     async def add(self, archive: Archive, passages: Sequence[Passage], *, agent: str = "") -> list[Inserted]:
         """Keep texts: cut into parts where they are long, with vectors where the archive's model is here.

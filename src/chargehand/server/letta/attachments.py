@@ -1,7 +1,6 @@
 """What agents hold: their archives, and the tools that come with them. Changes are made one at a time."""
 
 import asyncio
-from weakref import WeakValueDictionary
 
 from msgspec import structs
 
@@ -17,25 +16,9 @@ BASE_TOOLS = "base_tools"
 """The setting that is false for an agent whose client wants it to have only the tools it names."""
 
 
-class Locks:
-    """Locks of one tenant, by the id of what is changed: it is read first, and must not change in between.
-
-    Texts of blocks need none: the store edits them in place.
-    """
-
-    def __init__(self, _tenant: Tenant) -> None:
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-    def of(self, which: str) -> asyncio.Lock:
-        lock = self._locks.get(which)
-        if lock is None:
-            lock = self._locks[which] = asyncio.Lock()
-        return lock
-
-
 def lock_of(tenant: Tenant, which: str) -> asyncio.Lock:
-    """Hold it from before something is read until it is changed."""
-    return tenant.part(Locks).of(which)
+    """Hold it from before something is read until it is changed. Texts of blocks need none: the store edits them."""
+    return tenant.memory.gate(f"change {which}")
 
 
 async def blocks_of(tenant: Tenant, agent: str) -> list[Block]:
