@@ -9,12 +9,11 @@ from chargehand.models.demo.plan import without_returns
 from chargehand.models.demo.results import (
     figure_in_words,
     markdown_table,
-    passage_in_words,
     read_product,
     table_in_words,
 )
 from chargehand.models.demo.words import MENTIONS_MODEL, shorten
-from chargehand.models.exhibits import Chart, Exhibit, Figure, Passages, Table
+from chargehand.models.exhibits import Exhibit, Figure, Passages, Table
 from chargehand.models.left_out import LEFT
 from chargehand.models.subject import Answering, Given
 
@@ -91,7 +90,8 @@ def _read_part(given: Given) -> Part:
     exhibits = tuple(exhibit for exhibit in product.exhibits if not _is_lookup(exhibit))
     lines = [line for line in product.text.splitlines() if line.strip() and not line.startswith("Sources: ")]
     if not lines:
-        lines = [line for exhibit in exhibits for line in _describe_exhibit(exhibit)]
+        lines = [figure_in_words(exhibit) for exhibit in exhibits if isinstance(exhibit, Figure)]
+        lines += [table_in_words(exhibit, "Result") for exhibit in exhibits if isinstance(exhibit, Table)]
     return Part(
         given=given,
         text=product.text,
@@ -105,18 +105,6 @@ def _read_part(given: Given) -> Part:
 def _is_lookup(exhibit: Exhibit) -> bool:
     """Whether it is a table in which names were looked up."""
     return isinstance(exhibit, Table) and exhibit.columns[0] == "place"
-
-
-def _describe_exhibit(exhibit: Exhibit) -> list[str]:
-    match exhibit:
-        case Table():
-            return [table_in_words(exhibit, "Result")]
-        case Figure():
-            return [figure_in_words(exhibit)]
-        case Passages():
-            return [passage_in_words(passage) for passage in exhibit.found[:2]]
-        case Chart():
-            return []
 
 
 def _bullets(facts: list[Part], written: str) -> list[str]:

@@ -72,13 +72,12 @@ def choose_fit(clause: Clause, staff: Staff) -> Fit:
         raise failure
     if not fits:
         raise RefusedError("none of the tools is for this")
-    ranked = sorted(certain or fits, key=lambda fit: (-fit.score, -card_score(clause, fit.worker)))
-    best = ranked[0]
-    for other in ranked[1:]:
-        is_equal = other.score == best.score and card_score(clause, other.worker) == card_score(clause, best.worker)
-        if certain and is_equal and other.tool.name != best.tool.name and best.tool.kind != "search":
-            raise RefusedError(f"{best.tool.name} or {other.tool.name} could be meant; say which", is_known=True)
-    return best
+    ranks = [(fit.score, card_score(clause, fit.worker)) for fit in certain or fits]
+    equal = [fit for fit, rank in zip(certain or fits, ranks, strict=True) if rank == max(ranks)]
+    names = list(dict.fromkeys(fit.tool.name for fit in equal))
+    if certain and len(names) > 1 and equal[0].tool.kind != "search":
+        raise RefusedError(f"{join_words(names, 'or')} could be meant; say which", is_known=True)
+    return equal[0]
 
 
 def _fit_tool(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:

@@ -65,13 +65,6 @@ class PlannedTask(Struct):
         return " ".join([sentence, *self.keeps, _RETURNS.get(self.kind, "Return what was found.")])
 
 
-class DemoPlan(Struct):
-    """The tasks for a request, and what nobody can serve of it."""
-
-    tasks: list[PlannedTask]
-    unserved: list[str]
-
-
 def write_plan(subject: Planning, prompt: str) -> str:
     """The plan in JSON. The prompt shows which blocks of memory there are."""
     labels = (match["label"] or match["trusted"] for match in _BLOCK.finditer(prompt))
@@ -85,27 +78,28 @@ def write_plan(subject: Planning, prompt: str) -> str:
     return msgspec.json.encode(reply).decode()
 
 
-def make_plan(subject: Planning, blocks: frozenset[str] = frozenset()) -> DemoPlan:
+def make_plan(subject: Planning, blocks: frozenset[str] = frozenset()) -> "DemoPlan":
     """The plan for a request. Where one has failed in part there is nothing else to try."""
-    if subject.tasks:
-        return DemoPlan([], [])
     parsed = parse_request(" ".join(subject.goal.split()))
+    plan = DemoPlan(subject.workers, parsed.clauses, blocks)
+    if subject.tasks:
+        return plan
+    for clause in parsed.clauses:
+        plan.add_clause(clause)
     if parsed.is_too_long:
-        return DemoPlan([], [f"the request is longer than {LONGEST:,} characters. {MENTIONS_MODEL}"])
-    if not parsed.clauses:
+        plan.unserved.append(f"the request is longer than {LONGEST:,} characters. {MENTIONS_MODEL}")
+    elif not parsed.clauses:
         cards = [f"{card.name}: {shorten(card.description, 120)}" for card in subject.workers if card.description]
         offer = f" You can ask {'; '.join(cards[:_MOST_OFFERED]).rstrip('.')}." if cards else ""
-        return DemoPlan([], [f"the request does not say what is wanted.{offer} {MENTIONS_MODEL}"])
-    planner = _Planner(subject.workers, parsed.clauses, blocks)
-    for clause in parsed.clauses:
-        planner.plan(clause)
-    for task in planner.tasks[subject.most_tasks :]:
-        planner.unserved.append(f"{task.text}: more tasks than the {subject.most_tasks} that may be planned")
-    return DemoPlan(planner.tasks[: subject.most_tasks], planner.unserved)
+        plan.unserved.append(f"the request does not say what is wanted.{offer} {MENTIONS_MODEL}")
+    for task in plan.tasks[subject.most_tasks :]:
+        plan.unserved.append(f"{task.text}: more tasks than the {subject.most_tasks} that may be planned")
+    del plan.tasks[subject.most_tasks :]
+    return plan
 
 
-class _Planner:
-    """Turns clauses into tasks, one after the other."""
+class DemoPlan:
+    """The tasks for a request, made clause by clause, and what nobody can serve of it."""
 
     def __init__(self, workers: tuple[WorkerCard, ...], clauses: tuple[Clause, ...], blocks: frozenset[str]) -> None:
         self.staff = [(worker, tools_of(worker)) for worker in workers if worker.name]
@@ -115,7 +109,7 @@ class _Planner:
         self.unserved: list[str] = []
         self.last_failed = False
 
-    def plan(self, clause: Clause) -> None:
+    def add_clause(self, clause: Clause) -> None:
         """Add the tasks for one clause, or say why there are none."""
         failed = False
         try:
