@@ -19,6 +19,7 @@ from chargehand.agents.audit.sources import (
     Evidence,
     KnownNumbers,
     NamedRows,
+    calendar_day,
     count_listed,
     find_urls,
     noun_behind,
@@ -340,10 +341,8 @@ class _Found(Struct):
             return evidence.holds(self.value, is_rough=self.is_rough) or is_written
         if isinstance(self.value, Date):
             return evidence.dates.hold(self.value)
-        if self.kind == "url":
-            return evidence.links(self.text)
-        if self.kind == "email":
-            return evidence.mails(self.text)
+        if self.kind in ("url", "email"):
+            return evidence.names(self.text)
         pieces = [plain_words(piece) for piece in _OMISSION.split(self.text)]
         return all(evidence.says(piece) for piece in pieces if piece.strip())
 
@@ -567,12 +566,10 @@ def _blank(match: re.Match[str]) -> str:
     return " " * len(match[0])
 
 
-def _is_about(day: Date, today: date) -> bool:
-    """Whether a day is today, or, elsewhere on earth and a little later, the day before or after."""
-    near = {date.fromordinal(number) for number in range(max(1, today.toordinal() - 1), today.toordinal() + 2)}
-    return any(
-        (near_day.month, near_day.day) == (day.month, day.day) and day.year in (0, near_day.year) for near_day in near
-    )
+def _is_about(wanted: Date, today: date) -> bool:
+    """Whether a date is today, or, elsewhere on earth and a little later, the day before or after."""
+    day = calendar_day((wanted.year or today.year, wanted.month, wanted.day))
+    return day is not None and abs((day - today).days) <= 1
 
 
 def _find_urls(plain: str) -> Iterator[_Found]:

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import combinations
 from typing import TypeAlias, cast
 
@@ -37,7 +37,6 @@ _UNINFORMATIVE = STOP_WORDS | {"least", "less", "most", "true", "false"}
 
 MAX_CHARACTERS = 8_000_000
 _MAX_NODES = 500_000
-_MAX_NUMBERS = 500_000
 _MAX_LABELLED = 60_000  # numbers whose labels are kept; of more, none
 _MAX_ROWS = 20_000
 _MAX_CELLS = 200_000
@@ -53,14 +52,17 @@ _HALF = Decimal("0.5")
 class KnownNumbers:
     """Numbers to look others up in, without regard to their signs."""
 
-    def __init__(self, numbers: Iterable[Decimal]) -> None:
-        kept: set[Decimal] = set()
-        for number in numbers:
-            kept.add(abs(number))
-            if len(kept) >= _MAX_NUMBERS:
-                break
-        self.sorted = sorted(kept)
-        self.is_full = len(kept) >= _MAX_NUMBERS
+    def __init__(self, numbers: Iterable[Decimal] = ()) -> None:
+        self._numbers: set[Decimal] = set()
+        self.add(numbers)
+
+    def add(self, numbers: Iterable[Decimal]) -> None:
+        self._numbers.update(map(abs, numbers))
+
+    @cached_property
+    def sorted(self) -> list[Decimal]:
+        """All of them; none are added once they are looked up."""
+        return sorted(self._numbers)
 
     def near(self, quantity: Quantity, *, limit: int = 50) -> list[Decimal]:
         """Those that are this number, or what it was rounded from."""
@@ -115,15 +117,15 @@ class KnownDates:
 
     def reach(self, wanted: Date, terms: Iterable[int]) -> bool:
         """Whether this date is one of these numbers of days before or after one of them."""
-        day = _calendar_day((wanted.year, wanted.month, wanted.day))
+        day = calendar_day((wanted.year, wanted.month, wanted.day))
         if day is None or len(self._rows) > 200:
             return False
         steps = [timedelta(days=term) for term in terms if 0 < term <= _MAX_TERM_DAYS][:200]
-        known = {_calendar_day(known_day) for known_day in self._rows}
+        known = {calendar_day(known_day) for known_day in self._rows}
         return any(day - step in known or day + step in known for step in steps)
 
 
-def _calendar_day(day: Day) -> date | None:
+def calendar_day(day: Day) -> date | None:
     try:
         return date(*day)
     except ValueError:
@@ -166,62 +168,53 @@ class Evidence:
         self._nouns: set[str] = set()
         self._texts: list[str] = []
         self._figures: list[Figure] = []
-        self._plain: list[Decimal] = []
-        self._in_names: list[Decimal] = []
-        self._sums: list[Decimal] = []
-        self._differences: list[Decimal] = []
+        self._by_value: dict[Decimal, list[Figure]] = {}
+        self.numbers = KnownNumbers()
+        self._numbers_in_names = KnownNumbers()
+        self.sums = KnownNumbers()
+        self.differences = KnownNumbers()
         self._nodes_left = _MAX_NODES
         self._characters = 0
         for value in values:
             plain = msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
             self._read(cast("Json", plain))
-        self._index()
-
-    def _index(self) -> None:
-        self.numbers = KnownNumbers(self._plain)
-        self.is_whole = self._nodes_left > 0 and not self.numbers.is_full
+        self.is_whole = self._nodes_left > 0
         """False where there was more than was read: nothing can be said to be missing then."""
-        self._names = KnownNumbers(number for number in self._in_names if number >= 100)
         self._combine(self.few)
-        self.sums = KnownNumbers(self._sums)
-        self.differences = KnownNumbers(self._differences)
         if len(self._figures) >= _MAX_LABELLED:
             self._figures.clear()
-        self._by_value: dict[Decimal, list[Figure]] = {}
         for figure in self._figures:
             self._nouns |= figure.nouns
-            for value in figure.values:
-                self._by_value.setdefault(abs(value), []).append(figure)
-        self._words = ""
-        self._urls: frozenset[str] | None = None
+            for number in figure.values:
+                self._by_value.setdefault(abs(number), []).append(figure)
 
     # --- looking up
 
+    @cached_property
+    def _words(self) -> str:
+        return f" {' '.join(plain_words(text).strip() for text in self._texts)} "
+
+    @cached_property
+    def _addresses(self) -> frozenset[str]:
+        urls = [url for text in self._texts for url, _, _ in find_urls(text)]
+        emails = [match[0] for text in self._texts if "@" in text for match in EMAIL.finditer(text)]
+        return frozenset(map(_normalize_address, (*urls, *emails)))
+
     def says(self, words: str) -> bool:
         """Whether these plain words stand in it, one after the other."""
-        if not self._words:
-            self._words = f" {' '.join(plain_words(text).strip() for text in self._texts)} "
         return words in self._words
 
-    def links(self, url: str) -> bool:
-        """Whether it names this address, or one under it."""
-        if self._urls is None:
-            self._urls = frozenset(_normalize_url(url) for text in self._texts for url, _, _ in find_urls(text))
-        plain = _normalize_url(url)
+    def names(self, address: str) -> bool:
+        """Whether it names this URL or e-mail address, or a URL under it."""
+        plain = _normalize_address(address)
         below = (f"{plain}/", f"{plain}?", f"{plain}#")
-        return plain in self._urls or any(known.startswith(below) for known in self._urls)
-
-    def mails(self, email: str) -> bool:
-        """Whether it names this e-mail address."""
-        wanted = email.casefold()
-        found = (match[0] for text in self._texts if "@" in text for match in EMAIL.finditer(text))
-        return any(known.casefold() == wanted for known in found)
+        return plain in self._addresses or any(known.startswith(below) for known in self._addresses)
 
     def holds(self, quantity: Quantity, *, is_rough: bool = False) -> bool:
         """Whether a number stands in it, as itself or rounded; of those in names and dates, only long ones count."""
         if self.numbers.hold(quantity, is_rough=is_rough):
             return True
-        return quantity.text.isdigit() and self._names.hold(quantity)
+        return quantity.text.isdigit() and self._numbers_in_names.hold(quantity)
 
     def writes(self, text: str) -> bool:
         """Whether this stands in it letter for letter."""
@@ -267,7 +260,7 @@ class Evidence:
                 stack.extend(self._read_list(item, place))
             elif (number := _to_decimal(item)) is not None:
                 self._add_characters(8)
-                self._plain.append(number)
+                self.numbers.add((number,))
                 self._label(Figure((number,), unit_of_key(list(place.words))), place)
 
     def _read_object(self, table: Mapping[str, Json], place: _Place) -> _Placed:
@@ -329,7 +322,7 @@ class Evidence:
             self._add_characters(len(name))
             self._texts.append(name)
             if not name.isidentifier():
-                self._plain += [value for number in find_numbers(name) for value in number.values]
+                self.numbers.add(value for number in find_numbers(name) for value in number.values)
 
     def _compare_cells(self, rows: Sequence[Sequence[Json]]) -> None:
         """Work out what the cells of a column come to, of all rows and of those of each kind, and those of a row."""
@@ -352,9 +345,9 @@ class Evidence:
         """The sum and the mean of some numbers, and what sets every two of them apart."""
         if len(numbers) > 1:
             total = sum(numbers, Decimal(0))
-            self._sums += [total, total / len(numbers)]
+            self.sums.add((total, total / len(numbers)))
         if len(numbers) <= _MAX_COMPARED:
-            self._differences += [abs(first - second) for first, second in combinations(numbers, 2)]
+            self.differences.add(first - second for first, second in combinations(numbers, 2))
 
     def _read_text(self, text: str, place: _Place) -> _Placed:
         self._add_characters(len(text))
@@ -370,9 +363,9 @@ class Evidence:
             for day in figure.dates:
                 self.dates.add(day, place.row)
             if figure.is_in_name:
-                self._in_names += figure.values
+                self._numbers_in_names.add(number for number in figure.values if number >= 100)
             else:
-                self._plain += figure.values
+                self.numbers.add(figure.values)
                 self._label(structs.replace(figure, unit=figure.unit or key_unit), place)
         return ()
 
@@ -475,8 +468,8 @@ def find_urls(text: str) -> Iterator[tuple[str, int, int]]:
         yield url, match.start(), match.start() + len(url)
 
 
-def _normalize_url(url: str) -> str:
-    return re.sub(r"^(?:https?://)?(?:www\.)?", "", url.casefold()).rstrip("/")
+def _normalize_address(address: str) -> str:
+    return re.sub(r"^(?:https?://)?(?:www\.)?", "", address.casefold()).rstrip("/")
 
 
 def plain_words(text: str) -> str:
@@ -568,10 +561,9 @@ def _parse_table(text: str) -> list[list[str]] | None:
     if not 2 <= len(lines) <= _MAX_ROWS:
         return None
     for separator in "|\t;,":
-        width = lines[0].count(separator)
-        if width and all(line.count(separator) == width for line in lines):
-            rows = [[cell.strip() for cell in line.strip().strip("|").split(separator)] for line in lines]
-            if separator == "," and any(len(cell) > 60 for row in rows for cell in row):
-                return None  # prose
-            return [row for row in rows if not all(re.fullmatch(r":?-+:?", cell) for cell in row)]
+        rows = [[cell.strip() for cell in line.split(separator)] for line in lines]
+        if len(rows[0]) == 1 or any(len(row) != len(rows[0]) for row in rows):
+            continue
+        is_prose = separator == "," and any(len(cell) > 60 for row in rows for cell in row)
+        return None if is_prose else [row for row in rows if not re.fullmatch(r"[:-]*", "".join(row))]
     return None
