@@ -1,6 +1,6 @@
 """A result as Markdown: its words, its tables and figures, its sources. Nothing is added.
 
-Readers are not shown passages that the result does not name while it names others; those that judge it are.
+Readers are not shown passages that fit much worse than those the result names; whoever judges it is.
 """
 
 from collections.abc import Sequence
@@ -22,23 +22,24 @@ def shown(given: Given, *, whole: bool = False) -> str:
         product = msgspec.convert(given.value, Product)
     except msgspec.ValidationError:
         return msgspec.json.format(msgspec.json.encode(given.value), indent=2).decode()
-    unnamed = frozenset[str]() if whole else _unnamed_sources(product)
-    texts = [_exhibit_text(exhibit, product.text, unnamed) for exhibit in product.exhibits]
-    sources = f"Sources: {', '.join(source for source in product.sources if source not in unnamed)}"
+    unrelated = frozenset[str]() if whole else _unrelated_sources(product)
+    texts = [_exhibit_text(exhibit, product.text, unrelated) for exhibit in product.exhibits]
+    sources = f"Sources: {', '.join(source for source in product.sources if source not in unrelated)}"
     if product.sources and not product.text.endswith(sources):  # the answer of a team has them already
         texts.append(sources)
     return "\n\n".join([product.text, *(text for text in texts if text and text not in product.text)])
 
 
-def _unnamed_sources(product: Product) -> frozenset[str]:
-    """The sources of passages that the result does not name, while it names others."""
-    passages = [exhibit for exhibit in product.exhibits if isinstance(exhibit, Passages)]
-    sources = {passage.source for found in passages for passage in found.found}
-    unnamed = frozenset(source for source in sources if source not in product.text)
-    return unnamed if len(unnamed) < len(sources) else frozenset()
+def _unrelated_sources(product: Product) -> frozenset[str]:
+    """The sources of passages that the result does not name and that fit much worse than those it names."""
+    exhibits = [exhibit for exhibit in product.exhibits if isinstance(exhibit, Passages)]
+    passages = [passage for exhibit in exhibits for passage in exhibit.found]
+    best = max((passage.score for passage in passages if passage.source in product.text), default=0.0)
+    kept = {passage.source for passage in passages if passage.score >= best / 3 or passage.source in product.text}
+    return frozenset(passage.source for passage in passages) - kept
 
 
-def _exhibit_text(exhibit: Exhibit, text: str, unnamed: frozenset[str]) -> str:
+def _exhibit_text(exhibit: Exhibit, text: str, unrelated: frozenset[str]) -> str:
     match exhibit:
         case Table():
             rows = [exhibit.columns, ["---"] * len(exhibit.columns), *exhibit.rows[:_MAX_ROWS]]
@@ -50,7 +51,7 @@ def _exhibit_text(exhibit: Exhibit, text: str, unnamed: frozenset[str]) -> str:
             return f"{exhibit.expression} = {exhibit.value} {exhibit.unit}".strip() if exhibit.expression else ""
         case Passages():
             said = " ".join(text.split())
-            passages = [passage for passage in exhibit.found[:_MAX_PASSAGES] if passage.source not in unnamed]
+            passages = [passage for passage in exhibit.found[:_MAX_PASSAGES] if passage.source not in unrelated]
             new = [
                 passage
                 for passage in passages

@@ -117,7 +117,9 @@ def find_numbers(text: str) -> Iterator[Number]:
                 text=run[0], readings=parts, start=start, end=date.end, kind="date", dates=tuple(date.readings)
             )
         elif _is_in_name(text, start, end):
-            yield Number(text=run[0], readings=_read_parts(run[0]), start=start, end=end, kind="name")
+            is_plain = _PLAIN_NUMBER.fullmatch(run[0]) is not None
+            readings = _read_number(text, run[0], end) if is_plain else _read_parts(run[0])
+            yield Number(text=run[0], readings=readings, start=start, end=end, kind="name")
         else:
             yield from _read_run(text, start, end)
     yield from find_number_words(text)

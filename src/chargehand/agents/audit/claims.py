@@ -323,8 +323,6 @@ class _Found(Struct):
     value: Quantity | Date | None
     start: int
     end: int
-    around: str = ""
-    """A number with the characters beside it."""
     is_rough: bool = False
     is_count: bool = False
     """It says which or how many of what is listed."""
@@ -337,8 +335,7 @@ class _Found(Struct):
 
     def is_in(self, evidence: Evidence) -> bool:
         if isinstance(self.value, Quantity):
-            is_written = self.around != "" and evidence.writes(self.around)
-            return evidence.holds(self.value, is_rough=self.is_rough) or is_written
+            return evidence.holds(self.value, is_rough=self.is_rough)
         if isinstance(self.value, Date):
             return evidence.dates.hold(self.value)
         if self.kind in ("url", "email"):
@@ -406,7 +403,7 @@ class _Tracer:
         return _LATE_CITATION.sub(lambda match: match[0][1:] + match[0][0], masked)
 
     def _take_quoted_lines(self, match: re.Match[str]) -> str:
-        lines = [line.lstrip(" \t>").strip() for line in match[0].splitlines()]
+        lines = [line.lstrip(" \t>").strip() for line in self._text[match.start() : match.end()].splitlines()]
         said = " ".join(line for line in lines if line and not line.startswith(("\u2014", "\u2013", "- ", "(")))
         if not self._take(match.start(), said):
             return match[0]
@@ -414,7 +411,8 @@ class _Tracer:
         return f"{_HIDDEN}{cited}".ljust(len(match[0]) - 1, _HIDDEN) + "\n"
 
     def _take_quotation(self, match: re.Match[str]) -> str:
-        quotation = next(group for group in match.groups() if group)
+        start, end = match.span(match.lastgroup or 0)
+        quotation = self._text[start:end]
         return _HIDDEN * len(match[0]) if self._take(match.start(), quotation) else match[0]
 
     def _take(self, start: int, quotation: str) -> bool:
@@ -464,7 +462,7 @@ class _Tracer:
             statement.trace(sources)
             if isinstance(statement.value, Date) and not statement.origin:
                 statement.origin = self._origin_of_date(statement.value, sources)
-        found += self._trace_numbers(plain, start, sources, traced)
+        found += self._trace_numbers(plain, sources, traced)
         if not _RESPECTIVELY.search(sentence):
             _doubt_rows(sentence, sources, found)
         for names in _find_misplaced_names(sentence, sources):
@@ -496,12 +494,10 @@ class _Tracer:
 
     # --- numbers
 
-    def _trace_numbers(
-        self, plain: str, offset: int, sources: Sequence[Source], traced: list[Decimal]
-    ) -> Iterator[_Found]:
+    def _trace_numbers(self, plain: str, sources: Sequence[Source], traced: list[Decimal]) -> Iterator[_Found]:
         """The numbers of a sentence; those that are `traced`, before it or in it, may bear out others."""
         quantities = islice(find_quantities(plain), _MAX_STATEMENTS)
-        found = [self._trace_number(quantity, plain, offset, sources) for quantity in quantities]
+        found = [self._trace_number(quantity, plain, sources) for quantity in quantities]
         traced += [_first_reading(number) for number in found if number.origin != "words" and number.is_settled]
         worded = [_first_reading(number) for number in found if number.origin == "words"]
         arithmetic = _Arithmetic.of_sentence(plain)
@@ -518,11 +514,10 @@ class _Tracer:
         yield from (number for number in found if not (number.is_count and number.origin == "tool"))
         yield from self._find_wrong_counts(plain, sources)
 
-    def _trace_number(self, quantity: Quantity, plain: str, offset: int, sources: Sequence[Source]) -> _Found:
+    def _trace_number(self, quantity: Quantity, plain: str, sources: Sequence[Source]) -> _Found:
         start = quantity.start
         number = _Found("number", quantity.text, quantity, start, quantity.end)
         number.is_rough = _ROUGHLY_BEFORE.search(plain[max(0, start - 16) : start]) is not None
-        number.around = self._around(offset + start, offset + quantity.end)
         number.trace(sources)
         if number.origin:
             number.conflict = _find_conflict(quantity, plain, sources)
@@ -531,12 +526,6 @@ class _Tracer:
             number.origin = number.origin or "tool"
             number.conflict = ""
         return number
-
-    def _around(self, start: int, end: int) -> str:
-        """A number with three characters on each side; nothing, where these say nothing."""
-        before = self._text[max(0, start - 3) : start]
-        behind = self._text[end : end + 3]
-        return self._text[start - len(before) : end + 3] if (before + behind).strip(" .,;:!?") else ""
 
     def _find_wrong_counts(self, plain: str, sources: Sequence[Source]) -> Iterator[_Found]:
         """Numbers in words, where the sources say another number of the same: five hours for three."""

@@ -212,13 +212,7 @@ class Evidence:
 
     def holds(self, quantity: Quantity, *, is_rough: bool = False) -> bool:
         """Whether a number stands in it, as itself or rounded; of those in names and dates, only long ones count."""
-        if self.numbers.hold(quantity, is_rough=is_rough):
-            return True
-        return quantity.text.isdigit() and self._numbers_in_names.hold(quantity)
-
-    def writes(self, text: str) -> bool:
-        """Whether this stands in it letter for letter."""
-        return any(text in part for part in self._texts)
+        return self.numbers.hold(quantity, is_rough=is_rough) or self._numbers_in_names.hold(quantity)
 
     def figures(self, quantity: Quantity) -> list[Figure]:
         """Where this number stands, as far as its labels are kept; what it is rounded from, if it is nowhere itself."""
@@ -363,7 +357,7 @@ class Evidence:
             for day in figure.dates:
                 self.dates.add(day, place.row)
             if figure.is_in_name:
-                self._numbers_in_names.add(number for number in figure.values if number >= 100)
+                self._numbers_in_names.add(figure.values)
             else:
                 self.numbers.add(figure.values)
                 self._label(structs.replace(figure, unit=figure.unit or key_unit), place)
@@ -506,9 +500,13 @@ def _key_words(key: str) -> tuple[str, ...]:
 
 def _read_figures(text: str, *, is_labelled: bool) -> Iterator[Figure]:
     for number in find_numbers(text):
-        is_in_name = number.kind not in ("number", "word")
-        if is_in_name or not is_labelled:
-            yield Figure(number.values, dates=number.dates, is_in_name=is_in_name)
+        if number.kind not in ("number", "word"):
+            is_long = number.kind == "name" and len(number.text) > 2  # A-007
+            values = tuple([value for value in number.values if is_long or value >= 100])
+            yield Figure(values, dates=number.dates, is_in_name=True)
+            continue
+        if not is_labelled:
+            yield Figure(number.values)
             continue
         unit = spell_unit(number.currency) or unit_behind(text, number.end)
         about, nouns = _words_beside(text, number.start, number.end)
