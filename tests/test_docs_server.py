@@ -10,7 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from chargehand.server.openai import conversation, order
+from chargehand.server.idempotency import REPEATED_FOR
+from chargehand.server.openai.request import MAX_EARLIER, MAX_TURN
 from chargehand.server.settings import Limits
 from tests.server.running import Running, running, settings_in
 
@@ -129,5 +130,5 @@ def test_every_limit_is_documented_as_it_is() -> None:
 
 def test_the_numbers_of_a_conversation_are_those_of_the_code() -> None:
     page = " ".join(TOLD["docs/openai-clients.md"].split())
-    assert f"the latest {conversation.MOST:,} characters of them, at most {conversation.LONGEST:,} of one" in page
-    assert f"within {order.AGAIN / 60:g} minutes" in page
+    assert f"the latest {MAX_EARLIER:,} characters of them, at most {MAX_TURN:,} of one" in page
+    assert f"within {REPEATED_FOR / 60:g} minutes" in page

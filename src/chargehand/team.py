@@ -327,6 +327,11 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
             yield memory
 
     @property
+    def remembers(self) -> bool:
+        """Whether it has a memory, which `remembering` opens."""
+        return self._shared is not None
+
+    @property
     def notice(self) -> str:
         """What people must know about the models behind this team."""
         return self.hiring.notice(Finder(self._lookup))

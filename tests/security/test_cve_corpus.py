@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from chargehand.cli.main import main
 from chargehand.errors import Corrupt, Invalid
 from chargehand.server.letta.tool_source import read_source
-from chargehand.server.middleware.keys import KeyFile, key_file, made
+from chargehand.server.middleware.keys import KeyFile, create_key, key_file
 from chargehand.server.problem import Problem
 from chargehand.server.settings import Limits, Settings, check
 from chargehand.stores.sqlite import SqliteJournal
@@ -250,7 +250,7 @@ def test_langflow_2025_34291_no_page_of_another_site_reads_anything_and_there_ar
 
 
 def test_langflow_2026_34046_and_55423_ids_of_others_and_tokens_that_are_over_open_nothing(site: Site) -> None:
-    key, token = made("other", "", "admin", time.time())
+    key, token = create_key("other", "", "admin", time.time())
     with closing(KeyFile(key_file(site.data))) as file:
         file.add(key)
         stranger = {"Authorization": f"Bearer {token}"}
@@ -446,7 +446,7 @@ def test_langchain_2026_34070_no_path_leads_out(site: Site) -> None:
             assert "root:" not in found.text
     for tenant in ("../x", "/etc", "a/b", "a.b", "", "\x00", "x" * 64, "Main"):
         with pytest.raises(Invalid):
-            made(tenant, "", "run", 1.0)
+            create_key(tenant, "", "run", 1.0)
 
 
 # --- what is installed, and what stands in our own source

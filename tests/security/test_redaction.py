@@ -19,10 +19,8 @@ from chargehand.config.environment import secret_values
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.driver import Driver
-from chargehand.server.middleware.guarded_hand import GuardedHand
-from chargehand.server.middleware.hushed import hushed
-from chargehand.server.middleware.redacted import redacted, redactor_of
-from chargehand.server.middleware.redaction import MARK, Redactor
+from chargehand.server.middleware.redacted import GuardedHand, open_redacted, redactor_of
+from chargehand.server.middleware.redaction import MARK, Redactor, clean_logs
 from chargehand.server.settings import Settings
 from chargehand.server.tenants import Tenant, Tenants
 from chargehand.stores.sqlite import SqliteJournal
@@ -121,7 +119,7 @@ async def test_fifty_canaries_are_found_nowhere(tmp_path: Path, caplog: pytest.L
     settings = Settings(tmp_path, secrets=CANARIES)
     whispered: list[str] = []
     caplog.set_level(logging.DEBUG)
-    with hushed(redactor_of(settings, NO_KEYS.get)):
+    with clean_logs(redactor_of(settings, NO_KEYS.get)):
         async with Tenants(settings, NO_KEYS.get) as tenants:
             tenant = await tenants.of("main")
 
@@ -218,7 +216,7 @@ async def _put(journal: SqliteJournal, run: str, entries: Sequence[ev.Entry]) ->
 
 
 async def test_what_comes_past_the_crew_is_caught_by_the_journal(tmp_path: Path) -> None:
-    journal = await redacted(tmp_path / "runs.db", Settings(tmp_path, secrets=CANARIES), NO_KEYS.get)
+    journal = await open_redacted(tmp_path / "runs.db", Settings(tmp_path, secrets=CANARIES), NO_KEYS.get)
     try:
         await _put(journal, "noted", [ev.Entry(1, 1.0, ev.Noted(f"{CANARIES[0]} and text"))])
         (entry,) = await journal.read("noted")

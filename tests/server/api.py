@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 
-from chargehand.server.middleware.keys import KeyFile, key_file, made
+from chargehand.server.middleware.keys import KeyFile, create_key, key_file
 from tests.server.running import Running, running, settings_in
 
 GOAL = "What do 40 tomato seedlings cost?"
@@ -132,7 +132,7 @@ def garden(folder: Path, **changes: object) -> Generator[Garden]:
 
 def key_for(folder: Path, tenant: str, scope: str = "run") -> dict[str, str]:
     """Headers with a new key of a tenant."""
-    key, token = made(tenant, "for a test", scope, time.time(), None)  # pyright: ignore[reportArgumentType] - a scope
+    key, token = create_key(tenant, "for a test", scope, time.time(), None)  # pyright: ignore[reportArgumentType] - a scope
     keys = KeyFile(key_file(folder / "data"))
     keys.add(key)
     keys.close()

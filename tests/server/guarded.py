@@ -12,9 +12,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from chargehand.server.middleware.gate import Gate
-from chargehand.server.middleware.keyring import Keyring
-from chargehand.server.middleware.protocol import bounded_http
+from chargehand.server.app import all_apis
+from chargehand.server.middleware.connections import bounded_http
+from chargehand.server.middleware.gate import guard
+from chargehand.server.middleware.keys import Keyring
+from chargehand.server.middleware.redaction import Redactor
 from chargehand.server.routing import CALLER, Caller
 from chargehand.server.settings import Settings
 from chargehand.server.streams import streamed
@@ -50,10 +52,11 @@ def guarded(settings: Settings, patience: float = 15.0, now: Callable[[], float]
             yield
 
     routes = [Route("/who", _who, methods=["GET", "POST"]), Route("/stream", _stream), Route("/", _who)]
+    app = Starlette(routes=routes, lifespan=lifespan)
     http = bounded_http(settings.limits)
     http.patience = patience
     config = uvicorn.Config(
-        Gate(Starlette(routes=routes, lifespan=lifespan), settings, keys, []),
+        guard(app, settings, keys, all_apis(), redactor=Redactor(()), lifespan=app),
         host="127.0.0.1",
         port=0,
         log_level="error",

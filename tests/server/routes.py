@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from chargehand.server.app import apis
+from chargehand.server.app import all_apis
 from chargehand.server.middleware.gate import OPEN
 from chargehand.server.routing import Scope
 
@@ -29,8 +29,8 @@ class Called(Struct, frozen=True):
 def routes(ids: Mapping[str, str] | None = None) -> Iterator[Called]:
     """All of them; names that are not among the ids are made up."""
     known = ids or {}
-    for api in apis():
-        for way in api.ways:
-            names = tuple(_NAME.findall(way.path))
-            path = _NAME.sub(lambda one: known.get(one[1], f"{one[1]}-none"), way.path)
-            yield Called(way.method, path, names, way.scope, way.path)
+    for api in all_apis().all:
+        for route in api.routes:
+            names = tuple(_NAME.findall(route.path))
+            path = _NAME.sub(lambda one: known.get(one[1], f"{one[1]}-none"), route.path)
+            yield Called(route.method, path, names, route.scope, route.path)

@@ -35,7 +35,8 @@ def test_an_edit_names_the_version_it_was_made_from_and_a_late_one_is_refused(ho
 def test_the_history_of_a_block_is_paged_and_says_who_changed_what(home: Garden) -> None:
     home.client.put(BLOCK, json={"value": "Prices are in euros. Tax is in.", "version": 1})
     page = home.client.get(f"{BLOCK}/history", params={"limit": 1}).json()
-    assert [(one["version"], one["by"], one["added"]) for one in page["changes"]] == [(2, "person", " Tax is in.")]
+    (change,) = page["changes"]
+    assert (change["version"], change["origin"]["by"], change["added"]) == (2, "person", " Tax is in.")
     rest = home.client.get(f"{BLOCK}/history", params={"before": page["next"]}).json()
     assert [one["version"] for one in rest["changes"]] == [1]
     assert rest["next"] is None

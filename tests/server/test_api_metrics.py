@@ -36,7 +36,7 @@ def test_a_run_is_counted_with_its_tasks_attempts_tokens_and_tools(tmp_path: Pat
     assert found['chargehand_tokens_total{model="demo",kind="input"}'] > 0
     assert found['chargehand_tool_duration_seconds_count{tool="seedling_price"}'] >= 1
     assert found['chargehand_run_duration_seconds_bucket{team="garden",le="+Inf"}'] >= 1
-    assert found['chargehand_http_requests_total{door="api",status="201"}'] == 2
+    assert found['chargehand_http_requests_total{api="api",status="201"}'] == 2
     assert found["chargehand_runs_under_way{}"] <= 1
     assert found["chargehand_queue_depth{}"] == 0
 
@@ -47,7 +47,7 @@ def test_a_tenant_sees_its_own_figures_and_calls_without_a_token_are_the_operato
         other = key_for(tmp_path, "lab")
         assert httpx.get(f"{home.server.url}/metrics").status_code == 401
         assert "garden" not in home.client.get("/metrics", headers=other).text
-        assert figures(home.client.get("/metrics").text)['chargehand_http_requests_total{door="metrics",status="401"}']
+        assert figures(home.client.get("/metrics").text)['chargehand_http_requests_total{api="index",status="401"}']
 
 
 def test_no_label_says_which_run_or_task_it_was(tmp_path: Path) -> None:

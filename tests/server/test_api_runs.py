@@ -179,6 +179,21 @@ def test_what_cannot_be_read_is_said_with_its_place(home: Garden, body: object, 
     assert told.json()["errors"][0]["place"] == place
 
 
+def test_a_name_that_is_nearly_right_is_answered_with_the_one_that_may_be_meant(home: Garden) -> None:
+    assert post(home, {"team": "gardn", "goal": GOAL}).json()["detail"].endswith("did you mean 'garden'?")
+    assert post(home, {"team": "garden", "gaol": GOAL}).json()["detail"].endswith("did you mean 'goal'?")
+    nested = post(home, {"team": "garden", "goal": GOAL, "budget": {"tokns": 1}}).json()["detail"]
+    assert nested.endswith("did you mean 'tokens'?")
+    assert "did you mean 'limit'?" in home.client.get("/api/runs", params={"limti": 3}).json()["detail"]
+    run = home.begin()
+    home.wait(run)
+    reassigned = home.client.post(f"/api/runs/{run}/tasks/t1/reassign", json={"worker": "clark"})
+    assert (reassigned.status_code, "did you mean 'clerk'?" in reassigned.json()["detail"]) == (404, True)
+    chat = {"model": "gardn", "messages": [{"role": "user", "content": GOAL}]}
+    refused = home.client.post("/v1/chat/completions", json=chat).json()["error"]["message"]
+    assert "did you mean 'team/garden'" in refused
+
+
 def test_a_key_that_may_only_read_begins_nothing(tmp_path: Path) -> None:
     with garden(tmp_path) as home:
         reader = key_for(tmp_path, "main", "read")

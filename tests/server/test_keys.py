@@ -12,8 +12,7 @@ import pytest
 
 from chargehand.cli.main import main
 from chargehand.errors import Invalid, StoreError, Unknown
-from chargehand.server.middleware.keyring import Keyring, token_of
-from chargehand.server.middleware.keys import Allowed, KeyFile, first_token, key_file, made
+from chargehand.server.middleware.keys import Allowed, KeyFile, Keyring, create_key, first_token, key_file, token_of
 from chargehand.server.settings import Limits, Settings, check
 from tests.server.guarded import guarded
 
@@ -23,7 +22,7 @@ MANY = Limits(strangers=100_000)
 
 def made_in(data: Path, tenant: str = "main", scope: Allowed = "run", expires: float | None = None) -> tuple[str, str]:
     """A stored key: its id and its token."""
-    key, token = made(tenant, "for a test", scope, time.time(), expires)
+    key, token = create_key(tenant, "for a test", scope, time.time(), expires)
     with closing(KeyFile(key_file(data))) as file:
         file.add(key)
     return key.id, token
@@ -112,7 +111,7 @@ def test_a_thousand_hostile_headers_are_refused_without_a_question_to_the_store(
 
 
 def test_a_bad_token_takes_as_long_as_a_good_one(tmp_path: Path) -> None:
-    token = made("main", "", "run", 1.0)[1]
+    token = create_key("main", "", "run", 1.0)[1]
     keys = Keyring(Settings(tmp_path, token=OPERATOR))
     headers = [f"Bearer {one}".encode() for one in (OPERATOR, f"{OPERATOR[:-1]}x", token)]
     times: dict[bytes, list[float]] = {header: [] for header in headers}
@@ -169,7 +168,7 @@ def test_a_token_that_is_made_while_the_server_runs_is_good(tmp_path: Path, caps
     assert main(["tokens", "list", "--json", "--data", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     (told,) = msgspec.json.decode(said)
-    assert (told["tenant"], told["scopes"], told["name"]) == ("lab", ["read"], "board")
+    assert (told["tenant"], told["scope"], told["name"]) == ("lab", "read", "board")
     assert token.split("_", 2)[2] not in said
 
 

@@ -14,7 +14,7 @@ import httpx
 import openai
 import pytest
 
-from chargehand.server.openai.heard import Answering
+from chargehand.server.openai.stream import AnswerWords
 from chargehand.server.settings import Limits
 from chargehand.terms.plan import NO_TASK
 from chargehand.terms.work import Work
@@ -112,6 +112,9 @@ def test_a_team_answers_a_chat(home: Garden, model: str) -> None:
     assert (found.choices[0].finish_reason, found.model) == ("stop", model)
     shown: Any = home.show(raw.headers["x-run-id"])
     assert shown["line"]["state"] == "complete"
+    notice = shown["notice"]
+    assert notice.startswith("No language model was asked")
+    assert found.choices[0].message.model_dump()["reasoning_content"] == notice, "as a stream says it"
     assert found.usage is not None
     assert found.usage.total_tokens == shown["line"]["spent"]["tokens"] > 0
     assert found.usage.prompt_tokens + found.usage.completion_tokens == found.usage.total_tokens
@@ -248,7 +251,7 @@ def test_words_that_were_sent_are_never_mixed_with_a_second_try() -> None:
     first = Work("answer", NO_TASK, 1)
     second = Work("answer", NO_TASK, 2)
     other = Work("plan", NO_TASK, 1)
-    answer = Answering("answer")
+    answer = AnswerWords("answer")
     heard = [answer.hear(*one) for one in ((other, "{"), (first, "  Four "), (first, "and"), (second, "Five and"))]
     assert heard == ["", "Four", " and", ""]
     rest = "".join(answer.rest("Five and six."))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.server.middleware import bodies
-from chargehand.server.middleware.protocol import BoundedHttp
+from chargehand.server.middleware.connections import BoundedHttp
 from chargehand.server.settings import Settings
 from tests.server.guarded import guarded
 

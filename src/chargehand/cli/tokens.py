@@ -64,11 +64,11 @@ def tokens(options: Namespace) -> int:
 
 
 def _create(options: Namespace, console: Console, file: "KeyFile") -> int:
-    from chargehand.server.middleware.keys import made  # noqa: PLC0415 - as above
+    from chargehand.server.middleware.keys import create_key  # noqa: PLC0415 - as above
 
     now = time.time()
     expires = None if options.expires is None else now + options.expires
-    key, token = made(options.tenant, options.name, options.scope, now, expires)
+    key, token = create_key(options.tenant, options.name, options.scope, now, expires)
     file.add(key)
     if options.json:
         console.json({"token": token, **_document(key)})
@@ -90,12 +90,12 @@ def _list(options: Namespace, console: Console, keys: "list[Key]") -> int:
 
 def _table_row(key: "Key") -> tuple[str, ...]:
     state = "revoked" if key.revoked is not None else "" if key.good(time.time()) else "expired"
-    return key.id, key.tenant, key.scopes[0], clean(key.name), _day(key.created), _day(key.expires), state
+    return key.id, key.tenant, key.scope, clean(key.name), _day(key.created), _day(key.expires), state
 
 
 def _document(key: "Key") -> dict[str, object]:
     times = {"created": _day(key.created), "expires": _day(key.expires), "revoked": _day(key.revoked)}
-    return {"id": key.id, "tenant": key.tenant, "scopes": key.scopes, "name": key.name, **times}
+    return {"id": key.id, "tenant": key.tenant, "scope": key.scope, "name": key.name, **times}
 
 
 def _day(at: float | None) -> str:

@@ -1,183 +1,172 @@
 """Who may begin: so many runs and streams at once for all tenants together, the rest in fair lines.
 
-The machine is shared, so the places are: tenants take turns, and one alone never has all of them while there are
-others. What is done on a place is not known here.
+The machine is shared, so the slots are: tenants take turns, and one alone never has all of them while there are
+others. What is done in a slot is not known here.
 """
 
 import asyncio
 from collections import deque
+from typing import TypeAlias
 
 from chargehand.server.problem import Problem
 from chargehand.server.settings import Limits
 
 _SPARE = 8
-"""One tenant leaves every so manieth place to the others."""
-
-
-class Guest:
-    """What one tenant has of the places. In `back` wait those who had one and made room: they go first."""
-
-    __slots__ = ("back", "carried", "over", "queue", "streams")
-
-    def __init__(self) -> None:
-        self.carried = 0
-        self.streams = 0
-        self.over = asyncio.Event()
-        self.queue: deque[asyncio.Future[None]] = deque()
-        self.back: deque[asyncio.Future[None]] = deque()
+"""One tenant leaves one in so many slots to the others."""
+Line: TypeAlias = deque[asyncio.Future[None]]
 
 
 class Admission:
-    """The places of one server."""
+    """The slots of one server."""
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._guests: dict[str, Guest] = {}
-        self._round: deque[Guest] = deque()
+        self.limits = limits
         self.free = limits.runs
-        self.waiting = 0
         self.streams = 0
+        self._shares: dict[str, TenantShare] = {}
+        self._round: deque[TenantShare] = deque()
 
-    def of(self, tenant: str) -> Guest:
-        found = self._guests.get(tenant)
-        if found is None:
-            found = self._guests[tenant] = Guest()
-            self._round.append(found)
-        return found
+    def of(self, tenant: str) -> "TenantShare":
+        share = self._shares.get(tenant)
+        if share is None:
+            share = self._shares[tenant] = TenantShare(self)
+            self._round.append(share)
+        return share
 
-    def share(self, total: int) -> int:
+    @property
+    def waiting(self) -> int:
+        return sum(len(share.waiting) for share in self._round)
+
+    def most_of(self, total: int) -> int:
         """How much of `total` one tenant may have."""
-        return total if len(self._guests) < 2 else total - max(1, total // _SPARE)
+        return total if len(self._shares) < 2 else total - max(1, total // _SPARE)
 
-    # --- runs
-
-    def full(self, tenant: str) -> bool:
-        """Whether nobody more of this tenant may even wait."""
-        guest = self.of(tenant)
-        most = self._limits.waiting
-        if self.free and guest.carried < self.share(self._limits.runs):
-            return False
-        return self.waiting >= most or len(guest.queue) >= self.share(most)
-
-    async def turn(self, tenant: str) -> None:
-        """Back when there is a place, which `leave` gives back; 429 at once where too many wait already."""
-        guest = self.of(tenant)
-        if self.free and guest.carried < self.share(self._limits.runs):
-            self._take(guest)
-            return
-        if self.full(tenant):
-            raise self.overloaded()
-        mine = asyncio.get_running_loop().create_future()
-        guest.queue.append(mine)
-        self.waiting += 1
-        try:
-            async with asyncio.timeout(self._limits.patience):
-                await mine
-        except BaseException as error:
-            if mine in guest.queue:
-                guest.queue.remove(mine)
-                self.waiting -= 1
-            elif not mine.cancelled() and mine.exception() is None:
-                self.leave(tenant)  # the turn came while nobody waited for it any more
-            if isinstance(error, TimeoutError):
-                raise self.overloaded() from error
-            raise
-
-    async def again(self, tenant: str) -> None:
-        """Back when there is a place for one who made room: nobody sends it away, however many wait."""
-        guest = self.of(tenant)
-        if self.free and guest.carried < self.share(self._limits.runs):
-            self._take(guest)
-            return
-        mine = asyncio.get_running_loop().create_future()
-        guest.back.append(mine)
-        try:
-            await mine
-        except BaseException:
-            if mine in guest.back:
-                guest.back.remove(mine)
-            elif not mine.cancelled():
-                self.leave(tenant)
-            raise
-
-    def leave(self, tenant: str) -> None:
-        self.of(tenant).carried -= 1
-        self.free += 1
-        while self.free and self._call_next():
-            pass
-
-    def refuse(self, tenant: str, why: Problem) -> None:
-        """Send away all who wait."""
-        guest = self.of(tenant)
-        while guest.queue:
-            self.waiting -= 1
-            one = guest.queue.popleft()
-            if not one.done():
-                one.set_exception(why)
-
-    def _call_next(self) -> bool:
-        """Give a free place to the tenant whose turn it is; False if nobody may have it."""
-        most = self.share(self._limits.runs)
-        for _ in range(len(self._round)):
-            guest = self._round[0]
+    def call_next(self) -> None:
+        """Give free slots to the tenants whose turn it is, as long as one may have any."""
+        rounds_left = len(self._round)
+        while self.free and rounds_left:
+            share = self._round[0]
             self._round.rotate(-1)
-            line = guest.back or guest.queue
-            if not line or guest.carried >= most:
-                continue
-            self.waiting -= line is guest.queue
-            one = line.popleft()
-            if not one.done():
-                self._take(guest)
-                one.set_result(None)
-            return True
-        return False
-
-    def _take(self, guest: Guest) -> None:
-        self.free -= 1
-        guest.carried += 1
+            rounds_left = len(self._round) if share.call_next() else rounds_left - 1
 
     def overloaded(self) -> Problem:
-        runs = self._limits.runs - self.free
-        waiting = self.waiting
-        said = f"{runs} runs are under way and {waiting} wait already; nothing was begun: try again soon"
-        return Problem(429, "overloaded", said, after=1.0)
+        runs = self.limits.runs - self.free
+        detail = f"{runs} runs are under way and {self.waiting} wait already; nothing was begun: try again soon"
+        return Problem(429, "overloaded", detail, after=1.0)
 
-    # --- streams
 
-    def take_stream_slot(self, tenant: str) -> "StreamSlot":
-        """A place for one who listens; 429 where too many do."""
-        guest = self.of(tenant)
-        most = self._limits.streams
-        if self.streams >= most or guest.streams >= self.share(most):
-            raise Problem(429, "streams", f"{self.streams} streams are open already; close one first", after=5.0)
-        return StreamSlot(self, guest)
+class TenantShare:
+    """What one tenant has of the slots. In `returning` wait those who had one and made room: they go first."""
 
-    def end_streams(self, tenant: str) -> None:
-        """Tell all who listen that nothing more comes from here: the server stops."""
-        self.of(tenant).over.set()
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self.running = 0
+        self.streams = 0
+        self.over = asyncio.Event()
+        """Set when nothing more comes from here: the server stops."""
+        self.waiting: Line = deque()
+        self.returning: Line = deque()
+
+    @property
+    def may_run(self) -> bool:
+        admission = self._admission
+        return bool(admission.free) and self.running < admission.most_of(admission.limits.runs)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nobody more of this tenant may even wait."""
+        admission = self._admission
+        most = admission.limits.waiting
+        return not self.may_run and (admission.waiting >= most or len(self.waiting) >= admission.most_of(most))
+
+    def check(self) -> None:
+        """429 at once where `enter` would only say so later."""
+        if self.is_full:
+            raise self._admission.overloaded()
+
+    async def enter(self, *, returns: bool = False) -> None:
+        """Back when there is a slot, which `leave` gives back; 429 where too many wait already, or for too long.
+
+        One that `returns` had a slot and made room: nobody sends it away, however many wait.
+        """
+        if self.may_run:
+            self._take()
+            return
+        if not returns:
+            self.check()
+        line = self.returning if returns else self.waiting
+        turn = asyncio.get_running_loop().create_future()
+        line.append(turn)
+        try:
+            async with asyncio.timeout(None if returns else self._admission.limits.patience):
+                await turn
+        except BaseException as error:
+            if turn in line:
+                line.remove(turn)
+            elif not turn.cancelled() and turn.exception() is None:
+                self.leave()  # the turn came while nobody waited for it any more
+            if isinstance(error, TimeoutError):
+                raise self._admission.overloaded() from error
+            raise
+
+    def leave(self) -> None:
+        self.running -= 1
+        self._admission.free += 1
+        self._admission.call_next()
+
+    def refuse(self, why: Problem) -> None:
+        """Send away all who wait."""
+        while self.waiting:
+            turn = self.waiting.popleft()
+            if not turn.done():
+                turn.set_exception(why)
+
+    def call_next(self) -> bool:
+        """Give a free slot to the next who waits; False if nobody does, or may have it."""
+        line = self.returning or self.waiting
+        if not line or not self.may_run:
+            return False
+        turn = line.popleft()
+        if not turn.done():
+            self._take()
+            turn.set_result(None)
+        return True
+
+    def _take(self) -> None:
+        self.running += 1
+        self._admission.free -= 1
+
+    def take_stream_slot(self) -> "StreamSlot":
+        """429 where too many streams are open."""
+        admission = self._admission
+        most = admission.limits.streams
+        if admission.streams >= most or self.streams >= admission.most_of(most):
+            raise Problem(429, "streams", f"{admission.streams} streams are open already; close one first", after=5.0)
+        return StreamSlot(self)
+
+    def count_stream(self, change: int) -> None:
+        self.streams += change
+        self._admission.streams += change
 
 
 class StreamSlot:
-    """One stream's place. It is free again when it is left, or when nobody knows of it any more."""
+    """One stream's slot. It is free again when it is left, or when nobody knows of it any more."""
 
-    __slots__ = ("_admission", "_guest", "_taken")
+    __slots__ = ("_is_taken", "_share")
 
-    def __init__(self, admission: Admission, guest: Guest) -> None:
-        self._admission = admission
-        self._guest = guest
-        self._taken = True
-        admission.streams += 1
-        guest.streams += 1
+    def __init__(self, share: TenantShare) -> None:
+        self._share = share
+        self._is_taken = True
+        share.count_stream(1)
 
     async def over(self) -> None:
         """Back when there will be nothing more to listen to."""
-        await self._guest.over.wait()
+        await self._share.over.wait()
 
     def leave(self) -> None:
-        if self._taken:
-            self._taken = False
-            self._admission.streams -= 1
-            self._guest.streams -= 1
+        if self._is_taken:
+            self._is_taken = False
+            self._share.count_stream(-1)
 
     def __del__(self) -> None:
         # a reply that nobody ever fetched was never begun, so nothing of it ends in order

@@ -1,54 +1,64 @@
-"""The application: doors into the houses, behind walls."""
+"""The ASGI application: the APIs, wrapped in middleware, and what must be open while they are served."""
 
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Router
 from starlette.types import ASGIApp
 
 from chargehand.models.find import Lookup
 from chargehand.server.api.routes import own_api
-from chargehand.server.index import index_api
 from chargehand.server.letta.api import letta_api
-from chargehand.server.metrics import Measured, metrics_api
-from chargehand.server.middleware.gate import Gate
-from chargehand.server.middleware.hushed import hushed
-from chargehand.server.middleware.keyring import Keyring
-from chargehand.server.middleware.manners import astray
+from chargehand.server.metrics import Measured, write_metrics
+from chargehand.server.middleware.gate import guard
+from chargehand.server.middleware.keys import Keyring
 from chargehand.server.middleware.redacted import redactor_of
+from chargehand.server.middleware.redaction import clean_logs
 from chargehand.server.openai.api import openai_api
-from chargehand.server.recovery import recover, reopen
-from chargehand.server.routing import Api
+from chargehand.server.problem import Problem
+from chargehand.server.recovery import Recovery, recover, reopen
+from chargehand.server.routing import CALLER, Api, Apis, Caller
 from chargehand.server.settings import FIRST, Settings, check
-from chargehand.server.tenants import Tenants
+from chargehand.server.tenant_runs import closing
+from chargehand.server.tenants import Tenant, Tenants
+from chargehand.server.wire import reply
+
+_INDEX = """chargehand is running.
+
+/api            our own API: teams, runs, memory (docs: /api/openapi.json)
+/v1/agents ...  the API of letta-client
+/v1/chat/completions, /v1/responses, /v1/models
+                a team as a model, for OpenAI clients
+/metrics        figures for Prometheus
+/healthz        whether the process lives; /readyz whether it takes work
+"""
 
 
-def apis() -> list[Api]:
-    """Every door there is: what is not in here cannot be called."""
-    return [index_api(), metrics_api(), own_api(), letta_api(), openai_api()]
+def all_apis(tenants: Tenants | None = None) -> Apis:
+    """Every API there is: what is not in here cannot be called."""
+    return Apis([index_api(), own_api(), letta_api(), openai_api()], tenants)
 
 
-class Building:
+class Application:
     """The application, and what must be open while it is served."""
 
     def __init__(self, settings: Settings, lookup: Lookup) -> None:
         check(settings)
         self._redactor = redactor_of(settings, lookup)
-        self.tenants = Tenants(settings, lookup, recover)
-        every = apis()
         self._keys = Keyring(settings)
-        routes = [route for api in every for route in api.routes(self.tenants)]
-        app = Starlette(
-            routes=routes, lifespan=lambda _: self.opened(), exception_handlers={HTTPException: astray(every)}
-        )
-        self.app: ASGIApp = Measured(Gate(app, settings, self._keys, every, redactor=self._redactor), self.tenants)
+        self.tenants = Tenants(settings, lookup, recover)
+        apis = all_apis(self.tenants)
+        lifespan = Router(lifespan=lambda _: self.opened())
+        guarded = guard(apis, settings, self._keys, apis, redactor=self._redactor, lifespan=lifespan)
+        self.app: ASGIApp = Measured(guarded, self.tenants, apis)
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
         """Open what is served, and go on with what was left open. What cannot be opened is said before it listens."""
-        with hushed(self._redactor):
+        with clean_logs(self._redactor):
             async with self._keys, self.tenants, asyncio.TaskGroup() as jobs:
                 await self.tenants.of(FIRST)
                 others = jobs.create_task(reopen(self.tenants))
@@ -58,4 +68,43 @@ class Building:
 
 def build(settings: Settings, lookup: Lookup) -> ASGIApp:
     """The whole application. Nothing is opened before it starts."""
-    return Building(settings, lookup).app
+    return Application(settings, lookup).app
+
+
+# --- the plain page at `/`, health, readiness, metrics
+
+
+def index_api() -> Api:
+    api = Api("index", _render_plain, prefixes=("",))
+    api.add("GET", "/", _index, "open")
+    api.add("GET", "/healthz", _health, "open")
+    api.add("GET", "/readyz", _ready, "open")
+    api.add("GET", "/metrics", write_metrics, "read")
+    return api
+
+
+def _render_plain(problem: Problem) -> Response:
+    return PlainTextResponse(f"{problem.detail}\n", problem.status)
+
+
+async def _index(_request: Request, _tenant: Tenant) -> Response:
+    return PlainTextResponse(_INDEX)
+
+
+async def _health(_request: Request, _tenant: Tenant) -> Response:
+    return reply({"status": "ok"})
+
+
+async def _ready(request: Request, tenant: Tenant) -> Response:
+    """How much is under way is told to who has a token; `left` are open runs that nobody here can go on with."""
+    runs = tenant.runs
+    if runs.closing:
+        raise closing()
+    if tenant.journal.trouble:
+        raise Problem(503, "store_unavailable", "the store cannot be written just now; runs wait for it", after=2.0)
+    caller: Caller = request.scope[CALLER]
+    if caller.scope == "open":
+        return reply({"status": "ready"})
+    recovery = tenant.part(Recovery)
+    counts = {"runs": runs.carried, "waiting": runs.waiting, "resumed": recovery.resumed, "left": len(recovery.left)}
+    return reply({"status": "ready", **counts})

@@ -1,7 +1,8 @@
-"""What went wrong with a call, in terms every door can put into its own words."""
+"""What went wrong with a call, in terms that every API can put into its own words."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
+from math import ceil
 
 from msgspec import Struct
 
@@ -16,6 +17,16 @@ from chargehand.errors import (
     StoreUnavailable,
     Unknown,
 )
+from chargehand.text.names import did_you_mean
+
+_KINDS: tuple[tuple[type[ChargehandError], int, str], ...] = (
+    (Invalid, 422, "invalid"),
+    (Unknown, 404, "unknown"),
+    (Conflict, 409, "conflict"),
+    (RunBusy, 409, "busy"),
+    (Refused, 409, "refused"),
+)
+"""What an exception of ours amounts to; the first that fits."""
 
 
 class Fault(Struct, frozen=True):
@@ -30,13 +41,23 @@ class Problem(Exception):
     """Raise it in a handler. `code` is stable: programs may go by it. `after` is when it makes sense to try again."""
 
     def __init__(
-        self, status: int, code: str, detail: str, *, faults: Sequence[Fault] = (), after: float | None = None
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        faults: Sequence[Fault] = (),
+        after: float | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.status = status
         self.code = code
         self.detail = detail
         self.faults = tuple(faults)
         self.after = after
+        self.headers = {**(headers or {}), **({} if after is None else {"Retry-After": str(ceil(after))})}
+        self.run = ""
+        """The run it is about."""
         super().__init__(detail)
 
     @property
@@ -44,8 +65,11 @@ class Problem(Exception):
         return HTTPStatus(self.status).phrase
 
 
-def unknown(what: str, which: str) -> Problem:
-    return Problem(404, "unknown", f"there is no {what} {which[:100]!r}")
+def unknown(what: str, which: str, known: Iterable[str] = ()) -> Problem:
+    """404; with the names that are `known` it says which one may be meant."""
+    names = list(known)
+    hint = f"; {did_you_mean(which, names)}" if names else ""
+    return Problem(404, "unknown", f"there is no {what} {which[:100]!r}{hint}")
 
 
 def invalid(detail: str) -> Problem:
@@ -63,27 +87,16 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, Problem):
         return error
     if isinstance(error, PlanInvalid):
-        faults = [Fault(place=one.place, message=one.message, code=one.code) for one in error.findings]
+        faults = [Fault(finding.place, finding.message, finding.code) for finding in error.findings]
         return Problem(422, "plan_invalid", str(error), faults=faults)
-    if isinstance(error, Invalid):
-        return Problem(422, "invalid", str(error))
-    if isinstance(error, Unknown):
-        return Problem(404, "unknown", str(error))
-    if isinstance(error, Conflict):
-        return Problem(409, "conflict", str(error))
-    if isinstance(error, RunBusy):
-        return Problem(409, "busy", str(error))
-    if isinstance(error, Refused):
-        return Problem(409, "refused", str(error))
-    if isinstance(error, ChargehandError):
-        return _store_problem(error)
-    return Problem(500, "internal", "something went wrong here; the server's log says what")
-
-
-def _store_problem(error: ChargehandError) -> Problem:
+    for kind, status, code in _KINDS:
+        if isinstance(error, kind):
+            return Problem(status, code, str(error))
     if isinstance(error, StoreUnavailable):
         return Problem(503, "store_unavailable", "the store cannot be written just now; try again soon", after=2.0)
     if isinstance(error, Corrupt):
         detail = str(error) if error.run else "the store is damaged; the server's log says where"
         return Problem(500, "corrupt", detail)
-    return Problem(500, "store", "the store could not do what was asked; the server's log says why")
+    if isinstance(error, ChargehandError):
+        return Problem(500, "store", "the store could not do what was asked; the server's log says why")
+    return Problem(500, "internal", "something went wrong here; the server's log says what")

@@ -1,16 +1,19 @@
-"""A door: routes of one manner of speaking, each with what a caller must be allowed to use it.
+"""An API: routes that speak alike, each with what a caller must be allowed to use it, and how it words a problem.
 
-Who the caller is was found out by the walls: it stands in the scope of the request.
+Who the caller is was found out by the middleware: it stands in the scope of the request.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal, TypeAlias, cast
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct
+from starlette.convertors import Convertor
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Route, compile_path
+from starlette.routing import compile_path
+from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
 from chargehand.errors import StoreUnavailable
@@ -20,91 +23,122 @@ from chargehand.server.tenants import Tenant, Tenants
 Scope: TypeAlias = Literal["read", "run", "admin", "open"]
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Handler: TypeAlias = Callable[[Request, Tenant], Awaitable[Response]]
-When: TypeAlias = Callable[[ASGIScope], bool]
+Claims: TypeAlias = Callable[[ASGIScope], bool]
 Render: TypeAlias = Callable[[Problem], Response]
-CALLER = "chargehand.visitor"
-"""Where in a scope the walls leave who is calling."""
-_ENOUGH: dict[str, tuple[str, ...]] = {
-    "read": ("read", "run", "admin"),
-    "run": ("run", "admin"),
-    "admin": ("admin",),
-}
+CALLER = "chargehand.caller"
+"""Where in a scope the middleware leaves who is calling."""
+HEADERS = "chargehand.headers"
+"""Where in a scope stand the headers that the middleware has read."""
+SLASH = "chargehand.slash"
+"""Where in a scope stands that the path had a slash at its end."""
+_RANKS: dict[Scope, int] = {"open": 0, "read": 1, "run": 2, "admin": 3}
 
 logger = logging.getLogger(__name__)
 
 
 class Caller(Struct, frozen=True):
-    """Who is calling: for which tenant, with which key, and what that key allows."""
+    """Who is calling: for which tenant, with which key, and what that key allows; `open` where there is none."""
 
     tenant: str
     key: str = ""
-    scopes: tuple[Scope, ...] = ()
+    scope: Scope = "open"
 
 
-class Way(Struct, frozen=True):
-    """One route. Paths are written without a slash at the end, and serve both forms.
-
-    Where two doors have the same path, `when` says of a call whether it is for this one.
-    """
+class ApiRoute(Struct, frozen=True):
+    """A handler with its method, its path, and the scope that a caller needs."""
 
     method: Method
     path: str
     handler: Handler
     scope: Scope
-    when: When | None = None
-
-
-class _Choosy(Route):
-    """A route that lets calls for other doors pass."""
-
-    def __init__(self, way: Way, endpoint: Callable[[Request], Awaitable[Response]]) -> None:
-        super().__init__(way.path, endpoint, methods=[way.method])
-        self._when = way.when
-
-    def matches(self, scope: ASGIScope) -> tuple[Match, ASGIScope]:
-        if self._when is not None and scope["type"] == "http" and not self._when(scope):
-            return Match.NONE, {}
-        return super().matches(scope)
+    pattern: re.Pattern[str]
+    convertors: Mapping[str, Convertor[Any]]
 
 
 class Api:
-    """Routes that speak alike. `render` puts a problem into the words of this door."""
+    """Paths are written without a slash at the end, and serve both forms.
 
-    def __init__(self, name: str, render: Render) -> None:
+    `render` puts a problem into the words of this API. It owns what is below its `prefixes`, also where nothing is, and
+    calls below those of others that it `claims`.
+    """
+
+    def __init__(self, name: str, render: Render, *, prefixes: tuple[str, ...], claims: Claims | None = None) -> None:
         self.name = name
-        self.ways: list[Way] = []
-        self.render = render
+        self.prefixes = prefixes
+        self.claims = claims
+        self.routes: list[ApiRoute] = []
+        self._render = render
 
-    def add(
-        self, method: Method, path: str, handler: Handler, scope: Scope = "run", *, when: When | None = None
-    ) -> None:
-        self.ways.append(Way(method=method, path=path, handler=handler, scope=scope, when=when))
+    def add(self, method: Method, path: str, handler: Handler, scope: Scope = "run") -> None:
+        pattern, _, convertors = compile_path(path)
+        self.routes.append(ApiRoute(method, path, handler, scope, pattern, convertors))
 
-    def routes(self, tenants: Tenants) -> list[Route]:
-        return [_Choosy(one, self._endpoint(one, tenants)) for one in self.ways]
+    async def answer(self, request: Request, tenants: Tenants) -> Response:
+        """The answer to a call, also where there is no route for it, or something goes wrong."""
+        try:
+            route = self._find(request.scope)
+            caller = cast("Caller", request.scope[CALLER])
+            _check_scope(caller, route)
+            return await route.handler(request, await tenants.of(caller.tenant))
+        except Exception as error:
+            problem = problem_of(error)
+            problem.run = problem.run or request.path_params.get("run", "")
+            if isinstance(error, StoreUnavailable):  # a full disk fills no log as well
+                logger.warning("%s %s failed: %s", request.method, request.scope["path"], error)
+            elif problem is not error and problem.status >= 500:
+                logger.exception("%s %s failed", request.method, request.scope["path"])
+            return self.refuse(problem)
 
-    def _endpoint(self, way: Way, tenants: Tenants) -> Callable[[Request], Awaitable[Response]]:
-        async def endpoint(request: Request) -> Response:
-            try:
-                return await way.handler(request, await self._tenant(request, way, tenants))
-            except Exception as error:
-                problem = problem_of(error)
-                if isinstance(error, StoreUnavailable):  # a full disk fills no log as well
-                    logger.warning("%s %s failed: %s", way.method, way.path, error)
-                elif problem is not error and problem.status >= 500:
-                    logger.exception("%s %s failed", way.method, way.path)
-                return self.render(problem)
+    def refuse(self, problem: Problem) -> Response:
+        """A problem in the words of this API, with the headers that belong to it."""
+        response = self._render(problem)
+        response.headers.update(problem.headers)
+        return response
 
-        return endpoint
+    def _find(self, scope: ASGIScope) -> ApiRoute:
+        """The route of a call; the names in its path are left in the scope."""
+        path: str = scope["path"]
+        wanted = "GET" if scope["method"] == "HEAD" else scope["method"]
+        others: set[str] = set()
+        for route in self.routes:
+            match = route.pattern.match(path)
+            if match is None:
+                continue
+            if route.method == wanted:
+                names = match.groupdict().items()
+                scope["path_params"] = {name: route.convertors[name].convert(value) for name, value in names}
+                return route
+            others |= {"GET", "HEAD"} if route.method == "GET" else {route.method}
+        if not others:
+            raise Problem(404, "no_route", "there is nothing at this path")
+        allowed = {"Allow": ", ".join(sorted(others))}
+        raise Problem(405, "no_route", "this method is not for this path", headers=allowed)
 
-    async def _tenant(self, request: Request, way: Way, tenants: Tenants) -> Tenant:
-        caller = cast("Caller", request.scope[CALLER])
-        if way.scope != "open" and not set(caller.scopes).intersection(_ENOUGH[way.scope]):
-            raise Problem(403, "forbidden", f"this key does not allow {way.scope!r}; use one that does")
-        return await tenants.of(caller.tenant)
+
+def _check_scope(caller: Caller, route: ApiRoute) -> None:
+    if _RANKS[caller.scope] < _RANKS[route.scope]:
+        raise Problem(403, "forbidden", f"this key does not allow {route.scope!r}; use one that does")
 
 
-def methods_at(apis: Sequence[Api], path: str) -> list[str]:
-    """The methods a path may be called with; none if there is nothing at it."""
-    found = {way.method for api in apis for way in api.ways if compile_path(way.path)[0].match(path)}
-    return sorted({*found, "HEAD"} if "GET" in found else found)
+class Apis:
+    """All APIs of a server, as one application."""
+
+    def __init__(self, apis: Sequence[Api], tenants: Tenants | None = None) -> None:
+        self.all = tuple(apis)
+        self._tenants = tenants
+        self._claiming = [(api.claims, api) for api in apis if api.claims is not None]
+        prefixes = [(prefix, api) for api in apis for prefix in api.prefixes]
+        self._by_prefix = sorted(prefixes, key=lambda pair: len(pair[0]), reverse=True)
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        assert self._tenants is not None, "it is served for tenants"
+        response = await self.owner(scope).answer(Request(scope, receive), self._tenants)
+        await response(scope, receive, send)
+
+    def owner(self, scope: ASGIScope) -> Api:
+        """The API that a call belongs to, also one that leads nowhere: whose prefix is the longest."""
+        for claims, api in self._claiming:
+            if claims(scope):
+                return api
+        path: str = scope["path"]
+        return next(api for prefix, api in self._by_prefix if path == prefix or path.startswith(f"{prefix}/"))

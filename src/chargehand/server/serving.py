@@ -19,8 +19,8 @@ import uvicorn
 
 from chargehand.errors import Invalid, Refused
 from chargehand.models.find import Lookup
-from chargehand.server.app import Building
-from chargehand.server.middleware.protocol import bounded_http
+from chargehand.server.app import Application
+from chargehand.server.middleware.connections import bounded_http
 from chargehand.server.settings import FIRST, Settings
 from chargehand.server.teams import Teams
 from chargehand.tools.tasks import first_error
@@ -58,10 +58,10 @@ class Serving:
 
     def __init__(self, settings: Settings, lookup: Lookup, ready: Callable[[], None]) -> None:
         self._settings = settings
-        self._building = Building(settings, lookup)
+        self._application = Application(settings, lookup)
         limits = settings.limits
         config = uvicorn.Config(
-            self._building.app,
+            self._application.app,
             loop="asyncio",
             http=bounded_http(limits),
             ws="none",
@@ -86,8 +86,8 @@ class Serving:
         for name in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(name, self.stop)
         try:
-            async with self._building.opened():
-                tenant = await self._building.tenants.of(FIRST)
+            async with self._application.opened():
+                tenant = await self._application.tenants.of(FIRST)
                 self.teams = tuple(tenant.part(Teams).teams)  # one that cannot be loaded is told before anybody calls
                 if self._settings.model:
                     tenant.finder.find(self._settings.model)  # as is a model that there is not
@@ -108,8 +108,8 @@ class Serving:
 
     async def _ended(self) -> None:
         await self._stop.wait()
-        tenants = self._building.tenants
-        under_way = sum(one.runs.carried for one in self._building.tenants.open)
+        tenants = self._application.tenants
+        under_way = sum(one.runs.carried for one in self._application.tenants.open)
         logger.info("stopping: %d runs have %g s to end", under_way, self._settings.grace)
         async with asyncio.TaskGroup() as jobs:
             drained = jobs.create_task(tenants.drain(self._settings.grace))

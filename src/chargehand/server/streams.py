@@ -12,6 +12,7 @@ from chargehand.server.admission import StreamSlot
 from chargehand.terms.policy import Seconds
 from chargehand.tools.tasks import BareTaskGroup
 
+MEDIA_TYPE = "text/event-stream"
 PING = b": ping\n\n"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _ENCODER = msgspec.json.Encoder()
@@ -40,7 +41,7 @@ def streamed(
 class _Stream(Response):
     """Every source has a job of its own, so that none of them is stopped in the middle for a ping."""
 
-    media_type = "text/event-stream"
+    media_type = MEDIA_TYPE
 
     def __init__(
         self,

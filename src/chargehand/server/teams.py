@@ -1,15 +1,13 @@
-"""The teams of a house: loaded from their files when the house is opened, their crews ready from the first run on.
+"""The teams of a tenant: loaded from their files when it is opened, their crews ready from the first run on.
 
-A team's memory is in the house, whatever its file says: two tenants with the same team share nothing.
+A team's memory is the tenant's, whatever its file says: two tenants with the same team share nothing.
 """
 
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from pathlib import Path
-from typing import TypeAlias
 
 from msgspec import Struct, structs
 
@@ -26,7 +24,6 @@ from chargehand.terms.plan import Plan
 from chargehand.terms.policy import Seconds
 
 _MANY = 2**53  # a cap that nobody reaches
-_Kind: TypeAlias = tuple[str, bool, bool]
 
 
 class Bounds(Struct, frozen=True):
@@ -47,97 +44,106 @@ class Bounds(Struct, frozen=True):
 USUAL = Bounds()
 
 
-def load(paths: tuple[Path, ...], memory: Path, model: str = "") -> dict[str, Supervisor]:
-    """Teams by name; without paths, the bundled one. Invalid, naming the file, where one cannot be loaded."""
-    found = [load_team(path, model=model, elsewhere=memory) for path in paths]
-    if not paths:
-        found.append(load_team(None, model=model, elsewhere=memory))
-    return {team.name: team for team in found}
+class NewRun(Struct, frozen=True):
+    """A run that somebody wants. `also` is told to it along with the request."""
+
+    goal: str
+    bounds: Bounds
+    plan: Plan | None = None
+    also: tuple[ev.Event, ...] = ()
 
 
 class ServedTeam:
     """A team that takes requests. `kept` is it with a budget that can be kept, as its crew was made."""
 
-    def __init__(self, tenant: Tenant, team: Supervisor, crew: Crew, driver: Driver, kept: Supervisor) -> None:
+    def __init__(self, tenant: Tenant, team: Supervisor, crew: Crew, kept: Supervisor) -> None:
         self.team = team
         self.crew = crew
-        self.driver = driver
+        self.driver = Driver(tenant.journal, crew, listener=tenant.heard, whisper=tenant.whispered)
         self._tenant = tenant
         self._kept = kept
+        tenant.drivers.append(self.driver)
 
     async def keep_budget(self, bounds: Bounds = USUAL) -> Supervisor:
         """The team within these bounds, with a budget that can be kept."""
         return await bounds.around(self.team).keep_budget(self._tenant.finder)
 
-    async def begin(
-        self,
-        goal: str,
-        run: str = "",
-        *,
-        bounds: Bounds = USUAL,
-        plan: Plan | None = None,
-        seed: int | None = None,
-        also: Sequence[ev.Event] = (),
-    ) -> tuple[str, "asyncio.Future[Outcome]"]:
-        """Begin a run; back when it is on disk, with its name and what will become of it."""
+    async def begin(self, new: NewRun, run: str = "", seed: int | None = None) -> str:
+        """Begin a run; its name, when it is on disk."""
         self._tenant.runs.check()
         now = time.time()
-        team = await self.keep_budget(bounds)
-        request = checked(team.request(goal, now, plan=plan, seed=seed), now)
-        name = run or f"{team.name}-{secrets.token_hex(6)}"
-        told = (*also, *await team.offered(self._tenant.journal, request))
-        return name, await self._tenant.runs.begin(name, lambda: self.driver.start(name, request, also=told))
+        team = await self.keep_budget(new.bounds)
+        request = checked(team.request(new.goal, now, plan=new.plan, seed=seed), now)
+        name = run or self.new_name()
+        await self.start(team, request, name, *new.also)
+        return name
 
-    async def resume(self, run: str, *answers: ev.Event) -> "asyncio.Future[Outcome]":
-        """Go on with a run that nobody carries."""
-        first = (await self._tenant.journal.read(run))[0]
+    async def start(
+        self, team: Supervisor, request: ev.RunRequested, run: str, *also: ev.Event
+    ) -> "asyncio.Future[Outcome]":
+        """Start a run with a request that was checked; back when it is on disk, with what will become of it."""
+        told = (*also, *await team.offered(self._tenant.journal, request))
+        return await self._tenant.runs.begin(run, lambda: self.driver.start(run, request, also=told))
+
+    def new_name(self) -> str:
+        return f"{self.team.name}-{secrets.token_hex(6)}"
+
+    async def resume(self, run: str, first: ev.Entry, *answers: ev.Event) -> "asyncio.Future[Outcome]":
+        """Go on with a run that nobody carries. `first` is its first entry."""
         if isinstance(first.event, ev.RunRequested):
             self._kept.check_recorded(first.event.budget)
             self._tenant.stats.runs.follow(run, first.event, first.at)
         return await self._tenant.runs.begin(run, lambda: self.driver.resume(run, *answers))
 
 
+class _Kind(Struct, frozen=True):
+    """What the crew of a team is made for: one that nothing is capped for does not reckon."""
+
+    team: str
+    capped: bool
+    priced: bool
+
+
+def _kind(team: str, budget: Budget) -> _Kind:
+    return _Kind(team, Ledger(budget).capped, budget.usd is not None)
+
+
 class Teams:
-    """The teams of one house. `house.part(Hall)` is it."""
+    """The teams of one tenant, by name; the bundled one where none are named. `tenant.part(Teams)` is it."""
 
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
         self._stack = AsyncExitStack()
-        settings = tenant.settings
-        self.teams: Mapping[str, Supervisor] = load(settings.teams, tenant.folder / "memory.db", settings.model)
         self._served: dict[_Kind, ServedTeam] = {}
-        self._gate = asyncio.Lock()
+        self._lock = asyncio.Lock()
+        settings = tenant.settings
+        memory = tenant.folder / "memory.db"
+        loaded = [load_team(path, model=settings.model, elsewhere=memory) for path in settings.teams or (None,)]
+        self.teams: Mapping[str, Supervisor] = {team.name: team for team in loaded}
         tenant.stack.push_async_callback(self._stack.aclose)
 
-    async def of(self, name: str, budget: Budget | None = None) -> ServedTeam:
-        """A team with its crew; 404 if there is none of this name.
-
-        `budget` is what a run may use, where that is less than the team may: a crew that nothing is capped for does
-        not reckon, so runs with caps of their own get another.
-        """
+    def named(self, name: str) -> Supervisor:
+        """404, with the names that are alike, if there is none of this name."""
         team = self.teams.get(name)
         if team is None:
-            raise unknown("team", name)
+            raise unknown("team", name, self.teams)
+        return team
+
+    async def of(self, name: str, budget: Budget | None = None) -> ServedTeam:
+        """A team with its crew. `budget` is what a run may use, where that is less than the team may."""
+        team = self.named(name)
         kind = _kind(name, team.budget if budget is None else least(team.budget, budget))
-        found = self._served.get(kind)
-        if found is not None:
-            return found
-        async with self._gate:
-            if kind not in self._served:
-                self._served[kind] = await self._host(team, kind)
+        if kind not in self._served:
+            async with self._lock:
+                if kind not in self._served:
+                    self._served[kind] = await self._serve(team, kind)
         return self._served[kind]
 
-    async def _host(self, team: Supervisor, kind: _Kind) -> ServedTeam:
-        _, capped, priced = kind
+    async def _serve(self, team: Supervisor, kind: _Kind) -> ServedTeam:
+        kept = team
         if kind != _kind(team.name, team.budget):
-            caps = Budget(tokens=_MANY if capped else None, usd=usd_of(_MANY) if priced else None)
-            team = team.bounded(budget=least(team.budget, caps))
-        team = await team.keep_budget(self._tenant.finder)
-        crew = await self._stack.enter_async_context(team.crew(self._tenant.finder))
-        driver = Driver(self._tenant.journal, crew, listener=self._tenant.heard, whisper=self._tenant.whispered)
-        self._tenant.drivers.append(driver)
-        return ServedTeam(tenant=self._tenant, team=self.teams[team.name], crew=crew, driver=driver, kept=team)
-
-
-def _kind(name: str, budget: Budget) -> _Kind:
-    return name, Ledger(budget).capped, budget.usd is not None
+            caps = Budget(tokens=_MANY if kind.capped else None, usd=usd_of(_MANY) if kind.priced else None)
+            kept = team.bounded(budget=least(team.budget, caps))
+        kept = await kept.keep_budget(self._tenant.finder)
+        crew = await self._stack.enter_async_context(kept.crew(self._tenant.finder))
+        return ServedTeam(self._tenant, team, crew, kept)

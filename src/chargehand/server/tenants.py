@@ -9,8 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeAlias, TypeVar, cast
 
-import msgspec
-
 from chargehand.memory.opened import OpenMemory
 from chargehand.models.find import Finder, Lookup
 from chargehand.runtime.driver import Driver
@@ -18,7 +16,7 @@ from chargehand.runtime.feed import Feed
 from chargehand.runtime.remembered import Embeddings
 from chargehand.runtime.stats import QUICK, Histogram, Labels, Stats
 from chargehand.server.admission import Admission
-from chargehand.server.middleware.redacted import RedactedJournal, redacted
+from chargehand.server.middleware.redacted import RedactedJournal, open_redacted
 from chargehand.server.settings import Settings, check_tenant
 from chargehand.server.tenant_runs import TenantRuns, closing
 from chargehand.stores.catalog import SqliteCatalog
@@ -95,9 +93,7 @@ class Tenant:
 
     def cleaned(self, value: Part) -> Part:
         """What somebody sent, without secrets: for what is kept outside the journal."""
-        body = msgspec.json.encode(value)
-        cleaned = self.journal.redactor.clean(body)
-        return value if cleaned is body else msgspec.json.decode(cleaned, type=type(value))
+        return self.journal.redactor.value(value)
 
     def heard(self, run: str, entries: Sequence[Entry]) -> None:
         """The listener of every driver in this house."""
@@ -126,7 +122,7 @@ async def open_tenant(
     folder = settings.data / name
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
-        journal = await redacted(folder / "runs.db", settings, lookup)
+        journal = await open_redacted(folder / "runs.db", settings, lookup)
         stack.push_async_callback(journal.close)
         catalog = await SqliteCatalog.open(folder / "memory.db", space=LETTA)
         stack.push_async_callback(catalog.close)

@@ -20,7 +20,7 @@ def _decoder(shape: type[Shape]) -> "msgspec.json.Decoder[Shape]":
 
 
 async def raw_body(request: Request) -> bytes:
-    """All of a body; the walls have made sure that it is not too long."""
+    """All of a body; the middleware has made sure that it is not too long."""
     try:
         return await request.body()
     except ClientDisconnect as error:
@@ -35,12 +35,17 @@ async def body(request: Request, shape: type[Shape]) -> Shape:
 def read(raw: bytes, shape: type[Shape]) -> Shape:
     try:
         return _decoder(shape).decode(raw.strip() or b"{}")
-    except msgspec.ValidationError as error:
-        said, _, place = str(error).partition(" - at `")
-        fault = Fault(place.rstrip("`") or "$", said)
-        raise Problem(422, "invalid", f"{fault.place}: {said}", faults=[fault]) from error
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise Problem(422, "not_json", f"the body is not JSON: {error}") from error
+        raise misfit(error) from error
+
+
+def misfit(error: Exception) -> Problem:
+    """The problem with what was sent, and its place: it is no JSON, or not of the shape that is expected."""
+    if not isinstance(error, msgspec.ValidationError):
+        return Problem(422, "not_json", f"the body is not JSON: {error}")
+    message, _, rest = str(error).partition(" - at `")
+    place = rest.rstrip("`") or "$"
+    return Problem(422, "invalid", f"{place}: {message}", faults=[Fault(place, message)])
 
 
 def reply(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -53,26 +58,26 @@ def nothing() -> Response:
 
 def flag(request: Request, name: str, *, usual: bool = False) -> bool:
     """A query parameter that is true or false."""
-    said = request.query_params.get(name)
-    if said is None:
+    text = request.query_params.get(name)
+    if text is None:
         return usual
-    if said.lower() not in ("true", "false", "1", "0"):
-        raise Problem(422, "invalid", f"{name} is {said[:40]!r}; it must be true or false")
-    return said.lower() in ("true", "1")
+    if text.lower() not in ("true", "false", "1", "0"):
+        raise Problem(422, "invalid", f"{name} is {text[:40]!r}; it must be true or false")
+    return text.lower() in ("true", "1")
 
 
 def number(request: Request, name: str, usual: int, least: int, most: int) -> int:
     """A whole number in the query; one beyond the bounds is refused."""
-    said = request.query_params.get(name)
-    if said is None:
+    text = request.query_params.get(name)
+    if text is None:
         return usual
     try:
-        found = int(said)
+        value = int(text)
     except ValueError:
-        found = least - 1
-    if not least <= found <= most:
-        raise Problem(422, "invalid", f"{name} is {said[:40]!r}; it must be a whole number from {least} to {most}")
-    return found
+        value = least - 1
+    if not least <= value <= most:
+        raise Problem(422, "invalid", f"{name} is {text[:40]!r}; it must be a whole number from {least} to {most}")
+    return value
 
 
 def part(request: Request, name: str) -> str:

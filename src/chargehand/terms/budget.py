@@ -22,6 +22,10 @@ class Amount(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_f
     calls: int = 0
     """Calls of models, and of tools that are paid for."""
 
+    @property
+    def usd(self) -> float:
+        return self.micros / 1_000_000
+
     def __add__(self, other: "Amount") -> "Amount":
         return Amount(
             tokens=self.tokens + other.tokens, micros=self.micros + other.micros, calls=self.calls + other.calls

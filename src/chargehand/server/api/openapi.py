@@ -4,39 +4,43 @@ The other two manners of speaking have contracts of their own, which are not our
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from chargehand.server.api.problem import CODES, TYPE, Told
-from chargehand.server.api.table import Operation
+from chargehand.server.api.operations import CODES, PROBLEM_TYPE, Operation, ProblemDetails
 from chargehand.server.problem import Fault
+from chargehand.server.streams import MEDIA_TYPE
 
 Json: TypeAlias = dict[str, Any]
 VERSION = "1"
-SSE = "text/event-stream"
 _JSON = "application/json"
 _TEXT = {"type": "string"}
 _STREAM = {"type": "object", "properties": {"id": _TEXT, "event": _TEXT, "data": _TEXT}, "required": ["data"]}
 """One event of a stream; its data is an EntryShown as JSON."""
-_ALWAYS = (401, 403, 429, 500)
+_IDEMPOTENCY_KEY: Json = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "The same key with the same body is the same run, however often it is sent.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+}
 _ABOUT = (
     "Teams, runs and what they write. Errors are problem+json with a stable `code`. The APIs of letta-client and of "
     "OpenAI clients are under /v1 and documented by those who made them; docs/http-api.md says what is kept of them."
 )
 
 
-def document(operations: Iterable[Operation]) -> Json:
+def document(operations: Sequence[Operation]) -> Json:
     """The whole document, as plain data."""
-    every = list(operations)
-    shapes = [one for each in every for one in (each.asked, each.told) if one is not None]
-    components = _components([*dict.fromkeys(shapes), Told, Fault])
-    assert all(one.__name__ in components for one in shapes), "no two shapes of this API have the same name"
+    shapes = [shape for each in operations for shape in (each.body, each.reply) if shape is not None]
+    components = _components([*dict.fromkeys(shapes), ProblemDetails, Fault])
+    assert all(shape.__name__ in components for shape in shapes), "no two shapes of this API have the same name"
     paths: dict[str, Json] = {}
-    for one in every:
-        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one)
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
     return {
         "openapi": "3.1.0",
         "info": {"title": "chargehand", "version": VERSION, "description": _ABOUT},
@@ -63,64 +67,65 @@ def _anything(kind: type) -> Json:
     raise NotImplementedError
 
 
-def _operation(one: Operation) -> Json:
-    told: Json = {
-        "operationId": one.name,
-        "summary": one.summary,
-        "tags": [one.group],
-        "description": f"A key needs the scope `{one.scope}`.",
-        "parameters": [*_path(one.path), *_query(one), *_headers(one)],
-        "responses": _responses(one),
+def _operation(operation: Operation) -> Json:
+    described: Json = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "tags": [operation.path.split("/")[2]],
+        "description": f"A key needs the scope `{operation.scope}`.",
+        "parameters": _parameters(operation),
+        "responses": _responses(operation),
     }
-    if one.asked is not None:
-        needed = any(field.required for field in msgspec.structs.fields(one.asked))
-        told["requestBody"] = {"required": needed, "content": {_JSON: {"schema": _ref(one.asked)}}}
-    return told
+    if operation.body is not None:
+        is_required = any(field.required for field in msgspec.structs.fields(operation.body))
+        described["requestBody"] = {"required": is_required, "content": {_JSON: {"schema": _ref(operation.body)}}}
+    return described
 
 
-def _responses(one: Operation) -> Json:
-    content: Json = {} if one.told is None else {_JSON: {"schema": _ref(one.told)}}
-    content |= {media: {"schema": _STREAM if media == SSE else {"type": "string"}} for media in one.media}
+def _responses(operation: Operation) -> Json:
+    content: Json = {} if operation.reply is None else {_JSON: {"schema": _ref(operation.reply)}}
+    content |= {media: {"schema": _STREAM if media == MEDIA_TYPE else _TEXT} for media in operation.media}
     good: Json = {"description": "It is so.", "content": content}
-    if one.creates:
+    if operation.creates:
         good["headers"] = {
-            "Location": {"description": "The run.", "schema": {"type": "string"}},
-            "Idempotency-Replayed": {"description": "Sent before.", "schema": {"type": "string"}},
+            "Location": {"description": "The run.", "schema": _TEXT},
+            "Idempotency-Replayed": {"description": "Sent before.", "schema": _TEXT},
         }
-    found: Json = {str(one.status): good}
-    if one.empty:
-        found["204"] = {"description": "Nothing will follow."}
-    for status in sorted({*_ALWAYS, *one.problems}):
-        found[str(status)] = _problem(f"Codes: {', '.join(CODES[status])}.")
-    return {**found, "default": _problem("Anything else that is wrong.")}
+    responses: Json = {"201" if operation.creates else "200": good}
+    if operation.may_be_empty:
+        responses["204"] = {"description": "Nothing will follow."}
+    for status in sorted(_problem_statuses(operation)):
+        responses[str(status)] = _problem(f"Codes: {', '.join(CODES[status])}.")
+    return {**responses, "default": _problem("Anything else that is wrong.")}
+
+
+def _problem_statuses(operation: Operation) -> set[int]:
+    statuses = {401, 403, 429, 500}
+    if "{" in operation.path or operation.creates or operation.media:
+        statuses |= {404, 409}
+    if operation.query is not None or operation.body is not None:
+        statuses.add(422)
+    return statuses if operation.scope == "read" else {*statuses, 409, 503}
 
 
 def _problem(words: str) -> Json:
-    return {"description": words, "content": {TYPE: {"schema": _ref(Told)}}}
+    return {"description": words, "content": {PROBLEM_TYPE: {"schema": _ref(ProblemDetails)}}}
 
 
-def _path(path: str) -> list[Json]:
-    schema = {"type": "string", "minLength": 1}
-    return [{"name": name, "in": "path", "required": True, "schema": schema} for name in re.findall(r"\{(\w+)\}", path)]
-
-
-def _query(one: Operation) -> list[Json]:
-    if one.query is None:
-        return []
-    shape: Json = _components([one.query])[one.query.__name__]
-    needed: list[str] = shape.get("required", [])
-    return [
-        {"name": name, "in": "query", "required": name in needed, "schema": schema}
-        for name, schema in shape["properties"].items()
-    ]
-
-
-def _headers(one: Operation) -> list[Json]:
-    if not one.creates:
-        return []
-    words = "The same key with the same body is the same run, however often it is sent."
-    schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"}
-    return [{"name": "Idempotency-Key", "in": "header", "required": False, "description": words, "schema": schema}]
+def _parameters(operation: Operation) -> list[Json]:
+    names = re.findall(r"\{(\w+)\}", operation.path)
+    schema: Json = {"type": "string", "minLength": 1}
+    parameters: list[Json] = [{"name": name, "in": "path", "required": True, "schema": schema} for name in names]
+    if operation.query is not None:
+        shape: Json = _components([operation.query])[operation.query.__name__]
+        required: list[str] = shape.get("required", [])
+        parameters += [
+            {"name": name, "in": "query", "required": name in required, "schema": schema}
+            for name, schema in shape["properties"].items()
+        ]
+    if operation.creates:
+        parameters.append(_IDEMPOTENCY_KEY)
+    return parameters
 
 
 def _ref(shape: type[Struct]) -> Json:

@@ -1,4 +1,4 @@
-"""The door of our own API: every route of its table, and the document made from it."""
+"""Our own API: every operation that its modules declare, and the document made from them."""
 
 import functools
 
@@ -7,23 +7,13 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
-from chargehand.server.api import again, begin, crews, entries, health, listing, memory, orders
+from chargehand.server.api import control, events, memory, rerun, runs, teams
 from chargehand.server.api.openapi import document
-from chargehand.server.api.problem import told
-from chargehand.server.api.table import Operation
+from chargehand.server.api.operations import OPERATIONS, render_problem
 from chargehand.server.routing import Api
 from chargehand.server.tenants import Tenant
 
-OPERATIONS: tuple[Operation, ...] = (
-    *crews.OPERATIONS,
-    *begin.OPERATIONS,
-    *listing.OPERATIONS,
-    *orders.OPERATIONS,
-    *again.OPERATIONS,
-    *entries.OPERATIONS,
-    *memory.OPERATIONS,
-    *health.OPERATIONS,
-)
+DECLARED_IN = (teams, runs, control, rerun, events, memory)
 
 
 class _RunName(StringConvertor):
@@ -34,10 +24,10 @@ class _RunName(StringConvertor):
 
 def own_api() -> Api:
     register_url_convertor("run", _RunName())
-    api = Api("api", told)
-    for one in OPERATIONS:
-        path = one.path.replace("{run}", "{run:run}").replace("{task}", "{task:path}")  # an id may have slashes
-        api.add(one.method, path, one.guarded(), one.scope)
+    api = Api("api", render_problem, prefixes=("/api",))
+    for operation in sorted(OPERATIONS, key=lambda one: one.path.count("/")):  # what is called most comes first
+        path = operation.path.replace("{run}", "{run:run}").replace("{task}", "{task:path}")  # an id may have slashes
+        api.add(operation.method, path, operation.call, operation.scope)
     api.add("GET", "/api/openapi.json", _document, "read")
     return api
 

@@ -1,49 +1,59 @@
-"""What this API is told and what it tells, apart from what a team remembers. Amounts of money are dollars.
+"""What clients of this API send, and what they are told. Amounts of money are dollars.
 
-Instants are seconds since 1970; other times are seconds since the run began.
+Instants are seconds since 1970; other times are seconds since the run began. Replies that show a struct of the runtime
+are filled from it by field name (`show`), so a field is declared where it is shown and nowhere else.
 """
 
-from typing import Annotated, Literal, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias, TypeVar, get_args
 
-from msgspec import Meta, Struct
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from chargehand.agents.audit.report import Traced
 from chargehand.agents.cost_forecast import PlanForecast
+from chargehand.runtime.health import WorkerHealth
 from chargehand.terms import events as ev
 from chargehand.terms.failure import Failure, Gap
 from chargehand.terms.plan import Finding, Plan, TaskId
 from chargehand.terms.policy import Instant, Seconds
-from chargehand.terms.tracing import Conflict, Kind, Origin
+from chargehand.terms.tracing import Statement
 
 Goal: TypeAlias = Annotated[str, Meta(min_length=1, max_length=150_000, pattern=r"\S")]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
+Names: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=500)]
 Words: TypeAlias = Annotated[str, Meta(max_length=20_000)]
-Time: TypeAlias = Annotated[float, Meta(gt=0, le=31_536_000)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
 QuestionNumber: TypeAlias = Annotated[int, Meta(ge=1, le=2**53)]
 Money: TypeAlias = Annotated[float, Meta(ge=0, le=1_000_000)]
+PageSize: TypeAlias = Annotated[int, Meta(ge=1, le=200)]
 State: TypeAlias = Literal[
     "running", "paused", "needs_input", "interrupted", "complete", "partial", "failed", "cancelled", "damaged"
 ]
 """`damaged`: its entries cannot all be read; `reason` says why. `interrupted`: nobody carries it; resume it.
 `needs_input`: a person must answer its question.
 """
-
-
+LATEST = 2**53
+"""What `before` is for the first page."""
 _TYPES = [str(kind.__struct_config__.tag) for kind in get_args(ev.Event)]
 _EVENT = {"type": "object", "required": ["type"], "properties": {"type": {"type": "string", "enum": _TYPES}}}
 Event: TypeAlias = Annotated[object, Meta(extra_json_schema=_EVENT)]
 """An event of a run: its own shape cannot be told to others as JSON Schema, since some fields hold any JSON."""
+_Shown = TypeVar("_Shown", bound=Struct)
 
 
-class Asked(Struct, frozen=True, forbid_unknown_fields=True):
+def show(value: object, shape: type[_Shown]) -> _Shown:
+    """What of a struct is shown: the fields of `shape`, by name, properties included."""
+    return msgspec.convert(value, shape, from_attributes=True)
+
+
+class Sent(Struct, frozen=True, forbid_unknown_fields=True):
     """What is sent. Fields that do not exist are refused."""
 
 
-# --- what is sent
+# --- bodies
 
 
-class Caps(Asked, frozen=True):
+class Caps(Sent, frozen=True):
     """What a run may use at most. It can be less than its team may use, never more."""
 
     usd: Money | None = None
@@ -51,9 +61,9 @@ class Caps(Asked, frozen=True):
     calls: Count | None = None
 
 
-class Bounded(Asked, frozen=True):
+class Bounded(Sent, frozen=True):
     budget: Caps | None = None
-    seconds: Time | None = None
+    seconds: Annotated[float, Meta(gt=0, le=31_536_000)] | None = None
     approve: bool | None = None
 
 
@@ -65,15 +75,15 @@ class RunAsked(Bounded, frozen=True, kw_only=True):
     plan: Plan | None = None
 
 
-class DraftAsked(Asked, frozen=True):
+class DraftAsked(Sent, frozen=True):
     goal: Goal
 
 
-class Reason(Asked, frozen=True):
+class Reason(Sent, frozen=True):
     reason: Words = ""
 
 
-class Verdict(Asked, frozen=True):
+class Verdict(Sent, frozen=True):
     """What a person says to a plan. `number` is that of the question, which asks about one plan and no other.
 
     `edit` comes with the edited plan, `reject` may come with feedback.
@@ -85,7 +95,7 @@ class Verdict(Asked, frozen=True):
     plan: Plan | None = None
 
 
-class Answer(Asked, frozen=True):
+class Answer(Sent, frozen=True):
     """An answer to the question a run asks: to plans approve, edit, reject; to calls approve, reject; to effects whose
     outcome nobody knows done (with a result), again, fail. `number` is that of the question.
     """  # noqa: D205 - one sentence
@@ -97,17 +107,17 @@ class Answer(Asked, frozen=True):
     result: object = None
 
 
-class RetryAsked(Asked, frozen=True):
+class RetryAsked(Sent, frozen=True):
     """`tasks` are done again with all that needs them; left out, those that failed or were skipped."""
 
-    tasks: Annotated[tuple[Name, ...], Meta(max_length=500)] = ()
+    tasks: Names = ()
 
 
-class Skip(Asked, frozen=True):
+class Skip(Sent, frozen=True):
     """Nothing needs to be said."""
 
 
-class Reassign(Asked, frozen=True):
+class Reassign(Sent, frozen=True):
     worker: Name
 
 
@@ -119,17 +129,79 @@ class Fork(Bounded, frozen=True):
 
     goal: Goal | None = None
     plan: Plan | None = None
-    again: Annotated[tuple[Name, ...], Meta(max_length=500)] = ()
+    again: Names = ()
 
 
-class Feedback(Asked, frozen=True):
+class Feedback(Sent, frozen=True):
     """How well a routed run went, from 0 to 1, and who should have done it."""
 
     good: Annotated[float, Meta(ge=0, le=1)]
     worker: Annotated[str, Meta(max_length=200)] = ""
 
 
-# --- what is told
+class BlockEdit(Sent, frozen=True):
+    """The whole new text, and the version it was made from."""
+
+    value: Annotated[str, Meta(max_length=150_000)]
+    version: Annotated[int, Meta(ge=1, le=2**53)]
+
+
+class Search(Sent, frozen=True):
+    """`archives` are names or ids; left out, all of the team's."""
+
+    query: Annotated[str, Meta(min_length=1, max_length=10_000, pattern=r"\S")]
+    archives: Annotated[tuple[str, ...], Meta(max_length=50)] = ()
+    tags: Annotated[tuple[str, ...], Meta(max_length=50)] = ()
+    limit: Annotated[int, Meta(ge=1, le=100)] = 10
+
+
+# --- queries
+
+
+class RunFilter(Sent, frozen=True):
+    """`text` occurs in the goal or the name; `since` is an instant; `cost` the least a run has cost, in dollars."""
+
+    team: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET
+    state: State | UnsetType = UNSET
+    text: Annotated[str, Meta(max_length=200)] = ""
+    since: Annotated[float, Meta(ge=0, le=1e12)] = 0.0
+    cost: Money = 0.0
+    nested: bool = False
+    before: Count = LATEST
+    limit: PageSize = 50
+
+
+class EntriesAfter(Sent, frozen=True):
+    """`after` is the number of the last entry that was seen."""
+
+    after: Count = 0
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 1000
+
+
+class EventsAfter(Sent, frozen=True):
+    after: Count = 0
+
+
+class EventsOfRuns(Sent, frozen=True):
+    """`after` has a number for each run, in the order of `run`, with dots between."""
+
+    run: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=500)], ...], Meta(min_length=1, max_length=32)]
+    after: Annotated[str, Meta(pattern=r"^[0-9]{1,15}(\.[0-9]{1,15})*$")] | UnsetType = UNSET
+
+
+class TraceFormat(Sent, frozen=True):
+    """`json` is the trace, with the runs inside it where they are wanted; `jsonl` are the entries, one a line."""
+
+    format: Literal["json", "jsonl"] = "json"
+    nested: bool = False
+
+
+class Past(Sent, frozen=True):
+    before: Count = LATEST
+    limit: PageSize = 50
+
+
+# --- replies: teams
 
 
 class WorkerShown(Struct, frozen=True):
@@ -187,6 +259,17 @@ class Drafted(Struct, frozen=True):
     usd: float | None
 
 
+class Healths(Struct, frozen=True):
+    """`runs` is how many were looked at, the latest ones; times are seconds."""
+
+    found: tuple[WorkerHealth, ...]
+    runs: int
+    at: Instant
+
+
+# --- replies: runs
+
+
 class Begun(Struct, frozen=True):
     """A run that is on disk. `source` is the run that it takes results over from."""
 
@@ -198,29 +281,29 @@ class Begun(Struct, frozen=True):
 
 
 class Spent(Struct, frozen=True):
-    usd: float
-    tokens: int
-    calls: int
+    usd: float = 0.0
+    tokens: int = 0
+    calls: int = 0
 
 
-class RunLine(Struct, frozen=True):
+class RunLine(Struct, frozen=True, kw_only=True):
     """A run in a list. `team` is empty for talks with agents of the other API; `parent` is the run it is inside of."""
 
     run: str
-    team: str
-    goal: str
+    team: str = ""
+    goal: str = ""
     state: State
-    started: Instant
-    changed: Instant
-    ended: Instant | None
-    reason: str
-    entries: int
-    spent: Spent
-    tasks: int
-    done: int
-    gaps: int
-    parent: str
-    source: str
+    started: Instant = 0.0
+    changed: Instant = 0.0
+    ended: Instant | None = None
+    reason: str = ""
+    entries: int = 0
+    spent: Spent = Spent()
+    tasks: int = 0
+    done: int = 0
+    gaps: int = 0
+    parent: str = ""
+    source: str = ""
 
 
 class RunPage(Struct, frozen=True):
@@ -251,34 +334,28 @@ class TaskShown(Struct, frozen=True):
     failure: Failure | None
     reused: str
     result: object
-    spent: Spent
-
-
-class UntracedShown(Struct, frozen=True):
-    """A figure of the answer that no tool returned and nobody gave. `task` says it; empty: the answer itself does."""
-
-    task: str
-    kind: Kind
-    text: str
-    origin: Origin
-    conflict: Conflict
-    sentence: str
+    used: Spent
 
 
 class RunShown(Struct, frozen=True):
-    """A run as it stands, by what is on disk. `traced` counts what the figures of its answer rest on."""
+    """A run as it stands, by what is on disk. `notice` is what people must know about the models of its team.
+
+    `traced` counts what the figures of its answer rest on, and `untraced` are those that no tool returned and nobody
+    gave, by the task that says them; those of the answer itself are under the empty name.
+    """
 
     line: RunLine
     plan: Plan
     tasks: tuple[TaskShown, ...]
     gaps: tuple[Gap, ...]
     answer: object
+    notice: str
     question: ev.InputRequested | None
     deadline: Instant
     limits: Spent | None
     notes: tuple[str, ...]
     traced: Traced
-    untraced: tuple[UntracedShown, ...]
+    untraced: dict[str, tuple[Statement, ...]]
 
 
 class EntryShown(Struct, frozen=True):
@@ -302,6 +379,14 @@ class Entries(Struct, frozen=True):
     damage: str
 
 
+class Damaged(Struct, frozen=True):
+    """The last event of a damaged run: the first entry that cannot be read, and what is wrong with it."""
+
+    run: str
+    seq: int
+    detail: str
+
+
 class FeedbackShown(Struct, frozen=True):
     """What was made of feedback: workers that the request is an example of now, and of which it is none any more."""
 
@@ -309,3 +394,88 @@ class FeedbackShown(Struct, frozen=True):
     request: str
     confirmed: tuple[str, ...]
     refuted: tuple[str, ...]
+
+
+# --- replies: memory
+
+
+class BlockShown(Struct, frozen=True):
+    """`version` counts changes: an edit that names another than the present one is refused.
+
+    `instruction` is what of it gives instructions: of a trusted block all, or what it held before it was tainted.
+    """
+
+    id: str
+    label: str
+    value: str
+    description: str
+    limit: int
+    version: int
+    read_only: bool
+    trusted: bool
+    tainted: bool
+    instruction: str
+    share: str
+    tags: tuple[str, ...]
+    updated: Instant
+
+
+class BlockList(Struct, frozen=True):
+    blocks: tuple[BlockShown, ...]
+
+
+class OriginShown(Struct, frozen=True):
+    by: str
+    name: str
+    run: str
+    task: str
+
+
+class ChangeShown(Struct, frozen=True):
+    """`added` took the place of `removed`, from character `start` on."""
+
+    version: int
+    kind: str
+    origin: OriginShown
+    when: Instant
+    start: int
+    removed: str
+    added: str
+    tainted: bool
+
+
+class History(Struct, frozen=True):
+    """The latest first; `next` is what `before` must be for more, null after the last."""
+
+    changes: tuple[ChangeShown, ...]
+    next: int | None
+
+
+class ArchiveShown(Struct, frozen=True):
+    id: str
+    name: str
+    description: str
+    embedding: str
+    passages: int
+
+
+class ArchiveList(Struct, frozen=True):
+    archives: tuple[ArchiveShown, ...]
+
+
+class Found(Struct, frozen=True):
+    """A passage that fits. `archive` is the name of its archive, `why` says for people what matched."""
+
+    id: str
+    archive: str
+    text: str
+    score: float
+    why: str
+    tags: tuple[str, ...]
+    source: str
+    tainted: bool
+    created: Instant
+
+
+class FoundList(Struct, frozen=True):
+    found: tuple[Found, ...]

@@ -16,6 +16,7 @@ from chargehand.server.letta.executor import is_enabled, may_name
 from chargehand.server.letta.routing import Call, Routes
 from chargehand.server.letta.wire import Table
 from chargehand.server.problem import unknown
+from chargehand.server.routing import SLASH
 
 routes = Routes()
 _EMPTY = ("folders", "sources", "identities", "jobs", "mcp-servers", "templates", "environments", "sandbox-config")
@@ -23,14 +24,16 @@ _EMPTY_OF_AGENT = ("folders", "sources", "identities")
 _MAX_AGENTS = 10_000
 
 
-def _is_from_letta(scope: Scope) -> bool:
-    """Whether a call of `/v1/models` comes from Letta's client: it ends the path with a slash, and says who it is."""
-    if scope.get("chargehand.slash"):
+def is_from_letta(scope: Scope) -> bool:
+    """Whether it is a call of `/v1/models` by Letta's client: it ends the path with a slash, and says who it is."""
+    if scope["path"] != "/v1/models":
+        return False
+    if SLASH in scope:
         return True
     return any(name == b"user-agent" and b"Letta/" in value for name, value in scope["headers"])
 
 
-@routes.add("GET", "/v1/models", when=_is_from_letta)
+@routes.get("/v1/models")
 async def list_models(call: Call) -> list[Table]:
     """What is available for sure: the built-in model, the default one, and those that agents name."""
     settings = call.tenant.settings

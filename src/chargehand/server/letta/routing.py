@@ -13,7 +13,7 @@ from chargehand.memory.catalog import ANYONE, Kept, KeptConversation, KeptTool, 
 from chargehand.server.letta.index import Page
 from chargehand.server.letta.sessions import Sessions
 from chargehand.server.problem import check_choice, unknown
-from chargehand.server.routing import Api, Method, Scope, When
+from chargehand.server.routing import Api, Method, Scope
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Shape, body, flag, number, part, raw_body, reply
 from chargehand.terms.roster import Match
@@ -106,15 +106,13 @@ class Routes:
     """The routes of one module. What a handler returns is sent as JSON, unless it is a response."""
 
     def __init__(self) -> None:
-        self._routes: list[tuple[Method, str, Handler, Scope, When | None]] = []
+        self._routes: list[tuple[Method, str, Handler, Scope]] = []
 
-    def add(
-        self, method: Method, path: str, scope: Scope | None = None, when: When | None = None
-    ) -> Callable[[AnyHandler], AnyHandler]:
+    def add(self, method: Method, path: str, scope: Scope | None = None) -> Callable[[AnyHandler], AnyHandler]:
         """Register the decorated handler; reading needs the scope `read`, all else `run`, unless it is said."""
 
         def register(handler: AnyHandler) -> AnyHandler:
-            self._routes.append((method, path, handler, scope or ("read" if method == "GET" else "run"), when))
+            self._routes.append((method, path, handler, scope or ("read" if method == "GET" else "run")))
             return handler
 
         return register
@@ -132,8 +130,8 @@ class Routes:
         return self.add("DELETE", path)
 
     def add_to(self, api: Api) -> None:
-        for method, path, handler, scope, when in self._routes:
-            api.add(method, path, _respond(handler), scope, when=when)
+        for method, path, handler, scope in self._routes:
+            api.add(method, path, _respond(handler), scope)
 
 
 def _respond(handler: Handler) -> Callable[[Request, Tenant], Awaitable[Response]]:

@@ -4,29 +4,36 @@ A resumed run reads what stands in the journal; had the first try used anything 
 again, and what it did might be done twice. So results are cleaned before they are recorded, and used as recorded.
 """
 
-from collections.abc import Coroutine, Sequence
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-from msgspec import structs
+from msgspec import Raw, structs
 
-from chargehand.agents.crew import Crew, Done, Hand, Proposal, Refined, WorkFailed
+from chargehand.agents.crew import Claim, Crew, Done, Hand, Proposal, Refined, WorkFailed
+from chargehand.agents.relay import Relay
 from chargehand.core.owed import Brief
 from chargehand.models.code_errors import failure_of
 from chargehand.models.find import Lookup
 from chargehand.models.known import OTHERS, OWN, key_variable
-from chargehand.server.middleware.guarded_hand import GuardedHand, as_done, clean_failure
+from chargehand.models.messages import Message
 from chargehand.server.middleware.redaction import Redactor
 from chargehand.server.settings import Settings
 from chargehand.stores.journal import Lease
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.terms import events as ev
+from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.plan import Task
+from chargehand.terms.value import decode_value, encode_value
 
-_Came = TypeVar("_Came", Done, Proposal, Refined)
-_ENCODER = msgspec.json.Encoder()
-_EVENTS: msgspec.json.Decoder[ev.Event] = msgspec.json.Decoder(ev.Event)
-_PROPOSALS = msgspec.json.Decoder(Proposal)
+_Shape = TypeVar("_Shape")
+_LONGEST_WORD = 512
+_OPEN_END = re.compile(rf"[!-~]{{1,{_LONGEST_WORD}}}\Z")
+"""The word at the end of what was said so far: it may go on, and then be a secret."""
+_KEY_BEGINS = "-----BEGIN "
+_KEY_ENDS = "-----END "
+_LONGEST_KEY = 16 * 1024
 
 
 class RedactedJournal(SqliteJournal):
@@ -36,12 +43,7 @@ class RedactedJournal(SqliteJournal):
 
     def clean(self, event: ev.Event) -> ev.Event:
         """The event without secrets; the very same one where it holds none."""
-        try:
-            body = _ENCODER.encode(event)
-        except (TypeError, ValueError, RecursionError):
-            return event  # it cannot be written, and whoever tries will be told
-        cleaned = self.redactor.clean(body)
-        return event if cleaned is body else _EVENTS.decode(cleaned)
+        return self.redactor.value(event)
 
     def guarded(self, crew: Crew) -> Crew:
         """The crew, with clean hands."""
@@ -49,14 +51,14 @@ class RedactedJournal(SqliteJournal):
 
     async def append(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
         """The last net: nearly all of it is clean already."""
-        await super().append(lease, [self._cleaned(one) for one in entries])
+        await super().append(lease, [self._clean_entry(entry) for entry in entries])
 
-    def _cleaned(self, entry: ev.Entry) -> ev.Entry:
+    def _clean_entry(self, entry: ev.Entry) -> ev.Entry:
         event = self.clean(entry.event)
         return entry if event is entry.event else structs.replace(entry, event=event)
 
 
-async def redacted(path: Path, settings: Settings, lookup: Lookup) -> RedactedJournal:
+async def open_redacted(path: Path, settings: Settings, lookup: Lookup) -> RedactedJournal:
     journal = await RedactedJournal.open(path)
     assert isinstance(journal, RedactedJournal)
     journal.redactor = redactor_of(settings, lookup)
@@ -65,7 +67,7 @@ async def redacted(path: Path, settings: Settings, lookup: Lookup) -> RedactedJo
 
 def redactor_of(settings: Settings, lookup: Lookup) -> Redactor:
     """One that knows the server's token, what the operator calls secret, and the keys of every provider."""
-    variables = {one.key for one in OWN.values()} | {key_variable(name) for name in OTHERS}
+    variables = {provider.key for provider in OWN.values()} | {key_variable(name) for name in OTHERS}
     return Redactor((settings.token, *settings.secrets, *(lookup(name) or "" for name in sorted(variables))))
 
 
@@ -77,38 +79,105 @@ class _GuardedCrew:
         self._redactor = redactor
 
     async def plan(self, brief: Brief, hand: Hand) -> Proposal:
-        clean = GuardedHand(hand, self._redactor)
-        found = await self._done(self._crew.plan(brief, clean), clean)
-        body = _ENCODER.encode(found)
-        cleaned = self._redactor.clean(body)
-        return found if cleaned is body else _PROPOSALS.decode(cleaned)
+        return self._redactor.value(await self._guard(self._crew.plan, brief, hand))
 
     async def attempt(self, brief: Brief, hand: Hand) -> Done:
-        clean = GuardedHand(hand, self._redactor)
-        return as_done(await self._done(self._crew.attempt(brief, clean), clean), self._redactor)
+        return self._clean_done(await self._guard(self._crew.attempt, brief, hand))
 
     async def refine(self, brief: Brief, hand: Hand) -> Refined:
-        clean = GuardedHand(hand, self._redactor)
-        found = await self._done(self._crew.refine(brief, clean), clean)
-        return structs.replace(found, instruction=self._redactor.text(found.instruction))
+        refined = await self._guard(self._crew.refine, brief, hand)
+        return structs.replace(refined, instruction=self._redactor.text(refined.instruction))
 
     async def answer(self, brief: Brief, hand: Hand) -> Done:
-        clean = GuardedHand(hand, self._redactor)
-        return as_done(await self._done(self._crew.answer(brief, clean), clean), self._redactor)
+        return self._clean_done(await self._guard(self._crew.answer, brief, hand))
 
-    async def _done(self, work: Coroutine[Any, Any, _Came], hand: GuardedHand) -> _Came:
-        """What came of it; what went wrong is told without secrets, too."""
+    def _clean_done(self, done: Done) -> Done:
+        body = bytes(encode_value(done.value))
+        cleaned = self._redactor.clean(body)
+        return done if cleaned is body else structs.replace(done, value=decode_value(cleaned))
+
+    async def _guard(
+        self, work: Callable[[Brief, Hand], Coroutine[Any, Any, _Shape]], brief: Brief, hand: Hand
+    ) -> _Shape:
+        """Have it done with a clean hand; what went wrong is told without secrets, too."""
+        clean_hand = GuardedHand(hand, self._redactor)
         try:
-            return await work
+            return await work(brief, clean_hand)
         except WorkFailed as error:
-            failure = clean_failure(error.failure, self._redactor)
-            findings = tuple(structs.replace(one, message=self._redactor.text(one.message)) for one in error.findings)
-            raise WorkFailed(failure, error.used, findings) from error
+            findings = tuple(map(self._redactor.value, error.findings))
+            raise WorkFailed(self._redactor.value(error.failure), error.used, findings, error.refused) from error
         except Exception as error:
             failure = failure_of(error)
-            cleaned = clean_failure(failure, self._redactor)
+            cleaned = self._redactor.value(failure)
             if cleaned is not failure:
                 raise WorkFailed(cleaned) from None
             raise
         finally:
-            hand.flush()
+            clean_hand.flush()
+
+
+class GuardedHand(Relay):
+    """The hand of a worker who is handed no secrets: what a call brings is cleaned before it is recorded and used."""
+
+    __slots__ = ("_redactor", "_unsaid")
+
+    def __init__(self, hand: Hand, redactor: Redactor) -> None:
+        super().__init__(hand)
+        self._redactor = redactor
+        self._unsaid = ""
+
+    async def step(
+        self,
+        name: str,
+        call: Callable[[str], Awaitable[Done]],
+        *,
+        request: str = "",
+        effect: ev.Effect = "read",
+        reserve: Amount | Claim = NOTHING,
+        share: bool = False,
+        shape: type[_Shape] = object,
+    ) -> _Shape:
+        async def clean_call(key: str) -> Done:
+            done = await call(key)
+            self.flush()
+            body = self._redactor.clean(bytes(encode_value(done.value)))
+            return structs.replace(done, value=Raw(body))
+
+        return await super().step(
+            name, clean_call, request=request, effect=effect, reserve=reserve, share=share, shape=shape
+        )
+
+    def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
+        super().prompt(model, self._redactor.value(tuple(messages), tuple[Message, ...]), tools)
+
+    def say(self, text: str) -> None:
+        """Words are passed on when they are whole: half a secret is not recognised."""
+        unsaid = self._unsaid + text
+        open_word = _OPEN_END.search(unsaid, max(0, len(unsaid) - _LONGEST_WORD))
+        cut = _open_key(unsaid[: open_word.start()] if open_word else unsaid)
+        self._unsaid = unsaid[cut:]
+        if cut:
+            super().say(self._redactor.text(unsaid[:cut]))
+
+    def flush(self) -> None:
+        """Say the word that was kept back."""
+        unsaid = self._unsaid
+        self._unsaid = ""
+        if unsaid:
+            super().say(self._redactor.text(unsaid))
+
+    async def grow(self, tasks: Sequence[Task]) -> None:
+        await super().grow(self._redactor.value(tuple(tasks), tuple[Task, ...]))
+
+    def note(self, text: str, failure: ev.Failure | None = None, code: ev.NoteCode = "") -> None:
+        super().note(self._redactor.text(text), self._redactor.value(failure), code)
+
+
+def _open_key(text: str) -> int:
+    """Where a PEM block begins that has not come to its end; the end of the text where there is none."""
+    start = text.rfind(_KEY_BEGINS)
+    if start < 0 or len(text) - start > _LONGEST_KEY:
+        return len(text)
+    end = text.find(_KEY_ENDS, start)
+    is_whole = end >= 0 and "-----" in text[end + len(_KEY_ENDS) :]
+    return len(text) if is_whole else start

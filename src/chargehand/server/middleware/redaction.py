@@ -1,15 +1,19 @@
-"""Secrets out of what is written: every one that is known, also encoded, and whatever has the shape of a key.
+"""Secrets out of what is written and logged: every one that is known, also encoded, and what has the shape of a key.
 
 Where secrets come from, and what is written where, is not decided here.
 """
 
 import base64
+import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
+_Value = TypeVar("_Value")
 MARK = "[redacted]"
 _MARK = MARK.encode()
 _SHORTEST = 8
@@ -47,6 +51,7 @@ _ANY = re.compile(
 _WORD = re.compile(rb"[A-Za-z0-9]")
 _DIGIT = re.compile(rb"\d")
 _ENCODER = msgspec.json.Encoder()
+_TRACES = logging.Formatter()
 
 
 class Redactor:
@@ -68,6 +73,15 @@ class Redactor:
             if start in body and (cleaned := shape.sub(_shaped, body)) != body:
                 body = cleaned
         return _PRIVATE_KEY.sub(_MARK, body)
+
+    def value(self, value: _Value, shape: Any = None) -> _Value:
+        """The same for anything that JSON carries; `shape` is how it is read back, where its type does not say it."""
+        try:
+            body = _ENCODER.encode(value)
+        except (TypeError, ValueError, RecursionError):
+            return value  # it cannot be written, and whoever tries will be told
+        cleaned = self.clean(body)
+        return value if cleaned is body else msgspec.json.decode(cleaned, type=shape or type(value))
 
     def text(self, text: str) -> str:
         """The same for text; half surrogate pairs are kept for whoever refuses them."""
@@ -106,3 +120,34 @@ def forms(secret: str) -> set[bytes]:
         if len(inner) >= _SHORTEST:
             found |= {inner, inner.translate(bytes.maketrans(b"+/", b"-_"))}
     return found
+
+
+@contextmanager
+def clean_logs(redactor: Redactor) -> Generator[None]:
+    """While it is open, every record that this process logs is cleaned as it is made, tracebacks as well."""
+    before = logging.getLogRecordFactory()
+
+    def make_record(*parts: Any, **more: Any) -> logging.LogRecord:
+        record = before(*parts, **more)
+        _clean_record(record, redactor)
+        return record
+
+    logging.setLogRecordFactory(make_record)
+    try:
+        yield
+    finally:
+        if logging.getLogRecordFactory() is make_record:
+            logging.setLogRecordFactory(before)
+
+
+def _clean_record(record: logging.LogRecord, redactor: Redactor) -> None:
+    try:
+        message = record.getMessage()
+    except (TypeError, ValueError, KeyError):  # who logged it got it wrong, and is told so where it is written
+        return
+    cleaned = redactor.text(message)
+    if cleaned is not message:
+        record.msg = cleaned
+        record.args = ()
+    if record.exc_info and record.exc_info[0] is not None:
+        record.exc_text = redactor.text(_TRACES.formatException(record.exc_info))

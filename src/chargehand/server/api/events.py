@@ -1,0 +1,220 @@
+"""What a run writes: as JSON, as it comes (server-sent events), and all of it as a trace."""
+
+from collections.abc import AsyncGenerator, Sequence
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from chargehand.errors import Corrupt, Refused
+from chargehand.runtime.feed import Reader
+from chargehand.runtime.trace import Trace, nested_trace
+from chargehand.server.api.operations import operation
+from chargehand.server.api.shapes import (
+    Damaged,
+    Entries,
+    EntriesAfter,
+    EntryShown,
+    EventsAfter,
+    EventsOfRuns,
+    TraceFormat,
+)
+from chargehand.server.problem import Problem
+from chargehand.server.streams import MEDIA_TYPE, event, streamed
+from chargehand.server.tenants import Tenant
+from chargehand.server.wire import nothing, reply
+from chargehand.stores.journal import Readable
+from chargehand.terms.events import Entry, RunEnded
+
+_RETRY = b"retry: 1000\n\n"
+_MAX_KEPT = 4096
+_LINES = "application/jsonl"
+
+
+class EncodedEntries:
+    """Entries as events, encoded once for all who read them. `tenant.part(EncodedEntries)` is it."""
+
+    def __init__(self, _tenant: Tenant) -> None:
+        self._kept: dict[tuple[str, int], bytes] = {}
+        self._encoder = msgspec.json.Encoder()
+        self._latest: tuple[tuple[str, int, int], bytes] = (("", 0, 0), b"")
+
+    def encode_all(self, run: str, entries: Sequence[Entry]) -> bytes:
+        """Entries that follow each other. Many readers of a run want the same ones at the same time."""
+        if not entries:
+            return b""
+        key = (run, entries[0].seq, entries[-1].seq)
+        if self._latest[0] != key:
+            self._latest = key, b"".join(b"id: %d\n" % entry.seq + self.encode(run, entry) for entry in entries)
+        return self._latest[1]
+
+    def encode(self, run: str, entry: Entry) -> bytes:
+        """All of an event but its id."""
+        key = (run, entry.seq)
+        encoded = self._kept.get(key)
+        if encoded is None:
+            kind = type(entry.event).__struct_config__.tag
+            encoded = f"event: {kind}\ndata: ".encode() + self._encoder.encode(_shown(run, entry)) + b"\n\n"
+            self._kept[key] = encoded
+            if len(self._kept) > _MAX_KEPT:
+                del self._kept[next(iter(self._kept))]
+        return encoded
+
+
+def _shown(run: str, entry: Entry) -> EntryShown:
+    return EntryShown(run=run, seq=entry.seq, at=entry.at, event=entry.event)
+
+
+# --- as JSON
+
+
+@operation("GET", "/api/runs/{run}/entries", reply=Entries)
+async def list_entries(tenant: Tenant, request: Request, run: str, query: EntriesAfter) -> Response:
+    """What a run wrote; with `Accept: text/event-stream`, the same as its events."""
+    if MEDIA_TYPE in request.headers.get("accept", ""):
+        return await follow_run(tenant, request, run, EventsAfter(query.after))
+    readable = await _read(tenant, run, query.after)
+    entries = readable.entries
+    damage = readable.damage
+    following = [entry for entry in entries if entry.seq > query.after]
+    if damage is not None and not following:
+        raise damage
+    page = following[: query.limit]
+    is_last_page = len(page) == len(following)
+    return reply(
+        Entries(
+            entries=tuple(_shown(run, entry) for entry in page),
+            last=page[-1].seq if page else query.after,
+            over=bool(entries) and isinstance(entries[-1].event, RunEnded) and is_last_page,
+            damage=str(damage) if damage is not None and is_last_page else "",
+        )
+    )
+
+
+async def _read(tenant: Tenant, run: str, after: int) -> Readable:
+    """What follows an entry, and that entry itself: it tells whether it was the last."""
+    readable = await tenant.journal.read_readable(run, after=max(after - 1, 0))
+    if after and not readable.entries and readable.damage is None:
+        raise Refused(f"run {run!r} has no entry {after} yet; read on from one that it has")
+    return readable
+
+
+# --- as they come
+
+
+@operation("GET", "/api/runs/{run}/events", media=(MEDIA_TYPE,), may_be_empty=True)
+async def follow_run(tenant: Tenant, request: Request, run: str, query: EventsAfter) -> Response:
+    """Entries as server-sent events, from `after` or Last-Event-ID on; 204 when nothing will follow.
+    A damaged run ends with an event `damaged`.
+    """  # noqa: D205 - it is one summary
+    after = _last_seen(request, str(query.after), 1)[0]
+    reader = tenant.feed.subscribe(run, after)
+    try:
+        first = await reader.first()
+    except Corrupt:
+        return await _follow_until_damage(tenant, run, after)
+    if reader.over and not first:
+        return nothing()
+    return streamed(_follow(tenant, run, first, reader), slot=tenant.runs.take_stream_slot())
+
+
+async def _follow_until_damage(tenant: Tenant, run: str, after: int) -> Response:
+    """The entries before the damage as events, and then one that says what is damaged; Corrupt where there are none."""
+    readable = await tenant.journal.read_readable(run, after=after)
+    damage = readable.damage
+    if damage is None or not readable.entries:
+        raise damage or Refused(f"run {run!r} was mended meanwhile; read it again")
+
+    async def events() -> AsyncGenerator[bytes]:
+        yield _RETRY + tenant.part(EncodedEntries).encode_all(run, readable.entries) + _damaged_event(run, damage)
+
+    return streamed(events(), slot=tenant.runs.take_stream_slot())
+
+
+async def _follow(tenant: Tenant, run: str, first: Sequence[Entry], reader: Reader) -> AsyncGenerator[bytes]:
+    encode_all = tenant.part(EncodedEntries).encode_all
+    yield _RETRY + encode_all(run, first)
+    async for entry in reader:
+        yield encode_all(run, (entry, *reader.at_once()))  # what was written together is sent together
+
+
+@operation("GET", "/api/events", media=(MEDIA_TYPE,), may_be_empty=True)
+async def follow_runs(tenant: Tenant, request: Request, query: EventsOfRuns) -> Response:
+    """The same of several runs in one stream; ids have a number for each run, with dots between.
+    One that is damaged ends with an event `damaged`, and the others go on.
+    """  # noqa: D205 - it is one summary
+    runs = tuple(dict.fromkeys(query.run))
+    marks = dict(zip(runs, _last_seen(request, query.after or ".".join("0" * len(runs)), len(runs)), strict=True))
+    anything_follows = False
+    damage: Corrupt | None = None
+    for run, after in marks.items():
+        readable = await _read(tenant, run, after)
+        last = readable.entries[-1] if readable.entries else None
+        is_over = readable.damage is not None or (last is not None and isinstance(last.event, RunEnded))
+        if not is_over or (last is not None and last.seq > after):
+            anything_follows = True
+        damage = damage or readable.damage
+    if anything_follows:
+        return streamed(*(_follow_one_of(tenant, run, marks) for run in runs), slot=tenant.runs.take_stream_slot())
+    if damage is not None:
+        raise damage
+    return nothing()
+
+
+async def _follow_one_of(tenant: Tenant, run: str, marks: dict[str, int]) -> AsyncGenerator[bytes]:
+    """One of several runs. The id of an event says how far all of them were seen."""
+    encode = tenant.part(EncodedEntries).encode
+    reader = tenant.feed.subscribe(run, marks[run])
+
+    def encode_all(entries: Sequence[Entry]) -> bytes:
+        events: list[bytes] = []
+        for entry in entries:
+            marks[run] = entry.seq
+            events.append(f"id: {'.'.join(map(str, marks.values()))}\n".encode() + encode(run, entry))
+        return b"".join(events)
+
+    yield _RETRY
+    try:
+        async for entry in reader:
+            yield encode_all((entry, *reader.at_once()))
+    except Corrupt:
+        readable = await tenant.journal.read_readable(run, after=marks[run])
+        end = b"" if readable.damage is None else _damaged_event(run, readable.damage)
+        yield encode_all(readable.entries) + end
+
+
+def _damaged(run: str, damage: Corrupt) -> Damaged:
+    return Damaged(run=run, seq=damage.seq, detail=str(damage))
+
+
+def _damaged_event(run: str, damage: Corrupt) -> bytes:
+    """The last event of a run that cannot be read on."""
+    return event(_damaged(run, damage), name="damaged")
+
+
+def _last_seen(request: Request, usual: str, count: int) -> list[int]:
+    """How far each run was seen. Who comes back says it in a header, while the address is still that of before."""
+    text = request.headers.get("last-event-id", "") or usual
+    marks = text.split(".")
+    if len(marks) != count or not all(mark.isascii() and mark.isdigit() and len(mark) <= 15 for mark in marks):
+        raise Problem(422, "invalid", f"{text[:60]!r} does not say how far {count} runs were seen; give a number each")
+    return [int(mark) for mark in marks]
+
+
+# --- all of it
+
+
+@operation("GET", "/api/runs/{run}/trace", reply=Trace, media=(_LINES,))
+async def export_trace(tenant: Tenant, run: str, query: TraceFormat) -> Response:
+    """Every step of a run; of a damaged one, what can be read, and `damage` says what cannot."""
+    if query.format == "json":
+        names = await tenant.journal.inside(run) if query.nested else []
+        readable = {name: await tenant.journal.read_readable(name) for name in (run, *names)}
+        return reply(nested_trace(run, names, readable.__getitem__))
+    found = await tenant.journal.read_readable(run)
+    lines: list[EntryShown | Damaged] = [_shown(run, entry) for entry in found.entries]
+    if found.damage is not None:
+        if not lines:
+            raise found.damage
+        lines.append(_damaged(run, found.damage))
+    return Response(msgspec.json.Encoder().encode_lines(lines), media_type=_LINES)

@@ -1,0 +1,258 @@
+"""Runs: begin one, list them, show one. What is not on disk yet is not told."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from msgspec import UNSET, structs
+from starlette.requests import Request
+from starlette.responses import Response
+
+from chargehand.agents.audit.report import answer_tracings, count_traced
+from chargehand.core.fold import replay
+from chargehand.core.state import Status
+from chargehand.core.view import gaps
+from chargehand.errors import ChargehandError, Corrupt
+from chargehand.runtime.result import planned
+from chargehand.runtime.trace import trace
+from chargehand.server.api.operations import operation
+from chargehand.server.api.shapes import (
+    Begun,
+    Bounded,
+    RunAsked,
+    RunFilter,
+    RunLine,
+    RunPage,
+    RunShown,
+    Sent,
+    Spent,
+    State,
+    TaskShown,
+    show,
+)
+from chargehand.server.idempotency import BegunRun, RunKey, key_of
+from chargehand.server.run_control import RecordedRun, read_run
+from chargehand.server.teams import Bounds, NewRun, Teams
+from chargehand.server.tenants import Tenant
+from chargehand.server.wire import reply
+from chargehand.stores.journal import DamagedRun, Ends
+from chargehand.terms import events as ev
+from chargehand.terms.budget import Budget
+
+_MAX_KEPT = 10_000
+_PAGE = 100
+_MAX_LOOKED_AT = 2000
+_MAX_READ = 300  # runs whose entries have to be read for one page
+_CACHE = "cache"  # what offers results of many runs
+_NOTES_OF_CLIENTS = ("ordered {", "asked {")  # what other APIs note for themselves; a person need not read it
+
+
+# --- begin
+
+
+@operation("POST", "/api/runs", scope="run", reply=Begun, creates=True)
+async def create_run(tenant: Tenant, request: Request, body: RunAsked) -> Response:
+    """Begin a run; answered when it is on disk."""
+    new = NewRun(body.goal, bounds_of(body), body.plan)
+    return await begin_once(tenant, request, body, lambda key: begin_run(tenant, body.team, new, key))
+
+
+def bounds_of(sent: Bounded) -> Bounds:
+    caps = sent.budget
+    budget = Budget() if caps is None else Budget(tokens=caps.tokens, usd=caps.usd, calls=caps.calls)
+    return Bounds(budget, sent.seconds, sent.approve)
+
+
+async def begin_run(tenant: Tenant, team: str, new: NewRun, key: RunKey | None) -> str:
+    served = await tenant.part(Teams).of(team, new.bounds.budget)
+    return await served.begin(new) if key is None else await served.begin(new, key.run, key.seed)
+
+
+async def begin_once(
+    tenant: Tenant, request: Request, sent: Sent, begin: Callable[[RunKey | None], Awaitable[str]]
+) -> Response:
+    """Begin a run; 201 when it is on disk. A call that is made again is answered by the run that it began.
+
+    That is so also when its team is gone, or nothing more can be begun.
+    """
+    key = key_of(request, tenant, sent)
+    begun = BegunRun(await begin(None)) if key is None else await key.begin(tenant, lambda: begin(key))
+    entries = await tenant.journal.read(begun.run)
+    first = entries[0]
+    assert isinstance(first.event, ev.RunRequested), "a run begins with its request"
+    shown = Begun(
+        run=begun.run, team=first.event.team, goal=first.event.goal, started=first.at, source=source_of(entries)
+    )
+    headers = {"Location": f"/api/runs/{begun.run}"}
+    if begun.replayed:
+        headers["Idempotency-Replayed"] = "true"
+    return reply(shown, 201, headers)
+
+
+def source_of(entries: Sequence[ev.Entry]) -> str:
+    """The run that results are taken over from; empty if there is none."""
+    offered = (entry.event for entry in entries[:8] if isinstance(entry.event, ev.ResultsOffered))
+    return next((offer.run for offer in offered if offer.run != _CACHE), "")
+
+
+# --- show
+
+
+@operation("GET", "/api/runs/{run}")
+async def show_run(tenant: Tenant, run: str) -> RunShown:
+    """A run as it stands: plan, tasks, attempts, cost, gaps, answer, and the question it asks."""
+    return run_shown(tenant, await read_run(tenant, run))
+
+
+def run_shown(tenant: Tenant, recorded: RecordedRun) -> RunShown:
+    traced = trace(recorded.run, recorded.entries)
+    state = recorded.state
+    budget = state.requested.budget
+    team = tenant.part(Teams).teams.get(state.requested.team)
+    tracings = answer_tracings(state)
+    return RunShown(
+        line=line_of(tenant, recorded),
+        plan=planned(state),
+        tasks=tuple(show(task, TaskShown) for task in traced.tasks),
+        gaps=traced.gaps,
+        answer=traced.answer,
+        notice="" if team is None else team.notice,
+        question=None if state.ended is not None else state.input,
+        deadline=state.requested.deadline,
+        limits=Spent(budget.usd or 0, budget.tokens or 0, budget.calls or 0) if state.ledger.capped else None,
+        notes=tuple(note for note in traced.notes if not note.partition(" s  ")[2].startswith(_NOTES_OF_CLIENTS)),
+        traced=count_traced(tracings.values()),
+        untraced={task: tracing.untraced for task, tracing in tracings.items() if tracing.untraced},
+    )
+
+
+def state_of(tenant: Tenant, recorded: RecordedRun) -> State:
+    """Where a run stands."""
+    state = recorded.state
+    end = state.ended
+    if end is not None:
+        return end.ending
+    if state.input is not None:
+        return "needs_input"
+    if state.paused:
+        return "paused"
+    return "running" if tenant.runs.works_on(recorded.run) else "interrupted"
+
+
+def line_of(tenant: Tenant, recorded: RecordedRun) -> RunLine:
+    state = recorded.state
+    requested = recorded.requested
+    end = state.ended
+    tasks = [progress for progress in state.tasks.values() if progress.mother is None]
+    return RunLine(
+        run=recorded.run,
+        team=requested.team,
+        goal=requested.goal,
+        state=state_of(tenant, recorded),
+        started=recorded.entries[0].at,
+        changed=state.at,
+        ended=None if end is None else state.at,
+        reason="" if end is None else end.reason,
+        entries=state.seq,
+        spent=show(state.ledger.spent, Spent),
+        tasks=len(tasks),
+        done=sum(progress.status is Status.DONE for progress in tasks),
+        gaps=len(gaps(state) if end is None else end.gaps),
+        parent="" if requested.parent is None else requested.parent.run,
+        source=source_of(recorded.entries),
+    )
+
+
+# --- list
+
+
+class RunLines:
+    """Lines of runs that have ended: these do not change any more. `tenant.part(RunLines)` is it."""
+
+    def __init__(self, tenant: Tenant) -> None:
+        self._tenant = tenant
+        self._kept: dict[str, RunLine] = {}
+
+    async def of(self, run: str, *, over: bool) -> RunLine:
+        """`over`: its last entry says that it has ended."""
+        line = self._kept.get(run) if over else None
+        if line is None:
+            try:
+                line = line_of(self._tenant, await read_run(self._tenant, run))
+            except Corrupt as error:
+                return await _damaged_line(self._tenant, run, str(error))
+            if over:
+                self._kept[run] = line
+                if len(self._kept) > _MAX_KEPT:
+                    del self._kept[next(iter(self._kept))]
+        return line
+
+    def knows(self, run: str) -> bool:
+        return run in self._kept
+
+
+async def _damaged_line(tenant: Tenant, run: str, reason: str) -> RunLine:
+    """The line of a run that is damaged, with what its readable entries say."""
+    try:
+        entries = (await tenant.journal.read_readable(run)).entries
+    except ChargehandError:  # not even that
+        entries = []
+    if not entries:
+        return RunLine(run=run, state="damaged", reason=reason)
+    known = line_of(tenant, RecordedRun(run, entries, replay(entries)))
+    return structs.replace(known, state="damaged", reason=reason)
+
+
+@operation("GET", "/api/runs")
+async def list_runs(tenant: Tenant, query: RunFilter) -> RunPage:
+    """Runs, the latest first; `before` is the `next` of the page before."""
+    before = query.before
+    found: list[RunLine] = []
+    looked_at = 0
+    read = 0
+    lines = tenant.part(RunLines)
+    has_filter = structs.replace(query, before=0, limit=1) != RunFilter(before=0, limit=1)
+    size = max(_PAGE, query.limit) if has_filter else query.limit
+    while looked_at < _MAX_LOOKED_AT:
+        page = await tenant.journal.latest(before=before, limit=size)
+        for row in page:
+            before = row.number
+            looked_at += 1
+            if isinstance(row, Ends) and not _may_fit(row, query):
+                continue  # its entries need not be read
+            read += not lines.knows(row.run)
+            line = await _line(tenant, row)
+            if _fits(line, query):
+                found.append(line)
+            if len(found) >= query.limit or read >= _MAX_READ:
+                return RunPage(tuple(found), before)
+        if len(page) < size:
+            return RunPage(tuple(found), None)
+    return RunPage(tuple(found), before)
+
+
+async def _line(tenant: Tenant, row: Ends | DamagedRun) -> RunLine:
+    if isinstance(row, DamagedRun):
+        return await _damaged_line(tenant, row.run, row.damage)
+    return await tenant.part(RunLines).of(row.run, over=isinstance(row.last.event, ev.RunEnded))
+
+
+def _may_fit(row: Ends, query: RunFilter) -> bool:
+    """Whether a run may be wanted, by its first entry alone."""
+    requested = row.first.event
+    if not isinstance(requested, ev.RunRequested):
+        return False
+    parent = "" if requested.parent is None else requested.parent.run
+    known = RunLine(
+        run=row.run, state="running", team=requested.team, goal=requested.goal, started=row.first.at, parent=parent
+    )
+    return _fits(known, structs.replace(query, state=UNSET, cost=0.0))
+
+
+def _fits(line: RunLine, query: RunFilter) -> bool:
+    if line.parent and not query.nested:
+        return False
+    if query.team not in (UNSET, line.team) or query.state not in (UNSET, line.state):
+        return False
+    if line.started < query.since or line.spent.usd < query.cost:
+        return False
+    text = query.text.casefold()
+    return text in line.goal.casefold() or text in line.run.casefold()

@@ -1,0 +1,119 @@
+"""Teams: who there is, what they may use, what a plan for a goal would take; and how their workers are doing."""
+
+import asyncio
+import time
+from contextlib import suppress
+
+from chargehand.errors import Corrupt
+from chargehand.runtime.draft import draft
+from chargehand.runtime.health import MAX_RUNS, health
+from chargehand.server.api.operations import operation
+from chargehand.server.api.shapes import (
+    LATEST,
+    DraftAsked,
+    Drafted,
+    Healths,
+    Limits,
+    TeamLine,
+    TeamList,
+    TeamShown,
+    WorkerShown,
+    show,
+)
+from chargehand.server.teams import Teams
+from chargehand.server.tenants import Tenant
+from chargehand.team import Supervisor
+from chargehand.terms.events import Entry
+from chargehand.terms.policy import Instant, Seconds
+
+_MAX_DRAFTS = 8
+_FRESH: Seconds = 2.0
+
+
+class Drafts:
+    """So many plans are drafted at once; others wait. `tenant.part(Drafts)` is it."""
+
+    def __init__(self, _tenant: Tenant) -> None:
+        self.turn = asyncio.Semaphore(_MAX_DRAFTS)
+
+
+@operation("GET", "/api/teams")
+async def list_teams(tenant: Tenant) -> TeamList:
+    """The teams of this server."""
+    teams = tenant.part(Teams).teams.values()
+    lines = [TeamLine(team.name, _way_of(team), tuple(worker.name for worker in team.members)) for team in teams]
+    return TeamList(tuple(lines))
+
+
+@operation("GET", "/api/teams/{team}")
+async def show_team(tenant: Tenant, team: str) -> TeamShown:
+    """A team: its workers, how it is led, examples, limits."""
+    known = tenant.part(Teams).named(team)
+    budget = known.budget
+    limits = known.policy.limits
+    return TeamShown(
+        name=known.name,
+        way=_way_of(known),
+        workers=tuple(show(worker, WorkerShown) for worker in known.members),
+        examples=known.examples,
+        limits=Limits(
+            seconds=known.timeout,
+            usd=budget.usd,
+            tokens=budget.tokens,
+            calls=budget.calls,
+            tasks=limits.tasks,
+            depth=limits.depth,
+            width=limits.width,
+        ),
+        approve=known.policy.approve,
+        memory=known.remembers,
+        notice=known.notice,
+    )
+
+
+def _way_of(team: Supervisor) -> str:
+    return str(type(team.hiring.way).__struct_config__.tag)
+
+
+@operation("POST", "/api/teams/{team}/plan", scope="run")
+async def draft_plan(tenant: Tenant, team: str, body: DraftAsked) -> Drafted:
+    """A plan for a goal, checked and reckoned; nothing is done about it."""
+    served = await tenant.part(Teams).of(team)
+    tenant.runs.check()
+    known = await served.keep_budget()
+    async with tenant.part(Drafts).turn:
+        found = await draft(served.crew, known.request(body.goal, time.time()))
+    return Drafted(
+        plan=found.plan,
+        findings=found.findings,
+        forecast=found.forecast,
+        unserved=found.unserved,
+        notes=(*(note.text for note in known.budget_notes()), *found.notes),
+        usd=None if found.spent is None else found.spent.usd,
+    )
+
+
+class LatestHealth:
+    """What was found last: looking again costs as much as it did. `tenant.part(LatestHealth)` is it."""
+
+    def __init__(self, tenant: Tenant) -> None:
+        self._tenant = tenant
+        self._last: Healths | None = None
+
+    async def look(self, now: Instant) -> Healths:
+        if self._last is None or not 0 <= now - self._last.at < _FRESH:
+            journal = self._tenant.journal
+            names = [row.run for row in await journal.latest(before=LATEST, limit=MAX_RUNS)]
+            runs: list[tuple[str, list[Entry]]] = []
+            for name in names:
+                with suppress(Corrupt):  # the others are worth a look all the same
+                    runs.append((name, await journal.read(name)))
+            driven = {name for name in names if self._tenant.runs.carries(name.partition("/")[0])}
+            self._last = Healths(health(runs, now, driven=driven), len(runs), now)
+        return self._last
+
+
+@operation("GET", "/api/health/workers")
+async def show_health(tenant: Tenant) -> Healths:
+    """How workers, tools and models are doing, by the latest runs."""
+    return await tenant.part(LatestHealth).look(time.time())

@@ -1,0 +1,156 @@
+"""The same call made again is the same run: by its Idempotency-Key, or because the client says that it repeats itself.
+
+The name of a run that came with a key is made of the tenant and the key, and its seed of the key and the body. So the
+journal itself says, also after a crash, whether a call was made before and with what. A call without a key has a mark,
+made of the caller and the body, which an API notes beside the request of the run.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from hashlib import blake2b
+from typing import TypeAlias, cast
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import Request
+
+from chargehand.errors import Corrupt, RunBusy, RunUnknown, Unknown
+from chargehand.server.problem import Problem
+from chargehand.server.routing import CALLER, Caller
+from chargehand.server.tenants import Tenant
+from chargehand.server.wire import raw_body
+from chargehand.terms.events import Entry, RunRequested
+from chargehand.terms.plan import digest
+from chargehand.terms.policy import Seconds
+
+HEADER = "idempotency-key"
+REPEATED_FOR: Seconds = 15 * 60.0
+"""How long a call that is made again without a key is known to be the same."""
+_KEY = re.compile(r"[!-~]{1,255}")
+_SEED_DIGITS = 12  # hexadecimal: whole numbers that every reader of JSON keeps
+_RETRY_COUNT = "x-stainless-retry-count"
+_MAX_MARKS = 1000
+_MAX_LOOKED_AT = 50
+MarkOf: TypeAlias = Callable[[Iterable[Entry]], str]
+
+
+class BegunRun(Struct, frozen=True):
+    """A run that a call began, now or (`replayed`) when it was made before."""
+
+    run: str
+    replayed: bool = False
+
+
+class RunKey(Struct, frozen=True):
+    """What an Idempotency-Key and a body amount to: the name of a run, and its seed."""
+
+    run: str
+    seed: int
+
+    async def begin(self, tenant: Tenant, begin: Callable[[], Awaitable[str]]) -> BegunRun:
+        """Begin the run of this key, unless it was begun before. Calls with the same key go one at a time."""
+        locks = tenant.part(_Locks).by_run
+        lock = locks.setdefault(self.run, asyncio.Lock())
+        try:
+            async with lock:
+                if await self._is_begun(tenant):
+                    return BegunRun(self.run, replayed=True)
+                return BegunRun(await begin())
+        finally:
+            if not lock.locked():
+                locks.pop(self.run, None)
+
+    async def _is_begun(self, tenant: Tenant) -> bool:
+        try:
+            first = (await tenant.journal.read(self.run))[0].event
+        except Unknown:
+            return False
+        if not isinstance(first, RunRequested) or first.seed != self.seed:
+            detail = "this Idempotency-Key came before with another body or path; use a new one"
+            raise Problem(422, "other_body", detail)
+        return True
+
+
+class _Locks:
+    def __init__(self, _tenant: Tenant) -> None:
+        self.by_run: dict[str, asyncio.Lock] = {}
+
+
+def key_of(request: Request, tenant: Tenant, sent: Struct) -> RunKey | None:
+    """None where the call has no key. The path belongs to it: a key is for one thing."""
+    key = request.headers.get(HEADER)
+    if key is None:
+        return None
+    if not _KEY.fullmatch(key):
+        raise Problem(422, "invalid", "Idempotency-Key must have 1 to 255 characters, all ASCII and no spaces")
+    seed = digest(key, request.scope["path"], msgspec.json.encode(sent))
+    return RunKey(f"run-{digest(tenant.name, key)[:24]}", int(seed[:_SEED_DIGITS], 16))
+
+
+def is_repeated(request: Request) -> bool:
+    """Whether the client says that it makes this call once more."""
+    count = request.headers.get(_RETRY_COUNT, "0")
+    return count.isascii() and count.isdigit() and int(count[:6]) > 0
+
+
+async def mark_of(request: Request) -> str:
+    """The same for the same call by the same caller."""
+    caller = cast("Caller", request.scope[CALLER])
+    parts = blake2b(digest_size=12)
+    for part in (caller.key.encode(), request.scope["path"].encode(), await raw_body(request)):
+        parts.update(len(part).to_bytes(8, "big") + part)
+    return parts.hexdigest()
+
+
+class Repeats:
+    """The latest calls of a tenant that came without a key, by their marks. `tenant.part(Repeats)` is it."""
+
+    def __init__(self, tenant: Tenant) -> None:
+        self._tenant = tenant
+        self._begun: dict[str, asyncio.Future[str]] = {}
+
+    async def begin(self, mark: str, begin: Callable[[], Awaitable[str]]) -> str:
+        """Begin a run for a call; whoever repeats the call meanwhile waits for the name of that run."""
+        begun = asyncio.get_running_loop().create_future()
+        begun.add_done_callback(lambda future: future.cancelled() or future.exception())  # nobody may ask for it
+        self._begun.pop(mark, None)
+        self._begun[mark] = begun
+        while len(self._begun) > _MAX_MARKS:
+            del self._begun[next(iter(self._begun))]
+        try:
+            run = await begin()
+        except BaseException as error:
+            begun.set_exception(error if isinstance(error, Exception) else RunBusy("the call was cut off"))
+            raise
+        begun.set_result(run)
+        return run
+
+    async def begun_by(self, mark: str, noted_mark: MarkOf) -> str:
+        """The run that the same call began; nothing if it began none, or too long ago."""
+        begun = self._begun.get(mark)
+        if begun is None:
+            return await self._noted(mark, noted_mark)
+        try:
+            run = await asyncio.shield(begun)
+        except Exception:  # noqa: BLE001 - it came to nothing, so it is made anew
+            return ""
+        return run if await self._entries(run) else ""
+
+    async def _noted(self, mark: str, noted_mark: MarkOf) -> str:
+        """After a restart: what the journal says."""
+        since = time.time() - REPEATED_FOR
+        rows = sorted(await self._tenant.journal.runs(), key=lambda row: row.started, reverse=True)
+        for row in rows[:_MAX_LOOKED_AT]:
+            if row.started < since:
+                break
+            if noted_mark(await self._entries(row.run)) == mark:
+                return row.run
+        return ""
+
+    async def _entries(self, run: str) -> Sequence[Entry]:
+        try:
+            return await self._tenant.journal.read(run)
+        except (RunUnknown, Corrupt):
+            return ()

@@ -1,0 +1,131 @@
+"""A conversation carried out as a run: begun once however often the call is made, and followed to where it stops."""
+
+import asyncio
+import time
+from typing import TypeAlias
+
+from msgspec import Struct, structs
+from starlette.requests import Request
+
+from chargehand.agents.letters import PERSON, addressed
+from chargehand.errors import RunBusy
+from chargehand.runtime.driver import checked
+from chargehand.runtime.messaging import as_message
+from chargehand.server.idempotency import Repeats, RunKey, is_repeated, key_of, mark_of
+from chargehand.server.openai.request import ClientRequest, Conversation, Target, noted_mark
+from chargehand.server.problem import Problem
+from chargehand.server.run_control import RecordedRun, read_run, resume_run
+from chargehand.server.teams import Teams
+from chargehand.server.tenants import Tenant
+from chargehand.terms.events import Entry
+from chargehand.terms.roster import Match
+from chargehand.terms.work import Work
+
+_TRIES = 600
+_SOON = 0.1
+
+
+class Call(Struct, frozen=True):
+    """A call: of whom, about what, and what is noted of it."""
+
+    target: Target
+    conversation: Conversation
+    request: ClientRequest
+
+
+class Over(Struct, frozen=True):
+    """Nothing more comes; with an error, because nobody could listen any longer."""
+
+    error: Exception | None = None
+
+
+Heard: TypeAlias = Entry | tuple[Work, str] | Over
+
+
+class Listener:
+    """Hears the words of a run while they are written. It must listen before the run begins, to miss none of them.
+
+    One that never listens, because the run was begun before, hears nothing: half an answer is no beginning of it.
+    `answering_work` is the kind of work whose words become the answer.
+    """
+
+    def __init__(self, tenant: Tenant, answering_work: str) -> None:
+        self._tenant = tenant
+        self._run = ""
+        self.answering_work = answering_work
+        self.heard: asyncio.Queue[Heard] = asyncio.Queue()
+
+    def listen(self, run: str) -> None:
+        self._run = run
+        self._tenant.whispers.setdefault(run, []).append(self._hear)
+
+    def leave(self) -> None:
+        listeners = self._tenant.whispers.get(self._run, [])
+        if self._hear in listeners:
+            listeners.remove(self._hear)
+        if not listeners:
+            self._tenant.whispers.pop(self._run, None)
+
+    def _hear(self, work: Work, words: str) -> None:
+        self.heard.put_nowait((work, words))
+
+
+async def run_call(request: Request, tenant: Tenant, sent: Struct, call: Call, listener: Listener | None = None) -> str:
+    """The run of a call: a new one, on disk, whose words are listened to, or the one that the same call began."""
+    key = key_of(request, tenant, sent)
+    if key is not None:
+        begun = await key.begin(tenant, lambda: _begin(tenant, call, listener, key))
+        return begun.run
+    mark = await mark_of(request)
+    repeats = tenant.part(Repeats)
+    if is_repeated(request) and (run := await repeats.begun_by(mark, noted_mark)):
+        return run
+    marked = structs.replace(call, request=structs.replace(call.request, mark=mark))
+    return await repeats.begin(mark, lambda: _begin(tenant, marked, listener, None))
+
+
+async def _begin(tenant: Tenant, call: Call, listener: Listener | None, key: RunKey | None) -> str:
+    tenant.runs.check()
+    target = call.target
+    now = time.time()
+    served = await tenant.part(Teams).of(target.team.name)
+    team = await served.keep_budget()
+    heeds_wishes = not target.reads_facts
+    request = team.request(
+        call.conversation.goal(heeds_wishes=heeds_wishes), now, seed=None if key is None else key.seed
+    )
+    if target.worker:
+        # earlier turns reach the worker as material of the goal: its letter must not hold them once more
+        latest = structs.replace(call.conversation, earlier=()).goal(heeds_wishes=heeds_wishes)
+        letter = addressed(
+            agents=team.members, text=latest, match=Match(), names=(target.worker,), sender=PERSON, timeout=None
+        )
+        # with the name of its team it goes on after a restart, and can be spoken to, like any other run
+        request = structs.replace(as_message(request, letter), team=team.name)
+    run = served.new_name() if key is None else key.run
+    if listener is not None:
+        listener.listen(run)
+    try:
+        outcome = await served.start(team, checked(request, now), run, call.request.note())
+    except BaseException:
+        if listener is not None:
+            listener.leave()
+        raise
+    if listener is not None:
+        outcome.add_done_callback(lambda _: listener.leave())  # also where the client never fetched its stream
+    return run
+
+
+async def wait_for_run(tenant: Tenant, run: str) -> RecordedRun:
+    """The run where it stops: it has ended, or waits for a person. One that nobody carries is resumed."""
+    for _ in range(_TRIES):
+        outcome = await tenant.runs.outcome(run)
+        recorded = await read_run(tenant, run)
+        state = recorded.state
+        if outcome is not None or state.ended is not None or state.input is not None or state.paused:
+            return recorded
+        try:
+            await resume_run(tenant, recorded)
+        except RunBusy:  # somebody was faster: it is carried soon, or over
+            await asyncio.sleep(_SOON)
+    raise Problem(503, "busy", f"run {run!r} is carried by another process; ask for it again soon", after=5.0)

@@ -1,0 +1,322 @@
+"""A run as it comes: progress in lines, the answer word by word, and at the end what is still unsaid of it.
+
+A client that goes away stops nothing: the run goes on, and its name was told in a header.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from typing import Protocol
+
+from chargehand.server.admission import StreamSlot
+from chargehand.server.openai.reply import (
+    Answer,
+    ChatHead,
+    Json,
+    ResponseHead,
+    answer_of,
+    chat_usage,
+    error_of,
+    list_tasks,
+    summary_part,
+    text_part,
+)
+from chargehand.server.openai.run import Listener, Over, wait_for_run
+from chargehand.server.problem import Problem, problem_of
+from chargehand.server.streams import event
+from chargehand.server.tenants import Tenant
+from chargehand.terms import events as ev
+from chargehand.terms.plan import Task
+from chargehand.terms.work import Work
+
+_MAX_LINE = 160
+_PIECE = 240  # characters of an answer that comes all at once
+_ANEW = "\n\n(The text above was broken off. This is the whole answer.)\n\n"
+
+
+# --- progress of a run, in words
+
+_DUTIES = {"plan": "planning", "answer": "writing the answer"}
+_LINES: dict[type[ev.Event], str] = {
+    ev.SupervisionFailed: "{0.duty} failed: {0.failure.message}",
+    ev.TimeRanOut: "the time is up; the answer is written from what there is",
+    ev.RunResumed: "resumed after a restart",
+    ev.InputRequested: "a person is asked",
+    ev.AttemptStarted: "{0.task} started: {0.worker}",
+    ev.AttemptSucceeded: "{0.task} done",
+    ev.AttemptFailed: "{0.task} failed: {0.failure.message}",
+    ev.RetryScheduled: "{0.task} is tried again {0.worker}",
+    ev.TaskRefined: "{0.task} was put in other words: {0.instruction}",
+    ev.ResultReused: "{0.task} taken over from {0.run}",
+    ev.TaskFailed: "{0.task} was given up: {0.failure.message}",
+    ev.TaskSkipped: "{0.task} skipped: {0.reason}",
+}
+
+
+def progress_lines(event: ev.Event) -> str:
+    """What an event says to whoever looks on; nothing for most."""
+    if isinstance(event, ev.SupervisionStarted) and event.duty in _DUTIES:
+        return f"{_DUTIES[event.duty]}\n"
+    if isinstance(event, ev.RunRequested) and event.plan is not None:
+        return _planned(event.plan.tasks)
+    if isinstance(event, ev.TasksAdded) and event.tasks:
+        return _planned(event.tasks)
+    line = _LINES.get(type(event))
+    return f"{_short(line.format(event))}\n" if line else ""
+
+
+def _planned(tasks: tuple[Task, ...]) -> str:
+    lines = list_tasks([(task.id, task.worker, _short(task.instruction)) for task in tasks])
+    return "\n".join([f"plan: {len(tasks)} {'task' if len(tasks) == 1 else 'tasks'}", *lines]) + "\n"
+
+
+def _short(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= _MAX_LINE else f"{plain[: _MAX_LINE - 2]} …"
+
+
+# --- a run, heard while it goes on
+
+
+class AnswerWords:
+    """Puts the words of an answer together. What was sent cannot be taken back, so only what stays is sent.
+
+    An answer that is begun anew after a failure is not sent as it comes: only what came of it, at the end.
+    """
+
+    def __init__(self, answering_work: str) -> None:
+        self._kind = answering_work
+        self._work: Work | None = None
+        self._held_back = ""
+        self.sent = ""
+
+    def hear(self, work: Work, words: str) -> str:
+        """What may be sent of these words: white space waits for what follows it, since the end has none."""
+        if work.kind != self._kind or work != (self._work or work):
+            return ""
+        self._work = work
+        text = self._held_back + words
+        text = text if self.sent else text.lstrip()
+        whole = text.rstrip()
+        self._held_back = text[len(whole) :]
+        self.sent += whole
+        return whole
+
+    def rest(self, text: str) -> Iterator[str]:
+        """What is still to be said, in pieces."""
+        left = text[len(self.sent) :] if text.startswith(self.sent) else _ANEW + text
+        while left:
+            cut = len(left) if len(left) <= _PIECE else left.rfind(" ", 0, _PIECE) + 1 or _PIECE
+            yield left[:cut]
+            left = left[cut:]
+
+
+class Writer(Protocol):
+    """Writes a run in the events of one of OpenAI's APIs; each part may be nothing."""
+
+    def begin(self, notice: str) -> bytes: ...
+    def think(self, text: str) -> bytes: ...
+    def speak(self, text: str) -> bytes: ...
+    def end(self, answer: Answer) -> bytes: ...
+    def fail(self, problem: Problem) -> bytes: ...
+    def close(self) -> bytes: ...
+
+
+async def write_stream(
+    tenant: Tenant, run: str, listener: Listener, writer: Writer, notice: str
+) -> AsyncGenerator[bytes]:
+    """All of a run from its beginning, up to what came of it, as the writer puts it."""
+    yield writer.begin(notice)
+    async with aclosing(_write_run(tenant, run, listener, writer)) as parts:
+        try:
+            async for part in parts:
+                yield part
+        except Exception as error:  # noqa: BLE001 - the status was sent long ago, so it is said in the stream
+            yield writer.fail(problem_of(error))
+    yield writer.close()
+
+
+async def _write_run(tenant: Tenant, run: str, listener: Listener, writer: Writer) -> AsyncGenerator[bytes]:
+    words = AnswerWords(listener.answering_work)
+    last = 0
+    async with asyncio.TaskGroup() as jobs:
+        entries = jobs.create_task(_pass_on_entries(tenant, run, listener))
+        end = jobs.create_task(_pass_on_end(tenant, run, listener))
+        try:
+            while not isinstance(heard := await listener.heard.get(), Over):
+                if isinstance(heard, ev.Entry):
+                    last = heard.seq
+                    line = progress_lines(heard.event)
+                    part = writer.think(line) if line else b""
+                else:
+                    text = words.hear(*heard)
+                    part = writer.speak(text) if text else b""
+                if part:
+                    yield part
+        except GeneratorExit:
+            return  # a group of tasks would make an error of it
+        finally:
+            entries.cancel()
+            end.cancel()
+    if heard.error is not None:
+        raise heard.error
+    recorded = await wait_for_run(tenant, run)
+    for entry in recorded.entries[last:]:
+        if line := progress_lines(entry.event):
+            yield writer.think(line)
+    answer = answer_of(recorded)
+    for piece in words.rest(answer.text):
+        yield writer.speak(piece)
+    yield writer.end(answer)
+
+
+async def _pass_on_entries(tenant: Tenant, run: str, listener: Listener) -> None:
+    try:
+        async for entry in tenant.feed.subscribe(run):
+            listener.heard.put_nowait(entry)
+    except Exception as error:  # noqa: BLE001 - told to whoever listens
+        listener.heard.put_nowait(Over(error))
+
+
+async def _pass_on_end(tenant: Tenant, run: str, listener: Listener) -> None:
+    error = None
+    try:
+        await wait_for_run(tenant, run)
+    except Exception as caught:  # noqa: BLE001 - as above
+        error = caught
+    listener.heard.put_nowait(Over(error))
+
+
+async def in_slot(parts: AsyncGenerator[bytes], slot: StreamSlot) -> AsyncGenerator[bytes]:
+    """A stream in its slot. When the server stops it is told why, so it must not be ended before it has said so."""
+    try:
+        async with aclosing(parts):
+            async for part in parts:
+                yield part
+    finally:
+        slot.leave()
+
+
+# --- chat completions
+
+
+class ChatWriter:
+    """Chunks of a chat completion: progress as reasoning, then the answer."""
+
+    def __init__(self, head: ChatHead) -> None:
+        self._head = head
+        self._is_answering = False
+
+    def begin(self, notice: str) -> bytes:
+        first = self._chunk({"role": "assistant", "content": ""})
+        return first + self.think(f"{notice}\n") if notice else first
+
+    def think(self, text: str) -> bytes:
+        return b"" if self._is_answering else self._chunk({"reasoning_content": text})
+
+    def speak(self, text: str) -> bytes:
+        self._is_answering = True  # from now on it is not interrupted
+        return self._chunk({"content": text})
+
+    def end(self, answer: Answer) -> bytes:
+        last = self._chunk({}, answer.finish)
+        return last + self._event([], {"usage": chat_usage(answer)}) if self._head.usage else last
+
+    def fail(self, problem: Problem) -> bytes:
+        return event({"error": error_of(problem)})
+
+    def close(self) -> bytes:
+        return b"data: [DONE]\n\n"
+
+    def _chunk(self, delta: dict[str, str], finish: str | None = None) -> bytes:
+        choice: Json = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+        return self._event([choice], {"usage": None} if self._head.usage else {})
+
+    def _event(self, choices: list[Json], more: Json) -> bytes:
+        return event({**self._head.begin("chat.completion.chunk", choices), **more})
+
+
+# --- responses
+
+
+class ResponseWriter:
+    """The events of one response: its reasoning (how far the run is), then its message, numbered and in order."""
+
+    def __init__(self, head: ResponseHead) -> None:
+        self._head = head
+        self._number = 0
+        self._reasoning: str | None = None
+        self._text: str | None = None
+        self._items: list[Json] = []
+
+    def begin(self, notice: str) -> bytes:
+        response = self._head.response("in_progress", [])
+        begun = self._event("created", response=response) + self._event("in_progress", response=response)
+        return begun + self.think(f"{notice}\n") if notice else begun
+
+    def think(self, text: str) -> bytes:
+        if self._text is not None:
+            return b""  # an answer that has begun is not interrupted
+        events = b""
+        if self._reasoning is None:
+            self._reasoning = ""
+            events += self._event("output_item.added", output_index=0, item=self._head.reasoning(None))
+            events += self._event("reasoning_summary_part.added", **self._summary, part=summary_part(""))
+        self._reasoning += text
+        return events + self._event("reasoning_summary_text.delta", **self._summary, delta=text)
+
+    def speak(self, text: str) -> bytes:
+        events = b""
+        if self._text is None:
+            events += self._end_reasoning()
+            self._text = ""
+            item = self._head.message(None)
+            events += self._event("output_item.added", output_index=len(self._items), item=item)
+            events += self._event("content_part.added", **self._content, part=text_part(""))
+        self._text += text
+        return events + self._event("output_text.delta", **self._content, delta=text, logprobs=[])
+
+    def end(self, answer: Answer) -> bytes:
+        events = self.speak("") if self._text is None else b""
+        text = self._text or ""
+        item = self._head.message(text)
+        events += self._event("output_text.done", **self._content, text=text, logprobs=[])
+        events += self._event("content_part.done", **self._content, part=text_part(text))
+        events += self._event("output_item.done", output_index=len(self._items), item=item)
+        self._items.append(item)
+        return events + self._event("completed", response=self._head.completed(answer, self._items))
+
+    def fail(self, problem: Problem) -> bytes:
+        if problem.run:
+            return self._event("failed", response=self._head.failed(problem))
+        error = error_of(problem)
+        body = {"type": "error", "sequence_number": self._number, "param": None}
+        return event({**body, "code": error["code"], "message": error["message"]}, name="error")
+
+    def close(self) -> bytes:
+        return b""
+
+    @property
+    def _summary(self) -> Json:
+        return {"item_id": f"rs_{self._head.run}", "output_index": 0, "summary_index": 0}
+
+    @property
+    def _content(self) -> Json:
+        return {"item_id": f"msg_{self._head.run}", "output_index": len(self._items), "content_index": 0}
+
+    def _end_reasoning(self) -> bytes:
+        text = self._reasoning
+        if text is None:
+            return b""
+        item = self._head.reasoning(text)
+        events = self._event("reasoning_summary_text.done", **self._summary, text=text)
+        events += self._event("reasoning_summary_part.done", **self._summary, part=summary_part(text))
+        events += self._event("output_item.done", output_index=0, item=item)
+        self._items.append(item)
+        return events
+
+    def _event(self, kind: str, **rest: object) -> bytes:
+        name = f"response.{kind}"
+        body = {"type": name, "sequence_number": self._number, **rest}
+        self._number += 1
+        return event(body, name=name)

@@ -1,0 +1,88 @@
+"""Read a run off its entries, and speak to it, whoever drives it: for every API."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from chargehand.core.fold import replay
+from chargehand.core.state import RunState
+from chargehand.errors import Refused
+from chargehand.runtime.driver import Outcome
+from chargehand.server.teams import Teams
+from chargehand.server.tenants import Tenant
+from chargehand.terms import events as ev
+from chargehand.terms.policy import Seconds
+
+_TRIES = 3
+_STOPPING: Seconds = 5.0
+
+
+class RecordedRun(Struct, frozen=True):
+    """A run as its entries tell it."""
+
+    run: str
+    entries: Sequence[ev.Entry]
+    state: RunState
+
+    @property
+    def requested(self) -> ev.RunRequested:
+        return self.state.requested
+
+
+Say = Callable[[RecordedRun], ev.Event | None]
+"""What to tell a run, from how it stands; None: there is nothing to tell."""
+
+
+async def read_run(tenant: Tenant, run: str) -> RecordedRun:
+    """A run of this tenant; Unknown if there is none."""
+    entries = await tenant.journal.read(run)
+    return RecordedRun(run, entries, replay(entries))
+
+
+async def tell_run(tenant: Tenant, run: str, say: Say) -> None:
+    """Tell a run something; it is on disk on return. A run that nobody drives is resumed for it."""
+    for _ in range(_TRIES):
+        recorded = await read_run(tenant, run)
+        if recorded.state.ended is not None:
+            raise Refused(f"run {run!r} has ended ({recorded.state.ended.ending}); fork it to do some of it again")
+        if (parent := recorded.requested.parent) is not None:
+            raise Refused(f"run {run!r} is inside run {parent.run!r}; speak to that one")
+        event = say(recorded)
+        if event is None:
+            return
+        is_carried = tenant.runs.carries(run)
+        if not (is_carried and isinstance(event, ev.CancelRequested)):
+            _check_team(tenant, recorded)  # a talk with an agent can be stopped from here, and nothing else
+        driver = tenant.driving(run)
+        if driver is not None:
+            await driver.ask(run, event)
+            return
+        if not is_carried:
+            await resume_run(tenant, recorded, event)
+            return
+        await _wait_until_left(tenant, run)  # it begins or stops just now: look again when it has
+    raise Refused(f"run {run!r} begins or stops just now; try again")
+
+
+def _check_team(tenant: Tenant, recorded: RecordedRun) -> None:
+    team = recorded.requested.team
+    if not team:
+        raise Refused(f"run {recorded.run!r} is a talk with an agent; say it to the agent: /v1/agents/AGENT/messages")
+    if team not in tenant.part(Teams).teams:
+        raise Refused(f"run {recorded.run!r} belongs to no team of this server; nobody here can go on with it")
+
+
+async def resume_run(tenant: Tenant, recorded: RecordedRun, *answers: ev.Event) -> "asyncio.Future[Outcome]":
+    """Go on with a run of a team that nobody carries."""
+    _check_team(tenant, recorded)
+    served = await tenant.part(Teams).of(recorded.requested.team, recorded.requested.budget)
+    return await served.resume(recorded.run, recorded.entries[0], *answers)
+
+
+async def _wait_until_left(tenant: Tenant, run: str) -> None:
+    try:
+        async with asyncio.timeout(_STOPPING):
+            await tenant.runs.outcome(run)
+    except Exception:  # noqa: BLE001 - what became of it is in the journal
+        return
