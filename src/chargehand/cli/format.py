@@ -1,6 +1,5 @@
 """Values as short text: money, counts, times, sizes, results, failures and gaps."""
 
-import time
 from datetime import UTC, datetime
 from typing import cast
 
@@ -132,10 +131,6 @@ def ago(at: float, present: float) -> str:
             said = "day" if word == "days" and count == 1 else word
             return f"{count} {said} ago" if word else "just now"
     return when(at)[:10]
-
-
-def now() -> float:
-    return time.time()
 
 
 def roughly(micros: int) -> str:

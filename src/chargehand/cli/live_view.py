@@ -21,7 +21,6 @@ from chargehand.cli.event_text import SUPERVISOR
 from chargehand.cli.format import dollars, seconds
 from chargehand.cli.timeline import draw_bar, timeline_rows
 from chargehand.cli.transcript import Transcript
-from chargehand.core.attempts import breaker_name
 from chargehand.core.state import Progress, RunState, Status, Work
 from chargehand.models.waits import Wait
 from chargehand.runtime.trace import DutyTrace, Tracer
@@ -153,7 +152,7 @@ def _note(state: RunState, progress: Progress, now: Instant) -> str:
             steps = [step.name for step in (progress.steps or {}).values() if step.result is None]
             return ", ".join(map(clean, steps)) or (f"↻ {failure}" if failure else "")
         case Status.READY:
-            return _why_not_started(state, progress, now)
+            return _why_not_started(state, progress)
         case Status.WAITING:
             return f"waits for {', '.join(clean(name) for name, _ in needs(progress.task))}"
         case Status.BACKING_OFF if progress.timer > now:
@@ -170,8 +169,8 @@ def _note(state: RunState, progress: Progress, now: Instant) -> str:
             return failure
 
 
-def _why_not_started(state: RunState, progress: Progress, now: Instant) -> str:
-    """What a task waits for that has all of its inputs."""
+def _why_not_started(state: RunState, progress: Progress) -> str:
+    """What a task waits for that has all of its inputs; breakers stand in the footer."""
     if state.paused:
         return "the run is paused"
     if not state.approved:
@@ -181,9 +180,6 @@ def _why_not_started(state: RunState, progress: Progress, now: Instant) -> str:
     agent = state.agents.get(progress.worker or progress.task.worker)
     if agent is None:
         return ""
-    breaker = state.breakers.get(breaker_name(agent))
-    if breaker is not None and stand(breaker, now) in ("open", "probing"):
-        return f"{short(agent.name, 24)} is out of order for another {max(0.0, breaker.until - now):.0f} s"
     if agent.capacity and state.load.get(agent.name, 0) >= agent.capacity:
         return f"{short(agent.name, 24)} is busy"
     if not state.ledger.covers(agent.estimate, keep=state.requested.budget.floor):

@@ -18,7 +18,7 @@ from chargehand.agents.scripted import Script, ScriptedCrew
 from chargehand.cli.advice import Advice, going_on
 from chargehand.cli.arguments import RUN_HELP, add_shared, add_verbs, count, duration, write_file
 from chargehand.cli.console import STYLES, Console, Tone, clean, format_json, print_table, short
-from chargehand.cli.format import counted, dollars, money, seconds
+from chargehand.cli.format import ago, counted, dollars, money, seconds
 from chargehand.cli.run_names import is_nested
 from chargehand.cli.transcript import Transcript
 from chargehand.core.fold import replay
@@ -126,7 +126,7 @@ def _list(options: Namespace, console: Console) -> int:
         row = item.run.row
         status = run_status(item.run)
         request = item.request if console.terminal else short(item.request, _MAX_REQUEST)
-        facts = ("", "", row.damage) if row.damage else (_cost(item.spent), _age(time.time() - row.started), request)
+        facts = ("", "", row.damage) if row.damage else (_cost(item.spent), ago(row.started, time.time()), request)
         rows.append((row.run, status, *facts))
         tones.append(_TONES.get(status, "warn"))
     print_table(console, ("RUN", "STATE", "COST", "AGE", "REQUEST"), rows, tones, right=("COST", "AGE"))
@@ -153,13 +153,6 @@ def _cost(spent: Amount) -> str:
     if spent.micros:
         return dollars(round(spent.micros, -2) or spent.micros)
     return f"{spent.tokens:,} tok" if spent.tokens else "-"
-
-
-def _age(passed: float) -> str:
-    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if passed >= size:
-            return f"{int(passed // size)} {unit}"
-    return f"{max(0, int(passed))} s"
 
 
 def _document(item: _Listed) -> dict[str, object]:

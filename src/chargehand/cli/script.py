@@ -6,9 +6,8 @@ What a script means is known to `agents.scripted`; whether its plan can run, to 
 import json
 import secrets
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import cast
 
@@ -17,6 +16,7 @@ from msgspec import structs
 
 from chargehand.agents.crew import Crew
 from chargehand.agents.scripted import Move, Script, ScriptedCrew
+from chargehand.config.source import near
 from chargehand.errors import Invalid, NotJson
 from chargehand.terms.budget import Budget
 from chargehand.terms.events import RunRequested
@@ -90,7 +90,7 @@ def _check_roster(path: str, roster: Roster) -> None:
     for agent in roster.agents:
         if strange := [name for name in agent.fallbacks if name not in names]:
             who = f"{agent.name!r} falls back to {strange[0]!r}"
-            raise Invalid(f"{path}: {who}, who is not in the roster{_near(strange[0], names)}")
+            raise Invalid(f"{path}: {who}, who is not in the roster{near(strange[0], names)}")
 
 
 def _check_names(path: str, story: Story) -> None:
@@ -99,12 +99,7 @@ def _check_names(path: str, story: Story) -> None:
     for field, names in (("moves", story.moves), ("refined", story.refined)):
         for name in names:
             if name.partition("[")[0] not in tasks:
-                raise Invalid(f"{path}: {field} names {name!r}, which is no task of the plan{_near(name, tasks)}")
-
-
-def _near(name: str, names: Iterable[str]) -> str:
-    found = get_close_matches(name, list(names), 1)
-    return f"; did you mean {found[0]!r}?" if found else ""
+                raise Invalid(f"{path}: {field} names {name!r}, which is no task of the plan{near(name, tasks)}")
 
 
 def _check_moves(path: str, place: str, moves: tuple[Move, ...]) -> None:
@@ -132,14 +127,19 @@ def read_plan(path: str) -> Plan:
 def read_value(path: str, body: bytes) -> object:
     """A JSON value; Invalid says where it is none, or holds what nobody can hand on."""
     try:
-        value = msgspec.json.decode(body)
+        value: object = json.loads(body.decode())
         encode_value(value)
+    except json.JSONDecodeError as error:
+        where = f"{path}, line {error.lineno}, column {error.colno}"
+        raise Invalid(f"{where}: this is not JSON: {error.msg}") from error
     except NotJson as error:
         raise Invalid(f"{path}: {error}") from error
     except RecursionError as error:
         raise Invalid(f"{path} is nested too deeply; send something flatter") from error
-    except (msgspec.DecodeError, UnicodeError) as error:
-        raise _unreadable(path, body, error) from error
+    except UnicodeError as error:
+        raise Invalid(f"{path} is not JSON: it is not text in UTF-8") from error
+    except ValueError as error:
+        raise Invalid(f"{path} is not JSON: {error}") from error
     return value
 
 
@@ -148,18 +148,3 @@ def _bytes(path: str) -> bytes:
         return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
         raise Invalid(f"{path} cannot be read: {error.strerror}; name an existing JSON file") from error
-
-
-def _unreadable(path: str, body: bytes, error: Exception) -> Invalid:
-    """The same error with a line and a column, which msgspec does not count."""
-    try:
-        encode_value(json.loads(body.decode()))
-    except json.JSONDecodeError as found:
-        return Invalid(f"{path}, line {found.lineno}, column {found.colno}: this is not JSON: {found.msg}")
-    except NotJson as found:
-        return Invalid(f"{path}: {found}")
-    except RecursionError:
-        return Invalid(f"{path} is nested too deeply; send something flatter")
-    except (UnicodeError, ValueError):
-        return Invalid(f"{path} is not JSON: it is not text in UTF-8")
-    return Invalid(f"{path} is not JSON: {error}")
