@@ -76,7 +76,7 @@ def test_one_key_is_explained_with_what_it_takes_and_where_it_is_set(tmp_path: P
     assert told[:2] == ["workers.*.steps: As in `defaults`.", "takes: whole number, 1 to 10000"]
     assert [line.split() for line in told[4:]] == [["workers.bob.steps", "4", "team.yaml:2"]]
     told = chargehand(tmp_path, "check", "--explain", "workers.bob").stdout.splitlines()
-    assert [line.split()[0] for line in told[3:]] == [
+    assert [line.split()[0] for line in told[4:]] == [
         "workers.bob." + one for one in ("description", "steps", "tools[0]")
     ]
     told = chargehand(tmp_path, "check", "--explain", "defaults.steps").stdout.splitlines()
