@@ -4,6 +4,7 @@ An agent's own conversation is called `default`, with the agent's id beside it, 
 """
 
 import time
+from operator import itemgetter
 from typing import Any
 
 from msgspec import UNSET, Struct, structs
@@ -47,21 +48,6 @@ class ConversationFields(ModelFields):
     archived: bool | None = None
 
 
-class ConversationResponse(Struct):
-    id: str
-    agent_id: str
-    summary: str | None
-    description: str | None
-    archived: bool
-    archived_at: str | None
-    model: object
-    model_settings: object
-    context_window_limit: object
-    last_message_at: str | None
-    created_at: str
-    updated_at: str
-
-
 class _Resolved(Struct, frozen=True):
     """The conversation of a call, and its agent; None is the agent's own."""
 
@@ -94,7 +80,7 @@ async def _resolve(call: Call, agent: str | None = None) -> _Resolved:
     return _Resolved(await call.find(Profile, conversation.agent), conversation)
 
 
-async def _describe_all(call: Call, conversations: list[KeptConversation]) -> list[ConversationResponse]:
+async def _describe_all(call: Call, conversations: list[KeptConversation]) -> list[Table]:
     last_active = await call.sessions.index.last_active([conversation.id for conversation in conversations])
     for session in call.sessions.running.values():  # those that are not indexed yet
         if session.log.began:
@@ -102,23 +88,23 @@ async def _describe_all(call: Call, conversations: list[KeptConversation]) -> li
     return [_describe(conversation, last_active.get(conversation.id)) for conversation in conversations]
 
 
-def _describe(conversation: KeptConversation, last_active: float | None) -> ConversationResponse:
+def _describe(conversation: KeptConversation, last_active: float | None) -> Table:
     settings = conversation.settings
     archived_at = settings.get("archived_at")
-    return ConversationResponse(
-        id=conversation.id,
-        agent_id=conversation.agent,
-        summary=conversation.name or None,
-        description=conversation.description or None,
-        archived=isinstance(archived_at, float),
-        archived_at=format_time(archived_at) if isinstance(archived_at, float) else None,
-        model=settings.get("model") or None,
-        model_settings=settings.get("model_settings"),
-        context_window_limit=settings.get("context_window_limit"),
-        last_message_at=None if last_active is None else format_time(last_active),
-        created_at=format_time(conversation.created),
-        updated_at=format_time(conversation.updated),
-    )
+    return {
+        "id": conversation.id,
+        "agent_id": conversation.agent,
+        "summary": conversation.name or None,
+        "description": conversation.description or None,
+        "archived": isinstance(archived_at, float),
+        "archived_at": format_time(archived_at) if isinstance(archived_at, float) else None,
+        "model": settings.get("model") or None,
+        "model_settings": settings.get("model_settings"),
+        "context_window_limit": settings.get("context_window_limit"),
+        "last_message_at": None if last_active is None else format_time(last_active),
+        "created_at": format_time(conversation.created),
+        "updated_at": format_time(conversation.updated),
+    }
 
 
 async def _read_fields(call: Call, conversation: KeptConversation) -> KeptConversation:
@@ -141,7 +127,7 @@ async def _read_fields(call: Call, conversation: KeptConversation) -> KeptConver
 
 
 @routes.post("/v1/conversations")
-async def create(call: Call) -> ConversationResponse:
+async def create(call: Call) -> Table:
     agent = call.query.get("agent_id")
     if not agent:
         raise invalid("agent_id is missing: say in the query with whom the conversation is")
@@ -151,7 +137,7 @@ async def create(call: Call) -> ConversationResponse:
 
 
 @routes.get("/v1/conversations")
-async def list_conversations(call: Call) -> list[ConversationResponse]:
+async def list_conversations(call: Call) -> list[Table]:
     """All, or those of an agent; the newest first unless it is said otherwise."""
     page = call.page(50, "desc")
     order = call.choice("order_by", "created_at", ("created_at", "last_run_completion", "last_message_at"))
@@ -162,20 +148,20 @@ async def list_conversations(call: Call) -> list[ConversationResponse]:
     kept = await call.catalog.find(KeptConversation, tags=match, limit=_MAX_COUNT)
     conversations = await _describe_all(call, [each for each in kept if not each.settings.get("hidden")])
     if status != "all":
-        conversations = [each for each in conversations if each.archived == (status == "archived")]
-    conversations = [each for each in conversations if words in (each.summary or "").casefold()]
+        conversations = [each for each in conversations if each["archived"] == (status == "archived")]
+    conversations = [each for each in conversations if words in (each["summary"] or "").casefold()]
     if order != "created_at":
-        conversations.sort(key=lambda each: each.last_message_at or "")
-    return page.cut(conversations)
+        conversations.sort(key=lambda each: each["last_message_at"] or "")
+    return page.cut(conversations, key=itemgetter("id"))
 
 
 @routes.get(_PATH)
-async def retrieve(call: Call) -> ConversationResponse:
+async def retrieve(call: Call) -> Table:
     return (await _describe_all(call, [await call.find(KeptConversation)]))[0]
 
 
 @routes.patch(_PATH)
-async def update(call: Call) -> ConversationResponse:
+async def update(call: Call) -> Table:
     async with lock_of(call.tenant, call.path("conversation")):
         changed = await _read_fields(call, await call.find(KeptConversation))
         return (await _describe_all(call, [await call.catalog.change(changed)]))[0]
@@ -213,7 +199,7 @@ async def recompile(call: Call) -> str:
 
 
 @routes.post(f"{_PATH}/fork")
-async def fork(call: Call) -> ConversationResponse:
+async def fork(call: Call) -> Table:
     """A new conversation that begins with what was said in this one, up to a message if one is named."""
     resolved = await _resolve(call)
     turns = await call.catalog.turns(resolved.lane, limit=_MAX_TURNS, old=True)

@@ -6,10 +6,10 @@ A message to an agent is a run with one task and no planner.
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from ipaddress import ip_address
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from msgspec import Struct, structs
@@ -83,12 +83,8 @@ def in_conversation(profile: Profile, conversation: KeptConversation) -> Profile
 class RunContext(Protocol):
     """What the executor asks about the runs of clients."""
 
-    def request_of(self, run: str) -> ClientRequest | None:
-        """What the client asked for; None if the run is inside another."""
-        ...
-
-    async def wait_turn(self, agent: str, run: str) -> None:
-        """Wait until the agent has time for a run."""
+    async def wait_turn(self, agent: str, run: str) -> ClientRequest | None:
+        """Wait until the agent has time for a run; what its client asked for, None if it is inside another."""
         ...
 
     async def client_return(self, run: str, tool: str, arguments: str) -> ClientReturn | None:
@@ -115,32 +111,28 @@ class AgentExecutor:
     def bind(self, carrier: Carrier) -> None:
         self._agent_messages.bind(carrier)
 
-    def attempt(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
-        return self._attempt(brief, hand)
-
-    def plan(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Proposal]:
+    async def plan(self, brief: Brief, hand: Hand) -> Proposal:
         raise NotImplementedError
 
-    def refine(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Refined]:
+    async def refine(self, brief: Brief, hand: Hand) -> Refined:
         raise NotImplementedError
 
-    def answer(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
+    async def answer(self, brief: Brief, hand: Hand) -> Done:
         raise NotImplementedError
 
-    async def _attempt(self, brief: Brief, hand: Hand) -> Done:
-        await self._sessions.wait_turn(brief.worker, hand.where.run)
+    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+        request = await self._sessions.wait_turn(brief.worker, hand.where.run)
         try:
             async with asyncio.timeout(TIMEOUT):  # it begins when the agent does, however long the queue was
-                return await self._work(brief, hand)
+                return await self._work(brief, hand, request or ClientRequest(brief.worker, ()))
         except TimeoutError as error:
             raise WorkFailed(Failure("timeout", f"the agent was not done after {TIMEOUT:.0f} s")) from error
 
-    async def _work(self, brief: Brief, hand: Hand) -> Done:
+    async def _work(self, brief: Brief, hand: Hand, request: ClientRequest) -> Done:
         run = hand.where.run
         profile = await self._catalog.get(Profile, brief.worker)
         if profile is None:
             raise _gone(f"agent {brief.worker}")
-        request = self._sessions.request_of(run) or ClientRequest(profile.id, ())
         if request.conversation:
             conversation = await self._catalog.get(KeptConversation, request.conversation)
             if conversation is None:

@@ -335,14 +335,11 @@ class Sessions:
 
     # --- what the executor asks for
 
-    def request_of(self, run: str) -> ClientRequest | None:
-        session = self.running.get(run)
-        return None if session is None else session.request
-
-    async def wait_turn(self, agent: str, run: str) -> None:
-        """Wait until a run is the next of its lane."""
+    async def wait_turn(self, agent: str, run: str) -> ClientRequest | None:
+        """Wait until a run is the next of its lane; what its client asked for, None if it is inside another."""
         session = self.running.get(run)
         await self._queue.wait_turn(agent if session is None else session.lane, run)
+        return None if session is None else session.request
 
     async def client_return(self, run: str, tool: str, arguments: str) -> ClientReturn | None:
         """What the client of a run sent for a call that it made itself."""
