@@ -225,7 +225,8 @@ def _shared_period(sentence: str, texts: list[str]) -> str:
         return leading[0].words
     openings = {" ".join(text.lower().split()[:2]) for text in texts}
     periods = [find_periods(text) for text in texts]
-    is_trailing = len(texts) > 1 and len(openings) == 1 and len(periods[-1]) == 1 and not any(periods[:-1])
+    are_alike = len(openings) == 1 or all(len(text.split()) <= 3 for text in texts[:-1])  # "how many orders and ..."
+    is_trailing = len(texts) > 1 and are_alike and len(periods[-1]) == 1 and not any(periods[:-1])
     return periods[-1][0].words if is_trailing else ""
 
 

@@ -201,9 +201,10 @@ def _check_measured(query: TableQuery) -> None:
         query.groups.append(query.entity.group)
     if not query.groups and query.thresholds:
         raise RefusedError("of what this holds is not clear")
-    is_average = any(measure.aggregate == "AVG" for measure in query.measures)
-    if is_average and any(group.sql == query.base.columns[0].sql for group in query.groups):
-        raise RefusedError("an average of single rows can be read in two ways")
+    averaged = [measure.column for measure in query.measures if measure.aggregate == "AVG"]
+    is_of_sums = any(column is not None and column.adds_up for column in averaged) and query.is_by_time
+    if is_of_sums or (averaged and any(group.sql == query.base.columns[0].sql for group in query.groups)):
+        raise RefusedError("an average may be of single rows or of their sums; ask for the sums")
 
 
 def _check_listed(query: TableQuery, clause: Clause, scope: Scope) -> None:

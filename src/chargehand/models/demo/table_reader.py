@@ -38,6 +38,8 @@ _NEVER_NAMES = word_set(
     both either any other same compared versus expensive late early new old recent latest oldest newest longest
     shortest ago now currently because"""
 )
+_OF_A_COUNT = word_set("most fewest least")
+_DID = word_set("did do does")
 _AUXILIARIES = word_set("did do does has have had was were is are")
 _DIFFERENT = word_set("different distinct")
 _PIECES = word_set("units items pieces")
@@ -134,10 +136,11 @@ class QueryReader:
             is_state = item.stems[0] in _STATES and bool(self._after(item).values)
             is_unit = _UNITS.get(item.low) in {measure.unit for measure in self.query.measures}
             return item.is_free or item.stems[0] in LIGHT_VERBS or is_state or is_unit
-        beside = [self.scope.items[at] for at in (item.at - 1, item.at + 1) if at in self.used]
-        columns = {value.column for other in beside for value in other.values}
+        beside = [self.scope.items[item.at - 1], self._after(item)]
+        columns = {value.column for other in beside if other.at in self.used for value in other.values}
         is_table = any(table.name in self.query.tables for table in item.tables)
-        return is_table or not columns.isdisjoint(item.columns)
+        is_one_of_two = any(other.low in {"and", "or"} for other in beside)  # "orders and revenue"
+        return (is_table and not is_one_of_two) or not columns.isdisjoint(item.columns)
 
     # --- operators
 
@@ -238,8 +241,10 @@ class QueryReader:
         if column is None or column in values:  # "Owl lamps"
             return None
         is_own = column.table == self.base.name and (not column.is_key or column == self.base.columns[0])
-        is_row = column == self.base.label and self.base.key is None and not is_distinct
-        if is_row or not (is_own or self.scope.is_named):
+        is_row = column == self.base.label and self.base.key is None
+        is_conditional = bool(self.clause.periods) or any(other.values for other in self.scope.items)
+        may_be_pieces = is_conditional and (is_own or (table is not None and bool(table.prices)))
+        if not (is_own or self.scope.is_named) or ((is_row or may_be_pieces) and not is_distinct):
             return None
         return Measure(f"DISTINCT {column.sql}", "COUNT", f"number of {item.low}", tables=(column.table,))
 
@@ -308,11 +313,10 @@ class QueryReader:
         following = self._after(item)
         if item.low.endswith("s") or self.clause.text[item.end : following.start] != " ":
             return False
+        if self.base in following.tables:
+            return self._group(item) is not None and not item.values
         texts = {column.table for column in following.columns if column.is_text}
-        own = {column.table for column in item.columns if not column.is_number}
-        return any(table.name in texts for table in item.tables) or (
-            self.base in following.tables and self.base.name in own
-        )
+        return any(table.name in texts for table in item.tables)
 
     def _read_group(self, item: Item) -> bool:
         if "group" not in self.waiting:
@@ -347,8 +351,8 @@ class QueryReader:
         if self.waiting.keys() == {"entity"} and table is not None and item.low == table.name:
             return False  # the table is asked for
         measure = self.scope.measure(item, self._aggregate())
-        if measure is None and rank is not None and table is self.base and rank.low not in {"top", "best"}:
-            measure = _count_rows(item)
+        if rank is not None and table is self.base and rank.low in _OF_A_COUNT:
+            measure = _count_rows(item) if measure is None or item.low == self.base.name else measure
         if measure is None:
             return False
         self._add_measure(measure)
@@ -395,7 +399,8 @@ class QueryReader:
         between = self.clause.text[last.end : item.start].strip()
         phrase = self.clause.text[last.start : item.end]
         is_linked = _LINK.match(between) and all(held.is_free for held in self.scope.items[last.at + 1 : item.at])
-        if not is_same and is_linked:
+        is_done_by = not between and self.scope.items[last.at - 1].low in _DID  # "did Plotline win"
+        if not is_same and (is_linked or is_done_by):
             reason = f"{phrase!r} may mean both at once or each of them; ask for one at a time"
             raise RefusedError(reason, is_known=True)
         if is_same and not between and other.value != value:

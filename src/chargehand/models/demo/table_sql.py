@@ -128,6 +128,10 @@ class TableQuery(Struct):
         return self.entity is not None and self.entity.is_row
 
     @property
+    def is_by_time(self) -> bool:
+        return any(group.order for group in self.groups)
+
+    @property
     def tables(self) -> list[str]:
         """The tables that are needed, the base table first."""
         parts = [*self.groups, *self.measures, *self.conditions, *(held.measure for held in self.thresholds)]
@@ -151,17 +155,22 @@ class Query(Struct, frozen=True):
 def column_measure(column: Column, aggregate: str = "") -> Measure:
     """The value of a column: aggregated as said, else added up where that is what people mean by its name."""
     unit = column.unit
-    average_decimals = 4 if unit == "percent" else 2
+    aggregate_or_sum = aggregate or ("SUM" if column.adds_up else "")
+    decimals = 0
+    if aggregate == "AVG":
+        decimals = 4 if unit == "percent" else 2
+    elif aggregate_or_sum == "SUM" and column.type == "REAL":
+        decimals = 2
     label = column.name.rpartition("_")[0] if unit else column.name
     word = {"AVG": "average ", "SUM": "total ", "MAX": "highest ", "MIN": "lowest "}.get(aggregate, "")
     return Measure(
         expression=column.sql,
-        aggregate=aggregate or ("SUM" if column.adds_up else ""),
+        aggregate=aggregate_or_sum,
         label=word + label.replace("_", " "),
         unit=unit,
         column=column,
         is_implied=not aggregate,
-        decimals=average_decimals if aggregate == "AVG" else 0,
+        decimals=decimals,
         tables=(column.table,),
     )
 
