@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from chargehand.agents.checks.spec import Reviewer, Rule, Verifier
     from chargehand.agents.crew import Crew, Done, Hand, Proposal, Refined, WorkFailed
     from chargehand.agents.hedging import Hedge
-    from chargehand.agents.letters import Replies, WorkerReply
+    from chargehand.agents.messages import Replies, WorkerReply
     from chargehand.agents.scripted import Move, Script, ScriptedCrew
     from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Whole
     from chargehand.agents.worker import Contacts, Factory, Worker
@@ -49,7 +49,7 @@ _ROOMS = {
     "agents.checks.spec": ("Reviewer", "Rule", "Verifier"),
     "agents.crew": ("Crew", "Done", "Hand", "Proposal", "Refined", "WorkFailed"),
     "agents.hedging": ("Hedge",),
-    "agents.letters": ("Replies", "WorkerReply"),
+    "agents.messages": ("Replies", "WorkerReply"),
     "agents.scripted": ("Move", "Script", "ScriptedCrew"),
     "agents.strategies": ("Broadcast", "Dynamic", "Loop", "Recursive", "RoundRobin", "Route", "Whole"),
     "agents.worker": ("Contacts", "Factory", "Worker"),

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from chargehand.agents.mail import MAIL, MATCHING, ONE
+from chargehand.agents.messages import MAIL, MATCHING, ONE
 from chargehand.agents.worker import Contacts, Worker
 from chargehand.config.load import load_team
 from chargehand.errors import Invalid

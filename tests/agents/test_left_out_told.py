@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.mail import ONE
+from chargehand.agents.messages import ONE
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way
 from chargehand.agents.worker import Worker
 from chargehand.evals.cases import read_dataset

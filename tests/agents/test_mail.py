@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from chargehand.agents.letters import Letter, Replies, WorkerReply, contents, written_by_worker
-from chargehand.agents.mail import MAIL, Post, shown
+from chargehand.agents.messages import MAIL, Letter, Post, Replies, WorkerReply, contents, shown, written_by_worker
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid, Refused
 from chargehand.models.messages import Request

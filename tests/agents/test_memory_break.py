@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.letters import Letter
 from chargehand.agents.memory_text import Seen, difference, instructions, material, shortened, whole
+from chargehand.agents.messages import Letter
 from chargehand.agents.worker import Worker
 from chargehand.memory.blocks import Append, Block
 from chargehand.memory.conversation import Turn

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct, field
 
-from chargehand.agents.mail import MATCHING
+from chargehand.agents.messages import MATCHING
 from chargehand.agents.worker import Factory, Worker
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block, Grant

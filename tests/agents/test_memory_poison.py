@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from chargehand.agents.letters import Letter
+from chargehand.agents.messages import Letter
 from chargehand.agents.worker import Worker
 from chargehand.memory.blocks import Access, Block, Grant
 from chargehand.memory.declared import Memory

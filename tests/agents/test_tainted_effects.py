@@ -2,7 +2,7 @@
 
 import pytest
 
-from chargehand.agents.mail import ONE as SEND
+from chargehand.agents.messages import ONE as SEND
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chargehand import Plan, Reply, ScriptedModel, Supervisor, Task, ToolCall, Worker
-from chargehand.agents.mail import MATCHING
+from chargehand.agents.messages import MATCHING
 from chargehand.terms.plan import TaskId
 from tests.cli.commands import COMMAND, Underway, chargehand, environment, run_of
 from tests.cli.terminal import Terminal

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.mail import MAIL, ONE
+from chargehand.agents.messages import MAIL, ONE
 from chargehand.config.load import load_memory, load_team
 from chargehand.config.memory import MEMORY_TOOLS
 from chargehand.errors import Invalid

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from chargehand.agents.checks.spec import Rule
-from chargehand.agents.mail import ONE as SEND
+from chargehand.agents.messages import ONE as SEND
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line, ScriptedModel

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.mail import MATCHING, ONE
+from chargehand.agents.messages import MATCHING, ONE
 from chargehand.agents.worker import Worker
 from chargehand.core.fold import begin, fold
 from chargehand.models.envelope import unwrap

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from chargehand import config
-from chargehand.agents.mail import ONE
+from chargehand.agents.messages import ONE
 from chargehand.agents.nested import Team
 from chargehand.agents.worker import Worker
 from chargehand.config.load import load_team

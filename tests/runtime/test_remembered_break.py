@@ -4,7 +4,7 @@ import asyncio
 import threading
 from pathlib import Path
 
-from chargehand.agents.mail import ONE
+from chargehand.agents.messages import ONE
 from chargehand.agents.worker import Worker
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Append, Block

@@ -11,7 +11,7 @@ from chargehand.agents.answer import answer
 from chargehand.agents.checks.spec import NO_CHECKS, Checks
 from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
 from chargehand.agents.loop import Attempt, Kit, work
-from chargehand.agents.mail import Carrier, Post
+from chargehand.agents.messages import Carrier, Post
 from chargehand.agents.money import cut_off, supervision
 from chargehand.agents.nested import Foreman, Subteam, aware, bare, inherited
 from chargehand.agents.planner import Lead

@@ -12,8 +12,8 @@ from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.hedging import Hedging, Race
 from chargehand.agents.history import History, tokens
 from chargehand.agents.inputs import DAY, day_text, told
-from chargehand.agents.letters import OPENING, contents, written_by_worker
 from chargehand.agents.memory_text import said, shown
+from chargehand.agents.messages import OPENING, contents, written_by_worker
 from chargehand.agents.money import CallClaim, Lost, Purse, cut_off, total, with_lost
 from chargehand.agents.partial_results import part
 from chargehand.agents.prompts import Prompts

@@ -7,7 +7,7 @@ from typing import TypeAlias, TypeVar, get_args
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from chargehand.agents.mail import Post
+from chargehand.agents.messages import Post
 from chargehand.agents.recall import Desk
 from chargehand.agents.shape import Shape
 from chargehand.agents.worker import Factory, Worker

@@ -10,7 +10,7 @@ from chargehand.agents.checks.spec import NO_CHECKS, Checks, Verifier
 from chargehand.agents.executor import AgentExecutor, Workshop
 from chargehand.agents.hedging import Hedging
 from chargehand.agents.loop import Kit
-from chargehand.agents.mail import Post, allowance, check_contacts
+from chargehand.agents.messages import Post, allowance, check_contacts
 from chargehand.agents.money import Purse, supervision, unpriced_handles
 from chargehand.agents.nested import Subteam, Team, least
 from chargehand.agents.planner import Lead

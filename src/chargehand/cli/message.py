@@ -5,7 +5,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
-from chargehand.agents.letters import PERSON, Letter, Replies, WorkerReply, addressed
+from chargehand.agents.messages import PERSON, Letter, Replies, WorkerReply, addressed
 from chargehand.cli.advice import Advice, advise
 from chargehand.cli.arguments import TEAM, add_shared, duration, read_request
 from chargehand.cli.console import ProgressLine, Tone, clean, clean_lines, format_json, short

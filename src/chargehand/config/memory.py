@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path as File
 
-from chargehand.agents.contacts import lacking, missing_tool, objections
-from chargehand.agents.mail import MAIL
+from chargehand.agents.messages import MAIL, NEEDS_CONTACTS, NEEDS_TOOL, objections
 from chargehand.agents.worker import Contacts
 from chargehand.config.parts import Own, Parts, inside, within
 from chargehand.config.schema import ArchiveShape, BlockShape, ContactsShape, MemoryAccess, MemoryShape, WorkerShape
@@ -255,9 +254,9 @@ def contacts_of(parts: Parts, path: Path, name: str, shape: WorkerShape) -> Cont
     sending = [(index, tool) for index, tool in enumerate(shape.tools) if tool in MAIL]
     if sending and not contacts.to:
         index, tool = sending[0]
-        parts.say((*path, "tools", index), f"{tool} needs contacts: {lacking()}")
+        parts.say((*path, "tools", index), f"{tool} needs contacts: {NEEDS_CONTACTS}")
     elif contacts.to and not sending:
-        parts.say(place, f"has no tool to write to them; {missing_tool()}")
+        parts.say(place, f"has no tool to write to them; {NEEDS_TOOL}")
     tags = {other: () if isinstance(worker, str) else worker.tags for other, worker in parts.team.workers.items()}
     if isinstance(written, ContactsShape):
         place = (*place, "to")

@@ -11,7 +11,7 @@ from typing import Protocol, Self, cast
 
 from msgspec import structs
 
-from chargehand.agents.letters import PERSON, Letter, Replies, Status, WorkerReply, addressed, matching, nobody, tags
+from chargehand.agents.messages import PERSON, Letter, Replies, Status, WorkerReply, addressed, matching, nobody, tags
 from chargehand.core.state import RunState
 from chargehand.core.state import Status as Stand
 from chargehand.errors import Refused, RunUnknown

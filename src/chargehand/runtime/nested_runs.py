@@ -14,8 +14,7 @@ from typing import Protocol, TypeAlias, cast, runtime_checkable
 from msgspec import Struct, structs
 
 from chargehand.agents.crew import Crew, Where, WorkFailed
-from chargehand.agents.letters import Letter, Replies, WorkerReply
-from chargehand.agents.mail import MAIL, Carried
+from chargehand.agents.messages import MAIL, Carried, Letter, Replies, WorkerReply
 from chargehand.agents.nested import STEP, Came, Errand, acted, came_of, least, run_name
 from chargehand.core.fold import replay
 from chargehand.core.state import Progress, RunState, Status, Work

@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, cast
 from weakref import WeakSet
 
-from chargehand.agents.letters import Letter
-from chargehand.agents.mail import Carrier, shown
+from chargehand.agents.messages import Carrier, Letter, shown
 from chargehand.memory.catalog import Catalog, Profile
 from chargehand.terms.budget import NOTHING
 from chargehand.terms.roster import Agent, Match

@@ -16,8 +16,8 @@ from msgspec import Struct, structs
 
 from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
 from chargehand.agents.loop import Kit, work
-from chargehand.agents.mail import Carrier
 from chargehand.agents.memory_text import instructions, material, seen
+from chargehand.agents.messages import Carrier
 from chargehand.agents.money import CallCap, Purse, calls_for
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.setup import Equipped, equip, furnish, roster_agent

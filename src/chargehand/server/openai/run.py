@@ -7,7 +7,7 @@ from typing import TypeAlias
 from msgspec import Struct, structs
 from starlette.requests import Request
 
-from chargehand.agents.letters import PERSON, addressed
+from chargehand.agents.messages import PERSON, addressed
 from chargehand.errors import RunBusy
 from chargehand.runtime.driver import checked
 from chargehand.runtime.messaging import as_message
