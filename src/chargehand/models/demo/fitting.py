@@ -1,20 +1,17 @@
 """Which tool of which worker serves a clause. A tool fits only if every word of the clause is accounted for."""
 
-from functools import lru_cache
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from chargehand.models.demo.arithmetic import Arithmetic, read_arithmetic
 from chargehand.models.demo.memory import SEARCH, archive_question, asks_archive
-from chargehand.models.demo.passages import asks_for_text
 from chargehand.models.demo.request import ORDERS, Clause, RefusedError
 from chargehand.models.demo.table_query import Lookup, read_query
 from chargehand.models.demo.table_sql import Query
-from chargehand.models.demo.tools import AMOUNTS, Filled, ToolCard, fill_arguments, tool_words
+from chargehand.models.demo.tools import AMOUNTS, Filled, ToolCard, card_words, fill_arguments, read_words, tool_words
 from chargehand.models.demo.words import (
     Token,
-    content_stems,
     has_negative_number,
     join_words,
     stem,
@@ -64,7 +61,7 @@ def choose_fit(clause: Clause, staff: Staff) -> Fit:
                 fits += filter(None, [_fit_tool(clause, worker, tool)])
             except RefusedError as failure:
                 failures.append(failure)
-    if asks_for_text(clause):
+    if clause.about is not None:
         fits = [fit for fit in fits if fit.tool.kind in {"search", "memory"}] or fits
     certain = [fit for fit in fits if fit.is_certain]
     failure = max(failures, key=lambda failure: (failure.is_known, failure.understood), default=None)
@@ -109,7 +106,7 @@ def _fit_search(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | Non
     if clause.opening in ORDERS or clause.points_back or not clause.content:
         return None
     score = sum(_word_weight(token, tool, worker) for token in clause.content) / 10
-    is_certain = asks_for_text(clause)
+    is_certain = clause.about is not None
     return Fit(worker, tool, score + 3.0 * is_certain, is_certain=is_certain)
 
 
@@ -117,7 +114,7 @@ def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
     try:
         filled = fill_arguments(tool, clause)
     except RefusedError as refusal:
-        overlap = len(_words(f"{tool.name} {tool.headline}") & {token.stem for token in clause.content})
+        overlap = len(read_words(f"{tool.name} {tool.headline}") & clause.stems)
         if overlap < _FITS:
             return None
         raise RefusedError(refusal.reason, understood=overlap) from refusal
@@ -144,26 +141,16 @@ def _word_weight(token: Token, tool: ToolCard, worker: WorkerCard) -> float:
         return _ON_CARD if any(other.is_negation for other in tokenize(tool.headline)) else 0.0
     if token.stem in stems(tool.name):
         return _IN_NAME
-    if token.stem in _words(tool.headline):
+    if token.stem in read_words(tool.headline):
         return _IN_HEADLINE
     if token.stem in tool_words(tool):
         return _IN_DETAILS
     return _ON_CARD if token.stem in card_words(worker) else 0.0
 
 
-@lru_cache(maxsize=2_000)
-def _words(text: str) -> frozenset[str]:
-    return frozenset(content_stems(text))
-
-
-def card_words(worker: WorkerCard) -> frozenset[str]:
-    """The stems of everything a worker's card says."""
-    return _words(" ".join((worker.name, worker.description, *worker.tags, *worker.phrases, *worker.examples[:50])))
-
-
 def card_score(clause: Clause, worker: WorkerCard) -> float:
     """How many words of a clause are on a worker's card."""
-    return float(len(card_words(worker) & {token.stem for token in clause.content}))
+    return float(len(card_words(worker) & clause.stems))
 
 
 def serves_kind(worker: WorkerCard, tools: list[ToolCard], kind: str) -> bool:
@@ -172,7 +159,7 @@ def serves_kind(worker: WorkerCard, tools: list[ToolCard], kind: str) -> bool:
         return any(tool.kind == "chart" for tool in tools)
     if kind == "convert":
         return rate_tool(tools) is not None
-    is_writer = bool(_WRITING & _words(" ".join((worker.name, worker.description, *worker.tags))))
+    is_writer = bool(_WRITING & card_words(worker))
     return is_writer and not any(tool.kind in {"table", "search", "chart"} for tool in tools)
 
 

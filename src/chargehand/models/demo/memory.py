@@ -108,7 +108,7 @@ def archive_question(clause: Clause) -> Clause:
 def asked_block(clause: Clause, blocks: tuple[Shown, ...]) -> Shown | None:
     """The block that a clause asks about by its name."""
     words = {token.stem for token in clause.tokens}
-    named = [block for block in blocks if set(content_stems(block.label)) <= words]
+    named = [block for block in blocks if content_stems(block.label) <= words]
     return named[0] if len(named) == 1 else None
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from chargehand.models.demo.request import Clause, RefusedError
-from chargehand.models.demo.tools import ToolCard
+from chargehand.models.demo.tools import ToolCard, card_words
 from chargehand.models.demo.words import Token, join_words, number_value, stem, tokenize, word_set
 from chargehand.models.exhibits import Passage
 from chargehand.models.subject import WorkerCard
@@ -14,11 +14,6 @@ _MOST_QUOTED = 3
 _FEW_WORDS = 2
 """A question of so few words asks for a topic: all that a document says about it is quoted."""
 _NEGATION = "<negation>"
-_ABOUT = re.compile(
-    r"\b(?:says?|said|states?|tells?|writes?|known?|read|recommends?|advises?|mentions?)\b(?:\s+(?:us|me))?"
-    r"(?P<link>\s+(?:about|of|on|regarding|concerning|for))?\b",
-    re.IGNORECASE,
-)
 _ASKING = word_set(
     """many much long often old far find keep keeps tell there take takes last happen happens mean means explain
     describe search summarise summarize come comes work works"""
@@ -46,26 +41,13 @@ _NUMBER = re.compile(
 _OPENING = re.compile(r"\A(?:find out|say|tell (?:me|us)|find|report)\s+", re.IGNORECASE)
 
 
-def asks_for_text(clause: Clause) -> bool:
-    """Whether a clause asks what documents say about something."""
-    return _find_about(clause) is not None
-
-
-def _find_about(clause: Clause) -> re.Match[str] | None:
-    """Where a clause turns from who says something to what it is about."""
-    if clause.question not in {"what", "which", ""}:
-        return None
-    matches = list(_ABOUT.finditer(clause.text))
-    return next((match for match in matches if match["link"]), matches[0] if matches else None)
-
-
 def search_words(clause: Clause, tool: ToolCard, worker: WorkerCard) -> list[Token]:
     """What has to be found: the words of a clause without those that only name where to look."""
     asked = [token for token in clause.content if token.text.lower() not in _ASKING]
-    about = _find_about(clause)
+    about = clause.about
     if about is None:
         return asked
-    known = _SOURCES | _words(" ".join((worker.name, worker.description, *worker.tags, tool.name, tool.description)))
+    known = _SOURCES | card_words(worker) | _words(f"{tool.name} {tool.description}")
     wanted = [
         token for token in asked if token.end > about.end() or (token.start < about.start() and token.stem not in known)
     ]
@@ -104,7 +86,7 @@ def accept_passages(
         raise RefusedError(f"{place} cannot be searched for this: it names nothing to look for")
     if _NEGATION in wanted and clause.question in _WANTS_EXACT:
         raise RefusedError(f"{place} cannot be asked what is not so")
-    is_text = asks_for_text(clause)
+    is_text = clause.about is not None
     is_topic = is_text or (clause.question == "what" and len(wanted) <= _FEW_WORDS)
     words = [
         _words(f"{passage.source.replace('-', ' ')} {passage.text} {' '.join(passage.tags)}") for passage in passages
@@ -148,7 +130,7 @@ def _describe_missing(
     clause: Clause, passages: Sequence[Passage], words: list[frozenset[str]], wanted: dict[str, str], place: str
 ) -> str:
     text = clause.text.rstrip("?. ")
-    about = _find_about(clause)
+    about = clause.about
     if about is not None and text[about.end() :].strip():
         asked = f"anything about{text[about.end() :]}"
     else:

@@ -9,10 +9,9 @@ from msgspec import Struct, field
 from chargehand.models.demo.arithmetic import read_arithmetic
 from chargehand.models.demo.fitting import NEGATIVE, card_score, choose_fit, serves_kind
 from chargehand.models.demo.memory import read_keeping
-from chargehand.models.demo.passages import asks_for_text
 from chargehand.models.demo.products import chart_subject, text_form, writing_leftover
 from chargehand.models.demo.request import LONGEST, ORDERS, Clause, RefusedError, parse_request
-from chargehand.models.demo.tools import tools_of
+from chargehand.models.demo.tools import card_words, tools_of
 from chargehand.models.demo.words import MENTIONS_MODEL, content_stems, has_negative_number, join_words, shorten
 from chargehand.models.subject import Planning, WorkerCard
 
@@ -169,7 +168,7 @@ class DemoPlan:
     def _choose(self, clause: Clause) -> tuple[str, str]:
         """The worker for a clause, and the kind of the tool it will use."""
         words = {token.stem for token in clause.tokens}
-        if asks_for_text(clause) and any(words.issuperset(content_stems(label)) for label in self.blocks):
+        if clause.about is not None and any(content_stems(label) <= words for label in self.blocks):
             for worker, tools in self.staff:  # all see the blocks of memory
                 if not any(tool.kind == "message" for tool in tools):
                     return worker.name, "search"
@@ -203,9 +202,9 @@ class DemoPlan:
 
     def _data_about(self, subject: str) -> PlannedTask | None:
         """The task that brings what a chart is of; it is added where there is none."""
-        words = set(content_stems(subject))
+        words = content_stems(subject)
         for task in reversed(self.tasks):
-            if task.brings_data and words <= set(content_stems(task.text)):
+            if task.brings_data and words <= content_stems(task.text):
                 return task
         clauses = parse_request(subject).clauses
         return self._ask(clauses[0]) if len(clauses) == 1 else None
@@ -228,7 +227,7 @@ class DemoPlan:
         if not text_form(clause):
             raise RefusedError("only memos, letters, reports and other texts made of facts can be put together")
         known = {token.stem for other in self.clauses if other is not clause for token in other.tokens}
-        known |= set(content_stems(" ".join((worker.description, *worker.tags))))
+        known |= card_words(worker)
         if leftover := writing_leftover(clause, known):
             raise RefusedError(f"nothing in the request is about {join_words([repr(word) for word in leftover])}")
         sources = [task.id for task in self.tasks if task.kind not in {"draw", "write"}]

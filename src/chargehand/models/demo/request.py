@@ -87,6 +87,11 @@ _ADD_TO = re.compile(
     re.IGNORECASE,
 )
 _LINK_BEHIND = re.compile(r"(?:[\s,]+(?:and|then|but|also|plus|finally))+[\s,]*\Z", re.IGNORECASE)
+_ABOUT = re.compile(
+    r"\b(?:says?|said|states?|tells?|writes?|known?|read|recommends?|advises?|mentions?)\b(?:\s+(?:us|me))?"
+    r"(?P<link>\s+(?:about|of|on|regarding|concerning|for))?\b",
+    re.IGNORECASE,
+)
 _SCOPE = re.compile(r"\A(?:in|during|for|on|since)\s+(?:the\s+)?\Z", re.IGNORECASE)
 
 
@@ -123,6 +128,18 @@ class Clause(Struct, frozen=True):
     def content(self) -> list[Token]:
         """The words that have to be accounted for."""
         return [token for token in self.tokens if not token.is_free]
+
+    @property
+    def stems(self) -> frozenset[str]:
+        return frozenset(token.stem for token in self.content)
+
+    @property
+    def about(self) -> re.Match[str] | None:
+        """Where it turns from who says something to what it is about, if it asks what documents say."""
+        if self.question not in {"what", "which", ""}:
+            return None
+        matches = list(_ABOUT.finditer(self.text))
+        return next((match for match in matches if match["link"]), matches[0] if matches else None)
 
     @property
     def question(self) -> str:

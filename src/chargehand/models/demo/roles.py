@@ -232,8 +232,8 @@ def judge(subject: Judging) -> str:
             groups.setdefault(" ".join(_result_text(given).casefold().split()), []).append(given.task)
         agree = max(groups.values(), key=len)
         return encode(why=f"{len(agree)} of {len(subject.results)} say the same.", agree=agree, winner=agree[0])
-    wanted = set(content_stems(subject.goal))
-    scores = {given.task: len(wanted & set(content_stems(_result_text(given)))) for given in subject.results}
+    wanted = content_stems(subject.goal)
+    scores = {given.task: len(wanted & content_stems(_result_text(given))) for given in subject.results}
     winner = max(scores, key=lambda task: scores[task])
     why = f"It speaks to {scores[winner]} of the {len(wanted)} words that were asked about."
     return encode(why=why, winner=winner)
@@ -291,12 +291,12 @@ def _is_sum(doubt: str, text: str) -> bool:
 
 
 def _is_off_topic(subject: Reviewing, text: str) -> bool:
-    words = set(content_stems(text[:_LONGEST_RESULT]))
-    known = set(content_stems(subject.instruction))
+    words = content_stems(text[:_LONGEST_RESULT])
+    known = content_stems(subject.instruction)
     if len(words) < 8 or len(known) < 2:
         return False
     for given in subject.material:
-        known.update(content_stems(msgspec.json.encode(given.value).decode()[:_LONGEST_RESULT]))
+        known |= content_stems(msgspec.json.encode(given.value).decode()[:_LONGEST_RESULT])
     return words.isdisjoint(known)
 
 
@@ -307,7 +307,7 @@ def _is_off_topic(subject: Reviewing, text: str) -> bool:
 def make_worker(subject: Making) -> str:
     """A persona, and the tools whose words are those of the task."""
     task = shorten(without_returns(subject.instruction), 400)
-    words = set(content_stems(task))
+    words = content_stems(task)
     scores = {skill.name: len(words & tool_words(read_skill(skill))) for skill in subject.skills}
     best = max(scores.values(), default=0)
     ranked = sorted(scores, key=lambda name: -scores[name])

@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 
 from chargehand.models.demo.request import Clause, RefusedError
 from chargehand.models.demo.table_schema import read_schema
-from chargehand.models.demo.words import number_value, stem, stems, word_set
+from chargehand.models.demo.words import content_stems, number_value, stem, stems, word_set
 from chargehand.models.subject import Skill, WorkerCard
 from chargehand.text.words import quoted_phrases
 
@@ -155,6 +155,17 @@ def tool_words(tool: ToolCard) -> frozenset[str]:
 def _read_words(text: str) -> frozenset[str]:
     words = frozenset(stems(text))
     return words.union(stem(unit) for unit, full in _UNITS.items() if stem(full) in words)
+
+
+@lru_cache(maxsize=2_000)
+def read_words(text: str) -> frozenset[str]:
+    """The words of a card or a tool that carry meaning."""
+    return content_stems(text)
+
+
+def card_words(worker: WorkerCard) -> frozenset[str]:
+    """The stems of everything a worker's card says."""
+    return read_words(" ".join((worker.name, worker.description, *worker.tags, *worker.phrases, *worker.examples[:50])))
 
 
 # --- arguments

@@ -98,10 +98,9 @@ def stems(text: str) -> list[str]:
     return [stem(match[0]) for match in _TOKEN.finditer(text.replace("_", " "))]
 
 
-def content_stems(text: str) -> list[str]:
-    """The stems of the words that carry meaning, once each, in order."""
-    found = {token.stem: None for token in tokenize(text.replace("_", " ")) if not token.is_free}
-    return list(found)
+def content_stems(text: str) -> frozenset[str]:
+    """The stems of the words that carry meaning."""
+    return frozenset(token.stem for token in tokenize(text.replace("_", " ")) if not token.is_free)
 
 
 @lru_cache(maxsize=20_000)

@@ -22,7 +22,7 @@ from chargehand.models.demo.memory import (
     note_turns,
     read_keepings,
 )
-from chargehand.models.demo.passages import accept_passages, asks_for_text, search_query
+from chargehand.models.demo.passages import accept_passages, search_query
 from chargehand.models.demo.products import chart_arguments, fill_shape, read_conversion, write_text
 from chargehand.models.demo.request import LONGEST, LOOKING, Clause, RefusedError, parse_request
 from chargehand.models.demo.results import (
@@ -160,7 +160,7 @@ def serve_clause(clause: Clause, job: Job) -> str:
 def _ask(clause: Clause, job: Job) -> str:
     if not clause.content and not clause.periods:
         raise RefusedError("it does not say what is wanted")
-    if asks_for_text(clause) and (block := asked_block(clause, job.subject.blocks)) is not None:
+    if clause.about is not None and (block := asked_block(clause, job.subject.blocks)) is not None:
         if not block.text.strip():
             raise RefusedError(f"the block {block.label} is empty")
         return f"{block.text.strip()} (block {block.label})"
@@ -264,7 +264,7 @@ def _input_numbers(given: Material) -> list[str]:
 
 def _make_calls(clause: Clause, tool: ToolCard, filled: Filled, job: Job) -> str:
     results = job.call_all(tool.name, filled.calls)
-    words = frozenset(token.stem for token in clause.content)
+    words = clause.stems
     asked = _ASKS_VALUE.match(clause.text)
     label = _LINKING.sub("", clause.text[asked.end() :]).rstrip("?. ") if asked else ""
     lines: list[str] = []
@@ -335,7 +335,7 @@ def _is_broad(text: str) -> bool:
 
 def _choose_tags(prompt: str, instruction: str) -> dict[str, str] | None:
     """The tags of the rule for broad questions where this is one, else of the first that shares a word with it."""
-    asked = set(content_stems(instruction))
+    asked = content_stems(instruction)
     rules = [(match["what"].lower(), dict(_TAGS.findall(match["tags"]))) for match in _TAG_RULE.finditer(prompt)]
     broad = [tags for what, tags in rules if _is_broad(what)]
     fitting = [tags for what, tags in rules if asked.intersection(content_stems(what))]
