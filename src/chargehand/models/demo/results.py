@@ -44,10 +44,6 @@ class Material(Struct):
     charts: list[Chart] = field(default_factory=list[Chart])
     texts: list[str] = field(default_factory=list[str])
 
-    @property
-    def is_empty(self) -> bool:
-        return not (self.tables or self.figures or self.passages or self.charts or self.texts)
-
 
 def read_outcomes(messages: Sequence[Message]) -> list[Outcome]:
     """Every call that was answered, in order."""

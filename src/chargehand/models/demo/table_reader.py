@@ -145,10 +145,10 @@ class QueryReader:
     # --- operators
 
     def _read_operator(self, item: Item) -> bool:
-        if item.operator is None:
-            return False
-        kind = item.operator.kind
+        kind = item.operator
         match kind:
+            case None:
+                return False
             case "count":
                 self._read_count(item)
                 return True
@@ -178,21 +178,20 @@ class QueryReader:
 
     def _aggregate(self) -> str:
         """The aggregate that waits."""
-        operator = self.waiting["aggregate"].operator if "aggregate" in self.waiting else None
-        return operator.value if operator is not None else ""
+        return self.waiting.get("aggregate", self.scope.items[-1]).operator_value
 
     def _add_measure(self, measure: Measure) -> None:
         """A measure for what waits: what is ranked by it, else what is asked for."""
         self.waiting.pop("aggregate", None)
         item = self.waiting.pop("rank", None)
-        if item is None or item.operator is None:
+        if item is None:
             self.waiting.pop("entity", None)
             self.query.measures.append(measure)
             return
         if item.low == "best" and {"price", "cost", "fee"} & set(measure.label.split()):
             raise RefusedError(f"whether the highest or the lowest {measure.label} is best is not clear")
         is_by_price = item.low in _PRICE_RANKS
-        self.query.rank = Rank(measure, item.operator.value, item.low, is_by_price=is_by_price)
+        self.query.rank = Rank(measure, item.operator_value, item.low, is_by_price=is_by_price)
 
     def _read_count(self, item: Item) -> None:
         """How many X, the number of X, how many X were sold; X may have values before it, or be one."""
@@ -286,7 +285,7 @@ class QueryReader:
         """A price above 100, more than 100 orders."""
         is_first = item.operator is not None
         comparison = item if is_first else self._next(item)
-        if comparison.operator is None or comparison.operator.kind != "compare":
+        if comparison.operator != "compare":
             return False
         number = self._after(comparison)
         unit = self._after(number)
@@ -302,7 +301,7 @@ class QueryReader:
             return False
         if unit is not number and measure.unit != _UNITS[unit.low]:
             raise RefusedError(f"{measure.label} is not counted in {unit.text}")
-        self.query.thresholds.append(Threshold(measure, f"{comparison.operator.value} {_plain(number)}"))
+        self.query.thresholds.append(Threshold(measure, f"{comparison.operator_value} {_plain(number)}"))
         self.used |= {comparison.at, number.at, unit.at, noun.at}
         return True
 

@@ -19,33 +19,26 @@ _DAY_WORDS = word_set("day date month week time on at")
 
 
 OperatorKind: TypeAlias = Literal["entity", "count", "aggregate", "rank", "group", "not", "compare"]
-
-
-class Operator(Struct, frozen=True):
-    """What a word asks for with the noun that it belongs to."""
-
-    kind: OperatorKind
-    value: str = ""
-    """Of an aggregate its SQL function, of a rank its direction, of a comparison its sign."""
-
-
-_PHRASES: tuple[tuple[Operator, str], ...] = (
-    (Operator("entity"), "which, list, show, name, find, what, get, display"),
-    (Operator("count"), "how many, how much, number of, number the, count of, count the"),
-    (Operator("aggregate", "SUM"), "total, sum, overall, altogether, combined"),
-    (Operator("aggregate", "AVG"), "average, mean, avg"),
-    (Operator("rank", "DESC"), "highest, largest, biggest, greatest, maximum, max, most, top, best"),
-    (Operator("rank", "DESC"), "priciest, most expensive"),
-    (Operator("rank", "ASC"), "lowest, smallest, minimum, min, fewest, least, cheapest, least expensive"),
-    (Operator("group"), "per, each, every, by"),
-    (Operator("not"), ", ".join((*NEGATIONS, "other than"))),
-    (Operator("compare", ">"), "more than, greater than, higher than, larger than, over, above, exceeding"),
-    (Operator("compare", ">="), "at least"),
-    (Operator("compare", "<"), "less than, fewer than, lower than, smaller than, under, below"),
-    (Operator("compare", "<="), "at most"),
-    (Operator("compare", "="), "exactly"),
+_PHRASES: tuple[tuple[OperatorKind, str, str], ...] = (
+    ("entity", "", "which, list, show, name, find, what, get, display"),
+    ("count", "", "how many, how much, number of, number the, count of, count the"),
+    ("aggregate", "SUM", "total, sum, overall, altogether, combined"),
+    ("aggregate", "AVG", "average, mean, avg"),
+    ("rank", "DESC", "highest, largest, biggest, greatest, maximum, max, most, top, best"),
+    ("rank", "DESC", "priciest, most expensive"),
+    ("rank", "ASC", "lowest, smallest, minimum, min, fewest, least, cheapest, least expensive"),
+    ("group", "", "per, each, every, by"),
+    ("not", "", ", ".join((*NEGATIONS, "other than"))),
+    ("compare", ">", "more than, greater than, higher than, larger than, over, above, exceeding"),
+    ("compare", ">=", "at least"),
+    ("compare", "<", "less than, fewer than, lower than, smaller than, under, below"),
+    ("compare", "<=", "at most"),
+    ("compare", "=", "exactly"),
 )
-_OPERATORS = {phrase: operator for operator, phrases in _PHRASES for phrase in phrases.split(", ")}
+"""Kinds of operators, what they stand for (an SQL function, a direction, a sign), and their words."""
+_OPERATORS: dict[str, tuple[OperatorKind | None, str]] = {
+    phrase: (kind, value) for kind, value, phrases in _PHRASES for phrase in phrases.split(", ")
+}
 
 
 Ref: TypeAlias = TableSpec | Column | Value | Measure
@@ -62,7 +55,9 @@ class Item(Struct, frozen=True):
     start: int
     end: int
     refs: tuple[Ref, ...] = ()
-    operator: Operator | None = None
+    operator: OperatorKind | None = None
+    operator_value: str = ""
+    """Of an aggregate its SQL function, of a rank its direction, of a comparison its sign."""
     number: float | None = None
     is_free: bool = False
 
@@ -162,12 +157,13 @@ def read_items(clause: Clause, lexicon: Lexicon, names: Names) -> list[Item]:
 def _read_item(clause: Clause, position: int, at: int, lexicon: Lexicon, names: Names) -> Item:
     tokens = clause.tokens[position:]
     refs: tuple[Ref, ...] = ()
-    operator = None
+    operator: OperatorKind | None = None
+    value = ""
     for size in range(_LONGEST_PHRASE, 0, -1):
         tokens = clause.tokens[position : position + size]
         phrase = " ".join(token.text.lower() for token in tokens)
         refs = names.get(phrase) or _named(tokens, lexicon)
-        operator = _OPERATORS.get("not" if size == 1 and tokens[0].stem == "not" else phrase)
+        operator, value = _OPERATORS.get("not" if size == 1 and tokens[0].stem == "not" else phrase, (None, ""))
         if refs or operator is not None:
             break
     first = tokens[0]
@@ -180,6 +176,7 @@ def _read_item(clause: Clause, position: int, at: int, lexicon: Lexicon, names: 
         end=tokens[-1].end,
         refs=_as_written(text, refs),
         operator=None if refs else operator,
+        operator_value=value,
         number=None if refs else number_value(text),
         is_free=not refs and len(tokens) == 1 and _is_free(first),
     )

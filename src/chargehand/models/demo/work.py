@@ -138,7 +138,7 @@ def _combine_refusals(refusals: list[RefusedError], job: Job) -> RefusedError:
 
 def _fill_schema(schema: Raw, job: Job, text: str) -> str:
     returned = gather(outcome.value for outcome in job.outcomes if not outcome.error)
-    return fill_shape(schema, job.given if returned.is_empty else returned, text)
+    return fill_shape(schema, returned if returned != Material() else job.given, text)
 
 
 # --- one clause
