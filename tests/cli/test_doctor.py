@@ -34,7 +34,7 @@ def test_a_sick_place_ends_with_one_and_says_what_to_do(tmp_path: Path) -> None:
 
 def test_json_is_one_document(tmp_path: Path) -> None:
     told = json.loads(chargehand(tmp_path, "doctor", "--json").stdout)
-    assert {"what", "state", "said", "todo"} == set(told["lines"][0])
+    assert {"what", "state", "message", "todo"} == set(told["lines"][0])
     assert told["ok"] is all(line["state"] != "bad" for line in told["lines"])
 
 

@@ -46,7 +46,7 @@ def test_search_by_words_is_looked_for(here: Path) -> None:
 def test_it_says_where_memory_is_kept(here: Path) -> None:
     def memory() -> str:
         (line,) = [one for one in doctor.check_surroundings(here / "runs.db", time.time()) if one.what == "memory"]
-        return line.said
+        return line.message
 
     assert memory() == f"{here / 'memory.db'} (will be made)"
     write(here, "version: 1\nmemory: {file: kept.db}\nworkers: {ann: Reads.}\n")
@@ -73,7 +73,7 @@ def test_a_team_that_cannot_be_used_is_bad(here: Path) -> None:
     file = write(here, "version: 2\n")
     line = team()
     assert line.state == "bad"
-    assert "reads version 1" in line.said
+    assert "reads version 1" in line.message
     assert line.todo.startswith("see all of it: chargehand check --team ")
     file.unlink()
     assert team().state == "good"
@@ -88,7 +88,7 @@ def test_of_keys_only_names_are_said(here: Path, monkeypatch: pytest.MonkeyPatch
     (here / ".env").write_text("GROQ_API_KEY=hush-too\n")
     (line,) = keys(here)
     assert line.state == "good"
-    assert line.said == "set: ANTHROPIC_API_KEY, GROQ_API_KEY"
+    assert line.message == "set: ANTHROPIC_API_KEY, GROQ_API_KEY"
 
 
 @pytest.mark.parametrize("now", [0.0, 946_684_800.0, 9e9, float("nan")])

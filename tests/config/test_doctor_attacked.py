@@ -44,7 +44,7 @@ def test_a_dotenv_that_is_no_file_is_not_waited_for(here: Path, how: str) -> Non
     else:
         (here / ".env").symlink_to("/dev/zero")
     (line,) = told(".env")
-    assert (line.state, line.said) == ("bad", f"{here / '.env'} is no ordinary file and is not read")
+    assert (line.state, line.message) == ("bad", f"{here / '.env'} is no ordinary file and is not read")
 
 
 def test_a_journal_that_is_a_pipe_a_folder_or_a_device_is_said_to_be_one(here: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_journal_that_is_a_pipe_a_folder_or_a_device_is_said_to_be_one(here: P
     wrong = {here / "pipe": "is no ordinary file", here: "is a folder", Path("/dev/zero"): "is no ordinary file"}
     for path, words in wrong.items():
         (line,) = journal_file(path)
-        assert (line.state, line.said) == ("bad", f"{path} {words}")
+        assert (line.state, line.message) == ("bad", f"{path} {words}")
         assert "--journal FILE" in line.todo
 
 
@@ -116,7 +116,7 @@ def test_what_nobody_foresaw_ends_no_other_look(here: Path, monkeypatch: pytest.
         raise ValueError("embedded null byte")
 
     monkeypatch.setattr(doctor, "proxies", odd)
-    assert "embedded null byte" in told("doctor")[0].said
+    assert "embedded null byte" in told("doctor")[0].message
 
 
 def some_file(file: Path, *statements: str) -> Path:

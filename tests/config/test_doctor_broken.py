@@ -64,7 +64,7 @@ def test_a_key_that_the_team_needs_and_nobody_set_is_named_with_the_places_looke
     team_with(here, "openai:gpt-5-mini")
     line = told("key OPENAI_API_KEY")
     assert line.state == "bad"
-    assert str(here / ".env") in line.said
+    assert str(here / ".env") in line.message
     assert line.todo.startswith("export OPENAI_API_KEY=")
     assert [one for one in looked() if one.what == "model openai:gpt-5-mini"] == []
 
@@ -84,8 +84,8 @@ def test_what_cannot_be_a_key_is_said(here: Path, monkeypatch: pytest.MonkeyPatc
     team_with(here, "openai:gpt-5-mini")
     monkeypatch.setenv("OPENAI_API_KEY", value)
     line = told("key OPENAI_API_KEY")
-    assert (line.state, "the environment" in line.said) == ("bad", True)
-    assert words in line.said
+    assert (line.state, "the environment" in line.message) == ("bad", True)
+    assert words in line.message
 
 
 def test_a_line_end_behind_a_key_does_no_harm(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_a_variable_that_nothing_reads_is_pointed_out(
 ) -> None:
     monkeypatch.setenv(wrong, SECRET)
     line = told(f"key {right}")
-    assert wrong in line.said
+    assert wrong in line.message
     assert line.todo.endswith(f'export {right}="${wrong}"')
     monkeypatch.setenv(right, SECRET)
     assert [one for one in looked() if one.what == f"key {right}"] == []
@@ -116,10 +116,10 @@ def test_a_variable_that_nothing_reads_is_pointed_out(
 
 def test_a_dotenv_that_is_not_read_is_pointed_out(here: Path) -> None:
     (here / ".env").write_text(f"OPENAI_API_KEY={SECRET}\n")
-    assert "the bundled team has none" in told(".env").said
+    assert "the bundled team has none" in told(".env").message
     team_with(here / "crew", "openai:gpt-5-mini")
     line = told(".env", team="crew")
-    assert str(here / "crew" / ".env") in line.said
+    assert str(here / "crew" / ".env") in line.message
     assert line.todo.endswith("set -a; . ./.env; set +a")
 
 
@@ -134,7 +134,7 @@ def test_a_dotenv_that_is_not_read_is_pointed_out(here: Path) -> None:
 def test_lines_of_a_dotenv_that_are_not_read_are_numbered(here: Path, content: bytes, words: str) -> None:
     team_with(here, "demo")
     (here / ".env").write_bytes(content)
-    assert words in told(".env").said
+    assert words in told(".env").message
 
 
 def test_a_dotenv_in_order_is_no_news(here: Path) -> None:
@@ -151,14 +151,14 @@ def test_a_tool_whose_module_cannot_be_imported_is_named_with_its_line(here: Pat
         "version: 1\nname: crew\ntools:\n  x: {python: 'things:x'}\nworkers: {ann: {description: Reads., tools: [x]}}\n"
     )
     write(here, text)
-    assert "team.yaml:4: tools.x: there is no module 'things'" in told("team").said
+    assert "team.yaml:4: tools.x: there is no module 'things'" in told("team").message
     (here / "things.py").write_text("import not_installed_anywhere\n")
-    assert "imports 'not_installed_anywhere', which is not installed" in told("team").said
+    assert "imports 'not_installed_anywhere', which is not installed" in told("team").message
 
 
 def test_a_local_model_that_was_not_fetched_is_said_with_the_command(here: Path) -> None:
     team_with(here, "local:smollm2-135m")
-    assert "chargehand models pull smollm2-135m" in told("team").said
+    assert "chargehand models pull smollm2-135m" in told("team").message
 
 
 def test_an_extra_of_which_a_part_is_missing_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +170,7 @@ def test_an_extra_of_which_a_part_is_missing_is_named(here: Path, monkeypatch: p
     assert line.state == "missing"
     assert line.todo == f"pip install -e '{Path(__file__).parents[2]}[server]'", "the tests run from a checkout"
     assert install_command("server", here) == "pip install 'chargehand[server]'"
-    assert line.said.startswith("lacks uvicorn")
+    assert line.message.startswith("lacks uvicorn")
 
 
 # --- servers on this machine
@@ -183,7 +183,7 @@ def test_a_server_on_this_machine_that_does_not_run_is_said(here: Path, monkeypa
         team_with(here, "ollama:qwen3")
         assert told("model ollama:qwen3").state == "good"
     line = told("model ollama:qwen3")
-    assert (line.state, f"127.0.0.1 port {number}" in line.said) == ("bad", True)
+    assert (line.state, f"127.0.0.1 port {number}" in line.message) == ("bad", True)
     assert "ollama serve" in line.todo
     assert "export OLLAMA_BASE_URL=" in line.todo
     team_with(here, f"openai+http://localhost:{number}/v1#any")
@@ -221,7 +221,7 @@ def test_nobody_outside_this_machine_is_called(here: Path, monkeypatch: pytest.M
     assert (line.state, called) == ("good", [])
     assert "chargehand run --model openai:gpt-5-mini" in line.todo
     (here / ".env").write_text("OPENAI_BASE_URL=https://models.example/v1\n")
-    assert "called at models.example, as .env says (OPENAI_BASE_URL)" in told("model openai:gpt-5-mini").said
+    assert "called at models.example, as .env says (OPENAI_BASE_URL)" in told("model openai:gpt-5-mini").message
 
 
 # --- journal and memory
@@ -296,14 +296,14 @@ def test_a_journal_that_cannot_be_used_is_said_and_left_as_it_is(here: Path, how
     before = file.read_bytes()
     line = told("journal", file)
     assert line.state == "bad"
-    assert words in line.said
+    assert words in line.message
     assert todo in line.todo
     assert file.read_bytes() == before
 
 
 def test_a_memory_that_is_damaged_or_is_a_journal_is_said(here: Path) -> None:
     some_journal(here).rename(here / "memory.db")
-    assert "is a journal of chargehand" in told("memory").said
+    assert "is a journal of chargehand" in told("memory").message
     (here / "memory.db").write_bytes(b"SQLite format 3\0" + b"\x07" * 9000)
     assert told("memory").state == "bad"
 
@@ -321,7 +321,7 @@ def test_a_journal_that_another_program_locks_is_said_soon(here: Path) -> None:
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         line = told("journal", file)
-    assert line.said.endswith("is locked by another program")
+    assert line.message.endswith("is locked by another program")
     assert f"fuser {file}" in line.todo
 
 
@@ -353,12 +353,12 @@ def test_files_and_folders_that_may_not_be_written_are_said_with_a_way_round(for
     foreign.chmod(0o777)
     with without_rights():
         (line,) = journal_file(file)
-    assert (line.state, line.said) == ("bad", f"{file} cannot be written")
+    assert (line.state, line.message) == ("bad", f"{file} cannot be written")
     assert line.todo == f"change its owner or mode: chmod u+w {file}; or name another: --journal FILE"
     foreign.chmod(0o555)
     with without_rights():
         lines = [*home_folder(foreign / "models"), *memory_file(foreign / "memory.db")]
-    assert [one.said for one in lines] == [f"{foreign} cannot be written: Permission denied"] * 2
+    assert [one.message for one in lines] == [f"{foreign} cannot be written: Permission denied"] * 2
     assert lines[0].todo.startswith("name another: export CHARGEHAND_HOME=FOLDER")
 
 
@@ -378,12 +378,12 @@ def test_models_that_are_there_in_part_or_are_not_what_they_were_are_said(here: 
     folder = here / "home" / "models" / "minilm"
     folder.mkdir(parents=True)
     (folder / entry.files[0].name).write_bytes(b"half")
-    assert told("model minilm").said.endswith("is there only in part")
+    assert told("model minilm").message.endswith("is there only in part")
     for file in entry.files:
         with (folder / file.name).open("wb") as made:
             made.truncate(file.size)  # as large as it should be, and all zeros
     line = told("model minilm")
-    assert (line.state, "does not hold what it should" in line.said) == ("bad", True)
+    assert (line.state, "does not hold what it should" in line.message) == ("bad", True)
     assert line.todo.endswith("chargehand models pull minilm")
 
 
@@ -416,15 +416,15 @@ def test_two_chargehands_on_the_path_are_named_in_order(here: Path) -> None:
     (here / "link").symlink_to(here / "one")
     path = os.pathsep.join(str(here / name) for name in ("empty", "one", "link", "two"))
     (line,) = programs(path, "python")
-    assert f"{here / 'one' / 'chargehand'} is the one that runs; also {here / 'two' / 'chargehand'}" in line.said
-    assert "link" not in line.said
+    assert f"{here / 'one' / 'chargehand'} is the one that runs; also {here / 'two' / 'chargehand'}" in line.message
+    assert "link" not in line.message
     assert list(programs(str(here / "one"), "python")) == []
 
 
 def test_proxies_that_are_not_used_and_poor_terminals_are_said(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"proxy", "terminal"} & {line.what for line in looked()} == set()
     monkeypatch.setenv("https_proxy", f"http://me:{SECRET}@proxy.example:3128")
-    assert told("proxy").said.startswith("https_proxy set, and not used")
+    assert told("proxy").message.startswith("https_proxy set, and not used")
     line = told("terminal", encoding="ascii")
     assert (line.state, "PYTHONUTF8=1" in line.todo) == ("missing", True)
 
@@ -435,5 +435,5 @@ def test_a_look_that_fails_does_not_end_the_others(here: Path, monkeypatch: pyte
 
     monkeypatch.setattr(doctor, "proxies", broken)
     lines = looked()
-    assert "/somewhere" in next(line.said for line in lines if line.what == "doctor")
+    assert "/somewhere" in next(line.message for line in lines if line.what == "doctor")
     assert lines[-1].what == "disk"

@@ -61,7 +61,7 @@ def _check_surroundings(options: Namespace, console: Console) -> bool:
     width = max(len(clean(line.what)) for line in lines)
     for line in lines:
         word, tone = _WORDS[line.state]
-        console.line(f"{word}  {clean(line.what):{width}}  {clean(line.said)}", tone)
+        console.line(f"{word}  {clean(line.what):{width}}  {clean(line.message)}", tone)
         if line.todo:
             console.line(f"    {'':{width}}  → {clean(line.todo)}")
     return is_well

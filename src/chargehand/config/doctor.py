@@ -107,8 +107,8 @@ def check_surroundings(
         try:
             results += check(around)
         except (OSError, ValueError, RuntimeError) as error:  # paths and names that cannot be foreseen
-            said = f"could not look at everything: {error}"
-            results.append(bad("doctor", said, "see who may look there: ls -ld"))
+            message = f"could not look at everything: {error}"
+            results.append(bad("doctor", message, "see who may look there: ls -ld"))
     return results
 
 
@@ -116,14 +116,14 @@ def check_surroundings(
 
 
 def python(version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[CheckResult]:
-    said = f"{'.'.join(map(str, version))} ({platform.python_implementation()}, {platform.system()})"
-    yield good("python", said) if version >= _PYTHON else bad("python", said, "install Python 3.11 or newer")
+    message = f"{'.'.join(map(str, version))} ({platform.python_implementation()}, {platform.system()})"
+    yield good("python", message) if version >= _PYTHON else bad("python", message, "install Python 3.11 or newer")
 
 
 def sqlite(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Iterator[CheckResult]:
-    said = ".".join(map(str, version))
+    message = ".".join(map(str, version))
     todo = "use a Python that is built with SQLite 3.24 or newer"
-    yield good("sqlite", said) if version >= _SQLITE else bad("sqlite", said, todo)
+    yield good("sqlite", message) if version >= _SQLITE else bad("sqlite", message, todo)
 
 
 def word_search(statement: str = "CREATE VIRTUAL TABLE probe USING fts5(text)") -> Iterator[CheckResult]:
@@ -132,8 +132,8 @@ def word_search(statement: str = "CREATE VIRTUAL TABLE probe USING fts5(text)") 
         try:
             scratch.execute(statement)
         except sqlite3.Error:
-            said = "FTS5 is not in this Python's SQLite: archives cannot be searched"
-            yield missing("word search", said, "teams without memory do not need it; else use another Python build")
+            message = "FTS5 is not in this Python's SQLite: archives cannot be searched"
+            yield missing("word search", message, "teams without memory do not need it; else use another Python build")
             return
     yield good("word search", "FTS5 is in this Python's SQLite")
 
@@ -166,9 +166,9 @@ def programs(path: str, running: str) -> Iterator[CheckResult]:
             found.setdefault(file.resolve(), file)
     if len(found) > 1:
         used, *others = map(str, found.values())
-        said = f"several on PATH: {used} is the one that runs; also {', '.join(others)}"
+        message = f"several on PATH: {used} is the one that runs; also {', '.join(others)}"
         todo = f"keep one: pip uninstall chargehand in the other place, or change PATH (this one runs on {running})"
-        yield missing("programs", said, todo)
+        yield missing("programs", message, todo)
 
 
 # --- files
@@ -244,15 +244,15 @@ def _check_store(what: str, path: Path, kind: FileKind, other: str) -> CheckResu
 def proxies() -> Iterator[CheckResult]:
     named = [name for name in (*_PROXIES, *map(str.lower, _PROXIES)) if os.environ.get(name)]
     if named:
-        said = f"{', '.join(named)} set, and not used: calls of models and `fetch` go out directly"
+        message = f"{', '.join(named)} set, and not used: calls of models and `fetch` go out directly"
         todo = "where only a proxy leads out, name a gateway as base URL, for example OPENAI_BASE_URL"
-        yield missing("proxy", said, todo)
+        yield missing("proxy", message, todo)
 
 
 def terminal(encoding: str) -> Iterator[CheckResult]:
     if not encoding.lower().startswith("utf"):
-        said = f"it takes {encoding or 'no known'} characters; others are shown as signs"
-        yield missing("terminal", said, "export LC_ALL=C.UTF-8, or: export PYTHONUTF8=1")
+        message = f"it takes {encoding or 'no known'} characters; others are shown as signs"
+        yield missing("terminal", message, "export LC_ALL=C.UTF-8, or: export PYTHONUTF8=1")
 
 
 def port(number: int) -> Iterator[CheckResult]:
@@ -263,8 +263,10 @@ def port(number: int) -> Iterator[CheckResult]:
             trial.bind(("127.0.0.1", number))
             trial.listen(1)
         except OSError as error:
-            said = f"{number}, the usual one of `serve`, cannot be had: {error.strerror}"
-            yield missing("port", said, f"chargehand serve --port {number + 1}; who has it: ss -ltnp sport = :{number}")
+            message = f"{number}, the usual one of `serve`, cannot be had: {error.strerror}"
+            yield missing(
+                "port", message, f"chargehand serve --port {number + 1}; who has it: ss -ltnp sport = :{number}"
+            )
 
 
 def clock(now: float) -> Iterator[CheckResult]:
@@ -279,13 +281,13 @@ def clock(now: float) -> Iterator[CheckResult]:
 def disk(journal: Path, free: int | None = None) -> Iterator[CheckResult]:
     folder = _folder_above(journal)
     left = shutil.disk_usage(folder).free if free is None else free
-    said = f"{left / 1e9:,.1f} GB free at {folder}"
+    message = f"{left / 1e9:,.1f} GB free at {folder}"
     if left < _LEAST_BYTES:
-        yield bad("disk", said, f"free some space, a journal that cannot grow stops its runs: df -h {folder}")
+        yield bad("disk", message, f"free some space, a journal that cannot grow stops its runs: df -h {folder}")
     elif left < _FEW_BYTES:
-        yield missing("disk", said, "free some space before fetching models")
+        yield missing("disk", message, "free some space before fetching models")
     else:
-        yield good("disk", said)
+        yield good("disk", message)
 
 
 _CHECKS: tuple[Callable[[_Surroundings], Iterator[CheckResult]], ...] = (

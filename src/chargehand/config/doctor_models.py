@@ -38,20 +38,20 @@ class CheckResult(Struct, frozen=True):
 
     what: str
     state: State
-    said: str
+    message: str
     todo: str = ""
 
 
-def good(what: str, said: str, todo: str = "") -> CheckResult:
-    return CheckResult(what, "good", said, todo)
+def good(what: str, message: str, todo: str = "") -> CheckResult:
+    return CheckResult(what, "good", message, todo)
 
 
-def missing(what: str, said: str, todo: str) -> CheckResult:
-    return CheckResult(what, "missing", said, todo)
+def missing(what: str, message: str, todo: str) -> CheckResult:
+    return CheckResult(what, "missing", message, todo)
 
 
-def bad(what: str, said: str, todo: str) -> CheckResult:
-    return CheckResult(what, "bad", said, todo)
+def bad(what: str, message: str, todo: str) -> CheckResult:
+    return CheckResult(what, "bad", message, todo)
 
 
 # --- keys
@@ -69,12 +69,12 @@ def keys(folder: Path, models: Sequence[str] = ()) -> Iterator[CheckResult]:
         yield missing("keys", "no key of a provider is set", todo)
     for name in known:
         if why := _key_problem(name, folder):
-            said = f"what {origin(name, folder)} has for {name} {why}"
-            yield bad(f"key {name}", said, f"set it anew: export {name}=...")
+            message = f"what {origin(name, folder)} has for {name} {why}"
+            yield bad(f"key {name}", message, f"set it anew: export {name}=...")
     for model in models:
         if name := _missing_key(model, folder):
-            said = f"{model} needs it; it is neither in the environment nor in {folder / '.env'}"
-            yield bad(f"key {name}", said, f"export {name}=...; without it: chargehand run --model {BUILT_IN} ...")
+            message = f"{model} needs it; it is neither in the environment nor in {folder / '.env'}"
+            yield bad(f"key {name}", message, f"export {name}=...; without it: chargehand run --model {BUILT_IN} ...")
     for right, others in _LOOKALIKES.items():
         for name in others:
             if lookup(name, folder) and not lookup(right, folder):
@@ -134,8 +134,8 @@ def _check_dotenv(file: Path) -> Iterator[CheckResult]:
         if line.strip() and not line.lstrip().startswith("#") and (name is None or name[1] not in known):
             unread.append(str(number))
     if unread:
-        said = f"{file}: not of the form NAME=VALUE, so not read: line {', '.join(unread[:5])}"
-        yield missing(".env", said, "write one variable a line: NAME=VALUE")
+        message = f"{file}: not of the form NAME=VALUE, so not read: line {', '.join(unread[:5])}"
+        yield missing(".env", message, "write one variable a line: NAME=VALUE")
 
 
 # --- servers
@@ -229,8 +229,8 @@ def embeddings() -> Iterator[CheckResult]:
     pull = "chargehand models pull minilm"
     absent = [name for name in ("numpy", "onnxruntime") if find_spec(name) is None]
     if absent:
-        said = f"{absent[0]} is not installed; words are compared instead"
-        yield missing("embeddings", said, f"{install_command('local')}, then: {pull}")
+        message = f"{absent[0]} is not installed; words are compared instead"
+        yield missing("embeddings", message, f"{install_command('local')}, then: {pull}")
     elif "minilm" not in installed(models_home()):
         yield missing("embeddings", "not fetched; words are compared instead", pull)
     else:

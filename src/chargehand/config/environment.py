@@ -73,18 +73,18 @@ def _dotenv(file: Path, _changed: int, size: int) -> dict[str, str]:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeError):
         return {}
-    return dict(found for line in text.splitlines() if (found := _assignment(line)) is not None)
+    return dict(pair for line in text.splitlines() if (pair := _assignment(line)) is not None)
 
 
 def _assignment(line: str) -> tuple[str, str] | None:
-    found = _LINE.match(line)
-    if found is None or line.lstrip().startswith("#"):
+    match = _LINE.match(line)
+    if match is None or line.lstrip().startswith("#"):
         return None
-    name = found[1]
-    value = found[2]
+    name = match[1]
+    value = match[2]
     if len(value) > 1 and value[0] in "'\"" and (end := value.find(value[0], 1)) > 0:
         inside = value[1:end]
-        return name, inside if value[0] == "'" else re.sub(r"\\([ntr])", lambda one: _ESCAPES[one[1]], inside)
+        return name, inside if value[0] == "'" else re.sub(r"\\([ntr])", lambda escape: _ESCAPES[escape[1]], inside)
     return name, _COMMENT.sub("", value)
 
 

@@ -50,8 +50,8 @@ def sections() -> tuple[Section, ...]:
 
 def key_at(path: str) -> Key | None:
     """The key that a path of a file leads to (`workers.ann.tools[1]`), or that it ends inside of."""
-    found = [(len(known), key) for known, key in _keys() if re.fullmatch(rf"{_pattern(known)}(?:[.\[].*)?", path)]
-    return max(found, key=lambda one: one[0])[1] if found else None
+    matches = [(len(known), key) for known, key in _keys() if re.fullmatch(rf"{_pattern(known)}(?:[.\[].*)?", path)]
+    return max(matches, key=lambda match: match[0])[1] if matches else None
 
 
 def meaning(path: str) -> str:
@@ -66,12 +66,12 @@ def is_known(path: str) -> bool:
 
 
 def paths() -> list[str]:
-    return [path for path, _ in _keys()] + [one.path for one in sections() if one.path.endswith("*")]
+    return [path for path, _ in _keys()] + [section.path for section in sections() if section.path.endswith("*")]
 
 
 @cache
 def _keys() -> tuple[tuple[str, Key], ...]:
-    return tuple((f"{one.path}.{key.name}".lstrip("."), key) for one in sections() for key in one.keys)
+    return tuple((f"{section.path}.{key.name}".lstrip("."), key) for section in sections() for key in section.keys)
 
 
 def _pattern(path: str, name: str = ".+?") -> str:
@@ -129,8 +129,8 @@ def _inside(kind: look.Type) -> Iterator[tuple[str, look.StructType]]:
     if isinstance(kind, look.StructType) and kind.fields:
         yield "", kind
     elif isinstance(kind, look.UnionType):
-        for one in kind.types:
-            yield from _inside(one)
+        for option in kind.types:
+            yield from _inside(option)
     elif isinstance(kind, look.VarTupleType):
         yield from _inside(kind.item_type)
     elif isinstance(kind, look.DictType):
@@ -144,7 +144,9 @@ def takes(kind: look.Type) -> str:
         return scalar.words
     match bare_type(kind):
         case look.UnionType(types=types):
-            return " or ".join(dict.fromkeys(takes(one) for one in types if not isinstance(one, look.NoneType)))
+            return " or ".join(
+                dict.fromkeys(takes(option) for option in types if not isinstance(option, look.NoneType))
+            )
         case look.LiteralType(values=values):
             return ", ".join(f"`{value}`" for value in values)
         case look.VarTupleType(item_type=item):
@@ -195,7 +197,7 @@ def _name(name: str) -> str:
 def _clean(part: object) -> Any:
     """Without the word Shape, without null (a key is left out, not emptied), and with variables where numbers stand."""
     if isinstance(part, list):
-        return [_clean(one) for one in cast("list[object]", part) if one != {"type": "null"}]
+        return [_clean(item) for item in cast("list[object]", part) if item != {"type": "null"}]
     if not isinstance(part, dict):
         return part
     fields: dict[str, Any] = {key: _clean(value) for key, value in cast("dict[str, object]", part).items()}

@@ -247,8 +247,8 @@ def _make_way(parts: Parts, written: WayShape | WayName) -> Way:
         return _WAYS[written]()
     named = {name: shape for name, shape in structs.asdict(written).items() if shape is not None}
     if len(named) != 1:
-        given = f"names {len(named)} ways ({listed(named)})" if named else "names no way"
-        parts.say(_WAY, f"{given}; a team is led in exactly one: {', '.join(_WAYS)}")
+        problem = f"names {len(named)} ways ({listed(named)})" if named else "names no way"
+        parts.say(_WAY, f"{problem}; a team is led in exactly one: {', '.join(_WAYS)}")
         return Whole()
     ((name, shape),) = named.items()
     if isinstance(shape, RouteShape):
@@ -369,7 +369,7 @@ def _check_depth(parts: Parts, chain: tuple[File, ...], file: File) -> None:
     """Raise Invalid for a file that may not be read from here."""
     if file in chain:
         circle = (*chain[chain.index(file) :], file)
-        shown = " > ".join(os.path.relpath(each, chain[0].parent) for each in circle)
+        shown = " > ".join(os.path.relpath(name, chain[0].parent) for name in circle)
         raise Invalid(f"goes in a circle: {shown}; a team cannot work for itself: leave it out")
     if len(chain) > parts.nesting:
         known = "supervisor.plan.max_nesting of the outermost file"

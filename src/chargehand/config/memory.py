@@ -19,22 +19,13 @@ from chargehand.memory.blocks import Access, Block, Grant
 from chargehand.memory.declared import Memory
 from chargehand.memory.sources import source_files
 from chargehand.text.names import listed
+from chargehand.tools.remember import ARCHIVE_TOOLS, BLOCK_TOOLS
+from chargehand.tools.remember import NAMES as MEMORY_TOOLS
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 _HANDLE = re.compile(r"[A-Za-z0-9_.+-]+[:/]\S+\Z")
 _MAX_LIMIT = 1_000_000
 _LISTS: tuple[Access, ...] = ("read", "append", "write", "none")
-_BLOCK_TOOLS = (
-    "core_memory_append",
-    "core_memory_replace",
-    "memory_insert",
-    "memory_replace",
-    "memory_apply_patch",
-    "memory_rethink",
-)
-_ARCHIVE_TOOLS = ("archival_memory_insert", "archival_memory_search")
-_CONVERSATION_TOOL = "conversation_search"
-MEMORY_TOOLS = (*_BLOCK_TOOLS, *_ARCHIVE_TOOLS, _CONVERSATION_TOOL)
 NAMEABLE = (*MEMORY_TOOLS, *MAIL)
 """What needs no entry among the tools of the file: it is made where the memory and the team are."""
 ALIASES = {"archive.search": "archival_memory_search", "archive.insert": "archival_memory_insert"}
@@ -225,9 +216,9 @@ def named_tools(parts: Parts, path: Path, shape: WorkerShape) -> tuple[str, ...]
             if len(parts.team.workers) < 2:
                 parts.say((*path, index), f"{name} has nobody to write to: there is no other worker", grave=False)
         elif name not in given_tools(parts, shape):
-            kind = "archives" if name in _ARCHIVE_TOOLS else "blocks"
+            kind = "archives" if name in ARCHIVE_TOOLS else "blocks"
             need = f"needs something to work on; write  memory:  and under it  {kind}:  with a name"
-            if name == _CONVERSATION_TOOL:
+            if name == "conversation_search":
                 need = "searches what this worker remembers; add  remembers: true"
             parts.say((*path, index), f"{written} {need}")
         named[name] = None
@@ -238,11 +229,11 @@ def given_tools(parts: Parts, shape: WorkerShape) -> list[str]:
     """All that a worker of this team may have, named or not: rules may speak of them."""
     tools = [name for name in MAIL if name in shape.tools]
     if parts.memory is not None and parts.memory.blocks:
-        tools += _BLOCK_TOOLS
+        tools += BLOCK_TOOLS
     if parts.memory is not None and parts.memory.archives:
-        tools += _ARCHIVE_TOOLS
+        tools += ARCHIVE_TOOLS
     if shape.remembers:
-        tools.append(_CONVERSATION_TOOL)
+        tools.append("conversation_search")
     return tools
 
 

@@ -107,10 +107,10 @@ class _Place:
 
 def inside(folder: File, written: str) -> File:
     """A path relative to the folder; Invalid when it is not there or leads out, by dots or by a link."""
-    found = within(folder, written)
-    if not found.exists():
+    path = within(folder, written)
+    if not path.exists():
         raise Invalid(f"there is no {written!r} beside the team file")
-    return found
+    return path
 
 
 def within(folder: File, written: str) -> File:
@@ -121,13 +121,13 @@ def within(folder: File, written: str) -> File:
         raise Invalid(f"{written!r} is not relative to the team file; paths may not leave its folder")
     root = folder.resolve()
     try:
-        found = (root / written).resolve()
-        found.exists()  # a name that no file can have is an error here, not later
+        path = (root / written).resolve()
+        path.exists()  # a name that no file can have is an error here, not later
     except (OSError, RuntimeError) as error:
         raise Invalid(f"{written!r} cannot be followed: {error}") from error
-    if not found.is_relative_to(root):
+    if not path.is_relative_to(root):
         raise Invalid(f"{written!r} leads out of the team's folder; copy what is needed into it")
-    return found
+    return path
 
 
 def read_prose(folder: File, text: str) -> str:
@@ -144,14 +144,14 @@ def read_prose(folder: File, text: str) -> str:
 
 def read_schema(folder: File, written: str | dict[str, object]) -> dict[str, object]:
     """A JSON Schema that stands in the file, or in one beside it."""
-    found: object = written
+    schema: object = written
     if isinstance(written, str):
         if not written.startswith(_FILE):
             raise Invalid(f"{written[:40]!r} is no schema; write file: and a path, or the schema itself")
         try:
-            found = msgspec.json.decode(read_prose(folder, written))
+            schema = msgspec.json.decode(read_prose(folder, written))
         except (msgspec.DecodeError, RecursionError) as error:
             raise Invalid(f"{written.removeprefix(_FILE).strip()!r} is not JSON: {error}") from error
-    if not isinstance(found, dict) or not isinstance(cast("dict[str, object]", found).get("type"), str):
+    if not isinstance(schema, dict) or not isinstance(cast("dict[str, object]", schema).get("type"), str):
         raise Invalid('is no JSON Schema: begin with  type: object  (or "type": "object" in a file)')
-    return cast("dict[str, object]", found)
+    return cast("dict[str, object]", schema)

@@ -71,33 +71,35 @@ def make_tools(name: str, written: ToolShape | str, folder: Path) -> tuple[Tool,
 
 def _python(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:
     handle = shape.python or ""
-    found = _made(handle, named_object(folder, handle))
-    tools = [as_tool(cast("Callable[..., object]", one)) for one in found if callable(one) or isinstance(one, Tool)]
-    if not tools or len(tools) != len(found):
-        kinds = listed(dict.fromkeys(type(one).__name__ for one in found)) or "an empty list"
+    objects = _made(handle, named_object(folder, handle))
+    tools = [
+        as_tool(cast("Callable[..., object]", item)) for item in objects if callable(item) or isinstance(item, Tool)
+    ]
+    if not tools or len(tools) != len(objects):
+        kinds = listed(dict.fromkeys(type(item).__name__ for item in objects)) or "an empty list"
         raise Invalid(f"{handle!r} is {kinds}, not a tool, a function, or a function that makes tools")
     return (renamed(tools[0], name),) if len(tools) == 1 else tuple(tools)
 
 
-def _made(handle: str, found: object) -> list[object]:
+def _made(handle: str, made: object) -> list[object]:
     """What was found, or what it makes, as a list."""
-    if callable(found) and not isinstance(found, Tool | type) and _makes_tools(found):
+    if callable(made) and not isinstance(made, Tool | type) and _makes_tools(made):
         try:
-            found = found()
+            made = made()
         except Exception as error:  # a foreign function
             raise Invalid(f"{handle!r} failed when it was called: {type(error).__name__}: {error}") from error
-    return list(cast("Sequence[object]", found)) if isinstance(found, list | tuple) else [cast("object", found)]
+    return list(cast("Sequence[object]", made)) if isinstance(made, list | tuple) else [cast("object", made)]
 
 
-def _makes_tools(found: Callable[..., object]) -> bool:
+def _makes_tools(function: Callable[..., object]) -> bool:
     """Whether this is a function without arguments that says it returns tools."""
     try:
-        signature = inspect.signature(found)
+        signature = inspect.signature(function)
     except (TypeError, ValueError):
         return False
     promised = signature.return_annotation
-    said = promised if isinstance(promised, str) else getattr(promised, "__name__", "") + repr(promised)
-    return not signature.parameters and promised is not inspect.Signature.empty and "Tool" in said
+    words = promised if isinstance(promised, str) else getattr(promised, "__name__", "") + repr(promised)
+    return not signature.parameters and promised is not inspect.Signature.empty and "Tool" in words
 
 
 def _sql(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:
@@ -151,11 +153,11 @@ _HANDLE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)\Z")
 
 def named_object(folder: Path, handle: str, beside: str = "the team file") -> object:
     """What `module:attr` names; Invalid says what is missing, and what comes nearest. `beside` is what lies there."""
-    found = _HANDLE.match(handle.replace(".py:", ":", 1))  # people write the name of the file, and mean the same
-    if not found:
+    match = _HANDLE.match(handle.replace(".py:", ":", 1))  # people write the name of the file, and mean the same
+    if not match:
         raise Invalid(f"{handle!r} names no Python object; write module:attribute, for example tools:convert")
-    module_name = found[1]
-    attribute = found[2]
+    module_name = match[1]
+    attribute = match[2]
     module = _module(folder, module_name, beside)
     if not hasattr(module, attribute):
         public = [name for name in vars(module) if not name.startswith("_")]

@@ -22,7 +22,7 @@ def validate(source: Source) -> tuple[TeamShape | None, tuple[Finding, ...]]:
     """The team a file describes, or what is wrong with it."""
     fitting = _Fitting(source)
     data = fitting.read(source.data, _shape(), ())
-    findings = tuple(sorted((*source.findings, *fitting.findings), key=lambda one: one.line))
+    findings = tuple(sorted((*source.findings, *fitting.findings), key=lambda finding: finding.line))
     if findings:
         return None, findings
     return msgspec.convert(data, TeamShape), ()
@@ -74,11 +74,11 @@ class _Fitting(Struct):
     def _table(self, value: object, kind: inspect.StructType, path: Path) -> dict[str, object]:
         before = len(self.findings)
         table = self._keys(value, path)
-        fields = {one.encode_name: one for one in kind.fields}
+        fields = {field.encode_name: field for field in kind.fields}
         for key in table:
             if key not in fields and len(self.findings) < _MOST:
                 self.say((*path, key), _unknown(key, list(fields), path))
-        missing = [name for name, one in fields.items() if one.required and name not in table]
+        missing = [name for name, field in fields.items() if field.required and name not in table]
         if missing and len(self.findings) == before:
             self.say(path, "there is no version; begin with  version: 1" if not path else f"has no {missing[0]!r}")
         return {key: self.read(item, fields[key].type, (*path, key)) for key, item in table.items() if key in fields}
@@ -99,17 +99,17 @@ def _wants_number(kind: inspect.Type) -> bool:
 
 def _member(value: object, kind: inspect.UnionType) -> inspect.Type:
     """The alternative this value is meant to be: tables by their shape, the rest by the first that takes it."""
-    tables = [one for one in kind.types if isinstance(one, inspect.StructType | inspect.DictType)]
-    others = [one for one in kind.types if one not in tables and not isinstance(one, inspect.NoneType)]
+    tables = [option for option in kind.types if isinstance(option, inspect.StructType | inspect.DictType)]
+    others = [option for option in kind.types if option not in tables and not isinstance(option, inspect.NoneType)]
     if tables and (isinstance(value, dict) or not others):
         return tables[0]
-    lists = [one for one in others if isinstance(one, inspect.VarTupleType)]
+    lists = [option for option in others if isinstance(option, inspect.VarTupleType)]
     if lists and isinstance(value, list):
         return lists[0]
-    others = [one for one in others if one not in lists] or others
+    others = [option for option in others if option not in lists] or others
     if len(others) == 1:
         return others[0]
-    return next((one for one in others if not _leaf(value, one)), others[-1])
+    return next((option for option in others if not _leaf(value, option)), others[-1])
 
 
 def _unknown(key: str, known: list[str], path: Path) -> str:
@@ -143,11 +143,11 @@ def _leaf(value: object, kind: inspect.Type) -> str:
 
 
 def _choice(value: object, kind: inspect.LiteralType) -> str:
-    if any(value == one and type(value) is type(one) for one in kind.values):
+    if any(value == choice and type(value) is type(choice) for choice in kind.values):
         return ""
     if kind.values == (1,):
         return f"is {_is(value)}; this chargehand reads version 1: write  version: 1"
-    known = [str(one) for one in kind.values]
+    known = [str(choice) for choice in kind.values]
     if value == "fixed" and "round_robin" in known:  # it is a way, and no setting: the plan says it all
         return "is 'fixed', which is said with the plan itself: leave this out, and use  chargehand run --plan FILE"
     return f"is {_is(value)}; it must be one of {', '.join(known)}{near(str(value), known)}"

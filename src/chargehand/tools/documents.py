@@ -78,15 +78,15 @@ class Ranking:
     def held(self, terms: Sequence[str]) -> dict[int, tuple[str, ...]]:
         """By the number of a piece, the terms it holds; several words as they stand, and no term that many hold."""
         most = max(MOST_HOLDERS, int(RARE * len(self._pieces)))
-        found: dict[int, tuple[str, ...]] = {}
+        held: dict[int, tuple[str, ...]] = {}
         for term in terms:
             parts = [set(self._index.holders(word)) for word in dict.fromkeys(stems(term))]
             numbers = set[int].intersection(*parts) if parts else set[int]()
             if " " in term:
                 numbers = {number for number in numbers if " ".join(term.casefold().split()) in self._folded[number]}
             for number in numbers if len(numbers) <= most else ():
-                found[number] = (*found.get(number, ()), term)
-        return found
+                held[number] = (*held.get(number, ()), term)
+        return held
 
     def piece(self, number: int) -> Piece:
         return self._pieces[number]
@@ -167,7 +167,7 @@ def best_both_ways(ranking: Ranking, meanings: Meanings, query: str, most: int) 
     if alike is None:
         return ranking.best(query, most)
     scores = ranking.scores(query)
-    near = [number for number, one in alike.items() if one >= FLOOR and number not in scores]
+    near = [number for number, likeness in alike.items() if likeness >= FLOOR and number not in scores]
     meaning = {number: alike[number] for number in (*scores, *ranking.with_phrases(near, query))}
     if not meaning:
         return []
@@ -203,11 +203,11 @@ def documents(folder: Path | str, name: str = "search", *, models: Path | str | 
         query: Annotated[str, 'What to look for; "words in quotes" must occur as they are'],
         most: Annotated[int, Meta(ge=1, le=20, description="How many passages at most")] = 5,
     ) -> Passages:
-        found = ranking.best(query, most) if meanings is None else best_both_ways(ranking, meanings, query, most)
-        if not found:
+        hits = ranking.best(query, most) if meanings is None else best_both_ways(ranking, meanings, query, most)
+        if not hits:
             words = ", ".join(ranking.alike(query))
             raise ToolFailed(f"nothing found for {query[:200]!r} in {listed}. Words that do occur: {words or 'none'}")
-        return Passages(query, tuple(Passage(piece.source, piece.text, score) for score, piece in found))
+        return Passages(query, tuple(Passage(piece.source, piece.text, score) for score, piece in hits))
 
     description = f"Search the documents in {place.resolve().name} for passages, best first: {listed}."
     summary = f"searches documents: {', '.join(str(Path(name).with_suffix('')) for name in names[:_NAMED])}{more}"
@@ -234,11 +234,11 @@ def _files(place: Path) -> list[Path]:
 
 
 def _pieces(files: list[Path], names: list[str]) -> list[Piece]:
-    found: list[Piece] = []
+    parts: list[Piece] = []
     for file, name in zip(files, names, strict=True):
         try:
             text = file.read_bytes().decode("utf-8-sig", errors="replace")
         except OSError as error:
             raise Invalid(f"cannot read {file}: {error.strerror or error}") from error
-        found.extend(pieces(name, text))
-    return found
+        parts.extend(pieces(name, text))
+    return parts

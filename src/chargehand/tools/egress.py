@@ -40,8 +40,8 @@ class Page(Struct, frozen=True):
 
 async def look_up(host: str, port: int) -> Sequence[str]:
     """Every address of a host, as the system knows it."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(place[0]) for *_, place in found]
+    places = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(place[0]) for *_, place in places]
 
 
 class Egress:
@@ -90,16 +90,16 @@ class Egress:
         if target.literal:
             return [target.host]
         try:
-            found = list(dict.fromkeys(await self._resolve(target.host, target.port)))[:ADDRESSES]
+            addresses = list(dict.fromkeys(await self._resolve(target.host, target.port)))[:ADDRESSES]
         except OSError as error:
             raise ToolFailed(f"there is no host {target.host!r}: {error}") from error
-        if not found:
+        if not addresses:
             raise ToolFailed(f"there is no host {target.host!r}")
-        for address in found:
+        for address in addresses:
             if objection(address) and (address, target.port) not in self._private:
                 # The address is not named: which private ones a name has is nobody's business.
                 raise Forbidden(f"{shown(target.url)} is refused: {target.host} is not on the public internet")
-        return found
+        return addresses
 
 
 def joined(base: str, location: str) -> str:

@@ -162,10 +162,10 @@ def fetch(allow: Sequence[str] = (), *, ports: frozenset[int] = frozenset(), egr
         url: the full address, starting with http:// or https://
         """
         page = await door.get(url)
-        found = tuple(await asyncio.to_thread(passages, page))
-        if not found:
+        parts = tuple(await asyncio.to_thread(passages, page))
+        if not parts:
             raise ToolFailed(f"{page.url} holds no text to read")
-        return Passages(page.url, found)
+        return Passages(page.url, parts)
 
     return fetch_page
 

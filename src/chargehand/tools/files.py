@@ -40,12 +40,12 @@ def files(root: Path | str) -> tuple[Tool, Tool]:
         return Passages(path, (Passage(f"{path}#L{start}-L{last}", note + "".join(kept)),))
 
     def list_files(pattern: Annotated[str, "Such as *.csv or notes/*.md; * also matches folders below"] = "*") -> Table:
-        found = sorted((name, size) for name, size in _walk(place) if _matches(name, pattern))
-        if not found:
+        matches = sorted((name, size) for name, size in _walk(place) if _matches(name, pattern))
+        if not matches:
             raise ToolFailed(f"no file in {place.name} matches {pattern[:100]!r}; try * for all")
-        shown = tuple(found[:MOST_LISTED])
+        shown = tuple(matches[:MOST_LISTED])
         return Table(
-            columns=("path", "bytes"), rows=shown, source=place.name, query=pattern, more=len(found) - len(shown)
+            columns=("path", "bytes"), rows=shown, source=place.name, query=pattern, more=len(matches) - len(shown)
         )
 
     reading = f"Read lines of a text file in the folder {place.name}."
@@ -57,11 +57,11 @@ def _text(root: Path, path: str) -> str:
     """The text of a file; ToolFailed says why it may not or cannot be read."""
     descriptor = _open(root, _inside(root, path), path)
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise ToolFailed(f"{path} is no file; list_files shows what can be read")
-        if found.st_size > MOST_BYTES:
-            raise ToolFailed(f"{path} has {found.st_size:,} bytes; {MOST_BYTES:,} is the most")
+        if status.st_size > MOST_BYTES:
+            raise ToolFailed(f"{path} has {status.st_size:,} bytes; {MOST_BYTES:,} is the most")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             body = file.read(MOST_BYTES + 1)
     finally:
@@ -125,9 +125,9 @@ def _walk(root: Path) -> Iterator[tuple[str, int]]:
             seen += 1
             if seen > MOST_SEEN:
                 return
-            found = os.lstat(os.path.join(folder, name))  # noqa: PTH118 - os.walk gives text
-            if stat.S_ISREG(found.st_mode) and not name.startswith("."):
-                yield Path(folder, name).relative_to(root).as_posix(), found.st_size
+            status = os.lstat(os.path.join(folder, name))  # noqa: PTH118 - os.walk gives text
+            if stat.S_ISREG(status.st_mode) and not name.startswith("."):
+                yield Path(folder, name).relative_to(root).as_posix(), status.st_size
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -58,8 +58,8 @@ class Pinned(AbstractResolver):
         if host != self._host:
             raise OSError(f"{host} was not checked")
         return [
-            ResolveResult(hostname=host, host=each, port=port, family=family_of(each), proto=0, flags=0)
-            for each in self._addresses
+            ResolveResult(hostname=host, host=address, port=port, family=family_of(address), proto=0, flags=0)
+            for address in self._addresses
         ]
 
     async def close(self) -> None:
@@ -72,7 +72,7 @@ def family_of(address: str) -> socket.AddressFamily:
 
 def gate(addresses: Sequence[str], port: int) -> Callable[[Any], socket.socket]:
     """Makes sockets for these addresses only: the last word, whatever path led here."""
-    known = {(ip_address(each), port) for each in addresses}
+    known = {(ip_address(address), port) for address in addresses}
 
     def make(info: tuple[int, int, int, str, tuple[Any, ...]]) -> socket.socket:
         family, kind, protocol, _, place = info

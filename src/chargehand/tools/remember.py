@@ -88,14 +88,14 @@ class Recollection:
 
     async def attached(self, kind: type[Block | Archive], name: str) -> Attached:
         """The block or archive of this name that the worker may use; ToolFailed with the nearest if there is none."""
-        found = await self._all(kind)
-        if not name and len(found) == 1:
-            return found[0]
-        one = next((one for one in found if _name(one) == name), None)
-        if one is not None:
-            return one
+        things = await self._all(kind)
+        if not name and len(things) == 1:
+            return things[0]
+        thing = next((thing for thing in things if _name(thing) == name), None)
+        if thing is not None:
+            return thing
         what = "block" if kind is Block else "archive"
-        names = [_name(one) for one in found]
+        names = [_name(thing) for thing in things]
         near = nearest_names(name, names) or names
         there = f"there is {' and '.join(map(repr, near))}" if near else f"you have no {what} at all"
         raise ToolFailed(f"you have no {what} {name[:100]!r}; {there}" if name else f"say which {what}: {there}")
@@ -108,17 +108,17 @@ class Recollection:
         archive: Annotated[str, _ARCHIVE] = "",
     ) -> str:
         """Keep a text for later in an archive, where it is found by searching: facts, sources, results."""
-        one = await self.attached(Archive, archive)
+        attached = await self.attached(Archive, archive)
         memory, agent = self.opened
-        assert isinstance(one.thing, Archive), "that kind was asked for"
-        name = one.thing.name
-        if one.grant.access not in ("append", "write"):  # the store says the same, in words for others
+        assert isinstance(attached.thing, Archive), "that kind was asked for"
+        name = attached.thing.name
+        if attached.grant.access not in ("append", "write"):  # the store says the same, in words for others
             raise ToolFailed(f"you may search {name}, but not add to it")
         if not content.strip():
             raise ToolFailed("there is no text to keep; say what is worth finding again")
         passage = Passage(content, tuple(dict.fromkeys(tags)), origin=origin_of(caller))
         try:
-            kept = await memory.add(one.thing, [passage], agent=agent)
+            kept = await memory.add(attached.thing, [passage], agent=agent)
         except (Refused, Invalid) as error:
             raise ToolFailed(f"nothing was kept in {name}: {error}") from error
         new = sum(part.new for part in kept)
@@ -175,28 +175,29 @@ class Recollection:
         if not turns:
             return f"nothing found for {query[:200]!r} among your earlier tasks; try fewer or other words"
         return [
-            Recalled(role=one.role, when=_iso(one.when), text=one.text, run=one.run, task=one.task) for one in turns
+            Recalled(role=turn.role, when=_iso(turn.when), text=turn.text, run=turn.run, task=turn.task)
+            for turn in turns
         ]
 
     async def _all(self, kind: type[Block | Archive]) -> list[Attached]:
         memory, agent = self.opened
-        return [one for one in await memory.catalog.attached(agent) if isinstance(one.thing, kind)]
+        return [attached for attached in await memory.catalog.attached(agent) if isinstance(attached.thing, kind)]
 
     async def _nothing(self, archives: Sequence[Archive], query: str, within: Filter) -> str:
         """What there is, for somebody who found nothing of it."""
         memory, _ = self.opened
         lines: list[str] = []
-        for one in archives:
-            count, _ = await memory.catalog.count(one.id)
-            latest = await memory.catalog.passages(one.id, limit=_LOOKED_AT, order="desc")
+        for archive in archives:
+            count, _ = await memory.catalog.count(archive.id)
+            latest = await memory.catalog.passages(archive.id, limit=_LOOKED_AT, order="desc")
             tags = sorted({tag for passage in latest for tag in passage.tags})[:_SHOWN_TAGS]
-            lines.append(f"{one.name} ({count:,} passages; tags: {', '.join(tags) or 'none'})")
+            lines.append(f"{archive.name} ({count:,} passages; tags: {', '.join(tags) or 'none'})")
         narrow = " with these tags and times" if within else ""
         return f"nothing found for {query[:200]!r}{narrow} in {'; '.join(lines)}; try other words, or fewer conditions"
 
 
-def _name(one: Attached) -> str:
-    return one.thing.label if isinstance(one.thing, Block) else one.thing.name
+def _name(attached: Attached) -> str:
+    return attached.thing.label if isinstance(attached.thing, Block) else attached.thing.name
 
 
 def _found(hit: Hit, names: dict[str, str]) -> Found:
@@ -320,11 +321,11 @@ class Notebook(Recollection):
         return await self._edit(label, Rethink(new_memory), caller, "rewritten", expect=caller.seen.get(label, 0))
 
     async def _edit(self, label: str, edit: Edit, caller: Caller, done: str, *, expect: int | None = None) -> str:
-        one = await self.attached(Block, label)
+        attached = await self.attached(Block, label)
         memory, agent = self.opened
         try:
             origin = origin_of(caller)
-            block = await memory.catalog.edit(one.thing.id, edit, origin, agent=agent, expect=expect)
+            block = await memory.catalog.edit(attached.thing.id, edit, origin, agent=agent, expect=expect)
         except (Refused, Invalid) as error:
             raise ToolFailed(f"{label} was not changed: {error}") from error
         room = f"{len(block.value):,} of {block.limit:,} characters"
@@ -356,15 +357,15 @@ def memory_tools(
     one it searches, where that is not its own.
     """
     book = Notebook(memory, worker, conversation)
-    made = {name: structs.replace(one, function=getattr(book, name)) for name, one in described().items()}
+    made = {name: structs.replace(made_tool, function=getattr(book, name)) for name, made_tool in described().items()}
     changeable = [label for label, access in blocks.items() if access in _CHANGING]
     writable = [label for label, access in blocks.items() if access == "write"]
     searched = [name for name, access in archives.items() if access != "none"]
     growing = [name for name, access in archives.items() if access in _CHANGING]
-    for name, one in made.items():
+    for name, made_tool in made.items():
         labels = changeable if name == "core_memory_append" else writable
         names = growing if name == "archival_memory_insert" else searched
-        made[name] = with_names(with_names(one, "label", labels), "archive", names)
+        made[name] = with_names(with_names(made_tool, "label", labels), "archive", names)
     return made
 
 

@@ -43,7 +43,7 @@ class Repetition:
             self._known[tool, result] = [arguments]
             self._times.clear()
             return NOT_SEEN
-        number = next((at for at, one in enumerate(alike) if _same(one, arguments)), len(alike))
+        number = next((index for index, earlier in enumerate(alike) if _same(earlier, arguments)), len(alike))
         if number == len(alike):
             alike.append(arguments)
             self._times.clear()

@@ -425,9 +425,9 @@ async def confined(code: str, stdin: str = "", limits: Limits | None = None) -> 
             await running.bury()
         out = running.out
         err = running.err
-        confirm(made.report, bytes(err.taken))
         if running.unwatched:
             raise Unavailable(f"its memory cannot be watched here: {running.unwatched}")
+        confirm(made.report, bytes(err.taken))
         if running.took_too_much:
             stopped = f"it made the kernel keep more than {KERNEL_BYTES >> 20} MiB (files, page tables)"
         if out.full or err.full:
@@ -454,9 +454,9 @@ async def started(made: Cell) -> asyncio.subprocess.Process:
 
 def confirm(report: int, complaint: bytes) -> None:
     """Refuse to believe a run whose walls were not reported to stand."""
-    said = heard(report)
-    if said != READY:
-        why = (said or complaint.strip() or b"no reason was given").decode(errors="replace")[:300]
+    report_text = heard(report)
+    if report_text != READY:
+        why = (report_text or complaint.strip() or b"no reason was given").decode(errors="replace")[:300]
         raise Unavailable(f"the sandbox could not be set up: {why}")
 
 

@@ -73,9 +73,9 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
     """The parameters a caller can fill; Invalid says which one cannot become an argument, and what to do."""
     hints = _hints(function, name)
     text = inspect.cleandoc(getattr(_told(function), "__doc__", None) or "")
-    description, said = _split(text)
+    description, docs = _split(text)
     bound = _bound(function)
-    found: list[Parameter] = []
+    parameters: list[Parameter] = []
     key = caller = ""
     for parameter in _parameters(function, name):
         if parameter.name in bound:
@@ -87,10 +87,10 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
         if hints[parameter.name] is Caller:
             caller = parameter.name
             continue
-        kind = _described(hints[parameter.name], said.get(parameter.name, ""))
+        kind = _described(hints[parameter.name], docs.get(parameter.name, ""))
         optional = parameter.default is not parameter.empty
-        found.append(Parameter(parameter.name, kind, optional, parameter.default if optional else None))
-    return Signature(parameters=tuple(found), description=description, key=key, caller=caller)
+        parameters.append(Parameter(parameter.name, kind, optional, parameter.default if optional else None))
+    return Signature(parameters=tuple(parameters), description=description, key=key, caller=caller)
 
 
 def _bound(function: Callable[..., Any]) -> set[str]:
@@ -136,13 +136,13 @@ def _check(parameter: inspect.Parameter, name: str, hints: dict[str, Any]) -> No
         raise Invalid(f"{where} has no type; annotate it, for example `{parameter.name}: str`")
 
 
-def _described(kind: Any, said: str) -> Any:
+def _described(kind: Any, doc: str) -> Any:
     """The type with its description where msgspec finds it: from Annotated text, else from the docstring."""
     extras = get_args(kind)[1:] if get_origin(kind) is Annotated else ()
     if any(isinstance(extra, Meta) and extra.description for extra in extras):
         return kind
     words = [extra if isinstance(extra, str) else getattr(extra, "description", None) for extra in extras]
-    text = next((word for word in words if isinstance(word, str) and word), said)
+    text = next((word for word in words if isinstance(word, str) and word), doc)
     return cast("Any", Annotated[kind, Meta(description=text)]) if text else kind
 
 
@@ -150,7 +150,7 @@ def _split(text: str) -> tuple[str, dict[str, str]]:
     """A docstring without its section on arguments, and what that says of each."""
     lines = text.splitlines()
     start = next((n for n, line in enumerate(lines) if _SECTION.fullmatch(line)), len(lines))
-    said: dict[str, str] = {}
+    docs: dict[str, str] = {}
     name = ""
     margin = ""
     end = start + 1
@@ -160,13 +160,13 @@ def _split(text: str) -> tuple[str, dict[str, str]]:
         if entry and (not margin or entry[1] == margin):
             margin = entry[1]
             name = entry[2]
-            said[name] = entry[3]
+            docs[name] = entry[3]
         elif name and line.startswith(margin + " "):
-            said[name] += " " + line.strip()
+            docs[name] += " " + line.strip()
         else:
             break
     rest = [line.rstrip() for line in (*lines[:start], *lines[end:])]
-    return "\n".join(rest).strip(), {name: words.strip() for name, words in said.items()}
+    return "\n".join(rest).strip(), {name: words.strip() for name, words in docs.items()}
 
 
 _TYPES = "str, int, float, bool, Literal, an enum, list, dict, a Struct, a dataclass or a pydantic model"
@@ -194,18 +194,18 @@ class Shape(Struct, frozen=True):
     def _second_look(self, text: str, error: Exception) -> dict[str, Any]:
         """Null for an argument that may be left out means that it is; all else is explained."""
         try:
-            found = msgspec.json.decode(text)
+            decoded = msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as broken:
             raise ToolFailed(f"the arguments of {self.tool} are not JSON ({broken}). {self.expected()}") from broken
-        if not isinstance(found, dict):
+        if not isinstance(decoded, dict):
             raise ToolFailed(f"the arguments of {self.tool} must be one JSON object. {self.expected()}") from error
-        given = cast("dict[str, Any]", found)
+        arguments = cast("dict[str, Any]", decoded)
         known = self._properties()
-        unknown = [name for name in given if name not in known]
+        unknown = [name for name in arguments if name not in known]
         if unknown:
             words = _named(unknown, tuple(known))
             raise ToolFailed(f"{self.tool} has no argument {words}. {self.expected()}") from error
-        kept = {name: value for name, value in given.items() if value is not None or name not in self.optional}
+        kept = {name: value for name, value in arguments.items() if value is not None or name not in self.optional}
         try:
             return structs.asdict(self.decoder.decode(msgspec.json.encode(kept)))
         except (msgspec.DecodeError, ValueError, RecursionError) as wrong:
