@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.audit.contradictions import Contradiction, find_contradictions, read_verdict
+from chargehand.agents.audit.contradictions import find_contradictions, read_yes_or_no
 from chargehand.agents.judge import ballot, rule, ruling_schema, select
 from chargehand.agents.money import Held
 from chargehand.agents.reduce import Piece, join_pieces, reduce_results
@@ -25,6 +25,7 @@ from chargehand.runtime.result import Result
 from chargehand.terms import events as ev
 from chargehand.terms.budget import Amount
 from chargehand.terms.failure import Failure
+from chargehand.terms.tracing import Contradiction
 from tests.agents.crowd import FREE, call, calls, model, of_kind, plan, team
 from tests.agents.judges import Desk, writer
 
@@ -189,7 +190,12 @@ def test_other_numbers_for_the_same_thing_are_a_contradiction() -> None:
 def test_yes_and_no_to_one_question_are_a_contradiction() -> None:
     (found,) = find_contradictions([given("t1", "Yes, it is.", "Is it open?"), given("t2", "No.", "Is it open?")])
     assert found.values == (("t1", "yes"), ("t2", "no"))
-    assert [read_verdict(one) for one in ("No dogs here.", "Nothing", {"text": "No: closed"}, 3)] == ["", "", "no", ""]
+    assert [read_yes_or_no(one) for one in ("No dogs here.", "Nothing", {"text": "No: closed"}, 3)] == [
+        "",
+        "",
+        "no",
+        "",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from chargehand.agents.audit.report import Traced
-from chargehand.agents.judge import Ruling
 from chargehand.agents.worker import Worker
 from chargehand.models.messages import Request
 from chargehand.models.subject import Judging, Working
@@ -19,6 +18,7 @@ from chargehand.team import Supervisor
 from chargehand.terms.events import Entry
 from chargehand.terms.plan import Combine, Plan, Task, TaskId
 from chargehand.terms.policy import Policy, Retry
+from chargehand.terms.tracing import Ruling
 from tests.agents.crowd import call, calls
 from tests.cli.commands import chargehand
 
@@ -81,8 +81,16 @@ async def test_what_the_team_was_told_may_be_said_again() -> None:
 @pytest.mark.parametrize(
     ("ruling", "expected", "counted"),
     [
-        ({"why": "It counted: twice.", "ruling": "14", "winner": "t2"}, Ruling("t2", "It counted: twice"), "ruled on"),
-        ({"why": "Neither shows it.", "ruling": "open", "winner": None}, Ruling("", "Neither shows it"), "open"),
+        (
+            {"why": "It counted: twice.", "ruling": "14", "winner": "t2"},
+            Ruling("t2", "It counted: twice.", "14", ("t2",)),
+            "ruled on",
+        ),
+        (
+            {"why": "Neither shows it.", "ruling": "open", "winner": None},
+            Ruling("", "Neither shows it.", "open"),
+            "open",
+        ),
         ("no JSON", None, "open"),
     ],
 )

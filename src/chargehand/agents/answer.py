@@ -138,7 +138,7 @@ async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> 
     if calls.lost:
         below.append(f"{CUT}{'; '.join(calls.lost)}.")
     text = "\n\n".join((with_gaps(written, brief.gaps), *below, *report.sections))
-    return Done(text, calls.total(), tracing=report.tracing, cut=cut)
+    return Done(text, calls.total(), tracing=report.tracing, cut=cut, audit=report.audit)
 
 
 def _missing_results(brief: Brief) -> list[Given]:

@@ -14,14 +14,14 @@ from chargehand.models.messages import Message
 from chargehand.terms.budget import NOTHING, Amount, Budget
 from chargehand.terms.events import Effect, Failure, NoteCode
 from chargehand.terms.plan import Combine, Finding, Task
-from chargehand.terms.tracing import Tracing
+from chargehand.terms.tracing import AnswerAudit, Tracing
 
 
 class Done(Struct, frozen=True):
     """A result. `used` left out means: unknown, charge what was reserved. A step that is not `good` had no effect.
 
     `tracing` says what the figures of a result or an answer rest on. `exit_tool` is the tool after which an attempt
-    ended, by a rule `exit_loop`. `cut` says why an answer is not whole.
+    ended, by a rule `exit_loop`. `cut` says why an answer is not whole, `audit` what was found when it was checked.
     """
 
     value: object
@@ -30,6 +30,7 @@ class Done(Struct, frozen=True):
     tracing: Tracing | None = None
     exit_tool: str = ""
     cut: str = ""
+    audit: AnswerAudit | None = None
 
 
 class Claim(ABC):

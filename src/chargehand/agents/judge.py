@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 from typing import Literal, cast
 
-from msgspec import Raw, Struct
+from msgspec import Raw
 
-from chargehand.agents.audit.contradictions import Contradiction, read_verdict
+from chargehand.agents.audit.contradictions import read_yes_or_no
 from chargehand.agents.crew import WorkFailed
 from chargehand.agents.exhibit_text import shown
 from chargehand.agents.shape import choice_schema, encode_schema, find_object, list_schema, one_line, text_schema
@@ -19,6 +19,7 @@ from chargehand.errors import Invalid
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Request
 from chargehand.models.subject import Given, Judging
+from chargehand.terms.tracing import Contradiction, Ruling, SettledContradiction
 from chargehand.text.numbers import find_quantities
 from chargehand.text.words import FUNCTION_WORDS, split_words
 from chargehand.tools.calling import capped
@@ -42,26 +43,6 @@ _FORM = {
     "vote": '{"why": "…", "agree": ["t1", "t3"], "winner": "t1"}',
     "contradiction": '{"why": "…", "ruling": "what holds", "winner": "t1"}, or null as the winner',
 }
-
-
-class Ruling(Struct, frozen=True):
-    """What was ruled and why. Without a winner the judge could not tell; `agree` say what the winner says."""
-
-    winner: str
-    why: str
-    ruling: str = ""
-    agree: tuple[str, ...] = ()
-
-
-class Settled(Struct, frozen=True):
-    """A contradiction and the ruling on it; None: it is open."""
-
-    contradiction: Contradiction
-    ruling: Ruling | None
-
-    @property
-    def winner(self) -> str:
-        return self.ruling.winner if self.ruling is not None else ""
 
 
 async def rule(calls: WriterCalls, subject: Judging) -> Ruling | None:
@@ -134,11 +115,11 @@ def _named_task(written: object, tasks: Sequence[str]) -> str:
 
 async def settle(
     calls: WriterCalls, goal: str, contradictions: Sequence[Contradiction], results: Sequence[Given]
-) -> list[Settled]:
+) -> list[SettledContradiction]:
     """A ruling on each contradiction, side by side. One that cannot be had, or paid for, leaves it open."""
     by_task = {result.task: result for result in results}
 
-    async def settle_one(contradiction: Contradiction) -> Settled:
+    async def settle_one(contradiction: Contradiction) -> SettledContradiction:
         given = tuple(by_task[task] for task, _ in contradiction.values)
         claims = tuple(f"[{task}] {contradiction.about}: {value}" for task, value in contradiction.values)
         ruling: Ruling | None = None
@@ -149,19 +130,19 @@ async def settle(
                 calls.hand.note(f"nobody could rule on {contradiction.about!r}: {error}")
         else:
             calls.hand.note(f"the budget does not cover a ruling on {contradiction.about!r}")
-        return Settled(contradiction, ruling)
+        return SettledContradiction(contradiction, ruling)
 
     async with asyncio.TaskGroup() as group:
         jobs = [group.create_task(settle_one(contradiction)) for contradiction in contradictions]
     return [job.result() for job in jobs]
 
 
-def describe_contradictions(settled: Sequence[Settled]) -> str:
+def describe_contradictions(settled: Sequence[SettledContradiction]) -> str:
     """Every value with the ruling, to be read below the answer."""
     return "The results contradict each other:\n" + "\n".join(f"- {_describe(each)}" for each in settled)
 
 
-def _describe(settled: Settled) -> str:
+def _describe(settled: SettledContradiction) -> str:
     values = settled.contradiction.values
     opposed = f"{settled.contradiction.about}: " + " or ".join(f"{value} [{task}]" for task, value in values)
     why = settled.ruling.why.rstrip(".") if settled.ruling is not None else "there is no ruling"
@@ -222,7 +203,7 @@ async def _choose(calls: WriterCalls, subject: Judging) -> tuple[Given, str]:
 
 def ballot(value: object) -> str:
     """What a result votes for: results with the same ballot say the same."""
-    if verdict := read_verdict(value):
+    if verdict := read_yes_or_no(value):
         return verdict
     text = " ".join(shown(Given(task="", instruction="", worker="", value=value)).split())
     quantities = list(find_quantities(text))

@@ -153,6 +153,7 @@ def _answer_written(state: RunState, event: ev.AnswerWritten) -> None:
     state.answer = event.answer
     state.answer_tracing = event.tracing
     state.answer_cut = event.cut
+    state.answer_audit = event.audit
 
 
 # --- tasks, outside their attempts

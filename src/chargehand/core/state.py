@@ -16,7 +16,7 @@ from chargehand.terms.budget import NOTHING, Amount, Ledger
 from chargehand.terms.plan import NO_TASK, Combine, Need, Task, TaskId
 from chargehand.terms.policy import Instant
 from chargehand.terms.roster import Agent, Match, fits
-from chargehand.terms.tracing import Tracing
+from chargehand.terms.tracing import AnswerAudit, Tracing
 from chargehand.terms.work import Work
 
 
@@ -172,6 +172,7 @@ class RunState(Struct):
     answer: Raw | None = None
     answer_tracing: Tracing | None = None
     answer_cut: str = ""
+    answer_audit: AnswerAudit | None = None
     ended: ev.RunEnded | None = None
     owing: dict[Work, None] = {}
     touched: list[Work] = []  # owing changed here since the runtime last looked

@@ -137,7 +137,12 @@ async def _refine(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Eve
 async def _answer(line: Line, work: Work, brief: Brief, hand: "_Hand") -> ev.Event:
     done = await line.crew.answer(brief, hand)
     return ev.AnswerWritten(
-        number=work.number, answer=encode_value(done.value), used=done.used, tracing=done.tracing, cut=done.cut
+        number=work.number,
+        answer=encode_value(done.value),
+        used=done.used,
+        tracing=done.tracing,
+        cut=done.cut,
+        audit=done.audit,
     )
 
 

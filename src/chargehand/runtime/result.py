@@ -17,9 +17,8 @@ from chargehand.terms.plan import Plan, TaskId
 
 if TYPE_CHECKING:
     from chargehand.agents.audit.report import Coverage, Traced
-    from chargehand.agents.judge import Settled
     from chargehand.runtime.assessed import Assessment
-    from chargehand.terms.tracing import Statement
+    from chargehand.terms.tracing import SettledContradiction, Statement
 from msgspec import structs
 
 from chargehand.agents.exhibit_text import shown
@@ -86,7 +85,7 @@ class Result(Struct, frozen=True, dict=True):
         return self.assessment.claims
 
     @property
-    def contradictions(self) -> "tuple[Settled, ...]":
+    def contradictions(self) -> "tuple[SettledContradiction, ...]":
         """Where results contradict each other, with the ruling of a judge and why, if there was one."""
         return self.assessment.contradictions
 

@@ -12,7 +12,7 @@ from chargehand.terms.failure import Asked, Failure, Gap, Question
 from chargehand.terms.plan import NO_TASK, Combine, Finding, Plan, Task, TaskId
 from chargehand.terms.policy import Instant, Policy
 from chargehand.terms.roster import Roster
-from chargehand.terms.tracing import Tracing
+from chargehand.terms.tracing import AnswerAudit, Tracing
 
 NULL = Raw(b"null")
 Effect = Literal["read", "idempotent", "effect"]
@@ -442,6 +442,8 @@ class AnswerWritten(_Fact, frozen=True, tag="answer.written"):
     """What its figures rest on, if it was worded anew or chosen."""
     cut: str = ""
     """Why it is not whole, if its writer was cut off; empty if it is."""
+    audit: AnswerAudit | None = None
+    """What was found when it was checked against the results, if it was worded anew."""
 
 
 class RunEnded(_Fact, frozen=True, tag="run.ended"):

@@ -51,3 +51,49 @@ class Tracing(Struct, frozen=True, omit_defaults=True, gc=False):
     """The result went back to its worker once."""
     unread: bool = False
     """There was more material than is looked at: nothing was traced."""
+
+
+class Contradiction(Struct, frozen=True, gc=False):
+    """Results that say different things of the same."""
+
+    about: str
+    """What they speak of."""
+    values: tuple[tuple[str, str], ...]
+    """Each task with what its result says, in the order of the results."""
+
+
+class Ruling(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a judge ruled."""
+
+    winner: str
+    """The task whose result holds; empty: the judge could not tell."""
+    why: str
+    """The reason, in the judge's words."""
+    ruling: str = ""
+    """What holds, in the judge's words."""
+    agree: tuple[str, ...] = ()
+    """The tasks whose results say what the winner's says."""
+
+
+class SettledContradiction(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A contradiction and the ruling on it."""
+
+    contradiction: Contradiction
+    """What was found."""
+    ruling: Ruling | None = None
+    """What a judge ruled; `null`: there is no ruling."""
+
+    @property
+    def winner(self) -> str:
+        return self.ruling.winner if self.ruling is not None else ""
+
+
+class AnswerAudit(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What was found when an answer was checked against the results."""
+
+    statements: tuple[Statement, ...] = ()
+    """Its numbers, dates, addresses and quotations, and what each rests on."""
+    contradictions: tuple[SettledContradiction, ...] = ()
+    """Where the results contradict each other."""
+    unused: tuple[str, ...] = ()
+    """Results that it does not cite."""

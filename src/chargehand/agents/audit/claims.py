@@ -41,7 +41,8 @@ _MAX_ANSWER = 100_000  # characters
 _MAX_RESULTS = 4_000_000  # characters of all results
 _MAX_STATEMENTS = 200
 _MAX_UNTRACED = 20  # of a worker's result
-_MAX_TEXT = 160  # characters of a statement and its sentence that are kept
+_MAX_TEXT = 160  # characters of a statement that are kept
+_MAX_SENTENCE = 300
 _MIN_QUOTED_WORDS = 4
 _HIDDEN = "\ue000"  # stands for each character of a quotation
 CLAIMING = re.compile(
@@ -212,12 +213,7 @@ def summarize(
 ) -> Tracing:
     """How many statements rest on what, and those that could not be traced. `is_words`: only workers say so."""
     untraced = [
-        structs.replace(
-            found,
-            text=found.text[:_MAX_TEXT],
-            sentence=found.sentence[:_MAX_TEXT],
-            origin="words" if is_words(found) else "",
-        )
+        structs.replace(found, origin="words" if is_words(found) else "")
         for found in statements
         if not found.is_supported
     ]
@@ -249,7 +245,7 @@ _CONFLICTS = {
 
 def describe(statement: Statement) -> str:
     """A statement in a line: what is cited for it, and why it is doubted."""
-    text = f"“{statement.text[:160]}”" if statement.kind == "quotation" else statement.text[:200]
+    text = f"“{statement.text}”" if statement.kind == "quotation" else statement.text
     cited = f", cited from {_bracket(statement.cited)}" if statement.cited else ""
     elsewhere = f", but it stands in {_bracket(statement.elsewhere)}" if statement.elsewhere else ""
     return text + cited + elsewhere + _CONFLICTS[statement.conflict]
@@ -467,7 +463,7 @@ class _Tracer:
             _doubt_rows(sentence, sources, found)
         for names in _find_misplaced_names(sentence, sources):
             found.append(_Found("name", names, None, 0, 0, conflict="row"))
-        original = " ".join(self._text[start:end].split())[:300]
+        original = " ".join(self._text[start:end].split())[:_MAX_SENTENCE]
         for statement in found:
             yield self._state(statement, original, cited)
 
@@ -477,7 +473,7 @@ class _Tracer:
             elsewhere = [task for task, source in self._by_task.items() if found.is_in(source.evidence)]
         return Statement(
             kind=found.kind,
-            text=found.text,
+            text=found.text[:_MAX_TEXT],
             origin=found.origin,
             conflict=found.conflict,
             sentence=sentence,

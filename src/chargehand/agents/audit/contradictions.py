@@ -12,6 +12,7 @@ from msgspec import Struct
 from chargehand.agents.audit.sources import KnownNumbers
 from chargehand.models.exhibits import Figure, Product, Table
 from chargehand.models.subject import Given
+from chargehand.terms.tracing import Contradiction
 from chargehand.text.dates import MONTH, find_dates
 from chargehand.text.numbers import Quantity, find_quantities
 from chargehand.text.sentences import split_sentences
@@ -64,13 +65,6 @@ _CITATION = re.compile(r"\[[^\]]*\]")
 _NO_MEASURE = re.compile(r"(?:^|[_\s])(?:id|year|month|day|date|week|code|no|rank|quarter)s?$", re.IGNORECASE)
 
 
-class Contradiction(Struct, frozen=True):
-    """What each of some results says of one thing, in the order of the results."""
-
-    about: str
-    values: tuple[tuple[str, str], ...]
-
-
 class _Fact(Struct, frozen=True):
     """What a result says of the thing that its key names."""
 
@@ -112,7 +106,7 @@ def find_contradictions(
     return tuple(dict.fromkeys(contradiction for contradiction in found if contradiction))[:_MAX_CONTRADICTIONS]
 
 
-def read_verdict(value: object) -> str:
+def read_yes_or_no(value: object) -> str:
     """`yes` or `no`, where that is what a result says first."""
     text = str(value).lower() if isinstance(value, bool) else _as_product(value).text
     match = _VERDICT.match(text)
@@ -164,7 +158,7 @@ def _distinctions(fact: _Fact) -> frozenset[str]:
 
 def _read_facts(result: Given, room: int) -> Iterator[_Fact]:
     product = _as_product(result.value)
-    if verdict := read_verdict(result.value):
+    if verdict := read_yes_or_no(result.value):
         yield from _make_fact(result, result.instruction, verdict, unit="verdict")
     for exhibit in product.exhibits:
         if isinstance(exhibit, Figure) and exhibit.label:

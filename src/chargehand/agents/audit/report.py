@@ -19,14 +19,14 @@ from chargehand.agents.audit.claims import (
     trace_answer,
 )
 from chargehand.agents.audit.contradictions import find_contradictions
-from chargehand.agents.judge import Settled, describe_contradictions, settle
+from chargehand.agents.judge import describe_contradictions, settle
 from chargehand.agents.writer import WriterCalls
 from chargehand.core.owed import Brief
 from chargehand.core.state import RunState, Status
 from chargehand.models.subject import Given
 from chargehand.terms.failure import Gap
 from chargehand.terms.plan import Task, in_order, needs
-from chargehand.terms.tracing import Statement, Tracing
+from chargehand.terms.tracing import AnswerAudit, SettledContradiction, Statement, Tracing
 from chargehand.text.words import WORD
 
 _MAX_SHOWN = 8
@@ -101,28 +101,33 @@ def answer_tracings(state: RunState) -> dict[str, Tracing]:
     return {progress.task.id: progress.tracing for progress in last if progress.tracing is not None}
 
 
-def measure_coverage(answer: str, results: Sequence[Given], tasks: Sequence[Task], gaps: Sequence[Gap]) -> Coverage:
-    """Which parts of the plan an answer covers. Without an answer, all results count as used."""
-    covered = tuple(result.task for result in results if result.value is not None)
+def measure_coverage(covered: Sequence[str], gaps: Sequence[Gap], unused: Sequence[str] = ()) -> Coverage:
+    """Which parts of the plan there are results of, and which are missing."""
     open_gaps = sorted((gap for gap in gaps if gap.status != "untraced"), key=lambda gap: not gap.task)
-    words = set(WORD.findall(answer))
-    cited = {task for task in covered if task in words or (not task.isalnum() and _is_named(task, answer))}
-    used = set(covered)
-    if cited:
-        used = cited | {name for task in tasks if task.id in used for name, _ in needs(task)}
     return Coverage(
-        covered=covered,
+        covered=tuple(covered),
         missing=tuple(gap.task or gap.message for gap in open_gaps),
-        unused=tuple(task for task in covered if task not in used),
+        unused=tuple(unused),
         unplanned=sum(not gap.task for gap in open_gaps),
     )
+
+
+def _unused_results(answer: str, results: Sequence[Given], tasks: Sequence[Task]) -> list[str]:
+    """The results that an answer does not cite, and that no other task reads; none where it cites nothing."""
+    names = [result.task for result in results]
+    words = set(WORD.findall(answer))
+    cited = {name for name in names if name in words or (not name.isalnum() and _is_named(name, answer))}
+    if not cited:
+        return []
+    read = {name for task in tasks if task.id in names for name, _ in needs(task)}
+    return [name for name in names if name not in cited and name not in read]
 
 
 def _is_named(task: str, answer: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(task)}(?!\w)", answer) is not None
 
 
-def counted_line(coverage: Coverage, traced: Traced, settled: Sequence[Settled] = ()) -> str:
+def counted_line(coverage: Coverage, traced: Traced, settled: Sequence[SettledContradiction] = ()) -> str:
     """All that was counted, in a line to be read below the answer."""
     origins = (
         (traced.tools, "to tools"),
@@ -160,9 +165,12 @@ class Report(Struct, frozen=True):
 
     sections: list[str]
     tracing: Tracing
+    audit: AnswerAudit
 
 
-async def settle_contradictions(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> Sequence[Settled]:
+async def settle_contradictions(
+    calls: WriterCalls, brief: Brief, results: Sequence[Given]
+) -> Sequence[SettledContradiction]:
     """Where the results contradict each other, and what a judge says of it, as far as the budget covers asking one."""
     if len(results) < 2:
         return ()
@@ -182,7 +190,7 @@ async def report_answer(
     brief: Brief,
     results: Sequence[Given],
     known: Sequence[str],
-    settled: Sequence[Settled],
+    settled: Sequence[SettledContradiction],
     note: Callable[[str], None],
 ) -> Report:
     """What is to stand below an answer that a model wrote. `known` are texts besides the results it may rest on."""
@@ -208,9 +216,10 @@ async def report_answer(
     untraced = [statement for statement in tracing.untraced if not statement.origin]
     for statement in untraced[:_MAX_NOTED]:
         note(f"not traced to a tool: {describe(statement)}; it is said in: {statement.sentence}")
-    coverage = measure_coverage(answer, results, brief.tasks, brief.gaps)
-    if coverage.unused:
-        note(f"the answer does not cite {', '.join(coverage.unused)}")
+    unused = _unused_results(answer, results, brief.tasks)
+    coverage = measure_coverage([result.task for result in results], brief.gaps, unused)
+    if unused:
+        note(f"the answer does not cite {', '.join(unused)}")
     sections = [describe_contradictions(settled)] if settled else []
     if untraced:
         sections.append(untraced_section([("", statement) for statement in untraced]))
@@ -218,7 +227,8 @@ async def report_answer(
     if settled or traced.is_mixed or (coverage.missing and coverage.parts > _FEW_PARTS):
         sections.append(counted_line(coverage, traced, settled))
         note(sections[-1])
-    return Report(sections, tracing)
+    audit = AnswerAudit(tuple(statements), tuple(settled), tuple(unused))
+    return Report(sections, tracing, audit)
 
 
 def report_results(brief: Brief, results: Sequence[Given]) -> list[str]:
@@ -231,7 +241,8 @@ def report_results(brief: Brief, results: Sequence[Given]) -> list[str]:
     sections = [untraced_section(untraced)] if untraced else []
     traced = count_traced(tracings.values())
     if traced.is_mixed:
-        sections.append(counted_line(measure_coverage("", results, brief.tasks, brief.gaps), traced))
+        covered = [result.task for result in results]
+        sections.append(counted_line(measure_coverage(covered, brief.gaps), traced))
     return sections
 
 
