@@ -89,7 +89,7 @@ def test_teams_inside_a_team_and_those_made_on_the_fly_do_not_act_either() -> No
     assert [one.approve for one in tools if isinstance(one, Tool)] == [True, True]
     assert not till.refund.approve
     assert outer.hiring.factory is not None
-    assert outer.hiring.factory.tools == [till.refund]
+    assert outer.hiring.factory.tools == (till.refund,)
 
 
 async def test_whoever_is_made_on_the_fly_does_not_act() -> None:

@@ -125,10 +125,10 @@ def _shared(told: str) -> None:
     assert "because it is less busy" in told
 
 
-def test_a_quick_instance_gets_more_than_a_slow_one() -> None:
+def test_a_quick_replica_gets_more_than_a_slow_one() -> None:
     def check(told: str) -> None:
-        (dealt,) = numbers(r"dealt out in turn: \{'packer-1': 4, 'packer-2': 4\}, ([\d.]+) s", told)
-        quick, slow, took = numbers(r"whoever is idle: \{'packer-1': (\d), 'packer-2': (\d)\}, ([\d.]+) s", told)
+        (dealt,) = numbers(r"dealt out in turn: \{'quick': 4, 'slow': 4\}, ([\d.]+) s", told)
+        quick, slow, took = numbers(r"whoever is idle: \{'quick': (\d), 'slow': (\d)\}, ([\d.]+) s", told)
         assert quick > slow
         assert dealt >= 0.4
         assert took < dealt

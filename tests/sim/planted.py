@@ -265,8 +265,8 @@ BUGS = (
     Bug(
         "nobody is told of the resume",
         "runtime/driver.py",
-        "(ev.RunResumed(lease.epoch), *(self._clean(_fitted(state, one)) for one in also))",
-        "tuple(self._clean(_fitted(state, one)) for one in also)",
+        "(ev.RunResumed(lease.epoch), *(self._clean(one) for one in also))",
+        "tuple(self._clean(one) for one in also)",
     ),
     Bug("a zombie may write", "stores/memory.py", "stream.epoch != lease.epoch or ", ""),
     Bug(
