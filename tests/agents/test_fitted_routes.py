@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 from chargehand.agents.routing import meaning as module
-from chargehand.agents.routing.examples import ConfirmedExamples
+from chargehand.agents.routing.decision import ConfirmedExamples
 from chargehand.agents.routing.meaning import meaning
 from chargehand.agents.routing.space import pack_space, unpack_space
 from chargehand.models.subject import WorkerCard

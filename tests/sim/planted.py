@@ -420,11 +420,11 @@ EFFECTS = (
     ),
     Bug(
         "the same effect in one step is had several times",
-        "agents/calls.py",
+        "agents/tool_calls.py",
         "                if first != number:",
         "                if False:",
     ),
-    Bug("an effect that was had is had again unasked", "agents/calls.py", 'return "repeated"', "return None"),
+    Bug("an effect that was had is had again unasked", "agents/tool_calls.py", 'return "repeated"', "return None"),
     Bug(
         "a question of a team inside is not asked outside",
         "runtime/nested_runs.py",
@@ -432,23 +432,26 @@ EFFECTS = (
         "if False:",
     ),
     Bug(
-        "text from outside does not taint", "agents/calls.py", "            self.tainted = True\n", "            pass\n"
+        "text from outside does not taint",
+        "agents/tool_calls.py",
+        "            self.tainted = True\n",
+        "            pass\n",
     ),
     Bug(
         "a tainted effect asks nobody",
-        "agents/calls.py",
+        "agents/tool_calls.py",
         "if not self.tainted or not self._ask_if_tainted:",
         "if True:",
     ),
     Bug(
         "a person's no is taken for a yes",
-        "agents/calls.py",
+        "agents/tool_calls.py",
         "if refusal := self._answers[wanted]:",
         "if False and (refusal := self._answers[wanted]):",
     ),
     Bug(
         "leave for one call is leave for all of them",
-        "agents/calls.py",
+        "agents/tool_calls.py",
         'return (said if times == 1 else f"{said}, for time number {times}"), times',
         "return said, times",
     ),

@@ -7,7 +7,6 @@ from typing import Any
 from msgspec import structs
 
 from chargehand.agents.audit.claims import CLAIMING, Material, day_of, describe, objection, trace_result
-from chargehand.agents.calls import Calls
 from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.hedging import Hedging, Race
 from chargehand.agents.history import History, tokens
@@ -20,6 +19,7 @@ from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import SUMMARY_SETTINGS, Recall, Speaker
 from chargehand.agents.setup import GIVE_UP, READ_MORE, Equipped, nameable
 from chargehand.agents.tool_breakers import Faulty, ToolBreakers
+from chargehand.agents.tool_calls import Calls
 from chargehand.agents.worker import REPEATS
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid

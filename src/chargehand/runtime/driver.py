@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from chargehand.agents.crew import Crew, Posted
 from chargehand.agents.nested import offered
-from chargehand.agents.routing.examples import ConfirmedExamples
+from chargehand.agents.routing.decision import ConfirmedExamples
 from chargehand.core.fold import begin, replay
 from chargehand.core.state import RunState, Status
 from chargehand.core.view import gaps

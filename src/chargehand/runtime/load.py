@@ -9,8 +9,7 @@ from weakref import WeakSet
 
 from msgspec import Struct, field
 
-from chargehand.agents.routing.decision import Board, Load
-from chargehand.agents.routing.examples import ConfirmedExamples
+from chargehand.agents.routing.decision import Board, ConfirmedExamples, Load
 from chargehand.core.attempts import breaker_name
 from chargehand.core.state import RunState, Status
 from chargehand.runtime.clock import Clock

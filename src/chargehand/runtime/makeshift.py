@@ -10,8 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from chargehand.agents.cost_forecast import CostForecast
-from chargehand.agents.crew import Crew, Done, Hand, Posted, Proposal, Refined, WorkFailed
-from chargehand.agents.relay import Relay
+from chargehand.agents.crew import Crew, Done, Hand, Posted, Proposal, Refined, Relay, WorkFailed
 from chargehand.agents.routing.decision import Board
 from chargehand.agents.strategies import Broadcast, Route
 from chargehand.agents.team_spec import TeamSpec

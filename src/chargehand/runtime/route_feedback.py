@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 
 from chargehand.agents.nested import aware, bare
-from chargehand.agents.routing.examples import ConfirmedExamples
+from chargehand.agents.routing.decision import ConfirmedExamples
 from chargehand.agents.team_spec import TeamSpec
 from chargehand.core.fold import replay
 from chargehand.core.owed import Brief

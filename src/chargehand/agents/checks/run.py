@@ -16,14 +16,13 @@ from chargehand.agents.checks.rules import (
     read_result,
 )
 from chargehand.agents.checks.spec import Checks, Reviewer, Rule, Verifier, describe_unknown
-from chargehand.agents.crew import Claim, Done, Hand, WorkFailed
+from chargehand.agents.crew import Claim, Done, Hand, Relay, WorkFailed
 from chargehand.agents.inputs import read_inputs
 from chargehand.agents.loop import Attempt
 from chargehand.agents.money import Purse
 from chargehand.agents.nested import ONCE, Came, Partly
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import REMEMBER
-from chargehand.agents.relay import Relay
 from chargehand.agents.setup import Equipped
 from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief

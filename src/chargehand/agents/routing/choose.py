@@ -8,8 +8,7 @@ from msgspec import Raw, structs
 from chargehand.agents.crew import Hand, WorkFailed
 from chargehand.agents.inputs import today
 from chargehand.agents.planner import Lead, Purpose, Question, ask, card_line
-from chargehand.agents.routing.decision import Decision, choose, nobody
-from chargehand.agents.routing.examples import ConfirmedExamples
+from chargehand.agents.routing.decision import ConfirmedExamples, Decision, choose, nobody
 from chargehand.agents.routing.meaning import by_meaning
 from chargehand.agents.routing.words import by_rules, by_tags, by_words
 from chargehand.agents.shape import choice_schema, encode_schema, find_object, one_line, sent_back, text_schema

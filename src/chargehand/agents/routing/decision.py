@@ -1,13 +1,18 @@
 """What a router decided, and how the load of workers may shift it. Where the load is known from is not known here."""
 
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct, structs
 
-from chargehand.agents.routing.examples import ConfirmedExamples
+from chargehand.errors import StoreError
+from chargehand.models.subject import WorkerCard
+from chargehand.stores.route_examples import RouteExamples
 from chargehand.terms.policy import Seconds
+
+logger = logging.getLogger(__name__)
 
 MOST_SCORES = 10  # that are kept with a decision: nobody reads more
 _NEAR = 0.5  # somebody's share of belief, of the first's: below it no load makes up for the worse fit
@@ -76,6 +81,38 @@ class Load(Struct, frozen=True):
         said += [f"{self.seconds:.1f} s each"] if self.seconds is not None else []
         said += [f"${self.micros / 1_000_000:.4f} each"] if self.micros else []
         return ", ".join([*said, "out of order"] if self.shut else said)
+
+
+class ConfirmedExamples:
+    """The examples of one team. What cannot be read does not stand in a route's way."""
+
+    def __init__(self, store: RouteExamples) -> None:
+        self._store = store
+
+    async def extend(self, cards: Sequence[WorkerCard]) -> list[WorkerCard]:
+        """The cards with the confirmed examples of their workers."""
+        try:
+            examples = await self._store.list()
+        except StoreError as error:
+            logger.warning("confirmed examples cannot be read: %s", error)
+            return list(cards)
+        requests: dict[str, list[str]] = {}
+        for example in examples:
+            requests.setdefault(example.worker, []).append(example.request)
+        return [structs.replace(card, confirmed=tuple(requests.get(card.name, ()))) for card in cards]
+
+    async def fitted(self, key: str) -> bytes | None:
+        try:
+            return await self._store.fitted(key)
+        except StoreError as error:
+            logger.info("the router is fitted anew: %s", error)
+            return None
+
+    async def keep_fitted(self, key: str, body: bytes) -> None:
+        try:
+            await self._store.keep_fitted(key, body)
+        except StoreError as error:
+            logger.warning("the fitted router is not kept: %s", error)
 
 
 class Watch(Protocol):

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from chargehand.agents.routing.decision import MOST_SCORES, Decision, choose, nobody
-from chargehand.agents.routing.examples import ConfirmedExamples
+from chargehand.agents.routing.decision import MOST_SCORES, ConfirmedExamples, Decision, choose, nobody
 from chargehand.agents.routing.words import Lexicon, Said, by_words, said
 from chargehand.errors import Invalid, StoreUnavailable
 from chargehand.memory.embedding import Embedding

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec import Raw, structs
 
-from chargehand.agents.crew import Claim, Crew, Done, Hand, Proposal, Refined, WorkFailed
-from chargehand.agents.relay import Relay
+from chargehand.agents.crew import Claim, Crew, Done, Hand, Proposal, Refined, Relay, WorkFailed
 from chargehand.core.owed import Brief
 from chargehand.models.code_errors import failure_of
 from chargehand.models.find import Lookup
