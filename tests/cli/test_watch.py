@@ -52,7 +52,7 @@ def test_a_run_of_another_process_is_watched_to_its_end(tmp_path: Path) -> None:
 
 
 def test_a_watched_run_moves_on_a_terminal(tmp_path: Path) -> None:
-    file = script(tmp_path, task("a"), otherwise={"seconds": 3})  # on a busy machine a terminal takes its time
+    file = script(tmp_path, task("a"), otherwise={"seconds": 6})  # on a busy machine a terminal takes its time
     playing = Underway(tmp_path, "play", file, "--run", "long")
     playing.until("a  ann         started")
     terminal = Terminal(tmp_path, "watch", "long")
