@@ -84,6 +84,7 @@ def test_a_count_holds_for_one_step_only() -> None:
     assert "called 2 times in this step" in r.objection(rules, made, "look", 0)
     assert r.objection(rules, made, "look", 1) == ""
     assert r.objection(rules, made, "write", 0) == ""
+    assert "called 2 times, which is the most" in r.objection([r.MaxCount("look", 2)], made, "look", 1)
 
 
 def test_a_required_tool_holds_up_the_end_even_after_one_that_ends() -> None:
@@ -150,6 +151,7 @@ some_rules = st.lists(
         st.builds(r.ParentLastTool, names, names),
         st.builds(r.Conditional, names, st.dictionaries(st.sampled_from(["a", "b"]), names), st.just("") | names),
         st.builds(r.MaxCountPerStep, names, st.integers(1, 3)),
+        st.builds(r.MaxCount, names, st.integers(1, 3)),
     ),
     max_size=5,
 )

@@ -199,6 +199,7 @@ _RULES: dict[str, Callable[..., ToolRule]] = {
     "parent_last_tool": rules.ParentLastTool,
     "conditional": rules.Conditional,
     "max_count_per_step": rules.MaxCountPerStep,
+    "max_count": rules.MaxCount,
 }
 
 

@@ -421,6 +421,8 @@ class RuleShape(Shape, frozen=True):
     """The result of a tool says what must follow."""
     max_count_per_step: MostShape | None = None
     """A tool is called at most so often in one step."""
+    max_count: MostShape | None = None
+    """A tool is called at most so often in one attempt."""
     required_before_exit: Text | None = None
     """The attempt does not end before this tool was called."""
     requires_approval: Text | None = None

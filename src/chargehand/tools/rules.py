@@ -161,8 +161,8 @@ def check(rules: Sequence[ToolRule], tools: Sequence[str]) -> None:
             if name not in known:
                 hint = did_you_mean(name, sorted(known))
                 raise Invalid(f"a rule {_kind(rule)} names the tool {name!r}, which there is not; {hint}")
-        if isinstance(rule, MaxCountPerStep) and rule.most < 1:
-            raise Invalid(f"max_count_per_step of {rule.tool!r} is {rule.most}; leave the tool out instead, or say 1")
+        if isinstance(rule, MaxCountPerStep | MaxCount) and rule.most < 1:
+            raise Invalid(f"{_kind(rule)} of {rule.tool!r} is {rule.most}; leave the tool out instead, or say 1")
         if isinstance(rule, ConstrainChildTools) and not rule.children:
             raise Invalid(f"constrain_child_tools of {rule.tool!r} lists no tools; use exit_loop to end after it")
     _check_ends(rules)
