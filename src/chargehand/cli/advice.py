@@ -44,7 +44,7 @@ class Advice(Struct, frozen=True):
 
 def advise(console: Console, state: RunState, advice: Advice, *, mended: bool = False) -> None:
     """What the run is called and what can be done with it; `mended`: something must be put right before that."""
-    console.line(f"run: {clean(advice.run)} in {clean(str(advice.journal))}")
+    console.line(f"run: {advice.run} in {advice.journal}")
     console.line(f"  look again:  {advice.command('runs', 'show', advice.run)}")
     if state.ended is None:
         console.line(f"  give up:     {advice.command('runs', 'cancel', advice.run)}")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from chargehand.cli.arguments import add_shared
-from chargehand.cli.console import Console, Tone, clean, print_table, short
+from chargehand.cli.console import Console, Tone, print_table, short
 from chargehand.cli.format import counted
 from chargehand.config.explain import Description, WorkerLine, describe
 from chargehand.config.keys import is_known, json_schema, key_at, paths
@@ -47,7 +47,7 @@ def check(options: Namespace) -> int:
         return code
     for finding in team.findings:
         is_error = finding.grave or options.strict
-        console.line(f"{'error' if is_error else 'warning'}: {clean(str(finding))}", "bad" if is_error else "warn")
+        console.line(f"{'error' if is_error else 'warning'}: {finding}", "bad" if is_error else "warn")
     if key is not None:
         _explain(console, team, key)
     _summarize(Console(sys.stderr), team, "bad" if errors else "good")
@@ -67,9 +67,9 @@ def _select_values(team: Description, key: str) -> None:
 def _explain(console: Console, team: Description, path: str) -> None:
     if path and (key := key_at(path)):
         default = f"; default {key.default}" if key.default else ""
-        console.line(clean(f"{path}: {key.meaning}"))
-        console.line(clean(f"takes: {key.takes}{default}"))
-    console.line(f"file: {clean(team.file)} ({team.how})")
+        console.line(f"{path}: {key.meaning}")
+        console.line(f"takes: {key.takes}{default}")
+    console.line(f"file: {team.file} ({team.how})")
     rows = [(value.path, short(value.value, _MAX_VALUE), value.origin) for value in team.values]
     print_table(console, ("key", "value", "origin"), rows)
 
@@ -83,13 +83,13 @@ def _summarize(console: Console, team: Description, tone: Tone) -> None:
         if team.memory is not None:
             archives = counted(len(team.memory.archives), "archive")
             counts += f"; memory: {counted(len(team.memory.blocks), 'block')}, {archives}"
-        console.line(clean(f"team {team.name}: {counts}; models: {', '.join(team.models)}"))
+        console.line(f"team {team.name}: {counts}; models: {', '.join(team.models)}")
         _list_nested_teams(console, team.workers)
     errors = len(team.errors)
     verdict = "all is well"
     if team.findings:
         verdict = f"{counted(errors, 'error')}, {counted(len(team.findings) - errors, 'warning')}"
-    console.line(clean(f"{team.file}: {verdict}"), tone)
+    console.line(f"{team.file}: {verdict}", tone)
 
 
 def _list_nested_teams(console: Console, workers: Sequence[WorkerLine], indent: str = "  ") -> None:
@@ -98,5 +98,5 @@ def _list_nested_teams(console: Console, workers: Sequence[WorkerLine], indent: 
         if worker.team:
             names = ", ".join(member.name for member in worker.inside)
             count = counted(len(worker.inside), "worker")
-            console.line(clean(f"{indent}{worker.name} is a team of {count} in {worker.team}: {names}"))
+            console.line(f"{indent}{worker.name} is a team of {count} in {worker.team}: {names}")
             _list_nested_teams(console, worker.inside, f"{indent}  ")

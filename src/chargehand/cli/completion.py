@@ -35,7 +35,7 @@ def completion(options: Namespace) -> int:
 
     whole = parser()
     _mark_paths(whole, file=shtab.FILE, folder=shtab.DIRECTORY)
-    Console(sys.stdout).line(shtab.complete(whole, options.shell))
+    Console(sys.stdout).text(shtab.complete(whole, options.shell))
     return 0
 
 

@@ -1,6 +1,6 @@
 """One stream of a terminal: colour where it is wanted, drawing where it can be shown, nothing that steers the terminal.
 
-Whatever came from plans, results or errors goes through `clean` or `clean_json` before it is written.
+Lines are cleaned as they are written; text of several lines goes through `clean_lines` or `clean_json` before that.
 """
 
 import io
@@ -122,26 +122,33 @@ class Console:
         return f"\x1b[{_PAINT[tone]}m{text}\x1b[0m" if self.coloured and tone in _PAINT and text else text
 
     def line(self, text: str = "", tone: Tone = "plain") -> None:
-        """Write one line at once; its text is clean already."""
-        said = self.paint(text, tone) if self.draws else self.paint(text.translate(_ASCII), tone)
-        self.write(said + "\n")
+        """Write one line at once, cleaned."""
+        self.text(clean(text), tone)
+
+    def text(self, text: str, tone: Tone = "plain") -> None:
+        """Write text of one or more lines that is clean already."""
+        drawn = text if self.draws else text.translate(_ASCII)
+        self.write(f"{self.paint(drawn, tone)}\n")
 
     def json(self, document: object) -> None:
         """Write one JSON document, safe to look at."""
-        self.line(format_json(document))
+        self.text(format_json(document))
 
     def json_line(self, document: object) -> None:
         """Write one line of JSON, safe to look at."""
-        self.line(format_json(document, indent=-1))
+        self.text(format_json(document, indent=-1))
 
     def prose(self, text: str, tone: Tone = "plain") -> None:
-        """Write one line; on a terminal that is too narrow for it as several, cut between words."""
-        for line in wrap_words(text, self.columns) if self.terminal else (text,):
+        """Write one line, cleaned; on a terminal that is too narrow for it as several, cut between words."""
+        for line in wrap_words(clean(text), self.columns) if self.terminal else (text,):
             self.line(line, tone)
 
     def markdown(self, text: str) -> None:
         """Text for a reader: laid out where there is a terminal, else as it is. It is clean already."""
-        if not (self.terminal and self.draws and self.coloured):
+        if not self.terminal:
+            self.text(text)
+            return
+        if not (self.draws and self.coloured):
             for line in text.split("\n"):
                 self.prose(line)
             return
@@ -164,7 +171,7 @@ class Console:
         with page.capture() as drawn:
             page.print(picture)
         for line in drawn.get().splitlines():
-            self.line(line.rstrip())
+            self.text(line.rstrip())
 
     def write(self, text: str) -> None:
         if self._silent:
@@ -251,7 +258,7 @@ def report_if_stopped(line: ProgressLine, kept: Callable[[], str]) -> Generator[
         yield
     except (CancelledError, KeyboardInterrupt):
         line.end()
-        Console(sys.stderr).line(clean(f"stopped: {kept()}; the same command again does the rest"), "warn")
+        Console(sys.stderr).line(f"stopped: {kept()}; the same command again does the rest", "warn")
         raise
     finally:
         line.end()

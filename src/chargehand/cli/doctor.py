@@ -58,12 +58,12 @@ def _check_surroundings(options: Namespace, console: Console) -> bool:
     if options.json:
         console.json({"ok": is_well, "lines": lines})
         return is_well
-    width = max(len(clean(line.what)) for line in lines)
+    width = max(len(line.what) for line in lines)
     for line in lines:
         word, tone = _WORDS[line.state]
-        console.line(f"{word}  {clean(line.what):{width}}  {clean(line.message)}", tone)
+        console.line(f"{word}  {line.what:{width}}  {line.message}", tone)
         if line.todo:
-            console.line(f"    {'':{width}}  → {clean(line.todo)}")
+            console.line(f"    {'':{width}}  → {line.todo}")
     return is_well
 
 
@@ -114,12 +114,12 @@ def _check_model(options: Namespace, console: Console) -> bool:
         if call.usage is not None:
             facts.append(f"{counted(call.usage.input, 'token')} in, {call.usage.output:,} out")
         facts.append("cost unknown" if call.micros is None else dollars(call.micros))
-        console.line(clean(f"ok  {call.model}  {', '.join(facts)}"), "good")
+        console.line(f"ok  {call.model}  {', '.join(facts)}", "good")
     elif call.failure.refusal is not None:
-        console.line(clean(f"error: {headline(call.failure.refusal)}"), "bad")
-        console.line(f"    {clean(call.failure.message)}")
+        console.line(f"error: {headline(call.failure.refusal)}", "bad")
+        console.line(f"    {call.failure.message}")
     else:
-        console.line(clean(f"error: {call.failure.message}"), "bad")
+        console.line(f"error: {call.failure.message}", "bad")
     return call.ok
 
 
@@ -160,7 +160,7 @@ def _check_workers(options: Namespace, console: Console) -> bool:
         tones: list[Tone] = [_STATES[worker.state][1] if worker.attempts else "dim" for worker in workers]
         print_table(console, _HEADS, [_table_row(worker, now) for worker in workers], tones)
     else:
-        console.line(f"nobody was called in {clean(str(options.journal))} yet")
+        console.line(f"nobody was called in {options.journal} yet")
     _print_remarks(console, part)
     return is_well
 
@@ -227,7 +227,7 @@ def _print_remarks(console: Console, part: _JournalPart) -> None:
         last = entries[-1].event
         if isinstance(first, RunRequested) and first.turns and isinstance(last, RunEnded) and last.ending == "failed":
             reason = last.gaps[0].message if last.gaps else last.reason
-            console.line(f"background run {clean(run)} did not get through: {clean(reason)}", "dim")
+            console.line(f"background run {run} did not get through: {reason}", "dim")
     if part.damaged:
         names = ", ".join(map(clean, part.damaged[:5]))
         console.line(f"damaged, not read: {names}; restore the journal from a backup", "dim")

@@ -11,7 +11,7 @@ import msgspec
 
 from chargehand.agents.audit.failure_modes import Audit, audit_runs
 from chargehand.cli.arguments import add_shared
-from chargehand.cli.console import Console, Tone, clean, print_table, short
+from chargehand.cli.console import Console, Tone, print_table, short
 from chargehand.cli.exit_codes import GATE_MISSED, INTERRUPTED, TERMINATED, Terminated
 from chargehand.cli.format import counted
 from chargehand.cli.run_names import resolve_run
@@ -189,7 +189,7 @@ def _run_eval(options: Namespace) -> int:
     if not report.tried and not stop_codes:
         problems.append("no case could be tried; see what each of them says")
     for problem in problems:
-        stderr.line(f"chargehand: {clean(problem)}", "bad")
+        stderr.line(f"chargehand: {problem}", "bad")
     if stop_codes:
         return stop_codes[0]
     if report.tried and not report.held:
@@ -280,7 +280,7 @@ def _write_reports(options: Namespace, report: Report) -> list[str]:
         except OSError as error:
             problems.append(f"{path} could not be written: {error.strerror}; keep what stands above")
             continue
-        Console(sys.stderr, quiet=options.quiet).line(f"written: {clean(str(path))}", "dim")
+        Console(sys.stderr, quiet=options.quiet).line(f"written: {path}", "dim")
     return problems
 
 
@@ -289,31 +289,31 @@ def _write_reports(options: Namespace, report: Report) -> list[str]:
 
 def print_report(console: Console, report: Report) -> None:
     if report.notice:
-        console.line(f"notice: {clean(report.notice)}", "dim")
+        console.line(f"notice: {report.notice}", "dim")
     for section in report.sections:
         _print_section(console, section)
     for text in report.warnings:
-        console.line(f"warning: {clean(text)}", "warn")
+        console.line(f"warning: {text}", "warn")
     for change in report.changes:
         _print_change(console, change)
     for held_gate in report.gates:
-        console.line(clean(f"gate: {format_gate(held_gate)}"), "good" if held_gate.held else "bad")
+        console.line(f"gate: {format_gate(held_gate)}", "good" if held_gate.held else "bad")
     if report.stopped:
-        console.line(f"stopped: {clean(report.stopped)}", "bad")
+        console.line(f"stopped: {report.stopped}", "bad")
 
 
 def _print_section(console: Console, section: Section) -> None:
     passed = sum(score.passed for score in section.scores)
-    console.line(f"{clean(section.dataset)}: {section.kind}: {passed} of {len(section.scores)} passed", "bold")
+    console.line(f"{section.dataset}: {section.kind}: {passed} of {len(section.scores)} passed", "bold")
     print_table(console, MEASURE_HEADS, [format_measure(measure) for measure in section.measures])
     for rows in section.tables:
         console.line()
-        console.line(clean(rows.title), "bold")
+        console.line(rows.title, "bold")
         print_table(console, rows.heads, rows.rows)
     console.line()
     failed = [score for score in section.scores if not score.passed]
     for score in failed[:_MAX_FAILED]:
-        console.line(f"failed: {short(score.case, 70)}: {clean('; '.join(score.why))}", "bad")
+        console.line(f"failed: {short(score.case, 70)}: {'; '.join(score.why)}", "bad")
     if len(failed) > _MAX_FAILED:
         console.line(f"and {len(failed) - _MAX_FAILED} more: --json or --markdown shows all")
     if failed:
@@ -322,7 +322,7 @@ def _print_section(console: Console, section: Section) -> None:
 
 def _print_change(console: Console, change: Change) -> None:
     tones: dict[str, Tone] = {"no difference shown": "plain", "better": "good"}
-    console.line(clean(f"since the baseline: {format_change(change)}"), tones.get(change.verdict, "bad"))
+    console.line(f"since the baseline: {format_change(change)}", tones.get(change.verdict, "bad"))
     for word, cases in (("lost", change.lost), ("won", change.won)):
         for case in cases[:_MAX_FAILED]:
             console.line(f"  {word}: {short(case, 80)}")
@@ -341,7 +341,7 @@ def _save_case(options: Namespace) -> int:
         case = msgspec.structs.replace(case, name=options.name)
     count = append_case(case, options.to)
     console = Console(sys.stdout)
-    console.line(f"saved: case {clean(case.name)} in {clean(str(options.to))}, which has {count} now")
+    console.line(f"saved: case {case.name} in {options.to}, which has {count} now")
     console.line("look at what it expects: it is what this run did, whether that was right or not", "warn")
     return 0
 
@@ -363,10 +363,10 @@ def _print_audit(console: Console, audit: Audit) -> None:
     """The findings of each run, then how often each mode occurs."""
     for run in audit.runs:
         for finding in run.findings:
-            task = f" {clean(finding.task)}:" if finding.task else ""
+            task = f" {finding.task}:" if finding.task else ""
             prevented = " (prevented)" if finding.prevented else ""
             evidence = f" ({short(finding.evidence, _MAX_EVIDENCE_CHARS)})" if finding.evidence else ""
-            line = f"{clean(run.run)}: MAST {finding.mode}{prevented}:{task} {clean(finding.message)}{evidence}"
+            line = f"{run.run}: MAST {finding.mode}{prevented}:{task} {finding.message}{evidence}"
             console.line(line, "plain" if finding.prevented else "warn")
     if not audit.modes:
         console.line(f"{counted(len(audit.runs), 'run')}: nothing was found", "good")

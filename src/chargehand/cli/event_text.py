@@ -51,7 +51,7 @@ def describe_event(tracer: Tracer, entry: ev.Entry, *, whole: bool = False) -> E
     who = progress.worker if progress is not None else ""
     if isinstance(event, _SUPERVISED) or (isinstance(event, ev.PromptSent) and event.duty != "attempt"):
         who = SUPERVISOR
-    return EventText(text=text, task=clean(task), who=clean(who), tone=tone)
+    return EventText(text=clean(text), task=clean(task), who=clean(who), tone=tone)
 
 
 TEMPLATES: dict[type, _Description] = {
@@ -74,7 +74,7 @@ def _because(reason: str) -> str:
 
 
 def _offered(_tracer: Tracer, event: ev.ResultsOffered) -> _Description:
-    text = f"{counted(len(event.offers), 'result')} of run {clean(event.run)} may be used again"
+    text = f"{counted(len(event.offers), 'result')} of run {event.run} may be used again"
     if event.unserved:
         return f"{text}; nobody here could: {short('; '.join(event.unserved), ROOM)}", "warn"
     return text, "dim"
@@ -178,7 +178,7 @@ def _attempt_failed(_tracer: Tracer, event: ev.AttemptFailed) -> _Description:
 
 def _retry_scheduled(tracer: Tracer, event: ev.RetryScheduled) -> _Description:
     if event.worker:
-        return f"falls back to {clean(event.worker)}", "warn"
+        return f"falls back to {event.worker}", "warn"
     wait = event.after - tracer.state.at
     return f"retry in {wait:.2g} s" if wait > 0 else "retry at once", "warn"
 
@@ -194,7 +194,7 @@ def _task_failed(_tracer: Tracer, event: ev.TaskFailed) -> _Description:
 
 def _task_skipped(_tracer: Tracer, event: ev.TaskSkipped) -> _Description:
     reasons = {
-        "input": f"because {clean(event.because)} did not deliver",
+        "input": f"because {event.because} did not deliver",
         "budget": "because the budget is too small for it",
         "deadline": "because the time ran out",
         "person": "by a person",
@@ -208,10 +208,10 @@ def _step_started(tracer: Tracer, event: ev.StepStarted) -> _Description:
     if event.name in MEMORY_STEPS:
         return MEMORY_STEPS[event.name], "dim"
     if event.name.startswith(CHECK):
-        return f"is checked: {clean(event.name.removeprefix(CHECK))}", "dim"
+        return f"is checked: {event.name.removeprefix(CHECK)}", "dim"
     attempt = tracer.open_attempt(event.task)
     arguments = attempt.steps[-1].arguments if attempt is not None else None
-    return f"calls {clean(event.name)} ({event.effect}){_format_arguments(arguments)}", "dim"
+    return f"calls {event.name} ({event.effect}){_format_arguments(arguments)}", "dim"
 
 
 def _format_arguments(arguments: object) -> str:
@@ -237,16 +237,16 @@ def _step_finished(tracer: Tracer, event: ev.StepFinished) -> _Description:
             return _describe_verdict(name.removeprefix(CHECK), msgspec.convert(decode_value(event.result), Verdict))
         except msgspec.ValidationError:
             pass  # a step of somebody else, by chance of such a name
-    who = clean(name) if name and name != "model" else f"step {event.step}"
+    who = name if name and name != "model" else f"step {event.step}"
     return f"{who} returned {describe_result(event.result)}", "dim"
 
 
 def _describe_verdict(check: str, verdict: Verdict) -> _Description:
     if verdict.unsaid:
-        return f"{clean(check)} does not say: {short(verdict.unsaid, ROOM)}", "warn"
+        return f"{check} does not say: {short(verdict.unsaid, ROOM)}", "warn"
     if verdict.accepted:
-        return f"{clean(check)} accepts it", "dim"
-    return f"{clean(check)} does not accept it: {short('; '.join(verdict.problems), ROOM)}", "warn"
+        return f"{check} accepts it", "dim"
+    return f"{check} does not accept it: {short('; '.join(verdict.problems), ROOM)}", "warn"
 
 
 class _MemoryBlock(Struct):

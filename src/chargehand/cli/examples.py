@@ -6,7 +6,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 from chargehand.cli import USUAL_MEMORY
 from chargehand.cli.arguments import add_shared
-from chargehand.cli.console import Console, clean, print_table
+from chargehand.cli.console import Console, print_table
 from chargehand.config.load import load_team
 from chargehand.runtime.route_feedback import Judgement, record_feedback
 from chargehand.stores.route_examples import open_journal_file
@@ -60,7 +60,7 @@ def feedback(options: Namespace) -> int:
         return 0
     for word, workers in (("confirmed", judgement.confirmed), ("refuted", judgement.refuted)):
         if workers:
-            console.line(f"{word} for run {clean(options.name)}: {clean(', '.join(workers))}")
+            console.line(f"{word} for run {options.name}: {', '.join(workers)}")
     console.line("all confirmed examples: chargehand examples, with the --team of the run", "dim")
     return 0
 
@@ -81,13 +81,13 @@ def examples(options: Namespace) -> int:
         if options.json:
             console.json_line({"cleared": count})
         else:
-            console.line(f"cleared: {count} examples of team {clean(team.name)}")
+            console.line(f"cleared: {count} examples of team {team.name}")
         return 0
     confirmed = asyncio.run(team.route_examples(options.journal))
     if options.json:
         console.json_line({"team": team.name, "examples": confirmed})
         return 0
-    console.line(f"team {clean(team.name)}: {len(confirmed)} confirmed examples")
+    console.line(f"team {team.name}: {len(confirmed)} confirmed examples")
     if confirmed:
         rows = [(example.worker, example.source, example.run, example.request) for example in confirmed]
         print_table(console, ("worker", "source", "run", "request"), rows)

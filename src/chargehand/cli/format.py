@@ -6,7 +6,7 @@ from typing import cast
 import msgspec
 from msgspec import Raw
 
-from chargehand.cli.console import clean, short
+from chargehand.cli.console import short
 from chargehand.models.exhibits import Chart, Exhibit, Figure, Passages, Table
 from chargehand.runtime.trace import calls_in
 from chargehand.terms import events as ev
@@ -76,16 +76,16 @@ def _exhibit(found: object) -> str:
 def describe_gap(found: ev.Gap) -> str:
     """One thing an answer does without."""
     if found.run:
-        where = " ".join(filter(None, (clean(found.inner), f"in {clean(found.run)}")))
+        where = " ".join(filter(None, (found.inner, f"in {found.run}")))
         said = f"{found.status} ({_why(found)})"
-        return f"{clean(found.task)} without a part of {clean(found.worker)}: {where} {said}"
+        return f"{found.task} without a part of {found.worker}: {where} {said}"
     if not found.task:
-        return f"{found.status}: {clean(found.message)}"
-    return f"{clean(found.task)} {found.status} ({_why(found)})"
+        return f"{found.status}: {found.message}"
+    return f"{found.task} {found.status} ({_why(found)})"
 
 
 def _why(found: ev.Gap) -> str:
-    return clean(found.message) if found.reason == found.status else f"{found.reason}: {clean(found.message)}"
+    return found.message if found.reason == found.status else f"{found.reason}: {found.message}"
 
 
 def describe_failure(found: ev.Failure) -> str:

@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from difflib import get_close_matches
 from pathlib import Path
 
-from chargehand.cli.console import Console, clean
+from chargehand.cli.console import Console
 from chargehand.config.discover import NAMES, TEMPLATES, Detected, detect_model
 from chargehand.config.source import read_source
 from chargehand.config.validate import validate
@@ -108,15 +108,15 @@ def _ignore(file: Path) -> None:
 def _next_steps(console: Console, folder: Path, model: Detected) -> None:
     team, _ = validate(read_source(folder / NAMES[0]))
     assert team is not None, "a template is a valid team"
-    console.line(clean(f"{folder / NAMES[0]}: the team {team.name!r}"), "good")
-    console.prose(clean(f"model: {model.handle}, because {model.why}"))
+    console.line(f"{folder / NAMES[0]}: the team {team.name!r}", "good")
+    console.prose(f"model: {model.handle}, because {model.why}")
     if model.handle == BUILT_IN:
         console.prose("  a demo: rules, and no language model; docs/first-model.md says how to get one")
     elif model.charged:
         console.prose(f"  its calls are charged; --model {BUILT_IN} costs nothing")
     console.line("next:")
     if folder.resolve() != Path.cwd():
-        console.line(clean(f"  cd {shlex.quote(str(folder))}"))
+        console.line(f"  cd {shlex.quote(str(folder))}")
     console.line("  chargehand check")
     request = " ".join(team.examples[0].split())
-    console.line(clean(f"  chargehand run {shlex.quote(request)}"))
+    console.line(f"  chargehand run {shlex.quote(request)}")

@@ -180,7 +180,7 @@ class _LogLines(logging.Handler):
     """One line a record, to whatever standard error is then: a live view may have taken its place."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        Console(sys.stderr).prose(clean(f"chargehand: {record.levelname.lower()}: {self.format(record)}"), "warn")
+        Console(sys.stderr).prose(f"chargehand: {record.levelname.lower()}: {self.format(record)}", "warn")
 
 
 def perform(options: Namespace) -> int:
@@ -202,7 +202,7 @@ def perform(options: Namespace) -> int:
         resolve_runs(options)
         return cast("int", verb(options))
     except ChargehandError as error:
-        Console(sys.stderr).prose(f"chargehand: {clean(_describe_error(error, options))}", "bad")
+        Console(sys.stderr).prose(f"chargehand: {_describe_error(error, options)}", "bad")
         return error_exit_code(type(error))
     except FileNotFoundError:
         try:

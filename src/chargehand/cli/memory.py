@@ -19,7 +19,6 @@ from chargehand.cli.console import (
     Console,
     ProgressLine,
     Tone,
-    clean,
     clean_json,
     clean_lines,
     print_table,
@@ -198,7 +197,7 @@ class _Session(Struct, frozen=True):
 
     def note(self, text: str, tone: Tone = "plain") -> None:
         """Print a remark beside the data."""
-        Console(sys.stderr).line(clean(text), tone)
+        Console(sys.stderr).line(text, tone)
 
     async def list_all(self, kind: type[_Shared]) -> list[_Shared]:
         """All blocks or archives, page by page."""
@@ -289,7 +288,7 @@ async def _show_overview(session: _Session) -> int:
         document = {"team": session.declared.team, "file": str(file), "blocks": blocks, "archives": archives}
         return session.print_json(document)
     size = sum(part.stat().st_size for part in file.parent.glob(f"{file.name}*") if part.suffix != ".lock")
-    session.out.line(clean(f"memory of team {session.declared.team} in {file}, {size_of(size)}"), "bold")
+    session.out.line(f"memory of team {session.declared.team} in {file}, {size_of(size)}", "bold")
     session.out.line()
     await _list_blocks(session)
     session.out.line()
@@ -336,7 +335,7 @@ async def _get_block(session: _Session) -> int:
     if session.options.json:
         return session.print_json({**structs.asdict(block), "value": value, "shown": version})
     out = session.out
-    out.line(clean_lines(value) if out.terminal else value)  # into a file or a pipe: every character as it is
+    out.text(clean_lines(value) if out.terminal else value)  # into a file or a pipe: every character as it is
     if out.terminal and not value:
         session.note(f"{block.label} is empty", "dim")
     return 0
@@ -391,7 +390,7 @@ def _show_change(out: Console, change: Change, width: int) -> None:
     """What was done, when and by whom; under it the text that went and the text that came."""
     source = f" to the text of v{change.at}" if change.at and change.at != change.version else ""
     line = f"v{change.version:<{width}}  {when(change.when)}, {ago(change.when, time.time())}  {change.kind}{source}"
-    out.line(clean(f"{line}  by {describe_origin(change.origin)}"), "bold")
+    out.line(f"{line}  by {describe_origin(change.origin)}", "bold")
     parts: tuple[tuple[str, str, Tone], ...] = (("-", change.removed, "bad"), ("+", change.added, "good"))
     for sign, text, tone in parts:
         if text:
@@ -564,7 +563,7 @@ async def _export_archives(session: _Session) -> int:
     archives = await session.list_all(Archive) if options.all else [await session.archive()]
     if options.output is None:
         async for line in _export_lines(session, archives):
-            session.out.line(clean_json(line))
+            session.out.text(clean_json(line))
         return 0
     path = Path(options.output)
     partial = path.with_name(f".{path.name}.partial")  # what was there is kept until all is written

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from chargehand.agents.messages import PERSON, Letter, Replies, WorkerReply, addressed
 from chargehand.cli.advice import Advice, advise
 from chargehand.cli.arguments import TEAM, add_shared, duration, read_request
-from chargehand.cli.console import ProgressLine, Tone, clean, clean_lines, format_json, short
+from chargehand.cli.console import ProgressLine, Tone, clean_lines, format_json, short
 from chargehand.cli.exit_codes import exit_code
 from chargehand.cli.format import counted, seconds
 from chargehand.cli.run_session import RunSession
@@ -122,9 +122,9 @@ class _MessageSession(RunSession):
                 data.line()
             after = "in" if reply.status == "answered" else "after"
             status = "waits for a person" if waits else f"{reply.status} {after} {seconds(reply.seconds)}"
-            data.line(f"{clean(reply.worker)}: {status}", "warn" if waits else _TONES[reply.status])
+            data.line(f"{reply.worker}: {status}", "warn" if waits else _TONES[reply.status])
             is_answered = reply.status == "answered"
-            data.line(clean_lines((reply.text or format_json(reply.value)) if is_answered else reply.failure))
+            data.text(clean_lines((reply.text or format_json(reply.value)) if is_answered else reply.failure))
         self._shown.add(reply.worker)
 
     def finish(self, result: Outcome) -> int:

@@ -5,7 +5,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from chargehand.cli.arguments import add_shared
-from chargehand.cli.console import Console, ProgressLine, clean, print_table
+from chargehand.cli.console import Console, ProgressLine, print_table
 from chargehand.config.environment import models_home
 from chargehand.errors import Invalid
 from chargehand.models.local.catalog import CATALOG
@@ -52,7 +52,7 @@ def _list(options: Namespace) -> int:
         state = "here" if model.name in here else ""
         rows.append((model.name, state, f"{model.size / 1e6:,.0f} MB", f"{model.about} ({model.licence})"))
     print_table(console, ("model", "", "size", "what it is"), rows, right=("size",))
-    console.line(f"folder: {clean(str(models_home()))}   fetch one with: chargehand models pull NAME", "dim")
+    console.line(f"folder: {models_home()}   fetch one with: chargehand models pull NAME", "dim")
     return 0
 
 
@@ -63,11 +63,11 @@ def _pull(name: str) -> int:
         home = pull(name, models_home(), progress.show)
     except PullFailed as error:
         progress.end()
-        stderr.line(f"chargehand: {clean(str(error))}", "bad")
+        stderr.line(f"chargehand: {error}", "bad")
         return 1
     progress.end()
     stderr.line(f"{name} is here", "good")
-    Console(sys.stdout).line(clean(str(home)))
+    Console(sys.stdout).line(str(home))
     return 0
 
 

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from chargehand.agents.cost_forecast import PlanForecast
 from chargehand.cli.arguments import TEAM, add_request, add_shared, write_file
-from chargehand.cli.console import Console, clean, format_json
+from chargehand.cli.console import Console, format_json
 from chargehand.cli.format import counted, money
 from chargehand.cli.plan_view import describe_finding, forecast_lines, mermaid, plan_heading, plan_tree
 from chargehand.cli.script import Story, decode_story, read_story, read_table
@@ -55,10 +55,10 @@ def plan(options: Namespace) -> int:
     if options.json:
         document = {"runs": not errors, "findings": draft.findings, "plan": draft.plan, "forecast": draft.forecast}
         text = format_json(document | about)
-        console.line(text)
+        console.text(text)
     elif options.mermaid:
         text = mermaid(draft.plan)
-        console.line(text)
+        console.text(text)
     else:
         _show(console, draft)
     if options.output is not None:
@@ -80,9 +80,9 @@ def _show(console: Console, draft: Draft) -> None:
     for line in forecast_lines(draft.forecast) if draft.forecast is not None else ():
         console.line(line)
     for text in draft.unserved:
-        console.line(f"nobody here can: {clean(text)}", "warn")
+        console.line(f"nobody here can: {text}", "warn")
     for text in draft.notes:
-        console.line(f"note: {clean(text)}", "dim")
+        console.line(f"note: {text}", "dim")
     if draft.spent != NOTHING:
         console.line(f"planning cost: {'unknown' if draft.spent is None else money(draft.spent)}")
 
@@ -95,7 +95,7 @@ def _draft_of_team(options: Namespace) -> tuple[Draft, dict[str, object]]:
     team = load_team_of(options)
     goal = read_goal(team, options, "plan")
     if team.notice:
-        Console(sys.stderr).line(f"notice: {clean(team.notice)}", "warn")
+        Console(sys.stderr).line(f"notice: {team.notice}", "warn")
     draft = asyncio.run(team.plan(goal))
     return draft, {"team": team.name, "notice": team.notice, "unserved": draft.unserved, "spent": draft.spent}
 
@@ -119,7 +119,7 @@ def _forecast_dollars(given: Plan, team: Supervisor) -> PlanForecast | None:
     try:
         return asyncio.run(forecast_plan(team, team.request(given.goal or "this plan", time.time(), plan=given)))
     except Invalid as error:
-        Console(sys.stderr).line(f"notice: what it costs is not reckoned: {clean(str(error))}", "warn")
+        Console(sys.stderr).line(f"notice: what it costs is not reckoned: {error}", "warn")
         return None
 
 

@@ -88,7 +88,7 @@ def _branches(tasks: Sequence[Task]) -> Iterator[tuple[str, Task]]:
 
 def forecast_lines(forecast: Forecast) -> list[str]:
     """What a plan will take, in a few lines; nothing about times and costs that were not stated."""
-    names = [clean(name) for name in forecast.critical_path[:_MAX_PATH]]
+    names = list(forecast.critical_path[:_MAX_PATH])
     path = " → ".join([*names, "…"] if len(forecast.critical_path) > _MAX_PATH else names)
     lines: list[str] = []
     if forecast.timed:
@@ -114,11 +114,11 @@ def forecast_lines(forecast: Forecast) -> list[str]:
 
 def _describe_usd(cost: CostForecast) -> str:
     if cost.about is None:
-        models = clean(" and ".join(cost.unknown)) or "one of the models"
+        models = " and ".join(cost.unknown) or "one of the models"
         return f"unknown, since nobody knows what {models} costs"
     if cost.about == 0 and not cost.grows:
         return "$0, since no model that is asked costs anything"
-    grows = f" or more ({clean(cost.grows)})" if cost.grows else ""
+    grows = f" or more ({cost.grows})" if cost.grows else ""
     cap = f", above the budget of {dollars(round(1_000_000 * (cost.budget or 0)))}" if cost.above_budget else ""
     return f"about {roughly(round(1_000_000 * cost.about))}{grows}{cap}"
 
@@ -130,7 +130,7 @@ def _tokens_and_calls(amount: Amount) -> list[str]:
 
 def describe_finding(found: Finding) -> str:
     """One finding on one line: how grave, where, what, and its code."""
-    return f"{'error' if found.grave else 'warning'}: {clean(found.place)}: {clean(found.message)} [{found.code}]"
+    return f"{'error' if found.grave else 'warning'}: {found.place}: {found.message} [{found.code}]"
 
 
 def mermaid(plan: Plan) -> str:

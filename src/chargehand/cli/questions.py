@@ -128,13 +128,13 @@ class QuestionPrompt:
             try:
                 await driver.ask(self._run, reply)
             except Refused as error:
-                self._console.line(clean(str(error)), "warn")
+                self._console.line(str(error), "warn")
 
     async def _ask(self, asked: ev.InputRequested, driver: Driver) -> ev.InputAnswered | None:
         """Show the question whole, then read until the reply is one of those that are meant: "did not" is no d."""
         console = self._console
         if asked.task:
-            console.line(f"{clean(asked.task)}:", "bold")
+            console.line(f"{asked.task}:", "bold")
         lines = await self._uncertain_calls(asked, driver) if asked.what == "effect" else []
         for line in lines or format_question(asked, console.columns):
             console.line(line)

@@ -83,7 +83,7 @@ def _do_again(options: Namespace, state: RunState) -> int:
         console = Console(sys.stdout)
         console.line(f"done again: {', '.join(map(clean, redone))}")
         names = {offer.task.partition("[")[0] for offer in kept}
-        console.line(f"taken over: {', '.join(clean(name) for name in state.tasks if name in names) or 'nothing'}")
+        console.line(f"taken over: {', '.join(name for name in state.tasks if name in names) or 'nothing'}")
         return 0
     run: str = options.run or f"{options.name}-again-{secrets.token_hex(2)}"
     check_name(run)

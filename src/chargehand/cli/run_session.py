@@ -15,7 +15,7 @@ from chargehand.agents.answer import MISSING
 from chargehand.agents.crew import Crew
 from chargehand.cli.advice import Advice, advise, farewell, going_on
 from chargehand.cli.artifacts import chart_lines, save_artifacts
-from chargehand.cli.console import Console, clean, clean_lines
+from chargehand.cli.console import Console, clean_lines
 from chargehand.cli.exit_codes import INTERRUPTED, TERMINATED, Terminated, exit_code
 from chargehand.cli.format import describe_gap, money
 from chargehand.cli.questions import QuestionPrompt, format_question, may_ask
@@ -248,7 +248,7 @@ class RunSession:
         for entry in entries:
             self._report_problem(entry.event)
         if not self._is_noticed:  # quiet or not: nobody may take it for something else
-            self.stderr().prose(f"notice: {clean(self.notice)}", "warn")
+            self.stderr().prose(f"notice: {self.notice}", "warn")
             self._is_noticed = True
         self.output.hear(entries)
         if self._asker is None:
@@ -269,10 +269,10 @@ class RunSession:
         mistake = failure.code_error
         if refusal is not None and (refusal.model, refusal.cause) not in self._problems:
             self._problems[refusal.model, refusal.cause] = None
-            self.stderr().prose(f"error: {clean(headline(refusal))}", "bad")
+            self.stderr().prose(f"error: {headline(refusal)}", "bad")
         if mistake is not None and (mistake.exception, mistake.place()) not in self._problems:
             self._problems[mistake.exception, mistake.place()] = mistake
-            self.stderr().line(clean_lines(traceback_text(mistake)), "bad")
+            self.stderr().text(clean_lines(traceback_text(mistake)), "bad")
 
     def stderr(self) -> Console:
         """Standard error, for what is said however quiet it is to be: above the live view, if there is one."""
@@ -296,10 +296,10 @@ class RunSession:
             self._show_fallback(fallback, traced.ending)
         saved = self._save_artifacts(traced)
         for path in saved:
-            console.line(f"saved: {clean(str(path))}")
+            console.line(f"saved: {path}")
         assessment = assess(entries) if traced.ending and traced.ending != "cancelled" else None
         if assessment is not None and assessment.worth_saying:
-            console.prose(f"checked: {clean(assessment.line)}")
+            console.prose(f"checked: {assessment.line}")
         self._report_ending(traced, state)
         if self.output.view is not None:
             for line in chart_lines(traced, console.columns):
@@ -342,7 +342,7 @@ class RunSession:
         if traced.ending:
             return
         if state.input is not None and state.input.task:
-            stderr.line(f"asked: {clean(state.input.task)}:")
+            stderr.line(f"asked: {state.input.task}:")
             for line in format_question(state.input, stderr.columns):
                 stderr.line(f"  {line}")
         stderr.line(f"go on: {going_on(state, self.advice)}")
@@ -353,14 +353,14 @@ class RunSession:
         if mistakes:
             others = f" (and {len(mistakes) - 1} more, see above)" if len(mistakes) > 1 else ""
             mend = f"Mend the code, then: {self.advice.once_more()}"
-            self.stderr().prose(f"error: {clean(mistakes[0].describe())}{others}. {mend}", "bad")
+            self.stderr().prose(f"error: {mistakes[0].describe()}{others}. {mend}", "bad")
 
     def _save_artifacts(self, traced: Trace) -> list[Path]:
         folder = self.given.get("save")
         try:
             return save_artifacts(traced, Path(folder) if folder else None, self.advice.journal)
         except Invalid as error:  # what came of the run is worth more
-            Console(sys.stderr).line(f"chargehand: {clean(str(error))}", "bad")
+            Console(sys.stderr).line(f"chargehand: {error}", "bad")
             return []
 
 

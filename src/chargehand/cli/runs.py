@@ -118,7 +118,7 @@ def _list(options: Namespace, console: Console) -> int:
         console.json([_document(run) for run in listed])
         return 0
     if not runs:
-        console.line(f"no runs in {clean(str(options.journal))}")
+        console.line(f"no runs in {options.journal}")
         return 0
     rows: list[tuple[str, ...]] = []
     tones: list[Tone] = []
@@ -206,7 +206,7 @@ def _show_assessment(console: Console, entries: Sequence[Entry]) -> None:
 
     assessment = assess(entries)
     for line in assessment.lines() if assessment.worth_saying else ():
-        console.line(clean(line))
+        console.line(line)
 
 
 def _show_audit(console: Console, entries: Sequence[Entry]) -> None:
@@ -214,10 +214,10 @@ def _show_audit(console: Console, entries: Sequence[Entry]) -> None:
     from chargehand.agents.audit.failure_modes import audit_run  # noqa: PLC0415 - only this needs it
 
     for finding in audit_run(entries):
-        task = f"{clean(finding.task)}: " if finding.task else ""
+        task = f"{finding.task}: " if finding.task else ""
         prevented = " (prevented)" if finding.prevented else ""
         tone: Tone = "plain" if finding.prevented else "warn"
-        console.line(f"audit: MAST {finding.mode}{prevented}: {task}{clean(finding.message)}", tone)
+        console.line(f"audit: MAST {finding.mode}{prevented}: {task}{finding.message}", tone)
 
 
 def _read_trace(options: Namespace) -> Trace:
@@ -255,10 +255,10 @@ def _export(options: Namespace, console: Console) -> int:
     else:
         body = format_json(traced)
     if options.output is None:
-        console.line(body)
+        console.text(body)
     else:
         write_file(options.output, body)
-        Console(sys.stderr).line(f"written: {clean(str(options.output))}")
+        Console(sys.stderr).line(f"written: {options.output}")
     if traced.damage:
         raise Corrupt(traced.damage, run=options.name)
     return 0
@@ -276,10 +276,10 @@ def _diff(options: Namespace, console: Console) -> int:
         console.json({"runs": [_summarize(traced) for traced in traces], "diff": changes})
         return 0
     for traced in traces:
-        console.line(clean(f"{traced.run}  {_summarize(traced)}"), "bold")
+        console.line(f"{traced.run}  {_summarize(traced)}", "bold")
     for line in changes:
         tone: Tone = "bad" if line.startswith("-") else "good" if line.startswith("+") else "dim"
-        console.line(clean(line), tone)
+        console.line(line, tone)
     if not changes:
         console.line("no difference in plan, results or answer")
     return 0
@@ -331,7 +331,7 @@ def _cancel(options: Namespace, console: Console) -> int:
 
     asyncio.run(cancel_all())
     for name in names:
-        console.line(f"cancelled: {clean(name)}")
+        console.line(f"cancelled: {name}")
     return 0
 
 
@@ -343,7 +343,7 @@ def _prune(options: Namespace, console: Console) -> int:
     names = _choose_prunable(runs, options)
     if options.dry_run:
         for name in names:
-            console.line(clean(name))
+            console.line(name)
         console.line(f"{len(names)} of {len(runs)} runs would be deleted")
         return 0
     pruned = prune_runs(options.journal, names)
@@ -353,7 +353,7 @@ def _prune(options: Namespace, console: Console) -> int:
     blobs = f" and {pruned.blobs} large results ({pruned.bytes:,} bytes)" if pruned.blobs else ""
     console.line(f"deleted {len(pruned.runs)} of {len(runs)} runs{blobs}")
     for name in pruned.held:
-        console.line(f"kept, because a process drives it: {clean(name)}", "warn")
+        console.line(f"kept, because a process drives it: {name}", "warn")
     return 0
 
 
@@ -372,14 +372,14 @@ def _choose_prunable(runs: Sequence[Found], options: Namespace) -> list[str]:
 def _backup(options: Namespace, console: Console) -> int:
     """Copy a journal and its large results, as of one moment."""
     copied = back_up(options.journal, options.file)
-    console.line(f"{clean(str(options.file))}: {copied.runs} runs, {copied.blobs} large results")
+    console.line(f"{options.file}: {copied.runs} runs, {copied.blobs} large results")
     return 0
 
 
 def _restore(options: Namespace, console: Console) -> int:
     """Put a backup where there is no journal."""
     copied = restore(options.file, options.journal)
-    console.line(f"{clean(str(options.journal))}: {copied.runs} runs, {copied.blobs} large results")
+    console.line(f"{options.journal}: {copied.runs} runs, {copied.blobs} large results")
     return 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chargehand.cli.arguments import add_shared, duration
-from chargehand.cli.console import Console, clean
+from chargehand.cli.console import Console
 from chargehand.config.environment import lookup, secret_values
 from chargehand.errors import Invalid
 from chargehand.models.extras import install_command
@@ -68,7 +68,7 @@ def serve(options: Namespace) -> int:
     def ready(port: int, teams: Sequence[str]) -> None:
         token = first_token(wanted, time.time())  # only now: one that is made and never shown is lost
         for line in startup_lines(wanted, port, token, teams):
-            Console(sys.stdout).line(clean(line))
+            Console(sys.stdout).line(line)
         sys.stdout.flush()
 
     serving.serve(wanted, lookup, ready)

@@ -14,7 +14,7 @@ from chargehand.agents.crew import Crew
 from chargehand.cli import USUAL_MEMORY
 from chargehand.cli.advice import program
 from chargehand.cli.arguments import read_request
-from chargehand.cli.console import Console, clean, short
+from chargehand.cli.console import Console, short
 from chargehand.cli.exit_codes import Terminated
 from chargehand.cli.format import counted, dollars
 from chargehand.cli.script import read_story, scripted
@@ -45,7 +45,7 @@ def load_team_of(options: Namespace) -> Supervisor:
         return team
     kept = asyncio.run(team.keep_budget())
     if kept.call_cap is not None:
-        Console(sys.stderr).prose(f"warning: {clean(kept.call_cap.warning)}", "warn")
+        Console(sys.stderr).prose(f"warning: {kept.call_cap.warning}", "warn")
     return kept
 
 
@@ -126,7 +126,7 @@ def warn_above_budget(team: Supervisor, request: RunRequested) -> None:
         return  # what a plan will be is not known, nothing is capped, or results may be had for nothing
     cost = asyncio.run(forecast_plan(team, request)).usd
     if cost is not None and cost.above_budget:
-        Console(sys.stderr).prose(f"warning: {clean(above_budget(cost))}", "warn")
+        Console(sys.stderr).prose(f"warning: {above_budget(cost)}", "warn")
 
 
 async def forecast_plan(team: Supervisor, request: RunRequested) -> PlanForecast:
@@ -159,7 +159,7 @@ def finish_background(team: Supervisor, options: Namespace, code: int) -> None:
 
     def announce(worker: str) -> None:
         if not options.quiet and worker not in started:
-            console.line(f"{clean(worker)} is tidying memory; Ctrl-C leaves it for the next time", "dim")
+            console.line(f"{worker} is tidying memory; Ctrl-C leaves it for the next time", "dim")
         started.add(worker)
 
     async def main() -> list[Rested]:
@@ -178,9 +178,9 @@ def finish_background(team: Supervisor, options: Namespace, code: int) -> None:
         if isinstance(stop, Terminated):
             raise
     except ChargehandError as error:
-        console.line(f"memory was not tidied: {clean(str(error))}", "bad")
+        console.line(f"memory was not tidied: {error}", "bad")
     except Exception as error:  # noqa: BLE001 - tools and models of others: the turn is over, and keeps its exit code
-        console.line(f"memory was not tidied: {type(error).__name__}: {clean(str(error))}", "bad")
+        console.line(f"memory was not tidied: {type(error).__name__}: {error}", "bad")
     for result in results:
         _report_failure(console, result)
 
@@ -196,6 +196,4 @@ def _report_failure(console: Console, result: Rested) -> None:
         then = "it is tried again the next time"
     if outcome.question is not None:
         then = "a person must answer first"
-    console.line(
-        f"{clean(result.worker)} did not get through ({clean(reason)}); {then}; see run {clean(outcome.run)}", "bad"
-    )
+    console.line(f"{result.worker} did not get through ({reason}); {then}; see run {outcome.run}", "bad")

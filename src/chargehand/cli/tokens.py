@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from chargehand.cli.arguments import add_verbs, duration
-from chargehand.cli.console import Console, clean, print_table
+from chargehand.cli.console import Console, print_table
 from chargehand.errors import Unknown
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _list(options: Namespace, console: Console, keys: "list[Key]") -> int:
 
 def _table_row(key: "Key") -> tuple[str, ...]:
     state = "revoked" if key.revoked is not None else "" if key.good(time.time()) else "expired"
-    return key.id, key.tenant, key.scope, clean(key.name), _day(key.created), _day(key.expires), state
+    return key.id, key.tenant, key.scope, key.name, _day(key.created), _day(key.expires), state
 
 
 def _document(key: "Key") -> dict[str, object]:

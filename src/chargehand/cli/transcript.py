@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from chargehand.cli.console import Console, clean, clean_lines, format_json, short, wrap_words
+from chargehand.cli.console import Console, clean_lines, format_json, short, wrap_words
 from chargehand.cli.event_text import MEMORY_STEPS, SUPERVISOR, EventText, describe_event
 from chargehand.cli.format import describe_gap, money, seconds
 from chargehand.cli.plan_view import forecast_lines, plan_heading, plan_tree
@@ -62,7 +62,7 @@ class Transcript:
         if self._resumes:
             self._resumes = False
             goal = short(self.state.requested.goal, _MAX_GOAL)
-            self._console.prose(f"going on with {clean(run)} after {self.state.seq} entries: {goal}", "bold")
+            self._console.prose(f"going on with {run} after {self.state.seq} entries: {goal}", "bold")
         for entry in entries:
             if self._jsonl:
                 self._data.json_line(entry)
@@ -113,7 +113,7 @@ class Transcript:
         lines = [words.text]
         if console.terminal and console.columns - indent > _LEAST_ROOM:
             lines = wrap_words(words.text, console.columns - indent)
-        console.line(f"{console.paint(when, 'dim')}  {names}  {console.paint(lines[0], words.tone)}")
+        console.text(f"{console.paint(when, 'dim')}  {names}  {console.paint(lines[0], words.tone)}")
         for line in lines[1:]:
             console.line(f"{' ' * indent}{line.strip()}", words.tone)
         if isinstance(entry.event, ev.InputRequested):
@@ -195,7 +195,7 @@ class Transcript:
         if isinstance(answer, str):
             output.markdown(clean_lines(answer))
         else:
-            output.line(format_json(answer))
+            output.text(format_json(answer))
         self._console.line()
 
 

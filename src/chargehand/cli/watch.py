@@ -5,7 +5,6 @@ import time
 from argparse import ArgumentParser, Namespace
 
 from chargehand.cli.arguments import RUN_HELP, add_shared
-from chargehand.cli.console import clean
 from chargehand.cli.exit_codes import exit_code
 from chargehand.cli.run_session import RunOutput
 from chargehand.cli.signals import deferred_interrupts
@@ -62,5 +61,5 @@ def _closed(output: RunOutput, run: str) -> int:
     output.close()
     if (end := state.ended) is not None:
         return exit_code(end.ending, end.reason)
-    output.console.line(f"nobody drives it; go on: chargehand resume {clean(shlex.quote(run))}", "warn")
+    output.console.line(f"nobody drives it; go on: chargehand resume {shlex.quote(run)}", "warn")
     return 4 if state.input is not None else 1
