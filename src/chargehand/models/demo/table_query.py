@@ -9,7 +9,7 @@ from itertools import product
 from msgspec import Struct, structs
 
 from chargehand.models.demo.request import Clause, RefusedError
-from chargehand.models.demo.table_reader import Leftover, QueryReader
+from chargehand.models.demo.table_reader import QueryReader
 from chargehand.models.demo.table_schema import Column, Schema, Value, read_schema
 from chargehand.models.demo.table_sql import (
     Condition,
@@ -20,11 +20,18 @@ from chargehand.models.demo.table_sql import (
     quote,
     render_query,
 )
-from chargehand.models.demo.table_words import Names, Scope, read_items, read_lexicon
+from chargehand.models.demo.table_words import Item, Names, Scope, read_items, read_lexicon
 from chargehand.models.demo.words import join_words, stem, stems, word_set
 from chargehand.models.exhibits import Table
 
 _OF_A_SUM = word_set("most top best fewest least")
+_MOST_NAMES = 4
+_NEVER_NAMES = word_set(
+    """many number count than more less fewer between since before after until only median percentage share ratio rate
+    change growth trend difference second third last first next today yesterday tomorrow day week month quarter year
+    both either any other same compared versus expensive late early new old recent latest oldest newest longest
+    shortest ago now currently because"""
+)
 _IN_ALL = re.compile(r"\b(?:in all|altogether|in total)\b", re.IGNORECASE)
 
 
@@ -45,12 +52,17 @@ def read_query(clause: Clause, description: str, names: Names | None = None) -> 
     items = read_items(clause, lexicon, names or {})
     queries: list[Query] = []
     refusals: list[RefusedError] = []
+    lookups: list[Lookup] = []
     for base in lexicon.schema.tables.values():
         scope = Scope(items, lexicon.schema, base)
         reader = QueryReader(clause, scope)
         try:
             query = _complete(reader.read(), clause, scope)
-            reader.check_leftover()
+            leftover = reader.leftover()
+            if leftover:
+                lookups += _look_up(lexicon.schema, leftover)
+                words = join_words([repr(item.text) for item in leftover])
+                query.refusal = RefusedError(f"nothing there says {words}")
             if query.refusal is not None:
                 raise query.refusal
             queries.append(render_query(query, lexicon.schema))
@@ -59,11 +71,9 @@ def read_query(clause: Clause, description: str, names: Names | None = None) -> 
             refusals.append(refusal)
     if queries:
         return _choose(queries)
-    phrases = [refusal.phrases for refusal in refusals if isinstance(refusal, Leftover) and refusal.phrases]
-    lookup = _look_up(lexicon.schema, min(phrases, key=len)) if phrases and names is None else None
-    if lookup is None:
-        raise max(refusals, key=lambda refusal: (refusal.is_known, refusal.understood))
-    return lookup
+    if lookups and names is None:
+        return min(lookups, key=lambda lookup: len(lookup.phrases))
+    raise max(refusals, key=lambda refusal: (refusal.is_known, refusal.understood))
 
 
 def _choose(queries: list[Query]) -> Query:
@@ -76,8 +86,17 @@ def _choose(queries: list[Query]) -> Query:
     return next(iter(simple.values()))
 
 
-def _look_up(schema: Schema, phrases: list[str]) -> Lookup | None:
+def _look_up(schema: Schema, items: list[Item]) -> list[Lookup]:
+    """How words are looked up in the data, if all of them may be names; those side by side are one name."""
     columns = [column for column in schema.columns.values() if column.is_text and not column.complete]
+    if not columns or len(items) > _MOST_NAMES or not all(_may_be_name(item) for item in items):
+        return []
+    phrases: list[str] = []
+    for before, item in zip([None, *items], items, strict=False):
+        if before is not None and before.at == item.at - 1:
+            phrases[-1] += f" {item.low}"
+        else:
+            phrases.append(item.low)
     parts: list[str] = []
     for phrase, column in product(phrases, columns):
         pattern = "%".join(["", *(word[: max(3, len(stem(word)))] for word in phrase.split()), ""])
@@ -85,7 +104,12 @@ def _look_up(schema: Schema, phrases: list[str]) -> Lookup | None:
             f"SELECT DISTINCT {quote(column.sql)} AS place, {column.name} AS value "  # noqa: S608 - quoted
             f"FROM {column.table} WHERE {column.name} LIKE {quote(pattern)}"
         )
-    return Lookup(" UNION ALL ".join(parts), tuple(phrases)) if parts else None
+    return [Lookup(" UNION ALL ".join(parts), tuple(phrases))]
+
+
+def _may_be_name(item: Item) -> bool:
+    is_known = item.operator is not None or item.number is not None or (item.refs and not item.values)
+    return not is_known and item.low not in _NEVER_NAMES and len(item.text) > 2
 
 
 def read_query_with_names(clause: Clause, description: str, lookup: Lookup, found: list[Table]) -> Query | Lookup:

@@ -23,47 +23,20 @@ from chargehand.models.demo.table_sql import (
 )
 from chargehand.models.demo.table_times import read_times
 from chargehand.models.demo.table_words import Item, OperatorKind, Scope
-from chargehand.models.demo.words import LIGHT_VERBS, join_words, stem, word_set
+from chargehand.models.demo.words import LIGHT_VERBS, stem, word_set
 
 _MOST_COLUMNS = 6
-_MOST_NAMES = 4
 _PRICE_RANKS = frozenset(("cheapest", "priciest", "most expensive", "least expensive"))
 _TIME_UNITS = {"month": 7, "year": 4, "day": 10}
 _UNITS = {"euro": "EUR", "euros": "EUR", "eur": "EUR", "dollars": "USD", "usd": "USD", "percent": "percent"}
 _SELL = frozenset(map(stem, word_set("sell sold")))
 _STATES = frozenset(map(stem, word_set("arrive come mark flag become remain stay")))
-_NEVER_NAMES = word_set(
-    """many number count than more less fewer between since before after until only median percentage share ratio rate
-    change growth trend difference second third last first next today yesterday tomorrow day week month quarter year
-    both either any other same compared versus expensive late early new old recent latest oldest newest longest
-    shortest ago now currently because"""
-)
 _OF_A_COUNT = word_set("most fewest least")
 _DID = word_set("did do does")
 _AUXILIARIES = word_set("did do does has have had was were is are")
 _DIFFERENT = word_set("different distinct")
 _PIECES = word_set("units items pieces")
 _LINK = re.compile(r",?\s*\b(?:and|or|nor)\b", re.IGNORECASE)
-
-
-class Leftover(RefusedError):
-    """Words that nothing accounts for. `phrases` are what may be names in the data: all of them, or nothing."""
-
-    def __init__(self, items: list[Item]) -> None:
-        super().__init__(f"nothing there says {join_words([repr(item.text) for item in items])}")
-        self.phrases: list[str] = []
-        if len(items) > _MOST_NAMES or not all(_may_be_name(item) for item in items):
-            return
-        for before, item in zip([None, *items], items, strict=False):
-            if before is not None and before.at == item.at - 1:
-                self.phrases[-1] += f" {item.low}"
-            else:
-                self.phrases.append(item.low)
-
-
-def _may_be_name(item: Item) -> bool:
-    is_known = item.operator is not None or item.number is not None or (item.refs and not item.values)
-    return not is_known and item.low not in _NEVER_NAMES and len(item.text) > 2
 
 
 class QueryReader:
@@ -111,12 +84,10 @@ class QueryReader:
             raise RefusedError(f"what {item.text!r} belongs to is not clear")
         return self.query
 
-    def check_leftover(self) -> None:
-        """RefusedError where words are left over."""
+    def leftover(self) -> list[Item]:
+        """The items that nothing accounts for."""
         items = self.scope.items[:-1]
-        leftover = [item for item in items if item.at not in self.used and not self._says_nothing_more(item)]
-        if leftover:
-            raise Leftover(leftover)
+        return [item for item in items if item.at not in self.used and not self._says_nothing_more(item)]
 
     # --- words
 

@@ -188,53 +188,35 @@ def render_query(query: TableQuery, schema: Schema) -> Query:
     if query.conditions:
         clauses.append("WHERE " + " AND ".join(condition.sql for condition in query.conditions))
     source = " ".join([f"FROM {query.base.name}", *clauses])
-    if query.rank is not None:
-        return _render_ranked(query, query.rank, source)
-    if query.thresholds or any(measure.aggregate for measure in query.measures):
-        return _render_measured(query, source)
-    return _render_listed(query, source)
-
-
-def _select(query: TableQuery, measures: list[Measure]) -> str:
-    columns = [f"{group.sql} AS {_alias(group.label)}" for group in query.groups]
-    columns += [f"{measure.sql} AS {measure.alias}" for measure in measures]
-    return ", ".join(columns)
-
-
-def _group_by(query: TableQuery) -> str:
-    return f" GROUP BY {', '.join(str(at + 1) for at in range(len(query.groups)))}"
+    is_measured = query.thresholds or any(measure.aggregate for measure in query.measures)
+    return _render_measured(query, source) if is_measured or query.rank is not None else _render_listed(query, source)
 
 
 def _render_measured(query: TableQuery, source: str) -> Query:
     measures = list(dict.fromkeys([*query.measures, *(threshold.measure for threshold in query.thresholds)]))
-    sql = f"SELECT {_select(query, measures)} {source}"
-    if query.groups:
-        sql += _group_by(query)
-        if query.thresholds:
-            sql += " HAVING " + " AND ".join(f"{held.measure.sql} {held.test}" for held in query.thresholds)
-        order = query.groups[0].order or f"{len(query.groups) + 1} DESC, 1"
-        sql += f" ORDER BY {order} LIMIT {_MOST_ROWS}"
+    groups = query.groups
+    names = [_alias(group.label) for group in groups] + [measure.alias for measure in measures]
+    columns = [f"{part.sql} AS {name}" for part, name in zip([*groups, *measures], names, strict=True)]
+    sql = f"SELECT {'DISTINCT ' if query.rank is not None else ''}{', '.join(columns)} {source}"
+    if groups and measures[0].aggregate:
+        sql += f" GROUP BY {', '.join(str(at + 1) for at in range(len(groups)))}"
+    if query.thresholds:
+        sql += " HAVING " + " AND ".join(f"{held.measure.sql} {held.test}" for held in query.thresholds)
+    label = join_words([measure.title for measure in measures])
+    if query.rank is not None:
+        place = f"RANK() OVER (ORDER BY {names[-1]} {query.rank.direction}) AS place"
+        sql = f"SELECT {', '.join(names)} FROM (SELECT *, {place} FROM ({sql})) WHERE place <= {query.limit or 1}"  # noqa: S608 - our names
+        sql += f" ORDER BY place, 1 LIMIT {_MOST_ROWS}"
+        label = f"{'highest' if query.rank.direction == 'DESC' else 'lowest'} {label}"
+    elif groups:
+        sql += f" ORDER BY {groups[0].order or f'{len(groups) + 1} DESC, 1'} LIMIT {_MOST_ROWS}"
     return Query(
         sql=sql,
-        title=_title(query, join_words([measure.title for measure in measures])),
-        shape="groups" if query.groups else "number",
+        title=_title(query, label),
+        shape="groups" if groups else "number",
         tables=tuple(query.tables),
-        adds_up=measures[0].adds_up and not any(group.label == "period" for group in query.groups),
+        adds_up=measures[0].adds_up and query.rank is None and not any(group.label == "period" for group in groups),
     )
-
-
-def _render_ranked(query: TableQuery, rank: Rank, source: str) -> Query:
-    measure = rank.measure
-    rows = f"SELECT DISTINCT {_select(query, [measure])} {source}{_group_by(query) if measure.aggregate else ''}"
-    place = f"RANK() OVER (ORDER BY {measure.alias} {rank.direction}) AS place"
-    names = ", ".join([*(_alias(group.label) for group in query.groups), measure.alias])
-    sql = (
-        f"SELECT {names} FROM (SELECT *, {place} FROM ({rows})) WHERE place <= {query.limit or 1} "  # noqa: S608 - our names
-        f"ORDER BY place, 1 LIMIT {_MOST_ROWS}"
-    )
-    word = "highest" if rank.direction == "DESC" else "lowest"
-    title = _title(query, f"{word} {measure.title}")
-    return Query(sql=sql, title=title, shape="groups", tables=tuple(query.tables))
 
 
 def _render_listed(query: TableQuery, source: str) -> Query:
