@@ -440,7 +440,7 @@ EFFECTS = (
     Bug(
         "a tainted effect asks nobody",
         "agents/tool_calls.py",
-        "if not self.tainted or not self._ask_if_tainted:",
+        "if not self.tainted or not self.brief.ask_if_tainted:",
         "if True:",
     ),
     Bug(

@@ -44,66 +44,52 @@ _NO_TEAMS: Mapping[str, Subteam] = {}
 _NO_MODELS: Mapping[str, Model] = {}
 
 
-class AgentExecutor:
+class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
     """The crew a driver works with; everything it needs is connected already."""
 
-    def __init__(
-        self,
-        workers: Mapping[str, Equipped],
-        lead: Lead,
-        writer: Writer,
-        kit: Kit,
-        workshop: "Workshop | None" = None,
-        post: Post | None = None,
-        *,
-        way: Way = _WHOLE,
-        teams: Mapping[str, Subteam] = _NO_TEAMS,
-        checks: Checks = NO_CHECKS,
-        verifiers: Mapping[str, Model] = _NO_MODELS,
-    ) -> None:
-        self._workers = workers
-        self._lead = lead
-        self._writer = writer
-        self._kit = kit
-        self._workshop = workshop
-        self._post = post
-        self._way = way
-        self._teams = teams
-        self._checks = checks
-        self._verifiers = verifiers
+    workers: Mapping[str, Equipped]
+    lead: Lead
+    writer: Writer
+    kit: Kit
+    workshop: "Workshop | None" = None
+    post: Post | None = None
+    way: Way = _WHOLE
+    teams: Mapping[str, Subteam] = _NO_TEAMS
+    checks: Checks = NO_CHECKS
+    verifiers: Mapping[str, Model] = _NO_MODELS
 
     def bind(self, carrier: Carrier) -> None:
         """From now on this one carries what workers send each other in its runs."""
-        if self._post is not None:
-            self._post.bind(carrier)
+        if self.post is not None:
+            self.post.bind(carrier)
 
     @property
     def leads(self) -> bool:
         """Whether there are teams among the workers."""
-        return bool(self._teams)
+        return bool(self.teams)
 
     def entrust(self, foreman: Foreman) -> None:
         """From now on this one drives the runs of those teams, for its own runs."""
-        for team in self._teams.values():
+        for team in self.teams.values():
             team.bind(foreman)
 
     @property
     def routes(self) -> bool:
         """Whether it chooses workers by how busy they are."""
-        return isinstance(self._way, Route)
+        return isinstance(self.way, Route)
 
     @property
     def learns(self) -> bool:
         """Whether earlier routes shift later ones."""
-        return isinstance(self._way, Route) and self._way.learn
+        return isinstance(self.way, Route) and self.way.learn
 
     def watched(self, watch: Watch) -> None:
         """From now on this one tells how busy everybody is, for its own runs."""
-        self._lead.watches.add(watch)
+        self.lead.watches.add(watch)
 
     def plan(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Proposal]:
-        way = self._way
-        lead = self._lead
+        way = self.way
+        lead = self.lead
         brief = self._read(lead.model, brief)
         match way:
             case Whole():
@@ -126,34 +112,34 @@ class AgentExecutor:
 
     def attempt(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
         brief = aware(brief)
-        if brief.worker in self._checks.by_worker or (brief.tasks and brief.tasks[0].accept):
+        if brief.worker in self.checks.by_worker or (brief.tasks and brief.tasks[0].accept):
             return self._inspected(brief, hand)
-        team = self._teams.get(brief.worker)
+        team = self.teams.get(brief.worker)
         if team is not None:
             return team.attempt(brief, hand)
-        equipped = self._workers.get(brief.worker)
-        return self._made(brief, hand) if equipped is None else work(equipped, self._kit, brief, hand)
+        equipped = self.workers.get(brief.worker)
+        return self._made(brief, hand) if equipped is None else work(equipped, self.kit, brief, hand)
 
     def _inspected(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
         """The same for results that must pass checks."""
         from chargehand.agents.checks.run import CheckedAttempt, Inspector, Witness  # noqa: PLC0415 - few teams have checks
 
-        checks = self._checks
-        kit = self._kit
-        judge = self._writer
+        checks = self.checks
+        kit = self.kit
+        judge = self.writer
         inspector = Inspector(
             checks=checks,
-            workers=self._workers,
+            workers=self.workers,
             usual=judge.model,
-            models=self._verifiers,
+            models=self.verifiers,
             prompts=kit.prompts,
             purse=kit.purse,
             estimate=judge.reserve,
         )
         seen = Witness(hand)
         names = checks.of(brief.tasks[0] if brief.tasks else None, brief.worker)
-        team = self._teams.get(brief.worker)
-        equipped = self._workers.get(brief.worker)
+        team = self.teams.get(brief.worker)
+        equipped = self.workers.get(brief.worker)
         checked = CheckedAttempt(inspector, names, brief, seen)
         if team is None and equipped is not None:
             attempt = Attempt(equipped, kit, brief, seen)
@@ -162,10 +148,10 @@ class AgentExecutor:
 
     async def _made(self, brief: Brief, hand: Hand) -> Done:
         equipped = None
-        if self._workshop is not None and brief.worker == self._workshop.factory.name:
-            equipped = await self._workshop.make(brief, hand, self._kit)
+        if self.workshop is not None and brief.worker == self.workshop.factory.name:
+            equipped = await self.workshop.make(brief, hand, self.kit)
         if equipped is None:
-            known = ", ".join((*self._workers, *self._teams)) or "nobody"
+            known = ", ".join((*self.workers, *self.teams)) or "nobody"
             raise WorkFailed(
                 Failure(
                     "logic",
@@ -174,45 +160,45 @@ class AgentExecutor:
                     code="unknown_worker",
                 )
             )
-        return await work(equipped, self._kit, brief, hand)
+        return await work(equipped, self.kit, brief, hand)
 
     def refine(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Refined]:
-        return planner.refine(self._lead, brief, hand)
+        return planner.refine(self.lead, brief, hand)
 
     def answer(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
-        brief = self._read(self._writer.model, brief)
-        return answer(self._writer, inherited(brief, leads=self.leads), hand)
+        brief = self._read(self.writer.model, brief)
+        return answer(self.writer, inherited(brief, leads=self.leads), hand)
 
     def supervision(self, budget: Budget) -> Amount:
         """What a call of the supervisor is taken to cost, now that it is known what its models do."""
-        return supervision(budget, (self._lead.model, self._writer.model), self._lead.settings)
+        return supervision(budget, (self.lead.model, self.writer.model), self.lead.settings)
 
     def cost_forecast(self, plan: Plan, request: RunRequested, *, closed: bool = True) -> "CostForecast":
         """The estimated cost of carrying out a plan of this request."""
         from chargehand.agents.cost_forecast import Means, forecast_cost  # noqa: PLC0415 - few runs are estimated
 
         made = None
-        shop = self._workshop
+        shop = self.workshop
         if shop is not None:
             made = equip(Worker(shop.factory.name, tools=shop.factory.tools, steps=shop.factory.steps), [shop.model])
         means = Means(
-            workers=self._workers,
-            writer=self._writer,
-            kit=self._kit,
+            workers=self.workers,
+            writer=self.writer,
+            kit=self.kit,
             made=made,
-            teams=self._teams,
-            checks=self._checks,
-            verifiers=self._verifiers,
+            teams=self.teams,
+            checks=self.checks,
+            verifiers=self.verifiers,
         )
         return forecast_cost(means, plan, request.roster, request.policy, request.budget, closed=closed)
 
     @property
     def free(self) -> bool:
         """Whether nothing it does costs anything."""
-        models = [self._lead.model, self._writer.model, *self._verifiers.values()]
-        models += [model for one in self._workers.values() for model in one.models]
-        models += [] if self._workshop is None else [self._workshop.model]
-        return all(one.card.price(1, 1) == 0 for one in models) and all(one.free for one in self._teams.values())
+        models = [self.lead.model, self.writer.model, *self.verifiers.values()]
+        models += [model for one in self.workers.values() for model in one.models]
+        models += [] if self.workshop is None else [self.workshop.model]
+        return all(one.card.price(1, 1) == 0 for one in models) and all(one.free for one in self.teams.values())
 
 
 class Made(Struct, frozen=True):

@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.history import History, read_on
@@ -45,7 +45,6 @@ _TOO_MANY = f"At most {AT_ONCE} calls are made in one step. Ask for the rest in 
 _KINDS = frozenset(("table", "figure", "passages", "chart"))
 _LARGEST_EXHIBIT = 64 * 1024
 _MOST_EXHIBITS = 8
-_NOTHING_SEEN: Mapping[str, int] = {}
 _SHOWN_AGAIN = 600
 """A result of so many characters is shown a second time; a longer one stands in the history already."""
 _ALREADY = "You have this already: {tool} was called with these arguments before and gave the same result."
@@ -89,7 +88,7 @@ class _Planned(Struct, frozen=True):
         return self.tool is not None and not self.problem and self.earlier is None and self.same_as < 0
 
 
-class Calls:
+class Calls(Struct, eq=False, kw_only=True):
     """Makes the calls of one attempt and remembers what came of them.
 
     `tainted`: what the model has seen so far came, in part, from outside. `seen` are versions of blocks, as shown.
@@ -98,61 +97,32 @@ class Calls:
     workers wrote, and why a person did not allow a call.
     """
 
-    __slots__ = (
-        "_acted",
-        "_allowed",
-        "_answers",
-        "_ask_if_tainted",
-        "_breakers",
-        "_earlier",
-        "_equipped",
-        "_had",
-        "_hand",
-        "_history",
-        "_mistakes",
-        "_repetition",
-        "circle",
-        "exhibits",
-        "heard",
-        "last",
-        "made",
-        "returned",
-        "seen",
-        "sources",
-        "tainted",
-    )
+    equipped: Equipped
+    hand: Hand
+    history: History
+    brief: Brief
+    breakers: ToolBreakers
+    tainted: bool = False
+    seen: Mapping[str, int] = field(default_factory=dict[str, int])
+    made: list[Called] = field(default_factory=list[Called])
+    exhibits: list[Exhibit] = field(default_factory=list[Exhibit])
+    sources: dict[str, None] = field(default_factory=dict[str, None])
+    last: object = None
+    circle: str = ""
+    returned: list[object] = field(default_factory=list[object])
+    heard: list[object] = field(default_factory=list[object])
+    _repetition: Repetition = field(default_factory=Repetition)
+    _mistakes: int = 0
+    _allowed: dict[str, int] = field(default_factory=dict[str, int])
+    _earlier: dict[tuple[str, str], Returned] = field(default_factory=dict[tuple[str, str], Returned])
+    """What stable tools returned, by name and arguments."""
+    _acted: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    """How often an effect was had, by tool and arguments."""
 
-    def __init__(
-        self,
-        equipped: Equipped,
-        hand: Hand,
-        history: History,
-        brief: Brief,
-        breakers: ToolBreakers,
-        *,
-        tainted: bool = False,
-    ) -> None:
-        self.tainted = tainted
-        self.seen: Mapping[str, int] = _NOTHING_SEEN
-        self.made: list[Called] = []
-        self.exhibits: list[Exhibit] = []
-        self.sources: dict[str, None] = {}
-        self.last: object = None
-        self.circle = ""
-        self._earlier: dict[tuple[str, str], Returned] = {}  # what stable tools returned, by name and arguments
-        self.returned: list[object] = []
-        self.heard: list[object] = []
-        self._equipped = equipped
-        self._hand = hand
-        self._history = history
-        self._answers = brief.answers or {}
-        self._had = brief.effects or {}  # effects of earlier attempts, by what was asked for
-        self._ask_if_tainted = brief.ask_if_tainted
-        self._breakers = breakers
-        self._allowed: dict[str, int] = {}
-        self._acted: dict[tuple[str, str], int] = {}  # how often an effect was had, by tool and arguments
-        self._repetition = Repetition()
-        self._mistakes = 0
+    @property
+    def _answers(self) -> Mapping[str, str]:
+        """What a person answered, by what was asked."""
+        return self.brief.answers or {}
 
     async def make(self, calls: tuple[ToolCall, ...], step: int) -> bool:
         """Make these calls side by side and show the model what they returned, in the order it asked.
@@ -198,7 +168,7 @@ class Calls:
         stable: dict[tuple[str, str], int] = {}
         acting: dict[tuple[str, str], int] = {}
         for number, call in enumerate(calls):
-            known = self._equipped.tools.get(call.name) if len(calls) > 1 else None
+            known = self.equipped.tools.get(call.name) if len(calls) > 1 else None
             if known is not None and (known.effect != "read" or self._asks_first(known)):
                 first = acting.setdefault(_identity(call), number)
                 if first != number:
@@ -229,11 +199,11 @@ class Calls:
             raise WorkFailed(Failure("logic", reason, permanent=final), NOTHING)
         if call.name == READ_MORE.name:
             return None, ""
-        rules = self._equipped.worker.rules
-        tool = self._equipped.tools.get(call.name)
+        rules = self.equipped.worker.rules
+        tool = self.equipped.tools.get(call.name)
         if tool is None:
             return None, self._mistaken(
-                f"There is no tool {call.name!r}; {did_you_mean(call.name, self._equipped.tools)}"
+                f"There is no tool {call.name!r}; {did_you_mean(call.name, self.equipped.tools)}"
             )
         if problem := objection(rules, asked, call.name, step):
             return tool, self._mistaken(problem)
@@ -242,7 +212,7 @@ class Calls:
 
     def _asks_first(self, tool: Tool) -> bool:
         """Whether every call of this tool needs leave, by its declaration or by a rule."""
-        return tool.approve or needs_approval(self._equipped.worker.rules, tool.name)
+        return tool.approve or needs_approval(self.equipped.worker.rules, tool.name)
 
     def _needs_leave(self, call: ToolCall, tool: Tool) -> AskedBecause | None:
         """Why a person is asked before this call; None: nobody is."""
@@ -252,10 +222,10 @@ class Calls:
             return None
         if self._acted and not tool.poll and _identity(call) in self._acted:
             return "repeated"
-        if not self.tainted or not self._ask_if_tainted:
+        if not self.tainted or not self.brief.ask_if_tainted:
             return None
         # what an earlier attempt had already is not had again, so nobody need be asked
-        return None if self._had and digest(*_identity(call)) in self._had else "tainted"
+        return None if digest(*_identity(call)) in (self.brief.effects or {}) else "tainted"
 
     def _refusal(self, call: ToolCall, tool: Tool, because: AskedBecause) -> str:
         """Why a call is not made: it cannot be, or a person does not allow it.
@@ -266,7 +236,7 @@ class Calls:
         if wanted not in self._answers:
             if problem := _wrong_arguments(tool, call):
                 return problem  # nobody is asked about a call that cannot be made
-            worker = self._equipped.worker.name
+            worker = self.equipped.worker.name
             question = Question(
                 what="tool", tool=call.name, arguments=_arguments(call), because=because, workers=(worker,)
             )
@@ -292,9 +262,9 @@ class Calls:
         seen = {_identity(calls[number])}
         others: list[PendingCall] = []
         for place, call in enumerate(calls[number + 1 : AT_ONCE], number + 2):
-            tool = self._equipped.tools.get(call.name)
+            tool = self.equipped.tools.get(call.name)
             is_same = _identity(call) in seen
-            if is_same or tool is None or objection(self._equipped.worker.rules, made, call.name, step):
+            if is_same or tool is None or objection(self.equipped.worker.rules, made, call.name, step):
                 continue
             seen.add(_identity(call))
             because = self._needs_leave(call, tool)
@@ -315,7 +285,7 @@ class Calls:
     async def _step(self, call: ToolCall, tool: Tool) -> Returned:
         def make(key: str) -> Coroutine[Any, Any, Done]:
             caller = self._caller(key) if tool.shape is not None and tool.shape.caller else None
-            return make_call(tool=tool, call=call, key=key, caller=caller, breakers=self._breakers, hand=self._hand)
+            return make_call(tool=tool, call=call, key=key, caller=caller, breakers=self.breakers, hand=self.hand)
 
         request = call.arguments
         if tool.effect == "effect":
@@ -323,7 +293,7 @@ class Calls:
             request = _plainly(call.arguments)
             if times := self._acted.get((call.name, request), 0):
                 request = f"{request} (time number {times + 1})"
-        return await self._hand.step(
+        return await self.hand.step(
             tool.name,
             make,
             request=request,
@@ -335,10 +305,10 @@ class Calls:
 
     def _caller(self, key: str) -> Caller:
         """Who calls: results of the same step are not shown yet, so nothing of them is in the arguments."""
-        where = self._hand.where
+        where = self.hand.where
         return Caller(
             key=key,
-            worker=self._equipped.worker.name,
+            worker=self.equipped.worker.name,
             tainted=self.tainted,
             seen=self.seen,
             run=where.run,
@@ -354,13 +324,13 @@ class Calls:
             # no model can mend a tool: the attempt ends, and so does the task unless another worker may take it
             raise WorkFailed(mistake_failure(returned.code_error, f"the tool {call.name}"), NOTHING)
         if call.name == READ_MORE.name:
-            text = shown = _piece(call, self._history)
+            text = shown = _piece(call, self.history)
         else:
             text = _text(returned)  # without pictures, which are no use to a model
             shown, cut = capped(text, tool.cap if tool is not None else _PIECE)
             if cut:
-                handle = f"result-{len(self._history.kept) + 1}"
-                self._history.keep(handle, text)
+                handle = f"result-{len(self.history.kept) + 1}"
+                self.history.keep(handle, text)
                 shown += read_on(handle, text, shown)
             if planned.is_made:
                 result = returned.value if isinstance(returned.value, str) else text  # a text without its quotes
@@ -368,17 +338,17 @@ class Calls:
         if tool is not None and not tool.trusted:
             self.tainted = True
         seen = NOT_SEEN if tool is None else self._repetition.feed(call.name, call.arguments, text, poll=tool.poll)
-        if seen.stuck and (returned.error or may_exit(self._equipped.worker.rules, self.made)):
+        if seen.stuck and (returned.error or may_exit(self.equipped.worker.rules, self.made)):
             raise WorkFailed(Failure("logic", f"no progress: {seen.warning}", code="repeated_call"), NOTHING)
         if seen.stuck:
             self.circle = seen.warning
         if not seen.warning:
-            wrapped = wrap(self._history.nonce, f"tool {call.name}", shown)
+            wrapped = wrap(self.history.nonce, f"tool {call.name}", shown)
         else:
             wrapped = self._wrap_again(call, shown, failed=bool(returned.error))
         if returned.note:  # in our words, so outside the envelope
             wrapped = f"{wrapped}\n{returned.note}"
-        self._history.add(Message("tool", wrapped, call=call.id, is_error=bool(returned.error)), text)
+        self.history.add(Message("tool", wrapped, call=call.id, is_error=bool(returned.error)), text)
         return not seen.warning
 
     def _tell_again(self, planned: _Planned, returned: Returned) -> None:
@@ -386,9 +356,9 @@ class Calls:
         tool = planned.tool
         text = _text(returned)
         shown, _ = capped(text, _SHOWN_AGAIN if tool is None else min(tool.cap, _SHOWN_AGAIN))
-        wrapped = wrap(self._history.nonce, f"tool {planned.call.name}", shown)
+        wrapped = wrap(self.history.nonce, f"tool {planned.call.name}", shown)
         told = wrapped if returned.error else f"{wrapped}\n{_MADE_ONCE}"
-        self._history.add(Message("tool", told, call=planned.call.id), text)
+        self.history.add(Message("tool", told, call=planned.call.id), text)
 
     def _note_result(self, planned: _Planned, returned: Returned, called: Called) -> None:
         tool = planned.tool
@@ -430,7 +400,7 @@ class Calls:
         words = f"{_ALREADY.format(tool=call.name)} {advice}"
         if len(shown) > _SHOWN_AGAIN:
             return words
-        return f"{wrap(self._history.nonce, f'tool {call.name}', shown)}\n{words}"
+        return f"{wrap(self.history.nonce, f'tool {call.name}', shown)}\n{words}"
 
     def _collect(self, value: object) -> None:
         kind = cast("dict[str, object]", value).get("kind") if isinstance(value, dict) else None
