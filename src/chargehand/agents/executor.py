@@ -26,7 +26,6 @@ from chargehand.agents.worker import Factory, Worker
 from chargehand.agents.writer import Writer
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
-from chargehand.models.code_errors import model_failed
 from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.model import Model
 from chargehand.models.subject import Making
@@ -224,13 +223,7 @@ class Workshop:
         reserve = claim if purse.capped else NOTHING
 
         async def call(_key: str) -> Done:
-            try:
-                reply = await self.model.reply(purse.limited(self.model, request, claim.limit))
-            except Exception as error:
-                lost = model_failed(error)
-                raise WorkFailed(lost.failure, purse.lost([(self.model, lost)])) from error
-            purse.observe(self.model, claim.read, claim.limit, reply)
-            used = purse.used(self.model, reply, claim.amount if purse.capped else NOTHING)
+            reply, used = await purse.call_in_turn([self.model], request, claim, hand)
             return Done(self._read(reply, used), used)
 
         made = await hand.step("make worker", call, request=brief.instruction, reserve=reserve, shape=Made)

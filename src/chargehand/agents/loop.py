@@ -24,7 +24,6 @@ from chargehand.agents.worker import REPEATS
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.memory.conversation import Turn
-from chargehand.models.code_errors import model_failed
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.exhibits import Product
 from chargehand.models.left_out import HINT, SHOUTED
@@ -268,32 +267,8 @@ class Attempt:
                 return Done(race.reply, self._cost_of_race(race, claim, reserve))
             lost = race.lost
             models = models[race.asked :]
-        for model in models:
-            if lost:
-                failure = lost[-1][1].failure
-                self._hand.note(f"falls back to model {model.card.handle}: {failure.message}", failure)
-                if claim is not None and not await purse.next_turn(model, claim, reserve):
-                    self._hand.note(f"{model.card.handle} is not called: what is reserved does not cover its reply")
-                    continue
-            if claim is not None:
-                limited = purse.limited(model, request, claim.limit)
-            elif lost:
-                settings = purse.settings(model, self._equipped.worker.settings, self._history.tokens)
-                limited = structs.replace(request, settings=settings)
-            else:
-                limited = request
-            try:
-                reply = await model.reply(limited, hear)
-            except Exception as error:  # noqa: BLE001 - a foreign model may raise anything; the next one may answer
-                lost.append((model, model_failed(error)))
-                continue
-            if claim is not None:
-                purse.observe(model, claim.read, claim.limit, reply)
-            used = purse.used(model, reply, reserve)
-            return Done(reply, with_lost(used, lost, reserve) if lost else used)
-        assert lost, "a worker has at least one model"
-        last = lost[-1][1]
-        raise WorkFailed(last.failure, self._kit.purse.lost(lost)) from last
+        reply, used = await purse.call_in_turn(models, request, claim, self._hand, hear=hear, lost=lost)
+        return Done(reply, used)
 
     async def _race(self, hedging: Hedging, request: Request, claim: CallClaim, hear: Hear | None) -> Race:
         """A call of the first model, and of the second (the same one, if there is no other) where that takes long."""

@@ -211,8 +211,47 @@ class Purse:
         """Whether replies of a model are taken to keep to what is reserved for them."""
         return self._observations.of(model).is_trusted(model.card)
 
-    async def next_turn(self, model: Model, claim: CallClaim, reserve: Amount) -> bool:
-        """Wait until a model that stands in for another may be called; False where what is reserved does not cover it.
+    async def call_in_turn(
+        self,
+        models: Sequence[Model],
+        request: Request,
+        claim: CallClaim | None,
+        hand: Hand,
+        *,
+        hear: Hear | None = None,
+        lost: Lost | None = None,
+    ) -> tuple[Reply, Amount | None]:
+        """The reply of the first model that answers, and what the calls cost; WorkFailed where none does.
+
+        Without a claim nothing is reserved. `lost` are calls of other models that failed before.
+        """
+        reserve = claim.amount if claim is not None and self.capped else NOTHING
+        lost = [] if lost is None else lost
+        for model in models:
+            limited = request if claim is None else self.limited(model, request, claim.limit)
+            if lost:
+                failure = lost[-1][1].failure
+                hand.note(f"falls back to model {model.card.handle}: {failure.message}", failure)
+                if claim is None:
+                    limited = self.limited(model, request, request.settings.max_tokens or self._most)
+                elif not await self._may_call(model, claim, reserve):
+                    hand.note(f"{model.card.handle} is not called: what is reserved does not cover its reply")
+                    continue
+            try:
+                reply = await model.reply(limited, hear)
+            except Exception as error:  # noqa: BLE001 - a foreign model may raise anything; the next one may answer
+                lost.append((model, model_failed(error)))
+                continue
+            if claim is not None:
+                self.observe(model, claim.read, claim.limit, reply)
+            used = self.used(model, reply, reserve)
+            return reply, with_lost(used, lost, reserve) if lost else used
+        assert lost, "there is at least one model"
+        last = lost[-1][1]
+        raise WorkFailed(last.failure, self.lost(lost)) from last
+
+    async def _may_call(self, model: Model, claim: CallClaim, reserve: Amount) -> bool:
+        """Wait until a fallback model may be called; False where what is reserved does not cover it.
 
         That is so where a model was seen to write more than it is asked for since then: the next attempt reserves more.
         """

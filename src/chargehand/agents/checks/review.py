@@ -11,14 +11,13 @@ from msgspec import Struct
 
 from chargehand.agents.audit.claims import describe, is_claiming, read_off_loop, size_of, unsupported
 from chargehand.agents.checks.rules import CheckedResult
-from chargehand.agents.crew import Done, Hand
+from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.exhibit_text import shown
 from chargehand.agents.inputs import today
-from chargehand.agents.money import CallClaim, Lost, Purse, with_lost
+from chargehand.agents.money import Purse
 from chargehand.agents.shape import encode_schema, list_schema, one_line, text_schema
 from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief
-from chargehand.models.code_errors import model_failed
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Request
 from chargehand.models.model import Model
@@ -78,32 +77,17 @@ async def review(name: str, panel: Panel, case: Case, hand: Hand, purse: Purse) 
 
     async def call(_key: str) -> Done:
         hand.prompt(panel.models[0].card.handle, request.messages)
-        return await _first_verdict(panel.models, request, purse, claim)
+        try:
+            reply, used = await purse.call_in_turn(panel.models, request, claim, hand)
+        except WorkFailed as error:  # work that was done is not lost because nobody could look at it
+            return Done(Verdict(unsaid=error.failure.message[:_MAX_PROBLEM]), error.used, good=False)
+        return Done(read_verdict(reply.text), used)
 
     # envelopes hold a new number each time, so what is asked is told by its parts
     inputs = [bytes(given.value or b"").decode() for given in case.brief.inputs]
     asked = digest(panel.system, case.brief.instruction, case.result.json, *inputs)
     reserve = claim if purse.capped else NOTHING
     return await hand.step(f"{STEP}{name}", call, request=asked, reserve=reserve, shape=Verdict)
-
-
-async def _first_verdict(models: Sequence[Model], request: Request, purse: Purse, claim: CallClaim) -> Done:
-    """A call that fails leaves the result as it is: work that was done is not lost because nobody could look at it."""
-    reserve = claim.amount if purse.capped else NOTHING
-    lost: Lost = []
-    for model in models:
-        if lost and not await purse.next_turn(model, claim, reserve):
-            continue
-        try:
-            reply = await model.reply(purse.limited(model, request, claim.limit))
-        except Exception as error:  # noqa: BLE001 - a foreign model may raise anything; the next one may answer
-            lost.append((model, model_failed(error)))
-            continue
-        purse.observe(model, claim.read, claim.limit, reply)
-        used = purse.used(model, reply, reserve)
-        return Done(read_verdict(reply.text), with_lost(used, lost, reserve))
-    problem = lost[-1][1].failure.message if lost else "there is no model to ask"
-    return Done(Verdict(unsaid=problem[:_MAX_PROBLEM]), purse.lost(lost), good=False)
 
 
 def _request(panel: Panel, case: Case, doubts: Sequence[str]) -> Request:
