@@ -81,7 +81,8 @@ async def _resolve(call: Call, agent: str | None = None) -> _Resolved:
 
 
 async def _describe_all(call: Call, conversations: list[KeptConversation]) -> list[Table]:
-    last_active = await call.sessions.index.last_active([conversation.id for conversation in conversations])
+    only = conversations[0].id if len(conversations) == 1 else ""
+    last_active = await call.sessions.index.last_active(only)
     for session in call.sessions.running.values():  # those that are not indexed yet
         if session.log.began:
             last_active[session.lane] = max(session.log.began, last_active.get(session.lane, 0.0))

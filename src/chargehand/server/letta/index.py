@@ -251,13 +251,12 @@ class Index:
         query = "SELECT name FROM runs GROUP BY name HAVING max(open) = 0"
         return {row[0] for row in await self._query(query)}
 
-    async def last_active(self, conversations: Sequence[str]) -> dict[str, Instant]:
-        """When something was last said in these conversations."""
-        wanted = Conditions()
-        wanted.among("conversation", conversations)
-        where = " AND ".join(wanted.tests) or "FALSE"
-        query = f"SELECT conversation, max(created) FROM runs WHERE {where} GROUP BY conversation"  # noqa: S608 - ours
-        return {row[0]: float(row[1]) for row in await self._query(query, *wanted.values)}
+    async def last_active(self, conversation: str = "") -> dict[str, Instant]:
+        """When something was last said in a conversation, or in each of them."""
+        query = "SELECT conversation, max(created) FROM runs WHERE conversation <> ''"
+        if conversation:
+            return dict(await self._query(f"{query} AND conversation = ? GROUP BY conversation", conversation))
+        return dict(await self._query(f"{query} GROUP BY conversation"))
 
     # --- messages
 
