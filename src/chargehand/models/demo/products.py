@@ -225,30 +225,32 @@ class _Shape(Struct, frozen=True):
 def fill_shape(schema: Raw, found: Material, text: str) -> str:
     """What was found as JSON of a shape: numbers, texts and lists by type and name, nothing invented."""
     shape = msgspec.json.decode(bytes(schema), type=_Shape)
+    if shape.type == "string":
+        return msgspec.json.encode(text).decode()
     if not shape.properties:
-        if shape.type == "string":
-            return msgspec.json.encode(text).decode()
         raise RefusedError("what was found does not fit the shape that is asked for")
-    texts = [name for name, about in shape.properties.items() if about.type == "string" and not about.enum]
-    numbers = [name for name, about in shape.properties.items() if about.type in ("number", "integer")]
-    filled: dict[str, object] = {}
+    types = [about.type for about in shape.properties.values() if not about.enum]
     values = _labelled_numbers(found)
-    for name in numbers:
-        named = {value for label, value in values if set(stems(name)) & set(stems(label))}
-        if len(numbers) == 1 and len(values) == 1:
-            named = {values[0][1]}
-        if len(named) == 1:
-            filled[name] = named.pop()
-    if len(texts) == 1 and text:
-        filled[texts[0]] = text
+    is_only_number = len(values) == 1 and types.count("number") + types.count("integer") == 1
+    filled: dict[str, object] = {}
     for name, about in shape.properties.items():
-        if about.type == "array" and found.tables:
+        if about.type == "string" and not about.enum and text and types.count("string") == 1:
+            filled[name] = text
+        elif about.type in ("number", "integer"):
+            filled |= _number_field(name, values, is_only=is_only_number)
+        elif about.type == "array" and found.tables:
             filled[name] = _column_values(found.tables[0], name)
     required = list(shape.properties) if shape.required is None else shape.required
     missing = [name.replace("_", " ") for name in required if name not in filled]
     if missing:
         raise RefusedError(f"what was found does not say {join_words(missing)}: {shorten(text, 200)}")
     return msgspec.json.encode(filled).decode()
+
+
+def _number_field(name: str, values: list[tuple[str, float]], *, is_only: bool) -> dict[str, float]:
+    """A field with the one number that has a word of its name; nothing where there are several."""
+    named = {value for label, value in values if is_only or set(stems(name)) & set(stems(label))}
+    return {name: named.pop()} if len(named) == 1 else {}
 
 
 def _labelled_numbers(found: Material) -> list[tuple[str, float]]:

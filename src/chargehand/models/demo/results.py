@@ -36,13 +36,26 @@ class Outcome(Struct, frozen=True):
 
 
 class Material(Struct):
-    """Everything there is to work from, by kind."""
+    """Everything there is to work from."""
 
-    tables: list[Table] = field(default_factory=list[Table])
-    figures: list[Figure] = field(default_factory=list[Figure])
-    passages: list[Passage] = field(default_factory=list[Passage])
-    charts: list[Chart] = field(default_factory=list[Chart])
+    exhibits: list[Exhibit] = field(default_factory=list[Exhibit])
     texts: list[str] = field(default_factory=list[str])
+
+    @property
+    def tables(self) -> list[Table]:
+        return [exhibit for exhibit in self.exhibits if isinstance(exhibit, Table)]
+
+    @property
+    def figures(self) -> list[Figure]:
+        return [exhibit for exhibit in self.exhibits if isinstance(exhibit, Figure)]
+
+    @property
+    def passages(self) -> list[Passage]:
+        return [passage for exhibit in self.exhibits if isinstance(exhibit, Passages) for passage in exhibit.found]
+
+    @property
+    def charts(self) -> list[Chart]:
+        return [exhibit for exhibit in self.exhibits if isinstance(exhibit, Chart)]
 
 
 def read_outcomes(messages: Sequence[Message]) -> list[Outcome]:
@@ -94,14 +107,14 @@ def _add(material: Material, value: object, depth: int) -> None:
     elif isinstance(value, str):
         material.texts.append(value)
     elif isinstance(value, int | float):
-        material.figures.append(Figure(str(value)))
+        material.exhibits.append(Figure(str(value)))
     elif isinstance(value, dict):
         _add_object(material, cast("dict[str, object]", value), depth)
     elif isinstance(value, list | tuple):
         items = list(cast("Sequence[object]", value))
         table = _as_table(items)
         if table is not None:
-            material.tables.append(table)
+            material.exhibits.append(table)
             return
         for item in items[:_MOST_ITEMS]:
             _add(material, item, depth + 1)
@@ -119,8 +132,7 @@ def _as_table(items: list[object]) -> Table | None:
 def _add_object(material: Material, value: dict[str, object], depth: int) -> None:
     product = _as_product(value)
     if product is not None:
-        for exhibit in product.exhibits:
-            _add_exhibit(material, exhibit)
+        material.exhibits += product.exhibits
         material.texts += [product.text] if product.text else []
         return
     plain: list[str] = []
@@ -152,18 +164,6 @@ def _as_product(value: dict[str, object]) -> Product | None:
     return None
 
 
-def _add_exhibit(material: Material, exhibit: Exhibit) -> None:
-    match exhibit:
-        case Table():
-            material.tables.append(exhibit)
-        case Figure():
-            material.figures.append(exhibit)
-        case Passages():
-            material.passages.extend(exhibit.found)
-        case Chart():
-            material.charts.append(exhibit)
-
-
 def read_product(value: object) -> Product:
     """A result as what its worker said and what its tools returned."""
     if isinstance(value, str):
@@ -172,8 +172,7 @@ def read_product(value: object) -> Product:
     if product is not None:
         return product
     material = gather([cast("object", value)])
-    exhibits: tuple[Exhibit, ...] = (*material.tables, *material.figures, *material.charts)
-    return Product("\n".join(material.texts), exhibits)
+    return Product("\n".join(material.texts), tuple(material.exhibits))
 
 
 # --- numbers
