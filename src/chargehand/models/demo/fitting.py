@@ -120,10 +120,12 @@ def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
         raise RefusedError(refusal.reason, understood=overlap) from refusal
     matched = 0.0
     leftover: list[str] = []
+    open_words = {word for held in tool.parameters if held.name not in filled.calls[0] for word in stems(held.name)}
+    open_words -= read_words(f"{tool.name} {tool.headline}")
     for at, token in enumerate(clause.tokens):
         if at in filled.used or token.is_free or token.text.lower() in AMOUNTS:
             continue
-        weight = _word_weight(token, tool, worker)
+        weight = 0.0 if token.stem in open_words else _word_weight(token, tool, worker)
         matched += weight
         if not weight and not (at == 0 and clause.opening in _REPORTING):
             leftover.append(repr(token.text))

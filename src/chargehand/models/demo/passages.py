@@ -9,6 +9,7 @@ from chargehand.models.demo.tools import ToolCard, card_words
 from chargehand.models.demo.words import Token, join_words, number_value, stem, tokenize, word_set
 from chargehand.models.exhibits import Passage
 from chargehand.models.subject import WorkerCard
+from chargehand.text.sentences import split_sentences
 
 _MOST_QUOTED = 3
 _FEW_WORDS = 2
@@ -28,9 +29,6 @@ _SOURCES = frozenset(
         ),
     )
 )
-_WANTS_NUMBER = frozenset(
-    {"how many", "how much", "how long", "how often", "how old", "how far", "how high", "how big", "when"}
-)
 _WANTS_EXACT = frozenset({"which", "who", "how many", "how much", "where", "when"})
 _NUMBER = re.compile(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve|half|once|twice|daily|weekly|monthly|yearly|"
@@ -38,6 +36,15 @@ _NUMBER = re.compile(
     r"monday|tuesday|wednesday|thursday|friday|saturday|sunday|morning|evening|noon|spring|summer|autumn|winter|frost)\b",
     re.IGNORECASE,
 )
+_WANTED = dict.fromkeys(
+    ("how much", "how long", "how often", "how old", "how far", "how high", "how big", "when"), _NUMBER
+) | {
+    "where": re.compile(r"\b(?:in|at|on|near|behind|beside|under|above|opposite|next to)\b", re.IGNORECASE),
+    "why": re.compile(
+        r"\b(?:because|since|so|due|reasons?|causes?|therefore|otherwise|means?|when|if|for)\b", re.IGNORECASE
+    ),
+}
+"""What a passage must have to answer a question."""
 _OPENING = re.compile(r"\A(?:find out|say|tell (?:me|us)|find|report)\s+", re.IGNORECASE)
 
 
@@ -99,7 +106,7 @@ def accept_passages(
     for passage, unit, own in zip(passages, units, words, strict=True):
         share = len(wanted.keys() & own) / len(wanted)
         says_most = share > 0.5 or (share == 0.5 and not is_text)
-        if wanted.keys() <= together[unit] and says_most and times.keys() <= own and _has_number(clause, passage):
+        if wanted.keys() <= together[unit] and says_most and times.keys() <= own and _may_answer(clause, passage):
             accepted.append(passage)
     if not accepted:
         raise RefusedError(_describe_missing(clause, passages, words, wanted, place))
@@ -110,20 +117,22 @@ def _document(passage: Passage) -> str:
     return passage.source.partition("#")[0]
 
 
-def _has_number(clause: Clause, passage: Passage) -> bool:
-    """Whether a passage has the number a question wants: for "how many" right before the thing that is counted."""
-    if clause.question not in _WANTS_NUMBER:
-        return True
+def _may_answer(clause: Clause, passage: Passage) -> bool:
+    """Whether a passage has what a question wants: a number, a place, a reason; "how many" a number of the thing."""
+    pattern = _WANTED.get(clause.question)
     if clause.question != "how many":
-        return _NUMBER.search(passage.text) is not None
+        return pattern is None or pattern.search(passage.text) is not None
     content = clause.content
     at = next((at for at, token in enumerate(content) if token.text.lower() == "many"), -1) + 1
     counted = content[at].stem if at < len(content) else ""
-    tokens = tokenize(passage.text)
-    return any(
-        number_value(token.text) is not None and counted in (other.stem for other in tokens[place + 1 : place + 4])
-        for place, token in enumerate(tokens)
-    )
+    for sentence in split_sentences(passage.text):
+        tokens = tokenize(sentence)
+        for place, token in enumerate(tokens):
+            if number_value(token.text) is not None and counted in [
+                held.stem for held in tokens[place + 1 : place + 4]
+            ]:
+                return True
+    return False
 
 
 def _describe_missing(

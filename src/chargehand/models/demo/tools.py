@@ -26,7 +26,8 @@ _CONTROL = word_set("give_up read_more run_python read_file list_files write_fil
 _OPTIONAL_SEARCH = word_set("most limit top_k k count path folder")
 _MOST_NUMBERS = 4
 _OPTIONS = re.compile(r":\s*([\w ]{1,80}(?:, [\w ]{1,80}){0,20} or [\w ]{1,80})")
-_SEVERAL = re.compile(r", | and | or ")
+_NO_NAME = re.compile(r", | and | or |\bthan\b", re.IGNORECASE)
+"""What a text has that is several names, or a comparison."""
 _UNITS = {
     "kg": "kilogram",
     "km": "kilometre",
@@ -306,6 +307,6 @@ class _Filling:
             text = self.clause.text[self.tokens[rest[0]].start : self.tokens[rest[-1]].end]
             self.values[wanted[0].name] = [text]
             self.used.update(rest)
-            if _SEVERAL.search(text):
-                self.problem = f"{self.tool.name} takes one {wanted[0].name.replace('_', ' ')}, and several are said"
+            if _NO_NAME.search(text):
+                self.problem = f"{self.tool.name} takes one {wanted[0].name.replace('_', ' ')}, not {text!r}"
         return bool(rest)

@@ -1,0 +1,92 @@
+"""A team the demo model was not written for: arguments by schema and type, and nothing that a call leaves out."""
+
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from chargehand import Supervisor, Worker, tool
+from chargehand.tools.calculator import calculator
+from chargehand.tools.documents import documents
+
+City = Literal["Ghent", "Bruges", "Antwerp", "Brussels"]
+RULES = """# Luggage
+Each guest may bring two suitcases. Dogs are not allowed in the rooms.
+
+# Breakfast
+Breakfast is served from 7 to 10 and costs 12 euros.
+"""
+
+
+@tool
+def room_price(city: str, nights: int, breakfast: bool = False) -> int:
+    """What a room in a city costs for some nights, in euros."""
+    return (90 + 12 * breakfast) * nights if city else 0
+
+
+@tool
+def train_time(start: City, end: City) -> str:
+    """How long the train takes from one city to another."""
+    return f"{start} to {end}: 40 minutes"
+
+
+@tool
+def book_table(restaurant: str, people: int, day: str) -> str:
+    """Book a table in a restaurant for some people on a day (YYYY-MM-DD)."""
+    return f"booked {restaurant} for {people} on {day}"
+
+
+@cache
+def team(folder: Path) -> Supervisor:
+    (folder / "rules.md").write_text(RULES, "utf-8")
+    travel = Worker("travel", "Knows what rooms and trains cost and take.", tools=[room_price, train_time])
+    host = Worker("host", "Books tables in restaurants.", tools=[book_table])
+    reader = Worker("reader", "Finds what the house rules say.", tools=[documents(folder)])
+    return Supervisor([travel, host, reader, Worker("sums", "Calculates.", tools=[calculator()])], model="demo")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("rules")
+
+
+@pytest.mark.parametrize(
+    ("request_text", "facts"),
+    [
+        ("What does a room in Ghent cost for three nights?", ["(Ghent, 3): 270"]),
+        ("How long does the train take from Ghent to Bruges?", ["Ghent to Bruges: 40 minutes"]),
+        ("Book a table at Luigi for 4 people on 1 June 2026.", ["booked Luigi for 4 on 2026-06-01"]),
+        ("What does a room in Ghent cost for 3 nights, and what is 10% of it?", ["270 [t1]", "27 [t2]"]),
+        ("How many suitcases may a guest bring?", ["two suitcases"]),
+        ("When is breakfast served?", ["from 7 to 10"]),
+    ],
+)
+def test_what_a_schema_says_is_enough(folder: Path, request_text: str, facts: list[str]) -> None:
+    result = team(folder).run_sync(request_text)
+    assert result.ending == "complete", result.answer
+    for fact in facts:
+        assert fact in str(result.answer)
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        "What does a room in Ghent cost?",
+        "What does a room in Ghent or Bruges cost for 3 nights?",
+        "What does a room in Ghent cost for 3 nights with breakfast?",
+        "How much is a room in Ghent for 3 nights and 2 people?",
+        "Is Ghent cheaper than 100 euros?",
+        "How long does the train take from Ghent to Paris?",
+        "How long does the train take from Brussels to Ghent and back?",
+        "Book a table at Luigi for 4 people.",
+        "Cancel the table at Luigi.",
+        "How many dogs are allowed?",
+        "Why are dogs not allowed?",
+        "Where is breakfast served?",
+    ],
+)
+def test_what_no_call_accounts_for_is_refused(folder: Path, request_text: str) -> None:
+    result = team(folder).run_sync(request_text)
+    assert result.ending == "failed", result.answer
+    assert any("docs/first-model.md" in gap.message for gap in result.gaps)
