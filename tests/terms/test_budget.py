@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chargehand.errors import Invalid
-from chargehand.terms.budget import NOTHING, Amount, Budget, Ledger, carve, check
+from chargehand.terms.budget import NOTHING, Amount, Budget, Ledger, check
 
 AMOUNTS = st.builds(Amount, st.integers(0, 50), st.integers(0, 50), st.integers(0, 5))
 
@@ -71,7 +71,10 @@ def test_unknown_use_is_charged_as_reserved() -> None:
 
 def test_a_nested_run_never_gets_more_than_what_is_left() -> None:
     ledger = Ledger(Budget(usd=0.0001, calls=10, floor=Amount(micros=20)), micros=30, held_micros=10)
-    assert carve(ledger, Amount(micros=25, calls=3)) == Budget(usd=2.5e-05, calls=3)
-    assert carve(ledger, Amount(micros=90, calls=90)) == Budget(usd=4e-05, calls=10)
-    assert carve(ledger, NOTHING) == Budget(usd=4e-05, calls=10)
-    assert carve(Ledger(Budget(usd=1e-06), micros=5), Amount(micros=3)).micros == 0
+    room = ledger.room(ledger.budget.floor)
+    assert Amount(micros=25, calls=3).min(room) == Amount(micros=25, calls=3)
+    assert Amount(micros=90, calls=90).min(room) == Amount(micros=40, calls=10)
+    assert Budget(usd=1.0, floor=Amount(micros=50)).limited(room) == Budget(
+        usd=4e-05, calls=10, floor=Amount(micros=40)
+    )
+    assert Ledger(Budget(usd=1e-06), micros=5).room(NOTHING).micros == 0

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from chargehand.core.owed import Brief
 from chargehand.models.messages import Message
-from chargehand.terms.budget import NOTHING, Amount, Budget
+from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.events import Effect, Failure, NoteCode
 from chargehand.terms.plan import Combine, Finding, Task
 from chargehand.terms.tracing import AnswerAudit, Tracing
@@ -53,7 +53,7 @@ class Claim(ABC):
         """Reserve all that is wanted."""
 
     @abstractmethod
-    def fit(self, room: Budget) -> bool:
+    def fit(self, room: Amount) -> bool:
         """Reserve as much of it as there is room for; False, and nothing changes, where that is too little."""
 
     @abstractmethod

@@ -95,14 +95,14 @@ class CallClaim(Claim):
     def reset(self) -> None:
         self.limit = self._most
 
-    def fit(self, room: Budget) -> bool:
+    def fit(self, room: Amount) -> bool:
         low = self._least
         high = self._most
-        if not _fits(self.cost(low), room):
+        if not self.cost(low).within(room):
             return False
         while low < high:
             middle = (low + high + 1) // 2
-            if _fits(self.cost(middle), room):
+            if self.cost(middle).within(room):
                 low = middle
             else:
                 high = middle - 1
@@ -126,12 +126,6 @@ class CallClaim(Claim):
         if self._called is not None:
             self._observations.leave(self._called)
             self._called = None
-
-
-def _fits(amount: Amount, room: Budget) -> bool:
-    """Whether an amount is within what is left; asking for nothing always is."""
-    pairs = ((amount.tokens, room.tokens), (amount.micros, room.micros), (amount.calls, room.calls))
-    return all(cap is None or wanted == 0 or wanted <= cap for wanted, cap in pairs)
 
 
 class Held(Struct, frozen=True):

@@ -35,7 +35,7 @@ from chargehand.models.envelope import new_nonce
 from chargehand.models.exhibits import Exhibit, Product
 from chargehand.models.find import Finder
 from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount, Budget, usd_of
+from chargehand.terms.budget import NOTHING, Amount, Budget
 from chargehand.terms.failure import Failure, FailureKind, Gap
 from chargehand.terms.plan import NO_TASK, Task, TaskId, digest
 from chargehand.terms.policy import Policy, Seconds
@@ -107,24 +107,6 @@ def run_name(key: str, asked: str) -> str:
 
 
 # --- within bounds
-
-
-def least(own: Budget, outer: Budget) -> Budget:
-    """Both budgets at once. What is kept back for the answer is never more than there is."""
-    tokens = _least(own.tokens, outer.tokens)
-    micros = _least(own.micros, outer.micros)
-    calls = _least(own.calls, outer.calls)
-    floor = own.floor
-    kept = Amount(
-        tokens=min(floor.tokens, floor.tokens if tokens is None else tokens),
-        micros=min(floor.micros, floor.micros if micros is None else micros),
-        calls=min(floor.calls, floor.calls if calls is None else calls),
-    )
-    return Budget(tokens=tokens, usd=usd_of(micros), calls=calls, seconds=own.seconds, floor=kept)
-
-
-def _least(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one if other is None else min(one, other)
 
 
 def refuse_circles(name: str, team: object, inside: Sequence[Team]) -> None:

@@ -12,7 +12,7 @@ from chargehand.agents.hedging import Hedging
 from chargehand.agents.loop import Kit
 from chargehand.agents.messages import Post, allowance, check_contacts
 from chargehand.agents.money import Purse, supervision, unpriced_handles
-from chargehand.agents.nested import Subteam, Team, least
+from chargehand.agents.nested import Subteam, Team
 from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import shared_blocks
@@ -139,7 +139,7 @@ class TeamSpec(Struct, frozen=True):
             for one in self.workers:
                 if one.team is not None:
                     team = await one.team.keep_budget(finder)
-                    bounded = team.bounded(budget=least(team.budget, budget))
+                    bounded = team.bounded(budget=team.budget.limited(budget.caps))
                     crew = await stack.enter_async_context(bounded.crew(finder))
                     found[one.name] = Subteam(one.name, team, crew, one.estimate)
             yield found

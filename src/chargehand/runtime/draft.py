@@ -13,7 +13,7 @@ from chargehand.core.owed import Brief
 from chargehand.core.state import Work
 from chargehand.errors import PlanInvalid
 from chargehand.models.messages import Message
-from chargehand.runtime.hand import calls_left, room_left, widened
+from chargehand.runtime.hand import calls_left
 from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING, Amount, Ledger
 from chargehand.terms.events import Effect, Failure
@@ -128,18 +128,23 @@ class _Pencil:
         return cast("_Shape", (await call("draft")).value)
 
     async def afford(self, one: Amount, most: int) -> int:
-        count = min(most, calls_left(self._ledger, self._answer, one, planning=True)) if self._ledger.capped else most
+        if not self._ledger.capped or one == NOTHING:
+            return most
+        count = min(most, calls_left(self._room() // 2, one))
         self._ledger.reserve(one * count)
         return count
 
     async def hold(self, claim: Claim, covered: Amount) -> bool:
         if not self._ledger.capped:
             return True
-        keep = self._answer.max(self._ledger.budget.floor)
-        if not claim.fit(widened(room_left(self._ledger, keep, planning=True), covered)):
+        if not claim.fit(self._room() // 2 + covered):
             return False
         self._ledger.reserve(claim.amount.beyond(covered))
         return True
+
+    def _room(self) -> Amount:
+        """What is left beyond what an answer takes."""
+        return self._ledger.room(self._answer.max(self._ledger.budget.floor))
 
     def release(self, amount: Amount) -> None:
         self._ledger.settle(amount, NOTHING)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from sys import maxsize
 from typing import Protocol, TypeVar, cast
 
 import msgspec
@@ -17,7 +16,7 @@ from chargehand.models.messages import Message
 from chargehand.models.waits import waiting
 from chargehand.stores.codec import check
 from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount, Budget, Ledger, carve, usd_of
+from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.events import Effect
 from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Finding, Task, digest
@@ -269,12 +268,12 @@ class _Hand:
             claim.leave()
             raise
 
-    def _room(self, started: ev.StepStarted) -> Budget:
+    def _room(self, started: ev.StepStarted) -> Amount:
         """What a step may take that does not get all it wants: what is left for the answer stays untouched."""
         state = self._line.state
         answer = NOTHING if state.combine == "none" else state.requested.roster.supervision
-        room = room_left(state.ledger, answer.max(state.requested.budget.floor))
-        return widened(room, state.tasks[started.task].held)
+        room = state.ledger.room(answer.max(state.requested.budget.floor))
+        return room + state.tasks[started.task].held
 
     async def _begin(self, started: ev.StepStarted, *, share: bool = False) -> None:
         """Record a step before it is made. Where the money does not reach, what others give back is waited for.
@@ -284,11 +283,12 @@ class _Hand:
         if started.effect != "read":
             await self._line.planned()
         wanted = started.reserve or NOTHING
+        ledger = self._line.state.ledger
         while True:
             try:
                 return await self._line.ask(started)
             except Refused as error:
-                left = portion(self._line.state.ledger, wanted) if share else wanted
+                left = wanted.min(ledger.room(ledger.budget.floor)) if share else wanted
                 if left not in (wanted, started.reserve) and wanted.within(left * 2):
                     started = structs.replace(started, reserve=left)
                 elif await self._refunded():
@@ -326,7 +326,8 @@ class _Hand:
             raise Refused("only who plans or answers holds money for more calls")
         answer = state.requested.roster.supervision
         desk = state.planning if work.kind == "plan" else state.answering
-        count = min(most, calls_left(state.ledger, answer, one, planning=work.kind == "plan"))
+        room = state.ledger.room(answer.max(state.requested.budget.floor))
+        count = min(most, calls_left(room // 2 if work.kind == "plan" else room, one))
         more = one * count
         try:
             if count:
@@ -351,10 +352,10 @@ class _Hand:
         keep = NOTHING if answers else state.requested.roster.supervision.max(state.requested.budget.floor)
         while True:
             held = covered + self._spare
-            room = room_left(state.ledger, keep, planning=work.kind == "plan")
-            if not claim.fit(widened(room, held)):
+            room = state.ledger.room(keep)
+            if not claim.fit((room // 2 if work.kind == "plan" else room) + held):
                 return False
-            more = _capped_part(claim.amount.beyond(held), state.ledger.budget)
+            more = state.ledger.budget.counted(claim.amount.beyond(held))
             rest = self._spare.beyond(claim.amount.beyond(covered))
             taken = self._spare.beyond(rest)
             self._spare = rest
@@ -410,67 +411,10 @@ class _Hand:
         self._line.say(self._work, text)
 
 
-def calls_left(ledger: Ledger, answer: Amount, one: Amount, *, planning: bool) -> int:
-    """How many calls at such a price are covered by what is left, beyond what an answer takes (or takes again)."""
-    budget = ledger.budget
-    gone = ledger.taken + budget.floor.max(answer)
-    counts = [
-        max(0, cap - gone) // price
-        for cap, gone, price in (
-            (budget.tokens, gone.tokens, one.tokens),
-            (budget.micros, gone.micros, one.micros),
-            (budget.calls, gone.calls, one.calls),
-        )
-        if cap is not None and price
-    ]
-    left = min(counts, default=maxsize)  # what they cost is not capped
-    return left // 2 if planning else left
-
-
-def room_left(ledger: Ledger, keep: Amount, *, planning: bool = False) -> Budget:
-    """What one call may take beyond what is to be kept; of that, a plan leaves half to others."""
-    budget = ledger.budget
-    gone = ledger.taken + keep
-
-    def left(cap: int | None, gone: int) -> int | None:
-        if cap is None:
-            return None
-        rest = max(0, cap - gone)
-        return rest // 2 if planning else rest
-
-    return Budget(
-        tokens=left(budget.tokens, gone.tokens),
-        usd=usd_of(left(budget.micros, gone.micros)),
-        calls=left(budget.calls, gone.calls),
-    )
-
-
-def _capped_part(amount: Amount, budget: Budget) -> Amount:
-    """What counts of an amount."""
-    return Amount(
-        tokens=0 if budget.tokens is None else amount.tokens,
-        micros=0 if budget.micros is None else amount.micros,
-        calls=0 if budget.calls is None else amount.calls,
-    )
-
-
-def widened(room: Budget, amount: Amount) -> Budget:
-    """The room there is if this amount, which is held, is used for it."""
-    return Budget(
-        tokens=None if room.tokens is None else room.tokens + amount.tokens,
-        usd=None if room.micros is None else usd_of(room.micros + amount.micros),
-        calls=None if room.calls is None else room.calls + amount.calls,
-    )
-
-
-def portion(ledger: Ledger, wanted: Amount) -> Amount:
-    """As much of an amount as may still be reserved."""
-    left = carve(ledger, wanted)
-    return Amount(
-        tokens=wanted.tokens and (left.tokens or 0),
-        micros=wanted.micros and (left.micros or 0),
-        calls=wanted.calls and (left.calls or 0),
-    )
+def calls_left(room: Amount, one: Amount) -> int:
+    """How many calls at such a price there is room for."""
+    pairs = ((room.tokens, one.tokens), (room.micros, one.micros), (room.calls, one.calls))
+    return min(left // price for left, price in pairs if price)
 
 
 # --- what failed before a fallback took the task over

@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from chargehand.agents.crew import Crew, Where, WorkFailed
 from chargehand.agents.messages import MAIL, Carried, Letter, Replies, WorkerReply
-from chargehand.agents.nested import STEP, Came, Errand, acted, came_of, least, run_name
+from chargehand.agents.nested import STEP, Came, Errand, acted, came_of, run_name
 from chargehand.core.fold import replay
 from chargehand.core.state import Progress, RunState, Status, Work
 from chargehand.errors import ChargehandError, Invalid, Refused, RunUnknown
@@ -146,20 +146,11 @@ def _share(state: RunState, estimate: Amount, own: Budget) -> Amount:
     answer = state.requested.roster.supervision
     open_tasks = (one for one in state.tasks.values() if not one.settled and one.status is not Status.EXPANDED)
     claims = sum(not _entrusted(one) for one in open_tasks) + (not state.closed)
-
-    gone = ledger.taken + budget.floor.max(answer)
-
-    def part(cap: int | None, gone: int, wanted: int, most: int | None) -> int:
-        if cap is None:
-            return 0
-        fair = wanted or max(0, cap - gone) // max(1, claims)
-        return fair if most is None else min(fair, most)
-
-    return Amount(
-        tokens=part(budget.tokens, gone.tokens, estimate.tokens, own.tokens),
-        micros=part(budget.micros, gone.micros, estimate.micros, own.micros),
-        calls=part(budget.calls, gone.calls, estimate.calls, own.calls),
+    fair = ledger.room(budget.floor.max(answer)) // max(1, claims)
+    wanted = Amount(
+        tokens=estimate.tokens or fair.tokens, micros=estimate.micros or fair.micros, calls=estimate.calls or fair.calls
     )
+    return budget.counted(wanted.min(own.caps))
 
 
 def _entrusted(progress: Progress) -> bool:
@@ -463,7 +454,7 @@ def _subteam_request(run: str, call: Call, errand: Errand, held: Amount) -> ev.R
     policy: Policy = structs.replace(
         own, limits=structs.replace(own.limits, nesting=deepest), grace=min(own.grace, call.kept / 2)
     )
-    team = errand.team.bounded(budget=least(errand.team.budget, _within(requested.budget, held)), policy=policy)
+    team = errand.team.bounded(budget=errand.team.budget.limited(_within(requested.budget, held).caps), policy=policy)
     request = team.request(errand.goal, call.state.at, seed=call.seed(run))
     if isinstance(errand.crew, _Priced):  # a team knows only the names of its models, and that a call costs something
         dear = errand.crew.supervision(request.budget)

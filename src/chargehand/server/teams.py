@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack
 from msgspec import Struct, structs
 
 from chargehand.agents.crew import Crew
-from chargehand.agents.nested import least
 from chargehand.config.load import load_team
 from chargehand.runtime.driver import Driver, Outcome, checked
 from chargehand.server.problem import unknown
@@ -38,7 +37,7 @@ class Bounds(Struct, frozen=True):
             return team
         seconds = team.timeout if self.seconds is None else min(team.timeout, self.seconds)
         policy = team.policy if self.approve is None else structs.replace(team.policy, approve=self.approve)
-        return team.bounded(budget=least(team.budget, self.budget), timeout=seconds, policy=policy)
+        return team.bounded(budget=team.budget.limited(self.budget.caps), timeout=seconds, policy=policy)
 
 
 USUAL = Bounds()
@@ -132,7 +131,7 @@ class Teams:
     async def of(self, name: str, budget: Budget | None = None) -> ServedTeam:
         """A team with its crew. `budget` is what a run may use, where that is less than the team may."""
         team = self.named(name)
-        kind = _kind(name, team.budget if budget is None else least(team.budget, budget))
+        kind = _kind(name, team.budget if budget is None else team.budget.limited(budget.caps))
         if kind not in self._served:
             async with self._lock:
                 if kind not in self._served:
@@ -143,7 +142,7 @@ class Teams:
         kept = team
         if kind != _kind(team.name, team.budget):
             caps = Budget(tokens=_MANY if kind.capped else None, usd=usd_of(_MANY) if kind.priced else None)
-            kept = team.bounded(budget=least(team.budget, caps))
+            kept = team.bounded(budget=team.budget.limited(caps.caps))
         kept = await kept.keep_budget(self._tenant.finder)
         crew = await self._stack.enter_async_context(kept.crew(self._tenant.finder))
         return ServedTeam(self._tenant, team, crew, kept)

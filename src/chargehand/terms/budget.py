@@ -6,7 +6,7 @@
 from functools import cached_property, lru_cache
 from math import inf
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chargehand.errors import Invalid
 from chargehand.terms.keywords import Declared
@@ -37,6 +37,9 @@ class Amount(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_f
             tokens=self.tokens - other.tokens, micros=self.micros - other.micros, calls=self.calls - other.calls
         )
 
+    def __floordiv__(self, parts: int) -> "Amount":
+        return Amount(tokens=self.tokens // parts, micros=self.micros // parts, calls=self.calls // parts)
+
     def __mul__(self, times: int) -> "Amount":
         return Amount(tokens=self.tokens * times, micros=self.micros * times, calls=self.calls * times)
 
@@ -46,6 +49,14 @@ class Amount(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_f
             tokens=max(self.tokens, other.tokens),
             micros=max(self.micros, other.micros),
             calls=max(self.calls, other.calls),
+        )
+
+    def min(self, other: "Amount") -> "Amount":
+        """The smaller of each, which either amount covers."""
+        return Amount(
+            tokens=min(self.tokens, other.tokens),
+            micros=min(self.micros, other.micros),
+            calls=min(self.calls, other.calls),
         )
 
     def beyond(self, covered: "Amount") -> "Amount":
@@ -58,6 +69,8 @@ class Amount(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_f
 
 
 NOTHING = Amount()
+UNLIMITED = 1 << 60
+"""What stands for a cap that there is not, where what is left is worked out: more than anybody ever uses."""
 
 
 def usd_of(micros: int | None) -> float | None:
@@ -83,6 +96,38 @@ class Budget(Declared, frozen=True, kw_only=True, dict=True, omit_defaults=True,
     def micros(self) -> int | None:
         """The cap on dollars in whole millionths, as the ledger counts them."""
         return None if self.usd is None else round(self.usd * 1_000_000)
+
+    @cached_property
+    def caps(self) -> Amount:
+        """All caps as an amount."""
+        return Amount(
+            tokens=UNLIMITED if self.tokens is None else self.tokens,
+            micros=UNLIMITED if self.micros is None else self.micros,
+            calls=UNLIMITED if self.calls is None else self.calls,
+        )
+
+    def limited(self, caps: Amount) -> "Budget":
+        """The same with no more than these caps. What is kept back for the answer is never more than there is."""
+        least = self.caps.min(caps)
+        return structs.replace(
+            self,
+            tokens=_cap(least.tokens),
+            usd=usd_of(_cap(least.micros)),
+            calls=_cap(least.calls),
+            floor=self.floor.min(least),
+        )
+
+    def counted(self, amount: Amount) -> Amount:
+        """What of an amount is capped here."""
+        return Amount(
+            tokens=0 if self.tokens is None else amount.tokens,
+            micros=0 if self.micros is None else amount.micros,
+            calls=0 if self.calls is None else amount.calls,
+        )
+
+
+def _cap(value: int) -> int | None:
+    return None if value >= UNLIMITED else value
 
 
 @lru_cache(maxsize=64)
@@ -150,13 +195,7 @@ class Ledger(Struct):
     @property
     def overspent(self) -> Amount:
         """What was spent beyond the caps: by a model that wrote more than it was asked for, or charged more."""
-        budget = self.budget
-        spent = self.spent
-        return Amount(
-            tokens=0 if budget.tokens is None else max(0, spent.tokens - budget.tokens),
-            micros=0 if budget.micros is None else max(0, spent.micros - budget.micros),
-            calls=0 if budget.calls is None else max(0, spent.calls - budget.calls),
-        )
+        return self.spent.beyond(self.budget.caps)
 
     @property
     def reserved(self) -> Amount:
@@ -167,29 +206,11 @@ class Ledger(Struct):
         """What is spent or reserved, and so no longer to be had."""
         return self.spent + self.reserved
 
+    def room(self, keep: Amount) -> Amount:
+        """What may still be reserved while `keep` stays untouched."""
+        return self.budget.caps.beyond(self.taken + keep)
+
 
 def _room(cap: int | None, taken: int, more: int, keep: int) -> bool:
     # asking for nothing always fits: a free tool may run when the purse is empty
     return cap is None or more == 0 or taken + more + keep <= cap
-
-
-def carve(ledger: Ledger, share: Amount) -> Budget:
-    """A nested run's budget: at most `share`, never more than what is left here.
-
-    The caller reserves the same amount in this ledger and settles it with what the nested run spent,
-    so children draw on the parent's purse and never open one of their own.
-    """
-    budget = ledger.budget
-    gone = ledger.taken + budget.floor
-
-    def left(cap: int | None, gone: int, wanted: int) -> int | None:
-        if cap is None:
-            return wanted or None
-        rest = max(0, cap - gone)
-        return min(wanted, rest) if wanted else rest
-
-    return Budget(
-        tokens=left(budget.tokens, gone.tokens, share.tokens),
-        usd=usd_of(left(budget.micros, gone.micros, share.micros)),
-        calls=left(budget.calls, gone.calls, share.calls),
-    )
