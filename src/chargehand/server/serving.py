@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from chargehand.errors import Invalid, Refused
 from chargehand.models.find import Lookup
@@ -23,6 +24,7 @@ from chargehand.server.app import Application
 from chargehand.server.middleware.connections import bounded_http
 from chargehand.server.settings import FIRST, Settings
 from chargehand.server.teams import Teams
+from chargehand.server.tenants import Tenants
 from chargehand.tools.tasks import first_error
 
 _BACKLOG = 2048
@@ -35,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Server(uvicorn.Server):
-    """Signals are not its business: it would end before runs have."""
+    """Says when it listens. Signals are not its business: it would end before runs have."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -53,74 +55,6 @@ class _Server(uvicorn.Server):
         self._ready()
 
 
-class Serving:
-    """One server, from its start to its end."""
-
-    def __init__(self, settings: Settings, lookup: Lookup, ready: Callable[[], None]) -> None:
-        self._settings = settings
-        self._application = Application(settings, lookup)
-        limits = settings.limits
-        config = uvicorn.Config(
-            self._application.app,
-            loop="asyncio",
-            http=bounded_http(limits),
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            backlog=_BACKLOG,
-            proxy_headers=False,
-            timeout_keep_alive=_KEEP_ALIVE,
-            timeout_graceful_shutdown=_REPLIES,
-        )
-        self._server = _Server(config, ready)
-        self.teams: Sequence[str] = ()
-        self._stop = asyncio.Event()
-        self._at_once = asyncio.Event()
-
-    async def until_stopped(self, listening: socket.socket) -> None:
-        """Serve on this socket until SIGTERM or SIGINT. A second one cuts off what still goes on."""
-        loop = asyncio.get_running_loop()
-        for name in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(name, self.stop)
-        try:
-            async with self._application.opened():
-                tenant = await self._application.tenants.of(FIRST)
-                self.teams = tuple(tenant.part(Teams).teams)  # one that cannot be loaded is told before anybody calls
-                if self._settings.model:
-                    tenant.finder.find(self._settings.model)  # as is a model that there is not
-                async with asyncio.TaskGroup() as jobs:
-                    ending = jobs.create_task(self._ended())
-                    await self._server.serve([listening])
-                    ending.cancel()
-        finally:
-            for name in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(name)
-
-    def stop(self) -> None:
-        """Take nothing more, and end when what is under way is done; asked again, at once."""
-        if self._stop.is_set():
-            self._at_once.set()
-            self._server.force_exit = True
-        self._stop.set()
-
-    async def _ended(self) -> None:
-        await self._stop.wait()
-        tenants = self._application.tenants
-        under_way = sum(one.runs.carried for one in self._application.tenants.open)
-        logger.info("stopping: %d runs have %g s to end", under_way, self._settings.grace)
-        async with asyncio.TaskGroup() as jobs:
-            drained = jobs.create_task(tenants.drain(self._settings.grace))
-            hurry = jobs.create_task(self._at_once.wait())
-            await asyncio.wait((drained, hurry), return_when=asyncio.FIRST_COMPLETED)
-            hurry.cancel()
-            if not drained.done():
-                await tenants.drain(0.0)
-        self._server.should_exit = True
-
-
 def serve(settings: Settings, lookup: Lookup, ready: Callable[[int, Sequence[str]], None]) -> None:
     """Serve until stopped. `ready` is told the port and the teams when calls are answered."""
     _raise_open_files()
@@ -129,11 +63,72 @@ def serve(settings: Settings, lookup: Lookup, ready: Callable[[int, Sequence[str
         port: int = listening.getsockname()[1]
         _make_folder(settings.data)
         with _only_server_of(settings.data):
-            asyncio.run(_serving(settings, lookup, lambda teams: ready(port, teams), listening))
+            asyncio.run(_serve(settings, lookup, lambda teams: ready(port, teams), listening))
     except ExceptionGroup as group:  # what is open together is closed together: one reason for all of it
         raise first_error(group) from None
     finally:
         listening.close()
+
+
+async def _serve(
+    settings: Settings, lookup: Lookup, ready: Callable[[Sequence[str]], None], listening: socket.socket
+) -> None:
+    """Serve on this socket until SIGTERM or SIGINT. A second one cuts off what still goes on."""
+    application = Application(settings, lookup)
+    loop = asyncio.get_running_loop()
+    stops = asyncio.Queue[None]()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, stops.put_nowait, None)
+    try:
+        async with application.opened():
+            tenant = await application.tenants.of(FIRST)
+            teams = tuple(tenant.part(Teams).teams)  # one that cannot be loaded is told before anybody calls
+            if settings.model:
+                tenant.finder.find(settings.model)  # as is a model that there is not
+            server = _Server(_uvicorn_config(application.app, settings), lambda: ready(teams))
+            async with asyncio.TaskGroup() as jobs:
+                ending = jobs.create_task(_end(server, application.tenants, stops))
+                await server.serve([listening])
+                ending.cancel()
+    finally:
+        for name in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(name)
+
+
+def _uvicorn_config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        loop="asyncio",
+        http=bounded_http(settings.limits),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        backlog=_BACKLOG,
+        proxy_headers=False,
+        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_graceful_shutdown=_REPLIES,
+    )
+
+
+async def _end(server: uvicorn.Server, tenants: Tenants, stops: "asyncio.Queue[None]") -> None:
+    """Told to stop, take nothing more, and end when what is under way is done; told again, at once."""
+    await stops.get()
+    grace = tenants.settings.grace
+    logger.info("stopping: %d runs have %g s to end", sum(tenant.runs.carried for tenant in tenants.open), grace)
+    async with asyncio.TaskGroup() as jobs:
+        drained = jobs.create_task(tenants.drain(grace))
+        hurry = jobs.create_task(stops.get())
+        await asyncio.wait((drained, hurry), return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        if not drained.done():
+            server.force_exit = True
+            await tenants.drain(0.0)
+    server.should_exit = True
+    await stops.get()
+    server.force_exit = True
 
 
 @contextmanager
@@ -151,13 +146,6 @@ def _only_server_of(data: Path) -> Generator[None]:
         yield
     finally:
         os.close(handle)
-
-
-async def _serving(
-    settings: Settings, lookup: Lookup, ready: Callable[[Sequence[str]], None], listening: socket.socket
-) -> None:
-    server = Serving(settings, lookup, lambda: ready(server.teams))
-    await server.until_stopped(listening)
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -52,34 +52,31 @@ class Tenant:
     def __init__(
         self,
         name: str,
-        *,
-        settings: Settings,
-        lookup: Lookup,
-        finder: Finder,
+        tenants: "Tenants",
         journal: RedactedJournal,
         catalog: SqliteCatalog,
         runs: TenantRuns,
         stack: AsyncExitStack,
-        stats: TenantStats,
     ) -> None:
         self.name = name
-        self.settings = settings
-        self.lookup = lookup
-        self.finder = finder
+        self.settings = tenants.settings
+        self.lookup = tenants.lookup
+        self.finder = tenants.finder
+        self.stats = tenants.stats[name]
         self.journal = journal
         self.catalog = catalog
         self.runs = runs
         self.stack = stack
         """What is pushed onto it is closed with the tenant, after its runs were stopped."""
-        self.stats = stats
         self.whispers: dict[str, list[Whisper]] = {}
         """Who wants to hear the words of a run as they come, by run."""
         self.drivers: list[Driver] = []
         """Whoever drives runs here, of every API."""
         self.feed = Feed(journal)
-        self._parts: dict[object, object] = {}
-        self.embedding = Embeddings(lookup)
+        self.embedding = Embeddings(self.lookup)
         self.memory = OpenMemory(catalog.of(LETTA), self.embedding)
+        self._parts: dict[object, object] = {}
+        stack.push_async_callback(self.embedding.close)
 
     @property
     def folder(self) -> Path:
@@ -110,38 +107,6 @@ class Tenant:
         for hear in self.whispers.get(run, ()):
             hear(work, words)
 
-    async def close(self) -> None:
-        await self.embedding.close()
-
-
-@asynccontextmanager
-async def open_tenant(
-    name: str, settings: Settings, lookup: Lookup, finder: Finder, *, admission: Admission, stats: TenantStats
-) -> AsyncGenerator[Tenant]:
-    """A tenant, open. Its runs are stopped, and can be resumed, before anything else is closed."""
-    folder = settings.data / name
-    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-    async with AsyncExitStack() as stack:
-        journal = await open_redacted(folder / "runs.db", settings, lookup)
-        stack.push_async_callback(journal.close)
-        catalog = await SqliteCatalog.open(folder / "memory.db", space=LETTA)
-        stack.push_async_callback(catalog.close)
-        parts = await stack.enter_async_context(AsyncExitStack())
-        runs = await stack.enter_async_context(TenantRuns(admission, name, settings.grace))
-        tenant = Tenant(
-            name,
-            settings=settings,
-            lookup=lookup,
-            finder=finder,
-            journal=journal,
-            catalog=catalog,
-            runs=runs,
-            stack=parts,
-            stats=stats,
-        )
-        parts.push_async_callback(tenant.close)
-        yield tenant
-
 
 class Tenants:
     """The tenants of a server, each opened when it is first called, and each in a task of its own.
@@ -155,8 +120,8 @@ class Tenants:
         self.stats = defaultdict[str, TenantStats](TenantStats)
         """By tenant, also of one that is not open yet."""
         self._on_open = on_open
-        self._lookup = lookup
-        self._finder = Finder(lookup, price=settings.price)
+        self.lookup = lookup
+        self.finder = Finder(lookup, price=settings.price)
         self._jobs = asyncio.TaskGroup()
         self._open: dict[str, asyncio.Future[Tenant]] = {}
         self._over = asyncio.Event()
@@ -173,7 +138,7 @@ class Tenants:
         try:
             await self._jobs.__aexit__(kind, error, trace)
         finally:
-            await self._finder.close()
+            await self.finder.close()
 
     async def of(self, name: str) -> Tenant:
         """A tenant, opened if it is not open yet."""
@@ -188,11 +153,8 @@ class Tenants:
 
     async def _keep_open(self, name: str, opening: "asyncio.Future[Tenant]") -> None:
         """Keep a tenant open until all of them are closed."""
-        opened = open_tenant(
-            name, self.settings, self._lookup, self._finder, admission=self.admission, stats=self.stats[name]
-        )
         try:
-            async with opened as tenant, asyncio.TaskGroup() as jobs:
+            async with self._opened(name) as tenant, asyncio.TaskGroup() as jobs:
                 opening.set_result(tenant)
                 chores = jobs.create_task(self._after_opening(tenant))
                 await self._over.wait()
@@ -203,6 +165,20 @@ class Tenants:
                 return
             del self._open[name]  # whoever calls next tries again
             opening.set_exception(error)
+
+    @asynccontextmanager
+    async def _opened(self, name: str) -> AsyncGenerator[Tenant]:
+        """A tenant, open. Its runs are stopped, and can be resumed, before anything else is closed."""
+        folder = self.settings.data / name
+        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+        async with AsyncExitStack() as stack:
+            journal = await open_redacted(folder / "runs.db", self.settings, self.lookup)
+            stack.push_async_callback(journal.close)
+            catalog = await SqliteCatalog.open(folder / "memory.db", space=LETTA)
+            stack.push_async_callback(catalog.close)
+            parts = await stack.enter_async_context(AsyncExitStack())
+            runs = await stack.enter_async_context(TenantRuns(self.admission, name, self.settings.grace))
+            yield Tenant(name, self, journal, catalog, runs, parts)
 
     async def _after_opening(self, tenant: Tenant) -> None:
         if self._on_open is None:

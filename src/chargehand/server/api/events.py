@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Sequence
 
 import msgspec
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -107,35 +108,7 @@ async def follow_run(tenant: Tenant, request: Request, run: str, query: EventsAf
     """Entries as server-sent events, from `after` or Last-Event-ID on; 204 when nothing will follow.
     A damaged run ends with an event `damaged`.
     """  # noqa: D205 - it is one summary
-    after = _last_seen(request, str(query.after), 1)[0]
-    reader = tenant.feed.subscribe(run, after)
-    try:
-        first = await reader.first()
-    except Corrupt:
-        return await _follow_until_damage(tenant, run, after)
-    if reader.over and not first:
-        return nothing()
-    return streamed(_follow(tenant, run, first, reader), slot=tenant.runs.take_stream_slot())
-
-
-async def _follow_until_damage(tenant: Tenant, run: str, after: int) -> Response:
-    """The entries before the damage as events, and then one that says what is damaged; Corrupt where there are none."""
-    readable = await tenant.journal.read_readable(run, after=after)
-    damage = readable.damage
-    if damage is None or not readable.entries:
-        raise damage or Refused(f"run {run!r} was mended meanwhile; read it again")
-
-    async def events() -> AsyncGenerator[bytes]:
-        yield _RETRY + tenant.part(EncodedEntries).encode_all(run, readable.entries) + _damaged_event(run, damage)
-
-    return streamed(events(), slot=tenant.runs.take_stream_slot())
-
-
-async def _follow(tenant: Tenant, run: str, first: Sequence[Entry], reader: Reader) -> AsyncGenerator[bytes]:
-    encode_all = tenant.part(EncodedEntries).encode_all
-    yield _RETRY + encode_all(run, first)
-    async for entry in reader:
-        yield encode_all(run, (entry, *reader.at_once()))  # what was written together is sent together
+    return await _follow(tenant, request, (run,), str(query.after))
 
 
 @operation("GET", "/api/events", media=(MEDIA_TYPE,), may_be_empty=True)
@@ -144,52 +117,34 @@ async def follow_runs(tenant: Tenant, request: Request, query: EventsOfRuns) -> 
     One that is damaged ends with an event `damaged`, and the others go on.
     """  # noqa: D205 - it is one summary
     runs = tuple(dict.fromkeys(query.run))
-    marks = dict(zip(runs, _last_seen(request, query.after or ".".join("0" * len(runs)), len(runs)), strict=True))
-    anything_follows = False
+    return await _follow(tenant, request, runs, query.after or ".".join("0" * len(runs)))
+
+
+class Followed(Struct, frozen=True):
+    """One run of a stream: the entries that are there already, and the reader of those to come.
+
+    Without a reader none follow, because of the damage.
+    """
+
+    run: str
+    first: Sequence[Entry]
+    reader: Reader | None = None
     damage: Corrupt | None = None
-    for run, after in marks.items():
-        readable = await _read(tenant, run, after)
-        last = readable.entries[-1] if readable.entries else None
-        is_over = readable.damage is not None or (last is not None and isinstance(last.event, RunEnded))
-        if not is_over or (last is not None and last.seq > after):
-            anything_follows = True
-        damage = damage or readable.damage
-    if anything_follows:
-        return streamed(*(_follow_one_of(tenant, run, marks) for run in runs), slot=tenant.runs.take_stream_slot())
-    if damage is not None:
-        raise damage
+
+    @property
+    def is_over(self) -> bool:
+        return not self.first and (self.reader is None or self.reader.over)
+
+
+async def _follow(tenant: Tenant, request: Request, runs: Sequence[str], after: str) -> Response:
+    marks = dict(zip(runs, _last_seen(request, after, len(runs)), strict=True))
+    followed = [await _subscribe(tenant, run, mark) for run, mark in marks.items()]
+    if not all(one.is_over for one in followed):
+        return streamed(*(_events(tenant, one, marks) for one in followed), slot=tenant.runs.take_stream_slot())
+    for one in followed:
+        if one.damage is not None:
+            raise one.damage
     return nothing()
-
-
-async def _follow_one_of(tenant: Tenant, run: str, marks: dict[str, int]) -> AsyncGenerator[bytes]:
-    """One of several runs. The id of an event says how far all of them were seen."""
-    encode = tenant.part(EncodedEntries).encode
-    reader = tenant.feed.subscribe(run, marks[run])
-
-    def encode_all(entries: Sequence[Entry]) -> bytes:
-        events: list[bytes] = []
-        for entry in entries:
-            marks[run] = entry.seq
-            events.append(f"id: {'.'.join(map(str, marks.values()))}\n".encode() + encode(run, entry))
-        return b"".join(events)
-
-    yield _RETRY
-    try:
-        async for entry in reader:
-            yield encode_all((entry, *reader.at_once()))
-    except Corrupt:
-        readable = await tenant.journal.read_readable(run, after=marks[run])
-        end = b"" if readable.damage is None else _damaged_event(run, readable.damage)
-        yield encode_all(readable.entries) + end
-
-
-def _damaged(run: str, damage: Corrupt) -> Damaged:
-    return Damaged(run=run, seq=damage.seq, detail=str(damage))
-
-
-def _damaged_event(run: str, damage: Corrupt) -> bytes:
-    """The last event of a run that cannot be read on."""
-    return event(_damaged(run, damage), name="damaged")
 
 
 def _last_seen(request: Request, usual: str, count: int) -> list[int]:
@@ -199,6 +154,51 @@ def _last_seen(request: Request, usual: str, count: int) -> list[int]:
     if len(marks) != count or not all(mark.isascii() and mark.isdigit() and len(mark) <= 15 for mark in marks):
         raise Problem(422, "invalid", f"{text[:60]!r} does not say how far {count} runs were seen; give a number each")
     return [int(mark) for mark in marks]
+
+
+async def _subscribe(tenant: Tenant, run: str, after: int) -> Followed:
+    reader = tenant.feed.subscribe(run, after)
+    try:
+        return Followed(run, await reader.first(), reader)
+    except Corrupt:
+        readable = await tenant.journal.read_readable(run, after=after)
+        return Followed(run, readable.entries, damage=readable.damage)
+
+
+async def _events(tenant: Tenant, followed: Followed, marks: dict[str, int]) -> AsyncGenerator[bytes]:
+    """The events of one run. The id of each says how far all runs of the stream were seen."""
+    run = followed.run
+    encoded = tenant.part(EncodedEntries)
+
+    def encode(entries: Sequence[Entry]) -> bytes:
+        if len(marks) == 1:
+            return encoded.encode_all(run, entries)
+        events: list[bytes] = []
+        for entry in entries:
+            marks[run] = entry.seq
+            events.append(f"id: {'.'.join(map(str, marks.values()))}\n".encode() + encoded.encode(run, entry))
+        return b"".join(events)
+
+    yield _RETRY + encode(followed.first)
+    damage = followed.damage
+    reader = followed.reader
+    last = followed.first[-1].seq if followed.first else marks[run]
+    try:
+        if reader is not None:
+            async for entry in reader:
+                entries = (entry, *reader.at_once())  # what was written together is sent together
+                last = entries[-1].seq
+                yield encode(entries)
+    except Corrupt:
+        readable = await tenant.journal.read_readable(run, after=last)
+        damage = readable.damage
+        yield encode(readable.entries)
+    if damage is not None:
+        yield event(_damaged(run, damage), name="damaged")
+
+
+def _damaged(run: str, damage: Corrupt) -> Damaged:
+    return Damaged(run=run, seq=damage.seq, detail=str(damage))
 
 
 # --- all of it

@@ -225,16 +225,6 @@ class Limits(Struct, frozen=True):
     width: int
 
 
-class TeamLine(Struct, frozen=True):
-    name: str
-    way: str
-    workers: tuple[str, ...]
-
-
-class TeamList(Struct, frozen=True):
-    teams: tuple[TeamLine, ...]
-
-
 class TeamShown(Struct, frozen=True):
     """`way` is how it is led; `notice` what people must know about the models behind it."""
 
@@ -246,6 +236,10 @@ class TeamShown(Struct, frozen=True):
     approve: bool
     memory: bool
     notice: str
+
+
+class TeamList(Struct, frozen=True):
+    teams: tuple[TeamShown, ...]
 
 
 class Drafted(Struct, frozen=True):

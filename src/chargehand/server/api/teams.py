@@ -14,7 +14,6 @@ from chargehand.server.api.shapes import (
     Drafted,
     Healths,
     Limits,
-    TeamLine,
     TeamList,
     TeamShown,
     WorkerShown,
@@ -40,24 +39,25 @@ class Drafts:
 @operation("GET", "/api/teams")
 async def list_teams(tenant: Tenant) -> TeamList:
     """The teams of this server."""
-    teams = tenant.part(Teams).teams.values()
-    lines = [TeamLine(team.name, _way_of(team), tuple(worker.name for worker in team.members)) for team in teams]
-    return TeamList(tuple(lines))
+    return TeamList(tuple(map(_shown, tenant.part(Teams).teams.values())))
 
 
 @operation("GET", "/api/teams/{team}")
 async def show_team(tenant: Tenant, team: str) -> TeamShown:
     """A team: its workers, how it is led, examples, limits."""
-    known = tenant.part(Teams).named(team)
-    budget = known.budget
-    limits = known.policy.limits
+    return _shown(tenant.part(Teams).named(team))
+
+
+def _shown(team: Supervisor) -> TeamShown:
+    budget = team.budget
+    limits = team.policy.limits
     return TeamShown(
-        name=known.name,
-        way=_way_of(known),
-        workers=tuple(show(worker, WorkerShown) for worker in known.members),
-        examples=known.examples,
+        name=team.name,
+        way=str(type(team.hiring.way).__struct_config__.tag),
+        workers=tuple(show(worker, WorkerShown) for worker in team.members),
+        examples=team.examples,
         limits=Limits(
-            seconds=known.timeout,
+            seconds=team.timeout,
             usd=budget.usd,
             tokens=budget.tokens,
             calls=budget.calls,
@@ -65,14 +65,10 @@ async def show_team(tenant: Tenant, team: str) -> TeamShown:
             depth=limits.depth,
             width=limits.width,
         ),
-        approve=known.policy.approve,
-        memory=known.remembers,
-        notice=known.notice,
+        approve=team.policy.approve,
+        memory=team.remembers,
+        notice=team.notice,
     )
-
-
-def _way_of(team: Supervisor) -> str:
-    return str(type(team.hiring.way).__struct_config__.tag)
 
 
 @operation("POST", "/api/teams/{team}/plan", scope="run")

@@ -6,7 +6,7 @@ A client that goes away stops nothing: the run goes on, and its name was told in
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from typing import Protocol
+from typing import TypeAlias
 
 from chargehand.server.admission import StreamSlot
 from chargehand.server.openai.reply import (
@@ -111,19 +111,8 @@ class AnswerWords:
             left = left[cut:]
 
 
-class Writer(Protocol):
-    """Writes a run in the events of one of OpenAI's APIs; each part may be nothing."""
-
-    def begin(self, notice: str) -> bytes: ...
-    def think(self, text: str) -> bytes: ...
-    def speak(self, text: str) -> bytes: ...
-    def end(self, answer: Answer) -> bytes: ...
-    def fail(self, problem: Problem) -> bytes: ...
-    def close(self) -> bytes: ...
-
-
 async def write_stream(
-    tenant: Tenant, run: str, listener: Listener, writer: Writer, notice: str
+    tenant: Tenant, run: str, listener: Listener, writer: "Writer", notice: str
 ) -> AsyncGenerator[bytes]:
     """All of a run from its beginning, up to what came of it, as the writer puts it."""
     yield writer.begin(notice)
@@ -136,7 +125,7 @@ async def write_stream(
     yield writer.close()
 
 
-async def _write_run(tenant: Tenant, run: str, listener: Listener, writer: Writer) -> AsyncGenerator[bytes]:
+async def _write_run(tenant: Tenant, run: str, listener: Listener, writer: "Writer") -> AsyncGenerator[bytes]:
     words = AnswerWords(listener.answering_work)
     last = 0
     async with asyncio.TaskGroup() as jobs:
@@ -320,3 +309,6 @@ class ResponseWriter:
         body = {"type": name, "sequence_number": self._number, **rest}
         self._number += 1
         return event(body, name=name)
+
+
+Writer: TypeAlias = ChatWriter | ResponseWriter
