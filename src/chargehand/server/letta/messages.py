@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.memory.compaction import LEAST_KEPT, plain_summary, summary_turn
+from chargehand.server.idempotency import is_repeated
 from chargehand.server.letta.agents import change_agent
 from chargehand.server.letta.approvals import answer_approval, approvals_in
 from chargehand.server.letta.index import Conditions
@@ -87,8 +88,7 @@ async def _start(
     call: Call, sent: MessageRequest, profile: Profile, conversation: str = "", *, streams_tokens: bool = False
 ) -> Session:
     """The session that answers a call: a new one, or the one that this very call started before."""
-    retries = call.request.headers.get("x-stainless-retry-count", "")
-    repeated = retries.isascii() and retries.isdigit() and int(retries[:6]) > 0
+    repeated = is_repeated(call.request)
     if not repeated:  # a repeated call may have a run under way, which needs no place
         call.tenant.runs.check()
     if approvals := approvals_in(sent):

@@ -17,6 +17,7 @@ from msgspec import structs
 from chargehand.errors import ChargehandError, Refused, RunUnknown, StoreError
 from chargehand.memory.catalog import Profile
 from chargehand.runtime.driver import Driver, Outcome
+from chargehand.server.idempotency import REPEATED_FOR
 from chargehand.server.letta.executor import AgentExecutor
 from chargehand.server.letta.index import Index
 from chargehand.server.letta.message_log import TASK, ClientReturn, MessageLog, read_log, read_nested_logs
@@ -37,7 +38,6 @@ from chargehand.terms.work import Work
 # queue is stopped with every restart, and must not be given up for that.
 _POLICY = Policy(retry=Retry(attempts=1), limits=Limits(width=50, nesting=8, resumes=20), refine=False, answer=0.0)
 _DEADLINE: Seconds = 30 * 86_400.0  # for people who are asked; the executor bounds the time that an agent works
-_REPEATED_WITHIN: Seconds = 15 * 60.0
 _CANCEL_TIMEOUT: Seconds = 5.0
 _INDEXED_TIMEOUT: Seconds = 30.0
 _RUN_NAME = re.compile(r"run-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(/.+)?\Z")
@@ -269,7 +269,7 @@ class Sessions:
         for run, session in self.running.items():
             if session.request is not None and session.request.digest == request.digest:
                 return run
-        return await self.index.find_repeated(request.agent, request.digest, time.time() - _REPEATED_WITHIN)
+        return await self.index.find_repeated(request.agent, request.digest, time.time() - REPEATED_FOR)
 
     @asynccontextmanager
     async def _starting(self, session: Session) -> AsyncGenerator[None]:
