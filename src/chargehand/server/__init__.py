@@ -1,1 +1,1 @@
-"""The server: one house a tenant, several doors into it, and walls around it. Starting one is the command line's."""
+"""The server: three APIs behind middleware, and the runs and memory of each tenant. The command line starts it."""

@@ -153,8 +153,8 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return _bound(*socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0])
     except OSError as error:
-        said = error.strerror or str(error)
-        raise Invalid(f"{host} port {port} cannot be used: {said}; name another with --host or --port") from error
+        reason = error.strerror or str(error)
+        raise Invalid(f"{host} port {port} cannot be used: {reason}; name another with --host or --port") from error
 
 
 def _bound(family: int, kind: int, protocol: int, _name: str, address: tuple[object, ...]) -> socket.socket:
@@ -174,8 +174,8 @@ def _make_folder(data: Path) -> None:
     try:
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        said = f"{data} cannot be the folder of the data: {error.strerror}; name another with --data"
-        raise Invalid(said) from error
+        detail = f"{data} cannot be the folder of the data: {error.strerror}; name another with --data"
+        raise Invalid(detail) from error
 
 
 def _raise_open_files() -> None:

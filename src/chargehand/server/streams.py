@@ -33,7 +33,7 @@ def streamed(
 ) -> Response:
     """A reply of parts as they come, from one source or from several at once.
 
-    When the caller goes away the generators are closed, and the seat is left.
+    When the caller goes away the generators are closed, and the slot is left.
     """
     return _Stream(parts=parts, ping=ping, every=every, slot=slot, headers={**HEADERS, **(headers or {})})
 
@@ -63,8 +63,8 @@ class _Stream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI names it
         try:
             async with AsyncExitStack() as stack:
-                for one in self._parts:
-                    stack.push_async_callback(one.aclose)
+                for source in self._parts:
+                    stack.push_async_callback(source.aclose)
                 await self._stream(receive, send)
         finally:
             if self._slot is not None:
@@ -73,10 +73,10 @@ class _Stream(Response):
     async def _stream(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async with BareTaskGroup() as jobs:
-            sources = [jobs.create_task(self._pass_on(one, send)) for one in self._parts]
+            sources = [jobs.create_task(self._pass_on(source, send)) for source in self._parts]
             beside = [jobs.create_task(_gone(receive)), jobs.create_task(self._keep_alive(send))]
-            for one in sources:
-                one.add_done_callback(lambda _: all(each.done() for each in sources) and beside[0].cancel())
+            for job in sources:
+                job.add_done_callback(lambda _: all(source.done() for source in sources) and beside[0].cancel())
             until = beside[:1] if self._slot is None else [beside[0], jobs.create_task(self._slot.over())]
             await asyncio.wait(until, return_when=asyncio.FIRST_COMPLETED)
             for job in (*sources, *beside, *until):

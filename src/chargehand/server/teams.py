@@ -81,8 +81,8 @@ class ServedTeam:
         self, team: Supervisor, request: ev.RunRequested, run: str, *also: ev.Event
     ) -> "asyncio.Future[Outcome]":
         """Start a run with a request that was checked; back when it is on disk, with what will become of it."""
-        told = (*also, *await team.offered(self._tenant.journal, request))
-        return await self._tenant.runs.begin(run, lambda: self.driver.start(run, request, also=told))
+        events = (*also, *await team.offered(self._tenant.journal, request))
+        return await self._tenant.runs.begin(run, lambda: self.driver.start(run, request, also=events))
 
     def new_name(self) -> str:
         return f"{self.team.name}-{secrets.token_hex(6)}"

@@ -1,4 +1,4 @@
-"""What one tenant has: runs, memory, a floor on which runs are carried. Nothing in it is seen from another house."""
+"""What one tenant has: its runs, its memory, what the APIs keep for it. Nothing of it is seen by another tenant."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ Part = TypeVar("Part")
 Whisper: TypeAlias = Callable[[Work, str], None]
 OnOpen: TypeAlias = Callable[["Tenant"], Awaitable[None]]
 LETTA = "letta"
-"""The space of the catalog in which agents of the Letta door live."""
+"""The space of the catalog in which agents of the Letta API live."""
 logger = logging.getLogger(__name__)
 
 
@@ -41,9 +41,9 @@ class TenantStats:
     def __init__(self) -> None:
         self.runs = Stats(max_names=_MAX_NAMES)
         self.http_calls = defaultdict[Labels, float](float)
-        """Calls that were answered, by door and status."""
+        """Calls that were answered, by API and status."""
         self.http_seconds = Histogram(QUICK)
-        """Until the reply began, by door."""
+        """Until the reply began, by API."""
 
 
 class Tenant:
@@ -83,7 +83,7 @@ class Tenant:
         return self.settings.data / self.name
 
     def part(self, make: "Callable[[Tenant], Part]") -> Part:
-        """What a door keeps for this house: made when it is first asked for."""
+        """What an API keeps for this tenant: made when it is first asked for."""
         if make not in self._parts:
             self._parts[make] = make(self)
         return cast("Part", self._parts[make])
@@ -93,14 +93,14 @@ class Tenant:
         return self.journal.redactor.value(value)
 
     def heard(self, run: str, entries: Sequence[Entry]) -> None:
-        """The listener of every driver in this house."""
+        """The listener of every driver of this tenant."""
         self.runs.heard(run, entries)
         self.feed(run, entries)
         self.stats.runs.record(run, entries)
 
     def driving(self, run: str) -> Driver | None:
         """Who drives a run just now; None if nobody here does."""
-        return next((one for one in self.drivers if run in one.under_way), None)
+        return next((driver for driver in self.drivers if run in driver.under_way), None)
 
     def whispered(self, run: str, work: Work, words: str) -> None:
         """Told of words as they come."""

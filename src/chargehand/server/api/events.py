@@ -138,12 +138,12 @@ class Followed(Struct, frozen=True):
 
 async def _follow(tenant: Tenant, request: Request, runs: Sequence[str], after: str) -> Response:
     marks = dict(zip(runs, _last_seen(request, after, len(runs)), strict=True))
-    followed = [await _subscribe(tenant, run, mark) for run, mark in marks.items()]
-    if not all(one.is_over for one in followed):
-        return streamed(*(_events(tenant, one, marks) for one in followed), slot=tenant.runs.take_stream_slot())
-    for one in followed:
-        if one.damage is not None:
-            raise one.damage
+    followed = [await _subscribe(tenant, name, mark) for name, mark in marks.items()]
+    if not all(run.is_over for run in followed):
+        return streamed(*(_events(tenant, run, marks) for run in followed), slot=tenant.runs.take_stream_slot())
+    for run in followed:
+        if run.damage is not None:
+            raise run.damage
     return nothing()
 
 
@@ -211,10 +211,10 @@ async def export_trace(tenant: Tenant, run: str, query: TraceFormat) -> Response
         names = await tenant.journal.inside(run) if query.nested else []
         readable = {name: await tenant.journal.read_readable(name) for name in (run, *names)}
         return reply(nested_trace(run, names, readable.__getitem__))
-    found = await tenant.journal.read_readable(run)
-    lines: list[EntryShown | Damaged] = [_shown(run, entry) for entry in found.entries]
-    if found.damage is not None:
+    written = await tenant.journal.read_readable(run)
+    lines: list[EntryShown | Damaged] = [_shown(run, entry) for entry in written.entries]
+    if written.damage is not None:
         if not lines:
-            raise found.damage
-        lines.append(_damaged(run, found.damage))
+            raise written.damage
+        lines.append(_damaged(run, written.damage))
     return Response(msgspec.json.Encoder().encode_lines(lines), media_type=_LINES)

@@ -78,7 +78,7 @@ async def skip_task(tenant: Tenant, request: Request, run: str, task: str, body:
     def make_new(old: RecordedRun) -> NewRun:
         plan = _plan_with(old, task)
         gone = _with_repetitions(plan, TaskId(task))
-        tasks = tuple(_without(one, gone) for one in plan.tasks if one.id not in gone)
+        tasks = tuple(_without(other, gone) for other in plan.tasks if other.id not in gone)
         if not tasks:
             raise Refused(f"nothing is left of the plan without task {task!r}; cancel the run instead")
         named = ", ".join(sorted(gone))
@@ -105,7 +105,8 @@ async def reassign_task(tenant: Tenant, request: Request, run: str, task: str, b
         if body.worker not in names:
             raise unknown(f"worker in team {team.name}:", body.worker, names)
         tasks = tuple(
-            structs.replace(one, worker=body.worker, match=None) if one.id == task else one for one in plan.tasks
+            structs.replace(planned_task, worker=body.worker, match=None) if planned_task.id == task else planned_task
+            for planned_task in plan.tasks
         )
         return _new_run(old, structs.replace(plan, tasks=tasks), [task])
 
@@ -189,19 +190,19 @@ def _task_names(old: RecordedRun) -> list[str]:
 
 def _with_dependents(plan: Plan | None, first: Iterable[str]) -> set[str]:
     """The tasks named and all that need them, directly or not."""
-    found = set(first)
+    affected = set(first)
     tasks = () if plan is None else plan.tasks
     for _ in tasks:  # one more level each time
-        found |= {task.id for task in tasks if found.intersection(name for name, _ in needs(task))}
-    return found
+        affected |= {task.id for task in tasks if affected.intersection(name for name, _ in needs(task))}
+    return affected
 
 
 def _with_repetitions(plan: Plan, task: TaskId) -> set[TaskId]:
     """A task and those that are done once an item of its list: without it there is nothing to repeat over."""
-    found = {task}
+    repeated = {task}
     for _ in plan.tasks:
-        found |= {one.id for one in plan.tasks if one.for_each in found}
-    return found
+        repeated |= {other.id for other in plan.tasks if other.for_each in repeated}
+    return repeated
 
 
 def _without(task: Task, gone: set[TaskId]) -> Task:

@@ -25,7 +25,9 @@ class _RunName(StringConvertor):
 def own_api() -> Api:
     register_url_convertor("run", _RunName())
     api = Api("api", render_problem, prefixes=("/api",))
-    for operation in sorted(OPERATIONS, key=lambda one: one.path.count("/")):  # what is called most comes first
+    for operation in sorted(
+        OPERATIONS, key=lambda declared: declared.path.count("/")
+    ):  # what is called most comes first
         path = operation.path.replace("{run}", "{run:run}").replace("{task}", "{task:path}")  # an id may have slashes
         api.add(operation.method, path, operation.call, operation.scope)
     api.add("GET", "/api/openapi.json", _document, "read")

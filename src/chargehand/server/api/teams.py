@@ -78,14 +78,14 @@ async def draft_plan(tenant: Tenant, team: str, body: DraftAsked) -> Drafted:
     tenant.runs.check()
     known = await served.keep_budget()
     async with tenant.part(Drafts).turn:
-        found = await draft(served.crew, known.request(body.goal, time.time()))
+        drafted = await draft(served.crew, known.request(body.goal, time.time()))
     return Drafted(
-        plan=found.plan,
-        findings=found.findings,
-        forecast=found.forecast,
-        unserved=found.unserved,
-        notes=(*(note.text for note in known.budget_notes()), *found.notes),
-        usd=None if found.spent is None else found.spent.usd,
+        plan=drafted.plan,
+        findings=drafted.findings,
+        forecast=drafted.forecast,
+        unserved=drafted.unserved,
+        notes=(*(note.text for note in known.budget_notes()), *drafted.notes),
+        usd=None if drafted.spent is None else drafted.spent.usd,
     )
 
 

@@ -1,1 +1,1 @@
-"""The walls: who may call, under which name, how often and with how much. What is said inside is for the doors."""
+"""Middleware: who may call, under which name, how often and with how much; and no secrets in what is kept."""

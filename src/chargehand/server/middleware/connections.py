@@ -9,7 +9,6 @@ import asyncio
 from ipaddress import IPv6Address, ip_address
 from typing import Protocol, cast
 
-from msgspec import Struct
 from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -84,26 +83,19 @@ class Connections:
                 del self._strangers[network]
 
 
-class Counted(Struct, frozen=True):
-    """A connection in a scope, with those it is counted among."""
-
-    connection: Connection
-    among: Connections
-
-
 def trust(scope: Scope) -> None:
     """The call has brought a good token."""
-    counted: Counted | None = scope.get(CONNECTION)
-    if counted is not None:
-        counted.among.trust(counted.connection)
+    connection: BoundedHttp | None = scope.get(CONNECTION)
+    if connection is not None:
+        connection.among.trust(connection)
 
 
 def check_crowd(scope: Scope) -> None:
     """Raise a problem where more connections are open than may be."""
-    counted: Counted | None = scope.get(CONNECTION)
-    if counted is not None and counted.among.is_crowded:
-        said = "too many connections are open; nothing was begun: try again soon"
-        raise Problem(503, "too_many_connections", said, after=_AGAIN)
+    connection: BoundedHttp | None = scope.get(CONNECTION)
+    if connection is not None and connection.among.is_crowded:
+        detail = "too many connections are open; nothing was begun: try again soon"
+        raise Problem(503, "too_many_connections", detail, after=_AGAIN)
 
 
 def _network(address: str) -> str:
@@ -134,7 +126,6 @@ class BoundedHttp(HttpToolsProtocol):
 
     most = 16 * 1024
     among = Connections(most=1_000_000, strangers=1_000_000)
-    _counted: Counted
     patience: Seconds = PATIENCE
     upload: Seconds = UPLOAD
     _size = 0
@@ -147,7 +138,6 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        self._counted = Counted(self, self.among)
         self.among.open(self, self.client[0] if self.client else "")
         self._expect()
 
@@ -178,7 +168,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        cast("dict[str, object]", self.scope)[CONNECTION] = self._counted
+        cast("dict[str, object]", self.scope)[CONNECTION] = self
         self._expect()
 
     def on_header(self, name: bytes, value: bytes) -> None:

@@ -58,9 +58,11 @@ class Redactor:
     """Knows secrets. `clean` is for text and for JSON alike: what is put in a secret's place fits both."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        worth = {one for one in (each.strip() for each in secrets) if _worth(one)}
+        known = [secret.strip() for secret in secrets]
         # the longest first: one may stand inside another
-        self._forms = tuple(sorted({form for one in worth for form in forms(one)}, key=len, reverse=True))
+        self._forms = tuple(
+            sorted({form for secret in known if _worth(secret) for form in forms(secret)}, key=len, reverse=True)
+        )
 
     def clean(self, body: bytes) -> bytes:
         """The body without secrets; the very same one where there are none."""

@@ -162,9 +162,8 @@ def _response_head(tenant: Tenant, stored: ClientRequest, recorded: RecordedRun)
 async def _response_call(tenant: Tenant, sent: ResponseSent, target: Target) -> Call:
     items = [MessageSent("user", sent.input)] if isinstance(sent.input, str) else sent.input
     wishes = [Turn("system", sent.instructions)] if sent.instructions else []
-    said = read_turns(items, "input")
     earlier = await _earlier_turns(tenant, sent.previous_response_id) if sent.previous_response_id else []
-    conversation = read_conversation([*wishes, *earlier, *said], "input")
+    conversation = read_conversation([*wishes, *earlier, *read_turns(items, "input")], "input")
     is_stored = sent.store is not False
     request = ClientRequest(
         model=target.id,
