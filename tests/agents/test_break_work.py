@@ -560,7 +560,7 @@ def test_workers_made_on_the_fly_are_forgotten() -> None:
         made = equip(Worker("factory", f"Person {number}"), [])
         assert f"Person {number}" in kit.system(made).text
         assert kit.system(made) is kit.system(made)
-    assert len(kit._told) == 1  # how much it holds on to
+    assert len(kit._systems) == 1  # how much it holds on to
 
 
 async def test_two_made_workers_at_once_are_not_taken_for_each_other() -> None:

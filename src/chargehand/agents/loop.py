@@ -4,7 +4,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from chargehand.agents.audit.claims import CLAIMING, Material, day_of, describe, objection, trace_result
 from chargehand.agents.crew import Done, Hand, WorkFailed
@@ -39,24 +39,21 @@ from chargehand.tools.rules import allowed, may_exit, must_exit
 _REPAIRS = 2
 
 
-class Kit:
+class Kit(Struct, eq=False, frozen=True):
     """What the attempts of a team share."""
 
-    def __init__(
-        self, prompts: Prompts, purse: Purse, breakers: ToolBreakers | None = None, hedging: Hedging | None = None
-    ) -> None:
-        self.prompts = prompts
-        self.purse = purse
-        self.breakers = ToolBreakers(Breaking(), Faulty()) if breakers is None else breakers
-        self.hedging = hedging
-        self._told: dict[str, tuple[Equipped, Message]] = {}
+    prompts: Prompts
+    purse: Purse
+    breakers: ToolBreakers = field(default_factory=lambda: ToolBreakers(Breaking(), Faulty()))
+    hedging: Hedging | None = None
+    _systems: dict[str, tuple[Equipped, Message]] = field(default_factory=dict[str, "tuple[Equipped, Message]"])
 
     def system(self, equipped: Equipped) -> Message:
         """What a worker is told about itself: the same message each time, so that nobody has to encode it again."""
-        found = self._told.get(equipped.worker.name)
-        if found is None or found[0] is not equipped:  # workers made for a task share a name
-            found = self._told[equipped.worker.name] = (equipped, _system(equipped, self.prompts))
-        return found[1]
+        known = self._systems.get(equipped.worker.name)
+        if known is None or known[0] is not equipped:  # workers made for a task share a name
+            known = self._systems[equipped.worker.name] = (equipped, _system(equipped, self.prompts))
+        return known[1]
 
 
 def work(equipped: Equipped, kit: Kit, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Annotated, Literal, Protocol, TypeAlias, cast
 from weakref import WeakSet
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from chargehand.agents.worker import Contacts, Worker
 from chargehand.errors import Invalid, NotJson
@@ -265,22 +265,16 @@ class Carrier(Protocol):
         ...
 
 
-class Post:
+class Post(Struct, eq=False, frozen=True):
     """Where the workers of one crew hand in messages. `allowances` are what each may use, where money is capped.
 
     `contracts` say whom each may write to; who has none writes to nobody.
     """
 
-    def __init__(
-        self,
-        agents: Sequence[Agent] = (),
-        allowances: Mapping[str, Amount] | None = None,
-        contracts: Mapping[str, Contacts] | None = None,
-    ) -> None:
-        self._agents = tuple(agents)
-        self._allowances = allowances or {}
-        self._contracts = contracts or {}
-        self._carriers: WeakSet[Carrier] = WeakSet()
+    agents: tuple[Agent, ...] = ()
+    allowances: Mapping[str, Amount] = field(default_factory=dict[str, Amount])
+    contracts: Mapping[str, Contacts] = field(default_factory=dict[str, Contacts])
+    _carriers: WeakSet[Carrier] = field(default_factory=WeakSet[Carrier])
 
     def bind(self, carrier: Carrier) -> None:
         self._carriers.add(carrier)
@@ -294,7 +288,7 @@ class Post:
         return {each.name: _told(each, sender, allowed, partial(self._reserve, allowed)) for each in (one, some)}
 
     def _allowed(self, sender: str) -> tuple[Agent, ...]:
-        return reach(self._contracts.get(sender, _NOBODY), self._agents, sender)
+        return reach(self.contracts.get(sender, _NOBODY), self.agents, sender)
 
     async def send_message_to_agent_and_wait_for_reply(
         self,
@@ -323,7 +317,7 @@ class Post:
         agents = matching(allowed, to) if isinstance(to, Match) else self._named(to, sender, allowed)
         if not agents:
             return Costs({"replies": [], "note": self._nobody(cast("Match", to), sender, allowed)}, NOTHING)
-        most = self._contracts[sender].most
+        most = self.contracts[sender].most
         if most is not None and await carrier.sent(key) >= most:
             times = "one message" if most == 1 else f"{most} messages"
             raise ToolFailed(f"You may send {times} for a task, and have. Go on with what you know.")
@@ -334,7 +328,7 @@ class Post:
     def _named(self, name: str, sender: str, allowed: Sequence[Agent]) -> tuple[Agent, ...]:
         if name == sender:
             raise ToolFailed("That is yourself; message somebody else, or do it.")
-        if name not in {one.name for one in allowed} and any(one.name == name for one in self._agents):
+        if name not in {one.name for one in allowed} and any(one.name == name for one in self.agents):
             raise ToolFailed(f"You may not write to {name!r}. {_may(allowed)}")
         try:
             return named(allowed, [name])
@@ -343,8 +337,8 @@ class Post:
 
     def _nobody(self, match: Match, sender: str, allowed: Sequence[Agent]) -> str:
         known = {sender, *(one.name for one in allowed)}
-        said = nobody([one for one in self._agents if one.name in known], match)
-        return said if len(known) == len(self._agents) else f"{said} {_may(allowed)}"
+        said = nobody([one for one in self.agents if one.name in known], match)
+        return said if len(known) == len(self.agents) else f"{said} {_may(allowed)}"
 
     def _found(self, key: str) -> tuple[Carrier, str]:
         for carrier in self._carriers:
@@ -359,7 +353,7 @@ class Post:
         every = given.get("match_all")
         match = Match(tuple(cast("list[str]", every or ())), tuple(cast("list[str]", some or ())))
         names = [one] if isinstance(one, str) else [agent.name for agent in matching(allowed, match)]
-        return sum((self._allowances[name] for name in names if name in self._allowances), NOTHING)
+        return sum((self.allowances[name] for name in names if name in self.allowances), NOTHING)
 
 
 def _told(made: Tool, sender: str, allowed: Sequence[Agent], reserve: Callable[..., Amount]) -> Tool:

@@ -56,6 +56,7 @@ _MOST = 20
 _MOST_EXHIBITS = 8
 _LARGEST_EXHIBIT = 64 * 1024
 _PASSING: tuple[FailureKind, ...] = ("network", "timeout", "resource")  # what may be over the next time
+_WHY = {"budget": "the money it was given was too little", "deadline": "its time ran out"}
 _CITED = re.compile(r"\[([^\[\]\n]{1,200})\]")
 _ACTED = b'"acted":true'
 ONCE = "It has had effects already, so it is not tried again."
@@ -494,33 +495,32 @@ def _failure(run: str, name: str, state: RunState, entries: Sequence[ev.Entry], 
         return Failure("logic", f"{name}: its run {run!r} was cancelled", permanent=True)
     if ended.ending == "needs_input":
         return Failure("logic", f"{name}: no person answered in time in run {run!r}", permanent=True)
-    kind, why, permanent, wait = _cause(state, entries)
-    message = f"{name}: nothing came of it ({ended.reason}). {' '.join(missing) or why}".strip()
-    causes = [failure for entry in entries if (failure := ev.failure_in(entry.event)) is not None]
-    mistake = next((failure.code_error for failure in causes if failure.code_error is not None), None)
-    refusal = next((failure.refusal for failure in causes if failure.refusal is not None), None)
-    return Failure(kind, message, wait, permanent, code_error=mistake, refusal=refusal)
-
-
-def _cause(state: RunState, entries: Sequence[ev.Entry]) -> tuple[FailureKind, str, bool, float]:
-    """The class of what went wrong, so that it is tried again by the same rules as if a worker had failed so."""
-    reason = "" if state.ended is None else state.ended.reason
     failed = [one.failure for one in state.tasks.values() if one.status is Status.FAILED and one.failure is not None]
     if not state.tasks:
         failed = [one.event.failure for one in entries if isinstance(one.event, ev.SupervisionFailed)][-1:]
-    why = " ".join(one.message for one in failed)
-    kinds = {one.kind for one in failed}
-    permanent = bool(failed) and all(one.permanent for one in failed)
-    wait = max((one.retry_after for one in failed), default=0.0)
+    kind = _failure_kind(ended.reason, {failure.kind for failure in failed})
+    why = " ".join(failure.message for failure in failed) or _WHY.get(ended.reason, "it could not make a plan")
+    causes = [failure for entry in entries if (failure := ev.failure_in(entry.event)) is not None]
+    return Failure(
+        kind,
+        f"{name}: nothing came of it ({ended.reason}). {' '.join(missing) or why}".strip(),
+        max((failure.retry_after for failure in failed), default=0.0),
+        bool(failed) and all(failure.permanent for failure in failed),
+        code_error=next((cause.code_error for cause in causes if cause.code_error is not None), None),
+        refusal=next((cause.refusal for cause in causes if cause.refusal is not None), None),
+    )
+
+
+def _failure_kind(reason: str, kinds: set[FailureKind]) -> FailureKind:
+    """The class of what went wrong, so that it is tried again by the same rules as if a worker had failed so."""
     if "uncertain" in kinds:
-        return "uncertain", why, permanent, wait
+        return "uncertain"
     if reason == "budget":
-        return "budget", why or "the money it was given was too little", permanent, wait
+        return "budget"
     if reason == "deadline":
-        return "timeout", why or "its time ran out", permanent, wait
-    passing: list[FailureKind] = [one for one in _PASSING if one in kinds]
-    kind: FailureKind = passing[0] if passing and len(passing) == len(kinds) else "logic"
-    return kind, why or "it could not make a plan", permanent, wait
+        return "timeout"
+    passing: list[FailureKind] = [kind for kind in _PASSING if kind in kinds]
+    return passing[0] if passing and len(passing) == len(kinds) else "logic"
 
 
 def _rejects(answer: ev.InputAnswered) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Literal, TypeAlias
 from uuid import UUID, uuid5
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.history import tokens
@@ -110,42 +110,29 @@ class Compacted(Struct, frozen=True, omit_defaults=True):
     summary: Turn | None = None
 
 
-class Recall:
+class Recall(Struct, eq=False):
     """What one attempt has seen of its worker's memory. `versions` are those of the blocks as they were last shown.
 
     Those of which a part was left out are not among them: nobody can write anew what it has not seen.
     """
 
-    __slots__ = (
-        "_chat",
-        "_chat_room",
-        "_desk",
-        "_hand",
-        "_looked",
-        "_window",
-        "blocks",
-        "misled",
-        "tainted",
-        "turns",
-        "versions",
-    )
-
-    def __init__(self, desk: Desk, hand: Hand, window: int) -> None:
-        self.blocks: dict[str, Seen] = {}
-        self.turns: tuple[Turn, ...] = ()
-        self.versions: dict[str, int] = {}
-        self.tainted = self.misled = False
-        self._desk = desk
-        self._hand = hand
-        self._window = window
-        self._looked = False
-        self._chat: list[Turn] = []  # turns as they were just read
-        self._chat_room = 0
+    desk: Desk
+    hand: Hand
+    window: int
+    blocks: dict[str, Seen] = field(default_factory=dict[str, Seen])
+    turns: tuple[Turn, ...] = ()
+    versions: dict[str, int] = field(default_factory=dict[str, int])
+    tainted: bool = False
+    misled: bool = False
+    _looked: bool = False
+    _chat: list[Turn] = field(default_factory=list[Turn])
+    """Turns as they were just read."""
+    _chat_room: int = 0
 
     async def look(self, speaker: Speaker, taken: int) -> bool:
         """Read what is there now; whether anything is to be shown anew. The rest of the brief has `taken` tokens."""
-        self._chat_room = max(0, int(self._window * _FULL) - taken)
-        found = await self._hand.step(_LOOK, self._read, shape=Look)
+        self._chat_room = max(0, int(self.window * _FULL) - taken)
+        found = await self.hand.step(_LOOK, self._read, shape=Look)
         self._looked = True
         for one in found.blocks:
             self.blocks[one.label] = whole(self.blocks.get(one.label), one)
@@ -167,20 +154,20 @@ class Recall:
         """The messages an attempt begins with, around what memory holds now."""
         blocks = self.blocks.values()
         taken = tokens(system.text) + tokens(task) + sum(tokens(one.text) for one in self.turns)
-        cut = shortened(blocks, min(self._window // 2, int(self._window * _FULL) - taken))
+        cut = shortened(blocks, min(self.window // 2, int(self.window * _FULL) - taken))
         self.versions = {one.label: one.version for one in blocks if one.label not in cut}
         told = Message("system", system.text + more) if (more := instructions(blocks)) else system
-        as_chat = self._desk.earlier == "chat"
+        as_chat = self.desk.earlier == "chat"
         data = material([one for one in blocks if one.tells], () if as_chat else self.turns, nonce, cut)
         earlier = chat(self.turns, nonce) if as_chat else []
         return [told, *earlier, Message("user", data + task)]
 
     async def keep(self, asked: Turn, value: object, *, tainted: bool) -> None:
         """Remember the task and its result, once however often it is repeated. A result is not lost for want of it."""
-        if not self._desk.remembers:
+        if not self.desk.remembers:
             return
-        desk = self._desk
-        hand = self._hand
+        desk = self.desk
+        hand = self.hand
 
         async def call(_key: str) -> Done:
             at = hand.where
@@ -200,15 +187,15 @@ class Recall:
     # --- inside
 
     async def _read(self, _key: str) -> Done:
-        desk = self._desk
-        catalog = self._desk.memory.catalog
+        desk = self.desk
+        catalog = self.desk.memory.catalog
         try:
             there = seen(await catalog.attached(desk.agent))
             first = not self._looked
             wanted = first and desk.remembers and desk.earlier != "hidden"
             limit = 2 * _MOST_CHAT_TURNS if desk.earlier == "chat" else _MOST_TURNS
             turns = await catalog.turns(desk.turns_of, limit=limit) if wanted else []
-            misled = first and self._hand.where.planned and await _poisoned(desk.memory)
+            misled = first and self.hand.where.planned and await _poisoned(desk.memory)
         except (StoreError, Refused) as error:
             raise WorkFailed(Failure("resource", f"memory cannot be read: {error}"), NOTHING) from error
         new = [(was, one) for one in there.values() if (was := self.blocks.get(one.label)) != one]
@@ -224,7 +211,7 @@ class Recall:
         """The same, with as many turns as fit beside the blocks that are there now."""
         if not turns:
             return look
-        beside = min(self._window // 2, sum(tokens(one.text) + tokens(one.untainted or "") for one in look.blocks))
+        beside = min(self.window // 2, sum(tokens(one.text) + tokens(one.untainted or "") for one in look.blocks))
         room = max(0, self._chat_room - beside)
         self._chat = turns
         shown = fitting(turns, room, _CHAT_FRAME)
@@ -240,7 +227,7 @@ class Recall:
         limit = 4 * _MOST_CHAT_TURNS
         if not turns:
             before = max(span.last, span.summary) + 1
-            turns = await self._desk.memory.catalog.turns(self._desk.turns_of, limit=limit, before=before, old=True)
+            turns = await self.desk.memory.catalog.turns(self.desk.turns_of, limit=limit, before=before, old=True)
         self._chat = []
         meant = [
             turn
@@ -251,19 +238,19 @@ class Recall:
 
     @property
     def _room(self) -> int:
-        if self._desk.earlier == "chat":
+        if self.desk.earlier == "chat":
             return self._chat_room
-        return min(_ROOM, int(self._window * _SHARE))
+        return min(_ROOM, int(self.window * _SHARE))
 
     @property
     def _summary_room(self) -> int:
         """Tokens of earlier turns from which a summary is made."""
-        return min(self._room * 2, self._window // 2)
+        return min(self._room * 2, self.window // 2)
 
     async def _compact(self, upto: int, speaker: Speaker) -> None:
         """Put old turns behind a summary. Another attempt may have done it meanwhile: then nothing is asked again."""
-        desk = self._desk
-        catalog = self._desk.memory.catalog
+        desk = self.desk
+        catalog = self.desk.memory.catalog
 
         claim = speaker.claim(self._summary_room + _FRAME * _MOST_TURNS)
 
@@ -281,18 +268,18 @@ class Recall:
                     await catalog.summarise(desk.turns_of, summary)
                     return Done(Compacted(summary), used)
             except (StoreError, Refused) as error:
-                self._hand.note(f"earlier tasks could not be summarised: {error}")
+                self.hand.note(f"earlier tasks could not be summarised: {error}")
                 return Done(Compacted(), None)
 
         reserve = claim if speaker.speaks and speaker.capped else NOTHING
         try:
-            found = await self._hand.step(
+            found = await self.hand.step(
                 "summary", call, request=str(upto), effect="idempotent", reserve=reserve, shape=Compacted
             )
         except WorkFailed as error:
             if error.failure.kind != "budget":
                 raise
-            self._hand.note(f"earlier tasks are not summarised: {error}")  # the task itself may still be paid for
+            self.hand.note(f"earlier tasks are not summarised: {error}")  # the task itself may still be paid for
             return
         if (one := found.summary) is not None:
             since = (turn for turn in self.turns if not turn.upto and turn.number > one.upto)
@@ -303,13 +290,13 @@ class Recall:
         if not speaker.speaks:
             return plain_summary(turns), NOTHING
         quoted = turns
-        if self._desk.earlier == "chat":  # thousands of short turns would be more frames than text
+        if self.desk.earlier == "chat":  # thousands of short turns would be more frames than text
             quoted = turns[-max(1, self._summary_room // (2 * _FRAME)) :]
         request = _request(speaker, quoted, self._summary_room * 3)
         try:
             done = await speaker.ask(request, claim)
         except WorkFailed as error:
-            self._hand.note(f"earlier tasks are summarised without a model: {error}")
+            self.hand.note(f"earlier tasks are summarised without a model: {error}")
             return plain_summary(turns), error.used
         reply = done.value
         text = reply.text.strip() if isinstance(reply, Reply) and reply.finish not in ("refused", "length") else ""

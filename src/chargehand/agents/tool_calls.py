@@ -130,17 +130,19 @@ class Calls(Struct, eq=False, kw_only=True):
         Returns whether any of it is new to the model.
         """
         plans = self._plans(calls, step)
-        if len(plans) == 1:
-            return await self._one(plans[0], step)
+        to_make = {number: (one.call, one.tool) for number, one in enumerate(plans) if one.is_made and one.tool}
         done: dict[int, Returned] = {}
 
         async def perform(number: int, call: ToolCall, tool: Tool) -> None:
             done[number] = await self._step(call, tool)
 
-        async with BareTaskGroup() as jobs:
-            for number, planned in enumerate(plans):
-                if planned.is_made and planned.tool is not None:
-                    jobs.create_task(perform(number, planned.call, planned.tool))
+        if len(to_make) == 1:  # most steps make one call, which needs no task of its own
+            ((number, (call, tool)),) = to_make.items()
+            await perform(number, call, tool)
+        else:
+            async with BareTaskGroup() as jobs:
+                for number, (call, tool) in to_make.items():
+                    jobs.create_task(perform(number, call, tool))
         is_new = False
         for number, planned in enumerate(plans):
             source = number if planned.same_as < 0 else planned.same_as
@@ -150,13 +152,6 @@ class Calls(Struct, eq=False, kw_only=True):
                 continue
             is_new = self._show(planned, returned, step) or is_new
         return is_new
-
-    async def _one(self, planned: _Planned, step: int) -> bool:
-        if planned.is_made and planned.tool is not None:
-            returned = await self._step(planned.call, planned.tool)
-        else:
-            returned = planned.earlier or Returned(error=planned.problem)
-        return self._show(planned, returned, step)
 
     def _plans(self, calls: tuple[ToolCall, ...], step: int) -> list[_Planned]:
         """What becomes of each call of a step. One that is made counts for those after it.
