@@ -398,9 +398,9 @@ MONEY = (
     ),
     Bug(
         "a call that was shrunk is made at full length",
-        "agents/loop.py",
-        "limited = purse.limited(model, request, claim.limit)\n",
-        "limited = purse.limited(model, request, 8192)\n",
+        "agents/money.py",
+        "limited = request if claim is None else self.limited(model, request, claim.limit)",
+        "limited = request if claim is None else self.limited(model, request, 8192)",
     ),
 )
 """What teams inside teams must find, by what a provider really bills."""
