@@ -23,7 +23,11 @@ WRONG: dict[str, tuple[Callable[[Any], object], object, str]] = {
     "a way that is none": (lambda one: Supervisor([ANN], way=one), 5, "is no way to lead"),
     "a way not made": (lambda one: Supervisor([ANN], way=one), RoundRobin, "write way=RoundRobin()"),
     "a router": (lambda one: Supervisor([ANN], way=Route(router=one)), "magic", "Invalid enum value 'magic'"),
-    "turns": (lambda one: Supervisor([ANN], way=RoundRobin(one)), -1, "most_turns=-1) cannot be; give a number from 0"),
+    "turns": (
+        lambda one: Supervisor([ANN], way=RoundRobin(one)),
+        -1,
+        "Expected `int` >= 0 - at `$.most_turns`",
+    ),
     "tags of a way": (lambda one: Supervisor([ANN], way=Broadcast(one)), "travel", "got `str` - at `$.match_all`"),
     "a hedge": (lambda one: Supervisor([ANN], hedge=one), True, "write hedge=Hedge()"),
     "a cache": (lambda one: Supervisor([ANN], cache=one), "10x", "cache is '10x'; write a duration such as 90s, 5m"),

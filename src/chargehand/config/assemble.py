@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from msgspec import structs
 
@@ -189,18 +188,14 @@ def amount_of(shape: EstimateShape) -> Amount:
 # --- rules
 
 
-_RULES: dict[str, Callable[..., ToolRule]] = {
+_RULES: dict[str, Callable[[str], ToolRule]] = {
     "run_first": rules.RunFirst,
     "exit_loop": rules.ExitLoop,
     "continue_loop": rules.ContinueLoop,
     "required_before_exit": rules.RequiredBeforeExit,
     "requires_approval": rules.RequiresApproval,
-    "constrain_child_tools": rules.ConstrainChildTools,
-    "parent_last_tool": rules.ParentLastTool,
-    "conditional": rules.Conditional,
-    "max_count_per_step": rules.MaxCountPerStep,
-    "max_count": rules.MaxCount,
 }
+"""Rules that are written with the name of a tool alone."""
 
 
 def _make_rules(parts: Parts, path: Path, shape: WorkerShape, tools: Sequence[str]) -> tuple[ToolRule, ...]:
@@ -217,16 +212,11 @@ def _make_rule(shape: RuleShape, tools: Sequence[str]) -> ToolRule:
     if len(named) != 1:
         raise Invalid(f"names {len(named)} rules; write one rule an entry, for example  - run_first: search")
     ((name, value),) = named.items()
-    settings: dict[str, Any] = {"tool": value} if isinstance(value, str) else structs.asdict(value)
-    for tool in _tools_of(settings):
+    rule: ToolRule = _RULES[name](value) if isinstance(value, str) else value
+    for tool in rules.tools_of(rule):
         if tool not in tools:
             raise Invalid(f"speaks of the tool {tool!r}, which this worker does not have{near(tool, tools)}")
-    return _RULES[name](**settings)
-
-
-def _tools_of(settings: dict[str, Any]) -> list[str]:
-    one = [settings.get(key, "") for key in ("tool", "parent", "otherwise")]
-    return [tool for tool in (*one, *settings.get("children", ()), *settings.get("cases", {}).values()) if tool]
+    return rule
 
 
 # --- checks

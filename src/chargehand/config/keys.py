@@ -6,6 +6,7 @@ The reference page, `chargehand check --explain` and the JSON Schema for editors
 import ast
 import inspect
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -16,7 +17,6 @@ import msgspec
 from msgspec import NODEFAULT, Struct
 from msgspec import inspect as look
 
-from chargehand.config import schema
 from chargehand.config.schema import SCALARS, SOURCES, TeamShape, bare_type, scalar_of
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -89,11 +89,11 @@ def _sections(path: str, shape: look.StructType) -> Iterator[Section]:
 
 
 @cache
-def _meanings() -> dict[tuple[str, str], str]:
-    """The texts under the fields of the structs, by the names of struct and field. Without source there are none."""
+def _meanings(module: str) -> dict[tuple[str, str], str]:
+    """The texts under the fields of a module's structs, by the names of struct and field. Without source, none."""
     meanings: dict[tuple[str, str], str] = {}
     with suppress(OSError):
-        for struct in ast.parse(inspect.getsource(schema)).body:
+        for struct in ast.parse(inspect.getsource(sys.modules[module])).body:
             for field, text in pairwise(struct.body if isinstance(struct, ast.ClassDef) else ()):
                 match field, text:
                     case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
@@ -108,7 +108,7 @@ def _key(shape: look.StructType, field: look.Field) -> Key:
         name=field.encode_name,
         takes=takes(bare_type(field.type)),
         default=_show_default(field),
-        meaning=_meanings().get((shape.cls.__name__, field.name), ""),
+        meaning=_meanings(shape.cls.__module__).get((shape.cls.__name__, field.name), ""),
         required=field.required,
     )
 
@@ -175,9 +175,14 @@ def _plural(words: str) -> str:
 def json_schema() -> dict[str, Any]:
     """A schema for the whole file, shorthand forms and variables included. The loader is stricter."""
     structs: dict[str, Any] = msgspec.json.schema(TeamShape)["$defs"]
-    for (struct, key), meaning in _meanings().items():
-        if struct in structs:
-            structs[struct]["properties"][key]["description"] = meaning
+    for section in sections():
+        struct = structs[section.shape.__name__]
+        if section.shape.__struct_config__.tag is not None:  # the key above it says which one it is
+            struct["properties"].pop("type", None)
+            struct["required"] = [key.name for key in section.keys if key.required]
+            struct["additionalProperties"] = False
+        for key in section.keys:
+            struct["properties"][key.name]["description"] = key.meaning
     parts = {_name(name): _clean(part) for name, part in structs.items()}
     parts["Tool"]["oneOf"] = [{"required": [source]} for source in SOURCES]
     parts["Rule"] |= {"minProperties": 1, "maxProperties": 1}

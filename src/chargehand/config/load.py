@@ -16,7 +16,7 @@ from chargehand.config.discover import find_team
 from chargehand.config.environment import Lookup, lookup_beside
 from chargehand.config.memory import check_embedding
 from chargehand.config.parts import Parts
-from chargehand.config.schema import RouteShape, SupervisorShape, VerifierShape, WayName, WayShape, WorkerShape
+from chargehand.config.schema import SupervisorShape, VerifierShape, WayName, WayShape, WorkerShape
 from chargehand.config.source import Unreadable, near, read_source, refuse
 from chargehand.config.validate import validate
 from chargehand.config.yaml import Path
@@ -245,16 +245,14 @@ def _make_way(parts: Parts, written: WayShape | WayName) -> Way:
     """The way a team is led: `way: route`, or `way: {route: {...}}`."""
     if isinstance(written, str):
         return _WAYS[written]()
-    named = {name: shape for name, shape in structs.asdict(written).items() if shape is not None}
+    named: dict[str, Way] = {name: way for name, way in structs.asdict(written).items() if way is not None}
     if len(named) != 1:
         problem = f"names {len(named)} ways ({listed(named)})" if named else "names no way"
         parts.say(_WAY, f"{problem}; a team is led in exactly one: {', '.join(_WAYS)}")
         return Whole()
-    ((name, shape),) = named.items()
-    if isinstance(shape, RouteShape):
-        _check_route(parts, shape)
-    settings = {key: value for key, value in structs.asdict(shape).items() if value is not None}
-    way = structs.replace(_WAYS[name](), **settings)
+    (way,) = named.values()
+    if isinstance(way, Route):
+        _check_route(parts, way)
     if isinstance(way, Broadcast) and parts.workers:
         match = Match(way.match_all, way.match_some)
         if not any(fits(match, worker.tags) for worker in parts.workers):
@@ -263,7 +261,7 @@ def _make_way(parts: Parts, written: WayShape | WayName) -> Way:
     return way
 
 
-def _check_route(parts: Parts, shape: RouteShape) -> None:
+def _check_route(parts: Parts, shape: Route) -> None:
     workers = parts.team.workers
     path = (*_WAY, "route")
     chosen: dict[Path, str] = {("rules", phrase): worker for phrase, worker in shape.rules.items()}

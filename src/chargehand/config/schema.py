@@ -13,12 +13,13 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 from msgspec import Meta, Struct, inspect
 
 from chargehand.agents.hedging import Hedge
-from chargehand.agents.strategies import Loop, Recursive, Route, Router
+from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route
 from chargehand.agents.worker import Factory, Worker
 from chargehand.memory.blocks import LIMIT
 from chargehand.terms.duration import parse_duration, show_value
 from chargehand.terms.plan import Combine
 from chargehand.terms.policy import Limits, Retry
+from chargehand.tools.rules import Conditional, ConstrainChildTools, Count, MaxCount, MaxCountPerStep, ParentLastTool
 
 # --- values as people write them
 
@@ -137,7 +138,6 @@ def bare_type(kind: inspect.Type) -> inspect.Type:
 
 Text: TypeAlias = str
 Prose: TypeAlias = str  # inline, or `file:` and a path beside the team file
-Count: TypeAlias = Annotated[int, Meta(ge=1, le=10_000)]
 Share: TypeAlias = Annotated[int, Meta(ge=0, le=10_000)]
 Warmth: TypeAlias = Annotated[float, Meta(ge=0, le=2)]
 Half: TypeAlias = Annotated[float, Meta(ge=0, le=0.5)]
@@ -146,17 +146,11 @@ Effects: TypeAlias = Literal["read", "idempotent", "effect"]
 Words: TypeAlias = Annotated[int, Meta(ge=0, le=1_000_000)]
 Names: TypeAlias = tuple[Text, ...]
 MemoryAccess: TypeAlias = Literal["all", "none", "read", "append", "write"]
-Turns: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
-Few: TypeAlias = Annotated[int, Meta(ge=0, le=10)]
-Samples: TypeAlias = Annotated[int, Meta(ge=1, le=10)]
-Part: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 WayName: TypeAlias = Literal["plan", "route", "loop", "broadcast", "round_robin", "dynamic", "recursive"]
 
 _WORKER = Worker("")
 _RETRY = Retry()
 _LIMITS = Limits()
-_LOOP = Loop()
-_RECURSIVE = Recursive()
 _FACTORY = Factory()
 
 
@@ -254,72 +248,20 @@ class PromptsShape(Shape, frozen=True):
     """Told to whoever splits what is too big (`way: recursive`)."""
 
 
-class RouteShape(Shape, frozen=True):
-    router: Router = "auto"
-    """How the worker is found; `hybrid` is meaning first, and the model where it is close."""
-    rules: dict[str, Text] = {}
-    """Phrases and the worker each goes to, tried before all else."""
-    secondary: bool = False
-    """The second best gets it too."""
-    generalist: Text = ""
-    """The worker for what nobody is meant for; left out, such a request is refused in words."""
-    threshold: Part | None = None
-    """How sure it must be; left out, as calibrated."""
-    samples: Samples = Route().samples
-    """How often who is chosen does it, side by side; a judge picks one."""
-    learn: bool = True
-    """Whether what came of earlier routes shifts later ones, within bounds."""
-    embed: Text = "auto"
-    """What compares meanings: `auto` (a small model on this machine if it is there, `local:multilingual` where workers
-    are not described in English; else words), `words`, `local:minilm`, `local:multilingual`, or a handle such as
-    `openai:text-embedding-3-small`.
-    """
-
-
-class LoopShape(Shape, frozen=True):
-    most_turns: Turns = _LOOP.most_turns
-    """The most tasks."""
-    stalls: Few = _LOOP.stalls
-    """Turns without progress before it starts afresh."""
-    fresh_starts: Few = _LOOP.fresh_starts
-    """How often it may."""
-
-
-class BroadcastShape(Shape, frozen=True):
-    match_all: tuple[Text, ...] = ()
-    """Tags a worker must have."""
-    match_some: tuple[Text, ...] = ()
-    """Tags of which it must have one."""
-
-
-class TalkShape(Shape, frozen=True):
-    most_turns: Turns | None = None
-    """The most turns; left out, one for each worker."""
-    token: Text | None = None
-    """A word that ends the talk when a worker says it; left out, `DONE!` in a `dynamic` talk."""
-
-
-class RecursiveShape(Shape, frozen=True):
-    depth: Few = _RECURSIVE.depth
-    """How often a part may be split again."""
-    breadth: Few = _RECURSIVE.breadth
-    """Into how many parts."""
-
-
 class WayShape(Shape, frozen=True):
     """Exactly one of them."""
 
-    route: RouteShape | None = None
+    route: Route | None = None
     """One task for the worker that fits best."""
-    loop: LoopShape | None = None
+    loop: Loop | None = None
     """One task at a time, looking at what came of those before."""
-    broadcast: BroadcastShape | None = None
+    broadcast: Broadcast | None = None
     """The request to everybody with certain tags."""
-    round_robin: TalkShape | None = None
+    round_robin: RoundRobin | None = None
     """Everybody speaks in turn."""
-    dynamic: TalkShape | None = None
+    dynamic: Dynamic | None = None
     """The supervisor says who speaks next."""
-    recursive: RecursiveShape | None = None
+    recursive: Recursive | None = None
     """Splitting what is too big, and the parts again."""
 
 
@@ -374,36 +316,6 @@ class EstimateShape(Shape, frozen=True):
     """How long it takes, for the forecast; left out, no time is forecast."""
 
 
-class ChildrenShape(Shape, frozen=True):
-    tool: Text
-    """The tool that comes first."""
-    children: tuple[Text, ...]
-    """What may be called right after it."""
-
-
-class ParentShape(Shape, frozen=True):
-    tool: Text
-    """The tool that is bound."""
-    parent: Text
-    """The one it must follow."""
-
-
-class CasesShape(Shape, frozen=True):
-    tool: Text
-    """The tool whose result counts."""
-    cases: dict[str, Text]
-    """From a result to the tool that must follow."""
-    otherwise: Text = ""
-    """The tool that follows any other result; left out, any may."""
-
-
-class MostShape(Shape, frozen=True):
-    tool: Text
-    """The tool that is bound."""
-    most: Count
-    """How often."""
-
-
 class RuleShape(Shape, frozen=True):
     """Exactly one of them."""
 
@@ -413,15 +325,15 @@ class RuleShape(Shape, frozen=True):
     """After this tool the attempt ends with its result."""
     continue_loop: Text | None = None
     """After this tool the attempt may not end."""
-    constrain_child_tools: ChildrenShape | None = None
+    constrain_child_tools: ConstrainChildTools | None = None
     """Right after one tool only certain others may be called."""
-    parent_last_tool: ParentShape | None = None
+    parent_last_tool: ParentLastTool | None = None
     """A tool is called only right after another."""
-    conditional: CasesShape | None = None
+    conditional: Conditional | None = None
     """The result of a tool says what must follow."""
-    max_count_per_step: MostShape | None = None
+    max_count_per_step: MaxCountPerStep | None = None
     """A tool is called at most so often in one step."""
-    max_count: MostShape | None = None
+    max_count: MaxCount | None = None
     """A tool is called at most so often in one attempt."""
     required_before_exit: Text | None = None
     """The attempt does not end before this tool was called."""

@@ -1,12 +1,14 @@
 """Constraints on the order of tool calls within an attempt. Pure: calls so far in, what is allowed now out."""
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from chargehand.errors import Invalid
 from chargehand.text.names import did_you_mean
+
+Count: TypeAlias = Annotated[int, Meta(ge=1, le=10_000)]
 
 
 class RunFirst(Struct, frozen=True, tag="run_first"):
@@ -31,36 +33,47 @@ class ConstrainChildTools(Struct, frozen=True, tag="constrain_child_tools"):
     """Right after the tool only these may be called."""
 
     tool: str
+    """The tool that comes first."""
     children: tuple[str, ...]
+    """What may be called right after it."""
 
 
 class ParentLastTool(Struct, frozen=True, tag="parent_last_tool"):
     """The tool may be called only right after `parent`."""
 
     tool: str
+    """The tool that is bound."""
     parent: str
+    """The one it must follow."""
 
 
 class Conditional(Struct, frozen=True, tag="conditional"):
     """What comes after the tool depends on its result: the text of a result to the tool that must follow."""
 
     tool: str
+    """The tool whose result counts."""
     cases: dict[str, str]
+    """From a result to the tool that must follow."""
     otherwise: str = ""
+    """The tool that follows any other result; left out, any may."""
 
 
 class MaxCountPerStep(Struct, frozen=True, tag="max_count_per_step"):
     """The tool is called at most so often in one step."""
 
     tool: str
-    most: int
+    """The tool that is bound."""
+    most: Count
+    """How often."""
 
 
 class MaxCount(Struct, frozen=True, tag="max_count"):
     """The tool is called at most so often in one attempt."""
 
     tool: str
-    most: int
+    """The tool that is bound."""
+    most: Count
+    """How often."""
 
 
 class RequiredBeforeExit(Struct, frozen=True, tag="required_before_exit"):
@@ -157,7 +170,7 @@ def check(rules: Sequence[ToolRule], tools: Sequence[str]) -> None:
     """Raise Invalid for rules that name tools nobody has, or that can never be kept together."""
     known = set(tools)
     for rule in rules:
-        for name in _names(rule):
+        for name in tools_of(rule):
             if name not in known:
                 hint = did_you_mean(name, sorted(known))
                 raise Invalid(f"a rule {_kind(rule)} names the tool {name!r}, which there is not; {hint}")
@@ -228,7 +241,8 @@ def _wanted(rule: Conditional, result: str) -> str:
     return rule.cases.get(result.strip(), rule.otherwise)
 
 
-def _names(rule: ToolRule) -> tuple[str, ...]:
+def tools_of(rule: ToolRule) -> tuple[str, ...]:
+    """The tools that a rule names."""
     match rule:
         case ConstrainChildTools(tool, children):
             return tool, *children

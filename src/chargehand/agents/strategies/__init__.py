@@ -1,15 +1,17 @@
 """The ways to lead a crew. All of them add tasks to the same growing plan; the scheduler never knows which it is."""
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
-from msgspec import field
+from msgspec import Meta
 
 from chargehand.errors import Invalid
 from chargehand.terms.keywords import Declared
 
 Router: TypeAlias = Literal["auto", "rules", "tags", "words", "meaning", "model", "hybrid"]
+Turns: TypeAlias = Annotated[int, Meta(ge=0, le=1000)]
+Few: TypeAlias = Annotated[int, Meta(ge=0, le=10)]
 
 
 class Whole(Declared, frozen=True, tag="plan"):
@@ -17,58 +19,74 @@ class Whole(Declared, frozen=True, tag="plan"):
 
 
 class Route(Declared, frozen=True, tag="route"):
-    """One task for the worker that fits best, or for the best two (`secondary`).
-
-    `rules` are tried first: a word or phrase, and the worker it goes to. Nobody fits, or it is not clear who: the
-    `generalist` gets it; without one the request is refused in words. With several `samples` who is chosen does it so
-    many times side by side, and a judge picks one. With `learn` what came of earlier routes shifts later ones, within
-    bounds.
-    """
+    """One task for the worker that fits best, or for the best two (`secondary`)."""
 
     router: Router = "auto"
-    rules: Mapping[str, str] = field(default_factory=dict[str, str])
+    """How the worker is found; `hybrid` is meaning first, and the model where it is close."""
+    rules: Mapping[str, str] = {}
+    """Phrases and the worker each goes to, tried before all else."""
     secondary: bool = False
+    """The second best gets it too."""
     generalist: str = ""
-    threshold: float | None = None
-    samples: int = 1
+    """The worker for what nobody is meant for; left out, such a request is refused in words."""
+    threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
+    """How sure it must be; left out, as calibrated."""
+    samples: Annotated[int, Meta(ge=1, le=10)] = 1
+    """How often who is chosen does it, side by side; a judge picks one."""
     learn: bool = True
-    embed: str = "auto"  # what compares meanings: a handle as archives have it
+    """Whether what came of earlier routes shifts later ones, within bounds."""
+    embed: str = "auto"
+    """What compares meanings: `auto` (a small model on this machine if it is there, `local:multilingual` where workers
+    are not described in English; else words), `words`, `local:minilm`, `local:multilingual`, or a handle such as
+    `openai:text-embedding-3-small`.
+    """
 
 
 class Loop(Declared, frozen=True, tag="loop"):
     """One task at a time, looking at what came of those before, until it is done or stalls."""
 
-    most_turns: int = 20
-    stalls: int = 3
-    fresh_starts: int = 2
+    most_turns: Annotated[int, Meta(ge=1, le=1000)] = 20
+    """The most tasks."""
+    stalls: Few = 3
+    """Turns without progress before it starts afresh."""
+    fresh_starts: Few = 2
+    """How often it may."""
 
 
 class Broadcast(Declared, frozen=True, tag="broadcast"):
     """The request to every worker that has all of these tags and, where given, some of those."""
 
     match_all: tuple[str, ...] = ()
+    """Tags a worker must have."""
     match_some: tuple[str, ...] = ()
+    """Tags of which it must have one."""
 
 
 class RoundRobin(Declared, frozen=True, tag="round_robin"):
-    """Everybody speaks in turn and hears what was said. Turns left out: one for each worker."""
+    """Everybody speaks in turn and hears what was said."""
 
-    most_turns: int = 0
+    most_turns: Turns = 0
+    """The most turns; 0 is one for each worker."""
     token: str = ""
+    """A word that ends the talk when a worker says it."""
 
 
 class Dynamic(Declared, frozen=True, tag="dynamic"):
     """The supervisor says who speaks next, never the same twice in a row, until somebody says the token."""
 
-    most_turns: int = 0
+    most_turns: Turns = 0
+    """The most turns; 0 is one for each worker."""
     token: str = "DONE!"  # noqa: S105 - a word that ends a talk
+    """A word that ends the talk when a worker says it."""
 
 
 class Recursive(Declared, frozen=True, tag="recursive"):
     """A request judged too big is split, and each part again, to a depth and a breadth."""
 
-    depth: int = 2
-    breadth: int = 4
+    depth: Few = 2
+    """How often a part may be split again."""
+    breadth: Few = 4
+    """Into how many parts."""
 
 
 Way: TypeAlias = Whole | Route | Loop | Broadcast | RoundRobin | Dynamic | Recursive
@@ -88,6 +106,3 @@ def check(way: object) -> None:
         msgspec.convert(msgspec.to_builtins(way, enc_hook=dict), kind)  # any mapping will do for rules
     except (ValueError, TypeError) as error:
         raise Invalid(f"way={kind.__name__}(...) cannot be: {error}") from error
-    for name in way.__struct_fields__:
-        if isinstance(given := getattr(way, name), int) and given < 0:
-            raise Invalid(f"way={kind.__name__}({name}={given}) cannot be; give a number from 0")

@@ -18,7 +18,6 @@ from chargehand.terms.plan import Combine, Task, TaskId
 
 _NAMED = 12  # workers that a refusal tells of
 _LONGEST = 160
-MAX_SAMPLES = 10
 _CALL = (1000, 1000)  # tokens in and out of a call, where nobody said what a task takes
 
 
@@ -54,15 +53,11 @@ async def route(way: Route, lead: Lead, brief: Brief, hand: Hand, load: Mapping[
 
 
 def check(way: Route, names: Sequence[str]) -> None:
-    """Raise Invalid where a way names somebody who is not there, or a threshold that is none."""
+    """Raise Invalid where a way names a worker who is not there, or settings that exclude each other."""
     if way.generalist and way.generalist not in names:
         raise Invalid(f"the generalist {way.generalist!r} is not on the team; there are {', '.join(names)}")
     if strange := next((name for name in way.rules.values() if name not in names), None):
         raise Invalid(f"a rule of the route names {strange!r}, who is not on the team; there are {', '.join(names)}")
-    if way.threshold is not None and not 0 <= way.threshold <= 1:
-        raise Invalid(f"the threshold of the route is {way.threshold}; it must be from 0 to 1")
-    if not 1 <= way.samples <= MAX_SAMPLES:
-        raise Invalid(f"the route wants {way.samples} samples; ask for 1 to {MAX_SAMPLES}")
     if way.samples > 1 and way.secondary:
         raise Invalid("the route has samples and a secondary worker; one request goes to several workers or is sampled")
 
