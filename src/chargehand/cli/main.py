@@ -143,6 +143,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return perform(options)
     except KeyboardInterrupt as stop:  # it may come while the command is still read
         return TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
+    except FileNotFoundError:
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            Console(sys.stderr).line(
+                "chargehand: the folder you are in is not there any more; go to one that is", "bad"
+            )
+            return 2
+        raise
 
 
 def _open_streams() -> None:
@@ -204,15 +213,6 @@ def perform(options: Namespace) -> int:
     except ChargehandError as error:
         Console(sys.stderr).prose(f"chargehand: {_describe_error(error, options)}", "bad")
         return error_exit_code(type(error))
-    except FileNotFoundError:
-        try:
-            Path.cwd()
-        except FileNotFoundError:
-            Console(sys.stderr).line(
-                "chargehand: the folder you are in is not there any more; go to one that is", "bad"
-            )
-            return 2
-        raise
 
 
 # --- errors
