@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from chargehand.cli.main import VERBS
-from chargehand.cli.script import Story
+from chargehand.cli.play import Story
 from chargehand.terms.policy import Breaking, Limits, Policy, Retry
 from tests.cli.commands import chargehand, python
 

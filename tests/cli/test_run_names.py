@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.cli.run_names import resolve_run
+from chargehand.cli.arguments import resolve_run
 from chargehand.errors import Refused
 from tests.cli.commands import JOURNAL, chargehand, script, task
 

@@ -13,7 +13,7 @@ from msgspec import Raw
 import chargehand.config as config
 from chargehand.agents.audit.failure_modes import FailureMode, audit_run
 from chargehand.agents.scripted import ScriptedCrew
-from chargehand.cli.script import read_story
+from chargehand.cli.play import read_story
 from chargehand.config.load import load_team
 from chargehand.runtime.driver import Driver
 from chargehand.stores.memory import MemoryJournal

@@ -25,11 +25,10 @@ class _Shown(msgspec.Struct):
 
 def save_artifacts(trace: Trace, folder: Path | None, journal: Path) -> list[Path]:
     """Write the charts, and with a folder of one's own also the tables and the answer; where they lie."""
-    found = list(artifacts_of(trace))
     place = folder or journal.parent / "exhibits" / _file_name(trace.run)
     written: list[Path] = []
     try:
-        for name, exhibit in found:
+        for name, exhibit in artifacts_of(trace):
             if isinstance(exhibit, Chart) and exhibit.svg and not _ACTIVE.search(exhibit.svg):
                 written.append(_write(place / f"{name}.svg", exhibit.svg))
             elif isinstance(exhibit, Table) and folder is not None:
@@ -37,8 +36,8 @@ def save_artifacts(trace: Trace, folder: Path | None, journal: Path) -> list[Pat
         if folder is not None and isinstance(trace.answer, str):
             written.append(_write(place / "answer.md", trace.answer.rstrip() + "\n"))
     except OSError as error:
-        said = f"{error.filename or place} cannot be written: {error.strerror}"
-        raise Invalid(f"{said}; the run is in the journal, name another folder with --save") from error
+        problem = f"{error.filename or place} cannot be written: {error.strerror}"
+        raise Invalid(f"{problem}; the run is in the journal, name another folder with --save") from error
     return written
 
 

@@ -68,8 +68,8 @@ def _escaped(found: re.Match[str]) -> str:
 
 def short(text: str, room: int) -> str:
     """As much of a cleaned text as there is room for."""
-    said = clean(text)
-    return said if len(said) <= room else said[: max(1, room - 1)] + "…"
+    line = clean(text)
+    return line if len(line) <= room else line[: max(1, room - 1)] + "…"
 
 
 def cells(text: str) -> int:
@@ -234,13 +234,13 @@ class ProgressLine:
 
     def show(self, what: str, done: int, total: int) -> None:
         share = f"{min(done, total) * 100 // total:3d} %" if total else "     "
-        said = clean(f"{self._name}: {share}  {what}")
-        if self._moving and said != self._last:
-            sys.stderr.write(f"\r\x1b[K{said}")
+        line = clean(f"{self._name}: {share}  {what}")
+        if self._moving and line != self._last:
+            sys.stderr.write(f"\r\x1b[K{line}")
             sys.stderr.flush()
         elif not self._moving and not self._still and what != self._last:
-            Console(sys.stderr).line(said, "dim")
-        self._last = said if self._moving else what
+            Console(sys.stderr).line(line, "dim")
+        self._last = line if self._moving else what
 
     def end(self) -> None:
         if self._moving and self._last:

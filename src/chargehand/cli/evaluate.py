@@ -10,11 +10,10 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from chargehand.agents.audit.failure_modes import Audit, audit_runs
-from chargehand.cli.arguments import add_shared
+from chargehand.cli.arguments import add_shared, resolve_run
 from chargehand.cli.console import Console, Tone, print_table, short
 from chargehand.cli.exit_codes import GATE_MISSED, INTERRUPTED, TERMINATED, Terminated
 from chargehand.cli.format import counted
-from chargehand.cli.run_names import resolve_run
 from chargehand.cli.run_session import StdoutClaim
 from chargehand.cli.signals import StopSignals
 from chargehand.config.discover import find_team

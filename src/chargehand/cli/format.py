@@ -36,30 +36,32 @@ def counted(count: int, noun: str) -> str:
 
 def describe_result(result: Raw) -> str:
     """A result in a few words."""
-    found = decode_value(result)
-    if isinstance(found, dict):
-        return _table(cast("dict[str, object]", found), result)
-    if isinstance(found, list):
-        return f"a list of {len(cast('list[object]', found))}"
-    return short(found if isinstance(found, str) else bytes(result).decode(), ROOM)
+    value = decode_value(result)
+    if isinstance(value, dict):
+        return _describe_fields(cast("dict[str, object]", value), result)
+    if isinstance(value, list):
+        return f"a list of {len(cast('list[object]', value))}"
+    return short(value if isinstance(value, str) else bytes(result).decode(), ROOM)
 
 
-def _table(found: dict[str, object], result: Raw) -> str:
+def _describe_fields(fields: dict[str, object], result: Raw) -> str:
     """What a worker, a tool or a model returned: its words, where it has any."""
-    if calls := calls_in(found):
+    if calls := calls_in(fields):
         return short(f"a wish to call {', '.join(name for name, _ in calls)}", ROOM)
     for name, lead in (("error", "an error: "), ("text", "")):
-        if isinstance(said := found.get(name), str) and said:
-            return short(f"{lead}{said}", ROOM)
-    shown = found.get("value")
-    return _exhibit(shown) or short(shown if isinstance(shown, str) and shown else bytes(result).decode(), ROOM)
+        text = fields.get(name)
+        if text and isinstance(text, str):
+            return short(f"{lead}{text}", ROOM)
+    value = fields.get("value")
+    text = value if value and isinstance(value, str) else bytes(result).decode()
+    return short(_describe_exhibit(value) or text, ROOM)
 
 
-def _exhibit(found: object) -> str:
-    """What a tool put on the table, by its kind; nothing for anything else."""
+def _describe_exhibit(value: object) -> str:
+    """What a tool returned to be shown, by its kind; nothing for anything else."""
     exhibit: Exhibit
     try:
-        exhibit = msgspec.convert(found, Exhibit)
+        exhibit = msgspec.convert(value, Exhibit)
     except msgspec.ValidationError:
         return ""
     match exhibit:
@@ -68,28 +70,24 @@ def _exhibit(found: object) -> str:
         case Passages(found=passages):
             return counted(len(passages), "passage")
         case Figure(value=figure, unit=unit):
-            return short(f"{figure} {unit}".strip(), ROOM)
+            return f"{figure} {unit}".strip()
         case Chart(title=title):
-            return short(f"a chart: {title}", ROOM)
+            return f"a chart: {title}"
 
 
-def describe_gap(found: ev.Gap) -> str:
+def describe_gap(gap: ev.Gap) -> str:
     """One thing an answer does without."""
-    if found.run:
-        where = " ".join(filter(None, (found.inner, f"in {found.run}")))
-        said = f"{found.status} ({_why(found)})"
-        return f"{found.task} without a part of {found.worker}: {where} {said}"
-    if not found.task:
-        return f"{found.status}: {found.message}"
-    return f"{found.task} {found.status} ({_why(found)})"
+    reason = gap.message if gap.reason == gap.status else f"{gap.reason}: {gap.message}"
+    if gap.run:
+        where = f"{gap.inner} in {gap.run}".strip()
+        return f"{gap.task} without a part of {gap.worker}: {where} {gap.status} ({reason})"
+    if not gap.task:
+        return f"{gap.status}: {gap.message}"
+    return f"{gap.task} {gap.status} ({reason})"
 
 
-def _why(found: ev.Gap) -> str:
-    return found.message if found.reason == found.status else f"{found.reason}: {found.message}"
-
-
-def describe_failure(found: ev.Failure) -> str:
-    return f"({found.kind}: {short(found.message, ROOM)})"
+def describe_failure(failure: ev.Failure) -> str:
+    return f"({failure.kind}: {short(failure.message, ROOM)})"
 
 
 _BAR = 10

@@ -5,15 +5,15 @@ import shlex
 import shutil
 import sys
 from argparse import ArgumentParser, Namespace
-from difflib import get_close_matches
 from pathlib import Path
 
-from chargehand.cli.console import Console
+from chargehand.cli.console import Console, print_table
 from chargehand.config.discover import NAMES, TEMPLATES, Detected, detect_model
-from chargehand.config.source import read_source
+from chargehand.config.source import near, read_source
 from chargehand.config.validate import validate
 from chargehand.errors import Invalid, Refused
 from chargehand.models.known import BUILT_IN
+from chargehand.text.names import listed
 
 USUAL = "minimal"
 _ABOUT = {
@@ -44,15 +44,11 @@ def init(options: Namespace) -> int:
     """Copy a template. Nothing is written before everything was checked."""
     console = Console(sys.stdout)
     if options.list:
-        wide = max(map(len, _ABOUT))
-        for name in templates():
-            console.line(f"{name:{wide}}  {_ABOUT.get(name, '')}")
+        print_table(console, ("template", "what it is"), list(_ABOUT.items()))
         return 0
     name: str = options.template
-    if name not in templates():
-        near = get_close_matches(name, templates(), 1, 0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(templates())}"
-        raise Invalid(f"there is no template {name!r}; {hint}")
+    if name not in _ABOUT:
+        raise Invalid(f"there is no template {name!r}{near(name, _ABOUT) or f'; there are {listed(list(_ABOUT))}'}")
     folder = Path(options.folder or name)
     model = Detected(options.model, "--model names it") if options.model else detect_model(os.environ)
     _copy(TEMPLATES / name, folder, force=options.force)
@@ -63,12 +59,6 @@ def init(options: Namespace) -> int:
         raise Refused(f"{folder} cannot be written: {error}; choose another folder") from error
     _next_steps(console, folder, model)
     return 0
-
-
-def templates() -> list[str]:
-    """The templates there are, the smallest first."""
-    there = [path.name for path in sorted(TEMPLATES.iterdir()) if (path / NAMES[0]).is_file()]
-    return sorted(there, key=lambda name: list(_ABOUT).index(name) if name in _ABOUT else len(_ABOUT))
 
 
 def _copy(template: Path, folder: Path, *, force: bool) -> None:

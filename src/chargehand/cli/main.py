@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
@@ -46,7 +46,7 @@ VERBS = {
     "fault-server": "serve every fault a model provider can have, for tests",
 }
 """What each verb is for. Its function has its name, in the module of its name, which is imported when it is called."""
-_MODULES = {"fault-server": "models", "eval": "evaluate", "feedback": "examples"}
+_MODULES = {"fault-server": "models", "eval": "evaluate", "feedback": "examples", "completion": "main"}
 """The modules of verbs that have none of their own name."""
 
 
@@ -205,7 +205,7 @@ def perform(options: Namespace) -> int:
     logging.basicConfig(level=level, handlers=[handler], format="%(message)s")
     try:
         with loading():
-            from chargehand.cli.run_names import resolve_runs  # noqa: PLC0415 - --help must not wait for it
+            from chargehand.cli.arguments import resolve_runs  # noqa: PLC0415 - --help must not wait for it
 
             verb = _function(options.verb)
         resolve_runs(options)
@@ -242,3 +242,47 @@ def _describe_error(error: ChargehandError, options: Namespace) -> str:
     more = len(error.findings) - 1
     see = f" ({more} more: chargehand plan --from {shlex.quote(file)})" if more else ""
     return f"{file}: {first.place}: {first.message} [{first.code}]{see}"
+
+
+# --- completion
+
+_HOW = """\
+bash, in ~/.bashrc:
+  eval "$(chargehand completion bash)"
+zsh, in ~/.zshrc, after compinit:
+  eval "$(chargehand completion zsh)"
+fish, once:
+  chargehand completion fish > ~/.config/fish/completions/chargehand.fish
+Where it is kept in a file, make it anew after an upgrade.
+
+"""
+_FILES = ("PATH", "FILE", "SCRIPT", "TEXT|FILE")
+_FOLDERS = ("DIR",)
+
+
+def add_completion(parser: ArgumentParser) -> None:
+    parser.epilog = _HOW + (parser.epilog or "")
+    words = "the shell it is for: bash, zsh or fish"
+    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help=words)
+
+
+def completion(options: Namespace) -> int:
+    """Print the script."""
+    import shtab  # noqa: PLC0415 - only this verb needs it
+
+    whole = parser()
+    _mark_paths(whole, file=shtab.FILE, folder=shtab.DIRECTORY)
+    Console(sys.stdout).text(shtab.complete(whole, options.shell))
+    return 0
+
+
+def _mark_paths(parser: ArgumentParser, *, file: object, folder: object) -> None:
+    """Tell shtab which arguments are files and folders: their metavar says so."""
+    for action in parser._actions:  # noqa: SLF001 - argparse has no other list of them
+        if action.metavar in _FILES:
+            vars(action)["complete"] = file
+        elif action.metavar in _FOLDERS:
+            vars(action)["complete"] = folder
+        if isinstance(action.choices, Mapping):
+            for inner in cast("Mapping[str, ArgumentParser]", action.choices).values():
+                _mark_paths(inner, file=file, folder=folder)

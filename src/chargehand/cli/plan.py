@@ -13,7 +13,7 @@ from chargehand.cli.arguments import TEAM, add_request, add_shared, write_file
 from chargehand.cli.console import Console, format_json
 from chargehand.cli.format import counted, money
 from chargehand.cli.plan_view import describe_finding, forecast_lines, mermaid, plan_heading, plan_tree
-from chargehand.cli.script import Story, decode_story, read_story, read_table
+from chargehand.cli.play import Story, decode_story, read_story, read_table
 from chargehand.cli.teams import forecast_plan, load_team_of, read_goal
 from chargehand.errors import Invalid
 from chargehand.runtime.draft import Draft

@@ -1,21 +1,39 @@
-"""`chargehand play`: a scripted run, without any model."""
+"""`chargehand play`: a scripted run, without any model. And reading scripts, plans and JSON so that errors say where.
 
+What a script means is known to `agents.scripted`; whether its plan can run, to `terms.lint`.
+"""
+
+import json
 import secrets
+import sys
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import cast
 
+import msgspec
+from msgspec import structs
+
+from chargehand.agents.crew import Crew
+from chargehand.agents.scripted import Move, Script, ScriptedCrew
 from chargehand.cli.advice import Advice
 from chargehand.cli.arguments import add_execution, add_shared
 from chargehand.cli.plan_view import describe_finding
 from chargehand.cli.run_session import RunSession
-from chargehand.cli.script import Story, read_story, scripted
-from chargehand.errors import Invalid, PlanInvalid
+from chargehand.config.source import near
+from chargehand.errors import Invalid, NotJson, PlanInvalid
 from chargehand.runtime.driver import Driver, Outcome, checked
 from chargehand.stores.journal import check_name
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.terms import events as ev
+from chargehand.terms.budget import Budget
+from chargehand.terms.events import RunRequested
 from chargehand.terms.lint import lint
+from chargehand.terms.plan import Plan, parse
+from chargehand.terms.policy import Policy, Seconds
+from chargehand.terms.roster import Roster
+from chargehand.terms.value import encode_value
 
 
 def add_play(parser: ArgumentParser) -> None:
@@ -34,7 +52,13 @@ def play(options: Namespace) -> int:
     story = read_story(file)
     run: str = options.run or f"{Path(file).stem.strip('-') or 'run'}-{secrets.token_hex(3)}"
     check_name(run)
-    request = _checked(file, story)
+    now = time.time()
+    try:
+        request = checked(story.request(now), now)
+    except PlanInvalid:
+        raise
+    except Invalid as error:
+        raise Invalid(f"{file}: {error}") from error
     advice = Advice(run, options.journal, ("--script", file), ("play", file, "--reuse", run))
     session = RunSession(options, advice)
     if story.plan is not None:
@@ -49,11 +73,128 @@ def play(options: Namespace) -> int:
     return session.execute(act, scripted(story))
 
 
-def _checked(file: str, story: Story) -> ev.RunRequested:
-    now = time.time()
+# --- scripts
+
+
+class Story(Script, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
+    """A script with the request it answers. Without `plan` the first of `plans` is proposed by the planner.
+
+    `seconds` is the time the run has. `seed` fixes the waits between attempts; left out, each run has its own.
+    """
+
+    goal: str
+    roster: Roster
+    plan: Plan | None = None
+    policy: Policy = Policy()
+    budget: Budget = Budget()
+    seconds: Seconds = 3600.0
+    seed: int | None = None
+
+    def request(self, now: float) -> RunRequested:
+        seed = secrets.randbits(32) if self.seed is None else self.seed
+        return RunRequested(
+            goal=self.goal,
+            roster=self.roster,
+            policy=self.policy,
+            budget=self.budget,
+            deadline=now + self.seconds,
+            seed=seed,
+            plan=self.plan,
+        )
+
+
+def scripted(story: Story) -> Callable[[], AbstractAsyncContextManager[Crew]]:
+    """The crew of a script: there is nothing to connect to."""
+
+    @asynccontextmanager
+    async def crew() -> AsyncGenerator[Crew]:
+        yield ScriptedCrew(story)
+
+    return crew
+
+
+def read_story(path: str) -> Story:
+    """A script from a file; Invalid says what is wrong with it, and where."""
+    return decode_story(path, read_table(path))
+
+
+def decode_story(path: str, table: dict[str, object]) -> Story:
     try:
-        return checked(story.request(now), now)
-    except PlanInvalid:
-        raise
-    except Invalid as error:
-        raise Invalid(f"{file}: {error}") from error
+        story = msgspec.convert(table, Story)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"{path} is not a script: {error}; docs/cli.md lists the fields") from error
+    if story.plan is None and not story.plans:
+        raise Invalid(f"{path} has no plan: give `plan`, or `plans` for a planner to propose")
+    _check_roster(path, story.roster)
+    _check_names(path, story)
+    for place, moves in (*story.moves.items(), ("answers", story.answers), ("otherwise", (story.otherwise,))):
+        _check_moves(path, place, moves)
+    return story
+
+
+def _check_roster(path: str, roster: Roster) -> None:
+    names = roster.names()
+    for name in names:
+        if names.count(name) > 1:
+            raise Invalid(f"{path}: there are two workers {name!r}; give each a name of its own")
+    for agent in roster.agents:
+        if strange := [name for name in agent.fallbacks if name not in names]:
+            who = f"{agent.name!r} falls back to {strange[0]!r}"
+            raise Invalid(f"{path}: {who}, who is not in the roster{near(strange[0], names)}")
+
+
+def _check_names(path: str, story: Story) -> None:
+    plans = (*story.plans, *([story.plan] if story.plan else []))
+    tasks = {str(task.id).strip() for plan in plans for task in plan.tasks}
+    for field, names in (("moves", story.moves), ("refined", story.refined)):
+        for name in names:
+            if name.partition("[")[0] not in tasks:
+                raise Invalid(f"{path}: {field} names {name!r}, which is no task of the plan{near(name, tasks)}")
+
+
+def _check_moves(path: str, place: str, moves: tuple[Move, ...]) -> None:
+    for number, move in enumerate(moves, 1):
+        amounts = (move.seconds, move.retry_after, *(structs.astuple(move.used) if move.used else ()))
+        if min(amounts) < 0:
+            raise Invalid(f"{path}: move {number} of {place!r} has a number below zero; times and costs are 0 or more")
+
+
+def read_table(path: str) -> dict[str, object]:
+    """A JSON object from a file, or from standard input for `-`."""
+    value = read_value(path, _bytes(path))
+    if not isinstance(value, dict):
+        raise Invalid(f"{path} holds no JSON object but a {type(value).__name__}; begin with {{")
+    return cast("dict[str, object]", value)
+
+
+def read_plan(path: str) -> Plan:
+    """A plan from a file, or the one in a script or in what `plan --json` says."""
+    table = read_table(path)
+    inside = table.get("plan")
+    return parse(cast("dict[str, object]", inside) if isinstance(inside, dict) and "tasks" not in table else table)
+
+
+def read_value(path: str, body: bytes) -> object:
+    """A JSON value; Invalid says where it is none, or holds what nobody can hand on."""
+    try:
+        value: object = json.loads(body.decode())
+        encode_value(value)
+    except json.JSONDecodeError as error:
+        where = f"{path}, line {error.lineno}, column {error.colno}"
+        raise Invalid(f"{where}: this is not JSON: {error.msg}") from error
+    except NotJson as error:
+        raise Invalid(f"{path}: {error}") from error
+    except RecursionError as error:
+        raise Invalid(f"{path} is nested too deeply; send something flatter") from error
+    except UnicodeError as error:
+        raise Invalid(f"{path} is not JSON: it is not text in UTF-8") from error
+    except ValueError as error:
+        raise Invalid(f"{path} is not JSON: {error}") from error
+    return value
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise Invalid(f"{path} cannot be read: {error.strerror}; name an existing JSON file") from error

@@ -8,8 +8,8 @@ from msgspec import structs
 
 from chargehand.cli.advice import Advice
 from chargehand.cli.arguments import RUN_HELP, TEAM, add_execution, add_shared
+from chargehand.cli.play import read_plan, read_value
 from chargehand.cli.run_session import RunSession
-from chargehand.cli.script import read_plan, read_value
 from chargehand.cli.teams import find_executor
 from chargehand.core.fold import replay
 from chargehand.core.state import RunState

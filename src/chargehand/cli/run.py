@@ -10,8 +10,8 @@ from msgspec import structs
 from chargehand.cli.advice import Advice
 from chargehand.cli.arguments import TEAM, add_execution, add_request, add_shared, duration, positive
 from chargehand.cli.artifacts import make_save_folder
+from chargehand.cli.play import read_plan
 from chargehand.cli.run_session import RunSession
-from chargehand.cli.script import read_plan
 from chargehand.cli.teams import finish_background, load_team_of, read_goal, team_arguments, warn_above_budget
 from chargehand.core.fold import replay
 from chargehand.runtime.driver import Driver, Outcome, checked

@@ -16,10 +16,9 @@ from rich.tree import Tree
 
 from chargehand.agents.scripted import Script, ScriptedCrew
 from chargehand.cli.advice import Advice, going_on
-from chargehand.cli.arguments import RUN_HELP, add_shared, add_verbs, count, duration, write_file
+from chargehand.cli.arguments import RUN_HELP, add_shared, add_verbs, count, duration, is_nested, write_file
 from chargehand.cli.console import STYLES, Console, Tone, clean, format_json, print_table, short
 from chargehand.cli.format import ago, counted, dollars, money, seconds
-from chargehand.cli.run_names import is_nested
 from chargehand.cli.transcript import Transcript
 from chargehand.core.fold import replay
 from chargehand.errors import Corrupt, Invalid, Refused

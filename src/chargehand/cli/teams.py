@@ -17,7 +17,7 @@ from chargehand.cli.arguments import read_request
 from chargehand.cli.console import Console, short
 from chargehand.cli.exit_codes import Terminated
 from chargehand.cli.format import counted, dollars
-from chargehand.cli.script import read_story, scripted
+from chargehand.cli.play import read_story, scripted
 from chargehand.cli.signals import StopSignals
 from chargehand.config.load import load_team
 from chargehand.core.state import RunState

@@ -37,9 +37,9 @@ def watch(options: Namespace) -> int:
             while output.transcript.state.ended is None and idle < _LEFT:
                 time.sleep(_LOOK)
                 raise_pressed()
-                found = _row(options, run)
-                idle = 0.0 if found.driven or found.row.seq > seen else idle + _LOOK
-                if found.row.seq > seen:
+                status = _find_run(options, run)
+                idle = 0.0 if status.driven or status.row.seq > seen else idle + _LOOK
+                if status.row.seq > seen:
                     more = read_run(options.journal, run, after=seen)
                     output.hear(more)
                     seen = more[-1].seq
@@ -49,10 +49,10 @@ def watch(options: Namespace) -> int:
     return _closed(output, run)
 
 
-def _row(options: Namespace, run: str) -> Found:
-    for one in read_runs(options.journal):
-        if one.row.run == run:
-            return one
+def _find_run(options: Namespace, run: str) -> Found:
+    for listed in read_runs(options.journal):
+        if listed.row.run == run:
+            return listed
     raise RunUnknown(run)
 
 
