@@ -25,7 +25,7 @@ NO_MODEL = {
 def test_the_templates_are_listed(tmp_path: Path) -> None:
     done = chargehand(tmp_path, "init", "--list")
     assert done.returncode == 0
-    assert [line.split()[0] for line in done.stdout.splitlines()] == list(TEMPLATES)
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == list(TEMPLATES)
     assert all(len(line.split()) > 5 for line in done.stdout.splitlines())
     assert list(tmp_path.iterdir()) == []
 
