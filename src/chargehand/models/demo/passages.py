@@ -128,9 +128,8 @@ def _may_answer(clause: Clause, passage: Passage) -> bool:
     for sentence in split_sentences(passage.text):
         tokens = tokenize(sentence)
         for place, token in enumerate(tokens):
-            if number_value(token.text) is not None and counted in [
-                held.stem for held in tokens[place + 1 : place + 4]
-            ]:
+            is_number = number_value(token.text) is not None and token.text.lower() != "one"
+            if is_number and counted in [held.stem for held in tokens[place + 1 : place + 4]]:
                 return True
     return False
 
