@@ -32,6 +32,7 @@ def test_a_word_with_two_meanings_is_refused(team: str, request_text: str, reaso
         ("shop", "What was the average revenue per month in 2025?"),
         ("shop", "What is the most expensive product per category?"),
         ("portfolio", "Which fund is the most expensive?"),
+        ("shop", "How many products have a price below 20 or above 100?"),
         ("shop", "Orders and revenue per country in May 2026"),
         ("support", "How many desk lamps did Freya Lindgren order?"),
         ("competitive_intelligence", "How many deals did Plotline win?"),

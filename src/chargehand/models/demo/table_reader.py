@@ -103,6 +103,8 @@ class QueryReader:
 
     def _says_nothing_more(self, item: Item) -> bool:
         """Little words, a unit, the name of a table that is read, that of a column beside its value."""
+        if item.low == "or":
+            return len(self.clause.periods) > 1
         if not item.refs:
             is_state = item.stems[0] in _STATES and bool(self._after(item).values)
             is_unit = _UNITS.get(item.low) in {measure.unit for measure in self.query.measures}
@@ -376,6 +378,8 @@ class QueryReader:
         if is_same and not between and other.value != value:
             reason = f"{phrase!r} names two values of {value.column.sql}; say which is meant"
             raise RefusedError(reason, is_known=True)
+        if is_same and is_linked:
+            self.used |= set(range(last.at + 1, item.at))
         return other.is_excluded and is_same and bool(is_linked)
 
 
