@@ -133,7 +133,7 @@ async def test_calls_between_agents_are_capped_where_dollars_cannot_be(caplog: p
     metered = MessageAllowances(Limits(message_micros=200_000)).metered("letta-1/1", (unpriced,))[0]
     for _ in range(20):  # a call for each cent
         await metered.reply(Request(()))
-    with pytest.raises(ModelFailed, match="20 calls of models that nobody knows the price of"):
+    with pytest.raises(ModelFailed, match="20 calls of models whose price is not known"):
         await metered.reply(Request(()))
     warnings = [
         record.getMessage() for record in caplog.records if "nobody knows what mystery costs" in record.getMessage()

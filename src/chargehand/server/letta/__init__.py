@@ -1,1 +1,1 @@
-"""The API that `letta-client` speaks: wire shapes, their mapping, routes. Nobody else imports it."""
+"""The API that `letta-client` speaks: wire shapes, routes, sessions, message log, index."""

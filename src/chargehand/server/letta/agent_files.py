@@ -256,7 +256,7 @@ def _read_turns(agent: FileAgent) -> list[Turn]:
     """What was said, as far as it was words."""
     texts = [(message.role, text_of(message.content)) for message in agent.messages or ()]
     return [
-        Turn("user" if role == "user" else "assistant", text, tainted=True)  # whoever wrote the file
+        Turn("user" if role == "user" else "assistant", text, tainted=True)  # the file may be from anywhere
         for role, text in texts
         if role in ("user", "assistant") and text.strip()
     ]

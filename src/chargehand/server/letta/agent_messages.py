@@ -93,7 +93,7 @@ class AgentMessages:
         sender = carrier.sender(key)
         readers = {profile.id: profile for profile in to if profile.id != sender}
         if not readers and to:
-            raise ToolFailed("That is yourself; message somebody else, or do it.")
+            raise ToolFailed("That is yourself; message another agent, or do it.")
         if not readers:
             tags = ", ".join(await self._catalog.tags(Profile)) or "none"
             note = f"No other agent carries these tags; the tags there are: {tags}."

@@ -97,7 +97,7 @@ class RunContext(Protocol):
 
 
 class AgentExecutor:
-    """All agents of a tenant. Only `attempt` is ever called: nobody plans, and the result is the answer."""
+    """All agents of a tenant. Only `attempt` is ever called: there is no plan to make, and the result is the answer."""
 
     def __init__(self, tenant: Tenant, sessions: RunContext) -> None:
         self._tenant = tenant
@@ -352,7 +352,7 @@ class MeteredModel(Struct):
             return f"used ${self.limits.message_micros / 1_000_000:.2f}"
         limit = calls_for(self.limits.message_micros)
         if self.use.unpriced >= limit:
-            return f"made {limit} calls of models that nobody knows the price of"
+            return f"made {limit} calls of models whose price is not known"
         return ""
 
     def _count_unpriced(self) -> None:

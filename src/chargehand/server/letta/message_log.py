@@ -443,7 +443,7 @@ class MessageLog:
     # --- messages
 
     def _send_calls(self, at: Instant) -> None:
-        """Send calls once it is known that nobody has to be asked about them."""
+        """Send calls once it is known that they need no approval."""
         for call in self._calls:
             if not call.is_sent:
                 call.is_sent = True

@@ -131,7 +131,7 @@ def check_request_fields(raw: bytes) -> None:
         known = MessageCreate.__struct_fields__
         refuse_unsupported(as_table(message), known, _UNSUPPORTED_IN_MESSAGE, f"messages[{number}].")
     if sent.get("callback_url"):
-        advice = "this server calls nobody back; ask for the run, or read its stream"
+        advice = "this server makes no callbacks; ask for the run, or read its stream"
         raise Problem(422, "unsupported", f"callback_url is not supported: {advice}")
 
 

@@ -128,7 +128,7 @@ async def stream(call: Call) -> Response:
 
 
 async def follow_run(call: Call, run: str, sent: StreamRequest) -> Response:
-    """Follow a run from a message on, or read again what came of it. One that nobody carries is resumed."""
+    """Follow a run from a message on, or read again what came of it. One that is not carried is resumed."""
     sessions = call.sessions
     session = sessions.running.get(run)
     if session is None:
@@ -160,7 +160,7 @@ async def _stream_nested(call: Call, run: str, name: str, sent: StreamRequest) -
 async def _poll_journal(call: Call, name: str, session: Session) -> AsyncGenerator[bytes]:
     """Record what is written in a run inside another, which drivers do not report, up to its end.
 
-    It ends too when nobody carries the outer run any more.
+    It ends too when the outer run is not carried any more.
     """
     is_carried = True
     while not session.log.over and is_carried:

@@ -233,4 +233,4 @@ def _settle(future: "asyncio.Future[None]", error: Exception | None) -> None:
         future.set_result(None)
         return
     future.set_exception(error)
-    future.exception()  # perhaps nobody waits for it
+    future.exception()  # it counts as seen, if no caller waits for it

@@ -50,7 +50,7 @@ _Carry = Callable[[Driver], Awaitable[Outcome]]
 
 
 class AgentQueue:
-    """A queue for each lane. Whoever is at its head stays there until it leaves.
+    """A queue for each lane. The run at its head stays there until it leaves.
 
     A run behind another has no place among the tenant's runs, where other agents may need it. So there may be
     `max_waiting` of them, and half as many in one lane.
@@ -143,7 +143,7 @@ class Sessions:
             if log is not None:
                 return (await self._join(session, log)).check_same(request)
             self._queue.check(request.lane)
-            if request.lane in self.waiting:  # nobody answers a question once something else is said
+            if request.lane in self.waiting:  # a question is void once something else is said
                 withdrawn = self.waiting.pop(request.lane)
                 await self.cancel([withdrawn], "something else was said before it was answered")
             requested = self._run_request(profile, request)
@@ -259,7 +259,7 @@ class Sessions:
     # --- how a run is carried
 
     async def _wait_until_indexed(self) -> None:
-        """Until the index has what a crash left open, nobody can say whether a call started something before."""
+        """Until the index has what a crash left open, it cannot be known whether a call started a run before."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_INDEXED_TIMEOUT):
                 await self._is_indexed.wait()
@@ -285,7 +285,7 @@ class Sessions:
         session.start()
 
     async def _join(self, session: Session, log: MessageLog) -> Session:
-        """Continue with what a run has come to; it is resumed if nobody carries it."""
+        """Continue with what a run has come to; it is resumed if it is not carried."""
         session.replace_log(log)
         if log.over or log.is_waiting:
             self.running.pop(session.run, None)
@@ -356,7 +356,7 @@ class Sessions:
         session = self.running.get(run)
         if session is not None:
             session.record(entries)
-            if session.log.over:  # it is on disk: nobody need wait until all of it is indexed as well
+            if session.log.over:  # it is on disk: clients need not wait until it is indexed
                 self.last_runs[session.agent] = session.log.describe_run()
                 self._queue.leave(session.lane, run)
                 session.finish()
