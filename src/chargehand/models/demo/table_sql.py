@@ -158,7 +158,7 @@ def column_measure(column: Column, aggregate: str = "") -> Measure:
     aggregate_or_sum = aggregate or ("SUM" if column.adds_up else "")
     decimals = 0
     if aggregate == "AVG":
-        decimals = 4 if unit == "percent" else 2
+        decimals = 3 if unit == "percent" else 2
     elif aggregate_or_sum == "SUM" and column.type == "REAL":
         decimals = 2
     label = column.name.rpartition("_")[0] if unit else column.name
