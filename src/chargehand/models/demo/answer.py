@@ -150,7 +150,7 @@ def _sources(parts: list[Part]) -> list[str]:
         named: list[str] = []
         for exhibit in part.exhibits:
             if isinstance(exhibit, Passages):
-                named += [held.source for held in exhibit.found if held.text.strip()[:40] in part.text]
+                named += [passage.source for passage in exhibit.found if passage.text.strip()[:40] in part.text]
             elif isinstance(exhibit, Table) and exhibit.query:
                 named.append(f"{exhibit.source}: `{exhibit.query}`")
             elif isinstance(exhibit, Table | Figure) and exhibit.source:

@@ -120,7 +120,9 @@ def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
         raise RefusedError(refusal.reason, understood=overlap) from refusal
     matched = 0.0
     leftover: list[str] = []
-    open_words = {word for held in tool.parameters if held.name not in filled.calls[0] for word in stems(held.name)}
+    open_words = {
+        word for parameter in tool.parameters if parameter.name not in filled.calls[0] for word in stems(parameter.name)
+    }
     open_words -= read_words(f"{tool.name} {tool.headline}")
     for at, token in enumerate(clause.tokens):
         if at in filled.used or token.is_free or token.text.lower() in AMOUNTS:
@@ -168,7 +170,9 @@ def serves_kind(worker: WorkerCard, tools: list[ToolCard], kind: str) -> bool:
 def rate_tool(tools: list[ToolCard]) -> ToolCard | None:
     """A tool that knows what currencies are worth."""
     for tool in tools:
-        codes = any(len(choice) == 3 and choice.isupper() for held in tool.parameters for choice in held.choices)
+        codes = any(
+            len(choice) == 3 and choice.isupper() for parameter in tool.parameters for choice in parameter.choices
+        )
         if tool.kind == "call" and codes and stem("rate") in stems(f"{tool.name} {tool.headline}"):
             return tool
     return None

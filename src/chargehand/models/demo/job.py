@@ -48,7 +48,9 @@ class Job(Struct, frozen=True):
         made: list[Outcome] = []
         missing: list[tuple[str, Arguments]] = []
         for arguments in calls:
-            same = [held for held in self.outcomes if held.call.name == tool and held.arguments == arguments]
+            same = [
+                outcome for outcome in self.outcomes if outcome.call.name == tool and outcome.arguments == arguments
+            ]
             made += same[:1]
             if not same:
                 missing.append((tool, arguments))

@@ -128,21 +128,21 @@ def note_turns(job: Job) -> Reply | None:
     place = next((block for block in job.subject.blocks if block.access in {"write", "append"}), None)
     if place is None or len(errors) > 2:
         raise RefusedError(errors[-1] if errors else "there is no block here that may be written to")
-    held = [line for line in place.text.splitlines() if line.strip()]
-    new = [line for line in dict.fromkeys(_turn_line(turn) for turn in turns) if line not in held]
+    noted = [line for line in place.text.splitlines() if line.strip()]
+    new = [line for line in dict.fromkeys(_turn_line(turn) for turn in turns) if line not in noted]
     if not new:
         return Reply(f"Nothing new: what was asked is noted in {place.label} already.")
     if place.access == "write" and job.tool(_RETHINK) is not None:
         limit = next((int(match[1]) for error in errors if (match := _LIMIT.search(error))), 0)
-        lines = _replace_lines(held, new, limit)
+        lines = _replace_lines(noted, new, limit)
         raise CallsNeededError([(_RETHINK, {"label": place.label, "new_memory": "\n".join(lines)})])
     raise CallsNeededError([(APPEND, {"label": place.label, "content": "\n".join(new)})])
 
 
-def _replace_lines(held: list[str], new: list[str], limit: int) -> list[str]:
+def _replace_lines(noted: list[str], new: list[str], limit: int) -> list[str]:
     """The lines with new ones for what was asked again; the oldest go where a block has no room."""
     asked = {line.partition(_ARROW)[0] for line in new}
-    kept = [line for line in held if line.partition(_ARROW)[0] not in asked] + new
+    kept = [line for line in noted if line.partition(_ARROW)[0] not in asked] + new
     while limit and len(kept) > 1 and sum(len(line) + 1 for line in kept) > 0.8 * limit:
         kept.pop(0)
     return kept

@@ -129,7 +129,7 @@ def _may_answer(clause: Clause, passage: Passage) -> bool:
         tokens = tokenize(sentence)
         for place, token in enumerate(tokens):
             is_number = number_value(token.text) is not None and token.text.lower() != "one"
-            if is_number and counted in [held.stem for held in tokens[place + 1 : place + 4]]:
+            if is_number and counted in [other.stem for other in tokens[place + 1 : place + 4]]:
                 return True
     return False
 

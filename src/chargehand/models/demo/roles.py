@@ -74,7 +74,7 @@ def _score_workers(goal: str, workers: tuple[WorkerCard, ...]) -> list[tuple[str
         score = sum(_score_worker(clause, worker) for clause in clauses)
         if score:
             scores.append((worker.name, score))
-    return sorted(scores, key=lambda held: -held[1])
+    return sorted(scores, key=lambda score: -score[1])
 
 
 def _score_worker(clause: Clause, worker: WorkerCard) -> float:
@@ -125,7 +125,9 @@ def keep_ledger(subject: Ledger) -> str:
     names: dict[str, str] = {}  # of the plan's tasks in the run
     for task in wanted.tasks:
         instruction = _TASK_ID.sub(lambda match: names.get(match[0], match[0]), task.instruction)
-        same = [held.id for held in subject.tasks if held.instruction == instruction and held.id not in names.values()]
+        same = [
+            other.id for other in subject.tasks if other.instruction == instruction and other.id not in names.values()
+        ]
         if same:
             names[task.id] = same[0]
         elif all(names.get(needed) in delivered for needed in task.after):

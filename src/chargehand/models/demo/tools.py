@@ -114,13 +114,13 @@ def _read_tool(name: str, description: str, schema: bytes) -> ToolCard:
         read = msgspec.json.decode(schema, type=_Schema)
     except msgspec.DecodeError:
         read = _Schema()
-    parameters = tuple(_read_parameter(key, held, key in read.required) for key, held in read.properties.items())
+    parameters = tuple(_read_parameter(key, schema, key in read.required) for key, schema in read.properties.items())
     return ToolCard(name, description, _read_kind(name, description, parameters), parameters)
 
 
-def _read_parameter(name: str, held: _Property, is_required: bool) -> Parameter:  # noqa: FBT001 - a field
-    about = next((option for option in held.anyOf if option.type != "null"), held)
-    description = held.description or about.description
+def _read_parameter(name: str, schema: _Property, is_required: bool) -> Parameter:  # noqa: FBT001 - a field
+    about = next((option for option in schema.anyOf if option.type != "null"), schema)
+    description = schema.description or about.description
     choices = tuple(str(choice) for choice in about.enum if choice is not None)
     kind = about.type if isinstance(about.type, str) else about.type[0]
     if choices:
@@ -180,7 +180,11 @@ def fill_arguments(tool: ToolCard, clause: Clause) -> Filled:
     filling.fill_numbers()
     has_free_text = filling.fill_text()
     values = filling.values
-    missing = [held.name.replace("_", " ") for held in tool.parameters if held.is_required and held.name not in values]
+    missing = [
+        parameter.name.replace("_", " ")
+        for parameter in tool.parameters
+        if parameter.is_required and parameter.name not in values
+    ]
     if missing:
         filling.problem = filling.problem or f"{tool.name} needs {', '.join(missing)}, which is not said"
     several = [name for name in values if len(values[name]) > 1]
@@ -188,7 +192,7 @@ def fill_arguments(tool: ToolCard, clause: Clause) -> Filled:
         filling.problem = "which names belong together is not clear"
     if filling.problem:
         raise RefusedError(filling.problem)
-    first = {held.name: values[held.name][0] for held in tool.parameters if held.name in values}
+    first = {parameter.name: values[parameter.name][0] for parameter in tool.parameters if parameter.name in values}
     calls = tuple({**first, name: value} for name in several for value in values[name])
     return Filled(calls or (first,), frozenset(filling.used), has_free_text)
 
@@ -205,42 +209,48 @@ class _Filling:
         self.problem = ""
 
     def _open(self, *types: str) -> list[Parameter]:
-        return [held for held in self.tool.parameters if held.type in types and held.name not in self.values]
+        return [
+            parameter
+            for parameter in self.tool.parameters
+            if parameter.type in types and parameter.name not in self.values
+        ]
 
     def fill_choices(self) -> None:
         """As many values as there are arguments with the same choices are one for each; else all are for the one."""
         for parameter in self._open("choice"):
             alike = [other.name for other in self._open("choice") if other.choices == parameter.choices]
-            said = self._find_choices(parameter.choices)
-            if len(alike) == len(said):
-                self.values.update({name: [value] for name, value in zip(alike, said, strict=True)})
-            elif len(alike) == 1 and said:
-                self.values[parameter.name] = [*said]
+            chosen = self._find_choices(parameter.choices)
+            if len(alike) == len(chosen):
+                self.values.update({name: [value] for name, value in zip(alike, chosen, strict=True)})
+            elif len(alike) == 1 and chosen:
+                self.values[parameter.name] = [*chosen]
             else:
                 continue
-            self.used.update(place for places in said.values() for place in places)
+            self.used.update(place for places in chosen.values() for place in places)
 
     def _find_choices(self, choices: tuple[str, ...]) -> dict[str, range]:
         """The choices that occur and their places, in order; the longest where two begin alike."""
         words = [token.stem for token in self.tokens]
-        said: dict[str, range] = {}
+        chosen: dict[str, range] = {}
         taken = set(self.used)
         for choice in sorted(choices, key=len, reverse=True):
             wanted = stems(choice)
             for start in range(len(words) - len(wanted) + 1):
                 places = range(start, start + len(wanted))
                 if wanted and words[start : places.stop] == wanted and taken.isdisjoint(places):
-                    said[choice] = places
+                    chosen[choice] = places
                     taken.update(places)
                     break
-        return dict(sorted(said.items(), key=lambda item: item[1].start))
+        return dict(sorted(chosen.items(), key=lambda item: item[1].start))
 
     def fill_periods(self) -> None:
         """Days in their order, and months for arguments whose choices are months."""
         days = self._open("day")
         for period in self.clause.periods:
             word = period.words.split()[0]
-            months = [held for held in self._open("choice") if not period.is_day and word in held.choices]
+            months = [
+                parameter for parameter in self._open("choice") if not period.is_day and word in parameter.choices
+            ]
             if period.is_day and period.year and days:
                 self.values[days.pop(0).name] = [period.first.isoformat()]
             elif months:

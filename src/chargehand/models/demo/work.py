@@ -189,17 +189,17 @@ def _ask_without_tool(clause: Clause, job: Job, refusal: RefusedError) -> str:
     calculator = job.tool_of_kind("compute")
     adds = {"add", "sum", "total"} & set(stems(job.subject.worker.description))
     amounts = [_AMOUNT.findall(text) for text in job.given.texts]
-    if calculator is None or not adds or len(amounts) < 2 or any(len(found) != 1 for found in amounts):
+    if calculator is None or not adds or len(amounts) < 2 or any(len(named) != 1 for named in amounts):
         raise refusal
-    expression = " + ".join(found[0].replace(",", "") for found in amounts)
+    expression = " + ".join(named[0].replace(",", "") for named in amounts)
     total = job.call_for_figure(calculator.name, {"expression": expression})
     return f"Total: {format_value(as_number(total.value))} euros."
 
 
 def _query(clause: Clause, tool: ToolCard, query: Query | Lookup, job: Job) -> str:
     if isinstance(query, Lookup):
-        found = job.call(tool.name, {"sql": query.sql}).tables
-        query = read_query_with_names(clause, tool.description, query, found)
+        names = job.call(tool.name, {"sql": query.sql}).tables
+        query = read_query_with_names(clause, tool.description, query, names)
     tables = job.call(tool.name, {"sql": query.sql}).tables
     if not tables or isinstance(query, Lookup):
         raise RefusedError("the question cannot be read")
