@@ -30,7 +30,6 @@ _PRICE_RANKS = frozenset(("cheapest", "priciest", "most expensive", "least expen
 _TIME_UNITS = {"month": 7, "year": 4, "day": 10}
 _UNITS = {"euro": "EUR", "euros": "EUR", "eur": "EUR", "dollars": "USD", "usd": "USD", "percent": "percent"}
 _SELL = frozenset(map(stem, word_set("sell sold")))
-_STATES = frozenset(map(stem, word_set("arrive come mark flag become remain stay")))
 _OF_A_COUNT = word_set("most fewest least")
 _DID = word_set("did do does")
 _AUXILIARIES = word_set("did do does has have had was were is are")
@@ -106,9 +105,8 @@ class QueryReader:
         if item.low == "or":
             return len(self.clause.periods) > 1
         if not item.refs:
-            is_state = item.stems[0] in _STATES and bool(self._after(item).values)
             is_unit = _UNITS.get(item.low) in {measure.unit for measure in self.query.measures}
-            return item.is_free or item.stems[0] in LIGHT_VERBS or is_state or is_unit
+            return item.is_free or item.stems[0] in LIGHT_VERBS or is_unit
         beside = [self.scope.items[item.at - 1], self._after(item)]
         columns = {value.column for other in beside if other.at in self.used for value in other.values}
         is_table = any(table.name in self.query.tables for table in item.tables)

@@ -258,8 +258,7 @@ class Scope:
         distances = {column: len(self.paths[column.table]) for column in columns if column.table in self.paths}
         fewest = min(distances.values(), default=0)
         near = [column for column, distance in distances.items() if distance == fewest]
-        exact = [column for column in near if column.words == item.stems]
-        near = exact or [column for column in near if not column.is_key] or near
+        near = [column for column in near if not column.is_key] or near
         if len(near) > 1:
             raise RefusedError(
                 f"{item.text!r} may be {join_words([column.sql for column in near], 'or')}; say which is meant"
