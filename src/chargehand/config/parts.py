@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import cast
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from chargehand.agents.worker import Factory, Worker
 from chargehand.config.schema import TeamShape
@@ -27,8 +27,8 @@ _FILE = "file:"
 class Own(Struct):
     """What one worker may do with blocks and archives, where that is not what everybody may."""
 
-    blocks: dict[str, Access | Grant] = field(default_factory=dict[str, "Access | Grant"])
-    archives: dict[str, Access] = field(default_factory=dict[str, Access])
+    blocks: dict[str, Access | Grant] = {}
+    archives: dict[str, Access] = {}
 
 
 class Parts(Struct):
@@ -46,14 +46,14 @@ class Parts(Struct):
     elsewhere: File | str | None = None
     above: tuple[File, ...] = ()
     allowed: int = 0
-    read: list[File] = field(default_factory=list[File])
-    inside: "dict[str, Parts]" = field(default_factory=dict[str, "Parts"])
-    tools: dict[str, tuple[Tool, ...]] = field(default_factory=dict[str, "tuple[Tool, ...]"])
+    read: list[File] = []
+    inside: "dict[str, Parts]" = {}
+    tools: dict[str, tuple[Tool, ...]] = {}
     memory: Memory | None = None
-    own: dict[str, Own] = field(default_factory=dict[str, Own])
-    workers: list[Worker] = field(default_factory=list[Worker])
+    own: dict[str, Own] = {}
+    workers: list[Worker] = []
     factory: Factory | None = None
-    findings: list[Finding] = field(default_factory=list[Finding])
+    findings: list[Finding] = []
 
     @property
     def nesting(self) -> int:

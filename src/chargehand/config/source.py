@@ -11,7 +11,7 @@ from pathlib import Path as File
 from shlex import quote
 from typing import cast
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, structs
 
 from chargehand.config.environment import Lookup, lookup_beside
 from chargehand.config.yaml import DEPTH, Document, NotYaml, Path, read
@@ -188,9 +188,38 @@ def _items(value: object) -> Iterable[object]:
 class Filled(Struct):
     """Data with its variables filled in: which place took which variables, and what was wrong where."""
 
+    lookup: Lookup
     data: object = None
-    used: dict[Path, tuple[str, ...]] = field(default_factory=dict[Path, "tuple[str, ...]"])
-    problems: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
+    used: dict[Path, tuple[str, ...]] = {}
+    problems: list[tuple[Path, str]] = []
+
+    def fill(self, value: object, path: Path) -> object:
+        # the reader bounds the depth and the count of values, aliases included
+        if isinstance(value, dict):
+            return {key: self.fill(item, (*path, key)) for key, item in cast("dict[str, object]", value).items()}
+        if isinstance(value, list):
+            return [self.fill(item, (*path, at)) for at, item in enumerate(cast("list[object]", value))]
+        if isinstance(value, str) and "$" in value:
+            return _PIECE.sub(lambda match: "$" if match[0] == "$$" else self._variable(match, path), value)
+        return value
+
+    def _variable(self, match: re.Match[str], path: Path) -> str:
+        """The value of one variable; nothing, and a problem, where it has none."""
+        variable = _NAME.match(match[1])
+        if not variable or not match[2]:
+            form = "write ${NAME} or ${NAME:-otherwise}, and $$ for a dollar sign"
+            self.problems.append((path, f"${{{match[1][:40]} is no variable; {form}"))
+            return ""
+        name = variable[1]
+        otherwise = cast("str | None", variable[2])
+        self.used[path] = (*self.used.get(path, ()), name)
+        value = self.lookup(name)
+        if otherwise is not None:
+            return value or otherwise
+        if value is None:
+            message = f"the variable {name} is not set; set it, put it into .env, or write ${{{name}:-otherwise}}"
+            self.problems.append((path, message))
+        return value or ""
 
 
 def fill_variables(data: object, lookup: Lookup) -> Filled:
@@ -198,53 +227,6 @@ def fill_variables(data: object, lookup: Lookup) -> Filled:
 
     What comes out of a variable is text; whoever knows the place may read a number from it.
     """
-    filled = Filled()
-    filled.data = _walk(data, (), lookup, filled)
+    filled = Filled(lookup)
+    filled.data = filled.fill(data, ())
     return filled
-
-
-def _walk(value: object, path: Path, lookup: Lookup, filled: Filled) -> object:
-    # the reader bounds the depth and the count of values, aliases included
-    if isinstance(value, dict):
-        table = cast("dict[str, object]", value)
-        return {key: _walk(item, (*path, key), lookup, filled) for key, item in table.items()}
-    if isinstance(value, list):
-        return [_walk(item, (*path, at), lookup, filled) for at, item in enumerate(cast("list[object]", value))]
-    if isinstance(value, str):
-        return _text(value, path, lookup, filled)
-    return value
-
-
-def _text(text: str, path: Path, lookup: Lookup, filled: Filled) -> str:
-    if "$" not in text:
-        return text
-    names: list[str] = []
-
-    def replaced(found: re.Match[str]) -> str:
-        if found[0] == "$$":
-            return "$"
-        value, problem = _variable(found[1], closed=bool(found[2]), lookup=lookup, names=names)
-        if problem:
-            filled.problems.append((path, problem))
-        return value
-
-    done = _PIECE.sub(replaced, text)
-    if names:
-        filled.used[path] = tuple(names)
-    return done
-
-
-def _variable(inside: str, *, closed: bool, lookup: Lookup, names: list[str]) -> tuple[str, str]:
-    """The value of one variable, or what is wrong with it."""
-    found = _NAME.match(inside)
-    if not found or not closed:
-        return "", f"${{{inside[:40]} is no variable; write ${{NAME}} or ${{NAME:-otherwise}}, and $$ for a dollar sign"
-    name = found[1]
-    otherwise = cast("str | None", found[2])
-    names.append(name)
-    value = lookup(name)
-    if otherwise is not None:
-        return (value or otherwise), ""
-    if value is None:
-        return "", f"the variable {name} is not set; set it, put it into .env, or write ${{{name}:-otherwise}}"
-    return value, ""

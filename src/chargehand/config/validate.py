@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 import msgspec
-from msgspec import Struct, field, inspect
+from msgspec import Struct, inspect
 
 from chargehand.config.schema import LATER, TeamShape, bare_type, scalar_of
 from chargehand.config.source import Finding, Source, near
@@ -35,7 +35,7 @@ def _shape() -> inspect.Type:
 
 class _Fitting(Struct):
     source: Source
-    findings: list[Finding] = field(default_factory=list[Finding])
+    findings: list[Finding] = []
 
     def say(self, path: Path, message: str) -> None:
         self.findings.append(self.source.finding(path, message))

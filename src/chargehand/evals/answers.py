@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 
+import msgspec
 from msgspec import structs
 
 from chargehand.agents.audit.failure_modes import audit_run
@@ -59,7 +60,7 @@ async def score_answer(bench: Bench, case: Case) -> list[Score]:
         usd=None if grade.usd is None else result.cost + grade.usd,
         request=case.request,
         got=answer.text[:_MAX_ANSWER_CHARS],
-        wanted=_describe_wanted(case, expect),
+        wanted=(case.answer or msgspec.json.encode(expect).decode())[:_MAX_ANSWER_CHARS],
         notes=tuple(f"{finding.mode}: {finding.message} {finding.evidence}".rstrip() for finding in findings),
     )
     return [score]
@@ -128,8 +129,3 @@ def _gap_problems(case: Case, result: Result) -> Iterator[str]:
             yield f"no gap speaks of {wanted!r}"
     if case.max_gaps is not None and len(result.gaps) > case.max_gaps:
         yield f"it has {len(result.gaps)} gaps; {case.max_gaps} are allowed"
-
-
-def _describe_wanted(case: Case, expect: Expect) -> str:
-    texts = [case.answer, *(f"holds {text}" for text in as_tuple(expect.contains)), expect.exact or ""]
-    return "; ".join(filter(None, texts))[:_MAX_ANSWER_CHARS]

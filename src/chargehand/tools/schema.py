@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NewType, cast, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import Meta, Raw, Struct, field, structs
+from msgspec import Meta, Raw, Struct, structs
 
 from chargehand.errors import Invalid
 from chargehand.text.names import nearest_names
@@ -31,7 +31,7 @@ class Caller(Struct, frozen=True):
     key: str
     worker: str = ""
     tainted: bool = False
-    seen: Mapping[str, int] = field(default_factory=dict[str, int])
+    seen: Mapping[str, int] = {}
     run: str = ""
     task: str = ""
     mark: str = ""
