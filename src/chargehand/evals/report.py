@@ -253,7 +253,8 @@ def render_junit(report: Report) -> str:
     """One suite for each section, one test for each case; gates are a suite of their own."""
     root = Element("testsuites")
     for section in report.sections:
-        suite = _add(root, "testsuite", name=f"{section.dataset}.{section.kind}")
+        seconds = sum(score.seconds for score in section.scores)
+        suite = _add(root, "testsuite", name=f"{section.dataset}.{section.kind}", time=f"{seconds:.3f}")
         for score in section.scores:
             test = _add_test(suite, score.case, seconds=score.seconds)
             if not score.passed:
