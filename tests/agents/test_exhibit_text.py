@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from chargehand.agents.exhibit_text import shown
+from chargehand.agents.exhibit_text import result_text
 from chargehand.models.exhibits import Passage, Passages, Product
 from chargehand.models.subject import Given
 
@@ -17,7 +17,7 @@ GIVEN = Given("t1", "clerk", "What is the fee?", msgspec.to_builtins(PRODUCT))
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_passage_that_nobody_named_and_that_hardly_fits_is_for_judges_only(whole: bool) -> None:
-    said = shown(GIVEN, whole=whole)
+    said = result_text(GIVEN, whole=whole)
     assert "40 crowns" in said
     assert ("two years" in said) == whole
     assert ("deed.md#term" in said) == whole

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from chargehand.agents.crew import Done, Hand, WorkFailed
-from chargehand.agents.exhibit_text import shown
+from chargehand.agents.exhibit_text import result_text
 from chargehand.agents.inputs import by_id, gap_text, read_inputs, today
 from chargehand.agents.memory_text import instructions, material, shortened
 from chargehand.agents.money import cut_off, too_dear
@@ -40,7 +40,7 @@ async def answer(writer: Writer, brief: Brief, hand: Hand) -> Done:
         return Done(await _call_function(writer.own, brief, results), NOTHING)
     if brief.combine == "forward":
         last = _last_results(results, brief.tasks)
-        text = "\n\n".join(shown(result) for result in last)
+        text = "\n\n".join(result_text(result) for result in last)
         return Done("\n\n".join((with_gaps(text, brief.gaps), *_report_results(brief, last))), NOTHING)
     calls = WriterCalls(writer, hand)
     try:
@@ -86,12 +86,12 @@ async def _choose(calls: WriterCalls, brief: Brief, results: Sequence[Given]) ->
 
     last = _last_results(results, brief.tasks)
     chosen = last[0]
-    text = shown(chosen)
+    text = result_text(chosen)
     if len(last) > 1:
         choose = select if brief.combine == "select" else vote
         chosen, why = await choose(calls, brief.goal, last)
         calls.hand.note(why)
-        text = f"{shown(chosen)}\n\n{why}"
+        text = f"{result_text(chosen)}\n\n{why}"
     tracing = next(result.tracing for result in brief.inputs if result.task == chosen.task)
     text = "\n\n".join((with_gaps(text, brief.gaps), *_report_results(brief, [chosen])))
     return Done(text, calls.total(), tracing=tracing or Tracing())

@@ -14,7 +14,7 @@ _MAX_ROWS = 20
 _MAX_PASSAGES = 3
 
 
-def shown(given: Given, *, whole: bool = False) -> str:
+def result_text(given: Given, *, whole: bool = False) -> str:
     """A result with what backs it. `whole`: also what hardly does, for those that judge it."""
     if isinstance(given.value, str):
         return given.value

@@ -33,7 +33,7 @@ DAY = 86400
 _NOTHING = Told("", (), (), {})
 
 
-def told(
+def show_inputs(
     brief: Brief, nonce: str, tasks: Mapping[TaskId, Task] | None = None, cap: int = CAP, *, by_handle: bool = False
 ) -> Told:
     """The inputs of a brief. What is cut is kept `by_handle` for those who can read on."""

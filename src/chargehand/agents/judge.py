@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from chargehand.agents.audit.contradictions import read_yes_or_no
 from chargehand.agents.crew import WorkFailed
-from chargehand.agents.exhibit_text import shown
+from chargehand.agents.exhibit_text import result_text
 from chargehand.agents.shape import choice_schema, encode_schema, find_object, list_schema, one_line, text_schema
 from chargehand.agents.writer import WriterCalls
 from chargehand.errors import Invalid
@@ -72,7 +72,7 @@ def _messages(calls: WriterCalls, subject: Judging) -> tuple[Message, Message]:
         parts.append("What they say:\n" + "\n".join(f"- {claim}" for claim in subject.claims))
     for result in subject.results:
         asked = f", {result.worker}: {result.instruction}" if result.instruction else ""
-        parts.append(wrap(nonce, f"task {result.task}{asked}", capped(shown(result, whole=True), room)[0]))
+        parts.append(wrap(nonce, f"task {result.task}{asked}", capped(result_text(result, whole=True), room)[0]))
     return Message("system", system), Message("user", "\n\n".join(parts))
 
 
@@ -162,7 +162,7 @@ async def select(calls: WriterCalls, goal: str, results: Sequence[Given]) -> tup
     """
     different: dict[str, Given] = {}
     for result in results:
-        different.setdefault(" ".join(shown(result).split()), result)
+        different.setdefault(" ".join(result_text(result).split()), result)
     if len(different) == 1:
         return results[0], f"All {len(results)} results are the same: {_bracket(results[:_MAX_JUDGED])}."
     chosen, why = await _choose(calls, Judging(goal, results=tuple(different.values())[:_MAX_JUDGED], manner="select"))
@@ -205,7 +205,7 @@ def ballot(value: object) -> str:
     """What a result votes for: results with the same ballot say the same."""
     if verdict := read_yes_or_no(value):
         return verdict
-    text = " ".join(shown(Given(task="", instruction="", worker="", value=value)).split())
+    text = " ".join(result_text(Given(task="", instruction="", worker="", value=value)).split())
     quantities = list(find_quantities(text))
     words = _ballot_words(text)
     if len(quantities) != 1 or len(words) > _MAX_BALLOT_WORDS:
@@ -224,5 +224,5 @@ def _bracket(results: Sequence[Given]) -> str:
 
 
 def _excerpt(result: Given) -> str:
-    text = " ".join(shown(result).split())
+    text = " ".join(result_text(result).split())
     return text if len(text) <= _MAX_EXCERPT else f"{text[:_MAX_EXCERPT].rsplit(' ', 1)[0]} …"

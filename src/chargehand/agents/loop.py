@@ -10,8 +10,8 @@ from chargehand.agents.audit.claims import CLAIMING, Material, day_of, describe,
 from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.hedging import Hedging, Race
 from chargehand.agents.history import History, tokens
-from chargehand.agents.inputs import DAY, day_text, told
-from chargehand.agents.memory_text import said, shown
+from chargehand.agents.inputs import DAY, day_text, show_inputs
+from chargehand.agents.memory_text import block_facts, turn_facts
 from chargehand.agents.messages import OPENING, contents, written_by_worker
 from chargehand.agents.money import CallClaim, Lost, Purse, cut_off, total, with_lost
 from chargehand.agents.partial_results import part
@@ -90,7 +90,7 @@ class Attempt:
         self._brief = brief
         self._doubted: Done | None = None  # a result that was sent back, for when no better one comes
         nonce = new_nonce()
-        given = told(brief, nonce, by_handle=True)
+        given = show_inputs(brief, nonce, by_handle=True)
         task = kit.prompts.text("task", instruction=brief.instruction, inputs=given.text).strip()
         opening = (kit.system(equipped), Message("user", f"({day_text(brief.began // DAY)})\n\n{task}"))
         self._task = opening[1]
@@ -210,8 +210,8 @@ class Attempt:
         system = kit.system(equipped)
         if await recall.look(speaker, tokens(system.text) + tokens(self._task.text)):
             history.reopen(recall.opening(system, self._task.text, history.nonce))
-            blocks = shown(recall.blocks.values())
-            self._subject = structs.replace(self._subject, blocks=blocks, earlier=said(recall.turns))
+            blocks = block_facts(recall.blocks.values())
+            self._subject = structs.replace(self._subject, blocks=blocks, earlier=turn_facts(recall.turns))
             self._calls.seen = recall.versions
             self._calls.tainted = self._calls.tainted or recall.tainted
         if step == 1:

@@ -92,7 +92,7 @@ def whole(old: Seen | None, new: Seen) -> Seen:
     return structs.replace(new, text=text, start=-1, gone=0)
 
 
-def seen(attached: Iterable[Attached]) -> dict[str, Seen]:
+def visible_blocks(attached: Iterable[Attached]) -> dict[str, Seen]:
     """The blocks among these, by label; of two with the same label the first counts."""
     found: dict[str, Seen] = {}
     for one in attached:
@@ -161,13 +161,13 @@ def chat(turns: Sequence[Turn], nonce: str) -> list[Message]:
     return messages
 
 
-def shown(blocks: Iterable[Seen]) -> tuple[Shown, ...]:
+def block_facts(blocks: Iterable[Seen]) -> tuple[Shown, ...]:
     return tuple(
         Shown(label=one.label, text=one.text, description=one.description, access=one.access) for one in blocks
     )
 
 
-def said(turns: Iterable[Turn]) -> tuple[Said, ...]:
+def turn_facts(turns: Iterable[Turn]) -> tuple[Said, ...]:
     return tuple(Said(one.role, one.text) for one in turns)
 
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw, Struct, field, structs
 
 from chargehand.agents.crew import Crew, Done, Hand, Where, WorkFailed
-from chargehand.agents.inputs import told
+from chargehand.agents.inputs import show_inputs
 from chargehand.agents.partial_results import (
     INWARDS,
     MARK,
@@ -235,7 +235,7 @@ def _request(brief: Brief) -> str:
 
 
 def _goal(brief: Brief) -> str:
-    given = told(brief, new_nonce(), cap=_CAP).text
+    given = show_inputs(brief, new_nonce(), cap=_CAP).text
     outside = brief.outside or bool(brief.inputs)
     return "\n\n".join(part for part in (brief.instruction, given, _SEEN if outside else _PUT) if part)
 

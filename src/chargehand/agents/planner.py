@@ -10,7 +10,7 @@ from weakref import WeakSet
 from msgspec import Raw, Struct, field
 
 from chargehand.agents.crew import Hand, Proposal, Refined, WorkFailed
-from chargehand.agents.inputs import by_id, gap_text, today, told
+from chargehand.agents.inputs import by_id, gap_text, show_inputs, today
 from chargehand.agents.memory_text import Seen, instructions, material, shortened
 from chargehand.agents.money import Purse, SupervisorCalls, cut_off, too_dear
 from chargehand.agents.plan_form import PlanStream, read, schema
@@ -249,7 +249,7 @@ def planned_tasks(tasks: Sequence[Task]) -> tuple[Planned, ...]:
 
 def _planning_request(lead: Lead, brief: Brief, blocks: Sequence[Seen]) -> Request:
     nonce = new_nonce()
-    given = told(brief, nonce, by_id(brief.tasks))
+    given = show_inputs(brief, nonce, by_id(brief.tasks))
     findings = tuple(f"{finding.place}: {finding.message}" for finding in brief.findings)
     subject = Planning(
         goal=brief.goal,
@@ -345,7 +345,7 @@ async def refine(lead: Lead, brief: Brief, hand: Hand) -> Refined:
     """A task that failed, put better."""
     nonce = new_nonce()
     card = next((card for card in lead.cards if card.name == brief.worker), WorkerCard(brief.worker, ""))
-    subject = Refining(brief.instruction, brief.failure, card, told(brief, nonce).inputs)
+    subject = Refining(brief.instruction, brief.failure, card, show_inputs(brief, nonce).inputs)
     system = lead.prompts.text("refine", worker=listing([card]))
     user = f"Task: {brief.instruction}\n\n{wrap(nonce, 'error', brief.failure)}\n\n{today(brief)}"
     request = Request((Message("system", system), Message("user", user)), settings=lead.settings, subject=subject)

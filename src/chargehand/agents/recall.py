@@ -12,7 +12,16 @@ from msgspec import Struct, field, structs
 
 from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.history import tokens
-from chargehand.agents.memory_text import Seen, chat, difference, instructions, material, seen, shortened, whole
+from chargehand.agents.memory_text import (
+    Seen,
+    chat,
+    difference,
+    instructions,
+    material,
+    shortened,
+    visible_blocks,
+    whole,
+)
 from chargehand.agents.money import CallClaim
 from chargehand.agents.partial_results import Partly
 from chargehand.agents.prompts import Prompts
@@ -190,7 +199,7 @@ class Recall(Struct, eq=False):
         desk = self.desk
         catalog = self.desk.memory.catalog
         try:
-            there = seen(await catalog.attached(desk.agent))
+            there = visible_blocks(await catalog.attached(desk.agent))
             first = not self._looked
             wanted = first and desk.remembers and desk.earlier != "hidden"
             limit = 2 * _MOST_CHAT_TURNS if desk.earlier == "chat" else _MOST_TURNS
@@ -331,12 +340,14 @@ async def _poisoned(memory: OpenMemory) -> bool:
     """Whether one of the blocks that the whole team sees holds text from outside."""
     if not memory.team:
         return False
-    return any(one.tainted for one in seen(await memory.catalog.attached(supervisor_of(memory.team))).values())
+    return any(
+        one.tainted for one in visible_blocks(await memory.catalog.attached(supervisor_of(memory.team))).values()
+    )
 
 
 async def shared_blocks(memory: OpenMemory) -> tuple[Seen, ...]:
     """The blocks that the whole team sees, for those who lead it."""
     try:
-        return tuple(seen(await memory.catalog.attached(supervisor_of(memory.team))).values())
+        return tuple(visible_blocks(await memory.catalog.attached(supervisor_of(memory.team))).values())
     except (StoreError, Refused) as error:
         raise WorkFailed(Failure("resource", f"memory cannot be read: {error}"), NOTHING) from error

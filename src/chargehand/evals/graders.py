@@ -14,7 +14,7 @@ from msgspec import Struct
 from chargehand.agents.checks.review import FORM, read_verdict
 from chargehand.agents.checks.rules import CheckedResult, CheckFailed, check_function, check_rule, check_shape
 from chargehand.agents.checks.spec import Rule
-from chargehand.agents.exhibit_text import shown
+from chargehand.agents.exhibit_text import result_text
 from chargehand.config.tools import named_object
 from chargehand.errors import Invalid, Refused
 from chargehand.evals.cases import Expect, Number, as_tuple
@@ -46,7 +46,7 @@ class Grade(Struct, frozen=True):
 
 
 def answer_of(value: object) -> Answer:
-    return Answer(value, shown(Given(task="", instruction="", worker="", value=value)))
+    return Answer(value, result_text(Given(task="", instruction="", worker="", value=value)))
 
 
 async def grade_answer(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from chargehand.agents.exhibit_text import shown
+from chargehand.agents.exhibit_text import result_text
 from chargehand.core.fold import replay
 from chargehand.errors import Invalid, Refused
 from chargehand.evals.cases import JSON_LINES, YAML, Case, Expect, parse_dataset, read_dataset
@@ -38,7 +38,7 @@ def case_of_run(run: str, entries: Sequence[Entry]) -> Case:
     if ended.ending == "cancelled":
         raise Refused(f"run {run!r} was cancelled, so it does not show how it ends; ask again: chargehand run")
     value = plain_answer(entries) if state.answer is None else decode_value(state.answer)
-    text = shown(Given(task="", instruction="", worker="", value=value))
+    text = result_text(Given(task="", instruction="", worker="", value=value))
     return Case(
         state.requested.goal,
         name=run,

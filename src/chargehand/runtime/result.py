@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from chargehand.terms.tracing import SettledContradiction, Statement
 from msgspec import structs
 
-from chargehand.agents.exhibit_text import shown
+from chargehand.agents.exhibit_text import result_text
 from chargehand.core.view import results
 from chargehand.models.subject import Given
 from chargehand.terms.plan import needs
@@ -168,7 +168,7 @@ def _forwarded(state: RunState) -> str:
     read: set[TaskId] = {name for one in found if one.task in tasks for name, _ in needs(tasks[one.task])}
     last = [one for one in found if one.task not in read] or found
     values = [(one.task, decode_value(one.value)) for one in last if one.value is not None]
-    return "\n\n".join(shown(Given(task=task, instruction="", worker="", value=value)) for task, value in values)
+    return "\n\n".join(result_text(Given(task=task, instruction="", worker="", value=value)) for task, value in values)
 
 
 def _last_failure(entries: Sequence[ev.Entry]) -> ev.Failure | None:

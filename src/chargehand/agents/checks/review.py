@@ -12,7 +12,7 @@ from msgspec import Struct
 from chargehand.agents.audit.claims import describe, is_claiming, read_off_loop, size_of, unsupported
 from chargehand.agents.checks.rules import CheckedResult
 from chargehand.agents.crew import Done, Hand, WorkFailed
-from chargehand.agents.exhibit_text import shown
+from chargehand.agents.exhibit_text import result_text
 from chargehand.agents.inputs import today
 from chargehand.agents.money import Purse
 from chargehand.agents.shape import encode_schema, list_schema, one_line, text_schema
@@ -96,8 +96,8 @@ def _request(panel: Panel, case: Case, doubts: Sequence[str]) -> Request:
     parts = [f"Task: {case.brief.instruction}", today(case.brief)]
     for given in case.material:
         origin = given.task if given.task.startswith(TOOL) else f"task {given.task}"
-        parts.append(wrap(nonce, origin, capped(shown(given, whole=True), room)[0]))
-    result = shown(Given(task="", instruction="", worker="", value=case.result.value))
+        parts.append(wrap(nonce, origin, capped(result_text(given, whole=True), room)[0]))
+    result = result_text(Given(task="", instruction="", worker="", value=case.result.value))
     parts.append("The result:\n" + wrap(nonce, "result", capped(result, room)[0]))
     if doubts:
         listed = "\n".join(f"- {doubt}" for doubt in doubts)

@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from msgspec import Raw, Struct
 
 from chargehand.agents.crew import Hand, Proposal, WorkFailed
-from chargehand.agents.inputs import gap_text, today, told
+from chargehand.agents.inputs import gap_text, show_inputs, today
 from chargehand.agents.planner import Lead, Purpose, Question, ask, card_line, hear_if_heard
 from chargehand.agents.shape import choice_schema, encode_schema, find_json, one_line, text_schema
 from chargehand.agents.strategies import Broadcast, Dynamic, RoundRobin
@@ -246,7 +246,7 @@ def read_speaker(text: str, names: tuple[str, ...]) -> Speaker:
 async def _next_speaker(talk: _Talk, lead: Lead, brief: Brief) -> Question:
     nonce = new_nonce()
     spoke = {task.id: Task(task.id, f"turn {at}", task.worker) for at, task in enumerate(brief.tasks, 1)}
-    heard = told(brief, nonce, spoke, min(CAP, max(_LEAST, lead.model.card.window // max(1, len(spoke)))))
+    heard = show_inputs(brief, nonce, spoke, min(CAP, max(_LEAST, lead.model.card.window // max(1, len(spoke)))))
     by_task = {given.task: given for given in heard.inputs}
     said = tuple(
         by_task.get(task.id) or Given(task=task.id, instruction=task.instruction, worker=task.worker, value=None)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from msgspec import Raw, Struct
 
 from chargehand.agents.crew import Hand, Proposal, WorkFailed
-from chargehand.agents.inputs import by_id, gap_text, today, told
+from chargehand.agents.inputs import by_id, gap_text, show_inputs, today
 from chargehand.agents.planner import (
     LONGEST_LINE,
     Lead,
@@ -127,7 +127,7 @@ class _Turn:
         brief = self.brief
         nonce = new_nonce()
         room = self.lead.model.card.window * 2 // max(1, len(brief.inputs))  # bytes: half the window for all results
-        given = told(brief, nonce, by_id(brief.tasks), max(500, min(CAP, room)))
+        given = show_inputs(brief, nonce, by_id(brief.tasks), max(500, min(CAP, room)))
         parts = [f"Request: {brief.goal}", today(brief)]
         if brief.tasks:
             lines = [f"- {task.id} ({task.worker}): {task.instruction}" for task in brief.tasks]

@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
 from chargehand.agents.loop import Kit, work
-from chargehand.agents.memory_text import instructions, material, seen
+from chargehand.agents.memory_text import instructions, material, visible_blocks
 from chargehand.agents.messages import Carrier
 from chargehand.agents.money import CallCap, Purse, calls_for
 from chargehand.agents.prompts import Prompts
@@ -177,7 +177,7 @@ class AgentExecutor:
     async def system_prompt(self, profile: Profile) -> str:
         """What an agent would be told about itself now, with its blocks."""
         equipped = await self._equip(profile, ClientRequest(profile.id, ()), {})
-        held = seen(await self._catalog.attached(profile.id)).values()
+        held = visible_blocks(await self._catalog.attached(profile.id)).values()
         return self._kit.system(equipped).text + instructions(held) + "\n\n" + material(held, (), "now", {})
 
     async def _equip(
