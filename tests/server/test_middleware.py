@@ -474,3 +474,7 @@ def test_where_all_connections_are_taken_the_next_is_told_when_to_come_again(tmp
         assert int(last.headers["retry-after"]) > 0
         for client in clients:
             client.close()
+
+
+def test_a_target_that_is_no_path_is_refused_like_any_other() -> None:
+    assert APIS.owner({"path": "*", "headers": []}).name == "index"

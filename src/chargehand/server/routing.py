@@ -141,4 +141,7 @@ class Apis:
             if claims(scope):
                 return api
         path: str = scope["path"]
-        return next(api for prefix, api in self._by_prefix if path == prefix or path.startswith(f"{prefix}/"))
+        for prefix, api in self._by_prefix:
+            if path == prefix or path.startswith(f"{prefix}/"):
+                return api
+        return self.all[0]  # a path that is none, such as `*`

@@ -16,9 +16,8 @@ from chargehand.core.reuse import offers
 from chargehand.core.state import Status
 from chargehand.errors import Refused
 from chargehand.runtime.result import planned
-from chargehand.server.api.operations import operation
-from chargehand.server.api.runs import begin_once, begin_run, bounds_of
-from chargehand.server.api.shapes import Begun, Fork, Reassign, RetryAsked, Sent, Skip
+from chargehand.server.api.runs import begin_once, begin_run, begins_run, bounds_of
+from chargehand.server.api.shapes import Fork, Reassign, RetryAsked, Sent, Skip
 from chargehand.server.idempotency import RunKey
 from chargehand.server.problem import Problem, unknown
 from chargehand.server.run_control import RecordedRun, read_run, tell_run
@@ -34,7 +33,7 @@ _PATIENCE: Seconds = 30.0
 """For a run that is cancelled."""
 
 
-@operation("POST", "/api/runs/{run}/retry", scope="run", reply=Begun, creates=True)
+@begins_run("/api/runs/{run}/retry")
 async def retry_run(tenant: Tenant, request: Request, run: str, body: RetryAsked) -> Response:
     """A new run in which what failed is done again."""
 
@@ -54,7 +53,7 @@ async def retry_run(tenant: Tenant, request: Request, run: str, body: RetryAsked
     return await _run_again(tenant, request, run, body, make_new)
 
 
-@operation("POST", "/api/runs/{run}/fork", scope="run", reply=Begun, creates=True)
+@begins_run("/api/runs/{run}/fork")
 async def fork_run(tenant: Tenant, request: Request, run: str, body: Fork) -> Response:
     """A new run that takes over what this one finished."""
 
@@ -65,13 +64,7 @@ async def fork_run(tenant: Tenant, request: Request, run: str, body: Fork) -> Re
     return await _run_again(tenant, request, run, body, make_new)
 
 
-@operation(
-    "POST",
-    "/api/runs/{run}/tasks/{task}/skip",
-    scope="run",
-    reply=Begun,
-    creates=True,
-)
+@begins_run("/api/runs/{run}/tasks/{task}/skip")
 async def skip_task(tenant: Tenant, request: Request, run: str, task: str, body: Skip) -> Response:
     """A new run without this task."""
 
@@ -88,13 +81,7 @@ async def skip_task(tenant: Tenant, request: Request, run: str, task: str, body:
     return await _run_again(tenant, request, run, body, make_new)
 
 
-@operation(
-    "POST",
-    "/api/runs/{run}/tasks/{task}/reassign",
-    scope="run",
-    reply=Begun,
-    creates=True,
-)
+@begins_run("/api/runs/{run}/tasks/{task}/reassign")
 async def reassign_task(tenant: Tenant, request: Request, run: str, task: str, body: Reassign) -> Response:
     """A new run in which another worker does this task."""
 
@@ -103,7 +90,7 @@ async def reassign_task(tenant: Tenant, request: Request, run: str, task: str, b
         team = tenant.part(Teams).teams[old.requested.team]
         names = [worker.name for worker in team.members]
         if body.worker not in names:
-            raise unknown(f"worker in team {team.name}:", body.worker, names)
+            raise unknown("worker", body.worker, names)
         tasks = tuple(
             structs.replace(planned_task, worker=body.worker, match=None) if planned_task.id == task else planned_task
             for planned_task in plan.tasks
@@ -180,7 +167,7 @@ def _known_tasks(old: RecordedRun, tasks: Iterable[str]) -> tuple[str, ...]:
     names = _task_names(old)
     for task in tasks:
         if task not in names:
-            raise unknown("task in this run:", task, names or ["none"])
+            raise unknown("task", task, names)
     return tuple(tasks)
 
 

@@ -13,7 +13,7 @@ from chargehand.core.view import gaps
 from chargehand.errors import ChargehandError, Corrupt
 from chargehand.runtime.result import planned
 from chargehand.runtime.trace import trace
-from chargehand.server.api.operations import operation
+from chargehand.server.api.operations import Handler, operation
 from chargehand.server.api.shapes import (
     Begun,
     Bounded,
@@ -48,7 +48,12 @@ _NOTES_OF_CLIENTS = ("ordered {", "asked {")  # what other APIs note for themsel
 # --- begin
 
 
-@operation("POST", "/api/runs", scope="run", reply=Begun, creates=True)
+def begins_run(path: str) -> Callable[[Handler], Handler]:
+    """An operation that begins a run."""
+    return operation("POST", path, scope="run", reply=Begun, creates=True)
+
+
+@begins_run("/api/runs")
 async def create_run(tenant: Tenant, request: Request, body: RunAsked) -> Response:
     """Begin a run; answered when it is on disk."""
     new = NewRun(body.goal, bounds_of(body), body.plan)
