@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from chargehand.agents.checks.review import STEP as CHECK
 from chargehand.agents.checks.review import Verdict
@@ -40,8 +40,8 @@ def describe_event(tracer: Tracer, entry: ev.Entry, *, whole: bool = False) -> E
     event = entry.event
     if type(event) in TEMPLATES:
         template, tone = TEMPLATES[type(event)]
-        fields = {name: short(str(getattr(event, name)), ROOM) for name in event.__struct_fields__}
-        text = template.format_map(fields)
+        fields = {name: _format_field(getattr(event, name)) for name in event.__struct_fields__}
+        text = template.format_map(fields).removesuffix(": ")
     else:
         text, tone = DESCRIBERS[type(event)](tracer, event)
     if whole and isinstance(event, ev.Noted):
@@ -54,16 +54,25 @@ def describe_event(tracer: Tracer, entry: ev.Entry, *, whole: bool = False) -> E
     return EventText(text=clean(text), task=clean(task), who=clean(who), tone=tone)
 
 
+def _format_field(value: object) -> str:
+    if isinstance(value, Raw):
+        return describe_result(value)
+    return describe_failure(value) if isinstance(value, ev.Failure) else short(str(value), ROOM)
+
+
 TEMPLATES: dict[type, _Description] = {
     ev.RunRequested: ("requested", "dim"),
     ev.RunResumed: ("resumed by another process (epoch {epoch})", "warn"),
     ev.RunReleased: ("its process was stopped; the run can go on", "warn"),
+    ev.CancelRequested: ("asked to cancel: {reason}", "warn"),
     ev.TimeRanOut: ("the time ran out: no more tasks, the rest of it is for the answer", "warn"),
     ev.TaskRefined: ("refined: {instruction}", "warn"),
     ev.AnswerWritten: ("answered", "good"),
+    ev.AttemptSucceeded: ("done: {result}", "good"),
     ev.StepFailed: ("step {step} failed", "dim"),
     ev.BackoffEnded: ("the wait is over", "dim"),
     ev.TaskExpanded: ("becomes {count} tasks, one an item", "dim"),
+    ev.TaskFailed: ("given up {failure}", "bad"),
     ev.ResultReused: ("taken over from {source} of run {run}", "good"),
 }
 """Events whose fields are all there is to say."""
@@ -82,10 +91,6 @@ def _offered(_tracer: Tracer, event: ev.ResultsOffered) -> _Description:
 
 def _pause_set(_tracer: Tracer, event: ev.PauseSet) -> _Description:
     return f"{'paused' if event.paused else 'unpaused'}{_because(event.reason)}", "warn"
-
-
-def _cancel_requested(_tracer: Tracer, event: ev.CancelRequested) -> _Description:
-    return f"asked to cancel{_because(event.reason)}", "warn"
 
 
 def _ended(tracer: Tracer, _event: ev.RunEnded) -> _Description:
@@ -166,10 +171,6 @@ def _attempt_started(tracer: Tracer, event: ev.AttemptStarted) -> _Description:
     return f"{text}, to see whether it works again" if event.probes else text, "plain"
 
 
-def _attempt_succeeded(_tracer: Tracer, event: ev.AttemptSucceeded) -> _Description:
-    return f"done: {describe_result(event.result)}", "good"
-
-
 def _attempt_failed(_tracer: Tracer, event: ev.AttemptFailed) -> _Description:
     if event.failure.kind == "approval":  # what it asks for is told next
         return "stops until a person has decided", "warn"
@@ -186,10 +187,6 @@ def _retry_scheduled(tracer: Tracer, event: ev.RetryScheduled) -> _Description:
 def _task_joined(tracer: Tracer, event: ev.TaskJoined) -> _Description:
     progress = tracer.state.tasks[event.task]
     return f"joined: {progress.items_done} of {progress.items} items", "good"
-
-
-def _task_failed(_tracer: Tracer, event: ev.TaskFailed) -> _Description:
-    return f"given up {describe_failure(event.failure)}", "bad"
 
 
 def _task_skipped(_tracer: Tracer, event: ev.TaskSkipped) -> _Description:
@@ -278,7 +275,6 @@ def describe_memory(result: object) -> str:
 DESCRIBERS: dict[type, Callable[[Tracer, Any], _Description]] = {
     ev.ResultsOffered: _offered,
     ev.PauseSet: _pause_set,
-    ev.CancelRequested: _cancel_requested,
     ev.RunEnded: _ended,
     ev.PromptSent: _prompt_sent,
     ev.Noted: _noted,
@@ -288,11 +284,9 @@ DESCRIBERS: dict[type, Callable[[Tracer, Any], _Description]] = {
     ev.InputRequested: _input_requested,
     ev.InputAnswered: _input_answered,
     ev.AttemptStarted: _attempt_started,
-    ev.AttemptSucceeded: _attempt_succeeded,
     ev.AttemptFailed: _attempt_failed,
     ev.RetryScheduled: _retry_scheduled,
     ev.TaskJoined: _task_joined,
-    ev.TaskFailed: _task_failed,
     ev.TaskSkipped: _task_skipped,
     ev.StepStarted: _step_started,
     ev.StepFinished: _step_finished,
