@@ -206,13 +206,17 @@ class _Session(Struct, frozen=True):
             things += page
         return things
 
+    async def find(self, kind: type[_Shared], name: str) -> _Shared | None:
+        things = await self.opened.catalog.find(kind, name=name, limit=1)
+        return things[0] if things else None
+
     async def block(self) -> Block:
         """The block that the command names."""
         label: str = self.options.label
-        blocks = await self.opened.catalog.find(Block, name=label, limit=1)
-        if blocks:
-            return blocks[0]
-        if await self.opened.catalog.find(Archive, name=label, limit=1):
+        block = await self.find(Block, label)
+        if block is not None:
+            return block
+        if await self.find(Archive, label):
             search = f"chargehand memory search {label} WORDS"
             raise Unknown(f"{label!r} is an archive, not a block; search it with: {search}")
         labels = [block.label for block in await self.list_all(Block)]
@@ -222,13 +226,13 @@ class _Session(Struct, frozen=True):
     async def archive(self, *, create: bool = False) -> Archive:
         """The archive that the command names."""
         name: str = self.options.archive
-        archives = await self.opened.catalog.find(Archive, name=name, limit=1)
-        if archives:
-            return archives[0]
+        archive = await self.find(Archive, name)
+        if archive is not None:
+            return archive
         if create:
             check_name(name, "an archive")
             return await self.create(Archive(name, id=self._declared_id(Archive, name)))
-        if await self.opened.catalog.find(Block, name=name, limit=1):
+        if await self.find(Block, name):
             raise Unknown(f"{name!r} is a block, not an archive; look at it with: chargehand memory get {name}")
         names = [archive.name for archive in await self.list_all(Archive)]
         hint = "name it under  memory: archives:  in the team file, or say --create where texts are put in"
@@ -352,7 +356,7 @@ async def _set_block(session: _Session) -> int:
     text = read_text(options.text, "the text")
     if options.text == ["-"]:
         text = text.removesuffix("\n")
-    if options.create and not await session.opened.catalog.find(Block, name=options.label, limit=1):
+    if options.create and await session.find(Block, options.label) is None:
         return _report_block(session, await session.create_block(text))
     block = await session.block()
     after = await session.opened.catalog.edit(block.id, Rethink(text), session.origin, expect=options.expect)
@@ -484,9 +488,8 @@ async def _embed_archive(session: _Session) -> int:
         except Unknown:
             raise
         except Refused as error:
-            fix = "chargehand models pull minilm  (chargehand doctor says what else is missing)"
-            if archive.embedding == "words":
-                fix = "say  embed: auto  of it in the team file"
+            pull = "chargehand models pull minilm  (chargehand doctor says what else is missing)"
+            fix = "say  embed: auto  of it in the team file" if archive.embedding == "words" else pull
             raise Refused(f"{error}: {fix}") from error
     note = f"{archive.name}: {counted(made, 'vector') + ' made' if made else 'none was missing'}"
     return session.report({"archive": archive.name, "made": made, "missing": max(0, missing - made)}, note)
