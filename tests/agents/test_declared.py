@@ -69,7 +69,7 @@ def test_what_can_be_is_not_refused() -> None:
 def test_a_keyword_of_the_team_given_to_a_run_is_named(word: str) -> None:
     team = Supervisor([Worker("a", "b")])
     with pytest.raises(TypeError, match=r"run_sync\(\) has no keyword .*; did you mean Supervisor\(timeout=...\)\?"):
-        team.run_sync("q", **{word: 4})
+        team.run_sync("q", **{word: 4})  # pyright: ignore[reportArgumentType] - a dictionary
 
 
 @pytest.mark.parametrize("more", [{"model": "dmeo"}, {"judge": "dmeo"}])
