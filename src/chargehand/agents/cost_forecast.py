@@ -59,14 +59,9 @@ class Means(Struct, frozen=True):
     workers: Mapping[str, Equipped]
     writer: Writer
     kit: Kit
-    made: Equipped | None
-    """A worker such as the factory makes, by the name of the factory."""
     teams: Mapping[str, Subteam]
     checks: Checks
     verifiers: Mapping[str, Model]
-
-    def equipped(self, name: str) -> Equipped | None:
-        return self.made if self.made is not None and self.made.worker.name == name else self.workers.get(name)
 
 
 def forecast_cost(
@@ -105,7 +100,7 @@ class _Call(Struct, frozen=True):
 def _task_calls(means: Means, task: Task, name: str) -> list[_Call]:
     """One attempt of a worker, and of each check that asks a model, one call. What a team costs is not foreseen."""
     calls: list[_Call] = []
-    equipped = means.equipped(name)
+    equipped = means.workers.get(name)
     if equipped is not None:
         kit = means.kit
         specs = [f"{spec.name}{spec.description}{bytes(spec.parameters).decode()}" for spec in equipped.specs]

@@ -123,25 +123,14 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
         """The same for results that must pass checks."""
         from chargehand.agents.checks.run import CheckedAttempt, Inspector, Witness  # noqa: PLC0415 - few teams have checks
 
-        checks = self.checks
-        kit = self.kit
-        judge = self.writer
-        inspector = Inspector(
-            checks=checks,
-            workers=self.workers,
-            usual=judge.model,
-            models=self.verifiers,
-            prompts=kit.prompts,
-            purse=kit.purse,
-            estimate=judge.reserve,
-        )
+        inspector = Inspector(checks=self.checks, workers=self.workers, writer=self.writer, verifiers=self.verifiers)
         seen = Witness(hand)
-        names = checks.of(brief.tasks[0] if brief.tasks else None, brief.worker)
+        names = self.checks.of(brief.tasks[0] if brief.tasks else None, brief.worker)
         team = self.teams.get(brief.worker)
         equipped = self.workers.get(brief.worker)
         checked = CheckedAttempt(inspector, names, brief, seen)
         if team is None and equipped is not None:
-            attempt = Attempt(equipped, kit, brief, seen)
+            attempt = Attempt(equipped, self.kit, brief, seen)
             return checked.run(attempt.run(), attempt)
         return checked.run(self._made(brief, seen) if team is None else team.attempt(brief, seen))
 
@@ -176,15 +165,15 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
         """The estimated cost of carrying out a plan of this request."""
         from chargehand.agents.cost_forecast import Means, forecast_cost  # noqa: PLC0415 - few runs are estimated
 
-        made = None
-        shop = self.workshop
-        if shop is not None:
-            made = equip(Worker(shop.factory.name, tools=shop.factory.tools, steps=shop.factory.steps), [shop.model])
+        workers = dict(self.workers)
+        if self.workshop is not None:
+            factory = self.workshop.factory
+            made = Worker(factory.name, tools=factory.tools, steps=factory.steps)
+            workers[factory.name] = equip(made, [self.workshop.model])
         means = Means(
-            workers=self.workers,
+            workers=workers,
             writer=self.writer,
             kit=self.kit,
-            made=made,
             teams=self.teams,
             checks=self.checks,
             verifiers=self.verifiers,

@@ -79,16 +79,15 @@ class Traced(Struct, frozen=True):
 
 def count_traced(tracings: Iterable[Tracing]) -> Traced:
     """How many figures of some results rest on what."""
-    traced = Traced()
-    for tracing in tracings:
-        words = sum(statement.origin == "words" for statement in tracing.untraced)
-        traced = Traced(
-            tools=traced.tools + tracing.tools,
-            given=traced.given + tracing.given,
-            words=traced.words + words,
-            nowhere=traced.nowhere + len(tracing.untraced) - words,
-        )
-    return traced
+    counted = list(tracings)
+    untraced = [statement for tracing in counted for statement in tracing.untraced]
+    words = sum(statement.origin == "words" for statement in untraced)
+    return Traced(
+        tools=sum(tracing.tools for tracing in counted),
+        given=sum(tracing.given for tracing in counted),
+        words=words,
+        nowhere=len(untraced) - words,
+    )
 
 
 def answer_tracings(state: RunState) -> dict[str, Tracing]:

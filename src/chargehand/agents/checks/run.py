@@ -19,12 +19,11 @@ from chargehand.agents.checks.spec import Checks, Reviewer, Rule, Verifier, desc
 from chargehand.agents.crew import Claim, Done, Hand, Relay, WorkFailed
 from chargehand.agents.inputs import read_inputs
 from chargehand.agents.loop import Attempt
-from chargehand.agents.money import Purse
 from chargehand.agents.nested import ONCE, Came, Partly
-from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import REMEMBER
 from chargehand.agents.setup import Equipped
 from chargehand.agents.worker import Worker
+from chargehand.agents.writer import Writer
 from chargehand.core.owed import Brief
 from chargehand.models.exhibits import Product
 from chargehand.models.model import Model
@@ -96,27 +95,24 @@ class Inspector(Struct, frozen=True):
 
     checks: Checks
     workers: Mapping[str, Equipped]
-    usual: Model
-    """The judge's model, for verifiers without one of their own."""
-    models: Mapping[str, Model]
-    """Those of verifiers, by check."""
-    prompts: Prompts
-    purse: Purse
-    estimate: Amount = NOTHING
-    """What a call is taken to cost whose price nobody knows."""
+    writer: Writer
+    """Its model judges for verifiers without one of their own."""
+    verifiers: Mapping[str, Model]
+    """Models of verifiers, by check."""
 
     def panel(self, name: str, worker: str) -> Panel | str:
         """Who says whether a result is acceptable; in words, why nobody does."""
         check = self.checks.by_name[name]
         if isinstance(check, Verifier):
-            system = self.prompts.text("verify", instructions=check.prompt, form=FORM)
-            return Panel([self.models.get(name, self.usual)], system, Worker("verifier", estimate=self.estimate))
+            system = self.writer.prompts.text("verify", instructions=check.prompt, form=FORM)
+            model = self.verifiers.get(name, self.writer.model)
+            return Panel([model], system, Worker("verifier", estimate=self.writer.reserve))
         assert isinstance(check, Reviewer), "others need nobody"
         found = self.workers.get(check.worker)
         if found is None or check.worker == worker:
             return f"{check.worker} did it, and nobody reviews its own work" if found else f"{check.worker} is not here"
         reviewer = found.worker
-        system = self.prompts.text(
+        system = self.writer.prompts.text(
             "review", name=reviewer.name, description=reviewer.description, prompt=reviewer.prompt, form=FORM
         )
         return Panel(found.models, system, reviewer)
@@ -211,7 +207,7 @@ class CheckedAttempt(Struct):
             verdict = Verdict(unsaid=panel)
         else:
             try:
-                verdict = await review(name, panel, case, self.hand, self.inspector.purse)
+                verdict = await review(name, panel, case, self.hand, self.inspector.writer.purse)
             except WorkFailed as error:
                 if error.failure.kind != "budget":
                     raise
