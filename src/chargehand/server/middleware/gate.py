@@ -84,15 +84,20 @@ class Gate:
         if len(path) > 1 and path.endswith("/"):
             scope["path"] = path.rstrip("/") or "/"
             scope[SLASH] = True
+        has_begun = False
 
         async def send_with_headers(message: Message) -> None:
+            nonlocal has_begun
             if message["type"] == "http.response.start":
+                has_begun = True
                 _add_headers(message)
             await send(message)
 
         try:
             await self._checked(scope, receive, send_with_headers)
         except Problem as problem:
+            if has_begun:  # a status was sent: nothing else can be said
+                raise
             response = self._apis.owner(scope).refuse(problem)
             await response(scope, receive, send_with_headers)
 
