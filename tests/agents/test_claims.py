@@ -122,6 +122,12 @@ def test_figures_within_a_long_text_of_a_row_belong_to_that_text() -> None:
     assert unsupported("; ".join(f"{headline}, {length}" for headline, length in rows), results) == ()
 
 
+def test_keys_that_are_no_texts_are_read_as_texts() -> None:
+    results = [Given("t1", "Sales by year.", "ann", {2023: 1200.5, 2024: 1310.75, "by month": [{1: 7.25}, {1: 9.75}]})]
+    assert unsupported("In 2024 sales were 1,310.75, in January 9.75 [t1].", results) == ()
+    assert [one.text for one in unsupported("In 2024 sales were 1,310.57 [t1].", results)] == ["1,310.57"]
+
+
 def test_what_the_request_says_may_be_said_again() -> None:
     assert flagged("Of the 77 shops you asked for, 2 are known.") == [("number", "77")]
     assert flagged("Of the 77 shops you asked for, 2 are known.", "Report on my 77 shops") == []

@@ -249,7 +249,7 @@ class Evidence:
             if isinstance(item, str):
                 stack.extend(self._read_text(item, place))
             elif isinstance(item, dict):
-                stack.extend(self._read_object(item, place))
+                stack.extend(self._read_object(_with_text_keys(item), place))
             elif isinstance(item, list | tuple):
                 stack.extend(self._read_list(item, place))
             elif (number := _to_decimal(item)) is not None:
@@ -283,7 +283,7 @@ class Evidence:
 
     def _read_list(self, items: Sequence[Json], place: _Place) -> _Placed:
         self.counts.add(len(items))
-        records = [item for item in items if isinstance(item, dict)]
+        records = [_with_text_keys(item) for item in items if isinstance(item, dict)]
         if len(records) > 1 and len(records) == len(items):
             keys = dict.fromkeys(key for record in records[:_MAX_ROWS] for key in record)
             columns = list(keys)[:_MAX_COLUMNS]
@@ -491,6 +491,13 @@ def _singular(word: str) -> str:
 
 def _name_words(name: str) -> tuple[str, ...]:
     return tuple([_singular(word) for word in WORD.findall(name)])
+
+
+def _with_text_keys(table: Mapping[str, Json]) -> Mapping[str, Json]:
+    """What a tool returned in this process may have other keys than texts: years, for example."""
+    return (
+        table if all(isinstance(cast("object", key), str) for key in table) else {str(key): table[key] for key in table}
+    )
 
 
 def _key_words(key: str) -> tuple[str, ...]:
