@@ -64,11 +64,11 @@ def test_the_journal_lists_what_it_holds(cascade: tuple[Path, Done]) -> None:
     listed = chargehand(folder, "runs")
     head, line = listed.stdout.splitlines()
     assert head.split() == ["RUN", "STATE", "COST", "AGE", "REQUEST"]
-    assert re.fullmatch(r"cascade  complete  \$0\.037  +\d+ s  \S.+", line), line
+    assert re.fullmatch(r"cascade  complete  \$0\.037  +just now  \S.+", line), line
     assert line.index("complete") == head.index("STATE")
     facts = json.loads(chargehand(folder, "runs", "--json").stdout)
     assert [(run["run"], run["ending"], run["held"]) for run in facts] == [("cascade", "complete", False)]
-    assert facts[0]["request"].startswith(line.split("s  ", 1)[1].rstrip("…"))
+    assert facts[0]["request"].startswith(line.split("just now  ", 1)[1].rstrip("…"))
     assert facts[0]["cost_usd"] == 0.03697
 
 
