@@ -126,8 +126,8 @@ def ago(at: float, present: float) -> str:
     for limit, unit, word in ((60, 1, ""), (3600, 60, "min"), (86_400, 3600, "h"), (864_000, 86_400, "days")):
         if -5 <= passed < limit:
             count = int(passed // unit)
-            said = "day" if word == "days" and count == 1 else word
-            return f"{count} {said} ago" if word else "just now"
+            label = "day" if word == "days" and count == 1 else word
+            return f"{count} {label} ago" if word else "just now"
     return when(at)[:10]
 
 

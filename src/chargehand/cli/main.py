@@ -194,14 +194,14 @@ class _LogLines(logging.Handler):
 
 def perform(options: Namespace) -> int:
     """Call the verb of a command; its exit code."""
-    given = vars(options)
-    if given.get("no_color"):
+    values = vars(options)
+    if values.get("no_color"):
         os.environ["NO_COLOR"] = "1"
         os.environ.pop("FORCE_COLOR", None)
     handler = _LogLines()
-    if options.verb in _REPORTS_RUNS and not given.get("verbose"):
+    if options.verb in _REPORTS_RUNS and not values.get("verbose"):
         handler.addFilter(lambda record: record.name not in _REPORTED_LOGGERS)
-    level = logging.INFO if given.get("verbose") else logging.WARNING
+    level = logging.INFO if values.get("verbose") else logging.WARNING
     logging.basicConfig(level=level, handlers=[handler], format="%(message)s")
     try:
         with loading():
@@ -227,8 +227,8 @@ _LOST = {
 
 
 def _describe_error(error: ChargehandError, options: Namespace) -> str:
-    given = vars(options)
-    journal = str(given.get("journal", USUAL_JOURNAL))
+    values = vars(options)
+    journal = str(values.get("journal", USUAL_JOURNAL))
     list_runs = "chargehand runs" if journal == USUAL_JOURNAL else f"chargehand runs --journal {shlex.quote(journal)}"
     if isinstance(error, RunUnknown):
         return f"{error}; those there are: {list_runs}"
@@ -237,7 +237,7 @@ def _describe_error(error: ChargehandError, options: Namespace) -> str:
         return f"{error}; {f'runs are kept: {list_runs}' if options.verb in _KEEPS_RUNS else lost}"
     if not isinstance(error, PlanInvalid):
         return str(error)
-    file = str(given.get("plan") or given.get("source") or given.get("file") or "the plan")
+    file = str(values.get("plan") or values.get("source") or values.get("file") or "the plan")
     first = error.findings[0]
     more = len(error.findings) - 1
     see = f" ({more} more: chargehand plan --from {shlex.quote(file)})" if more else ""

@@ -102,9 +102,9 @@ def _draft_of_team(options: Namespace) -> tuple[Draft, dict[str, object]]:
 
 def _draft_of_file(options: Namespace) -> Draft:
     team = load_team_of(options) if options.team else None
-    given, roster, policy = _read_plan(options, team)
-    linted = lint(given.tasks, roster, policy.limits)
-    repaired = Plan(linted.tasks, given.combine, given.goal)
+    source_plan, roster, policy = _read_plan(options, team)
+    linted = lint(source_plan.tasks, roster, policy.limits)
+    repaired = Plan(linted.tasks, source_plan.combine, source_plan.goal)
     if linted.errors and not options.json:
         return Draft(repaired, linted.findings, None)
     priced = None
@@ -114,10 +114,12 @@ def _draft_of_file(options: Namespace) -> Draft:
     return Draft(repaired, linted.findings, priced or PlanForecast(**plain))
 
 
-def _forecast_dollars(given: Plan, team: Supervisor) -> PlanForecast | None:
+def _forecast_dollars(source_plan: Plan, team: Supervisor) -> PlanForecast | None:
     """The forecast of a team that knows what its models cost; a plan can be checked without their keys."""
     try:
-        return asyncio.run(forecast_plan(team, team.request(given.goal or "this plan", time.time(), plan=given)))
+        return asyncio.run(
+            forecast_plan(team, team.request(source_plan.goal or "this plan", time.time(), plan=source_plan))
+        )
     except Invalid as error:
         Console(sys.stderr).line(f"notice: what it costs is not reckoned: {error}", "warn")
         return None
@@ -126,20 +128,20 @@ def _forecast_dollars(given: Plan, team: Supervisor) -> PlanForecast | None:
 def _read_plan(options: Namespace, team: Supervisor | None) -> tuple[Plan, Roster, Policy]:
     table = read_table(options.source)
     story: Story | None = None if "tasks" in table else decode_story(options.source, table)
-    given = parse(table) if story is None else story.plan or story.plans[0]
+    source_plan = parse(table) if story is None else story.plan or story.plans[0]
     if options.roster is not None:
         story = read_story(options.roster)
     if story is not None:
-        return given, story.roster, story.policy
+        return source_plan, story.roster, story.policy
     if team is not None:
-        return given, team.roster, Policy()
-    return given, _everybody(given), Policy()
+        return source_plan, team.roster, Policy()
+    return source_plan, _everybody(source_plan), Policy()
 
 
-def _everybody(given: Plan) -> Roster:
+def _everybody(source_plan: Plan) -> Roster:
     """Without a roster: whoever the plan names is taken to exist."""
-    names = dict.fromkeys(task.worker.strip() for task in given.tasks if task.worker.strip())
-    matches = [task.match for task in given.tasks if task.match is not None]
+    names = dict.fromkeys(task.worker.strip() for task in source_plan.tasks if task.worker.strip())
+    matches = [task.match for task in source_plan.tasks if task.match is not None]
     agents = [Agent(name) for name in names]
     if matches:
         tags = {tag for match in matches for tag in (*match.all, *match.some)}

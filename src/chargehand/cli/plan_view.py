@@ -31,11 +31,11 @@ def plan_heading(plan: Plan) -> str:
 def plan_tree(plan: Plan, columns: int) -> list[str]:
     """One line a task, each under the input that comes last; what else it needs stands behind it."""
     rows = [(f"{indent}{short(task.id, 24)}", short(_worker(task), 20), task) for indent, task in _branches(plan.tasks)]
-    shown = rows[:_MAX_ROWS]
-    name_room = max((len(name) for name, _, _ in shown), default=0)
-    worker_room = max((len(worker) for _, worker, _ in shown), default=0)
+    visible = rows[:_MAX_ROWS]
+    name_room = max((len(name) for name, _, _ in visible), default=0)
+    worker_room = max((len(worker) for _, worker, _ in visible), default=0)
     lines: list[str] = []
-    for name, worker, task in shown:
+    for name, worker, task in visible:
         head = f"{name:{name_room}}  {worker:{worker_room}}  "
         inputs = _describe_inputs(task)
         room = max(_LEAST_ROOM, columns - len(head) - len(inputs))
@@ -128,9 +128,9 @@ def _tokens_and_calls(amount: Amount) -> list[str]:
     return [*parts, f"{amount.calls:,} calls"] if amount.calls else parts
 
 
-def describe_finding(found: Finding) -> str:
+def describe_finding(finding: Finding) -> str:
     """One finding on one line: how grave, where, what, and its code."""
-    return f"{'error' if found.grave else 'warning'}: {found.place}: {found.message} [{found.code}]"
+    return f"{'error' if finding.grave else 'warning'}: {finding.place}: {finding.message} [{finding.code}]"
 
 
 def mermaid(plan: Plan) -> str:

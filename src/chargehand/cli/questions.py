@@ -29,12 +29,13 @@ _BECAUSE = {
 }
 
 
-def format_question(asked: ev.InputRequested, columns: int) -> list[str]:
+def format_question(request: ev.InputRequested, columns: int) -> list[str]:
     """All there is to say about a question, within a width. A plan of this run itself is shown elsewhere."""
-    question = asked.question
+    question = request.question
     if question is None:
-        return list(_wrapped(clean_json(json.dumps(asked.text, ensure_ascii=False)), columns, "")) if asked.text else []
-    lines = list(_wrapped(_who(asked, question), columns, ""))
+        text = clean_json(json.dumps(request.text, ensure_ascii=False)) if request.text else ""
+        return list(_wrapped(text, columns, "")) if text else []
+    lines = list(_wrapped(_who(request, question), columns, ""))
     for task in question.plan:
         lines += _wrapped(clean(task), columns, _INDENT)
     if question.because in _BECAUSE:
@@ -44,8 +45,8 @@ def format_question(asked: ev.InputRequested, columns: int) -> list[str]:
     return lines
 
 
-def _who(asked: ev.InputRequested, question: Question) -> str:
-    what = "the plan of a team" if asked.what == "plan" else clean(question.tool) or "a call"
+def _who(request: ev.InputRequested, question: Question) -> str:
+    what = "the plan of a team" if request.what == "plan" else clean(question.tool) or "a call"
     wanted = f", wanted by {clean(' > '.join(question.workers))}" if question.workers else ""
     inside = f" in run {clean(question.run)}" if question.run else ""
     task = f", task {clean(question.task)}" if question.task else ""
@@ -53,8 +54,8 @@ def _who(asked: ev.InputRequested, question: Question) -> str:
 
 
 def _field(name: str, value: object, columns: int) -> Iterator[str]:
-    shown = clean_json(json.dumps(name, ensure_ascii=False))
-    label = name if name.isidentifier() and name.isascii() else shown
+    quoted = clean_json(json.dumps(name, ensure_ascii=False))
+    label = name if name.isidentifier() and name.isascii() else quoted
     body = clean_json(json.dumps(value, ensure_ascii=False, indent=2 if isinstance(value, dict | list) else None))
     first, *rest = body.split("\n")  # line breaks inside of texts are escaped
     yield from _wrapped(f"{label}: {first}", columns, _INDENT)
@@ -112,15 +113,15 @@ class QuestionPrompt:
         self._go_on = go_on
         self._open: asyncio.Queue[ev.InputRequested] = asyncio.Queue()
 
-    def put(self, asked: ev.InputRequested) -> None:
-        self._open.put_nowait(asked)
+    def put(self, request: ev.InputRequested) -> None:
+        self._open.put_nowait(request)
 
     async def answer(self, driver: Driver, leave: Leave) -> None:
         """Answer every question as it comes; an empty reply leaves the run where it stands."""
         while True:
-            asked = await self._open.get()
+            request = await self._open.get()
             self._pause()
-            reply = await self._ask(asked, driver)
+            reply = await self._ask(request, driver)
             if reply is None:
                 leave()
                 return
@@ -130,17 +131,17 @@ class QuestionPrompt:
             except Refused as error:
                 self._console.line(str(error), "warn")
 
-    async def _ask(self, asked: ev.InputRequested, driver: Driver) -> ev.InputAnswered | None:
+    async def _ask(self, request: ev.InputRequested, driver: Driver) -> ev.InputAnswered | None:
         """Show the question whole, then read until the reply is one of those that are meant: "did not" is no d."""
         console = self._console
-        if asked.task:
-            console.line(f"{asked.task}:", "bold")
-        lines = await self._uncertain_calls(asked, driver) if asked.what == "effect" else []
-        for line in lines or format_question(asked, console.columns):
+        if request.task:
+            console.line(f"{request.task}:", "bold")
+        lines = await self._uncertain_calls(request, driver) if request.what == "effect" else []
+        for line in lines or format_question(request, console.columns):
             console.line(line)
-        for line in _EFFECT_HELP.splitlines() if asked.what == "effect" else ():
+        for line in _EFFECT_HELP.splitlines() if request.what == "effect" else ():
             console.line(line)
-        prompt = _PROMPTS[asked.what]
+        prompt = _PROMPTS[request.what]
         while True:
             reply = await self._read(f"{prompt.text}  [{prompt.hint}, Enter: decide later] ")
             if not reply:
@@ -150,22 +151,22 @@ class QuestionPrompt:
                 console.line(f"say one of: {prompt.hint}", "warn")
                 continue
             if verdict == "reject":
-                return ev.InputAnswered(asked.number, verdict, await self._read("Why not? ") or "")
+                return ev.InputAnswered(request.number, verdict, await self._read("Why not? ") or "")
             if verdict == "done":
                 result = await self._read("What came of it, for the answer? ") or "It was done, says a person."
-                return ev.InputAnswered(asked.number, verdict, result=encode_value(result))
-            return ev.InputAnswered(asked.number, verdict)
+                return ev.InputAnswered(request.number, verdict, result=encode_value(result))
+            return ev.InputAnswered(request.number, verdict)
 
-    async def _uncertain_calls(self, asked: ev.InputRequested, driver: Driver) -> list[str]:
+    async def _uncertain_calls(self, request: ev.InputRequested, driver: Driver) -> list[str]:
         """The calls that never came back; where none was recorded, what the attempt said itself."""
-        if asked.question is not None:
+        if request.question is not None:
             return []
         entries = await driver.journal.read(self._run)
-        calls = [structs.replace(asked, question=call) for call in doubtful_calls(self._run, entries, asked.task)]
+        calls = [structs.replace(request, question=call) for call in doubtful_calls(self._run, entries, request.task)]
         if not calls:
             failed = [entry.event for entry in entries if isinstance(entry.event, ev.AttemptFailed)]
-            texts = [event.failure.message for event in failed if event.task == asked.task]
-            calls = [structs.replace(asked, text=text) for text in texts[-1:]]
+            texts = [event.failure.message for event in failed if event.task == request.task]
+            calls = [structs.replace(request, text=text) for text in texts[-1:]]
         return [line for call in calls for line in format_question(call, self._console.columns)]
 
     async def _read(self, prompt: str) -> str | None:

@@ -89,12 +89,12 @@ def _do_again(options: Namespace, state: RunState) -> int:
     check_name(run)
     executor = find_executor(options, options.name, lambda: state)
     now = time.time()
-    left = state.requested.deadline - state.at
+    remaining = state.requested.deadline - state.at
     if state.ended is not None:
-        left = state.requested.budget.seconds or 3600.0
+        remaining = state.requested.budget.seconds or 3600.0
     old = state.requested
     plan = planned(state)
-    request = structs.replace(old, plan=plan, deadline=now + max(1.0, left), seed=secrets.randbits(32))
+    request = structs.replace(old, plan=plan, deadline=now + max(1.0, remaining), seed=secrets.randbits(32))
     request = checked(request, now)
     again = ("replay", options.name, "--from", options.source, *executor.words)
     advice = Advice(run, Path(options.journal), executor.words, again)

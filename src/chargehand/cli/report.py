@@ -238,21 +238,23 @@ def _add_duty(page: _Page, duty: DutyTrace) -> None:
     for prompt in duty.prompts:
         _add_prompt(page, prompt)
     if duty.findings:
-        page.add(*(f"- {_escape(found.place)}: {_escape(found.message)} ({found.code})" for found in duty.findings))
+        page.add(
+            *(f"- {_escape(finding.place)}: {_escape(finding.message)} ({finding.code})" for finding in duty.findings)
+        )
     page.failure(duty.failure)
 
 
-def _add_question(page: _Page, asked: QuestionTrace) -> None:
-    about = f" about {_escape(asked.task)}" if asked.task else ""
-    feedback = f": {_escape(asked.feedback)}" if asked.feedback else ""
-    page.add(f"A person was asked ({asked.what}){about} and said: {asked.verdict or 'nothing yet'}{feedback}")
-    question = asked.question
+def _add_question(page: _Page, request: QuestionTrace) -> None:
+    about = f" about {_escape(request.task)}" if request.task else ""
+    feedback = f": {_escape(request.feedback)}" if request.feedback else ""
+    page.add(f"A person was asked ({request.what}){about} and said: {request.verdict or 'nothing yet'}{feedback}")
+    question = request.question
     if question is None:
         return
     if question.tool:
         page.add(f"The call was {_escape(question.tool)}, wanted by {_escape(' > '.join(question.workers))}, with:")
         page.value(question.arguments)
     texts = {call.call: call.text for call in question.also}
-    for verdict in asked.also:
+    for verdict in request.also:
         feedback = f": {_escape(verdict.feedback)}" if verdict.feedback else ""
         page.add(f"And of {_escape(texts[verdict.call])}: {verdict.verdict}{feedback}")

@@ -139,9 +139,9 @@ class RunSession:
         # what is told first should be whether the models answer at all; a script that is played has none
         self._held: list[ev.Entry] | None = [] if team and not self.given.get("jsonl") else None
 
-    def put(self, asked: ev.InputRequested) -> None:
+    def put(self, request: ev.InputRequested) -> None:
         """Ask what was left open, once the run is under way; show it where nobody can be asked."""
-        self._open_question = asked
+        self._open_question = request
         if self._asker is None:
             self.transcript.show_question()
 
@@ -197,8 +197,8 @@ class RunSession:
         except RunUnknown:
             Console(sys.stderr).line(f"stopped by {signal} before anything was written", "warn")
             return False
-        known = self.transcript.state.seq if self.transcript.begun else 0
-        self.tell(entries[known:])  # the last of it may be written, and not have been told
+        last_seq = self.transcript.state.seq if self.transcript.begun else 0
+        self.tell(entries[last_seq:])  # the last of it may be written, and not have been told
         if self.transcript.state.ended is not None:
             self._stop_code = None
         else:
@@ -238,10 +238,10 @@ class RunSession:
 
     def _release(self) -> None:
         """Tell what was held back until it was known whether the models answer."""
-        held = self._held
+        entries = self._held
         self._held = None
-        if held:
-            self.tell(held)
+        if entries:
+            self.tell(entries)
 
     def tell(self, entries: Sequence[ev.Entry]) -> None:
         """Show entries, and ask what they ask."""
@@ -371,11 +371,11 @@ class StdoutClaim:
         self.stream: TextIO = sys.stdout
         try:
             sys.stdout.flush()
-            kept = os.dup(sys.stdout.fileno())
+            copy = os.dup(sys.stdout.fileno())
             os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         except (OSError, ValueError, io.UnsupportedOperation):  # it has no file behind it, or was closed
             return
-        self.stream = os.fdopen(kept, "w", encoding=sys.stdout.encoding, errors="backslashreplace")
+        self.stream = os.fdopen(copy, "w", encoding=sys.stdout.encoding, errors="backslashreplace")
 
     def restore(self) -> None:
         if self.stream is not sys.stdout:

@@ -360,8 +360,8 @@ def _choose_prunable(runs: Sequence[Found], options: Namespace) -> list[str]:
     """Runs in the states that are named which changed last before that time, but for the latest; with those inside."""
     names = [run.row.run for run in runs]
     states = options.state or _ENDED
-    known = set(names)
-    outer = [run.row for run in runs if run_status(run) in states and not is_nested(run.row.run, known)]
+    all_names = set(names)
+    outer = [run.row for run in runs if run_status(run) in states and not is_nested(run.row.run, all_names)]
     outer.sort(key=lambda row: row.changed, reverse=True)
     before = time.time() - (options.older_than or 0)
     chosen = {row.run for row in outer[options.keep or 0 :] if row.changed < before}

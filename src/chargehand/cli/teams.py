@@ -43,17 +43,17 @@ def load_team_of(options: Namespace) -> Supervisor:
         team = team.bounded(budget=structs.replace(team.budget, usd=usd_of(cap)))
     if team.budget.usd is None:
         return team
-    kept = asyncio.run(team.keep_budget())
-    if kept.call_cap is not None:
-        Console(sys.stderr).prose(f"warning: {kept.call_cap.warning}", "warn")
-    return kept
+    capped = asyncio.run(team.keep_budget())
+    if capped.call_cap is not None:
+        Console(sys.stderr).prose(f"warning: {capped.call_cap.warning}", "warn")
+    return capped
 
 
 def team_arguments(options: Namespace) -> tuple[str, ...]:
     """The words that name the same team again."""
     price = options.price.text if options.price else None
-    given = {"--team": options.team, "--model": options.model, "--price": price, "--memory": options.memory}
-    return tuple(word for option, value in given.items() if value for word in (option, str(value)))
+    values = {"--team": options.team, "--model": options.model, "--price": price, "--memory": options.memory}
+    return tuple(word for option, value in values.items() if value for word in (option, str(value)))
 
 
 def read_goal(team: Supervisor, options: Namespace, verb: str = "run", *, or_else: str = "") -> str:
@@ -67,8 +67,8 @@ def read_goal(team: Supervisor, options: Namespace, verb: str = "run", *, or_els
         problem = f'nothing was asked; say what is to be done: {program()} {verb} "REQUEST"'
         if not examples:
             raise Invalid(problem)
-        shown = ", ".join(f"{number}: {short(example, 80)}" for number, example in enumerate(examples[:5], 1))
-        raise Invalid(f"{problem}, or try an example of team {team.name} with --example N ({shown})")
+        listing = ", ".join(f"{number}: {short(example, 80)}" for number, example in enumerate(examples[:5], 1))
+        raise Invalid(f"{problem}, or try an example of team {team.name} with --example N ({listing})")
     if options.request:
         raise Invalid("give a request or --example, not both")
     if not 1 <= number <= len(examples):
@@ -102,8 +102,8 @@ def find_executor(options: Namespace, run: str, state: Callable[[], RunState]) -
     team = load_team_of(options)
     words = team_arguments(options)
     team.check_recorded(state().requested.budget)
-    known = {*team.roster.names(), *(agent.name for agent, _ in team.aside)}
-    strangers = [agent.name for agent in state().requested.roster.agents if agent.name not in known]
+    members = {*team.roster.names(), *(agent.name for agent, _ in team.aside)}
+    strangers = [agent.name for agent in state().requested.roster.agents if agent.name not in members]
     if strangers:
         problem = f"run {run!r} counts on {', '.join(strangers[:5])}, and team {team.name} has nobody of that name"
         raise Refused(f"{problem}; name the team it began with (--team), or its script (--script)")

@@ -162,13 +162,13 @@ class Transcript:
 
     def show_question(self) -> None:
         """What a person is asked, with the plan if it waits for approval."""
-        asked = self.state.input
-        if asked is None:
+        request = self.state.input
+        if request is None:
             return
-        self._console.line(f"a person is asked {_QUESTIONS[asked.what]}:", "warn")
-        if asked.what == "plan" and not asked.task:
+        self._console.line(f"a person is asked {_QUESTIONS[request.what]}:", "warn")
+        if request.what == "plan" and not request.task:
             self._show_plan(planned(self.state))
-        for line in format_question(asked, self._console.columns):
+        for line in format_question(request, self._console.columns):
             self._console.line(line)
 
     def show_summary(self) -> None:

@@ -30,7 +30,7 @@ def watch(options: Namespace) -> int:
     first = max(0, min(options.from_seq - 1, len(entries))) if options.from_seq else 0
     output.transcript.catch_up(run, entries[:first])
     output.hear(entries[first:])
-    seen = len(entries)
+    last_seq = len(entries)
     idle = 0.0
     with deferred_interrupts() as raise_pressed:  # or a picture would be cut in two
         try:
@@ -38,11 +38,11 @@ def watch(options: Namespace) -> int:
                 time.sleep(_LOOK)
                 raise_pressed()
                 status = _find_run(options, run)
-                idle = 0.0 if status.driven or status.row.seq > seen else idle + _LOOK
-                if status.row.seq > seen:
-                    more = read_run(options.journal, run, after=seen)
+                idle = 0.0 if status.driven or status.row.seq > last_seq else idle + _LOOK
+                if status.row.seq > last_seq:
+                    more = read_run(options.journal, run, after=last_seq)
                     output.hear(more)
-                    seen = more[-1].seq
+                    last_seq = more[-1].seq
                 output.draw()
         finally:
             output.stop(keep=True)
