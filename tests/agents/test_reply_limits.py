@@ -7,9 +7,11 @@ import pytest
 from msgspec import structs
 
 from chargehand.agents.answer import NOT_WHOLE
+from chargehand.agents.crew import Claim
+from chargehand.agents.money import Purse, SupervisorCalls
 from chargehand.agents.worker import Factory, Worker
 from chargehand.models.find import Finder
-from chargehand.models.messages import Reply, Request, Settings, Usage
+from chargehand.models.messages import Message, Reply, Request, Settings, Usage
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
 from chargehand.models.prices import flat
 from chargehand.models.reply_limit import GENEROUS_LIMIT, USUAL_LIMIT, known_limit
@@ -22,6 +24,7 @@ from chargehand.terms.failure import Failure
 from chargehand.terms.plan import Plan, Task, TaskId
 from chargehand.terms.policy import Policy, Retry
 from tests.agents.crowd import FREE, model, of_kind, plan, team
+from tests.agents.judges import Desk
 from tests.runtime.test_nesting import kept_within
 
 DEAR = ModelCard("dear", micros_in=2.0, micros_out=10.0)
@@ -341,3 +344,27 @@ async def test_a_failed_call_of_unknown_cost_is_charged_what_was_reserved_unless
 )
 def test_what_models_write_at_most_is_known_by_their_names(name: str, limit: int) -> None:
     assert known_limit(name) == limit
+
+
+class LateNews(Desk):
+    """A desk at which it is learned, while money is being held, that the model writes more than it is asked for."""
+
+    def __init__(self, purse: Purse, wordy: Wordy) -> None:
+        super().__init__()
+        self._purse = purse
+        self._wordy = wordy
+
+    async def hold(self, claim: Claim, covered: Amount) -> Amount | None:
+        amount = claim.amount
+        self._purse.observe(self._wordy, 100, 8192, Reply("x", usage=Usage(100, 20_000)))
+        return amount
+
+
+async def test_what_is_learned_while_money_is_held_is_not_taken_for_held() -> None:
+    wordy = Wordy(20_000)
+    purse = Purse(Budget(usd=1.0))
+    calls = SupervisorCalls(LateNews(purse, wordy), purse, wordy, Settings(), Amount())
+    held = await calls.hold(Request((Message("user", "Plan."),)))
+    assert held is not None
+    assert held.claim is not None
+    assert held.amount.micros < held.claim.amount.micros, "so more is held before the call is made"

@@ -145,11 +145,11 @@ class Hand(Protocol):
         """
         ...
 
-    async def hold(self, claim: Claim, covered: Amount) -> bool:
+    async def hold(self, claim: Claim, covered: Amount) -> Amount | None:
         """While planning, refining or answering: hold what one call takes beyond what is held for it already.
 
-        The claim is made to fit what there is; False where that is too little. Who plans or refines leaves what the
-        answer takes and the floor, and who plans half of the rest.
+        The claim is made to fit what there is. Returns what is held for it then, or None where that is too little. Who
+        plans or refines leaves what the answer takes and the floor, and who plans half of the rest.
         """
         ...
 
@@ -208,7 +208,7 @@ class Relay:
     async def afford(self, one: Amount, most: int) -> int:
         return await self._hand.afford(one, most)
 
-    async def hold(self, claim: Claim, covered: Amount) -> bool:
+    async def hold(self, claim: Claim, covered: Amount) -> Amount | None:
         return await self._hand.hold(claim, covered)
 
     def release(self, amount: Amount) -> None:

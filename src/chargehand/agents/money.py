@@ -343,9 +343,10 @@ class SupervisorCalls:
             request = structs.replace(request, settings=structs.replace(request.settings, max_tokens=at_most))
         if purse.capped:
             claim = purse.claim([self.model], request, estimate=self.reserve, at_least=at_least)
-            if not await self.hand.hold(claim, self.reserve if covered else NOTHING):
+            amount = await self.hand.hold(claim, self.reserve if covered else NOTHING)
+            if amount is None:
                 return None
-            return Held(purse.limited(self.model, request, claim.limit), claim.amount, claim)
+            return Held(purse.limited(self.model, request, claim.limit), amount, claim)
         read = read_tokens(request) if at_least else sum([len(message.text) for message in request.messages]) // _DENSE
         settings = purse.settings(self.model, request.settings, read)
         if at_least > (settings.max_tokens or 0):
@@ -375,10 +376,11 @@ class SupervisorCalls:
         await claim.enter()
         try:
             if not claim.amount.within(held.amount):
-                if not await self.hand.hold(claim, held.amount):
+                amount = await self.hand.hold(claim, held.amount)
+                if amount is None:
                     message = f"the budget does not cover a reply of {self.model.card.handle}"
                     raise WorkFailed(Failure("budget", message), self.total())
-                held = Held(self.purse.limited(self.model, held.request, claim.limit), claim.amount, claim)
+                held = Held(self.purse.limited(self.model, held.request, claim.limit), amount, claim)
             return await self._call_now(held, hear)
         finally:
             claim.leave()

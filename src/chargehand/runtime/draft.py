@@ -134,13 +134,12 @@ class _Pencil:
         self._ledger.reserve(one * count)
         return count
 
-    async def hold(self, claim: Claim, covered: Amount) -> bool:
-        if not self._ledger.capped:
-            return True
-        if not claim.fit(self._room() // 2 + covered):
-            return False
-        self._ledger.reserve(claim.amount.beyond(covered))
-        return True
+    async def hold(self, claim: Claim, covered: Amount) -> Amount | None:
+        if self._ledger.capped:
+            if not claim.fit(self._room() // 2 + covered):
+                return None
+            self._ledger.reserve(claim.amount.beyond(covered))
+        return claim.amount
 
     def _room(self) -> Amount:
         """What is left beyond what an answer takes."""

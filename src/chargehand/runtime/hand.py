@@ -339,11 +339,11 @@ class _Hand:
             return 0
         return count
 
-    async def hold(self, claim: Claim, covered: Amount) -> bool:
+    async def hold(self, claim: Claim, covered: Amount) -> Amount | None:
         state = self._line.state
         work = self._work
         if not state.ledger.capped:
-            return True
+            return claim.amount
         if work.kind == "attempt":
             raise Refused("attempts reserve step by step")
         desk = state.planning if work.kind == "plan" else state.answering
@@ -354,13 +354,14 @@ class _Hand:
             held = covered + self._spare
             room = state.ledger.room(keep)
             if not claim.fit((room // 2 if work.kind == "plan" else room) + held):
-                return False
-            more = state.ledger.budget.counted(claim.amount.beyond(held))
-            rest = self._spare.beyond(claim.amount.beyond(covered))
+                return None
+            amount = claim.amount  # as it is now: what is learned of the model while this waits is not held
+            more = state.ledger.budget.counted(amount.beyond(held))
+            rest = self._spare.beyond(amount.beyond(covered))
             taken = self._spare.beyond(rest)
             self._spare = rest
             if more == NOTHING:
-                return True
+                return amount
             why = desk.next or "first"
             try:
                 await self._line.ask(
@@ -371,9 +372,9 @@ class _Hand:
             except Refused:  # somebody else was faster, or nobody waits for this any more
                 self.release(taken)
                 if work not in state.owing:
-                    return False
+                    return None
             else:
-                return True
+                return amount
 
     def release(self, amount: Amount) -> None:
         self._spare += amount
