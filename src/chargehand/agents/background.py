@@ -56,12 +56,12 @@ def looking_back(worker: str, turns: Sequence[tuple[str, TurnTold]]) -> str:
 def missing(gaps: Sequence[Gap]) -> tuple[str, ...]:
     """What was missing, in a few lines."""
     more = (f"and {len(gaps) - _MOST_GAPS} more",) if len(gaps) > _MOST_GAPS else ()
-    return (*(one.message for one in gaps[:_MOST_GAPS]), *more)
+    return (*(gap.message for gap in gaps[:_MOST_GAPS]), *more)
 
 
 def _cut(turn: TurnTold, share: int) -> TurnTold:
     asked = _short(turn.request, int(share * _ASKED))
-    gaps = tuple(_short(one, share // 20) for one in turn.gaps)
+    gaps = tuple(_short(gap, share // 20) for gap in turn.gaps)
     left = share - len(asked) - sum(map(len, gaps))
     return TurnTold(asked, _short(turn.answer, max(0, left)), gaps)
 
@@ -75,7 +75,9 @@ def _short(text: str, most: int) -> str:
 
 def parted(workers: Sequence[Worker]) -> tuple[tuple[Worker, ...], tuple[Worker, ...]]:
     """Those who work in turns, and those who work after them."""
-    return tuple(one for one in workers if one.every is None), tuple(one for one in workers if one.every is not None)
+    return tuple(worker for worker in workers if worker.every is None), tuple(
+        worker for worker in workers if worker.every is not None
+    )
 
 
 def check(memory: Memory | None, front: Sequence[Worker], background: Sequence[Worker]) -> None:
@@ -110,7 +112,7 @@ def _check_alone(owner: str, worker: Worker) -> None:
     if worker.accept:
         raise Invalid(f"{owner} works after turns, unchecked; leave out `accept`")
     tools = toolset(owner, worker.tools)
-    asks = next((one.name for one in tools.values() if one.approve or needs_approval(worker.rules, one.name)), "")
+    asks = next((tool.name for tool in tools.values() if tool.approve or needs_approval(worker.rules, tool.name)), "")
     if asks:
         raise Invalid(f"{owner} has the tool {asks!r}, which a person must allow, and works when nobody is there")
 
@@ -123,4 +125,4 @@ def _may_write(worker: Worker, memory: Memory) -> bool:
         grant = own.get(block.label, Grant(block.share))
         if grant.access in _WRITES and not block.read_only and (grant.tainted or not block.trusted):
             return True
-    return any(held.get(one.name, Grant(one.share)).access in _WRITES for one in memory.archives)
+    return any(held.get(archive.name, Grant(archive.share)).access in _WRITES for archive in memory.archives)

@@ -186,7 +186,7 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
         models = [self.lead.model, self.writer.model, *self.verifiers.values()]
         models += [model for one in self.workers.values() for model in one.models]
         models += [] if self.workshop is None else [self.workshop.model]
-        return all(one.card.price(1, 1) == 0 for one in models) and all(one.free for one in self.teams.values())
+        return all(one.card.price(1, 1) == 0 for one in models) and all(team.free for team in self.teams.values())
 
 
 class Made(Struct, frozen=True):
@@ -222,7 +222,7 @@ class Workshop:
         return equip(worker, [self.model])
 
     def _request(self, brief: Brief, kit: Kit) -> Request:
-        listing = "\n".join(f"- {one.name}: {one.spec.description}" for one in self._tools.values()) or "(none)"
+        listing = "\n".join(f"- {tool.name}: {tool.spec.description}" for tool in self._tools.values()) or "(none)"
         system = kit.prompts.text("make", most=str(self.factory.most_tools), tools=listing)
         messages = (Message("system", system), Message("user", f"Task: {brief.instruction}"))
         return Request(messages, subject=Making(brief.instruction, skills(self._tools)))

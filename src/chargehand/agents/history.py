@@ -135,7 +135,7 @@ class History:
             )
             if not end or end >= len(self.messages) - 1:
                 return
-            self._size -= sum(_size(one) for one in self.messages[self._pinned : end])
+            self._size -= sum(_size(message) for message in self.messages[self._pinned : end])
             del self.messages[self._pinned : end]
 
     def _replace(self, at: int, message: Message) -> None:

@@ -57,7 +57,7 @@ def show_inputs(
 
 def read_inputs(brief: Brief, tasks: Mapping[TaskId, Task]) -> tuple[Given, ...]:
     """The results that a brief comes with, each with what was asked."""
-    return tuple([_given(one, tasks.get(one.task)) for one in brief.inputs if one.value is not None])
+    return tuple([_given(given, tasks.get(given.task)) for given in brief.inputs if given.value is not None])
 
 
 def today(brief: Brief) -> str:

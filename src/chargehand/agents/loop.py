@@ -300,7 +300,7 @@ class Attempt:
         if not equipped.worker.rules:
             return equipped.specs + more
         open_now = set(allowed(equipped.worker.rules, self._calls.made, equipped.names))
-        return tuple(one for one in equipped.specs if one.name in open_now or one.name not in equipped.tools) + more
+        return tuple(spec for spec in equipped.specs if spec.name in open_now or spec.name not in equipped.tools) + more
 
     # --- the end
 
@@ -345,7 +345,7 @@ class Attempt:
         if not said or sent_back or last or not self._uses_words:
             return done
         self._doubted = done
-        self._hand.note(f"sent back once: {'; '.join(describe(one) for one in tracing.untraced if not one.origin)}")
+        self._hand.note(f"sent back once: {'; '.join(describe(item) for item in tracing.untraced if not item.origin)}")
         self._history.add(Message("user", said))
         return None
 

@@ -119,7 +119,7 @@ def instructions(blocks: Iterable[Seen]) -> str:
 
     Of one into which text from outside got in, what it held before: nobody outside can take a rule away.
     """
-    parts = [_instruction(one) for one in blocks if one.trusted]
+    parts = [_instruction(block) for block in blocks if block.trusted]
     return "\n\n".join(["", _INSTRUCTIONS, *parts]) if parts else ""
 
 
@@ -145,8 +145,8 @@ def material(blocks: Iterable[Seen], turns: Sequence[Turn], nonce: str, cut: Map
 
     Of blocks that are `cut`, so many characters are shown.
     """
-    parts = [wrap(nonce, f"block {_head(one)}", _text(one, cut)) for one in blocks if not one.instructs]
-    parts += [wrap(nonce, f"{_SAID[one.role]}{_when(one)}", one.text) for one in turns]
+    parts = [wrap(nonce, f"block {_head(block)}", _text(block, cut)) for block in blocks if not block.instructs]
+    parts += [wrap(nonce, f"{_SAID[turn.role]}{_when(turn)}", turn.text) for turn in turns]
     return "\n\n".join([_DATA, *parts, ""]) if parts else ""
 
 
@@ -163,12 +163,13 @@ def chat(turns: Sequence[Turn], nonce: str) -> list[Message]:
 
 def block_facts(blocks: Iterable[Seen]) -> tuple[Shown, ...]:
     return tuple(
-        Shown(label=one.label, text=one.text, description=one.description, access=one.access) for one in blocks
+        Shown(label=block.label, text=block.text, description=block.description, access=block.access)
+        for block in blocks
     )
 
 
 def turn_facts(turns: Iterable[Turn]) -> tuple[Said, ...]:
-    return tuple(Said(one.role, one.text) for one in turns)
+    return tuple(Said(turn.role, turn.text) for turn in turns)
 
 
 def _instruction(block: Seen) -> str:

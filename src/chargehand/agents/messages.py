@@ -76,7 +76,7 @@ class Replies(Struct, frozen=True):
     question: InputRequested | None = None
 
     def __getitem__(self, worker: str) -> WorkerReply:
-        return next(one for one in self.replies if one.worker == worker)
+        return next(reply for reply in self.replies if reply.worker == worker)
 
 
 class Letter(Struct, frozen=True):
@@ -130,7 +130,7 @@ def contents(instruction: str) -> str:
 
 def matching(agents: Iterable[Agent], match: Match, sender: str = "") -> tuple[Agent, ...]:
     """Everybody whom a match means, in the order of the roster; never the sender."""
-    return tuple(one for one in agents if one.name != sender and fits(match, one.tags))
+    return tuple(agent for agent in agents if agent.name != sender and fits(match, agent.tags))
 
 
 def tags(agents: Iterable[Agent]) -> dict[str, tuple[str, ...]]:
@@ -144,7 +144,7 @@ def tags(agents: Iterable[Agent]) -> dict[str, tuple[str, ...]]:
 
 def named(agents: Iterable[Agent], names: Sequence[str], sender: str = "") -> tuple[Agent, ...]:
     """Those of these names, in the order of the roster; Invalid for one that is not there."""
-    known = {one.name: one for one in agents}
+    known = {agent.name: agent for agent in agents}
     for name in names:
         if name not in known:
             raise Invalid(f"there is no worker {name[:100]!r}; {did_you_mean(name, known)}")
@@ -159,7 +159,7 @@ def addressed(
         raise Invalid("name workers or tags, not both: who is named gets the message whatever tags they carry")
     if timeout is not None and not timeout > 0:
         raise Invalid(f"the timeout is {timeout}; give everybody more than no time")
-    foreign = any(one.name == sender for one in agents)
+    foreign = any(agent.name == sender for agent in agents)
     to = named(agents, names, sender) if names else matching(agents, match, sender)
     return Letter(text=text, to=to, sender=sender, foreign=foreign, timeout=math.inf if timeout is None else timeout)
 
@@ -177,7 +177,7 @@ def nobody(agents: Sequence[Agent], match: Match) -> str:
 
 def reach(contacts: Contacts, agents: Sequence[Agent], sender: str) -> tuple[Agent, ...]:
     """Everybody a contract allows to write to, in the order of the roster; never the sender."""
-    found = (one for one in agents if one.name != sender)
+    found = (agent for agent in agents if agent.name != sender)
     return tuple(one for one in found if any(_means(entry, one.name, one.tags) for entry in contacts.to))
 
 
@@ -328,7 +328,7 @@ class Post(Struct, eq=False, frozen=True):
     def _named(self, name: str, sender: str, allowed: Sequence[Agent]) -> tuple[Agent, ...]:
         if name == sender:
             raise ToolFailed("That is yourself; message somebody else, or do it.")
-        if name not in {one.name for one in allowed} and any(one.name == name for one in self.agents):
+        if name not in {one.name for one in allowed} and any(agent.name == name for agent in self.agents):
             raise ToolFailed(f"You may not write to {name!r}. {_may(allowed)}")
         try:
             return named(allowed, [name])
@@ -337,7 +337,7 @@ class Post(Struct, eq=False, frozen=True):
 
     def _nobody(self, match: Match, sender: str, allowed: Sequence[Agent]) -> str:
         known = {sender, *(one.name for one in allowed)}
-        said = nobody([one for one in self.agents if one.name in known], match)
+        said = nobody([agent for agent in self.agents if agent.name in known], match)
         return said if len(known) == len(self.agents) else f"{said} {_may(allowed)}"
 
     def _found(self, key: str) -> tuple[Carrier, str]:

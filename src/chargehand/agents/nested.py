@@ -230,7 +230,7 @@ class Subteam(Struct, frozen=True, eq=False):
 
 def _request(brief: Brief) -> str:
     """What is asked for, without the numbers that differ each time it is put into words."""
-    inputs = [f"{one.task} {bytes(one.value or b'').decode()} {one.gaps}" for one in brief.inputs]
+    inputs = [f"{given.task} {bytes(given.value or b'').decode()} {given.gaps}" for given in brief.inputs]
     return digest(brief.instruction, *inputs)
 
 
@@ -357,7 +357,7 @@ def inherited(brief: Brief, *, leads: bool = True) -> Brief:
 
     `leads`: there are teams among the workers.
     """
-    if not any(one.value is not None and MARK in bytes(one.value) for one in brief.inputs):
+    if not any(given.value is not None and MARK in bytes(given.value) for given in brief.inputs):
         return brief
     tasks = {one.id: one for one in brief.tasks}
     teams: list[str] = []
@@ -368,7 +368,7 @@ def inherited(brief: Brief, *, leads: bool = True) -> Brief:
         for said in filter(None, map(partly, cast("list[object]", value) if isinstance(value, list) else [value])):
             teams += said.missing if leads and not in_words(said) else ()
             own += [(task, said)] if in_words(said) else []
-    answers = [Answer(tasks[one.task], one.value) for one in brief.inputs if one.task in tasks]
+    answers = [Answer(tasks[given.task], given.value) for given in brief.inputs if given.task in tasks]
     more = [Gap(NO_TASK, "unserved", "team", line) for line in dict.fromkeys(teams)]
     return structs.replace(brief, gaps=(*brief.gaps, *more, *left_out(own, answers)))
 
@@ -476,7 +476,9 @@ def _failure(run: str, name: str, state: RunState, entries: Sequence[ev.Entry], 
         return Failure("logic", f"{name}: its run {run!r} was cancelled", permanent=True)
     if ended.ending == "needs_input":
         return Failure("logic", f"{name}: no person answered in time in run {run!r}", permanent=True)
-    failed = [one.failure for one in state.tasks.values() if one.status is Status.FAILED and one.failure is not None]
+    failed = [
+        task.failure for task in state.tasks.values() if task.status is Status.FAILED and task.failure is not None
+    ]
     if not state.tasks:
         failed = [one.event.failure for one in entries if isinstance(one.event, ev.SupervisionFailed)][-1:]
     kind = _failure_kind(ended.reason, {failure.kind for failure in failed})
@@ -511,7 +513,7 @@ def _rejects(answer: ev.InputAnswered) -> bool:
 def refused_by_person(entries: Sequence[ev.Entry]) -> bool:
     """Whether a person did not allow a call in a run, or in one inside it: what is asked there is asked here, too."""
     calls: set[int] = set()
-    for event in (one.event for one in entries):
+    for event in (entry.event for entry in entries):
         if isinstance(event, ev.InputRequested) and event.what == "tool":
             calls.add(event.number)
         elif isinstance(event, ev.InputAnswered) and event.number in calls and _rejects(event):
@@ -522,7 +524,7 @@ def refused_by_person(entries: Sequence[ev.Entry]) -> bool:
 def acted(entries: Sequence[ev.Entry]) -> bool:
     """Whether something was changed in the world in a run, by itself or by teams inside it, or may have been."""
     begun: set[tuple[str, int, int]] = set()
-    for event in (one.event for one in entries):
+    for event in (entry.event for entry in entries):
         if isinstance(event, ev.StepStarted) and event.effect == "effect":
             begun.add((event.task, event.attempt, event.step))
         elif isinstance(event, ev.StepFinished):

@@ -43,7 +43,7 @@ def part(product: Product, messages: Sequence[Message]) -> Product | Partly:
     What it quotes from a tool is not its own; what another worker wrote to it, it may well say again.
     """
     mail = {call.id for one in messages for call in one.calls if call.name.startswith(MAIL)}
-    seen = [one.text for one in messages if one.role == "tool" and one.call not in mail]
+    seen = [message.text for message in messages if message.role == "tool" and message.call not in mail]
     missing = left(product.text, seen)[1][:_MOST]
     return Partly(product.text, missing, product.exhibits, product.sources) if missing else product
 
@@ -111,10 +111,10 @@ def left_out(said: Sequence[tuple[Task, Partly]], answers: Sequence[Answer]) -> 
     lacks: dict[TaskId, list[set[str]]] = {}
     for line, name in list(lines)[: _MOST * _MOST]:
         lacks.setdefault(name, []).append(_words(line))
-    asked = {one.task.id: _words(one.task.instruction) for one in answers if not one.item}
-    above = {one.task.id: [name for name, need in needs(one.task) if need != "optional"] for one in answers}
-    spoke = {one.task.id for one in answers if _spoke(one)}
-    items = {one.task.id for one in answers if one.item}
+    asked = {answer.task.id: _words(answer.task.instruction) for answer in answers if not answer.item}
+    above = {answer.task.id: [name for name, need in needs(answer.task) if need != "optional"] for answer in answers}
+    spoke = {answer.task.id for answer in answers if _spoke(answer)}
+    items = {answer.task.id for answer in answers if answer.item}
     found: dict[str, None] = {}
     for at, (line, name) in enumerate(lines):
         words = _words(line)

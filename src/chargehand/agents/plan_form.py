@@ -151,7 +151,7 @@ def read_task(name: str, body: dict[str, object], holders: Holders = NOBODY) -> 
         return Task(TaskId(name), instruction.strip(), worker, replaces=replaces)
     optional = dict.fromkeys(_names(name, without))
     inputs = dict.fromkeys(_names(name, before)) | optional  # some name an optional input only there
-    after = (Edge(TaskId(one), "optional") if one in optional else TaskId(one) for one in inputs)
+    after = (Edge(TaskId(given), "optional") if given in optional else TaskId(given) for given in inputs)
     return Task(TaskId(name), instruction.strip(), worker, after=tuple(after), replaces=replaces)
 
 
@@ -163,14 +163,14 @@ def _who_has(tool: object, worker: str, holders: Holders) -> str:
 
 def _names(name: str, given: object) -> list[str]:
     items: list[object] = cast("list[object]", given) if isinstance(given, list) else [given] if given else []
-    if strange := [one for one in items if not isinstance(one, str)]:
+    if strange := [item for item in items if not isinstance(item, str)]:
         raise Invalid(f"task {name!r} comes after {strange[0]!r}; name tasks by their ids")
     return [one for one in dict.fromkeys(cast("list[str]", items)) if one != name]  # nothing waits for itself
 
 
 def _texts(given: object) -> tuple[str, ...]:
     items = cast("list[object]", given) if isinstance(given, list) else []
-    return tuple(one.strip() for one in items if isinstance(one, str) and one.strip())
+    return tuple(item.strip() for item in items if isinstance(item, str) and item.strip())
 
 
 class PlanStream:

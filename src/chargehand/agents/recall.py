@@ -162,12 +162,12 @@ class Recall(Struct, eq=False):
     def opening(self, system: Message, task: str, nonce: str) -> list[Message]:
         """The messages an attempt begins with, around what memory holds now."""
         blocks = self.blocks.values()
-        taken = tokens(system.text) + tokens(task) + sum(tokens(one.text) for one in self.turns)
+        taken = tokens(system.text) + tokens(task) + sum(tokens(turn.text) for turn in self.turns)
         cut = shortened(blocks, min(self.window // 2, int(self.window * _FULL) - taken))
-        self.versions = {one.label: one.version for one in blocks if one.label not in cut}
+        self.versions = {block.label: block.version for block in blocks if block.label not in cut}
         told = Message("system", system.text + more) if (more := instructions(blocks)) else system
         as_chat = self.desk.earlier == "chat"
-        data = material([one for one in blocks if one.tells], () if as_chat else self.turns, nonce, cut)
+        data = material([block for block in blocks if block.tells], () if as_chat else self.turns, nonce, cut)
         earlier = chat(self.turns, nonce) if as_chat else []
         return [told, *earlier, Message("user", data + task)]
 
@@ -220,7 +220,7 @@ class Recall(Struct, eq=False):
         """The same, with as many turns as fit beside the blocks that are there now."""
         if not turns:
             return look
-        beside = min(self.window // 2, sum(tokens(one.text) + tokens(one.untainted or "") for one in look.blocks))
+        beside = min(self.window // 2, sum(tokens(block.text) + tokens(block.untainted or "") for block in look.blocks))
         room = max(0, self._chat_room - beside)
         self._chat = turns
         shown = fitting(turns, room, _CHAT_FRAME)
@@ -268,7 +268,7 @@ class Recall(Struct, eq=False):
                 async with desk.memory.gate(desk.turns_of):
                     limit = 2 * _MOST_CHAT_TURNS if desk.earlier == "chat" else _MOST_TURNS
                     turns = await catalog.turns(desk.turns_of, limit=limit)
-                    made = next((one for one in turns if one.role == "summary" and one.upto >= upto), None)
+                    made = next((turn for turn in turns if turn.role == "summary" and turn.upto >= upto), None)
                     old = behind(turns, upto)
                     if made is not None or not old:
                         return Done(Compacted(made), NOTHING)
@@ -316,7 +316,7 @@ def _request(speaker: Speaker, turns: Sequence[Turn], room: int) -> Request:
     """The turns, oldest first, each cut to its share of so many bytes."""
     nonce = new_nonce()
     share = max(1, room // len(turns))
-    told = [wrap(nonce, f"{one.role}, turn {one.number}", _opening(one.text, share)) for one in turns]
+    told = [wrap(nonce, f"{turn.role}, turn {turn.number}", _opening(turn.text, share)) for turn in turns]
     messages = (Message("system", speaker.prompts.text("summary")), Message("user", "\n\n".join(told)))
     return Request(messages, settings=SUMMARY_SETTINGS)
 

@@ -113,11 +113,11 @@ class TeamSpec(Struct, frozen=True):
     @property
     def aside(self) -> tuple[tuple[Agent, int], ...]:
         """Those in the background, and after how many turns each of them works."""
-        return tuple((self.agent(one), one.every or 1) for one in self.background)
+        return tuple((self.agent(worker), worker.every or 1) for worker in self.background)
 
     def cards(self) -> tuple[WorkerCard, ...]:
         """The team as a planner sees it."""
-        cards = [equip(one, ()).card for one in self.workers]
+        cards = [equip(worker, ()).card for worker in self.workers]
         if self.factory is not None:
             tools = toolset(f"factory {self.factory.name!r}", self.factory.tools)
             cards.append(WorkerCard(self.factory.name, self.factory.description, (), skills(tools)))
@@ -129,7 +129,7 @@ class TeamSpec(Struct, frozen=True):
 
     @property
     def teams(self) -> tuple[Team, ...]:
-        return tuple(one.team for one in self.workers if one.team is not None)
+        return tuple(worker.team for worker in self.workers if worker.team is not None)
 
     @asynccontextmanager
     async def at_work(self, budget: Budget, finder: Finder) -> AsyncGenerator[dict[str, Subteam]]:
@@ -230,8 +230,8 @@ class TeamSpec(Struct, frozen=True):
 
     def _post(self, models: Mapping[str, Sequence[Model]], *, capped: bool) -> Post:
         """What carries messages between workers."""
-        members = tuple(self.agent(one) for one in self.workers)
-        contracts = {one.name: one.contract for one in self.workers if one.contacts}
+        members = tuple(self.agent(worker) for worker in self.workers)
+        contracts = {worker.name: worker.contract for worker in self.workers if worker.contacts}
         allowances: dict[str, Amount] = {}
         if capped:
             for one in self.workers:
@@ -248,7 +248,7 @@ class TeamSpec(Struct, frozen=True):
         """What one sample of a worker's costs at least, for a team that is sampled."""
         if not isinstance(self.way, Route) or self.way.samples == 1:
             return None
-        known = {one.name: one for one in self.workers}
+        known = {worker.name: worker for worker in self.workers}
         return lambda name: sample_cost(known.get(name, Worker(name)), models.get(name, ()))
 
     def _verifiers(self) -> list[tuple[str, str | Model]]:
@@ -276,11 +276,11 @@ class TeamSpec(Struct, frozen=True):
     def notice(self, finder: Finder) -> str:
         """What people must know about the models behind this team."""
         cards = [_found(finder, model).card for model in self._named_models()]
-        notices = [one.notice for one in cards]
-        if len({one.reads_facts for one in cards}) > 1:  # then it would not be true as it stands
-            notices = [PARTLY if one.reads_facts else one.notice for one in cards]
-        notices += [one.team.notice for one in self.workers if one.team is not None]
-        return " ".join(dict.fromkeys(one for one in notices if one))
+        notices = [card.notice for card in cards]
+        if len({card.reads_facts for card in cards}) > 1:  # then it would not be true as it stands
+            notices = [PARTLY if card.reads_facts else card.notice for card in cards]
+        notices += [worker.team.notice for worker in self.workers if worker.team is not None]
+        return " ".join(dict.fromkeys(notice for notice in notices if notice))
 
 
 PARTLY = (
@@ -294,7 +294,9 @@ def lent(
     team: Team, name: str, description: str, tags: Sequence[str], estimate: Amount, timeout: WrittenDuration | None
 ) -> Worker:
     """A team as a worker of another."""
-    said = description or "; ".join(f"{one.name}: {one.description}" for one in team.roster.agents if one.description)
+    said = description or "; ".join(
+        f"{agent.name}: {agent.description}" for agent in team.roster.agents if agent.description
+    )
     usual = min(1.25 * team.timeout, team.timeout + 10)  # what leaves its run all of its own time
     return Worker(
         name or team.name, said, tags=tags, estimate=estimate, timeout=usual if timeout is None else timeout, team=team

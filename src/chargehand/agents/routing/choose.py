@@ -178,7 +178,7 @@ def listing(cards: Sequence[WorkerCard]) -> str:
     lines: list[str] = []
     for card in cards:
         lines.append(card_line(card))
-        able = [*card.phrases, *(one.name.replace("_", " ") for one in card.skills)][:_PHRASES]
+        able = [*card.phrases, *(skill.name.replace("_", " ") for skill in card.skills)][:_PHRASES]
         lines.extend([f"  - can: {'; '.join(able)}"] if able else [])
         examples = (*card.examples, *reversed(card.confirmed))[:_EXAMPLES]
         lines.extend(f"  - was asked: {example[:_LONGEST]}" for example in examples)
