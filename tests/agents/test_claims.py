@@ -122,6 +122,12 @@ def test_figures_within_a_long_text_of_a_row_belong_to_that_text() -> None:
     assert unsupported("; ".join(f"{headline}, {length}" for headline, length in rows), results) == ()
 
 
+def test_a_semicolon_ends_what_is_said_of_a_row() -> None:
+    rows = ((1041, "2026-10-08", 3), (1045, "2026-10-20", 1))
+    results = [Given("t1", "List orders.", "ann", Product("", (Table(("order", "day", "quantity"), rows, "o.csv"),)))]
+    assert unsupported("Orders: 1041, 2026-10-08 3; 1045, 2026-10-20 1.", results) == ()
+
+
 def test_keys_that_are_no_texts_are_read_as_texts() -> None:
     results = [Given("t1", "Sales by year.", "ann", {2023: 1200.5, 2024: 1310.75, "by month": [{1: 7.25}, {1: 9.75}]})]
     assert unsupported("In 2024 sales were 1,310.75, in January 9.75 [t1].", results) == ()

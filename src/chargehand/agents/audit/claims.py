@@ -671,9 +671,15 @@ def _doubt_rows(sentence: str, sources: Sequence[Source], found: Sequence[_Found
 
 
 def _is_beside_its_name(sentence: str, names: Sequence[NamedRows], statement: _Found, rows: set[int]) -> bool:
-    """Whether something belongs to the name right behind it, or else to the one before it."""
-    meant = [name for name in names if name.end <= statement.start][-1:]
-    behind = [name for name in names if name.start >= statement.end][:1]
+    """Whether something belongs to the name right behind it, or else to the one before it.
+
+    A semicolon ends what is said of a name, if there is a name on this side of it.
+    """
+    begin = sentence.rfind(";", 0, statement.start) + 1
+    end = sentence.find(";", statement.end)
+    own = [name for name in names if name.start >= begin and (end < 0 or name.end <= end)]
+    meant = [name for name in own or names if name.end <= statement.start][-1:]
+    behind = [name for name in own or names if name.start >= statement.end][:1]
     if behind and _NAME_ADJACENT.fullmatch(sentence[statement.end : behind[0].start]):
         meant = behind
     return not meant or bool(meant[0].rows & rows)
