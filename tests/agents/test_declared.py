@@ -26,9 +26,18 @@ WRONG: dict[str, tuple[Callable[[Any], object], object, str]] = {
     "turns": (
         lambda one: Supervisor([ANN], way=RoundRobin(one)),
         -1,
-        "Expected `int` >= 0 - at `$.most_turns`",
+        "way=RoundRobin(most_turns=-1) cannot be: Expected int >= 0",
     ),
-    "tags of a way": (lambda one: Supervisor([ANN], way=Broadcast(one)), "travel", "got `str` - at `$.match_all`"),
+    "threshold": (
+        lambda one: Supervisor([ANN], way=Route(threshold=one)),
+        1.5,
+        "way=Route(threshold=1.5) cannot be: Expected float <= 1.0",
+    ),
+    "tags of a way": (
+        lambda one: Supervisor([ANN], way=Broadcast(one)),
+        "travel",
+        "way=Broadcast(match_all='travel') cannot be: Expected array, got str",
+    ),
     "a hedge": (lambda one: Supervisor([ANN], hedge=one), True, "write hedge=Hedge()"),
     "a cache": (lambda one: Supervisor([ANN], cache=one), "10x", "cache is '10x'; write a duration such as 90s, 5m"),
     "a timeout of a run": (lambda one: Supervisor([ANN], timeout=one), "soon", "timeout is 'soon'; write a duration"),

@@ -218,7 +218,6 @@ async def test_asked_again_only_those_who_have_not_had_it_come_into_question() -
     [
         (Route(generalist="zoe"), "generalist 'zoe' is not on the team"),
         (Route(rules={"a": "zoe"}), "a rule of the route names 'zoe'"),
-        (Route(threshold=1.5), "must be from 0 to 1"),
     ],
 )
 async def test_a_way_that_names_nobody_there_is_refused(way: Route, said: str) -> None:

@@ -352,7 +352,7 @@ REPLY = st.fixed_dictionaries(
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(REPLY, min_size=1, max_size=12), st.integers(0, 4), st.integers(0, 3), st.integers(0, 6))
+@given(st.lists(REPLY, min_size=1, max_size=12), st.integers(0, 4), st.integers(0, 3), st.integers(1, 6))
 def test_whatever_the_ledger_says_it_ends_within_its_bounds(
     replies: list[dict[str, object]], stalls: int, fresh: int, most: int
 ) -> None:

@@ -671,18 +671,25 @@ def _doubt_rows(sentence: str, sources: Sequence[Source], found: Sequence[_Found
 
 
 def _is_beside_its_name(sentence: str, names: Sequence[NamedRows], statement: _Found, rows: set[int]) -> bool:
-    """Whether something belongs to the name right behind it, or else to the one before it.
+    """Whether something belongs to the name right behind it, or else to the one before it, or the last two of those.
 
     A semicolon ends what is said of a name, if there is a name on this side of it.
     """
     begin = sentence.rfind(";", 0, statement.start) + 1
     end = sentence.find(";", statement.end)
     own = [name for name in names if name.start >= begin and (end < 0 or name.end <= end)]
-    meant = [name for name in own or names if name.end <= statement.start][-1:]
-    behind = [name for name in own or names if name.start >= statement.end][:1]
-    if behind and _NAME_ADJACENT.fullmatch(sentence[statement.end : behind[0].start]):
+    names = own or names
+    behind = next((name for name in names if name.start >= statement.end), None)
+    before = [name for name in names if name.end <= statement.start][-2:]
+    if behind is not None and _NAME_ADJACENT.fullmatch(sentence[statement.end : behind.start]):
         meant = behind
-    return not meant or bool(meant[0].rows & rows)
+    elif before:
+        meant = before[-1]
+    else:
+        return True
+    if meant.rows & rows:
+        return True
+    return len(before) > 1 and bool(before[0].rows & rows) and bool(before[0].rows & before[1].rows)
 
 
 def _is_in_order(names: Sequence[NamedRows], placed: Sequence[tuple[_Found, set[int]]]) -> bool:

@@ -105,4 +105,7 @@ def check(way: object) -> None:
     try:
         msgspec.convert(msgspec.to_builtins(way, enc_hook=dict), kind)  # any mapping will do for rules
     except (ValueError, TypeError) as error:
-        raise Invalid(f"way={kind.__name__}(...) cannot be: {error}") from error
+        problem, _, place = str(error).replace("`", "").partition(" - at $.")
+        field = place.partition(".")[0].partition("[")[0]
+        setting = f"{field}={getattr(way, field)!r}" if hasattr(way, field) else "..."
+        raise Invalid(f"way={kind.__name__}({setting}) cannot be: {problem}") from error
