@@ -51,14 +51,6 @@ SERVED: list[tuple[str, str, Callable[[], list[str]]]] = [
     ),
     (
         "shop",
-        "How many tents and packs did we sell in May 2026?",
-        lambda: [
-            f"{category} {int(total(shop_orders('2026-05', category=category), 'quantity'))}"
-            for category in ("tents", "packs")
-        ],
-    ),
-    (
-        "shop",
         "How much revenue did tents bring in between March and May 2026?",
         lambda: [_money(sum(total(shop_orders(f"2026-0{month}", category="tents")) for month in (3, 4, 5)))],
     ),
@@ -70,26 +62,12 @@ SERVED: list[tuple[str, str, Callable[[], list[str]]]] = [
     ("shop", "Top 3 products by revenue in 2026", lambda: [_best(shop_orders("2026"), "product")]),
     (
         "shop",
-        "How many orders came in through the web and how many through wholesale in 2026?",
-        lambda: [
-            f"({channel}) in 2026: {sum(row['channel'] == channel for row in shop_orders('2026'))}"
-            for channel in ("web", "wholesale")
-        ],
-    ),
-    (
-        "shop",
         "How many orders with a quantity over 10 were there in 2026?",
         lambda: [f": {sum(int(row['quantity']) > 10 for row in shop_orders('2026'))} "],
-    ),
-    (
-        "shop",
-        "What was the revenue in May 2026 compared with May 2025?",
-        lambda: [_money(total(shop_orders("2026-05"))), _money(total(shop_orders("2025-05")))],
     ),
     ("shop", "How many orders were placed on 2026-05-03?", lambda: [f": {len(shop_orders('2026-05-03'))} "]),
     ("shop", "Convert 250 euros to Swiss francs on 15 May 2026.", lambda: ["234.78 CHF"]),
     ("shop", "How long do customers have to return an item?", lambda: ["within 30 days"]),
-    ("shop", "What is the cheapest product?", lambda: [min(rows("shop", "data/products.csv"), key=_price)["product"]]),
     (
         "shop",
         "How many orders per channel, except wholesale?",
@@ -160,6 +138,10 @@ REFUSED = [
     ("shop", "How many ordres were there in May 2026?"),
     ("shop", "Which products cost more than 100 euros?"),
     ("shop", "How many orders were there in 2019?"),
+    ("shop", "How many tents and packs did we sell in May 2026?"),
+    ("shop", "What was the revenue in May 2026 compared with May 2025?"),
+    ("shop", "What is the cheapest product?"),
+    ("shop", "How many orders came in through web or wholesale in 2026?"),
     ("shop", "Hello!"),
     ("shop", "Write a poem about tents."),
     ("support", "Which customers have not ordered?"),
@@ -169,10 +151,6 @@ REFUSED = [
     ("patient_case", "What was the last potassium result of Moreau?"),
     ("letta_crew", "Which frameworks are open source and cost less than 30 dollars a month?"),
 ]
-
-
-def _price(row: dict[str, str]) -> float:
-    return float(row["price_eur"])
 
 
 def test_there_are_sixty() -> None:

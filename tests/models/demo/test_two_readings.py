@@ -31,6 +31,10 @@ def test_a_word_with_two_meanings_is_refused(team: str, request_text: str, reaso
         ("shop", "How much did we sell in May 2026?"),
         ("shop", "What was the average revenue per month in 2025?"),
         ("shop", "What is the most expensive product per category?"),
+        ("shop", "What is the most expensive product?"),
+        ("shop", "Which is the cheapest pack?"),
+        ("shop", "How many units of each product category did we sell in April 2026?"),
+        ("shop", "How many product returns were damaged?"),
         ("portfolio", "Which fund is the most expensive?"),
         ("shop", "How many products have a price below 20 or above 100?"),
         ("shop", "Orders and revenue per country in May 2026"),
@@ -48,12 +52,8 @@ def test_what_no_part_of_a_query_accounts_for_is_refused(team: str, request_text
 @pytest.mark.parametrize(
     ("team", "request_text", "expected"),
     [
-        ("shop", "What is the most expensive product?", "Heron Tent 289"),
-        ("shop", "Which is the cheapest pack?", "Hare Daypack 69"),
         ("shop", "What is the highest price per category?", "sleeping 158"),
-        ("shop", "How many units of each product category did we sell in April 2026?", "cooking 28"),
         ("shop", "How many orders and how much revenue did we have in May 2026?", "in May 2026: 36"),
-        ("shop", "How many product returns were damaged?", "Number of returns (damaged): 11"),
         ("patient_case", "Which patient has the most results?", "Moreau 11"),
         ("letta_crew", "In which month did Corvid have the most downloads?", "2026-06 97,000"),
         ("portfolio", "What is the average fee of all funds, in percent?", "0.337"),

@@ -87,7 +87,7 @@ def _section(heading: str, lines: Iterable[str]) -> str:
 
 def _read_part(given: Given) -> Part:
     product = read_product(given.value)
-    exhibits = tuple(exhibit for exhibit in product.exhibits if not _is_lookup(exhibit))
+    exhibits = product.exhibits
     lines = [line for line in product.text.splitlines() if line.strip() and not line.startswith("Sources: ")]
     if not lines:
         lines = [figure_in_words(exhibit) for exhibit in exhibits if isinstance(exhibit, Figure)]
@@ -100,11 +100,6 @@ def _read_part(given: Given) -> Part:
         kept=[line.strip() for line in lines if line.startswith(_KEPT)],
         left=[line.removeprefix(LEFT).strip() for line in lines if line.startswith(LEFT)],
     )
-
-
-def _is_lookup(exhibit: Exhibit) -> bool:
-    """Whether it is a table in which names were looked up."""
-    return isinstance(exhibit, Table) and exhibit.columns[0] == "place"
 
 
 def _bullets(facts: list[Part], written: str) -> list[str]:

@@ -7,8 +7,8 @@ from msgspec import Struct
 from chargehand.models.demo.arithmetic import Arithmetic, read_arithmetic
 from chargehand.models.demo.memory import SEARCH, archive_question, asks_archive
 from chargehand.models.demo.request import ORDERS, Clause, RefusedError
-from chargehand.models.demo.table_query import Lookup, read_query
-from chargehand.models.demo.table_sql import Query
+from chargehand.models.demo.table_query import Query
+from chargehand.models.demo.table_reader import read_query
 from chargehand.models.demo.tools import AMOUNTS, Filled, ToolCard, card_words, fill_arguments, read_words, tool_words
 from chargehand.models.demo.words import (
     Token,
@@ -33,7 +33,6 @@ _ON_CARD = 0.5
 _FITS = 2.0
 """The least that the words of a clause have to say for a tool."""
 _CERTAIN = 4.0
-_AFTER_LOOKUP = 2.5
 _MOST_NAMES = 2
 _WRITING = frozenset(map(stem, word_set("write writes writing draft drafts memo memos letter summaries")))
 
@@ -44,7 +43,7 @@ class Fit(Struct, frozen=True):
     worker: WorkerCard
     tool: ToolCard
     score: float
-    reading: Query | Lookup | Arithmetic | Filled | None = None
+    reading: Query | Arithmetic | Filled | None = None
     """What the tool is to be asked; nothing for a search."""
     is_certain: bool = True
 
@@ -83,9 +82,7 @@ def _fit_tool(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
         return Fit(worker, tool, _CERTAIN, is_certain=False) if is_archive else None
     match tool.kind:
         case "table":
-            query = read_query(clause, tool.description)
-            is_certain = isinstance(query, Query)
-            return Fit(worker, tool, _CERTAIN if is_certain else _AFTER_LOOKUP, query, is_certain=is_certain)
+            return Fit(worker, tool, _CERTAIN, read_query(clause, tool.description))
         case "search":
             return _fit_search(clause, worker, tool)
         case "compute":

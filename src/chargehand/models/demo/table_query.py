@@ -1,241 +1,247 @@
 """One grammar for questions to tables: measure x group x filter x time x rank x threshold, joined along keys.
 
-A clause is read once for each table, which is the base of the query. Where two readings fit, neither is taken.
+A question is typed parts over the rows of one table, the base, and of those it refers to; they make SQL and a title.
 """
 
-import re
-from itertools import product
+from typing import Literal
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
-from chargehand.models.demo.request import Clause, RefusedError
-from chargehand.models.demo.table_reader import QueryReader
-from chargehand.models.demo.table_schema import Column, Schema, Value, read_schema
-from chargehand.models.demo.table_sql import (
-    Condition,
-    Query,
-    Rank,
-    TableQuery,
-    column_measure,
-    quote,
-    render_query,
-)
-from chargehand.models.demo.table_words import Item, Names, Scope, read_items, read_lexicon
-from chargehand.models.demo.words import join_words, stem, stems, word_set
-from chargehand.models.exhibits import Table
+from chargehand.models.demo.request import RefusedError
+from chargehand.models.demo.table_schema import Column, Schema, TableSpec
+from chargehand.models.demo.words import word_set
 
-_OF_A_SUM = word_set("most top best fewest least")
-_MOST_NAMES = 4
-_NEVER_NAMES = word_set(
-    """many number count than more less fewer between since before after until only median percentage share ratio rate
-    change growth trend difference second third last first next today yesterday tomorrow day week month quarter year
-    both either any other same compared versus expensive late early new old recent latest oldest newest longest
-    shortest ago now currently because"""
-)
-_IN_ALL = re.compile(r"\b(?:in all|altogether|in total)\b", re.IGNORECASE)
+_MOST_ROWS = 200
+_OF_A_SUM = word_set("most top fewest least")
 
 
-class Lookup(Struct, frozen=True):
-    """Names that have to be looked up in the data before the query can be written."""
+class Measure(Struct, frozen=True):
+    """What is computed. Without an aggregate it is the value of each row."""
+
+    expression: str
+    aggregate: str
+    """COUNT, SUM, AVG, MIN, MAX, or nothing."""
+    label: str
+    unit: str = ""
+    column: Column | None = None
+    """The column, where it is the value of one."""
+    is_implied: bool = False
+    """Whether the aggregate is a guess from the kind of column: nobody said total or average."""
+    decimals: int = 0
+    """To how many it is rounded, where it is."""
+    tables: tuple[str, ...] = ()
+
+    @property
+    def sql(self) -> str:
+        if not self.aggregate:
+            return self.expression
+        call = f"{self.aggregate}({self.expression})"
+        return f"ROUND({call}, {self.decimals})" if self.decimals else call
+
+
+class Group(Struct, frozen=True):
+    """What rows are put together by."""
 
     sql: str
-    phrases: tuple[str, ...]
+    label: str
+    tables: tuple[str, ...]
+    is_time: bool = False
 
 
-def read_query(clause: Clause, description: str, names: Names | None = None) -> Query | Lookup:
-    """The query for a clause over the tables that a tool's description lists; RefusedError where there is none."""
-    lexicon = read_lexicon(description)
-    if lexicon is None:
-        raise RefusedError("no tables are described")
-    if clause.points_back:
-        raise RefusedError("it speaks of an earlier result, which no table holds")
-    items = read_items(clause, lexicon, names or {})
-    queries: list[Query] = []
-    refusals: list[RefusedError] = []
-    lookups: list[Lookup] = []
-    for base in lexicon.schema.tables.values():
-        scope = Scope(items, lexicon.schema, base)
-        reader = QueryReader(clause, scope)
-        try:
-            query = _complete(reader.read(), clause, scope)
-            leftover = reader.leftover()
-            if leftover:
-                lookups += _look_up(lexicon.schema, leftover)
-                words = join_words([repr(item.text) for item in leftover])
-                query.refusal = RefusedError(f"nothing there says {words}")
-            if query.refusal is not None:
-                raise query.refusal
-            queries.append(render_query(query, lexicon.schema))
-        except RefusedError as refusal:
-            refusal.understood = len(reader.used)
-            refusals.append(refusal)
-    if queries:
-        return _choose(queries)
-    if lookups and names is None:
-        return min(lookups, key=lambda lookup: len(lookup.phrases))
-    raise max(refusals, key=lambda refusal: (refusal.is_known, refusal.understood))
+class Condition(Struct, frozen=True):
+    """What holds for every row that counts, in SQL and in words."""
+
+    sql: str
+    words: str
+    column: Column
+    is_excluded: bool = False
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        return (self.column.table,)
 
 
-def _choose(queries: list[Query]) -> Query:
-    """The query with the fewest joins; two of them are two readings."""
-    fewest = min(len(query.tables) for query in queries)
-    simple = {query.sql: query for query in queries if len(query.tables) == fewest}
-    if len(simple) > 1:
-        tables = sorted({query.tables[0] for query in simple.values()})
-        raise RefusedError(f"it can be read of {join_words(tables, 'or')}; say which is meant")
-    return next(iter(simple.values()))
+class Rank(Struct, frozen=True):
+    """The first places by a measure."""
+
+    measure: Measure
+    direction: str
+    """ASC or DESC."""
+    word: str
 
 
-def _look_up(schema: Schema, items: list[Item]) -> list[Lookup]:
-    """How words are looked up in the data, if all of them may be names; those side by side are one name."""
-    columns = [column for column in schema.columns.values() if column.is_text and not column.complete]
-    if not columns or len(items) > _MOST_NAMES or not all(_may_be_name(item) for item in items):
-        return []
-    phrases: list[str] = []
-    for before, item in zip([None, *items], items, strict=False):
-        if before is not None and before.at == item.at - 1:
-            phrases[-1] += f" {item.low}"
-        else:
-            phrases.append(item.low)
-    parts: list[str] = []
-    for phrase, column in product(phrases, columns):
-        pattern = "%".join(["", *(word[: max(3, len(stem(word)))] for word in phrase.split()), ""])
-        parts.append(
-            f"SELECT DISTINCT {quote(column.sql)} AS place, {column.name} AS value "  # noqa: S608 - quoted
-            f"FROM {column.table} WHERE {column.name} LIKE {quote(pattern)}"
-        )
-    return [Lookup(" UNION ALL ".join(parts), tuple(phrases))]
+class Entity(Struct, frozen=True):
+    """What is asked for ("which country"): how rows are grouped by it, and what is listed of it."""
+
+    words: str
+    group: Group
+    columns: tuple[str, ...]
+    is_row: bool
+    """Whether it is a row of the base table, so that what is said of it is said of each row."""
 
 
-def _may_be_name(item: Item) -> bool:
-    is_known = item.operator is not None or item.number is not None or (item.refs and not item.values)
-    return not is_known and item.low not in _NEVER_NAMES and len(item.text) > 2
+class TableQuery(Struct):
+    """The parts of a question."""
+
+    base: TableSpec
+    entity: Entity | None = None
+    group: Group | None = None
+    measure: Measure | None = None
+    conditions: list[Condition] = field(default_factory=list[Condition])
+    rank: Rank | None = None
+    limit: int = 0
+    time_words: str = ""
+
+    @property
+    def is_by_row(self) -> bool:
+        """Whether the rows of the base table are asked for."""
+        return self.entity is not None and self.entity.is_row
+
+    @property
+    def tables(self) -> list[str]:
+        """The tables that are needed, the base table first."""
+        parts = [self.group, self.measure, self.entity.group if self.entity is not None else None, *self.conditions]
+        names = {name for part in parts if part is not None for name in part.tables}
+        return [self.base.name, *sorted(names - {self.base.name})]
 
 
-def read_query_with_names(clause: Clause, description: str, lookup: Lookup, found: list[Table]) -> Query | Lookup:
-    """The query after its names were looked up: each phrase has to be in values of the data."""
-    schema = read_schema(description)
-    columns = schema.columns if schema is not None else {}
-    names: Names = {}
-    for phrase in lookup.phrases:
-        values: dict[Column, dict[str, None]] = {}
-        for place, value in (row for table in found for row in table.rows):
-            if _holds(str(value), phrase):
-                values.setdefault(columns[str(place)], {})[str(value)] = None
-        if not values:
-            raise RefusedError(f"nothing there says {phrase!r}")
-        names[phrase] = tuple(Value(column, tuple(texts)) for column, texts in values.items())
-    return read_query(clause, description, names)
+class Query(Struct, frozen=True):
+    """A query, what its result is called, and the tables it reads, the base table first."""
+
+    sql: str
+    title: str
+    shape: Literal["number", "groups", "rows"]
+    tables: tuple[str, ...]
+    adds_up: bool = False
+    """Whether the numbers of its groups make a total."""
 
 
-def _holds(value: str, phrase: str) -> bool:
-    words = stems(value)
-    wanted = stems(phrase)
-    return any(words[at : at + len(wanted)] == wanted for at in range(len(words)))
+def column_measure(column: Column, aggregate: str = "") -> Measure:
+    """The value of a column: aggregated as said, else added up where that is what people mean by its name."""
+    aggregate_or_sum = aggregate or ("SUM" if column.adds_up else "")
+    decimals = 0
+    if aggregate == "AVG":
+        decimals = 3 if column.unit == "percent" else 2
+    elif aggregate_or_sum == "SUM" and column.type == "REAL":
+        decimals = 2
+    label = column.name.rpartition("_")[0] if column.unit else column.name
+    word = {"AVG": "average ", "SUM": "total ", "MAX": "highest ", "MIN": "lowest "}.get(aggregate, "")
+    return Measure(
+        expression=column.sql,
+        aggregate=aggregate_or_sum,
+        label=word + label.replace("_", " "),
+        unit=column.unit,
+        column=column,
+        is_implied=not aggregate,
+        decimals=decimals,
+        tables=(column.table,),
+    )
 
 
-def _complete(query: TableQuery, clause: Clause, scope: Scope) -> TableQuery:
-    """The query with its parts put together; RefusedError where they can be in two ways."""
-    _apply_thresholds(query)
-    _apply_filters(query, scope)
+def complete_query(query: TableQuery) -> None:
+    """Put the parts of a question together; RefusedError where that can be done in two ways."""
     if query.rank is not None:
-        _apply_rank(query, query.rank, scope)
+        _apply_rank(query, query.rank)
     elif query.limit:
         raise RefusedError("by what the first are to be chosen is not said")
-    elif query.is_by_row and not query.groups:
-        query.measures = [
-            structs.replace(measure, aggregate="") if measure.is_implied else measure for measure in query.measures
-        ]
-    is_of_others = query.entity is not None and not query.is_by_row
-    counts_others = any("DISTINCT" in measure.expression for measure in query.measures)
-    if (is_of_others or counts_others) and any(held.is_excluded for held in query.filters):
+    elif query.measure is not None and query.measure.is_implied and query.is_by_row and query.group is None:
+        query.measure = structs.replace(query.measure, aggregate="")
+    measure = query.measure
+    is_by_others = query.entity is not None and not query.is_by_row
+    if is_by_others and any(condition.is_excluded for condition in query.conditions):
         raise RefusedError("whether others without such a row are meant is not clear")
-    if query.thresholds or any(measure.aggregate for measure in query.measures):
-        _check_measured(query)
-    elif query.rank is None:
-        _check_listed(query, clause, scope)
-    return query
+    if measure is None or not measure.aggregate:
+        return
+    names = (query.base.label, query.base.key) if query.base.key is not None else ()
+    if measure.expression == "*" and any(condition.column in names for condition in query.conditions):
+        raise RefusedError("whether rows or pieces are counted is not clear")
+    if query.group is None and query.entity is not None:
+        query.group = query.entity.group
+    if measure.aggregate == "AVG" and query.group is not None:
+        is_of_sums = query.group.is_time and measure.column is not None and measure.column.adds_up
+        if is_of_sums or query.group.sql == query.base.columns[0].sql:
+            raise RefusedError("an average may be of single rows or of their sums; ask for the sums")
 
 
-def _apply_filters(query: TableQuery, scope: Scope) -> None:
-    """Values as conditions; several values of one column, and names that were looked up, are shown side by side."""
-    columns = dict.fromkeys((held.value.column, held.is_excluded) for held in query.filters)
-    for column, is_excluded in columns:
-        filters = [held for held in query.filters if (held.value.column, held.is_excluded) == (column, is_excluded)]
-        texts = list(dict.fromkeys(text for held in filters for text in held.value.values))
-        test = f"= {quote(texts[0])}"
-        if is_excluded or len(texts) > 1:
-            test = f"{'NOT ' if is_excluded else ''}IN ({', '.join(map(quote, texts))})"
-        words = ", ".join(f"not {held.words}" if is_excluded else held.words for held in filters)
-        query.conditions.append(Condition(f"{column.sql} {test}", words, (column.table,)))
-        is_shown = (len(filters) > 1 or not column.complete) and not is_excluded
-        aggregated = [measure for measure in query.measures if measure.aggregate]
-        if is_shown and aggregated and not query.groups and query.entity is None:
-            if len(aggregated) > 1:
-                raise RefusedError("which figure is of which is not clear")
-            query.groups.append(scope.column_group(column))
-
-
-def _apply_thresholds(query: TableQuery) -> None:
-    """A threshold on a column holds for each row, others for what is measured of a group."""
-    is_of_rows = query.entity is None or query.is_by_row or any(held.expression == "*" for held in query.measures)
-    for threshold in list(query.thresholds):
-        measure = threshold.measure
-        if measure.column is None:
-            continue
-        if measure.aggregate and not is_of_rows:
-            raise RefusedError("it can be read of single rows or of their sum; say total, or the rows")
-        query.thresholds.remove(threshold)
-        query.conditions.append(Condition(f"{measure.column.sql} {threshold.test}", threshold.words, measure.tables))
-        if query.entity is not None:
-            query.measures.append(structs.replace(measure, aggregate=""))
-
-
-def _apply_rank(query: TableQuery, rank: Rank, scope: Scope) -> None:
-    """The first places of what is asked for, or without that the extreme itself, of each group if there are any."""
+def _apply_rank(query: TableQuery, rank: Rank) -> None:
+    """The first places of what is asked for, or without that the extreme itself, of each group if there is one."""
     measure = rank.measure
     column = measure.column
-    if query.measures or query.thresholds:
+    if query.measure is not None:
         raise RefusedError("it asks for a ranking and for another figure")
     if column is not None and column.table != query.base.name:
         raise RefusedError("what is ranked is not in this table")
-    if query.entity is None and not rank.is_by_price:
-        if column is None or not measure.is_implied or query.limit > 1:
+    if query.entity is None:
+        if column is None or not measure.is_implied or query.limit:
             raise RefusedError("of what the first places are asked for is not clear")
-        query.measures.append(column_measure(column, "MAX" if rank.direction == "DESC" else "MIN"))
+        query.measure = column_measure(column, "MAX" if rank.direction == "DESC" else "MIN")
         query.rank = None
         return
-    if query.groups:
+    if query.group is not None:
         raise RefusedError("it asks for a ranking within groups")
-    group = query.entity.group if query.entity is not None else scope.column_group(query.base.label)
-    if rank.is_by_price and group.tables != (query.base.name,):
-        raise RefusedError(f"by what {rank.word!r} is meant is not clear")
     is_sum = measure.is_implied and bool(measure.aggregate)
     if is_sum and not query.is_by_row and rank.word not in _OF_A_SUM:
         raise RefusedError(f"the {rank.word} {measure.label} may be of one row or of a sum; say total {measure.label}")
-    query.groups.append(group)
-    query.measures.append(measure)
+    query.group = query.entity.group
+    query.measure = measure
 
 
-def _check_measured(query: TableQuery) -> None:
-    single = [measure.label for measure in query.measures if not measure.aggregate]
-    if single and query.rank is None:
-        raise RefusedError(f"how {join_words(single)} is to be put together is not said")
-    if not query.groups and query.entity is not None:
-        query.groups.append(query.entity.group)
-    if not query.groups and query.thresholds:
-        raise RefusedError("of what this holds is not clear")
-    averaged = [measure.column for measure in query.measures if measure.aggregate == "AVG"]
-    is_of_sums = any(column is not None and column.adds_up for column in averaged) and query.is_by_time
-    if is_of_sums or (averaged and any(group.sql == query.base.columns[0].sql for group in query.groups)):
-        raise RefusedError("an average may be of single rows or of their sums; ask for the sums")
+def render_query(query: TableQuery, schema: Schema) -> Query:
+    """The SQL of a question that was read, and its title."""
+    paths = schema.paths(query.base.name)
+    joins = dict.fromkeys(join for table in sorted(query.tables) for join in paths[table])
+    clauses = [f"JOIN {target} ON {source}.{column} = {target}.{column}" for source, target, column in joins]
+    if query.conditions:
+        clauses.append("WHERE " + " AND ".join(condition.sql for condition in query.conditions))
+    source = " ".join([f"FROM {query.base.name}", *clauses])
+    measure = query.measure
+    if measure is not None and (measure.aggregate or query.rank is not None):
+        return _render_measured(query, measure, source)
+    columns = list(query.entity.columns) if query.entity is not None else []
+    if query.entity is None:
+        columns = [column.sql for column in query.base.columns if column.is_text or column.is_day]
+    columns += [measure.expression] if measure is not None else []
+    sql = f"SELECT DISTINCT {', '.join(dict.fromkeys(columns))} {source} ORDER BY 1 LIMIT {_MOST_ROWS}"
+    label = query.entity.words if query.entity is not None else query.base.name
+    title = _title(query, measure.label if measure is not None else label)
+    return Query(sql=sql, title=title, shape="rows", tables=tuple(query.tables))
 
 
-def _check_listed(query: TableQuery, clause: Clause, scope: Scope) -> None:
-    """Rows are listed of the table that is asked for, under conditions or all of them; nothing else is guessed."""
-    if _IN_ALL.search(clause.text):
-        raise RefusedError("which total is meant is not said", is_known=True)
-    is_lookup = query.measures and (query.conditions or query.groups)
-    is_own = query.entity is not None and query.entity.group.tables == (query.base.name,)
-    if not (is_lookup if query.entity is None else is_own or scope.is_named):
-        raise RefusedError("what is to be looked up is not in the tables")
+def _render_measured(query: TableQuery, measure: Measure, source: str) -> Query:
+    group = query.group
+    label = f"{measure.label} in {measure.unit}" if measure.unit else measure.label
+    names = [_alias(group.label)] if group is not None else []
+    names.append(_alias(f"{measure.label} {measure.unit}".strip()))
+    parts = [measure] if group is None else [group, measure]
+    columns = [f"{part.sql} AS {name}" for part, name in zip(parts, names, strict=True)]
+    sql = f"SELECT {'DISTINCT ' if query.rank is not None else ''}{', '.join(columns)} {source}"
+    if group is not None and measure.aggregate:
+        sql += " GROUP BY 1"
+    if query.rank is not None:
+        place = f"RANK() OVER (ORDER BY {names[-1]} {query.rank.direction}) AS place"
+        sql = f"SELECT {', '.join(names)} FROM (SELECT *, {place} FROM ({sql})) WHERE place <= {query.limit or 1}"  # noqa: S608 - our names
+        sql += f" ORDER BY place, 1 LIMIT {_MOST_ROWS}"
+        label = f"{'highest' if query.rank.direction == 'DESC' else 'lowest'} {label}"
+    elif group is not None:
+        sql += f" ORDER BY {'1' if group.is_time else '2 DESC, 1'} LIMIT {_MOST_ROWS}"
+    return Query(
+        sql=sql,
+        title=_title(query, label),
+        shape="number" if group is None else "groups",
+        tables=tuple(query.tables),
+        adds_up=query.rank is None and (measure.aggregate == "SUM" or measure.expression == "*"),
+    )
+
+
+def _title(query: TableQuery, label: str) -> str:
+    title = label[:1].upper() + label[1:]
+    if query.group is not None:
+        title += f" by {query.group.label}"
+    words = [condition.words for condition in query.conditions if condition.words]
+    if words:
+        title += f" ({', '.join(words)})"
+    return f"{title} {query.time_words}" if query.time_words else title
+
+
+def _alias(label: str) -> str:
+    return f'"{label.lower().replace(" ", "_")}"'

@@ -1,48 +1,85 @@
-"""The readers of a question to tables: each takes words of a clause and adds a part to the query.
+"""The reader of questions to tables: each word of a clause is used by a part of the query, or there is no query.
 
-Operators such as "average", "per", "highest" or "how many" wait for the noun they belong to; a noun is a table, a
-column or a value. Every word is used by a part of the query or there is no query.
+A clause is read once for each table, which is the base of the query. Where two readings fit, neither is taken.
 """
 
 import re
+from datetime import date
 
 from msgspec import structs
 
+from chargehand.models.demo.dates import Period
 from chargehand.models.demo.request import Clause, RefusedError
-from chargehand.models.demo.table_schema import Value
-from chargehand.models.demo.table_sql import (
+from chargehand.models.demo.table_query import (
     Condition,
     Entity,
-    Filter,
     Group,
     Measure,
+    Query,
     Rank,
     TableQuery,
-    Threshold,
     column_measure,
+    complete_query,
+    render_query,
 )
-from chargehand.models.demo.table_times import read_times
-from chargehand.models.demo.table_words import Item, OperatorKind, Scope
-from chargehand.models.demo.words import LIGHT_VERBS, stem, word_set
+from chargehand.models.demo.table_schema import Column, Value
+from chargehand.models.demo.table_words import Item, OperatorKind, Scope, read_items, read_lexicon
+from chargehand.models.demo.words import LIGHT_VERBS, join_words, stem, word_set
 
 _MOST_COLUMNS = 6
-_PRICE_RANKS = frozenset(("cheapest", "priciest", "most expensive", "least expensive"))
 _TIME_UNITS = {"month": 7, "year": 4, "day": 10}
 _UNITS = {"euro": "EUR", "euros": "EUR", "eur": "EUR", "dollars": "USD", "usd": "USD", "percent": "percent"}
-_SELL = frozenset(map(stem, word_set("sell sold")))
+_SELL = stem("sell")
 _OF_A_COUNT = word_set("most fewest least")
 _DID = word_set("did do does")
-_AUXILIARIES = word_set("did do does has have had was were is are")
-_DIFFERENT = word_set("different distinct")
-_PIECES = word_set("units items pieces")
-_LINK = re.compile(r",?\s*\b(?:and|or|nor)\b", re.IGNORECASE)
+_AUXILIARIES = _DID | word_set("has have had was were is are")
+_LINKS = word_set("and or nor")
+_IN_ALL = re.compile(r"\b(?:in all|altogether|in total)\b", re.IGNORECASE)
+_UNTIL = word_set("to until till through -")
+_TESTS = {
+    "": "BETWEEN '{first}' AND '{last}'",
+    "since": ">= '{first}'",
+    "after": "> '{last}'",
+    "before": "< '{first}'",
+    "until": "<= '{last}'",
+    "till": "<= '{last}'",
+}
+_TWO_READINGS = word_set("by from to within through between")
+_SKIPPED = word_set("the in of month")
 
 
-class QueryReader:
+def read_query(clause: Clause, description: str) -> Query:
+    """The query for a clause over the tables that a tool's description lists; RefusedError where there is none."""
+    lexicon = read_lexicon(description)
+    if lexicon is None:
+        raise RefusedError("no tables are described")
+    if clause.points_back:
+        raise RefusedError("it speaks of an earlier result, which no table holds")
+    items = read_items(clause, lexicon)
+    queries: list[Query] = []
+    refusals: list[RefusedError] = []
+    for base in lexicon.schema.tables.values():
+        reader = _QueryReader(clause, Scope(items, lexicon.schema, base))
+        try:
+            queries.append(render_query(reader.read(), lexicon.schema))
+        except RefusedError as refusal:
+            refusal.understood = len(reader.used)
+            refusals.append(refusal)
+    if not queries:
+        raise max(refusals, key=lambda refusal: (refusal.is_known, refusal.understood))
+    fewest = min(len(query.tables) for query in queries)
+    simple = {query.sql: query for query in queries if len(query.tables) == fewest}
+    if len(simple) > 1:
+        tables = sorted({query.tables[0] for query in simple.values()})
+        raise RefusedError(f"it can be read of {join_words(tables, 'or')}; say which is meant")
+    return next(iter(simple.values()))
+
+
+class _QueryReader:
     """One try to read a clause as a question about the rows of one table and what they refer to.
 
-    Each reader looks at one item and says whether it takes it; then it adds a part to the query. Operators wait for
-    the noun that they belong to.
+    Each reader looks at one item and says whether it takes it; then it adds a part to the query. Operators such as
+    "average", "per", "highest" or "how many" wait for the noun that they belong to.
     """
 
     def __init__(self, clause: Clause, scope: Scope) -> None:
@@ -56,18 +93,12 @@ class QueryReader:
         self.last_value: Item | None = None
 
     def read(self) -> TableQuery:
-        """The parts of the query; RefusedError where a word cannot be read."""
-        times = read_times(self.clause, self.scope)
-        if times is not None:
-            self.query.conditions.append(times.condition)
-            self.query.groups += [times.group] if times.group is not None else []
-            self.query.time_words = times.words
-            self.query.refusal = times.refusal
+        """The query; RefusedError where a word cannot be read."""
+        if self.clause.periods:
+            self._read_times()
         readers = (
             self._read_operator,
             self._read_limit,
-            self._is_adjunct,
-            self._read_equality,
             self._read_threshold,
             self._read_group,
             self._read_measure,
@@ -77,16 +108,32 @@ class QueryReader:
         for item in self.scope.items[:-1]:
             if item.at not in self.used and any(reader(item) for reader in readers):
                 self.used.add(item.at)
-        self.used |= times.used if times is not None else set()
         self.waiting.pop("entity", None)
         for item in self.waiting.values():
             raise RefusedError(f"what {item.text!r} belongs to is not clear")
+        complete_query(self.query)
+        if self.query.measure is None or not self.query.measure.aggregate:
+            self._check_listed()
+        leftover = [
+            repr(item.text)
+            for item in self.scope.items[:-1]
+            if item.at not in self.used and not self._says_nothing_more(item)
+        ]
+        if leftover:
+            raise RefusedError(f"nothing there says {join_words(leftover)}")
         return self.query
 
-    def leftover(self) -> list[Item]:
-        """The items that nothing accounts for."""
-        items = self.scope.items[:-1]
-        return [item for item in items if item.at not in self.used and not self._says_nothing_more(item)]
+    def _check_listed(self) -> None:
+        """Rows are listed of the table that is asked for, under conditions or all of them; nothing else is guessed."""
+        query = self.query
+        if _IN_ALL.search(self.clause.text):
+            raise RefusedError("which total is meant is not said", is_known=True)
+        if query.group is not None and query.rank is None:
+            raise RefusedError("what is to be put together is not said")
+        is_lookup = query.measure is not None and bool(query.conditions)
+        is_own = query.entity is not None and query.entity.group.tables == (self.base.name,)
+        if not (is_lookup if query.entity is None else is_own or self.scope.is_named):
+            raise RefusedError("what is to be looked up is not in the tables")
 
     # --- words
 
@@ -103,49 +150,58 @@ class QueryReader:
     def _says_nothing_more(self, item: Item) -> bool:
         """Little words, a unit, the name of a table that is read, that of a column beside its value."""
         if item.low == "or":
-            return len(self.clause.periods) > 1
+            return False
         if not item.refs:
-            is_unit = _UNITS.get(item.low) in {measure.unit for measure in self.query.measures}
+            is_unit = self.query.measure is not None and _UNITS.get(item.low) == self.query.measure.unit
             return item.is_free or item.stems[0] in LIGHT_VERBS or is_unit
         beside = [self.scope.items[item.at - 1], self._after(item)]
         columns = {value.column for other in beside if other.at in self.used for value in other.values}
         is_table = any(table.name in self.query.tables for table in item.tables)
-        is_one_of_two = any(other.low in {"and", "or"} for other in beside)  # "orders and revenue"
+        is_one_of_two = any(other.low in _LINKS for other in beside)  # "orders and revenue"
         return (is_table and not is_one_of_two) or not columns.isdisjoint(item.columns)
+
+    # --- times
+
+    def _read_times(self) -> None:
+        """One time, or a range between two."""
+        column = self.scope.day_column()
+        periods = [_check_period(period, column) for period in self.clause.periods]
+        first = periods[0]
+        words = [item for item in self.scope.items if item.end <= first.start and item.low not in _SKIPPED]
+        before = words[-1].low if words and words[-1].low in _TESTS.keys() | _TWO_READINGS else ""
+        self.used |= {item.at for item in self.scope.items if column in item.columns}
+        self.used |= {words[-1].at} if before else set()
+        time_words = f"{before or ('on' if first.is_day else 'in')} {first.words}"
+        if len(periods) == 2:
+            between = self.clause.text[first.end : periods[1].start].strip(" ,").lower()
+            if between not in _UNTIL and not (between == "and" and before == "between"):
+                raise RefusedError("how the times belong together is not clear")
+            time_words = f"from {first.words} to {periods[1].words}"
+            before = ""
+        elif len(periods) > 2 or before in _TWO_READINGS:
+            raise RefusedError(f"{time_words} can be read in two ways")
+        test = _TESTS[before].format(first=first.first, last=periods[-1].last)
+        self.query.conditions.append(Condition(f"{column.sql} {test}", "", column))
+        self.query.time_words = time_words
 
     # --- operators
 
     def _read_operator(self, item: Item) -> bool:
         kind = item.operator
-        match kind:
-            case None:
-                return False
-            case "count":
-                self._read_count(item)
-                return True
-            case "compare":
-                return self._read_threshold(item)
-            case "entity" if item.at > 3 or "entity" in self.waiting:
-                return False
-            case "aggregate":
-                self.waiting.pop("entity", None)
-            case _:
-                pass
+        if kind is None or kind == "compare" or (kind == "entity" and (item.at > 3 or kind in self.waiting)):
+            return False
+        if kind in {"aggregate", "count"}:
+            self.waiting.pop("entity", None)
+        if kind == "count" and self._aggregate() == "SUM":
+            del self.waiting["aggregate"]  # the total number
         following = self._next(item)
         is_vain = kind == "not" and self.scope.flag(following) is None and self.scope.value(following) is None
         if is_vain or kind in self.waiting or (kind == "rank" and self.query.rank is not None):
             raise RefusedError(f"what {item.text!r} belongs to is not clear")
         self.waiting[kind] = item
-        if item.low in _PRICE_RANKS:
-            self._rank_by_price(item)
-        elif item.low == "top":
+        if item.low == "top":
             self.waiting["entity"] = item
         return True
-
-    def _rank_by_price(self, item: Item) -> None:
-        if len(self.base.prices) != 1:
-            raise RefusedError(f"by what {item.text!r} is meant is not clear")
-        self._add_measure(column_measure(self.base.prices[0]))
 
     def _aggregate(self) -> str:
         """The aggregate that waits."""
@@ -154,79 +210,15 @@ class QueryReader:
     def _add_measure(self, measure: Measure) -> None:
         """A measure for what waits: what is ranked by it, else what is asked for."""
         self.waiting.pop("aggregate", None)
+        self.waiting.pop("count", None)
         item = self.waiting.pop("rank", None)
-        if item is None:
-            self.waiting.pop("entity", None)
-            self.query.measures.append(measure)
+        if item is not None:
+            self.query.rank = Rank(measure, item.operator_value, item.low)
             return
-        if item.low == "best" and {"price", "cost", "fee"} & set(measure.label.split()):
-            raise RefusedError(f"whether the highest or the lowest {measure.label} is best is not clear")
-        is_by_price = item.low in _PRICE_RANKS
-        self.query.rank = Rank(measure, item.operator_value, item.low, is_by_price=is_by_price)
-
-    def _read_count(self, item: Item) -> None:
-        """How many X, the number of X, how many X were sold; X may have values before it, or be one."""
+        if self.query.measure is not None:
+            raise RefusedError("it asks for several figures; ask for one at a time")
         self.waiting.pop("entity", None)
-        if self._aggregate() == "SUM":
-            del self.waiting["aggregate"]  # the total number
-        noun = self._after(item)
-        sold = {other.at for other in self.scope.items if other.stems[0] in _SELL}
-        if sold and self.base.quantity is not None and item.low != "how much":
-            self.used |= sold | ({noun.at} if noun.low in _PIECES and not noun.refs else set())
-            self._add_measure(structs.replace(column_measure(self.base.quantity, "SUM"), label="number sold"))
-            return
-        kinds: list[Item] = []
-        is_distinct = False
-        while self._is_before_noun(noun):
-            is_distinct = is_distinct or noun.low in _DIFFERENT
-            kinds += [noun] if noun.refs and not self._is_adjunct(noun) else []
-            noun = self._after(noun)
-        if self._aggregate():
-            measure = self.scope.measure(noun, self._aggregate())  # the average number of employees
-        else:
-            measure = self._counted(noun, is_distinct=is_distinct)
-        if measure is not None:
-            self.used |= {noun.at} | {other.at for other in self.scope.items if other.low in _DIFFERENT}
-        elif kinds and self._is_kind(kinds[0], is_first=kinds[0].at == item.at + 1):
-            measure = Measure("*", "COUNT", f"number of {self.base.name}")
-        else:
-            self.waiting["count"] = item  # refused, unless a better reason is found
-            return
-        self._add_measure(measure)
-
-    def _is_before_noun(self, item: Item) -> bool:
-        if not item.refs:
-            return item.low in _DIFFERENT or (item.is_free and item.low not in _AUXILIARIES)
-        return self._is_adjunct(item) or self.scope.flag(item) is not None or self.scope.value(item) is not None
-
-    def _counted(self, item: Item, *, is_distinct: bool) -> Measure | None:
-        """Rows, a column that adds up, or different values."""
-        if not is_distinct:
-            measure = _count_rows(item) if self.base in item.tables else self.scope.measure(item)
-            if measure is not None and measure.aggregate:
-                return measure
-        table = self.scope.table(item)
-        column = self.scope.text_column(item) or (table.columns[0] if table is not None else None)
-        values = [value.column for value in self.scope.items[item.at - 1].values]
-        if column is None or column in values:  # "Owl lamps"
-            return None
-        is_own = column.table == self.base.name and (not column.is_key or column == self.base.columns[0])
-        is_row = column == self.base.label and self.base.key is None
-        is_conditional = bool(self.clause.periods) or any(other.values for other in self.scope.items)
-        may_be_pieces = is_conditional and (is_own or (table is not None and bool(table.prices)))
-        if not (is_own or self.scope.is_named) or ((is_row or may_be_pieces) and not is_distinct):
-            return None
-        return Measure(f"DISTINCT {column.sql}", "COUNT", f"number of {item.low}", tables=(column.table,))
-
-    def _is_kind(self, item: Item, *, is_first: bool) -> bool:
-        """Whether rows are counted by their kind: "how many videos" are the materials of that kind."""
-        value = self.scope.value(item)
-        if value is None or value.column in self._after(item).columns:
-            return False
-        column = value.column
-        may_be_pieces = is_first and self.base.quantity is not None
-        is_row = column in (self.base.label, self.base.columns[0])
-        return column.table == self.base.name and column.complete and not (may_be_pieces or is_row)
+        self.query.measure = measure
 
     # --- numbers
 
@@ -237,56 +229,25 @@ class QueryReader:
         self.query.limit = max(1, int(item.number))
         return True
 
-    def _read_equality(self, item: Item) -> bool:
-        """Order 1003, size 100."""
-        number = self._after(item)
-        if number.number is None:
-            return False
-        key = self.base.columns[0]
-        is_key = self.base in item.tables and key.is_key and key.type == "INTEGER"
-        column = key if is_key else self.scope.number_column(item)
-        if column is None:
-            return False
-        words = f"{item.text} {_plain(number)}"
-        self.query.conditions.append(Condition(f"{column.sql} = {_plain(number)}", words, (column.table,)))
-        self.used.add(number.at)
-        return True
-
     def _read_threshold(self, item: Item) -> bool:
-        """A price above 100, more than 100 orders."""
-        is_first = item.operator is not None
-        comparison = item if is_first else self._next(item)
-        if comparison.operator != "compare":
-            return False
+        """A price above 100: a condition on each row."""
+        comparison = self._next(item)
         number = self._after(comparison)
-        unit = self._after(number)
-        if unit.low not in _UNITS:
-            unit = number
-        noun = self._next(unit) if is_first else item
-        measure = self.scope.measure(noun)
-        if measure is None and is_first and self.base in noun.tables:
-            measure = _count_rows(noun)
-        if number.number is None or (measure is None and is_first):
-            raise RefusedError(f"what {comparison.text!r} compares is not clear")
-        if measure is None:
+        column = self.scope.number_column(item)
+        if comparison.operator != "compare" or number.number is None or column is None:
             return False
-        if unit is not number and measure.unit != _UNITS[unit.low]:
-            raise RefusedError(f"{measure.label} is not counted in {unit.text}")
-        self.query.thresholds.append(Threshold(measure, f"{comparison.operator_value} {_plain(number)}"))
-        self.used |= {comparison.at, number.at, unit.at, noun.at}
+        is_of_rows = self.query.entity is None or self.query.is_by_row
+        if column.table != self.base.name or (column.adds_up and not is_of_rows) or "rank" in self.waiting:
+            raise RefusedError("it can be read of single rows or of their sum; say total, or the rows")
+        words = f"{column_measure(column).label} {comparison.operator_value} {number.number:g}"
+        sql = f"{column.sql} {comparison.operator_value} {number.number!r}"
+        self.query.conditions.append(Condition(sql, words, column))
+        if self._after(number).low in _UNITS and _UNITS[self._after(number).low] == column.unit:
+            self.used.add(self._after(number).at)
+        self.used |= {comparison.at, number.at}
         return True
 
     # --- nouns
-
-    def _is_adjunct(self, item: Item) -> bool:
-        """Whether it is the first of two nouns that are one: the product category, the feature requests."""
-        following = self._after(item)
-        if item.low.endswith("s") or self.clause.text[item.end : following.start] != " ":
-            return False
-        if self.base in following.tables:
-            return self._group(item) is not None and not item.values
-        texts = {column.table for column in following.columns if column.is_text}
-        return any(table.name in texts for table in item.tables)
 
     def _read_group(self, item: Item) -> bool:
         if "group" not in self.waiting:
@@ -295,12 +256,10 @@ class QueryReader:
             del self.waiting["group"]  # "by revenue" says what is ranked
             return False
         group = self._group(item)
-        if group is None:
+        if group is None or self.query.group is not None:
             return False
-        self.query.groups.append(group)
-        link = self._after(item)
-        if link.low != "and" or self._group(self._after(link)) is None:
-            del self.waiting["group"]
+        self.query.group = group
+        del self.waiting["group"]
         return True
 
     def _group(self, item: Item) -> Group | None:
@@ -309,24 +268,39 @@ class QueryReader:
         if unit in _TIME_UNITS:
             days = [column for column in item.columns if column.is_day and column.table in self.scope.paths]
             day = days[0] if days else self.scope.day_column()
-            return Group(f"substr({day.sql}, 1, {_TIME_UNITS[unit]})", unit, (day.table,), order="1")
+            return Group(f"substr({day.sql}, 1, {_TIME_UNITS[unit]})", unit, (day.table,), is_time=True)
         table = self.scope.table(item)
         column = self.scope.text_column(item) or (table.label if table is not None else None)
         return self.scope.column_group(column) if column is not None else None
 
     def _read_measure(self, item: Item) -> bool:
-        """A figure: aggregated, ranked by, or asked for as it is."""
-        rank = self.waiting.get("rank")
+        """A figure: rows or pieces that are counted, what is aggregated, ranked by, or asked for as it is."""
         table = self.scope.table(item)
         if self.waiting.keys() == {"entity"} and table is not None and item.low == table.name:
             return False  # the table is asked for
-        measure = self.scope.measure(item, self._aggregate())
-        if rank is not None and table is self.base and rank.low in _OF_A_COUNT:
-            measure = _count_rows(item) if measure is None or item.low == self.base.name else measure
-        if measure is None:
+        rank = self.waiting.get("rank")
+        counts = "count" in self.waiting and not self._aggregate()
+        ranks_count = rank is not None and rank.low in _OF_A_COUNT
+        if counts and item.stems == (_SELL,) and self.base.quantity is not None:
+            measure = self._count_sold(self.base.quantity)
+        elif table is self.base and (ranks_count or (counts and not self._follows_verb(item))):
+            measure = Measure("*", "COUNT", f"number of {item.low}")
+        else:
+            measure = self.scope.measure(item, self._aggregate())
+        if measure is None or (counts and not measure.aggregate):
             return False
         self._add_measure(measure)
         return True
+
+    def _count_sold(self, quantity: Column) -> Measure | None:
+        if self.waiting["count"].low == "how much":
+            return None
+        return structs.replace(column_measure(quantity, "SUM"), label="number sold")
+
+    def _follows_verb(self, item: Item) -> bool:
+        """Whether a verb stands between what is counted and an item: "how many lamps did Ada order"."""
+        between = self.scope.items[self.waiting["count"].at : item.at]
+        return any(other.low in _AUXILIARIES for other in between)
 
     def _read_entity(self, item: Item) -> bool:
         if "entity" not in self.waiting or self.scope.flag(item) is not None:
@@ -349,42 +323,45 @@ class QueryReader:
 
     def _read_value(self, item: Item) -> bool:
         flag = self.scope.flag(item)
-        value = self.scope.value(item) if flag is None else Value(flag, ("yes",))
+        value = self.scope.value(item) if flag is None else Value(flag, "yes")
         if value is None:
             return False
-        is_excluded = self.waiting.pop("not", None) is not None or self._continues_exclusion(item, value)
-        self.query.filters.append(Filter(item.text, value, is_excluded))
+        self._check_alone(item, value)
+        is_excluded = self.waiting.pop("not", None) is not None
+        text = value.text.replace("'", "''")
+        words = f"not {item.text}" if is_excluded else item.text
+        sql = f"{value.column.sql} {'<>' if is_excluded else '='} '{text}'"
+        self.query.conditions.append(Condition(sql, words, value.column, is_excluded))
         self.last_value = item
         if "group" in self.waiting and self.waiting["group"].low == "by":
             del self.waiting["group"]  # "placed by Ada Brandt"
         return True
 
-    def _continues_exclusion(self, item: Item, value: Value) -> bool:
-        """Not A or B; RefusedError where how a value goes with the last one is not clear."""
+    def _check_alone(self, item: Item, value: Value) -> None:
+        """RefusedError where how a value goes with the last one is not clear."""
         last = self.last_value
         if last is None:
-            return False
-        other = self.query.filters[-1]
-        is_same = other.value.column == value.column
-        between = self.clause.text[last.end : item.start].strip()
+            return
         phrase = self.clause.text[last.start : item.end]
-        is_linked = _LINK.match(between) and all(held.is_free for held in self.scope.items[last.at + 1 : item.at])
+        if any(condition.column == value.column for condition in self.query.conditions):
+            reason = f"{phrase!r} names two values of {value.column.sql}; ask for one at a time"
+            raise RefusedError(reason, is_known=True)
+        between = self.scope.items[last.at + 1 : item.at]
+        is_linked = all(held.is_free for held in between) and any(held.low in _LINKS for held in between)
         is_done_by = not between and self.scope.items[last.at - 1].low in _DID  # "did Plotline win"
-        if not is_same and (is_linked or is_done_by):
+        if is_linked or is_done_by:
             reason = f"{phrase!r} may mean both at once or each of them; ask for one at a time"
             raise RefusedError(reason, is_known=True)
-        if is_same and not between and other.value != value:
-            reason = f"{phrase!r} names two values of {value.column.sql}; say which is meant"
-            raise RefusedError(reason, is_known=True)
-        if is_same and is_linked:
-            self.used |= set(range(last.at + 1, item.at))
-        return other.is_excluded and is_same and bool(is_linked)
 
 
-def _count_rows(item: Item) -> Measure:
-    return Measure("*", "COUNT", f"number of {item.low}")
-
-
-def _plain(item: Item) -> str:
-    number = item.number or 0.0
-    return str(int(number)) if number == int(number) else str(number)
+def _check_period(period: Period, column: Column) -> Period:
+    """The period, with the one year it can be of; RefusedError where rows of it are not on record."""
+    first = date.fromisoformat(min(column.values))
+    last = date.fromisoformat(max(column.values))
+    years = {period.of_year(year) for year in range(first.year, last.year + 1)}
+    if len(years) > 1:
+        raise RefusedError(f"which year {period.words} is of is not said")
+    dated = years.pop()
+    if dated.first > last or dated.last < first:
+        raise RefusedError(f"nothing is on record for {period.words}: {column.table} are from {first} to {last}")
+    return dated

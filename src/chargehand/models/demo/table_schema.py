@@ -90,10 +90,10 @@ class Column(Struct, frozen=True):
 
 
 class Value(Struct, frozen=True):
-    """Values of one column that a phrase stands for: one, or all that hold a word which was looked up."""
+    """A value of a column that a phrase stands for."""
 
     column: Column
-    values: tuple[str, ...]
+    text: str
 
 
 class TableSpec(Struct, frozen=True):
@@ -138,11 +138,6 @@ class Schema(Struct, frozen=True):
     """All tables of a database."""
 
     tables: dict[str, TableSpec]
-
-    @property
-    def columns(self) -> dict[str, Column]:
-        """All columns by their name in SQL."""
-        return {column.sql: column for table in self.tables.values() for column in table.columns}
 
     def paths(self, base: str) -> dict[str, tuple[tuple[str, str, str], ...]]:
         """Every table with one row for each row of `base`, and the joins (from, to, column) that lead there."""

@@ -7,13 +7,12 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from chargehand.models.demo.request import Clause, RefusedError
+from chargehand.models.demo.table_query import Group, Measure, column_measure
 from chargehand.models.demo.table_schema import Column, Schema, TableSpec, Value, read_schema
-from chargehand.models.demo.table_sql import Group, Measure, column_measure
 from chargehand.models.demo.words import NEGATIONS, Token, join_words, number_value, stem, stems, word_set
 
 _LONGEST_PHRASE = 6
 _REVENUE = frozenset(map(stem, word_set("revenue turnover sales")))
-_SHARES = frozenset(map(stem, word_set("share rate percentage ratio")))
 _BEFORE_NOUN = word_set("the average total mean highest lowest our unit")
 _DAY_WORDS = word_set("day date month week time on at")
 
@@ -24,9 +23,8 @@ _PHRASES: tuple[tuple[OperatorKind, str, str], ...] = (
     ("count", "", "how many, how much, number of, number the, count of, count the"),
     ("aggregate", "SUM", "total, sum, overall, altogether, combined"),
     ("aggregate", "AVG", "average, mean, avg"),
-    ("rank", "DESC", "highest, largest, biggest, greatest, maximum, max, most, top, best"),
-    ("rank", "DESC", "priciest, most expensive"),
-    ("rank", "ASC", "lowest, smallest, minimum, min, fewest, least, cheapest, least expensive"),
+    ("rank", "DESC", "highest, largest, biggest, greatest, maximum, max, most, top"),
+    ("rank", "ASC", "lowest, smallest, minimum, min, fewest, least"),
     ("group", "", "per, each, every, by"),
     ("not", "", ", ".join((*NEGATIONS, "other than"))),
     ("compare", ">", "more than, greater than, higher than, larger than, over, above, exceeding"),
@@ -42,8 +40,6 @@ _OPERATORS: dict[str, tuple[OperatorKind | None, str]] = {
 
 
 Ref: TypeAlias = TableSpec | Column | Value | Measure
-Names: TypeAlias = dict[str, tuple[Value, ...]]
-"""Phrases that were looked up in the data, in lower case, and what they are."""
 
 
 class Item(Struct, frozen=True):
@@ -79,11 +75,15 @@ class Item(Struct, frozen=True):
 
 
 class Lexicon(Struct, frozen=True):
-    """Phrases by their stems; `partial` are single words out of longer names of columns."""
+    """What can be named in a schema, by the stems of its words."""
 
     schema: Schema
     phrases: dict[tuple[str, ...], list[Ref]]
-    partial: dict[str, list[Ref]]
+
+    def add(self, words: Iterable[str], ref: Ref) -> None:
+        refs = self.phrases.setdefault(tuple(words), [])
+        if ref not in refs:
+            refs.append(ref)
 
 
 @lru_cache(maxsize=200)
@@ -92,36 +92,21 @@ def read_lexicon(description: str) -> Lexicon | None:
     schema = read_schema(description)
     if schema is None:
         return None
-    lexicon = Lexicon(schema, phrases={}, partial={})
+    lexicon = Lexicon(schema, phrases={})
     for table in schema.tables.values():
-        _add_phrase(lexicon, tuple(stems(table.name)), table)
+        lexicon.add(stems(table.name), table)
         for column in table.columns:
-            _add_column(lexicon, column)
+            lexicon.add(column.words, column)
+            lexicon.add(column.short_words, column)
+            for value in column.values if column.is_text else ():
+                if not value.endswith("..."):
+                    lexicon.add(stems(value), Value(column, value))
     taken = set(lexicon.phrases)
     for revenue in _revenues(schema):
         for word in _REVENUE:
             if (word,) not in taken:
-                _add_phrase(lexicon, (word,), revenue)
+                lexicon.add((word,), revenue)
     return lexicon
-
-
-def _add_phrase(lexicon: Lexicon, words: tuple[str, ...], ref: Ref) -> None:
-    refs = lexicon.phrases.setdefault(words, [])
-    if ref not in refs:
-        refs.append(ref)
-
-
-def _add_column(lexicon: Lexicon, column: Column) -> None:
-    _add_phrase(lexicon, column.words, column)
-    _add_phrase(lexicon, column.short_words, column)
-    if len(column.short_words) > 1 and not column.is_flag:
-        for word in (column.short_words[0], column.short_words[-1]):
-            if word not in _SHARES:
-                lexicon.partial.setdefault(word, []).append(column)
-    if column.is_text:
-        for value in column.values:
-            if not value.endswith("..."):
-                _add_phrase(lexicon, tuple(stems(value)), Value(column, (value,)))
 
 
 def _revenues(schema: Schema) -> list[Measure]:
@@ -142,19 +127,19 @@ def _revenues(schema: Schema) -> list[Measure]:
     return revenues
 
 
-def read_items(clause: Clause, lexicon: Lexicon, names: Names) -> list[Item]:
+def read_items(clause: Clause, lexicon: Lexicon) -> list[Item]:
     """The clause as a row of items, the longest phrases first, and an empty one behind the last."""
     items: list[Item] = []
     position = 0
     while position < len(clause.tokens):
-        item = _read_item(clause, position, len(items), lexicon, names)
+        item = _read_item(clause, position, len(items), lexicon)
         items.append(item)
         position += len(item.stems)
     end = len(clause.text)
     return [*items, Item(at=len(items), text="", stems=("",), start=end, end=end)]
 
 
-def _read_item(clause: Clause, position: int, at: int, lexicon: Lexicon, names: Names) -> Item:
+def _read_item(clause: Clause, position: int, at: int, lexicon: Lexicon) -> Item:
     tokens = clause.tokens[position:]
     refs: tuple[Ref, ...] = ()
     operator: OperatorKind | None = None
@@ -162,50 +147,43 @@ def _read_item(clause: Clause, position: int, at: int, lexicon: Lexicon, names: 
     for size in range(_LONGEST_PHRASE, 0, -1):
         tokens = clause.tokens[position : position + size]
         phrase = " ".join(token.text.lower() for token in tokens)
-        refs = names.get(phrase) or _named(tokens, lexicon)
+        refs = _named(tokens, phrase, lexicon)
         operator, value = _OPERATORS.get("not" if size == 1 and tokens[0].stem == "not" else phrase, (None, ""))
         if refs or operator is not None:
             break
-    first = tokens[0]
-    text = clause.text[first.start : tokens[-1].end]
+    text = clause.text[tokens[0].start : tokens[-1].end]
     return Item(
         at=at,
         text=text,
         stems=tuple(token.stem for token in tokens),
-        start=first.start,
+        start=tokens[0].start,
         end=tokens[-1].end,
-        refs=_as_written(text, refs),
+        refs=refs,
         operator=None if refs else operator,
         operator_value=value,
         number=None if refs else number_value(text),
-        is_free=not refs and len(tokens) == 1 and _is_free(first),
+        is_free=not refs and len(tokens) == 1 and _is_free(tokens[0]),
     )
 
 
-def _named(tokens: tuple[Token, ...], lexicon: Lexicon) -> tuple[Ref, ...]:
-    """What a phrase names; a word such as "it" names a value only where it is written like it."""
+def _named(tokens: tuple[Token, ...], phrase: str, lexicon: Lexicon) -> tuple[Ref, ...]:
+    """What a phrase names: a value that is written the same way, else a table or column, else a value by its stem."""
     refs = lexicon.phrases.get(tuple(token.stem for token in tokens), [])
-    first = tokens[0]
-    if len(tokens) > 1 or any(isinstance(ref, Value) and first.text in ref.values for ref in refs):
-        return tuple(refs)
-    partial = lexicon.partial.get(first.stem, [])
-    return () if _is_free(first) else tuple(refs or (partial if len(partial) == 1 else ()))
+    tables = [ref for ref in refs if isinstance(ref, TableSpec)]
+    values = [ref for ref in refs if isinstance(ref, Value)]
+    written = [ref for ref in values if ref.text.lower() == phrase]
+    if len(tokens) == 1 and _is_free(tokens[0]):
+        return tuple(ref for ref in values if ref.text == tokens[0].text)
+    if tables and values:
+        is_value = bool(written) and phrase != tables[0].name.lower()
+        refs = written if is_value else [ref for ref in refs if not isinstance(ref, Value)]
+    return tuple(refs)
 
 
 def _is_free(token: Token) -> bool:
     """Whether a word says nothing of its own; "US" and the "A" of "hall A" are names."""
     is_name = token.text.isupper() and token.start > 0 and token.text != "I"
     return token.is_free and not is_name
-
-
-def _as_written(text: str, refs: tuple[Ref, ...]) -> tuple[Ref, ...]:
-    """A word that is a table and a value by its stem is what is written the same way, else the table."""
-    values = {value.lower() for ref in refs if isinstance(ref, Value) for value in ref.values}
-    tables = {ref.name.lower() for ref in refs if isinstance(ref, TableSpec)}
-    if not values or not tables:
-        return refs
-    is_value = text.lower() in values - tables
-    return tuple(ref for ref in refs if isinstance(ref, Value) == is_value)
 
 
 class Scope:

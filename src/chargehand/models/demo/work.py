@@ -38,11 +38,9 @@ from chargehand.models.demo.results import (
     passage_in_words,
     table_in_words,
 )
-from chargehand.models.demo.table_query import Lookup, read_query_with_names
-from chargehand.models.demo.table_sql import Query
+from chargehand.models.demo.table_query import Query
 from chargehand.models.demo.tools import Filled, ToolCard, only_remembers
 from chargehand.models.demo.words import MENTIONS_MODEL, content_stems, shorten, stems
-from chargehand.models.exhibits import Table
 from chargehand.models.left_out import LEFT
 from chargehand.models.messages import Reply, Request
 from chargehand.models.subject import Working
@@ -169,8 +167,8 @@ def _ask(clause: Clause, job: Job) -> str:
     except RefusedError as refusal:
         return _ask_without_tool(clause, job, refusal)
     match fit.reading:
-        case Query() | Lookup():
-            return _query(clause, fit.tool, fit.reading, job)
+        case Query():
+            return _query(fit.tool, fit.reading, job)
         case Arithmetic():
             return _compute(fit.reading, fit.tool, job)
         case Filled():
@@ -196,17 +194,11 @@ def _ask_without_tool(clause: Clause, job: Job, refusal: RefusedError) -> str:
     return f"Total: {format_value(as_number(total.value))} euros."
 
 
-def _query(clause: Clause, tool: ToolCard, query: Query | Lookup, job: Job) -> str:
-    if isinstance(query, Lookup):
-        names = job.call(tool.name, {"sql": query.sql}).tables
-        query = read_query_with_names(clause, tool.description, query, names)
+def _query(tool: ToolCard, query: Query, job: Job) -> str:
     tables = job.call(tool.name, {"sql": query.sql}).tables
-    if not tables or isinstance(query, Lookup):
-        raise RefusedError("the question cannot be read")
-    return _describe_table(query, tables[0])
-
-
-def _describe_table(query: Query, table: Table) -> str:
+    if not tables:
+        raise RefusedError(f"{tool.name} returned no table")
+    table = tables[0]
     if query.shape == "number" and all(cell is None for row in table.rows for cell in row):
         raise RefusedError(f"no rows are on record: {query.title}")
     if not table.rows:
