@@ -169,6 +169,7 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         self._asks = lookup is not None
         self._streams = OpenStreams()
         self._shared = None if memory is None else SharedMemory(memory, self.name, self.hiring.everybody, self._lookup)
+        self._notice: str | None = None
         self.bell = Bell()
 
     def request(self, goal: str, now: float, *, plan: Plan | None = None, seed: int | None = None) -> ev.RunRequested:
@@ -334,7 +335,9 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
     @property
     def notice(self) -> str:
         """What people must know about the models behind this team."""
-        return self.hiring.notice(Finder(self._lookup))
+        if self._notice is None:
+            self._notice = self.hiring.notice(Finder(self._lookup))
+        return self._notice
 
     # --- runs
 
