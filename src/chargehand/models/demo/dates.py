@@ -1,4 +1,4 @@
-"""Days, months, quarters and years in a text. Words that depend on today are not read: whoever says them is refused."""
+"""Days, months and years in a text. Words that depend on today are not read: whoever says them is refused."""
 
 import calendar
 import re
@@ -9,14 +9,10 @@ from msgspec.structs import replace
 
 from chargehand.text.dates import MONTH, find_dates, month_number
 
-_ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "1st": 1, "2nd": 2, "3rd": 3, "4th": 4}
 _YEAR = r"(?:19[89]\d|20\d\d)"
 _PERIOD = re.compile(
     rf"""
       \b(?P<month>{MONTH})(?!\w)(?!\s+(?:i|we|you|they|he|she|it|the|be|not|a|an)\b)
-    | \b(?:(?P<quarter>first|second|third|fourth|1st|2nd|3rd|4th)\s+quarter|Q(?P<q>[1-4]))
-        (?:\s+(?:of\s+)?(?P<quarter_year>{_YEAR}))?(?!\w)
-    | \b(?P<half>first|second)\s+half(?:\s+of)?\s+(?P<half_year>{_YEAR})(?!\w)
     | (?:\b(?:in|of|during|since|for|from|to|until|till|before|after|than|and|or|year|between|through|per|by)\s+)
         (?P<year>{_YEAR})(?![\w-]|[.,]\d)
     """,
@@ -89,17 +85,11 @@ def find_periods(text: str) -> list[Period]:
 
 
 def _read_period(match: re.Match[str]) -> Period | None:
-    """A month without a day, a quarter, a half or a year."""
-    words = match["year"] or match[0].rstrip(".")
-    year = int(match["quarter_year"] or match["half_year"] or match["year"] or 0)
-    start = match.start("year") if match["year"] else match.start()
-    period = Period(words, start, start + len(words), year)
+    """A month without a day, or a year."""
     if match["year"]:
-        return period
-    if match["month"]:
-        month = month_number(words)
-        is_name = words[0].isupper()  # "may" and "march" are no months, or it cannot be told
-        return replace(period, first_month=month, last_month=month) if is_name else None
-    number = int(match["q"] or _ORDINALS[(match["quarter"] or match["half"]).lower()])
-    months = 6 if match["half"] else 3
-    return replace(period, first_month=months * (number - 1) + 1, last_month=months * number)
+        return Period(match["year"], match.start("year"), match.end("year"), int(match["year"]))
+    words = match[0].rstrip(".")
+    if not words[0].isupper():
+        return None  # "may" and "march" are no months, or it cannot be told
+    month = month_number(words)
+    return Period(words, match.start(), match.start() + len(words), year=0, first_month=month, last_month=month)

@@ -1,10 +1,10 @@
 """Which tool of which worker serves a clause. A tool fits only if every word of the clause is accounted for."""
 
+import re
 from typing import TypeAlias
 
 from msgspec import Struct
 
-from chargehand.models.demo.arithmetic import Arithmetic, read_arithmetic
 from chargehand.models.demo.memory import SEARCH, archive_question, asks_archive
 from chargehand.models.demo.request import ORDERS, Clause, RefusedError
 from chargehand.models.demo.table_query import Query
@@ -26,6 +26,11 @@ Staff: TypeAlias = list[tuple[WorkerCard, list[ToolCard]]]
 
 NEGATIVE = "negative numbers are not read"
 _REPORTING = word_set("find show list tell give say report compare name get")
+_COMPUTE = word_set("calculate compute work result")
+_OPERAND = r"\(?\d[\d,]*(?:\.\d+)?\)?"
+_EXPRESSION = re.compile(
+    rf"(?<![\w.])(?:\d+(?:\.\d+)?% of {_OPERAND}|{_OPERAND}(?:\s*(?:\*\*|[-+*/])\s*{_OPERAND})+)(?![\w-])"
+)
 _IN_NAME = 3.0
 _IN_HEADLINE = 2.0
 _IN_DETAILS = 1.0
@@ -43,8 +48,8 @@ class Fit(Struct, frozen=True):
     worker: WorkerCard
     tool: ToolCard
     score: float
-    reading: Query | Arithmetic | Filled | None = None
-    """What the tool is to be asked; nothing for a search."""
+    reading: Query | str | Filled | None = None
+    """What the tool is to be asked, for arithmetic an expression; nothing for a search."""
     is_certain: bool = True
 
 
@@ -86,8 +91,8 @@ def _fit_tool(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
         case "search":
             return _fit_search(clause, worker, tool)
         case "compute":
-            arithmetic = read_arithmetic(clause)
-            return Fit(worker, tool, _CERTAIN, arithmetic) if arithmetic is not None else None
+            expression = _read_expression(clause)
+            return Fit(worker, tool, _CERTAIN, expression) if expression else None
         case "call":
             return _fit_call(clause, worker, tool)
         case "message":  # whoever asks others gets what its card says it is for
@@ -105,6 +110,15 @@ def _fit_search(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | Non
     score = sum(_word_weight(token, tool, worker) for token in clause.content) / 10
     is_certain = clause.about is not None
     return Fit(worker, tool, score + 3.0 * is_certain, is_certain=is_certain)
+
+
+def _read_expression(clause: Clause) -> str:
+    """The arithmetic that a clause spells out in signs and says nothing beside."""
+    match = _EXPRESSION.search(clause.text)
+    if match is None or clause.periods:
+        return ""
+    beside = [token for token in clause.content if not match.start() <= token.start < match.end()]
+    return match[0].replace(",", "") if all(token.text.lower() in _COMPUTE for token in beside) else ""
 
 
 def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:

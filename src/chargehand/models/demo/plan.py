@@ -6,7 +6,6 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct, field
 
-from chargehand.models.demo.arithmetic import read_arithmetic
 from chargehand.models.demo.fitting import NEGATIVE, card_score, choose_fit, serves_kind
 from chargehand.models.demo.memory import read_keeping
 from chargehand.models.demo.products import chart_subject, text_form, writing_leftover
@@ -153,17 +152,12 @@ class DemoPlan:
         return self._add(clause.text, worker, kind, [])
 
     def _ask_about_earlier(self, clause: Clause) -> PlannedTask:
-        """Only arithmetic can be done with an earlier result; but a tool may take the pointing words as its own."""
-        target = None if self.last_failed else self._last_data()
-        able = [worker.name for worker, tools in self.staff if any(tool.kind == "compute" for tool in tools)]
-        if target is not None and able and read_arithmetic(clause) is not None:
-            worker = target.worker if target.worker in able else able[0]
-            return self._add(f"{clause.text.rstrip('?. ')} (the result of {target.id})", worker, "compute", [target.id])
+        """A question about an earlier result has no answer; but a tool may take the pointing words as its own."""
         with suppress(RefusedError):
             fit = choose_fit(clause, self.staff)
             if fit.tool.kind == "call":
                 return self._add(clause.text, fit.worker.name, "call", [])
-        raise RefusedError("it speaks of an earlier result, and only arithmetic can be done with that")
+        raise RefusedError("it speaks of an earlier result, which can only be drawn, converted, written up or kept")
 
     def _choose(self, clause: Clause) -> tuple[str, str]:
         """The worker for a clause, and the kind of the tool it will use."""
@@ -211,11 +205,9 @@ class DemoPlan:
 
     def _convert(self, clause: Clause) -> PlannedTask:
         worker = self._worker_of("convert", clause)
-        if not clause.points_back:
-            return self._add(clause.text, worker.name, "convert", [])
-        target = self._last_data()
+        target = self._last_data() if clause.points_back else None
         if target is None:
-            raise RefusedError("there is nothing to convert")
+            raise RefusedError("only an amount that another task brings can be converted")
         if clause.wants_total and _GROUP.search(target.text):
             what = _GROUP.sub("", target.subject, count=1).removeprefix("total ")
             target = self._ask(parse_request(f"Report the total {what}").clauses[0])

@@ -15,7 +15,7 @@ from chargehand.models.demo.results import (
     read_product,
 )
 from chargehand.models.demo.tools import ToolCard
-from chargehand.models.demo.words import Token, content_stems, join_words, number_value, shorten, stem, stems, word_set
+from chargehand.models.demo.words import content_stems, join_words, shorten, stem, stems, word_set
 from chargehand.models.exhibits import Figure, Table
 from chargehand.models.subject import Working
 
@@ -70,22 +70,10 @@ def chart_arguments(clause: Clause, given: Material) -> dict[str, object]:
 # --- currencies
 
 _CURRENCIES = {
-    "USD": r"\b(?:us[- ]?dollars?|dollars?|usd)\b|\$",
-    "GBP": r"\b(?:british pounds?|pounds?(?: sterling)?|sterling|gbp)\b|£",
-    "CHF": r"\b(?:swiss francs?|francs?|chf)\b",
-    "SEK": r"\b(?:swedish (?:kron[ao]r?|crowns?)|kron[ao]r?|sek)\b",
-    "NOK": r"\b(?:norwegian (?:kroner?|crowns?)|nok)\b",
-    "JPY": r"\b(?:japanese yen|yen|jpy)\b|¥",
-    "EUR": r"\b(?:euros?|eur)\b|€",
+    "USD": r"\b(?:to|into|in) (?:us[- ]?)?dollars?\b|\busd\b",
+    "GBP": r"\b(?:to|into|in) (?:british )?pounds?\b|\bgbp\b",
+    "CHF": r"\b(?:to|into|in) swiss francs?\b|\bchf\b",
 }
-_CONVERTING = frozenset(
-    map(
-        stem,
-        word_set(
-            """convert rate exchange amount total sum value day into dollars us swiss british swedish sterling on"""
-        ),
-    )
-)
 
 
 class Conversion(Struct, frozen=True):
@@ -102,15 +90,10 @@ class Conversion(Struct, frozen=True):
         return f"Converted amount: {target} ({amount} at {rate.value} {label})."
 
 
-def _currencies(text: str) -> list[str]:
-    """The currencies a text names."""
-    return [code for code, pattern in _CURRENCIES.items() if re.search(pattern, text, re.IGNORECASE)]
-
-
 def read_conversion(clause: Clause, tool: ToolCard, given: Material) -> Conversion:
-    """The conversion a clause asks for: of the amount that was given, else of the one it names."""
-    amount = _given_amount(clause, given) if given.tables else _named_amount(clause)
-    targets = [code for code in _currencies(clause.text) if code != "EUR"]
+    """The conversion of the amount that was given."""
+    amount = _given_amount(clause, given)
+    targets = [code for code, pattern in _CURRENCIES.items() if re.search(pattern, clause.text, re.IGNORECASE)]
     if len(targets) != 1:
         raise RefusedError("which currency is to be turned into which is not clear")
     chosen = next((parameter.name for parameter in tool.parameters if targets[0] in parameter.choices), "")
@@ -135,35 +118,9 @@ def _given_amount(clause: Clause, given: Material) -> str:
     raise RefusedError("the amount to convert is not there")
 
 
-def _named_amount(clause: Clause) -> str:
-    """The one amount in euros that a clause names."""
-    numbers = [at for at, token in enumerate(clause.tokens) if token.is_number]
-    words = [token.text for token in clause.content if not (token.is_number or _is_of_conversion(token))]
-    leftover = [*(clause.tokens[at].text for at in numbers[1:]), *words]
-    if leftover:
-        raise RefusedError(f"nothing here says {join_words([repr(word) for word in leftover])}")
-    number = number_value(clause.tokens[numbers[0]].text) if numbers else None
-    if number is None:
-        raise RefusedError("the amount to convert is not there")
-    if not any("EUR" in _currencies(token.text) for token in clause.tokens[numbers[0] + 1 : numbers[0] + 2]):
-        raise RefusedError("only amounts in euros can be converted here")
-    return str(int(number) if number.is_integer() else number)
-
-
-def _is_of_conversion(token: Token) -> bool:
-    return token.stem in _CONVERTING or bool(_currencies(token.text))
-
-
 # --- texts
 
-_FORMS = {
-    **{
-        form: form.capitalize()
-        for form in word_set("memo report summary outline letter reply note notes post overview brief")
-    },
-    "email": "Reply",
-    "mail": "Reply",
-}
+_FORMS = {form: form.capitalize() for form in word_set("memo report summary outline letter reply note overview")}
 _WRITING = frozenset(
     map(
         stem,

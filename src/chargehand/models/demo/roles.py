@@ -1,19 +1,17 @@
 """The other roles of a model: routing, handing out tasks, splitting, rewriting, judging, reviewing, making workers."""
 
 import re
-from decimal import Decimal
 from functools import singledispatch
 
 import msgspec
 
 from chargehand.models.demo.dates import find_periods
 from chargehand.models.demo.fitting import card_score, choose_fit
-from chargehand.models.demo.plan import DemoPlan, make_plan, without_returns
+from chargehand.models.demo.plan import make_plan, without_returns
 from chargehand.models.demo.request import LONGEST, Clause, RefusedError, parse_request
 from chargehand.models.demo.results import read_product
 from chargehand.models.demo.tools import read_skill, tool_words, tools_of
 from chargehand.models.demo.words import content_stems, shorten
-from chargehand.models.exhibits import Figure, Table
 from chargehand.models.subject import (
     Given,
     Judging,
@@ -35,21 +33,13 @@ _OFFERED = re.compile(
     r"(?:(?:nearest|closest)[^:;.?\n]{0,60}?(?::| is\b)|did you mean)\s*['\"`]?(?P<value>\w[\w .&/+'-]{0,59})",
     re.IGNORECASE,
 )
-_REFUSED_VALUE = re.compile(
-    r"(?:no rate for|no such|unknown(?: \w+)?|there is no(?: \w+)?|not found:?)\s+"
-    r"['\"`]?(?P<value>[\w .&-]{1,60}?)['\"`]?(?=[\s(;:,.]|\Z)",
-    re.IGNORECASE,
-)
 _NEAREST_DAY = re.compile(r" The day [\d-]{10} is the nearest there is to (?P<asked>[\d-]{10}): say so\.")
 _TASK_ID = re.compile(r"\bt\d+\b")
-_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _NO_RESULT = re.compile(
     r"^\W*(?:(?:i am |i'm )?(?:sorry|afraid)\b|as an? (?:ai|language model)\b|i (?:cannot|can't|could not|am unable)\b|"
     r"(?:n/?a|tbd|todo|unknown|none|null|\{\{\s*\w[\w .-]{0,40}\}\})\W*$)",
     re.IGNORECASE,
 )
-_CUT_OFF = re.compile(r"[^#*|\s-].*[,;]\Z|[^#*|\s-](?:\S* ){7,}\S*[^\W\d_]\Z")
-"""A last line that ends with a comma, or a long one that ends with a letter; lists and headings may."""
 
 
 @singledispatch
@@ -140,7 +130,7 @@ def keep_ledger(subject: Ledger) -> str:
 
 @reply.register
 def split(subject: Splitting) -> str:
-    """Simple, or the tasks of its plan as parts; more clauses than there may be parts go in groups."""
+    """Simple, or the tasks of its plan as parts."""
     if without_returns(subject.instruction) != subject.instruction.strip():
         return encode(simple=True, why="It is one task of a plan.")
     plan = make_plan(Planning(subject.instruction, subject.workers, _MOST_TASKS))
@@ -148,39 +138,14 @@ def split(subject: Splitting) -> str:
     if len(plan.tasks) < 2:
         worker = next((task.worker for task in plan.tasks), None)
         return encode(why=why, simple=True, unserved=plan.unserved, worker=worker)
-    subtasks = _group_parts(subject) if len(plan.tasks) > subject.most > 1 else _plan_parts(plan)
-    return encode(why=why, simple=False, unserved=plan.unserved, subtasks=subtasks)
-
-
-def _plan_parts(plan: DemoPlan) -> list[dict[str, object]]:
+    if len(plan.tasks) > subject.most:
+        return encode(why=f"{why} That is more than the {subject.most} parts there may be.", simple=True)
     places = {task.id: number for number, task in enumerate(plan.tasks, 1)}
-    return [
+    subtasks = [
         {"instruction": task.instruction, "worker": task.worker, "after": [places[name] for name in task.after]}
         for task in plan.tasks
     ]
-
-
-def _group_parts(subject: Splitting) -> list[dict[str, object]]:
-    """What belongs together is one part."""
-    groups: list[list[str]] = []
-    for clause in parse_request(subject.instruction).clauses:
-        text = clause.text.rstrip("?. ")
-        sentence = f"{text[:1].upper()}{text[1:]}."
-        if groups and (clause.points_back or clause.kind != "ask"):
-            groups[-1].append(sentence)
-        else:
-            groups.append([sentence])
-    while len(groups) > subject.most:
-        at = min(range(len(groups) - 1), key=lambda place: len(groups[place]) + len(groups[place + 1]))
-        groups[at : at + 2] = [[*groups[at], *groups[at + 1]]]
-    parts: list[dict[str, object]] = []
-    for group in groups:
-        text = " ".join(group)
-        tasks = make_plan(Planning(text, subject.workers, _MOST_TASKS)).tasks
-        if tasks:
-            instruction = tasks[0].instruction if len(tasks) == 1 else text
-            parts.append({"instruction": instruction, "worker": tasks[0].worker, "after": []})
-    return parts
+    return encode(why=why, simple=False, unserved=plan.unserved, subtasks=subtasks)
 
 
 # --- rewriting what failed
@@ -188,20 +153,10 @@ def _group_parts(subject: Splitting) -> list[dict[str, object]]:
 
 @reply.register
 def refine(subject: Refining) -> str:
-    """The task with the day or name that the error offers; only short values are taken from an error."""
-    failure = subject.failure[:4_000]
-    offered = _OFFERED.search(failure)
-    if offered is None:
-        return subject.instruction
-    value = offered["value"].strip(" '.")
-    days = [period for period in find_periods(value) if period.is_day]
-    if days:
-        return _with_day(subject.instruction, days[0].first.isoformat())
-    refused = _REFUSED_VALUE.search(failure)
-    if refused is None or len(value.split()) > 4:
-        return subject.instruction
-    wrong = rf"(?<!\w){re.escape(refused['value'].strip())}(?!\w)"
-    return re.sub(wrong, lambda _: value, subject.instruction, count=1)
+    """The task with the day that the error offers; nothing else is taken from an error."""
+    offered = _OFFERED.search(subject.failure[:4_000])
+    days = [period for period in find_periods(offered["value"]) if period.is_day] if offered else []
+    return _with_day(subject.instruction, days[0].first.isoformat()) if days else subject.instruction
 
 
 def _with_day(instruction: str, day: str) -> str:
@@ -227,7 +182,7 @@ def judge(subject: Judging) -> str:
     if not subject.results:
         return encode(why="There is nothing to judge.", winner=None)
     if subject.manner == "contradiction":
-        return _judge_evidence(subject.results)
+        return encode(why="Which of the results holds cannot be told by rules.", ruling="open", winner=None)
     if subject.manner == "vote":
         groups: dict[str, list[str]] = {}
         for given in subject.results:
@@ -246,60 +201,16 @@ def _result_text(given: Given) -> str:
     return text[:_LONGEST_RESULT]
 
 
-def _judge_evidence(results: tuple[Given, ...]) -> str:
-    behind = ("nothing", "the source it comes from", "the table it was read from", "how it was worked out")
-    weights = [_weigh_evidence(given) for given in results]
-    best = max(weights)
-    if weights.count(best) > 1:
-        why = "The results have the same behind them, so which of them holds cannot be told."
-        return encode(why=why, ruling="open", winner=None)
-    winner = results[weights.index(best)].task
-    return encode(why=f"It shows {behind[best]}.", ruling=f"[{winner}] holds", winner=winner)
-
-
-def _weigh_evidence(given: Given) -> int:
-    product = read_product(given.value)
-    weight = int(bool(product.sources or product.exhibits))
-    for exhibit in product.exhibits:
-        if isinstance(exhibit, Table):
-            weight = max(weight, 2)
-        elif isinstance(exhibit, Figure) and exhibit.expression:
-            weight = 3
-    return weight
-
-
 @reply.register
 def review(subject: Reviewing) -> str:
-    """Problems that can be seen: nothing there, a refusal, half a sentence, another subject, a figure from nowhere."""
+    """Problems that can be seen: nothing there, a refusal, a figure from nowhere."""
     text = subject.text.strip()
-    doubts = [doubt for doubt in subject.doubts if not _is_sum(doubt, text)]
-    problems = [f"This stands in no input and in no result of a tool: {doubt}." for doubt in doubts]
-    if not re.search(r"[^\W_]", text) or subject.result in (None, [], {}):
+    problems = [f"This stands in no input and in no result of a tool: {doubt}." for doubt in subject.doubts]
+    if not text or subject.result in (None, [], {}):
         problems = ["The result is empty."]
     elif _NO_RESULT.match(text) and len(text.split()) < 60:
         problems = ["It does not do the task but says that it cannot."]
-    elif _CUT_OFF.match(text.splitlines()[-1]):
-        problems.append("It ends in the middle of a sentence.")
-    elif _is_off_topic(subject, text):
-        problems.append("It does not speak of what was asked.")
     return encode(problems=problems[:8], accepted=not problems)
-
-
-def _is_sum(doubt: str, text: str) -> bool:
-    """Whether a number is what all others of the result come to."""
-    numbers = [Decimal(number.replace(",", "")) for number in _NUMBER.findall(text[:_LONGEST_RESULT])]
-    is_number = _NUMBER.fullmatch(doubt) is not None and len(numbers) > 2
-    return is_number and 2 * Decimal(doubt.replace(",", "")) == sum(numbers)
-
-
-def _is_off_topic(subject: Reviewing, text: str) -> bool:
-    words = content_stems(text[:_LONGEST_RESULT])
-    known = content_stems(subject.instruction)
-    if len(words) < 8 or len(known) < 2:
-        return False
-    for given in subject.material:
-        known |= content_stems(msgspec.json.encode(given.value).decode()[:_LONGEST_RESULT])
-    return words.isdisjoint(known)
 
 
 # --- making a worker

@@ -11,7 +11,6 @@ from typing import cast
 
 from msgspec import Raw, structs
 
-from chargehand.models.demo.arithmetic import Arithmetic
 from chargehand.models.demo.fitting import choose_fit, rate_tool
 from chargehand.models.demo.job import Arguments, CallsNeededError, Job, call_tools, give_up, read_job
 from chargehand.models.demo.memory import (
@@ -46,7 +45,6 @@ from chargehand.models.messages import Reply, Request
 from chargehand.models.subject import Working
 
 _MOST_STEPS = 6
-_NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?")
 _AMOUNT = re.compile(r"(?<![\d.,])(\d[\d,]{0,15}(?:\.\d{1,6})?) (?:euros|EUR)\b")
 _ASKS_VALUE = re.compile(r"\A(?:how many|what (?:is|was|are|were))\s+", re.IGNORECASE)
 _LINKING = re.compile(r"\b(?:are|is|were|was)(?: there)?\s", re.IGNORECASE)
@@ -169,8 +167,8 @@ def _ask(clause: Clause, job: Job) -> str:
     match fit.reading:
         case Query():
             return _query(fit.tool, fit.reading, job)
-        case Arithmetic():
-            return _compute(fit.reading, fit.tool, job)
+        case str():
+            return figure_in_words(job.call_for_figure(fit.tool.name, {"expression": fit.reading}), fit.reading)
         case Filled():
             return _make_calls(clause, fit.tool, fit.reading, job)
         case None if fit.tool.kind == "message":
@@ -224,34 +222,6 @@ def _search(clause: Clause, tool: ToolCard, job: Job) -> str:
     passages = gather([outcome.value]).passages
     accepted = accept_passages(clause, passages, tool, job.subject.worker, place)
     return "\n".join(passage_in_words(passage) for passage in accepted)
-
-
-def _compute(arithmetic: Arithmetic, tool: ToolCard, job: Job) -> str:
-    expression = arithmetic.expression
-    label = expression
-    if arithmetic.needs_input:
-        numbers = _input_numbers(job.given)
-        if not numbers or (arithmetic.share and len(numbers) > 1):
-            raise RefusedError("the number to work with is not clear")
-        if arithmetic.share:
-            expression = f"{arithmetic.share}% of {numbers[0]}"
-            label = f"{arithmetic.share} percent of {format_value(as_number(numbers[0]))}"
-        else:
-            expression = f"{arithmetic.operation}({', '.join(numbers)})"
-            label = "total" if arithmetic.operation == "sum" else "average"
-    return figure_in_words(job.call_for_figure(tool.name, {"expression": expression}), label)
-
-
-def _input_numbers(given: Material) -> list[str]:
-    """The numbers of what was given: those of a table's one column of numbers, else figures, else those in texts."""
-    for table in given.tables:
-        columns = number_columns(table)
-        if len(columns) == 1:
-            return [str(row[columns[0]]) for row in table.rows if row[columns[0]] is not None]
-    figures = [figure.value for figure in given.figures if as_number(figure.value) is not None]
-    if figures:
-        return figures
-    return [number.replace(",", "") for text in given.texts for number in _NUMBER.findall(text.rpartition(": ")[2])]
 
 
 def _make_calls(clause: Clause, tool: ToolCard, filled: Filled, job: Job) -> str:
