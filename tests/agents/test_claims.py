@@ -173,14 +173,15 @@ def test_changed_digits_are_nearly_always_caught() -> None:
     caught = 0
     tried = 0
     for goal, answer, results, gaps in examples():
-        body = re.sub(r"`[^`]*`", lambda found: " " * len(found[0]), answer.partition("## Sources")[0])
+        stated = re.split("## Sources|Not answered", answer)[0]  # what is missing is not stated
+        body = re.sub(r"`[^`]*`", lambda found: " " * len(found[0]), stated)
         for one in find_quantities(body):
             at = chance.choice([place for place in range(one.start, one.end) if body[place].isdigit()])
             digit = chance.choice([sign for sign in "123456789" if sign != body[at]])
             changed = answer[:at] + digit + answer[at + 1 :]
             caught += bool(unsupported(changed, results, (goal, *gaps)))
             tried += 1
-    assert tried > 50
+    assert tried >= 40
     assert caught / tried > 0.8  # the rest happen to be other numbers of the same result
 
 
