@@ -132,6 +132,13 @@ def test_failures_retries_and_refinements_are_kept() -> None:
     assert [(one.duty, one.task, one.seconds) for one in found.supervision] == [("refine", A, 1.0)]
 
 
+def test_an_attempt_that_asks_a_person_has_not_failed() -> None:
+    asked = next(history for history in HISTORIES if history.stem == "asked")
+    task = next(task for task in trace("run", kept(asked)).tasks if task.id == "send")
+    attempts = [(attempt.attempt, attempt.ending, attempt.failure) for attempt in task.attempts]
+    assert attempts == [(1, "asked", None), (1, "succeeded", None)]
+
+
 def test_the_time_between_a_crash_and_the_resume_is_nobodys_work() -> None:
     found = told(
         (0.0, ev.AttemptStarted(A, 1, "worker", 160.0)),

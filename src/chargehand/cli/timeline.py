@@ -44,9 +44,7 @@ def timeline_rows(trace: Trace) -> dict[str, list[Span]]:
 
 def _span_of(work: AttemptTrace | DutyTrace) -> Span:
     end = None if work.seconds is None else work.began + work.seconds
-    waits_for_approval = work.failure is not None and work.failure.kind == "approval"
-    has_failed = work.ending in ("failed", "stopped") and not waits_for_approval
-    return Span("failed" if has_failed else "work", work.began, end)
+    return Span("failed" if work.ending in ("failed", "stopped") else "work", work.began, end)
 
 
 def draw_bar(spans: list[Span], room: int, until: Seconds) -> str:

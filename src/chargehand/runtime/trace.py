@@ -47,8 +47,10 @@ class StepTrace(Struct, omit_defaults=True):
 
 
 class AttemptTrace(Struct, omit_defaults=True):
-    """`ending` is one of: under way, succeeded, failed, stopped. `nested` are the runs of teams that do its work.
+    """`ending` is one of: under way, succeeded, failed, stopped, asked.
 
+    `asked` means that a person was asked for approval; the attempt goes on in another entry with the same number.
+    `nested` are the runs of teams that do its work.
     `runs` are all that were started in it, messages as well, where somebody put them there (`nested_trace`).
     """
 
@@ -318,7 +320,10 @@ class Tracer:
         self.tasks[event.task].result = _value(event.result)
 
     def attempt_failed(self, event: ev.AttemptFailed, at: Seconds, used: Amount) -> None:
-        self._close("attempt", event.task, at, used, "failed").failure = event.failure
+        if event.failure.kind == "approval":  # what is asked stands among the questions
+            self._close("attempt", event.task, at, used, "asked")
+        else:
+            self._close("attempt", event.task, at, used, "failed").failure = event.failure
 
     def step_started(self, event: ev.StepStarted, at: Seconds, _used: Amount) -> None:
         found = self.open_attempt(event.task)
