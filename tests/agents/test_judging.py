@@ -265,15 +265,11 @@ async def test_no_more_than_five_contradictions_are_judged() -> None:
     assert str(found.answer).count("Ruled for 1 kg [t1]") == 5
 
 
-async def test_the_demo_model_rules_for_what_was_worked_out() -> None:
-    worked = {"text": "Rent: 14 EUR.", "exhibits": [{"kind": "figure", "value": "14", "expression": "7 * 2"}]}
-    results = (given("t1", "Rent: 12 EUR."), given("t2", worked))
+async def test_the_demo_model_leaves_a_contradiction_open() -> None:
+    results = (given("t1", "Rent: 12 EUR."), given("t2", "Rent: 14 EUR."))
     ruling = await rule(WriterCalls(writer(DemoModel()), Desk()), Judging("Rent?", results=results))
     assert ruling is not None
-    assert (ruling.winner, ruling.why) == ("t2", "It shows how it was worked out.")
-    assert (
-        await rule(WriterCalls(writer(DemoModel()), Desk()), Judging("Rent?", results=results[:1] * 2))
-    ).winner == ""  # pyright: ignore[reportOptionalMemberAccess] - it fails the test
+    assert ruling.winner == ""
 
 
 # --- what no result bears out, and coverage

@@ -153,7 +153,7 @@ def test_the_command_says_it_in_a_line_and_in_full_afterwards(tmp_path: Path) ->
     assert line in done.stderr
     shown = chargehand(tmp_path, "runs", "show", "one").stdout
     assert line in shown
-    assert "212 cm [t1] or 150 cm [t2]. This is open: The results have the same behind them" in shown.partition(line)[2]
+    assert "212 cm [t1] or 150 cm [t2]. This is open: Which of the results holds" in shown.partition(line)[2]
     told = json.loads(chargehand(tmp_path, "run", "What is the level of the river?", "--json", "-q").stdout)
     assert told["traced"] == {"tools": 2, "given": 0, "words": 0, "nowhere": 0}
     assert told["untraced"] == []

@@ -247,27 +247,29 @@ def markdown_table(table: Table, most: int = _MOST_ITEMS) -> str:
     return f"{text}\n\n{left} more rows are not shown." if left else text
 
 
-def table_in_words(table: Table, title: str, words: frozenset[str] = frozenset(), *, most_names: int = 50) -> str:
-    """One line: the number, or each row by its names with a number, that of the column that `words` name."""
+def table_in_words(table: Table, title: str, words: frozenset[str] = frozenset(), *, is_list: bool = False) -> str:
+    """One line: the number, or each row by its names with a number, that of the column that `words` name.
+
+    Of a list the first two names are said, and all numbers with what they are.
+    """
     numbers = number_columns(table)
-    if len(table.rows) > 1:
+    names = [at for at in range(len(table.columns)) if at not in numbers]
+    if is_list:
+        names = names[:2]
+    elif len(table.rows) > 1:
         named = [at for at in numbers if words & set(stems(table.columns[at]))]
         numbers = (named or numbers)[:1]
-    names = [
-        at
-        for at, name in enumerate(table.columns)
-        if at not in number_columns(table) and (at == 0 or most_names > 2 or not name.endswith("_id"))
-    ][:most_names]
-    parts = [_row_in_words(table, row, names, numbers) for row in table.rows[:_MOST_LISTED]]
+    is_plain = len(numbers) == 1 and not is_list
+    parts = [_row_in_words(table, row, names, numbers, is_plain=is_plain) for row in table.rows[:_MOST_LISTED]]
     separator = ", " if len(table.columns) == 1 or (len(table.columns) == 2 and numbers) else "; "
     left = len(table.rows) - _MOST_LISTED
     more = f" and {left} more" if left > 0 else ""
     return f"{title}: {separator.join(parts) or 'none'}{more}."
 
 
-def _row_in_words(table: Table, row: Sequence[object], names: list[int], numbers: list[int]) -> str:
+def _row_in_words(table: Table, row: Sequence[object], names: list[int], numbers: list[int], *, is_plain: bool) -> str:
     words = ", ".join(format_cell(table, row, at) for at in names)
-    if len(numbers) == 1:
+    if is_plain:
         return f"{words} {format_cell(table, row, numbers[0])}".strip()
     figures = [f"{table.columns[at].replace('_', ' ')} {format_cell(table, row, at)}" for at in numbers]
     return ", ".join([words, *figures] if words else figures)

@@ -1,6 +1,7 @@
 """The other roles of a model: routing, handing out tasks, splitting, rewriting, judging, reviewing, making workers."""
 
 import re
+from decimal import Decimal
 from functools import singledispatch
 
 import msgspec
@@ -35,11 +36,14 @@ _OFFERED = re.compile(
 )
 _NEAREST_DAY = re.compile(r" The day [\d-]{10} is the nearest there is to (?P<asked>[\d-]{10}): say so\.")
 _TASK_ID = re.compile(r"\bt\d+\b")
+_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _NO_RESULT = re.compile(
     r"^\W*(?:(?:i am |i'm )?(?:sorry|afraid)\b|as an? (?:ai|language model)\b|i (?:cannot|can't|could not|am unable)\b|"
     r"(?:n/?a|tbd|todo|unknown|none|null|\{\{\s*\w[\w .-]{0,40}\}\})\W*$)",
     re.IGNORECASE,
 )
+_CUT_OFF = re.compile(r"[^#*|\s-].*[,;]\Z|[^#*|\s-](?:\S* ){7,}\S*[^\W\d_]\Z")
+"""A last line that ends with a comma, or a long one that ends with a letter; lists and headings may."""
 
 
 @singledispatch
@@ -203,14 +207,24 @@ def _result_text(given: Given) -> str:
 
 @reply.register
 def review(subject: Reviewing) -> str:
-    """Problems that can be seen: nothing there, a refusal, a figure from nowhere."""
+    """Problems that can be seen: nothing there, a refusal, half a sentence, a figure from nowhere."""
     text = subject.text.strip()
-    problems = [f"This stands in no input and in no result of a tool: {doubt}." for doubt in subject.doubts]
-    if not text or subject.result in (None, [], {}):
+    doubts = [doubt for doubt in subject.doubts if not _is_sum(doubt, text)]
+    problems = [f"This stands in no input and in no result of a tool: {doubt}." for doubt in doubts]
+    if not re.search(r"[^\W_]", text) or subject.result in (None, [], {}):
         problems = ["The result is empty."]
     elif _NO_RESULT.match(text) and len(text.split()) < 60:
         problems = ["It does not do the task but says that it cannot."]
+    elif _CUT_OFF.match(text.splitlines()[-1]):
+        problems.append("It ends in the middle of a sentence.")
     return encode(problems=problems[:8], accepted=not problems)
+
+
+def _is_sum(doubt: str, text: str) -> bool:
+    """Whether a number is what all others of the result come to."""
+    numbers = [Decimal(number.replace(",", "")) for number in _NUMBER.findall(text[:_LONGEST_RESULT])]
+    is_number = _NUMBER.fullmatch(doubt) is not None and len(numbers) > 2
+    return is_number and 2 * Decimal(doubt.replace(",", "")) == sum(numbers)
 
 
 # --- making a worker

@@ -202,7 +202,7 @@ def _query(tool: ToolCard, query: Query, job: Job) -> str:
     if not table.rows:
         return f"{query.title}: none on record."
     is_list = query.shape == "rows" and len(table.columns) > 2 and len(table.rows) > 1
-    text = table_in_words(table, query.title, most_names=2 if is_list else len(table.columns))
+    text = table_in_words(table, query.title, is_list=is_list)
     numbers = number_columns(table)
     if query.adds_up and len(numbers) == 1 and len(table.rows) > 1:
         total = sum(column_numbers(table, numbers[0]))
