@@ -1,5 +1,6 @@
 """A person at a real terminal is asked what became of an effect: which call it was, and what each answer means."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ tools:
 """
 TOOLS = '''
 import os
+import json
 from pathlib import Path
 
 DIED = Path(__file__).with_name("died")
@@ -77,3 +79,17 @@ def test_it_is_decided_later_and_then_done_again(here: Path) -> None:
     assert again.end() == 0
     assert answers(here) == [("again", b"null")]
     assert "48.00 euros" in again.shown
+
+
+def test_the_call_is_named_with_its_arguments_where_nobody_can_be_asked(here: Path) -> None:
+    asked = chargehand(here, "resume", "one", "--no-input", "--json")
+    assert asked.returncode == 4
+    assert "a person is asked whether its effect happened:\n" in asked.stderr
+    lines = [line.strip() for line in asked.stderr.splitlines()]
+    at = lines.index("seedling_price")
+    assert lines[at + 1 : at + 3] == ['plant: "tomato"', "seedlings: 40"]
+    question = json.loads(asked.stdout)["question"]["question"]
+    assert question["tool"] == "seedling_price"
+    assert question["arguments"] == {"plant": "tomato", "seedlings": 40}
+    again = chargehand(here, "resume", "one", "--no-input", "-q")
+    assert "  seedling_price\n" in again.stderr, "also where it was asked before"

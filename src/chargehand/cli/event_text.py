@@ -147,7 +147,7 @@ def _tasks_added(_tracer: Tracer, event: ev.TasksAdded) -> _Description:
 
 def _input_requested(_tracer: Tracer, event: ev.InputRequested) -> _Description:
     if event.what == "effect":
-        return "a person is asked whether its effect happened", "warn"
+        return "a person is asked whether its effect happened:", "warn"
     if event.what == "tool":
         return "a person is asked to approve a call:", "warn"
     return f"a person is asked to approve the plan{' of a team:' if event.task else ''}", "warn"

@@ -16,6 +16,7 @@ from chargehand.cli.signals import Leave
 from chargehand.errors import Refused
 from chargehand.runtime.driver import Driver
 from chargehand.runtime.nested_runs import doubtful_calls
+from chargehand.runtime.trace import TaskTrace
 from chargehand.terms import events as ev
 from chargehand.terms.failure import Question
 from chargehand.terms.value import encode_value
@@ -27,6 +28,19 @@ _BECAUSE = {
     "repeated": "asked because this attempt has made the same call already",
     "tainted": "asked because this worker has seen text from outside",
 }
+
+
+def name_calls(request: ev.InputRequested, task: TaskTrace | None) -> list[ev.InputRequested]:
+    """The question, once for each call it is about: of effects in doubt, those that never came back.
+
+    Where none was recorded it has what the attempt said itself.
+    """
+    if request.what != "effect" or request.question is not None or task is None:
+        return [request]
+    if calls := doubtful_calls(task):
+        return [structs.replace(request, question=call) for call in calls]
+    failures = [attempt.failure.message for attempt in task.attempts if attempt.failure is not None]
+    return [structs.replace(request, text=failures[-1])] if failures else [request]
 
 
 def format_question(request: ev.InputRequested, columns: int) -> list[str]:
@@ -111,17 +125,18 @@ class QuestionPrompt:
         self._run = run
         self._pause = pause
         self._go_on = go_on
-        self._open: asyncio.Queue[ev.InputRequested] = asyncio.Queue()
+        self._open: asyncio.Queue[tuple[ev.InputRequested, list[str]]] = asyncio.Queue()
 
-    def put(self, request: ev.InputRequested) -> None:
-        self._open.put_nowait(request)
+    def put(self, request: ev.InputRequested, lines: list[str]) -> None:
+        """Ask this; the lines are all there is to say about it."""
+        self._open.put_nowait((request, lines))
 
     async def answer(self, driver: Driver, leave: Leave) -> None:
         """Answer every question as it comes; an empty reply leaves the run where it stands."""
         while True:
-            request = await self._open.get()
+            request, lines = await self._open.get()
             self._pause()
-            reply = await self._ask(request, driver)
+            reply = await self._ask(request, lines)
             if reply is None:
                 leave()
                 return
@@ -131,13 +146,12 @@ class QuestionPrompt:
             except Refused as error:
                 self._console.line(str(error), "warn")
 
-    async def _ask(self, request: ev.InputRequested, driver: Driver) -> ev.InputAnswered | None:
+    async def _ask(self, request: ev.InputRequested, lines: list[str]) -> ev.InputAnswered | None:
         """Show the question whole, then read until the reply is one of those that are meant: "did not" is no d."""
         console = self._console
         if request.task:
             console.line(f"{request.task}:", "bold")
-        lines = await self._uncertain_calls(request, driver) if request.what == "effect" else []
-        for line in lines or format_question(request, console.columns):
+        for line in lines:
             console.line(line)
         for line in _EFFECT_HELP.splitlines() if request.what == "effect" else ():
             console.line(line)
@@ -156,18 +170,6 @@ class QuestionPrompt:
                 result = await self._read("What came of it, for the answer? ") or "It was done, says a person."
                 return ev.InputAnswered(request.number, verdict, result=encode_value(result))
             return ev.InputAnswered(request.number, verdict)
-
-    async def _uncertain_calls(self, request: ev.InputRequested, driver: Driver) -> list[str]:
-        """The calls that never came back; where none was recorded, what the attempt said itself."""
-        if request.question is not None:
-            return []
-        entries = await driver.journal.read(self._run)
-        calls = [structs.replace(request, question=call) for call in doubtful_calls(self._run, entries, request.task)]
-        if not calls:
-            failed = [entry.event for entry in entries if isinstance(entry.event, ev.AttemptFailed)]
-            texts = [event.failure.message for event in failed if event.task == request.task]
-            calls = [structs.replace(request, text=text) for text in texts[-1:]]
-        return [line for call in calls for line in format_question(call, self._console.columns)]
 
     async def _read(self, prompt: str) -> str | None:
         """One line from the terminal; None when it ends. Unlike a thread that reads, this can be given up."""

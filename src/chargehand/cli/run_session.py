@@ -17,8 +17,8 @@ from chargehand.cli.advice import Advice, advise, farewell, going_on
 from chargehand.cli.artifacts import chart_lines, save_artifacts
 from chargehand.cli.console import Console, clean_lines
 from chargehand.cli.exit_codes import INTERRUPTED, TERMINATED, Terminated, exit_code
-from chargehand.cli.format import describe_gap, money
-from chargehand.cli.questions import QuestionPrompt, format_question, may_ask
+from chargehand.cli.format import count_attempts, describe_gap, money, seconds_worked
+from chargehand.cli.questions import QuestionPrompt, may_ask, name_calls
 from chargehand.cli.signals import Act, Beside, StopSignals, drive_run
 from chargehand.cli.transcript import Transcript, describe_ending
 from chargehand.core.state import RunState, Work
@@ -254,11 +254,15 @@ class RunSession:
         if self._asker is None:
             return
         if self._open_question is not None:
-            self._asker.put(self._open_question)
+            self._ask(self._open_question)
             self._open_question = None
         for entry in entries:
             if isinstance(entry.event, ev.InputRequested):
-                self._asker.put(entry.event)
+                self._ask(entry.event)
+
+    def _ask(self, request: ev.InputRequested) -> None:
+        if self._asker is not None:
+            self._asker.put(request, self.transcript.question_lines(request, self.output.console.columns))
 
     def _report_problem(self, event: ev.Event) -> None:
         """What a person must fix, once: a model that refuses, a mistake in code."""
@@ -314,7 +318,9 @@ class RunSession:
             document["answer"] = fallback or document["answer"]
             document |= assessment.document() if assessment is not None else {}
             document |= {"resume": self.advice.resume()} if state.ended is None else {}
-            document |= {"question": state.input} if state.ended is None and state.input is not None else {}
+            if state.ended is None and state.input is not None:
+                task = self.transcript.tracer.tasks.get(state.input.task)
+                document["question"] = name_calls(state.input, task)[0]
             self.output.data.json(document)
         self._report_mistakes()
         return exit_code(result.ending, result.reason)
@@ -343,7 +349,7 @@ class RunSession:
             return
         if state.input is not None and state.input.task:
             stderr.line(f"asked: {state.input.task}:")
-            for line in format_question(state.input, stderr.columns):
+            for line in self.transcript.question_lines(state.input, stderr.columns):
                 stderr.line(f"  {line}")
         stderr.line(f"go on: {going_on(state, self.advice)}")
 
@@ -408,15 +414,15 @@ def run_document(traced: Trace, state: RunState) -> dict[str, object]:
 
 
 def _task_document(task: Task, traced: TaskTrace) -> dict[str, object]:
-    took = None if traced.began is None or traced.ended is None else round(traced.ended - traced.began, 3)
+    worked = seconds_worked(traced)
     return {
         "id": task.id,
         "instruction": task.instruction,
         "worker": traced.worker,
         "after": traced.after,
         "status": traced.status,
-        "attempts": len(traced.attempts),
-        "seconds": took,
+        "attempts": count_attempts(traced),
+        "seconds": None if worked is None else round(worked, 3),
         "tokens": traced.used.tokens,
         "cost_usd": traced.used.micros / 1_000_000,
     }

@@ -18,7 +18,7 @@ from chargehand.agents.scripted import Script, ScriptedCrew
 from chargehand.cli.advice import Advice, going_on
 from chargehand.cli.arguments import RUN_HELP, add_shared, add_verbs, count, duration, is_nested, write_file
 from chargehand.cli.console import STYLES, Console, Tone, clean, format_json, print_table, short
-from chargehand.cli.format import ago, counted, dollars, money, seconds
+from chargehand.cli.format import ago, count_attempts, counted, dollars, money, seconds
 from chargehand.cli.transcript import Transcript
 from chargehand.core.fold import replay
 from chargehand.errors import Corrupt, Invalid, Refused
@@ -285,7 +285,7 @@ def _diff(options: Namespace, console: Console) -> int:
 
 
 def _summarize(traced: Trace) -> str:
-    attempts = sum(len(task.attempts) for task in traced.tasks)
+    attempts = sum(count_attempts(task) for task in traced.tasks)
     counts = f"{counted(len(traced.tasks), 'task')}, {counted(attempts, 'attempt')}"
     return f"{traced.ending or 'not yet'}, {counts}, {seconds(traced.seconds)}, {money(traced.used)}"
 
@@ -298,7 +298,7 @@ def _comparable_lines(traced: Trace) -> list[str]:
             "worker": task.worker,
             "needs": ", ".join(task.after),
             "status": task.status,
-            "attempts": len(task.attempts),
+            "attempts": count_attempts(task),
             "result": msgspec.json.encode(task.result).decode(),
         }
         lines += [f"task {task.id}", *(f"  {task.id}: {name}: {value}" for name, value in facts.items())]

@@ -22,6 +22,8 @@ class Span(Struct, frozen=True):
     kind: Literal["work", "failed", "refine", "wait"]
     start: Seconds
     end: Seconds | None
+    attempt: int = 0
+    """Its number: what was interrupted, or waited for a person, goes on under the same one."""
 
 
 def timeline_rows(trace: Trace) -> dict[str, list[Span]]:
@@ -44,7 +46,8 @@ def timeline_rows(trace: Trace) -> dict[str, list[Span]]:
 
 def _span_of(work: AttemptTrace | DutyTrace) -> Span:
     end = None if work.seconds is None else work.began + work.seconds
-    return Span("failed" if work.ending in ("failed", "stopped") else "work", work.began, end)
+    number = work.attempt if isinstance(work, AttemptTrace) else work.number
+    return Span("failed" if work.ending == "failed" else "work", work.began, end, number)
 
 
 def draw_bar(spans: list[Span], room: int, until: Seconds) -> str:
@@ -76,4 +79,5 @@ def timeline_lines(trace: Trace, columns: int) -> list[str]:
 def _describe_work(spans: list[Span], until: Seconds) -> str:
     worked = [span for span in spans if span.kind in ("work", "failed")]
     took = sum((until if span.end is None else span.end) - span.start for span in worked)
-    return f"{seconds(took)}, {len(worked)} attempts" if len(worked) > 1 else seconds(took)
+    attempts = len({span.attempt for span in worked})
+    return f"{seconds(took)}, {attempts} attempts" if attempts > 1 else seconds(took)

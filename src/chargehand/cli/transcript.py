@@ -6,7 +6,7 @@ from chargehand.cli.console import Console, clean_lines, format_json, short, wra
 from chargehand.cli.event_text import MEMORY_STEPS, SUPERVISOR, EventText, describe_event
 from chargehand.cli.format import describe_gap, money, seconds
 from chargehand.cli.plan_view import forecast_lines, plan_heading, plan_tree
-from chargehand.cli.questions import format_question
+from chargehand.cli.questions import format_question, name_calls
 from chargehand.cli.timeline import LEGEND, timeline_lines
 from chargehand.core.state import RunState, Status
 from chargehand.core.view import results
@@ -117,7 +117,7 @@ class Transcript:
         for line in lines[1:]:
             console.line(f"{' ' * indent}{line.strip()}", words.tone)
         if isinstance(entry.event, ev.InputRequested):
-            for line in format_question(entry.event, console.columns - len(_INDENT)):
+            for line in self.question_lines(entry.event, console.columns - len(_INDENT)):
                 console.line(f"{_INDENT}{line}")
 
     def _show_plan(self, plan: Plan) -> None:
@@ -168,8 +168,13 @@ class Transcript:
         self._console.line(f"a person is asked {_QUESTIONS[request.what]}:", "warn")
         if request.what == "plan" and not request.task:
             self._show_plan(planned(self.state))
-        for line in format_question(request, self._console.columns):
+        for line in self.question_lines(request, self._console.columns):
             self._console.line(line)
+
+    def question_lines(self, request: ev.InputRequested, columns: int) -> list[str]:
+        """All there is to say about a question of this run: the calls it is about, with their arguments."""
+        requests = name_calls(request, self.tracer.tasks.get(request.task))
+        return [line for each in requests for line in format_question(each, columns)]
 
     def show_summary(self) -> None:
         """How it ended, how long it took and what it cost in one line, for the end of a screen."""

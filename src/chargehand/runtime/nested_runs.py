@@ -6,7 +6,7 @@ is said in `agents.subteam` and `agents.handover`.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeAlias, cast, runtime_checkable
@@ -21,7 +21,7 @@ from chargehand.core.state import Progress, RunState, Status, Work
 from chargehand.errors import ChargehandError, Invalid, Refused, RunUnknown
 from chargehand.runtime.front import checked_goal
 from chargehand.runtime.messaging import Drives, as_message, carry_out, replies_of
-from chargehand.runtime.trace import trace
+from chargehand.runtime.trace import TaskTrace, trace
 from chargehand.stores.journal import Journal
 from chargehand.terms import events as ev
 from chargehand.terms.budget import NOTHING, Amount, Budget, usd_of
@@ -374,7 +374,7 @@ def _asked_inside(worker: str, run: str, state: RunState, entries: Sequence[ev.E
         own = (progress.worker,) if progress is not None and not inner.workers else inner.workers
         inner = structs.replace(inner, what=asked.what, workers=own, run=run, task=asked.task)
     text = asked.text
-    if asked.what == "effect" and not inner.tool and (call := doubtful_call(run, entries, asked.task)) is not None:
+    if asked.what == "effect" and not inner.tool and (call := _doubtful_call(run, entries, asked.task)) is not None:
         inner = structs.replace(inner, tool=call.tool, arguments=call.arguments)
         text = f"{call.tool}({bytes(encode_value(call.arguments)).decode()})"
     if asked.what == "plan" and not asked.task:
@@ -467,17 +467,17 @@ def _subteam_request(run: str, call: Call, errand: Errand, held: Amount) -> ev.R
 # --- which call it is that nobody knows the outcome of
 
 
-def doubtful_calls(run: str, entries: Sequence[ev.Entry], task: TaskId) -> Iterator[Question]:
-    """The calls of a task's last attempt that were begun and never came back."""
-    for found in trace(run, entries).tasks:
-        if found.id != task or not found.attempts:
-            continue
-        for step in found.attempts[-1].steps:
-            if step.effect == "effect" and step.seconds is None:
-                given = step.arguments
-                arguments = cast("dict[str, object]", given) if isinstance(given, dict) else {}
-                yield Question("effect", step.name, arguments)
+def doubtful_calls(task: TaskTrace) -> list[Question]:
+    """The effects of a task's last attempt that were begun and never came back."""
+    questions: list[Question] = []
+    for step in task.attempts[-1].steps if task.attempts else ():
+        if step.effect == "effect" and step.seconds is None:
+            given = step.arguments
+            arguments = cast("dict[str, object]", given) if isinstance(given, dict) else {}
+            questions.append(Question("effect", step.name, arguments))
+    return questions
 
 
-def doubtful_call(run: str, entries: Sequence[ev.Entry], task: TaskId) -> Question | None:
-    return next(doubtful_calls(run, entries, task), None)
+def _doubtful_call(run: str, entries: Sequence[ev.Entry], name: TaskId) -> Question | None:
+    calls = [call for task in trace(run, entries).tasks if task.id == name for call in doubtful_calls(task)]
+    return calls[0] if calls else None

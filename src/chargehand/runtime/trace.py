@@ -311,9 +311,18 @@ class Tracer:
         asked = progress.instruction or progress.task.instruction
         found = AttemptTrace(event.attempt, event.worker, asked, at)
         self._open["attempt", event.task] = found
+        self._wish_again(event, task)
         task.worker = event.worker
         task.began = at if task.began is None else task.began
         task.attempts.append(found)
+
+    def _wish_again(self, event: ev.AttemptStarted, task: TaskTrace) -> None:
+        """An attempt that goes on makes the calls once more that never came back; a new one asks its model."""
+        if not any(attempt.attempt == event.attempt for attempt in task.attempts):
+            self._calls[event.task] = []
+            return
+        cut_off = [step for step in task.attempts[-1].steps if step.seconds is None and step.arguments is not None]
+        self._calls.setdefault(event.task, []).extend((step.name, step.arguments) for step in cut_off)
 
     def attempt_succeeded(self, event: ev.AttemptSucceeded, at: Seconds, used: Amount) -> None:
         self._close("attempt", event.task, at, used, "succeeded")

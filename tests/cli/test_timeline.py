@@ -1,0 +1,73 @@
+"""The timeline and the counts of a run: only what failed is called failed, and nobody's waiting is called work."""
+
+from msgspec import Raw
+
+from chargehand.cli.format import count_attempts, seconds_worked
+from chargehand.cli.report import report
+from chargehand.cli.timeline import timeline_lines
+from chargehand.runtime.trace import Trace, trace
+from chargehand.terms import events as ev
+from chargehand.terms.plan import Plan, Task, TaskId
+from tests.requests import request
+
+T1 = TaskId("t1")
+PLAN = Plan((Task(T1, "say how high the Rhine is", "worker"),))
+WISH = b'{"calls":[{"id":"1","name":"level","arguments":"{\\"river\\":\\"Rhine\\"}"}],"finish":"tools"}'
+
+
+def traced(*events: tuple[float, ev.Event]) -> Trace:
+    entries = [ev.Entry(1, 100.0, request(PLAN))]
+    entries += [ev.Entry(number, 100.0 + at, event) for number, (at, event) in enumerate(events, 2)]
+    return trace("run", entries)
+
+
+APPROVED = traced(
+    (0.0, ev.AttemptStarted(T1, 1, "worker", 160.0)),
+    (1.0, ev.AttemptFailed(T1, 1, ev.Failure("approval", "level(Rhine)"))),
+    (1.0, ev.InputRequested(1, "tool", T1, "level(Rhine)")),
+    (8.0, ev.InputAnswered(1, "approve")),
+    (8.0, ev.AttemptStarted(T1, 1, "worker", 160.0)),
+    (10.0, ev.AttemptSucceeded(T1, 1, Raw(b"7"))),
+)
+INTERRUPTED = traced(
+    (0.0, ev.AttemptStarted(T1, 1, "worker", 160.0)),
+    (0.0, ev.StepStarted(T1, 1, 1, "model")),
+    (1.0, ev.StepFinished(T1, 1, 1, Raw(WISH))),
+    (1.0, ev.StepStarted(T1, 1, 2, "level")),
+    (8.0, ev.RunResumed(2)),
+    (8.0, ev.AttemptStarted(T1, 1, "worker", 160.0)),
+    (8.0, ev.StepStarted(T1, 1, 2, "level")),
+    (9.0, ev.StepFinished(T1, 1, 2, Raw(b'{"value":7}'))),
+    (10.0, ev.AttemptSucceeded(T1, 1, Raw(b"7"))),
+)
+RETRIED = traced(
+    (0.0, ev.AttemptStarted(T1, 1, "worker", 160.0)),
+    (1.0, ev.AttemptFailed(T1, 1, ev.Failure("network", "the line went dead"))),
+    (1.0, ev.RetryScheduled(T1, 103.0)),
+    (3.0, ev.BackoffEnded(T1)),
+    (3.0, ev.AttemptStarted(T1, 2, "worker", 160.0)),
+    (4.0, ev.AttemptSucceeded(T1, 2, Raw(b"7"))),
+)
+
+
+def test_an_attempt_that_waited_for_a_person_or_was_interrupted_did_not_fail() -> None:
+    for run, worked in ((APPROVED, 3.0), (INTERRUPTED, 3.0)):
+        (line,) = timeline_lines(run, 60)
+        assert "x" not in line
+        assert line.endswith(f"│ {worked:.1f} s")
+        assert (count_attempts(run.tasks[0]), seconds_worked(run.tasks[0])) == (1, worked)
+        assert "Failed:" not in report(run)
+        assert ": failed" not in report(run)
+
+
+def test_an_attempt_that_failed_is_counted_and_marked() -> None:
+    (line,) = timeline_lines(RETRIED, 60)
+    assert "─x·" in line
+    assert line.endswith("│ 2.0 s, 2 attempts")
+    assert (count_attempts(RETRIED.tasks[0]), seconds_worked(RETRIED.tasks[0])) == (2, 2.0)
+    assert "Failed: network" in report(RETRIED)
+
+
+def test_a_call_that_is_repeated_after_an_interruption_keeps_its_arguments() -> None:
+    calls = [step for attempt in INTERRUPTED.tasks[0].attempts for step in attempt.steps if step.name == "level"]
+    assert [step.arguments for step in calls] == [{"river": "Rhine"}] * 2
