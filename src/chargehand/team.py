@@ -270,6 +270,11 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         return lent(team=self, name=name, description=description, tags=tags, estimate=estimate, timeout=timeout)
 
     @property
+    def staff(self) -> rosters.TeamMembers:
+        """Who does the work, background workers included."""
+        return rosters.TeamMembers(self.name, (*self.roster.agents, *(agent for agent, _ in self.aside)))
+
+    @property
     def teams(self) -> tuple[Team, ...]:
         """The teams among its workers."""
         return self.hiring.teams
@@ -305,7 +310,7 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
                 embedding=embedding,
             )
             await finder.prepare()  # prices must be known before the first call is paid for
-            yield Makeshift(staff, self.hiring, self.roster, self.policy.limits)
+            yield Makeshift(staff, self.hiring, self.staff, self.roster, self.policy.limits)
 
     @asynccontextmanager
     async def _finder(self, finder: Finder | None) -> AsyncGenerator[Finder]:

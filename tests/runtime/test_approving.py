@@ -22,6 +22,7 @@ from chargehand import (
 )
 from chargehand.errors import Invalid, Refused
 from chargehand.runtime.approving import OnApproval
+from chargehand.stores.memory import MemoryJournal
 from chargehand.terms import events as ev
 from chargehand.terms.plan import TaskId
 
@@ -29,7 +30,11 @@ PLAN = Plan((Task(TaskId("bill"), "Pay the bills.", "clerk"),), "forward")
 
 
 def office(
-    *suppliers: str, on_approval: OnApproval | None = None, policy: Policy | None = None, one_by_one: bool = False
+    *suppliers: str,
+    on_approval: OnApproval | None = None,
+    policy: Policy | None = None,
+    one_by_one: bool = False,
+    journal: MemoryJournal | None = None,
 ) -> tuple[Supervisor, list[str]]:
     """A clerk that pays these suppliers, in one reply or in one each, and says what became of the last call."""
     paid: list[str] = []
@@ -50,7 +55,14 @@ def office(
         return Reply(calls=(calls[done],) if one_by_one else tuple(calls), finish="tools")
 
     worker = Worker("clerk", "Pays bills.", tools=[pay], steps=20, model=ScriptedModel(clerk))
-    team = Supervisor([worker], plan=PLAN, name="office", on_approval=on_approval, policy=policy or Policy())
+    team = Supervisor(
+        [worker],
+        plan=PLAN,
+        name="office",
+        on_approval=on_approval,
+        policy=policy or Policy(),
+        journal=journal,
+    )
     return team, paid
 
 
@@ -91,6 +103,31 @@ def test_an_answer_that_nobody_asked_for_or_nobody_understands_is_refused() -> N
     with pytest.raises(Refused, match="asks nothing, so there is nothing to answer"):
         team.resume_sync("may", "approve")
     assert paid == ["0 to Ott"]
+
+
+def test_a_run_is_resumed_only_by_a_team_with_its_workers_and_tools() -> None:
+    journal = MemoryJournal()
+    team, paid = office("Ott", journal=journal)
+    team.run_sync("Pay.", run="may")
+    before = asyncio.run(journal.read("may"))
+    other = Supervisor([Worker("other", "Somebody else.")], name="shop", journal=journal)
+    with pytest.raises(Refused) as refusal:
+        other.resume_sync("may", "approve")
+    problem = "run 'may' counts on clerk, and team shop has nobody of that name"
+    assert str(refusal.value) == f"{problem}; resume it with the team 'office' it began with"
+    bare = Supervisor([Worker("clerk", "Pays bills.")], name="shop", journal=journal)
+    with pytest.raises(Refused, match="counts on pay, a tool that clerk of team shop does not have; give it back to"):
+        bare.resume_sync("may", "approve")
+    assert asyncio.run(journal.read("may")) == before
+    assert team.resume_sync("may", "approve").ending == "complete"
+    assert paid == ["0 to Ott"]
+
+
+def test_any_team_may_cancel_a_run() -> None:
+    journal = MemoryJournal()
+    office("Ott", journal=journal)[0].run_sync("Pay.", run="may")
+    other = Supervisor([Worker("other", "Somebody else.")], journal=journal)
+    assert other.resume_sync("may", ev.CancelRequested("it is over")).ending == "cancelled"
 
 
 def test_a_plan_is_approved_in_a_word() -> None:

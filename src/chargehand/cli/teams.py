@@ -21,7 +21,7 @@ from chargehand.cli.play import read_story, scripted
 from chargehand.cli.signals import StopSignals
 from chargehand.config.load import load_team
 from chargehand.core.state import RunState
-from chargehand.errors import ChargehandError, Invalid, Refused
+from chargehand.errors import ChargehandError, Invalid
 from chargehand.models.prices import flat
 from chargehand.runtime.background import Rested, rest
 from chargehand.runtime.draft import foreseen
@@ -102,11 +102,8 @@ def find_executor(options: Namespace, run: str, state: Callable[[], RunState]) -
     team = load_team_of(options)
     words = team_arguments(options)
     team.check_recorded(state().requested.budget)
-    members = {*team.roster.names(), *(agent.name for agent, _ in team.aside)}
-    strangers = [agent.name for agent in state().requested.roster.agents if agent.name not in members]
-    if strangers:
-        problem = f"run {run!r} counts on {', '.join(strangers[:5])}, and team {team.name} has nobody of that name"
-        raise Refused(f"{problem}; name the team it began with (--team), or its script (--script)")
+    next_step = "name the team it began with (--team), or its script (--script)"
+    team.staff.check_recorded(run, state().requested.roster, next_step)
     return RunExecutor(
         crew=team.crew,
         words=words,

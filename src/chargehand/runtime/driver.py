@@ -133,6 +133,14 @@ class _Routes(Protocol):
     def watched(self, watch: Any) -> None: ...
 
 
+@runtime_checkable
+class _Staffed(Protocol):
+    """A crew of named workers: only runs that count on nobody else can be resumed with it."""
+
+    @property
+    def members(self) -> rosters.TeamMembers: ...
+
+
 _Fact = TypeVar("_Fact", bound=ev.Event)
 
 
@@ -165,6 +173,7 @@ class Driver:
     ) -> None:
         self._journal = journal
         self._on_approval = on_approval
+        self._members = crew.members if isinstance(crew, _Staffed) else None
         self._guard = journal if isinstance(journal, _Guards) else None
         self._crew = crew if self._guard is None else self._guard.guarded(crew)
         self._clocks = (wall, ticks)
@@ -262,6 +271,8 @@ class Driver:
                 _check_addressee(run, state, also)
             if state.ended is not None:
                 raise Refused(f"run {run!r} has ended ({state.ended.ending}); fork it to do some of it again")
+            if not any(isinstance(event, ev.CancelRequested) for event in also):  # anybody may end a run
+                self._check_members(run, state)
             more = (ev.RunResumed(lease.epoch), *(self._clean(one) for one in also))
             listener, whisper = self._hears(quiet=quiet)
             drive = Drive(
@@ -294,6 +305,11 @@ class Driver:
             raise Refused(f"run {run!r} is not under way in this process; start or resume it first")
         drive = self._under_way[run]
         await drive.ask(self._clean(report))
+
+    def _check_members(self, run: str, state: RunState) -> None:
+        if self._members is not None:
+            began = f" {state.requested.team!r}" if state.requested.team else ""
+            self._members.check_recorded(run, state.requested.roster, f"resume it with the team{began} it began with")
 
     def _clean(self, event: _Fact) -> _Fact:
         return event if self._guard is None else self._guard.clean(event)

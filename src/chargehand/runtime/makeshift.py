@@ -24,7 +24,7 @@ from chargehand.terms.failure import Failure
 from chargehand.terms.lint import lint
 from chargehand.terms.plan import Plan, Task, TaskId
 from chargehand.terms.policy import Limits
-from chargehand.terms.roster import Roster
+from chargehand.terms.roster import Roster, TeamMembers
 
 # of the planner's time: seconds, but at most this share, that are kept for who steps in
 _KEPT = 10.0
@@ -39,8 +39,16 @@ class Makeshift:
     """`within` are the limits of a run. Which try it is stands in the brief: nothing is remembered here."""
 
     def __init__(
-        self, crew: Crew, hiring: TeamSpec, roster: Roster, within: Limits, *, clock: Clock = time.time
+        self,
+        crew: Crew,
+        hiring: TeamSpec,
+        members: TeamMembers,
+        roster: Roster,
+        within: Limits,
+        *,
+        clock: Clock = time.time,
     ) -> None:
+        self.members = members
         self._crew = crew
         self._hiring = hiring
         self._roster = roster

@@ -1,11 +1,11 @@
 """Who there is: agents as the scheduler sees them, and which of them may take a task."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
 
-from chargehand.errors import Invalid
+from chargehand.errors import Invalid, Refused
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.policy import Seconds
 
@@ -77,6 +77,27 @@ def check(roster: Roster) -> None:
             raise Invalid(f"worker {agent.name!r} falls back to {strangers[0]!r}, who is not on the roster")
         if not (min(amounts) >= 0 and agent.capacity >= 0 and (agent.seconds or 0.0) >= 0 and agent.timeout > 0):
             raise Invalid(f"worker {agent.name!r}: estimate, capacity and seconds are zero or more, timeout above zero")
+
+
+class TeamMembers(Struct, frozen=True):
+    """Who does the work of a team, background workers included."""
+
+    team: str
+    agents: Sequence[Agent]
+
+    def check_recorded(self, run: str, recorded: Roster, next_step: str) -> None:
+        """Raise Refused, before anything is written, for a run that counts on a worker or a tool the team lacks."""
+        members = {agent.name: agent for agent in self.agents}
+        absent = [agent.name for agent in recorded.agents if agent.name not in members]
+        if absent:
+            problem = f"counts on {', '.join(absent[:5])}, and team {self.team} has nobody of that name"
+            raise Refused(f"run {run!r} {problem}; {next_step}")
+        for agent in recorded.agents:
+            tools = members[agent.name].tools
+            lost = [tool for tool in agent.tools if tool not in tools]
+            if lost:
+                problem = f"counts on {', '.join(lost[:5])}, a tool that {agent.name} of team {self.team} does not have"
+                raise Refused(f"run {run!r} {problem}; give it back to {agent.name}, or {next_step}")
 
 
 def fits(match: Match, tags: Iterable[str]) -> bool:
