@@ -99,7 +99,7 @@ def test_a_local_model_that_was_not_pulled_says_how_to_get_it(tmp_path: Path) ->
     [
         ("", "no model is named"),
         ("openai", "write openai:NAME"),
-        ("openai:", "is no model"),
+        ("openai:", "write openai:NAME"),
         ("opnai:gpt-5", "did you mean openai"),
         ("antropic/claude", "did you mean anthropic"),
         ("olama", "near: ollama"),

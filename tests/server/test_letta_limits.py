@@ -69,15 +69,14 @@ def test_addresses_of_this_machine_are_called_where_the_operator_named_them(hand
     assert may_name(handle, settings, lookup) == is_allowed
 
 
-def test_an_agent_with_an_address_nobody_named_makes_no_call(tmp_path: Path) -> None:
+def test_an_agent_with_an_address_nobody_named_is_refused(tmp_path: Path) -> None:
     with (
         fake_model(lambda _: "yes") as model,
         running(settings_in(tmp_path, model_hosts=("127.0.0.1:1",))) as server,
         httpx.Client(base_url=server.url, headers=server.headers, timeout=60) as client,
     ):
-        agent = client.post("/v1/agents/", json={"name": "ada", "model": model.handle}).json()["id"]
-        messages = [{"role": "user", "content": "What is 2 + 2?"}]
-        client.post(f"/v1/agents/{agent}/messages", json={"messages": messages})
+        refused = client.post("/v1/agents/", json={"name": "ada", "model": model.handle})
+        assert (refused.status_code, "--model-host" in refused.text) == (422, True)
         assert model.questions == []
         named = [one["name"] for one in client.get("/v1/providers/").json()]
         assert not {"ollama", "vllm", "llamacpp"} & set(named)

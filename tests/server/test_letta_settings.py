@@ -1,6 +1,7 @@
 """Settings of agents and of messages, with the real client: they take effect, or are refused by name."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -71,6 +72,49 @@ def test_an_llm_config_can_be_sent_back_as_it_was_read(client: Letta) -> None:
     config: Any = agent.llm_config.to_dict()
     changed = client.agents.update(agent.id, llm_config=config)
     assert (changed.model, changed.llm_config.to_dict()) == ("anthropic/claude-sonnet-4-5", config)
+
+
+@pytest.mark.parametrize(
+    ("handle", "words"),
+    [
+        ("antropic/claude-sonnet-4-5", "did you mean anthropic?"),
+        ("claude-sonnet-4-5", "did you mean anthropic:claude-sonnet-4-5?"),
+        ("nonsense", "is no model"),
+        ("openai/", "write openai:NAME"),
+        ("/x", "is no model"),
+        ("ollama/llama3", "OLLAMA_BASE_URL"),
+        ("recorded:/etc/passwd", "clients may not name"),
+    ],
+)
+def test_a_model_that_cannot_be_is_refused_wherever_it_is_named(
+    client: Letta, model: FakeModel, handle: str, words: str
+) -> None:
+    agent = client.agents.create(model=model.handle).id
+    config: Any = {**CONFIG, "handle": handle}
+    calls: list[tuple[str, Callable[[], object]]] = [
+        ("model: ", lambda: client.agents.create(model=handle)),
+        ("model: ", lambda: client.agents.update(agent, model=handle)),
+        ("llm_config: ", lambda: client.agents.create(llm_config=config)),
+        ("model: ", lambda: client.conversations.create(agent_id=agent, model=handle)),
+        ("override_model: ", lambda: client.agents.messages.create(agent, input="Go", override_model=handle)),
+    ]
+    for field, call in calls:
+        with pytest.raises(UnprocessableEntityError) as refused:
+            call()
+        assert field in str(refused.value.body)
+        assert words in str(refused.value.body)
+    assert client.agents.retrieve(agent).model == model.handle
+
+
+@pytest.mark.parametrize("handle", ["anthropic/claude-sonnet-4-5", "groq/llama", "letta/letta-free", "demo", ""])
+def test_a_model_whose_key_is_not_set_and_those_of_letta_are_stood_in_for(client: Letta, handle: str) -> None:
+    agent = client.agents.create(model=handle)
+    assert (agent.model, agent.llm_config.handle) == (handle or "demo", "demo")
+
+
+def test_an_llm_config_without_a_handle_names_its_provider(client: Letta) -> None:
+    config: Any = {**CONFIG, "model": "gpt-4o"}
+    assert client.agents.create(llm_config=config).model == "openai/gpt-4o"
 
 
 def test_a_reply_that_reaches_max_output_tokens_is_the_answer_and_says_so(client: Letta, model: FakeModel) -> None:

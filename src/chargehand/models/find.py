@@ -59,6 +59,8 @@ _URL = re.compile(
     r"(?:\#|:(?!\d+(?:[/:\#]|$)))(.+)"
 )
 _PLAIN = re.compile(r"([A-Za-z0-9_.-]+)[:/](.+)")
+_MAKERS = {"claude": "anthropic", "gpt": "openai", "gemini": "google"}
+"""Whose models have names that begin so."""
 
 
 class Options(TypedDict, total=False):
@@ -333,12 +335,16 @@ def _checked_url(handle: str, url: str) -> str:
 def _unclear(handle: str) -> str:
     if not handle:
         return f"no model is named; write provider:name, for example openai:gpt-5-mini, or {BUILT_IN}"
-    if handle.lower() in {*OWN, *OTHERS, LOCAL}:
-        return f"{handle!r} does not say which model; write {handle}:NAME"
+    provider = handle.rstrip(":/").lower()
+    if provider in {*OWN, *OTHERS, LOCAL}:
+        return f"{handle!r} does not say which model; write {provider}:NAME"
     if handle.startswith("scripted"):
         return "a scripted model has no handle: make a ScriptedModel and hand it over in place of one"
     if "://" in handle:
         return f"{handle!r} is no model; a URL is written like openai+http://host:port/v1#NAME"
+    maker = _MAKERS.get(provider.partition("-")[0])
+    if maker is not None:
+        return f"{handle!r} does not say which provider; did you mean {maker}:{handle}?"
     near = nearest_names(handle.lower(), [*OWN, *OTHERS, BUILT_IN, LOCAL])
     hint = f" (near: {', '.join(near)})" if near else ""
     return f"{handle!r} is no model; write provider:name or {BUILT_IN}{hint}"

@@ -16,9 +16,10 @@ from chargehand.memory.catalog import KeptTool, Profile, Thing
 from chargehand.memory.conversation import Turn
 from chargehand.memory.editing import Rethink
 from chargehand.memory.origin import Origin
-from chargehand.server.letta.agents import create_agent, describe_agent
+from chargehand.server.letta.agents import create_agent, describe_agent, named_model
 from chargehand.server.letta.attachments import lock_of
 from chargehand.server.letta.blocks import new_block
+from chargehand.server.letta.executor import model_problem
 from chargehand.server.letta.request import text_of
 from chargehand.server.letta.routing import Call, Routes
 from chargehand.server.letta.tool_routes import TOOL_NAMES, ToolFields, read_tool
@@ -136,7 +137,7 @@ async def import_agents(call: Call) -> Table:
         tools = await _import_tools(call, file.tools, made, replace=options.replace_tools)
         blocks = {block.id: await _import_block(call, block, made) for block in file.blocks}
         for agent in file.agents:
-            sent = _read_agent(agent, options, is_only=len(file.agents) == 1)
+            sent = _read_agent(call, agent, options, is_only=len(file.agents) == 1)
             sent.block_ids = tuple(blocks[block] for block in agent.block_ids or ())
             sent.tools = tuple(dict.fromkeys(tools[tool] for tool in agent.tool_ids or () if tool in tools))
             agents.append((await create_agent(call, sent))["id"])
@@ -239,12 +240,15 @@ async def _import_block(call: Call, filed: FileBlock, made: list[tuple[type[Thin
     return block.id
 
 
-def _read_agent(filed: FileAgent, options: ImportOptions, *, is_only: bool) -> AgentCreate:
+def _read_agent(call: Call, filed: FileAgent, options: ImportOptions, *, is_only: bool) -> AgentCreate:
     fields: dict[str, Any] = {name: getattr(filed, name) for name in AgentCreate.__struct_fields__}
     name = options.name if options.name and is_only else filed.name
+    model = filed.model or ("" if filed.llm_config is None else named_model(filed.llm_config))
+    if model_problem(model, call.tenant):
+        model = ""  # the server that wrote the file had it; here the default one answers
     fields |= {
         "name": f"{name}_copy" if options.has_suffix and name else name,
-        "model": options.model or filed.model,
+        "model": options.model or model,
         "tool_ids": None,
         "include_base_tools": False,
         "initial_message_sequence": None,

@@ -13,13 +13,13 @@ from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import Attached, KeptConversation, Profile
 from chargehand.memory.conversation import Turn
 from chargehand.memory.origin import PERSON
-from chargehand.models.known import OWN
+from chargehand.models.known import BUILT_IN, OTHERS, OWN
 from chargehand.models.model import ModelCard
 from chargehand.server.letta.agent_messages import MATCHING
 from chargehand.server.letta.approvals import pending_approval
 from chargehand.server.letta.attachments import BASE_TOOLS, FULL_ACCESS, attach_archive, blocks_of, lock_of
 from chargehand.server.letta.blocks import describe_block, holders_of, new_block, send_block, update_block
-from chargehand.server.letta.executor import is_supervisor, provider_of
+from chargehand.server.letta.executor import check_model, is_supervisor, provider_of
 from chargehand.server.letta.index import Page
 from chargehand.server.letta.request import text_of
 from chargehand.server.letta.routing import EVERYTHING, Call, Routes, find_page, replace_given
@@ -242,7 +242,7 @@ async def create_agent(call: Call, sent: AgentCreate) -> Table:
     agent_id = f"agent-{uuid.uuid4()}"
     sent.name = sent.name or f"agent-{agent_id[-6:]}"
     tools = await tool_names(call.catalog, sent.tools or (), sent.tool_ids or ())
-    profile = _change_fields(Profile(sent.name, id=agent_id), sent, tools)
+    profile = _change_fields(call, Profile(sent.name, id=agent_id), sent, tools)
     personas = [*(block.instruction for block in shared), *(block.value for block in new)]
     profile = structs.replace(profile, tools=_equip(sent, profile, personas))
     if sent.include_base_tools is False:
@@ -301,7 +301,7 @@ async def _save(call: Call, profile: Profile, own: Sequence[Block], shared: Sequ
 # --- one agent
 
 
-def _change_fields(profile: Profile, sent: AgentUpdate, tools: Strings | None) -> Profile:
+def _change_fields(call: Call, profile: Profile, sent: AgentUpdate, tools: Strings | None) -> Profile:
     """An agent with what was sent of it."""
     settings = merge_model_fields(profile.settings, sent)
     for name in SETTINGS:
@@ -313,6 +313,8 @@ def _change_fields(profile: Profile, sent: AgentUpdate, tools: Strings | None) -
     model = sent.model
     if model is None and sent.llm_config is not None:
         model = _configured_model(profile, sent.llm_config)
+    if model is not None and model != profile.model:
+        check_model("llm_config" if sent.model is None else "model", model, call.tenant)
     return replace_given(
         profile,
         name=sent.name,
@@ -330,7 +332,17 @@ def _configured_model(profile: Profile, config: ModelConfig) -> str:
     """The model that `llm_config` names. If it is sent back as it was read, the agent keeps the one it asked for."""
     if config.model == _model_name(profile.model):
         return profile.model
-    return config.handle or config.model or profile.model
+    return named_model(config) or profile.model
+
+
+def named_model(config: ModelConfig) -> str:
+    """The handle of the model that `llm_config` names; empty if it names none."""
+    if config.handle:
+        return config.handle
+    has_provider = "://" in config.model or provider_of(config.model) in (BUILT_IN, *OWN, *OTHERS)
+    if has_provider or not config.model or not config.model_endpoint_type:
+        return config.model
+    return f"{config.model_endpoint_type}/{config.model}"
 
 
 def _check(profile: Profile) -> None:
@@ -356,7 +368,7 @@ async def update(call: Call) -> Table:
     tools = None if sent.tool_ids is None else await tool_names(call.catalog, (), sent.tool_ids)
 
     async def change(profile: Profile) -> Profile:
-        changed = _change_fields(profile, sent, tools)
+        changed = _change_fields(call, profile, sent, tools)
         if tools is None and is_supervisor(changed) and not is_supervisor(profile):
             changed = structs.replace(changed, tools=tuple(dict.fromkeys((*changed.tools, MATCHING))))
         _check(changed)

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.memory.conversation import Turn
 from chargehand.server.letta.attachments import lock_of
+from chargehand.server.letta.executor import check_model
 from chargehand.server.letta.executor import in_conversation as agent_in_conversation
 from chargehand.server.letta.index import Conditions
 from chargehand.server.letta.messages import (
@@ -114,6 +115,7 @@ async def _read_fields(call: Call, conversation: KeptConversation) -> KeptConver
     check_fields(await call.raw_body(), ConversationFields, {})
     settings = merge_model_fields(conversation.settings, sent)
     if sent.model is not UNSET:
+        check_model("model", sent.model or "", call.tenant)
         settings["model"] = sent.model or ""
     if sent.hidden is not None:
         settings["hidden"] = sent.hidden

@@ -25,8 +25,8 @@ from chargehand.agents.worker import Worker
 from chargehand.core.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.memory.catalog import KeptConversation, Profile
-from chargehand.models.find import Lookup
-from chargehand.models.known import BUILT_IN, OWN, RECORDED, RECORDING
+from chargehand.models.find import Lookup, check_handle
+from chargehand.models.known import BUILT_IN, OTHERS, OWN, RECORDED, RECORDING, key_variable, without_secrets
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
 from chargehand.server.letta.agent_messages import MESSAGE_TOOLS, AgentMessages
@@ -36,6 +36,7 @@ from chargehand.server.letta.request import ClientRequest
 from chargehand.server.letta.settings import JsonReply, bound_model, options_of, override_settings
 from chargehand.server.letta.tool_rules import read_rules
 from chargehand.server.letta.tools import client_side_tools, custom_tools
+from chargehand.server.problem import invalid
 from chargehand.server.settings import Limits, Settings
 from chargehand.server.tenants import Tenant
 from chargehand.terms.budget import Budget
@@ -162,15 +163,14 @@ class AgentExecutor:
         return roster_agent(worker, self.model(profile).card.handle)
 
     def model(self, profile: Profile) -> Model:
-        """The model an agent names, if it is available to clients; else the default one."""
+        """The model an agent names, if it is available to clients now; else the default one."""
         finder = self._tenant.finder
         settings = self._tenant.settings
         handle = profile.model
-        if handle not in ("", BUILT_IN) and not handle.startswith("letta/"):
+        if not _asks_for_default(handle) and may_name(handle, settings, self._tenant.lookup):
             try:
-                if may_name(handle, settings, self._tenant.lookup):
-                    return finder.find(handle)
-            except Invalid:
+                return finder.find(handle)
+            except Invalid:  # its key is not set, or not any more
                 pass
         return finder.find(settings.model or BUILT_IN)
 
@@ -237,14 +237,57 @@ def _worker(profile: Profile, tools: Sequence[str], rules: tuple[ToolRule, ...],
 # --- which models clients may name
 
 
+def check_model(field: str, handle: str, tenant: Tenant) -> None:
+    """Raise a problem for a model that no agent can have here. Where only its key is missing, another stands in."""
+    problem = model_problem(handle, tenant)
+    if problem:
+        raise invalid(f"{field}: {problem}")
+
+
+def model_problem(handle: str, tenant: Tenant) -> str:
+    """Why no agent can have the model of this handle; empty if one can, or if only its key is missing."""
+    if _asks_for_default(handle):
+        return ""
+    reason = _forbidden_reason(handle, tenant.settings, tenant.lookup)
+    if reason:
+        return f"clients may not name {without_secrets(handle)[:100]!r} here: {reason}"
+    try:
+        check_handle(handle)
+        if not _lacks_key(provider_of(handle), tenant.lookup):
+            tenant.finder.find(handle)
+    except Invalid as error:
+        return str(error)
+    return ""
+
+
+def _asks_for_default(handle: str) -> bool:
+    """Whether it is the name of no model of a provider: `letta/letta-free` and its like are those of Letta's server."""
+    return handle in ("", BUILT_IN) or handle.startswith("letta/")
+
+
+def _lacks_key(provider: str, lookup: Lookup) -> bool:
+    if provider in OWN:
+        return OWN[provider].needs_key and not lookup(OWN[provider].key)
+    return provider in OTHERS and not lookup(key_variable(provider))
+
+
 def may_name(handle: str, settings: Settings, lookup: Lookup) -> bool:
     """Whether a client may name this model: the server calls this machine only where the operator says so."""
+    return not _forbidden_reason(handle, settings, lookup)
+
+
+def _forbidden_reason(handle: str, settings: Settings, lookup: Lookup) -> str:
+    """Why a client may not name this model, and what the operator would have to say; empty if it may."""
     provider = provider_of(handle)
     if provider in (RECORDED, RECORDING):
-        return False  # they read and write files
+        return "it reads or writes files"
     if "://" in handle:
-        return settings.model_urls and _may_call(handle, settings.model_hosts)
-    return provider not in OWN or is_enabled(provider, settings, lookup)
+        if not settings.model_urls:
+            return "models by URL need `serve --model-urls`"
+        return "" if _may_call(handle, settings.model_hosts) else "this address needs `serve --model-host HOST:PORT`"
+    if provider in OWN and not is_enabled(provider, settings, lookup):
+        return f"set {OWN[provider].base} for the server, or start it with --model {provider}:NAME"
+    return ""
 
 
 def is_enabled(provider: str, settings: Settings, lookup: Lookup) -> bool:

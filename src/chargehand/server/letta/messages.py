@@ -12,6 +12,7 @@ from chargehand.memory.compaction import LEAST_KEPT, plain_summary, summary_turn
 from chargehand.server.idempotency import is_repeated
 from chargehand.server.letta.agents import change_agent
 from chargehand.server.letta.approvals import answer_approval, approvals_in
+from chargehand.server.letta.executor import check_model
 from chargehand.server.letta.index import Conditions
 from chargehand.server.letta.request import check_request_fields, read_request
 from chargehand.server.letta.routing import Call, Routes, join_json
@@ -93,6 +94,7 @@ async def _start(
         call.tenant.runs.check()
     if approvals := approvals_in(sent):
         return await answer_approval(call.sessions, profile, approvals, conversation, repeated=repeated)
+    check_model("override_model", sent.override_model or "", call.tenant)
     request = read_request(profile.id, call.tenant.cleaned(sent), await call.raw_body(), conversation)
     return await call.sessions.start(profile, request, repeated=repeated, streams_tokens=streams_tokens)
 
