@@ -15,6 +15,7 @@ from chargehand.models.demo.words import (
     has_negative_number,
     join_words,
     stem,
+    stem_set,
     stems,
     tokenize,
     word_set,
@@ -39,7 +40,7 @@ _FITS = 2.0
 """The least that the words of a clause have to say for a tool."""
 _CERTAIN = 4.0
 _MOST_NAMES = 2
-_WRITING = frozenset(map(stem, word_set("write writes writing draft drafts memo memos letter summaries")))
+_WRITING = stem_set("write draft memo letter summaries")
 
 
 class Fit(Struct, frozen=True):

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from chargehand.models.demo.request import Clause, RefusedError
 from chargehand.models.demo.tools import ToolCard, card_words
-from chargehand.models.demo.words import Token, join_words, number_value, stem, tokenize, word_set
+from chargehand.models.demo.words import Token, join_words, number_value, stem, stem_set, tokenize, word_set
 from chargehand.models.exhibits import Passage
 from chargehand.models.subject import WorkerCard
 from chargehand.text.sentences import split_sentences
@@ -20,14 +20,9 @@ _ASKING = word_set(
     describe search summarise summarize come comes work works"""
 )
 """Words that ask, and say nothing of what is asked about."""
-_SOURCES = frozenset(
-    map(
-        stem,
-        word_set(
-            """document paper note report page policy handbook guide manual record rule file book playbook
-            documentation docs leaflet text archive material contract study"""
-        ),
-    )
+_SOURCES = stem_set(
+    """document paper note report page policy handbook guide manual record rule file book playbook documentation docs
+    leaflet text archive material contract study"""
 )
 _WANTS_EXACT = frozenset({"which", "who", "how many", "how much", "where", "when"})
 _NUMBER = re.compile(
@@ -137,13 +132,8 @@ def _may_answer(clause: Clause, passage: Passage) -> bool:
 def _describe_missing(
     clause: Clause, passages: Sequence[Passage], words: list[frozenset[str]], wanted: dict[str, str], place: str
 ) -> str:
-    text = clause.text.rstrip("?. ")
-    about = clause.about
-    if about is not None and text[about.end() :].strip():
-        asked = f"anything about{text[about.end() :]}"
-    else:
-        plain = _OPENING.sub("", text)
-        asked = plain[:1].lower() + plain[1:]
+    plain = _OPENING.sub("", clause.text.rstrip("?. "))
+    asked = plain[:1].lower() + plain[1:]
     if not passages:
         return f"not found in {place}: {asked}"
     lacking = wanted.keys() - frozenset[str]().union(*words) or min((wanted.keys() - own for own in words), key=len)

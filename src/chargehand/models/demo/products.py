@@ -15,7 +15,7 @@ from chargehand.models.demo.results import (
     read_product,
 )
 from chargehand.models.demo.tools import ToolCard
-from chargehand.models.demo.words import content_stems, join_words, shorten, stem, stems, word_set
+from chargehand.models.demo.words import content_stems, join_words, shorten, stem_set, stems, word_set
 from chargehand.models.exhibits import Figure, Table
 from chargehand.models.subject import Working
 
@@ -27,9 +27,7 @@ _TIME_LABEL = re.compile(
 _CHART_OF = re.compile(
     r"\b(?:charts?|graphs?|plots?|diagrams?)\s+(?:of|for|showing|about|with)\s+(?P<what>.+)", re.IGNORECASE
 )
-_DRAWING = frozenset(
-    map(stem, word_set("draw plot chart charts graph visualise visualize bar line diagram picture result results"))
-)
+_DRAWING = stem_set("draw plot chart graph visualise visualize bar line diagram picture result")
 _MOST_VALUES = 50
 
 
@@ -121,14 +119,7 @@ def _given_amount(clause: Clause, given: Material) -> str:
 # --- texts
 
 _FORMS = {form: form.capitalize() for form in word_set("memo report summary outline letter reply note overview")}
-_WRITING = frozenset(
-    map(
-        stem,
-        word_set(
-            """write draft compose short brief paragraph sentence blog memo based findings result results them client"""
-        ),
-    )
-)
+_WRITING = stem_set("write draft compose short brief paragraph sentence blog memo based findings result them client")
 _FRAMES = {"Letter": ("Dear client,", "Yours sincerely"), "Reply": ("Dear customer,", "Kind regards")}
 
 

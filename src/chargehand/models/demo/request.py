@@ -19,21 +19,10 @@ LONGEST = 4_000
 Kind: TypeAlias = Literal["ask", "draw", "convert", "write", "keep"]
 
 _KINDS: dict[str, Kind] = {
-    "draw": "draw",
-    "plot": "draw",
-    "visualise": "draw",
-    "visualize": "draw",
-    "graph": "draw",
-    "chart": "draw",
+    **dict.fromkeys(("draw", "plot", "visualise", "visualize", "graph", "chart"), "draw"),
     "convert": "convert",
-    "write": "write",
-    "draft": "write",
-    "compose": "write",
-    "keep": "keep",
-    "save": "keep",
-    "store": "keep",
-    "remember": "keep",
-    "note": "keep",
+    **dict.fromkeys(("write", "draft", "compose"), "write"),
+    **dict.fromkeys(("keep", "save", "store", "remember", "note"), "keep"),
 }
 ORDERS = word_set(
     """send cancel delete remove order book email call create update change pay refund buy sell translate predict

@@ -77,18 +77,13 @@ def _read_outcome(call: ToolCall, value: object) -> Outcome:
 
 
 def _decode(text: str) -> object:
-    """JSON as what it is, a table that was cut as far as it goes, and anything else as text."""
+    """JSON as what it is, and anything else as text."""
     envelope = _ENVELOPE.match(text)  # what a loop may have written after it is not part of it
     body = envelope[2] if envelope else text
-    attempts = [body]
-    if '"rows":[[' in body:
-        attempts.append(body[: body.rfind("],") + 1] + "]}")
-    for attempt in attempts:
-        try:
-            return cast("object", msgspec.json.decode(attempt))
-        except (msgspec.DecodeError, RecursionError):
-            continue
-    return body
+    try:
+        return cast("object", msgspec.json.decode(body))
+    except (msgspec.DecodeError, RecursionError):
+        return body
 
 
 def gather(values: Iterable[object]) -> Material:

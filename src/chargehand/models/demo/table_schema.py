@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from chargehand.models.demo.words import stem, stems, word_set
+from chargehand.models.demo.words import stem, stem_set, stems
 
 _TABLE = re.compile(r"^table (?P<name>\w+)\((?P<columns>.*)\)$", re.MULTILINE)
 _LITERAL = r"(?:'(?:[^']|'')*'|[-\d.e+]+)"
@@ -15,16 +15,11 @@ _COLUMN = re.compile(
 _VALUE = re.compile(r"'(?P<text>(?:[^']|'')*)'|(?P<number>[-\d.e+]+)")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _YEAR = re.compile(r"(?:19|20)\d\d")
-_UNITS = frozenset(map(stem, word_set("eur usd gbp chf percent pct ml kg cm km id code days hours minutes points")))
+_UNITS = stem_set("eur usd gbp chf percent pct ml kg cm km id code days hours minutes points")
 _CURRENCIES = {"eur": "EUR", "usd": "USD", "gbp": "GBP", "chf": "CHF"}
-_SINGLE = frozenset(
-    map(
-        stem,
-        word_set(
-            """price rating percent rate share fee score level age temperature year size capacity low high band target
-        result cost limit height weight speed value"""
-        ),
-    )
+_SINGLE = stem_set(
+    """price rating percent rate share fee score level age temperature year size capacity low high band target
+    result cost limit height weight speed value"""
 )
 """Words of columns whose values are not added up unless somebody says so."""
 

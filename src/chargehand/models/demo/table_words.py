@@ -9,10 +9,10 @@ from msgspec import Struct
 from chargehand.models.demo.request import Clause, RefusedError
 from chargehand.models.demo.table_query import Group, Measure, column_measure
 from chargehand.models.demo.table_schema import Column, Schema, TableSpec, Value, read_schema
-from chargehand.models.demo.words import NEGATIONS, Token, join_words, number_value, stem, stems, word_set
+from chargehand.models.demo.words import NEGATIONS, Token, join_words, number_value, stem, stem_set, stems, word_set
 
 _LONGEST_PHRASE = 6
-_REVENUE = frozenset(map(stem, word_set("revenue turnover sales")))
+_REVENUE = stem_set("revenue turnover sales")
 _BEFORE_NOUN = word_set("the average total mean highest lowest our unit")
 _DAY_WORDS = word_set("day date month week time on at")
 

@@ -26,7 +26,6 @@ from chargehand.models.demo.products import chart_arguments, fill_shape, read_co
 from chargehand.models.demo.request import LONGEST, LOOKING, Clause, RefusedError, parse_request
 from chargehand.models.demo.results import (
     Material,
-    as_number,
     chart_in_words,
     column_decimals,
     column_numbers,
@@ -39,13 +38,12 @@ from chargehand.models.demo.results import (
 )
 from chargehand.models.demo.table_query import Query
 from chargehand.models.demo.tools import Filled, ToolCard, only_remembers
-from chargehand.models.demo.words import MENTIONS_MODEL, content_stems, shorten, stems
+from chargehand.models.demo.words import MENTIONS_MODEL, content_stems, shorten
 from chargehand.models.left_out import LEFT
 from chargehand.models.messages import Reply, Request
 from chargehand.models.subject import Working
 
 _MOST_STEPS = 6
-_AMOUNT = re.compile(r"(?<![\d.,])(\d[\d,]{0,15}(?:\.\d{1,6})?) (?:euros|EUR)\b")
 _ASKS_VALUE = re.compile(r"\A(?:how many|what (?:is|was|are|were))\s+", re.IGNORECASE)
 _LINKING = re.compile(r"\b(?:are|is|were|was)(?: there)?\s", re.IGNORECASE)
 _MESSAGE = re.compile(r'<data (?P<nonce>\w+) from "worker[^"\n]{0,200}">\n')
@@ -178,18 +176,11 @@ def _ask(clause: Clause, job: Job) -> str:
 
 
 def _ask_without_tool(clause: Clause, job: Job, refusal: RefusedError) -> str:
-    """What an archive says, by a worker that has nothing else; the sum of what others named, by one that adds up."""
+    """What an archive says, by a worker that has nothing else."""
     archive = job.tool(SEARCH)
-    if archive is not None and only_remembers(job.tools) and (clause.question or clause.opening in LOOKING):
-        return _search(clause, archive, job)
-    calculator = job.tool_of_kind("compute")
-    adds = {"add", "sum", "total"} & set(stems(job.subject.worker.description))
-    amounts = [_AMOUNT.findall(text) for text in job.given.texts]
-    if calculator is None or not adds or len(amounts) < 2 or any(len(named) != 1 for named in amounts):
+    if archive is None or not only_remembers(job.tools) or not (clause.question or clause.opening in LOOKING):
         raise refusal
-    expression = " + ".join(named[0].replace(",", "") for named in amounts)
-    total = job.call_for_figure(calculator.name, {"expression": expression})
-    return f"Total: {format_value(as_number(total.value))} euros."
+    return _search(clause, archive, job)
 
 
 def _query(tool: ToolCard, query: Query, job: Job) -> str:
