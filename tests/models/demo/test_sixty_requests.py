@@ -66,6 +66,7 @@ SERVED: list[tuple[str, str, Callable[[], list[str]]]] = [
         lambda: [f": {sum(int(row['quantity']) > 10 for row in shop_orders('2026'))} "],
     ),
     ("shop", "How many orders were placed on 2026-05-03?", lambda: [f": {len(shop_orders('2026-05-03'))} "]),
+    ("shop", "Convert 250 euros to Swiss francs on 15 May 2026.", lambda: ["234.78 CHF"]),
     ("shop", "How long do customers have to return an item?", lambda: ["within 30 days"]),
     (
         "shop",
@@ -141,7 +142,6 @@ REFUSED = [
     ("shop", "What was the revenue in May 2026 compared with May 2025?"),
     ("shop", "What is the cheapest product?"),
     ("shop", "How many orders came in through web or wholesale in 2026?"),
-    ("shop", "Convert 250 euros to Swiss francs on 15 May 2026."),
     ("shop", "Hello!"),
     ("shop", "Write a poem about tents."),
     ("support", "Which customers have not ordered?"),

@@ -26,6 +26,12 @@ def room_price(city: str, nights: int, breakfast: bool = False) -> int:
 
 
 @tool
+def find_flights(origin: str, destination: str, day: str, stars: Literal[1, 2, 3] = 1) -> str:
+    """Find flights between two places on a day (YYYY-MM-DD), with airlines of some stars."""
+    return f"flights {origin} to {destination} on {day}, {stars} stars"
+
+
+@tool
 def train_time(start: City, end: City) -> str:
     """How long the train takes from one city to another."""
     return f"{start} to {end}: 40 minutes"
@@ -40,7 +46,9 @@ def book_table(restaurant: str, people: int, day: str) -> str:
 @cache
 def team(folder: Path) -> Supervisor:
     (folder / "rules.md").write_text(RULES, "utf-8")
-    travel = Worker("travel", "Knows what rooms and trains cost and take.", tools=[room_price, train_time])
+    travel = Worker(
+        "travel", "Knows what rooms and trains cost and take.", tools=[room_price, train_time, find_flights]
+    )
     host = Worker("host", "Books tables in restaurants.", tools=[book_table])
     reader = Worker("reader", "Finds what the house rules say.", tools=[documents(folder)])
     return Supervisor([travel, host, reader, Worker("sums", "Calculates.", tools=[calculator()])], model="demo")
@@ -57,6 +65,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("What does a room in Ghent cost for three nights?", ["(Ghent, 3): 270"]),
         ("How long does the train take from Ghent to Bruges?", ["Ghent to Bruges: 40 minutes"]),
         ("Book a table at Luigi for 4 people on 1 June 2026.", ["booked Luigi for 4 on 2026-06-01"]),
+        ("Find flights from New York to Prague on 3 December 2026.", ["flights New York to Prague on 2026-12-03, 1 s"]),
+        ("Find 3-star flights from Oslo to Rome on 3 December 2026.", ["Oslo to Rome on 2026-12-03, 3 stars"]),
         ("What is 10% of 270?", ["10% of 270: 27"]),
         ("How many suitcases may a guest bring?", ["two suitcases"]),
         ("When is breakfast served?", ["from 7 to 10"]),
@@ -80,6 +90,8 @@ def test_what_a_schema_says_is_enough(folder: Path, request_text: str, facts: li
         "How long does the train take from Ghent to Paris?",
         "How long does the train take from Brussels to Ghent and back?",
         "Book a table at Luigi for 4 people.",
+        "Find flights to Prague on 3 December 2026.",
+        "Find 5-star flights from Oslo to Rome on 3 December 2026.",
         "Cancel the table at Luigi.",
         "How many dogs are allowed?",
         "Why are dogs not allowed?",

@@ -14,6 +14,7 @@ from chargehand.models.subject import Shown
 INSERT = "archival_memory_insert"
 APPEND = "core_memory_append"
 SEARCH = "archival_memory_search"
+_RETHINK = "memory_rethink"
 _KEEPS_UNASKED = "Keep your findings in the archive"
 """What the prompt of a worker says that keeps everything it finds."""
 _TAGGED = re.compile(r"\btagged (?:as |with )?(?P<tags>[\w-]+(?:(?:,\s*(?:and )?|\s+and\s+)[\w-]+)*)", re.IGNORECASE)
@@ -27,6 +28,7 @@ _ALREADY = re.compile(
 _ARCHIVE = stem_set("archive memory findings")
 _ASKING = stem_set("already know known found kept archive search find memory learnt learned have")
 _ARROW = " -> "
+_LIMIT = re.compile(r"more than its limit of (\d+)")
 _MARKUP = re.compile(r"^[\s#>*_-]+|[*_`#]+|\s*\[[^\[\]\n]{1,60}\]")
 
 
@@ -130,7 +132,20 @@ def note_turns(job: Job) -> Reply | None:
     new = [line for line in dict.fromkeys(_turn_line(turn) for turn in turns) if line not in noted]
     if not new:
         return Reply(f"Nothing new: what was asked is noted in {place.label} already.")
+    if place.access == "write" and job.tool(_RETHINK) is not None:
+        limit = next((int(match[1]) for error in errors if (match := _LIMIT.search(error))), 0)
+        lines = _replace_lines(noted, new, limit)
+        raise CallsNeededError([(_RETHINK, {"label": place.label, "new_memory": "\n".join(lines)})])
     raise CallsNeededError([(APPEND, {"label": place.label, "content": "\n".join(new)})])
+
+
+def _replace_lines(noted: list[str], new: list[str], limit: int) -> list[str]:
+    """The lines with new ones for what was asked again; the oldest go where a block has no room."""
+    asked = {line.partition(_ARROW)[0] for line in new}
+    kept = [line for line in noted if line.partition(_ARROW)[0] not in asked] + new
+    while limit and len(kept) > 1 and sum(len(line) + 1 for line in kept) > 0.8 * limit:
+        kept.pop(0)
+    return kept
 
 
 def _turn_line(turn: dict[str, object]) -> str:

@@ -205,9 +205,11 @@ class DemoPlan:
 
     def _convert(self, clause: Clause) -> PlannedTask:
         worker = self._worker_of("convert", clause)
-        target = self._last_data() if clause.points_back else None
+        if not clause.points_back:
+            return self._add(clause.text, worker.name, "convert", [])
+        target = self._last_data()
         if target is None:
-            raise RefusedError("only an amount that another task brings can be converted")
+            raise RefusedError("there is nothing to convert")
         if clause.wants_total and _GROUP.search(target.text):
             what = _GROUP.sub("", target.subject, count=1).removeprefix("total ")
             target = self._ask(parse_request(f"Report the total {what}").clauses[0])

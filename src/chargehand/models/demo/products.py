@@ -74,6 +74,12 @@ _CURRENCIES = {
 }
 
 
+_NAMED_AMOUNT = re.compile(
+    r"convert (?P<amount>\d[\d,]*(?:\.\d+)?) (?:euros?|eur) (?:to|into) (?:\w+ )?\w+ (?:at the rate of|on) \d",
+    re.IGNORECASE,
+)
+
+
 class Conversion(Struct, frozen=True):
     """An amount in euros, the currency it is turned into, and how the rate is asked for."""
 
@@ -89,8 +95,9 @@ class Conversion(Struct, frozen=True):
 
 
 def read_conversion(clause: Clause, tool: ToolCard, given: Material) -> Conversion:
-    """The conversion of the amount that was given."""
-    amount = _given_amount(clause, given)
+    """The conversion of the amount that was given, else of the one that the clause names."""
+    named = _NAMED_AMOUNT.match(clause.text)
+    amount = named["amount"].replace(",", "") if named and not given.tables else _given_amount(clause, given)
     targets = [code for code, pattern in _CURRENCIES.items() if re.search(pattern, clause.text, re.IGNORECASE)]
     if len(targets) != 1:
         raise RefusedError("which currency is to be turned into which is not clear")

@@ -217,6 +217,8 @@ def review(subject: Reviewing) -> str:
         problems = ["It does not do the task but says that it cannot."]
     elif _CUT_OFF.match(text.splitlines()[-1]):
         problems.append("It ends in the middle of a sentence.")
+    elif _is_off_topic(subject, text):
+        problems.append("It does not speak of what was asked.")
     return encode(problems=problems[:8], accepted=not problems)
 
 
@@ -225,6 +227,14 @@ def _is_sum(doubt: str, text: str) -> bool:
     numbers = [Decimal(number.replace(",", "")) for number in _NUMBER.findall(text[:_LONGEST_RESULT])]
     is_number = _NUMBER.fullmatch(doubt) is not None and len(numbers) > 2
     return is_number and 2 * Decimal(doubt.replace(",", "")) == sum(numbers)
+
+
+def _is_off_topic(subject: Reviewing, text: str) -> bool:
+    words = content_stems(text[:_LONGEST_RESULT])
+    known = content_stems(subject.instruction)
+    for given in subject.material:
+        known |= content_stems(msgspec.json.encode(given.value).decode()[:_LONGEST_RESULT])
+    return len(words) >= 8 and len(known) >= 2 and words.isdisjoint(known)
 
 
 # --- making a worker

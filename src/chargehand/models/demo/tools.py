@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 
 from chargehand.models.demo.request import Clause, RefusedError
 from chargehand.models.demo.table_schema import read_schema
-from chargehand.models.demo.words import content_stems, number_value, stem, stems, word_set
+from chargehand.models.demo.words import content_stems, number_value, stem, stem_set, stems, word_set
 from chargehand.models.subject import Skill, WorkerCard
 from chargehand.text.words import quoted_phrases
 
@@ -28,6 +28,10 @@ _MOST_NUMBERS = 4
 _OPTIONS = re.compile(r":\s*([\w ]{1,80}(?:, [\w ]{1,80}){0,20} or [\w ]{1,80})")
 _NO_NAME = re.compile(r", | and | or |\bthan\b", re.IGNORECASE)
 """What a text has that is several names, or a comparison."""
+_NAME = r"[A-Z][\w'-]*(?: [A-Z][\w'-]*)*"
+_ROUTE = re.compile(rf"\bfrom (?P<start>{_NAME}) to (?P<end>{_NAME})")
+_START = stem_set("from origin start source departure leave leaves")
+_END = stem_set("to destination end target arrival goes")
 _UNITS = {
     "kg": "kilogram",
     "km": "kilometre",
@@ -124,7 +128,7 @@ def _read_parameter(name: str, schema: _Property, is_required: bool) -> Paramete
     choices = tuple(str(choice) for choice in about.enum if choice is not None)
     kind = about.type if isinstance(about.type, str) else about.type[0]
     if choices:
-        kind = "choice"
+        kind = "integer" if all(choice.isdigit() for choice in choices) else "choice"
     elif about.format == "date" or "YYYY-MM-DD" in description or (kind == "string" and name in {"day", "date"}):
         kind = "day"
     return Parameter(name=name, type=kind, description=description, choices=choices, is_required=is_required)
@@ -169,6 +173,10 @@ def card_words(worker: WorkerCard) -> frozenset[str]:
     return read_words(" ".join((worker.name, worker.description, *worker.tags, *worker.phrases, *worker.examples[:50])))
 
 
+def _parameter_words(parameter: Parameter) -> frozenset[str]:
+    return frozenset(stems(f"{parameter.name} {parameter.description}"))
+
+
 # --- arguments
 
 
@@ -178,6 +186,7 @@ def fill_arguments(tool: ToolCard, clause: Clause) -> Filled:
     filling.fill_choices()
     filling.fill_periods()
     filling.fill_numbers()
+    filling.fill_route()
     has_free_text = filling.fill_text()
     values = filling.values
     missing = [
@@ -267,7 +276,9 @@ class _Filling:
         }
         wanted = self._open("integer", "number")
         required = [parameter for parameter in wanted if parameter.is_required]
-        if len(numbers) == 1 and len(required) == 1:
+        optional = [parameter for parameter in wanted if not parameter.is_required]
+        is_named = any(self._nearness(parameter, place) for parameter in optional for place in numbers)
+        if len(numbers) == 1 and len(required) == 1 and not is_named:
             wanted = required
         if not 0 < len(numbers) <= min(len(wanted), _MOST_NUMBERS):
             return
@@ -277,9 +288,10 @@ class _Filling:
         if scores.count(best) > 1:
             return
         for parameter, (place, value) in zip(orders[scores.index(best)], numbers.items(), strict=True):
-            is_whole = value.is_integer()
-            if is_whole or parameter.type == "number":
-                self.values[parameter.name] = [int(value) if is_whole else value]
+            number = int(value) if value.is_integer() else value
+            is_allowed = not parameter.choices or str(number) in parameter.choices
+            if is_allowed and (value.is_integer() or parameter.type == "number"):
+                self.values[parameter.name] = [number]
                 self.used.add(place)
 
     def _nearness(self, parameter: Parameter, place: int) -> float:
@@ -293,6 +305,18 @@ class _Filling:
                 break
             score += 3.0 * (distance == 0 and token.stem in own) + 0.5 * (token.stem in words and not token.is_free)
         return score
+
+    def fill_route(self) -> None:
+        """Two required texts that speak of a start and an end are the names in "from A to B"."""
+        route = _ROUTE.search(self.clause.text)
+        wanted = [parameter for parameter in self._open("string") if parameter.is_required]
+        starts = [parameter for parameter in wanted if _START & _parameter_words(parameter)]
+        ends = [parameter for parameter in wanted if _END & _parameter_words(parameter)]
+        if route is None or (len(wanted), len(starts), len(ends)) != (2, 1, 1) or starts == ends:
+            return
+        self.values[starts[0].name] = [route["start"]]
+        self.values[ends[0].name] = [route["end"]]
+        self.used.update(place for place, token in enumerate(self.tokens) if route.start() <= token.start < route.end())
 
     def fill_text(self) -> bool:
         """One required text is what the clause says beyond the tool's own words."""
